@@ -1,0 +1,1 @@
+//! Kubernetes objects as Sesame reads them.

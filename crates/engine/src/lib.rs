@@ -1,0 +1,1 @@
+//! Keyed tables, staged transforms, recorded reads, one commit at a time.

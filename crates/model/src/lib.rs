@@ -1,0 +1,1 @@
+//! What a gateway does, free of Kubernetes and of Envoy.

@@ -1,0 +1,1 @@
+//! A delta aggregated discovery server.
