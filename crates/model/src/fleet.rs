@@ -1,0 +1,26 @@
+use std::fmt;
+use std::sync::Arc;
+
+/// The name of a fleet: a set of Envoys with the same configuration. Envoy says it as `node.cluster`.
+///
+/// A Gateway's own fleet is called `namespace/name`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FleetId(pub Arc<str>);
+
+impl FleetId {
+    /// The fleet of the Gateway `namespace/name`.
+    pub fn of_gateway(namespace: &str, name: &str) -> Self {
+        Self(format!("{namespace}/{name}").into())
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for FleetId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}

@@ -1,0 +1,36 @@
+use std::fmt;
+use std::sync::Arc;
+
+/// Names a certificate: the Secret that holds it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CertificateKey {
+    /// Namespace of the Secret.
+    pub namespace: Arc<str>,
+    /// Name of the Secret.
+    pub name: Arc<str>,
+}
+
+impl fmt::Display for CertificateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// A certificate chain and its private key, checked: both parse, and the key belongs to the first certificate.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Certificate {
+    /// PEM, leaf first.
+    pub chain: Arc<[u8]>,
+    /// PEM.
+    pub private_key: Arc<[u8]>,
+}
+
+impl fmt::Debug for Certificate {
+    /// Never prints the private key: values of tables end up in dumps and logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificate")
+            .field("chain", &format_args!("{} bytes", self.chain.len()))
+            .field("private_key", &"(hidden)")
+            .finish()
+    }
+}
