@@ -1,1 +1,34 @@
-fn main() {}
+//! `cargo xtask`: the one entry point to build, try and check Sesame. Each subcommand is a file of its name.
+//!
+//! In: a command line. Out: exit status 0, or 1 and a sentence on standard error that says what failed and what to do.
+
+// A command-line tool talks to its user by printing.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod envoy;
+mod progress;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// Build, try and check Sesame.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Command {
+    /// Fetch the Envoy that Sesame is tested with, and print its path
+    Envoy(envoy::Args),
+}
+
+fn main() -> ExitCode {
+    let done = match Command::parse() {
+        Command::Envoy(args) => envoy::run(&args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
