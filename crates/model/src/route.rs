@@ -34,6 +34,9 @@ impl fmt::Display for RouteTableKey {
 /// A route table apart from its hosts, which are rows of their own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteTable {
+    /// Hosts of the table's own listeners. One that has no virtual host is answered 404, even where a wider virtual host
+    /// would take it: a request reaches the routes of the most specific listener only. Sorted, without `*`.
+    pub reserved: Vec<String>,
     /// Hosts that belong to another listener of the same port: a request for one of them arrived on the wrong
     /// connection and is answered 421. Sorted; disjoint from the domains of the table's virtual hosts.
     pub misdirected: Vec<String>,
