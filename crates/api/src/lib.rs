@@ -1,1 +1,94 @@
 //! Kubernetes objects as Sesame reads them.
+//!
+//! Comes in: JSON values, from files or from an API server. Goes out: [`Object`]s with typed
+//! fields, their ids, and the constants that statuses are made of. No IO, no translation, no
+//! knowledge of Envoy.
+//!
+//! - The Gateway API's kinds (v1.7.0, both channels) are written here, once: what kinds share
+//!   ([`ParentReference`], [`BackendRef`], [`RouteFilter`], [`Listener`], …) is one type.
+//!   Kubernetes' own kinds come from `k8s-openapi`.
+//! - Defaults: decoding fills in what the API server would ([`Object::decode`]), so a field with a
+//!   default is never an `Option`.
+//! - Strings with well-known values are enums with `Other`: a value from a later release decodes
+//!   and is judged by the translator. Unknown fields are dropped.
+//! - Names are `Arc<str>`: they become parts of keys, which are cloned all the time.
+
+mod backend_tls_policy;
+mod check;
+pub mod condition;
+mod decode;
+mod duration;
+pub mod features;
+mod filter;
+mod gateway;
+mod gateway_class;
+mod grpc_route;
+mod http_filter;
+mod http_route;
+mod key;
+mod kind;
+mod l4_route;
+mod listener;
+mod listener_set;
+mod meta;
+mod object;
+mod open_enum;
+pub mod reason;
+mod reference;
+mod reference_grant;
+mod route;
+mod session;
+
+pub use backend_tls_policy::{
+    BackendTLSPolicy, BackendTlsPolicySpec, BackendTlsValidation, PolicyAncestorStatus,
+    PolicyStatus, PolicyTargetReference, SubjectAltName, WellKnownCaCertificates,
+};
+pub use condition::{Condition, ConditionStatus};
+pub use decode::{DecodeError, PathSegment};
+pub use duration::{Duration, InvalidDuration};
+pub use filter::{ListenerFilter, RouteFilter};
+pub use gateway::{
+    AddressType, AllowedListeners, BackendTls, Gateway, GatewayInfrastructure, GatewaySpec,
+    GatewaySpecAddress, GatewayStatus, GatewayStatusAddress, GatewayTls, ListenerNamespaces,
+    Routability,
+};
+pub use gateway_class::{GatewayClass, GatewayClassSpec, GatewayClassStatus, SupportedFeature};
+pub use grpc_route::{GRPCRoute, GrpcMethodMatch, GrpcRouteMatch, GrpcRouteRule, GrpcRouteSpec};
+pub use http_filter::{
+    Cors, ExternalAuth, ExternalAuthProtocol, ForwardBody, Fraction, GrpcAuth, HeaderModifier,
+    HttpAuth, HttpHeader, PathModifier, RedirectScheme, RequestMirror, RequestRedirect, UrlRewrite,
+};
+pub use http_route::{
+    HTTPRoute, HeaderMatch, HttpMethod, HttpPathMatch, HttpQueryParamMatch, HttpRouteMatch,
+    HttpRouteRetry, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts, MatchType, PathMatchType,
+};
+pub use key::{NamespacedName, ObjectKey};
+pub use kind::{GATEWAY_GROUP, Group, Kind, KindName};
+pub use l4_route::{L4RouteRule, L4RouteSpec, TCPRoute, TLSRoute, UDPRoute};
+pub use listener::{
+    AllowedRoutes, FromNamespaces, FrontendTls, FrontendTlsConfig, FrontendTlsPort,
+    FrontendTlsValidation, FrontendValidationMode, Listener, ListenerFilters, ListenerStatus,
+    ListenerTls, ProtocolType, RouteGroupKind, RouteNamespaces, TlsMode,
+};
+pub use listener_set::{ListenerSet, ListenerSetSpec, ListenerSetStatus};
+pub use meta::{LabelOperator, LabelRequirement, LabelSelector, Meta};
+pub use object::Object;
+pub use reference::{
+    BackendObjectReference, LocalObjectReference, ObjectReference, ParentGatewayReference,
+    ParentReference, SecretObjectReference,
+};
+pub use reference_grant::{
+    ReferenceGrant, ReferenceGrantFrom, ReferenceGrantSpec, ReferenceGrantTo,
+};
+pub use route::{BackendRef, DefaultScope, Route, RouteParentStatus, RouteStatus};
+pub use session::{
+    CookieLifetime, SessionCookie, SessionHeader, SessionPersistence, SessionPersistenceType,
+};
+
+/// Kubernetes' own kinds.
+pub use k8s_openapi::ByteString;
+pub use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service, ServicePort};
+pub use k8s_openapi::api::discovery::v1::{
+    Endpoint, EndpointConditions, EndpointPort, EndpointSlice,
+};
+pub use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;

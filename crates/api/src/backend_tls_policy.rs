@@ -1,0 +1,178 @@
+//! BackendTLSPolicy: TLS towards a Service.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::condition::Condition;
+use crate::kind::{Group, Kind, KindName};
+use crate::meta::Meta;
+use crate::open_enum::open_enum;
+use crate::reference::{LocalObjectReference, ParentReference};
+
+/// A BackendTLSPolicy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct BackendTLSPolicy {
+    /// The metadata.
+    #[serde(rename = "metadata")]
+    pub meta: Meta,
+    /// What is wanted.
+    pub spec: BackendTlsPolicySpec,
+    /// What became of it, per ancestor.
+    #[serde(default, skip_serializing_if = "PolicyStatus::is_empty")]
+    pub status: PolicyStatus,
+}
+
+/// What a BackendTLSPolicy wants.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BackendTlsPolicySpec {
+    /// The Services meant, 1 to 16.
+    pub target_refs: Vec<PolicyTargetReference>,
+    /// How the backend's certificate is validated.
+    pub validation: BackendTlsValidation,
+    /// Further options, each understood by some implementation.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub options: BTreeMap<String, String>,
+}
+
+/// What a policy is about, in its own namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyTargetReference {
+    /// The group; empty for the core group.
+    pub group: Group,
+    /// The kind.
+    pub kind: KindName,
+    /// The name.
+    pub name: Arc<str>,
+    /// One part of the target: of a Service the port of that name; all of it when missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub section_name: Option<Arc<str>>,
+}
+
+impl PolicyTargetReference {
+    /// The kind referred to, if group and kind together name one that we read.
+    pub fn known_kind(&self) -> Option<Kind> {
+        Kind::from_group_kind(&self.group, &self.kind)
+    }
+}
+
+/// How a backend's certificate is validated. Exactly one of the two sources of CA certificates is
+/// given.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BackendTlsValidation {
+    /// Objects with the CA certificates, at most 8.
+    #[serde(
+        rename = "caCertificateRefs",
+        default,
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    pub ca_certificate_refs: Vec<LocalObjectReference>,
+    /// A set of CA certificates that everybody has.
+    #[serde(
+        rename = "wellKnownCACertificates",
+        default,
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub well_known_ca_certificates: Option<WellKnownCaCertificates>,
+    /// The name that the backend is asked for (SNI); the certificate must have it, unless
+    /// `subject_alt_names` are given.
+    pub hostname: Arc<str>,
+    /// Names of which the certificate must have one, at most 5.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subject_alt_names: Vec<SubjectAltName>,
+}
+
+open_enum! {
+    /// A set of CA certificates that everybody has.
+    pub enum WellKnownCaCertificates {
+        /// Those of the operating system.
+        System = "System",
+    }
+}
+
+/// A name in a certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "RawSubjectAltName", into = "RawSubjectAltName")]
+pub enum SubjectAltName {
+    /// A hostname, exact or with `*.` in front.
+    Hostname(Arc<str>),
+    /// A URI with a scheme.
+    Uri(Arc<str>),
+    /// A type that this version does not know.
+    Unknown(Arc<str>),
+}
+
+#[derive(Serialize, Deserialize)]
+struct RawSubjectAltName {
+    #[serde(rename = "type")]
+    type_: Arc<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hostname: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    uri: Option<Arc<str>>,
+}
+
+impl TryFrom<RawSubjectAltName> for SubjectAltName {
+    type Error = String;
+
+    fn try_from(raw: RawSubjectAltName) -> Result<Self, String> {
+        // The API treats an empty text like a missing one here.
+        let hostname = raw.hostname.filter(|text| !text.is_empty());
+        let uri = raw.uri.filter(|text| !text.is_empty());
+        match (&*raw.type_, hostname, uri) {
+            ("Hostname", Some(hostname), None) => Ok(SubjectAltName::Hostname(hostname)),
+            ("URI", None, Some(uri)) => Ok(SubjectAltName::Uri(uri)),
+            ("Hostname", ..) => Err("type Hostname needs hostname and no uri".to_owned()),
+            ("URI", ..) => Err("type URI needs uri and no hostname".to_owned()),
+            (other, None, None) => Ok(SubjectAltName::Unknown(other.into())),
+            (other, ..) => Err(format!("type {other} allows neither hostname nor uri")),
+        }
+    }
+}
+
+impl From<SubjectAltName> for RawSubjectAltName {
+    fn from(name: SubjectAltName) -> Self {
+        let (type_, hostname, uri) = match name {
+            SubjectAltName::Hostname(hostname) => ("Hostname".into(), Some(hostname), None),
+            SubjectAltName::Uri(uri) => ("URI".into(), None, Some(uri)),
+            SubjectAltName::Unknown(type_) => (type_, None, None),
+        };
+        RawSubjectAltName {
+            type_,
+            hostname,
+            uri,
+        }
+    }
+}
+
+/// Status of a policy: one entry per ancestor (here a Gateway) and controller.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct PolicyStatus {
+    /// The entries, ours and those of other controllers; at most 16.
+    #[serde(default)]
+    pub ancestors: Vec<PolicyAncestorStatus>,
+}
+
+impl PolicyStatus {
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.ancestors.is_empty()
+    }
+}
+
+/// What became of a policy at one ancestor.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PolicyAncestorStatus {
+    /// The ancestor.
+    pub ancestor_ref: ParentReference,
+    /// The controller that wrote the entry.
+    pub controller_name: Arc<str>,
+    /// The conditions; see [`crate::condition::policy`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}

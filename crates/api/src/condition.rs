@@ -1,0 +1,143 @@
+//! Conditions in statuses, and the condition types of every kind.
+
+use std::borrow::Cow;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::open_enum::open_enum;
+
+/// One condition (meta/v1 Condition).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Condition {
+    /// What it is about, such as `Accepted`; unique in its list.
+    #[serde(rename = "type")]
+    pub type_: Cow<'static, str>,
+    /// Whether it holds.
+    pub status: ConditionStatus,
+    /// The generation of the object that was judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// When `status` last changed. Translation leaves it unset: the writer of statuses knows what
+    /// was there before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<Timestamp>,
+    /// Why, as one word for programs; see [`crate::reason`].
+    #[serde(default)]
+    pub reason: Cow<'static, str>,
+    /// Why, as a sentence for people.
+    #[serde(default)]
+    pub message: String,
+}
+
+open_enum! {
+    /// Whether a condition holds.
+    pub enum ConditionStatus {
+        /// It holds.
+        True = "True",
+        /// It does not hold.
+        False = "False",
+        /// Nobody has decided yet.
+        Unknown = "Unknown",
+    }
+}
+
+impl From<bool> for ConditionStatus {
+    fn from(holds: bool) -> Self {
+        if holds {
+            ConditionStatus::True
+        } else {
+            ConditionStatus::False
+        }
+    }
+}
+
+impl Condition {
+    /// A condition without a time of transition.
+    pub fn new(
+        type_: &'static str,
+        status: impl Into<ConditionStatus>,
+        reason: &'static str,
+        message: impl Into<String>,
+        observed_generation: i64,
+    ) -> Self {
+        Condition {
+            type_: Cow::Borrowed(type_),
+            status: status.into(),
+            observed_generation: Some(observed_generation),
+            last_transition_time: None,
+            reason: Cow::Borrowed(reason),
+            message: message.into(),
+        }
+    }
+
+    /// Whether the status is `True`.
+    pub fn is_true(&self) -> bool {
+        self.status == ConditionStatus::True
+    }
+}
+
+/// Condition types of a GatewayClass.
+pub mod gateway_class {
+    /// The class is ours and its parameters are good.
+    pub const ACCEPTED: &str = "Accepted";
+    /// The installed API definitions have a version we support.
+    pub const SUPPORTED_VERSION: &str = "SupportedVersion";
+}
+
+/// Condition types of a Gateway.
+pub mod gateway {
+    /// The Gateway is valid enough to produce some configuration.
+    pub const ACCEPTED: &str = "Accepted";
+    /// The data plane has the configuration, or will have it very soon.
+    pub const PROGRAMMED: &str = "Programmed";
+    /// References of the Gateway itself are good.
+    pub const RESOLVED_REFS: &str = "ResolvedRefs";
+    /// Every requested address is assigned.
+    pub const ADDRESSES_ASSIGNED: &str = "AddressesAssigned";
+    /// Client certificates are not enforced on some listener.
+    pub const INSECURE_FRONTEND_VALIDATION_MODE: &str = "InsecureFrontendValidationMode";
+    /// The Gateway has ListenerSets attached.
+    pub const ATTACHED_LISTENER_SETS: &str = "AttachedListenerSets";
+}
+
+/// Condition types of a listener, in a Gateway or a ListenerSet.
+pub mod listener {
+    /// The listener is valid and served.
+    pub const ACCEPTED: &str = "Accepted";
+    /// The data plane has the listener, or will have it very soon.
+    pub const PROGRAMMED: &str = "Programmed";
+    /// The listener's references are good.
+    pub const RESOLVED_REFS: &str = "ResolvedRefs";
+    /// The listener clashes with another one.
+    pub const CONFLICTED: &str = "Conflicted";
+    /// The listener shares a hostname or certificate with another one of its port.
+    pub const OVERLAPPING_TLS_CONFIG: &str = "OverlappingTLSConfig";
+}
+
+/// Condition types of a ListenerSet.
+pub mod listener_set {
+    /// The Gateway takes the set and at least one of its listeners is valid.
+    pub const ACCEPTED: &str = "Accepted";
+    /// The data plane has the set's listeners, or will have them very soon.
+    pub const PROGRAMMED: &str = "Programmed";
+}
+
+/// Condition types of a route, one list per parent.
+pub mod route {
+    /// The parent takes the route.
+    pub const ACCEPTED: &str = "Accepted";
+    /// The route's references are good.
+    pub const RESOLVED_REFS: &str = "ResolvedRefs";
+    /// Some of the route's rules were dropped.
+    pub const PARTIALLY_INVALID: &str = "PartiallyInvalid";
+}
+
+/// Condition types of a policy, one list per ancestor.
+pub mod policy {
+    /// The policy is in force.
+    pub const ACCEPTED: &str = "Accepted";
+    /// The policy's references are good.
+    pub const RESOLVED_REFS: &str = "ResolvedRefs";
+}

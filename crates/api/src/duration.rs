@@ -1,0 +1,121 @@
+//! Durations of the Gateway API (GEP-2257): one to four numbers with a unit, summed.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+/// A duration as written in an object, such as `1h30m` or `500ms`.
+///
+/// The text is kept, because a status or a listing must not rewrite what the user wrote. Units may
+/// repeat and come in any order; `10s5s` is fifteen seconds.
+#[derive(Clone, Serialize, Deserialize)]
+#[serde(try_from = "Arc<str>", into = "Arc<str>")]
+pub struct Duration {
+    text: Arc<str>,
+    millis: u64,
+}
+
+/// The text is not a duration of the Gateway API.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "expected a duration such as 10s, 1h30m or 500ms: one to four times \
+     a number of at most five digits with the unit h, m, s or ms"
+)]
+pub struct InvalidDuration;
+
+impl Duration {
+    /// Parses `^([0-9]{1,5}(h|m|s|ms)){1,4}$`.
+    pub fn parse(text: &str) -> Result<Self, InvalidDuration> {
+        let mut millis = 0u64;
+        let mut rest = text;
+        let mut parts = 0;
+        while !rest.is_empty() {
+            let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+            parts += 1;
+            if !(1..=5).contains(&digits) || parts > 4 {
+                return Err(InvalidDuration);
+            }
+            let (number, tail) = rest.split_at(digits);
+            let number: u64 = number.parse().map_err(|_| InvalidDuration)?;
+            // "ms" before "m": a minute is only an m that no s follows.
+            let (unit, tail) = if let Some(tail) = tail.strip_prefix("ms") {
+                (1, tail)
+            } else if let Some(tail) = tail.strip_prefix('s') {
+                (1_000, tail)
+            } else if let Some(tail) = tail.strip_prefix('m') {
+                (60_000, tail)
+            } else if let Some(tail) = tail.strip_prefix('h') {
+                (3_600_000, tail)
+            } else {
+                return Err(InvalidDuration);
+            };
+            // At most 4 × 99999 hours: far from overflow.
+            millis += number * unit;
+            rest = tail;
+        }
+        if parts == 0 {
+            return Err(InvalidDuration);
+        }
+        Ok(Duration {
+            text: text.into(),
+            millis,
+        })
+    }
+
+    /// The duration in milliseconds.
+    pub fn as_millis(&self) -> u64 {
+        self.millis
+    }
+
+    /// The duration as the standard library's.
+    pub fn as_std(&self) -> std::time::Duration {
+        std::time::Duration::from_millis(self.millis)
+    }
+
+    /// Whether it is zero, which switches a timeout off.
+    pub fn is_zero(&self) -> bool {
+        self.millis == 0
+    }
+
+    /// The text as written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+/// Equal when equally written: `60s` and `1m` differ as texts, compare [`Duration::as_millis`] for
+/// the length of time.
+impl PartialEq for Duration {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Duration {}
+
+impl fmt::Debug for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl TryFrom<Arc<str>> for Duration {
+    type Error = InvalidDuration;
+
+    fn try_from(text: Arc<str>) -> Result<Self, InvalidDuration> {
+        Duration::parse(&text)
+    }
+}
+
+impl From<Duration> for Arc<str> {
+    fn from(duration: Duration) -> Self {
+        duration.text
+    }
+}

@@ -1,0 +1,69 @@
+//! Names of the Gateway API's features (v1.7.0), as they stand in a GatewayClass's status.
+//!
+//! Features of meshes are left out.
+
+/// Features that every implementation of a profile has.
+pub const CORE: &[&str] = &[
+    "Gateway",
+    "GRPCRoute",
+    "HTTPRoute",
+    "ReferenceGrant",
+    "TLSRoute",
+];
+
+/// Extended features of the standard channel, sorted.
+pub const STANDARD: &[&str] = &[
+    "BackendTLSPolicy",
+    "BackendTLSPolicySANValidation",
+    "GRPCRouteNamedRouteRule",
+    "GRPCRouteRequestHeaderModifier",
+    "GatewayAddressEmpty",
+    "GatewayBackendClientCertificate",
+    "GatewayFrontendClientCertificateValidation",
+    "GatewayFrontendClientCertificateValidationInsecureFallback",
+    "GatewayHTTPListenerIsolation",
+    "GatewayHTTPSListenerDetectMisdirectedRequests",
+    "GatewayInfrastructure",
+    "GatewayPort8080",
+    "GatewayRouteHostnameIntersectionPrecedence",
+    "GatewayStaticAddresses",
+    "HTTPRoute303RedirectStatusCode",
+    "HTTPRoute307RedirectStatusCode",
+    "HTTPRoute308RedirectStatusCode",
+    "HTTPRouteBackendProtocolH2C",
+    "HTTPRouteBackendProtocolWebSocket",
+    "HTTPRouteBackendRequestHeaderModification",
+    "HTTPRouteBackendTimeout",
+    "HTTPRouteBackendURLRewrite",
+    "HTTPRouteCORS",
+    "HTTPRouteHostRewrite",
+    "HTTPRouteMethodMatching",
+    "HTTPRouteNamedRouteRule",
+    "HTTPRouteParentRefPort",
+    "HTTPRoutePathRedirect",
+    "HTTPRoutePathRewrite",
+    "HTTPRoutePortRedirect",
+    "HTTPRouteQueryParamMatching",
+    "HTTPRouteRequestMirror",
+    "HTTPRouteRequestMultipleMirrors",
+    "HTTPRouteRequestPercentageMirror",
+    "HTTPRouteRequestTimeout",
+    "HTTPRouteResponseHeaderModification",
+    "HTTPRouteRetryCodes",
+    "HTTPRouteRetryConnectionError",
+    "HTTPRouteSchemeRedirect",
+    "ListenerSet",
+    "TCPRoute",
+    "TLSRouteModeMixed",
+    "TLSRouteModeTerminate",
+    "UDPRoute",
+];
+
+/// Extended features of the experimental channel, sorted.
+pub const EXPERIMENTAL: &[&str] = &[
+    "ClusterTrustBundle",
+    "GatewayAddressRoutability",
+    "GatewayAddressRoutabilityCluster",
+    "GatewayListenerFilters",
+    "HTTPRouteDestinationPortMatching",
+];

@@ -1,0 +1,81 @@
+//! GatewayClass: a kind of Gateway that a controller offers.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::condition::Condition;
+use crate::meta::Meta;
+use crate::reference::ObjectReference;
+
+/// A GatewayClass; cluster scoped.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GatewayClass {
+    /// The metadata.
+    #[serde(rename = "metadata")]
+    pub meta: Meta,
+    /// What is wanted.
+    pub spec: GatewayClassSpec,
+    /// What became of it.
+    #[serde(default, skip_serializing_if = "GatewayClassStatus::is_empty")]
+    pub status: GatewayClassStatus,
+}
+
+/// What a GatewayClass wants.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayClassSpec {
+    /// The controller in charge, as `domain/path`.
+    pub controller_name: Arc<str>,
+    /// An object with the class's parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parameters_ref: Option<ObjectReference>,
+    /// For people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+}
+
+/// What became of a GatewayClass.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GatewayClassStatus {
+    /// The conditions; see [`crate::condition::gateway_class`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+    /// What the controller supports, sorted by name; see [`crate::features`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub supported_features: Vec<SupportedFeature>,
+}
+
+impl GatewayClassStatus {
+    /// Whether nothing is reported.
+    pub fn is_empty(&self) -> bool {
+        self.conditions.is_empty() && self.supported_features.is_empty()
+    }
+}
+
+/// A feature in a GatewayClass's status.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "SupportedFeatureRepr")]
+pub struct SupportedFeature {
+    /// The feature's name.
+    pub name: Arc<str>,
+}
+
+/// Early releases of the API wrote the bare name; such objects may still be stored.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum SupportedFeatureRepr {
+    Named { name: Arc<str> },
+    Bare(Arc<str>),
+}
+
+impl From<SupportedFeatureRepr> for SupportedFeature {
+    fn from(repr: SupportedFeatureRepr) -> Self {
+        match repr {
+            SupportedFeatureRepr::Named { name } | SupportedFeatureRepr::Bare(name) => {
+                SupportedFeature { name }
+            }
+        }
+    }
+}

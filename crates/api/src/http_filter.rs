@@ -1,0 +1,268 @@
+//! The bodies of filters.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::http_route::HttpMethod;
+use crate::open_enum::open_enum;
+use crate::reference::BackendObjectReference;
+
+/// Changes to headers. The three lists name different headers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct HeaderModifier {
+    /// Headers to set, replacing what is there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub set: Vec<HttpHeader>,
+    /// Headers to add to what is there.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub add: Vec<HttpHeader>,
+    /// Names of headers to remove, without regard to case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remove: Vec<Arc<str>>,
+}
+
+/// A header with its value.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct HttpHeader {
+    /// The name, without regard to case.
+    pub name: Arc<str>,
+    /// The value.
+    pub value: Arc<str>,
+}
+
+/// Copies of requests for another backend, whose answers are ignored.
+///
+/// At most one of `percent` and `fraction` is given; all requests are copied without either.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestMirror {
+    /// The backend.
+    pub backend_ref: BackendObjectReference,
+    /// The share of requests in percent, 0 to 100.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub percent: Option<u32>,
+    /// The share of requests as a fraction.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fraction: Option<Fraction>,
+}
+
+/// A fraction from 0 to 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Fraction {
+    /// The upper part, at most the lower one.
+    pub numerator: u32,
+    /// The lower part, at least 1; 100 by default.
+    #[serde(default = "Fraction::default_denominator")]
+    pub denominator: u32,
+}
+
+impl Fraction {
+    fn default_denominator() -> u32 {
+        100
+    }
+}
+
+/// A redirect; parts that are missing stay as in the request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestRedirect {
+    /// The scheme.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scheme: Option<RedirectScheme>,
+    /// The hostname.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<Arc<str>>,
+    /// The path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathModifier>,
+    /// The port, 1 to 65535. When missing: the scheme's own if a scheme is given, otherwise the
+    /// listener's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// The status: 301, 302, 303, 307 or 308; 302 by default.
+    #[serde(default = "RequestRedirect::default_status_code")]
+    pub status_code: u16,
+}
+
+impl RequestRedirect {
+    fn default_status_code() -> u16 {
+        302
+    }
+}
+
+open_enum! {
+    /// The scheme of a redirect.
+    pub enum RedirectScheme {
+        /// http.
+        Http = "http",
+        /// https.
+        Https = "https",
+    }
+}
+
+/// A change of the host or the path of requests.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct UrlRewrite {
+    /// The new value of the Host header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<Arc<str>>,
+    /// The new path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<PathModifier>,
+}
+
+/// A change of the path.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "RawPathModifier", into = "RawPathModifier")]
+pub enum PathModifier {
+    /// The whole path becomes this.
+    ReplaceFullPath(Arc<str>),
+    /// The matched prefix becomes this.
+    ReplacePrefixMatch(Arc<str>),
+    /// A type that this version does not know.
+    Unknown(Arc<str>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RawPathModifier {
+    #[serde(rename = "type")]
+    type_: Arc<str>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    replace_full_path: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    replace_prefix_match: Option<Arc<str>>,
+}
+
+impl TryFrom<RawPathModifier> for PathModifier {
+    type Error = String;
+
+    fn try_from(raw: RawPathModifier) -> Result<Self, String> {
+        match (&*raw.type_, raw.replace_full_path, raw.replace_prefix_match) {
+            ("ReplaceFullPath", Some(path), None) => Ok(PathModifier::ReplaceFullPath(path)),
+            ("ReplacePrefixMatch", None, Some(path)) => Ok(PathModifier::ReplacePrefixMatch(path)),
+            ("ReplaceFullPath", ..) => {
+                Err("type ReplaceFullPath needs replaceFullPath and nothing else".to_owned())
+            }
+            ("ReplacePrefixMatch", ..) => {
+                Err("type ReplacePrefixMatch needs replacePrefixMatch and nothing else".to_owned())
+            }
+            (other, None, None) => Ok(PathModifier::Unknown(other.into())),
+            (other, ..) => Err(format!("type {other} allows no replacement path")),
+        }
+    }
+}
+
+impl From<PathModifier> for RawPathModifier {
+    fn from(modifier: PathModifier) -> Self {
+        let (type_, replace_full_path, replace_prefix_match) = match modifier {
+            PathModifier::ReplaceFullPath(path) => ("ReplaceFullPath".into(), Some(path), None),
+            PathModifier::ReplacePrefixMatch(path) => {
+                ("ReplacePrefixMatch".into(), None, Some(path))
+            }
+            PathModifier::Unknown(type_) => (type_, None, None),
+        };
+        RawPathModifier {
+            type_,
+            replace_full_path,
+            replace_prefix_match,
+        }
+    }
+}
+
+/// Which other sites may use this one from a browser (the Fetch standard's CORS protocol).
+///
+/// In every list `*` stands alone and means all.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Cors {
+    /// The sites, as `scheme://host[:port]`; the host may start with `*.`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow_origins: Vec<Arc<str>>,
+    /// Whether the browser may send cookies and the like.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub allow_credentials: bool,
+    /// The methods; `Other("*")` means all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow_methods: Vec<HttpMethod>,
+    /// The headers that requests may carry.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allow_headers: Vec<Arc<str>>,
+    /// The headers of responses that scripts may see.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expose_headers: Vec<Arc<str>>,
+    /// How long a browser may remember the answer, in seconds; 5 by default, at least 1.
+    #[serde(default = "Cors::default_max_age")]
+    pub max_age: u32,
+}
+
+impl Cors {
+    fn default_max_age() -> u32 {
+        5
+    }
+}
+
+/// A service that decides whether requests may pass (experimental).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExternalAuth {
+    /// How the service is asked.
+    pub protocol: ExternalAuthProtocol,
+    /// The service.
+    pub backend_ref: BackendObjectReference,
+    /// Settings for protocol GRPC; there exactly with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grpc: Option<GrpcAuth>,
+    /// Settings for protocol HTTP; there exactly with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub http: Option<HttpAuth>,
+    /// Whether the service gets the request's body; not when missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub forward_body: Option<ForwardBody>,
+}
+
+open_enum! {
+    /// How an authorization service is asked.
+    pub enum ExternalAuthProtocol {
+        /// By Envoy's ext_authz protocol over gRPC.
+        Grpc = "GRPC",
+        /// By an HTTP request like the client's.
+        Http = "HTTP",
+    }
+}
+
+/// Asking by gRPC.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GrpcAuth {
+    /// The request headers that the service sees; all when empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_headers: Vec<Arc<str>>,
+}
+
+/// Asking by HTTP.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HttpAuth {
+    /// What to put in front of the request's path.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<Arc<str>>,
+    /// The request headers that the service sees, besides Host, Method, Path, Content-Length and
+    /// Authorization.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_headers: Vec<Arc<str>>,
+    /// The headers of the service's answer that the backend sees; all but pseudo headers when
+    /// empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_response_headers: Vec<Arc<str>>,
+}
+
+/// Sending the request's body to the service.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ForwardBody {
+    /// How much of it, in bytes; none when 0.
+    #[serde(default)]
+    pub max_size: u32,
+}

@@ -1,0 +1,128 @@
+//! The part of `metadata` that Sesame needs, shared by all Gateway API kinds, and label selectors.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::key::NamespacedName;
+use crate::open_enum::open_enum;
+
+/// An object's metadata. Field managers, owners and finalizers are not kept: nothing reads them,
+/// and they would be most of the memory of a small object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Meta {
+    /// The name.
+    pub name: Arc<str>,
+    /// The namespace; empty for cluster-scoped kinds.
+    #[serde(default, skip_serializing_if = "is_empty_str")]
+    pub namespace: Arc<str>,
+    /// The labels.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// The annotations, without the one that holds kubectl's copy of the whole object.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+    /// Counts changes of the spec; 0 where nobody counts.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub generation: i64,
+    /// When the object was made; the first tie-break of the Gateway API's precedence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub creation_timestamp: Option<Timestamp>,
+    /// The API server's version of the stored object; empty outside a cluster.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub resource_version: String,
+    /// The API server's unique id of the object; empty outside a cluster.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// Set while the object waits for its finalizers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_timestamp: Option<Timestamp>,
+}
+
+impl Meta {
+    /// Namespace and name.
+    pub fn namespaced_name(&self) -> NamespacedName {
+        NamespacedName {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+        }
+    }
+}
+
+fn is_empty_str(text: &Arc<str>) -> bool {
+    text.is_empty()
+}
+
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}
+
+/// Chooses objects by their labels (meta/v1 LabelSelector). All requirements must hold; an empty
+/// selector chooses everything.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LabelSelector {
+    /// Labels that must be there with exactly that value.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub match_labels: BTreeMap<String, String>,
+    /// Further requirements.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub match_expressions: Vec<LabelRequirement>,
+}
+
+/// One requirement of a [`LabelSelector`].
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LabelRequirement {
+    /// The label's key.
+    pub key: String,
+    /// How the value relates to `values`.
+    pub operator: LabelOperator,
+    /// The values of `In` and `NotIn`; empty for the others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub values: Vec<String>,
+}
+
+open_enum! {
+    /// How a [`LabelRequirement`] judges a label.
+    pub enum LabelOperator {
+        /// The label is there and its value is listed.
+        In = "In",
+        /// The label is missing or its value is not listed.
+        NotIn = "NotIn",
+        /// The label is there.
+        Exists = "Exists",
+        /// The label is missing.
+        DoesNotExist = "DoesNotExist",
+    }
+}
+
+impl LabelSelector {
+    /// Whether these labels satisfy every requirement. An operator we do not know is satisfied by
+    /// nothing: a selector grants access, so doubt means no.
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.match_labels
+            .iter()
+            .all(|(key, value)| labels.get(key) == Some(value))
+            && self
+                .match_expressions
+                .iter()
+                .all(|requirement| requirement.matches(labels))
+    }
+}
+
+impl LabelRequirement {
+    fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        let value = labels.get(&self.key);
+        match self.operator {
+            LabelOperator::In => value.is_some_and(|value| self.values.contains(value)),
+            LabelOperator::NotIn => value.is_none_or(|value| !self.values.contains(value)),
+            LabelOperator::Exists => value.is_some(),
+            LabelOperator::DoesNotExist => value.is_none(),
+            LabelOperator::Other(_) => false,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! References from one object to another, shared by all kinds.
+//!
+//! Fields that the API server would fill in are filled in by decoding, so a reference always has
+//! its group and kind. A missing namespace stays missing: it means the referring object's own, and
+//! only then is no ReferenceGrant asked for.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::key::NamespacedName;
+use crate::kind::{Group, Kind, KindName};
+
+/// A reference inside the own namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LocalObjectReference {
+    /// The group; empty for the core group.
+    pub group: Group,
+    /// The kind.
+    pub kind: KindName,
+    /// The name.
+    pub name: Arc<str>,
+}
+
+/// A reference to an object of any kind, perhaps in another namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectReference {
+    /// The group; empty for the core group.
+    pub group: Group,
+    /// The kind.
+    pub kind: KindName,
+    /// The name.
+    pub name: Arc<str>,
+    /// The namespace; the referring object's own when missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Arc<str>>,
+}
+
+/// A reference to a Secret, or to another kind that holds a certificate.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SecretObjectReference {
+    /// The group; the core group by default.
+    #[serde(default = "Group::core")]
+    pub group: Group,
+    /// The kind; Secret by default.
+    #[serde(default = "KindName::secret")]
+    pub kind: KindName,
+    /// The name.
+    pub name: Arc<str>,
+    /// The namespace; the referring object's own when missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Arc<str>>,
+}
+
+/// A reference to something that takes traffic.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BackendObjectReference {
+    /// The group; the core group by default.
+    #[serde(default = "Group::core")]
+    pub group: Group,
+    /// The kind; Service by default.
+    #[serde(default = "KindName::service")]
+    pub kind: KindName,
+    /// The name.
+    pub name: Arc<str>,
+    /// The namespace; the referring object's own when missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Arc<str>>,
+    /// The port of the Service (not of its Pods), 1 to 65535. Required for a Service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+}
+
+/// A route's reference to what it attaches to.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ParentReference {
+    /// The group; the Gateway API's by default.
+    #[serde(default = "Group::gateway")]
+    pub group: Group,
+    /// The kind; Gateway by default.
+    #[serde(default = "KindName::gateway")]
+    pub kind: KindName,
+    /// The namespace; the referring object's own when missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Arc<str>>,
+    /// The name.
+    pub name: Arc<str>,
+    /// The name of one listener; all listeners when missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub section_name: Option<Arc<str>>,
+    /// The port that a listener must have, 1 to 65535.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+}
+
+/// A ListenerSet's reference to its Gateway.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ParentGatewayReference {
+    /// The group; the Gateway API's by default.
+    #[serde(default = "Group::gateway")]
+    pub group: Group,
+    /// The kind; Gateway by default.
+    #[serde(default = "KindName::gateway")]
+    pub kind: KindName,
+    /// The name.
+    pub name: Arc<str>,
+    /// The namespace; the referring object's own when missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Arc<str>>,
+}
+
+/// `known_kind` and `resolve` for references that may leave the namespace.
+macro_rules! resolvable {
+    ($($name:ident),+) => {$(
+        impl $name {
+            /// The kind referred to, if group and kind together name one that we read.
+            pub fn known_kind(&self) -> Option<Kind> {
+                Kind::from_group_kind(&self.group, &self.kind)
+            }
+
+            /// The name referred to, seen from an object in `own_namespace`.
+            pub fn resolve(&self, own_namespace: &Arc<str>) -> NamespacedName {
+                NamespacedName {
+                    namespace: self.namespace.as_ref().unwrap_or(own_namespace).clone(),
+                    name: self.name.clone(),
+                }
+            }
+        }
+    )+};
+}
+
+resolvable!(
+    ObjectReference,
+    SecretObjectReference,
+    BackendObjectReference,
+    ParentReference,
+    ParentGatewayReference
+);
+
+impl LocalObjectReference {
+    /// The kind referred to, if group and kind together name one that we read.
+    pub fn known_kind(&self) -> Option<Kind> {
+        Kind::from_group_kind(&self.group, &self.kind)
+    }
+}

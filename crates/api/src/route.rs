@@ -1,0 +1,159 @@
+//! What all route kinds share: backends, status, and one view over the five kinds.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::condition::Condition;
+use crate::filter::RouteFilter;
+use crate::key::NamespacedName;
+use crate::kind::{Group, Kind, KindName};
+use crate::meta::Meta;
+use crate::open_enum::open_enum;
+use crate::reference::{BackendObjectReference, ParentReference};
+
+/// A backend of a route rule, with its share of the traffic.
+///
+/// One type for all route kinds; `filters` stay empty where a kind has none (TLSRoute, TCPRoute,
+/// UDPRoute).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BackendRef {
+    /// The group; the core group by default.
+    #[serde(default = "Group::core")]
+    pub group: Group,
+    /// The kind; Service by default.
+    #[serde(default = "KindName::service")]
+    pub kind: KindName,
+    /// The name.
+    pub name: Arc<str>,
+    /// The namespace; the route's own when missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<Arc<str>>,
+    /// The port of the Service (not of its Pods), 1 to 65535. Required for a Service.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
+    /// The share of requests relative to the sum over all backends of the rule, 0 to 1000000;
+    /// 1 by default, 0 takes none.
+    #[serde(default = "one")]
+    pub weight: u32,
+    /// Filters for requests to this backend only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub filters: Vec<RouteFilter>,
+}
+
+fn one() -> u32 {
+    1
+}
+
+impl BackendRef {
+    /// The kind referred to, if group and kind together name one that we read.
+    pub fn known_kind(&self) -> Option<Kind> {
+        Kind::from_group_kind(&self.group, &self.kind)
+    }
+
+    /// The name referred to, seen from a route in `own_namespace`.
+    pub fn resolve(&self, own_namespace: &Arc<str>) -> NamespacedName {
+        NamespacedName {
+            namespace: self.namespace.as_ref().unwrap_or(own_namespace).clone(),
+            name: self.name.clone(),
+        }
+    }
+
+    /// The reference without weight and filters, as filters hold it.
+    pub fn object_reference(&self) -> BackendObjectReference {
+        BackendObjectReference {
+            group: self.group.clone(),
+            kind: self.kind.clone(),
+            name: self.name.clone(),
+            namespace: self.namespace.clone(),
+            port: self.port,
+        }
+    }
+}
+
+open_enum! {
+    /// Which default Gateways a route attaches to, or a Gateway is a default for (experimental).
+    pub enum DefaultScope {
+        /// Every default Gateway.
+        All = "All",
+        /// None.
+        None = "None",
+    }
+}
+
+/// Status of a route: one entry per parent and controller.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteStatus {
+    /// The entries, ours and those of other controllers.
+    #[serde(default)]
+    pub parents: Vec<RouteParentStatus>,
+}
+
+impl RouteStatus {
+    /// Whether there is no entry.
+    pub fn is_empty(&self) -> bool {
+        self.parents.is_empty()
+    }
+}
+
+/// What became of a route at one parent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RouteParentStatus {
+    /// The parent, as the route's spec has it.
+    pub parent_ref: ParentReference,
+    /// The controller that wrote the entry.
+    pub controller_name: Arc<str>,
+    /// The conditions; see [`crate::condition::route`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// One view over the five route kinds.
+pub trait Route {
+    /// The kind.
+    const KIND: Kind;
+    /// The metadata.
+    fn meta(&self) -> &Meta;
+    /// What the route attaches to.
+    fn parent_refs(&self) -> &[ParentReference];
+    /// Which default Gateways the route attaches to besides (experimental).
+    fn use_default_gateways(&self) -> Option<&DefaultScope>;
+    /// The hostnames; empty for kinds without, and where every hostname is meant.
+    fn hostnames(&self) -> &[Arc<str>];
+    /// The status as read.
+    fn status(&self) -> &RouteStatus;
+}
+
+/// Implements [`Route`] for a kind with `meta`, `spec` and `status`.
+macro_rules! impl_route {
+    ($name:ident) => {
+        impl $crate::route::Route for $name {
+            const KIND: $crate::kind::Kind = $crate::kind::Kind::$name;
+
+            fn meta(&self) -> &$crate::meta::Meta {
+                &self.meta
+            }
+
+            fn parent_refs(&self) -> &[$crate::reference::ParentReference] {
+                &self.spec.parent_refs
+            }
+
+            fn use_default_gateways(&self) -> Option<&$crate::route::DefaultScope> {
+                self.spec.use_default_gateways.as_ref()
+            }
+
+            fn hostnames(&self) -> &[std::sync::Arc<str>] {
+                &self.spec.hostnames
+            }
+
+            fn status(&self) -> &$crate::route::RouteStatus {
+                &self.status
+            }
+        }
+    };
+}
+
+pub(crate) use impl_route;

@@ -1,0 +1,78 @@
+//! Session persistence (experimental, GEP-1619), shared by HTTPRoute and GRPCRoute.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::duration::Duration;
+use crate::open_enum::open_enum;
+
+/// How requests of one session stay at one endpoint.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionPersistence {
+    /// How long a session lives at most; required with a permanent cookie.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub absolute_timeout: Option<Duration>,
+    /// What carries the session; a cookie by default.
+    #[serde(rename = "type", default)]
+    pub type_: SessionPersistenceType,
+    /// The cookie; there exactly with type Cookie.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cookie: Option<SessionCookie>,
+    /// The header; there exactly with type Header.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<SessionHeader>,
+}
+
+open_enum! {
+    /// What carries a session.
+    #[derive(Default)]
+    pub enum SessionPersistenceType {
+        /// A cookie.
+        #[default]
+        Cookie = "Cookie",
+        /// A header.
+        Header = "Header",
+    }
+}
+
+/// The cookie that carries a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SessionCookie {
+    /// The name; chosen by the implementation when missing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<Arc<str>>,
+    /// The path; `/` by default.
+    #[serde(default = "SessionCookie::root")]
+    pub path: Arc<str>,
+    /// When the client forgets it; with the session by default.
+    #[serde(default)]
+    pub lifetime_type: CookieLifetime,
+}
+
+impl SessionCookie {
+    fn root() -> Arc<str> {
+        "/".into()
+    }
+}
+
+open_enum! {
+    /// When a client forgets a cookie.
+    #[derive(Default)]
+    pub enum CookieLifetime {
+        /// With its own session.
+        #[default]
+        Session = "Session",
+        /// After the absolute timeout.
+        Permanent = "Permanent",
+    }
+}
+
+/// The header that carries a session.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SessionHeader {
+    /// The name.
+    pub name: Arc<str>,
+}
