@@ -1,0 +1,140 @@
+//! What a commit did: the changes of every table and which keys ran.
+//!
+//! Goes out to whoever publishes the outputs, counts the work or asserts it. It is plain data, `Send` and
+//! `Sync`, and knows nothing of the engine that made it.
+
+use std::any::Any;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::handle::{Key, Table, TableId, Value};
+use crate::table::Erased;
+
+/// What happened to a row.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Change<V> {
+    /// The row is new or has a new value.
+    Upsert(Arc<V>),
+    /// The row is gone.
+    Remove,
+}
+
+impl<V> Change<V> {
+    /// The row's value after the change.
+    pub fn value(&self) -> Option<&Arc<V>> {
+        match self {
+            Change::Upsert(value) => Some(value),
+            Change::Remove => None,
+        }
+    }
+}
+
+impl<V> Clone for Change<V> {
+    fn clone(&self) -> Self {
+        match self {
+            Change::Upsert(value) => Change::Upsert(Arc::clone(value)),
+            Change::Remove => Change::Remove,
+        }
+    }
+}
+
+/// The keys of one stage that ran.
+pub(crate) struct Run {
+    pub(crate) table: u16,
+    /// `Vec<Arc<K>>` of the source's keys, sorted.
+    pub(crate) keys: Erased,
+}
+
+/// The result of one [`Engine::commit`](crate::Engine::commit).
+pub struct Commit {
+    stamp: u32,
+    revision: u64,
+    /// `Vec<(K, Change<V>)>` by table, only of tables that changed.
+    pub(crate) changes: Vec<(u16, Erased)>,
+    pub(crate) runs: Vec<Run>,
+    /// Beside `runs`.
+    pub(crate) work: Vec<(&'static str, usize)>,
+}
+
+impl Commit {
+    pub(crate) fn new(stamp: u32, revision: u64) -> Self {
+        Commit {
+            stamp,
+            revision,
+            changes: Vec::new(),
+            runs: Vec::new(),
+            work: Vec::new(),
+        }
+    }
+
+    /// The revision of the engine after the commit. It increases by one exactly if something changed.
+    pub fn revision(&self) -> u64 {
+        self.revision
+    }
+
+    /// Whether nothing changed, neither in inputs nor in derived tables. Then nothing ran either.
+    pub fn is_empty(&self) -> bool {
+        self.changes.is_empty()
+    }
+
+    /// What changed in `table`, sorted by key, every key at most once.
+    ///
+    /// # Panics
+    /// If the table is of another engine.
+    pub fn changes<K: Key, V: Value>(&self, table: Table<K, V>) -> &[(K, Change<V>)] {
+        self.check(table.id);
+        let found = self.changes.iter().find(|(of, _)| *of == table.id.table);
+        let Some((_, changes)) = found else {
+            return &[];
+        };
+        (&**changes as &dyn Any)
+            .downcast_ref::<Vec<(K, Change<V>)>>()
+            .expect("a handle of this engine has the types of its table")
+    }
+
+    /// The keys that the stage of `table`, a table made by `derive`, ran for, sorted. Empty for an input.
+    ///
+    /// # Panics
+    /// If the table is of another engine, or made by `derive_many` from keys of another type: then
+    /// [`ran_keys`](Self::ran_keys) is meant.
+    pub fn ran<K: Key, V: Value>(&self, table: Table<K, V>) -> Vec<K> {
+        self.ran_keys::<K>(table)
+    }
+
+    /// The source keys, of type `S`, that the stage of `table` ran for, sorted. Empty for an input table.
+    ///
+    /// # Panics
+    /// If the table is of another engine, or the keys of its source are not of type `S`.
+    pub fn ran_keys<S: Key>(&self, table: impl Into<TableId>) -> Vec<S> {
+        let table = table.into();
+        self.check(table);
+        let Some(run) = self.runs.iter().find(|run| run.table == table.table) else {
+            return Vec::new();
+        };
+        let keys = (&*run.keys as &dyn Any).downcast_ref::<Vec<Arc<S>>>();
+        let keys = keys.expect("ran_keys is asked with the type of the source's keys");
+        keys.iter().map(|key| S::clone(key)).collect()
+    }
+
+    /// How many keys ran, by stage, for every stage that ran at all, in the order of their declaration.
+    pub fn work(&self) -> &[(&'static str, usize)] {
+        &self.work
+    }
+
+    fn check(&self, table: TableId) {
+        assert!(
+            table.stamp == self.stamp,
+            "the table is of another engine than the commit"
+        );
+    }
+}
+
+impl fmt::Debug for Commit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Commit")
+            .field("revision", &self.revision)
+            .field("tables_changed", &self.changes.len())
+            .field("work", &self.work)
+            .finish()
+    }
+}

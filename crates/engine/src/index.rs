@@ -1,0 +1,164 @@
+//! An index of a table: for every index key the group of rows that named it.
+//!
+//! In come a row's old and new value while its table settles; out go, when it has settled, the groups that
+//! were touched and how. It must not know who reads the groups.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+
+use crate::edges::{BY, COUNT, KEYS};
+use crate::handle::{Key, Value};
+use crate::members::Members;
+use crate::slots::{Data, Slots, Subjects};
+use crate::table::{Rows, Touched};
+
+/// The function of an index: the index keys of a row.
+pub(crate) type Extract<K, V, I> = Box<dyn Fn(&K, &V) -> Vec<I> + Send + Sync>;
+
+/// What happened to a group since its table began to settle.
+struct Touch {
+    size_before: usize,
+    membership: bool,
+}
+
+pub(crate) struct IndexStore<K, V, I> {
+    pub(crate) name: &'static str,
+    pub(crate) groups: Slots<I, Members<K>>,
+    extract: Extract<K, V, I>,
+    touched: FxHashMap<u32, Touch>,
+    memberships: usize,
+}
+
+/// An [`IndexStore`] without the type of its keys: what its table needs of it.
+pub(crate) trait TableIndex<K, V>: Any + Send + Sync {
+    fn name(&self) -> &'static str;
+    fn subjects(&self) -> &dyn Subjects;
+    fn subjects_mut(&mut self) -> &mut dyn Subjects;
+    /// Follows one row from its old value to its new one; `rows` knows every key, this row's too.
+    fn update(&mut self, row: u32, old: Option<&V>, new: Option<&V>, rows: &Rows<K, V>);
+    /// Reports the groups touched since the last time, in the order of their slots.
+    fn settle(&mut self, part: u8, touched: &mut Vec<Touched>);
+    /// How many pairs of row and group there are.
+    fn memberships(&self) -> usize;
+}
+
+impl<K: Key, V: Value, I: Key> IndexStore<K, V, I> {
+    pub(crate) fn new(name: &'static str, extract: Extract<K, V, I>) -> Self {
+        IndexStore {
+            name,
+            groups: Slots::new(),
+            extract,
+            touched: FxHashMap::default(),
+            memberships: 0,
+        }
+    }
+
+    fn keys_of(&self, key: &K, value: Option<&V>) -> Vec<I> {
+        let Some(value) = value else {
+            return Vec::new();
+        };
+        let mut keys = (self.extract)(key, value);
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    fn touch(&mut self, group: u32) -> &mut Touch {
+        let size = self.groups.data(group).len();
+        self.touched.entry(group).or_insert(Touch {
+            size_before: size,
+            membership: false,
+        })
+    }
+
+    fn join(&mut self, index_key: &I, row: u32, rows: &Rows<K, V>) {
+        let group = self.groups.intern(index_key);
+        self.touch(group).membership = true;
+        let members = self.groups.data_mut(group);
+        if members.insert(row, rows.key(row), |row| rows.key(row)) {
+            self.memberships += 1;
+        }
+    }
+
+    fn leave(&mut self, index_key: &I, row: u32, rows: &Rows<K, V>) {
+        let Some(group) = self.groups.find(index_key) else {
+            return; // only if the index function is not pure
+        };
+        self.touch(group).membership = true;
+        let members = self.groups.data_mut(group);
+        if members.remove(rows.key(row), |row| rows.key(row)) {
+            self.memberships -= 1;
+        }
+    }
+}
+
+impl<K: Key, V: Value, I: Key> TableIndex<K, V> for IndexStore<K, V, I> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn subjects(&self) -> &dyn Subjects {
+        &self.groups
+    }
+
+    fn subjects_mut(&mut self) -> &mut dyn Subjects {
+        &mut self.groups
+    }
+
+    fn update(&mut self, row: u32, old: Option<&V>, new: Option<&V>, rows: &Rows<K, V>) {
+        let key = Arc::clone(rows.key(row));
+        let mut old = self.keys_of(&key, old).into_iter().peekable();
+        let mut new = self.keys_of(&key, new).into_iter().peekable();
+        // Both are sorted: walk them side by side.
+        loop {
+            match (old.peek(), new.peek()) {
+                (None, None) => break,
+                (Some(left), Some(right)) if left == right => {
+                    if let Some(group) = self.groups.find(left) {
+                        self.touch(group);
+                    }
+                    old.next();
+                    new.next();
+                }
+                (Some(left), right) if right.is_none_or(|right| left < right) => {
+                    self.leave(left, row, rows);
+                    old.next();
+                }
+                (_, Some(joined)) => {
+                    self.join(joined, row, rows);
+                    new.next();
+                }
+                (Some(_), None) => unreachable!("the arm above takes what is only in the old"),
+            }
+        }
+    }
+
+    fn settle(&mut self, part: u8, touched: &mut Vec<Touched>) {
+        // Taken, not drained: walking a map costs its capacity, which a large commit leaves large.
+        let start = touched.len();
+        for (group, touch) in std::mem::take(&mut self.touched) {
+            let size = self.groups.data(group).len();
+            let mut kinds = BY;
+            if touch.membership {
+                kinds |= KEYS;
+            }
+            if size != touch.size_before {
+                kinds |= COUNT;
+            }
+            touched.push(Touched {
+                part,
+                slot: group,
+                kinds,
+                source_changed: (size > 0) != (touch.size_before > 0),
+                present: self.groups.data(group).is_present(),
+            });
+        }
+        touched[start..].sort_unstable_by_key(|touched| touched.slot);
+    }
+
+    fn memberships(&self) -> usize {
+        self.memberships
+    }
+}

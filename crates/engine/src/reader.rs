@@ -1,0 +1,120 @@
+//! The eyes of a transform: reads by key or by index, each one recorded.
+//!
+//! In come handles and keys, out go values; on the side, the reads become edges. There is no scan here,
+//! and there must never be one: see the crate's promise.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::edges::{BY, COUNT, EXISTS, GET, KEYS, Subject, Tables};
+use crate::handle::{Index, Key, Table, TableId, Value};
+use crate::slots::Slots;
+use crate::table::{TableStore, typed_mut};
+
+/// What a transform reads with. Only tables declared before the transform's own can be read.
+///
+/// # Panics
+/// Every read panics if the table is of another engine, or is not declared before the stage: both are
+/// programming errors, found by the first run.
+pub struct Reader<'a> {
+    /// All tables declared before the stage's own.
+    pub(crate) tables: &'a mut Tables,
+    /// The names of all tables.
+    pub(crate) names: &'a [&'static str],
+    pub(crate) stamp: u32,
+    pub(crate) reads: &'a mut Vec<(Subject, u8)>,
+}
+
+impl Reader<'_> {
+    /// The row of `key`. Depends on its value.
+    pub fn get<K: Key, V: Value>(&mut self, table: Table<K, V>, key: &K) -> Option<Arc<V>> {
+        let (slot, value) = {
+            let store = self.store(table);
+            let slot = store.rows.intern(key);
+            (slot, store.value(slot).cloned())
+        };
+        self.record(table.id, 0, slot, GET);
+        value
+    }
+
+    /// Whether there is a row of `key`. Depends on that alone, not on its value.
+    pub fn exists<K: Key, V: Value>(&mut self, table: Table<K, V>, key: &K) -> bool {
+        let (slot, exists) = {
+            let store = self.store(table);
+            let slot = store.rows.intern(key);
+            (slot, store.value(slot).is_some())
+        };
+        self.record(table.id, 0, slot, EXISTS);
+        exists
+    }
+
+    /// The rows that named `key` in the index, sorted by their key. Depends on which they are and on
+    /// their values. Costs in proportion to their number.
+    pub fn by<K: Key, V: Value, I: Key>(
+        &mut self,
+        index: Index<K, V, I>,
+        key: &I,
+    ) -> Vec<(K, Arc<V>)> {
+        let group = self.group(index, key, BY);
+        let store = self.store(index.table);
+        store.members::<I, _>(index.part, group, |key, value| {
+            (key.clone(), Arc::clone(value))
+        })
+    }
+
+    /// The keys of the rows that named `key` in the index, sorted. Depends on which they are, not on
+    /// their values. Costs in proportion to their number.
+    pub fn keys<K: Key, V: Value, I: Key>(&mut self, index: Index<K, V, I>, key: &I) -> Vec<K> {
+        let group = self.group(index, key, KEYS);
+        let store = self.store(index.table);
+        store.members::<I, _>(index.part, group, |key, _| key.clone())
+    }
+
+    /// How many rows named `key` in the index. Depends on the number alone: a member replaced by another
+    /// in one commit is no change. Costs the same for any number.
+    pub fn count<K: Key, V: Value, I: Key>(&mut self, index: Index<K, V, I>, key: &I) -> usize {
+        let group = self.group(index, key, COUNT);
+        let groups = &self.store(index.table).index::<I>(index.part).groups;
+        groups.data(group).len()
+    }
+
+    /// The slot of a group, its read recorded.
+    fn group<K: Key, V: Value, I: Key>(&mut self, index: Index<K, V, I>, key: &I, kind: u8) -> u32 {
+        let groups: &mut Slots<I, _> =
+            &mut self.store(index.table).index_mut::<I>(index.part).groups;
+        let slot = groups.intern(key);
+        self.record(index.table.id, index.part, slot, kind);
+        slot
+    }
+
+    fn store<K: Key, V: Value>(&mut self, table: Table<K, V>) -> &mut TableStore<K, V> {
+        // The stage's own table is the first that is not lent to it.
+        let (table_number, own) = (usize::from(table.id.table), self.tables.len());
+        assert!(
+            table.id.stamp == self.stamp,
+            "stage {:?} reads {table:?} of another engine",
+            self.names[own],
+        );
+        assert!(
+            table_number < own,
+            "stage {:?} reads table {:?}, which is not declared before it",
+            self.names[own],
+            self.names[table_number],
+        );
+        typed_mut(&mut *self.tables[table_number])
+    }
+
+    fn record(&mut self, table: TableId, part: u8, slot: u32, kind: u8) {
+        let table = table.table;
+        self.reads.push((Subject { table, part, slot }, kind));
+    }
+}
+
+impl fmt::Debug for Reader<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader")
+            .field("stage", &self.names[self.tables.len()])
+            .field("reads", &self.reads.len())
+            .finish()
+    }
+}

@@ -1,0 +1,197 @@
+//! Interned keys: a key is stored once per table or index and named by a slot, a small number.
+//!
+//! In come keys, out go slots, and what hangs on them: the data (a row's value, a group's members) and the
+//! head of the list of edges that read it. A slot says nothing about who reads: see `edges`.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use crate::handle::Key;
+
+/// No slot, no edge: the end of a list.
+pub(crate) const NIL: u32 = u32::MAX;
+
+/// What hangs on a slot. The default is the absent one, which a slot has that is only read.
+pub(crate) trait Data: Default + Send + Sync + 'static {
+    /// Whether the key is there for a stage: the row has a value, the group has a member.
+    fn is_present(&self) -> bool;
+}
+
+struct Entry<K, D> {
+    key: Arc<K>,
+    readers: u32,
+    data: D,
+}
+
+/// The keys of one table or index.
+pub(crate) struct Slots<K, D> {
+    by_key: HashMap<Arc<K>, u32>,
+    entries: Vec<Option<Entry<K, D>>>,
+    free: Vec<u32>,
+}
+
+impl<K: Key, D: Data> Slots<K, D> {
+    pub(crate) fn new() -> Self {
+        Slots {
+            by_key: HashMap::new(),
+            entries: Vec::new(),
+            free: Vec::new(),
+        }
+    }
+
+    pub(crate) fn find(&self, key: &K) -> Option<u32> {
+        self.by_key.get(key).copied()
+    }
+
+    /// The slot of `key`, which is cloned only if it is new here.
+    pub(crate) fn intern(&mut self, key: &K) -> u32 {
+        match self.find(key) {
+            Some(slot) => slot,
+            None => self.add(Arc::new(key.clone())),
+        }
+    }
+
+    /// The slot of `key`, which is dropped if it is here already.
+    pub(crate) fn intern_owned(&mut self, key: K) -> u32 {
+        match self.find(&key) {
+            Some(slot) => slot,
+            None => self.add(Arc::new(key)),
+        }
+    }
+
+    /// The slot of `key`, sharing it with whoever interned it before.
+    pub(crate) fn intern_shared(&mut self, key: &Arc<K>) -> u32 {
+        match self.find(key) {
+            Some(slot) => slot,
+            None => self.add(Arc::clone(key)),
+        }
+    }
+
+    fn add(&mut self, key: Arc<K>) -> u32 {
+        let entry = Some(Entry {
+            key: Arc::clone(&key),
+            readers: NIL,
+            data: D::default(),
+        });
+        let slot = match self.free.pop() {
+            Some(slot) => {
+                self.entries[slot as usize] = entry;
+                slot
+            }
+            None => {
+                let slot = u32::try_from(self.entries.len())
+                    .ok()
+                    .filter(|slot| *slot != NIL)
+                    .expect("fewer than 2^32 - 1 keys fit into memory");
+                self.entries.push(entry);
+                slot
+            }
+        };
+        self.by_key.insert(key, slot);
+        slot
+    }
+
+    fn entry(&self, slot: u32) -> &Entry<K, D> {
+        self.entries[slot as usize]
+            .as_ref()
+            .expect("a slot is freed only when nothing refers to it")
+    }
+
+    fn entry_mut(&mut self, slot: u32) -> &mut Entry<K, D> {
+        self.entries[slot as usize]
+            .as_mut()
+            .expect("a slot is freed only when nothing refers to it")
+    }
+
+    pub(crate) fn key(&self, slot: u32) -> &Arc<K> {
+        &self.entry(slot).key
+    }
+
+    pub(crate) fn data(&self, slot: u32) -> &D {
+        &self.entry(slot).data
+    }
+
+    pub(crate) fn data_mut(&mut self, slot: u32) -> &mut D {
+        &mut self.entry_mut(slot).data
+    }
+
+    /// Every key and its data, in no meaningful order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &D)> {
+        self.entries
+            .iter()
+            .flatten()
+            .map(|entry| (&*entry.key, &entry.data))
+    }
+}
+
+/// [`Slots`] without their types: what the engine needs to follow edges.
+pub(crate) trait Subjects {
+    /// The key of a slot, an `Arc<K>`.
+    fn key_any(&self, slot: u32) -> &dyn Any;
+    /// Whether the key is there for a stage.
+    fn is_present(&self, slot: u32) -> bool;
+    /// The slot of a `K`.
+    fn find_any(&self, key: &dyn Any) -> Option<u32>;
+    fn key_debug(&self, slot: u32) -> String;
+    /// The head of the list of edges that read the slot.
+    fn readers(&self, slot: u32) -> u32;
+    fn readers_mut(&mut self, slot: u32) -> &mut u32;
+    /// Forgets the slot if nothing is there and nobody reads it. Harmless on a slot already forgotten.
+    fn release(&mut self, slot: u32);
+    /// Keys interned.
+    fn live(&self) -> usize;
+    /// Slots held in memory, free ones included.
+    fn held(&self) -> usize;
+}
+
+impl<K: Key, D: Data> Subjects for Slots<K, D> {
+    fn key_any(&self, slot: u32) -> &dyn Any {
+        self.key(slot)
+    }
+
+    fn is_present(&self, slot: u32) -> bool {
+        self.data(slot).is_present()
+    }
+
+    fn find_any(&self, key: &dyn Any) -> Option<u32> {
+        self.find(key.downcast_ref::<K>()?)
+    }
+
+    fn key_debug(&self, slot: u32) -> String {
+        let key: &dyn Debug = &*self.entry(slot).key;
+        format!("{key:?}")
+    }
+
+    fn readers(&self, slot: u32) -> u32 {
+        self.entry(slot).readers
+    }
+
+    fn readers_mut(&mut self, slot: u32) -> &mut u32 {
+        &mut self.entry_mut(slot).readers
+    }
+
+    fn release(&mut self, slot: u32) {
+        let Some(place) = self.entries.get_mut(slot as usize) else {
+            return; // everything was forgotten, see below
+        };
+        let Some(entry) = place.take_if(|e| e.readers == NIL && !e.data.is_present()) else {
+            return;
+        };
+        self.by_key.remove(&*entry.key);
+        self.free.push(slot);
+        if self.by_key.is_empty() {
+            // The only moment at which memory can be given back without moving anything.
+            *self = Slots::new();
+        }
+    }
+
+    fn live(&self) -> usize {
+        self.by_key.len()
+    }
+
+    fn held(&self) -> usize {
+        self.entries.len()
+    }
+}
