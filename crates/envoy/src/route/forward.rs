@@ -1,0 +1,194 @@
+//! Requests that go to backends.
+
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::route::v3 as pb;
+use envoy_types::pb::envoy::config::route::v3::route::Action;
+use envoy_types::pb::envoy::config::route::v3::route_action::{
+    ClusterNotFoundResponseCode, ClusterSpecifier, HostRewriteSpecifier, RequestMirrorPolicy,
+};
+use envoy_types::pb::envoy::config::route::v3::weighted_cluster::ClusterWeight;
+use envoy_types::pb::envoy::config::route::v3::weighted_cluster::cluster_weight;
+use envoy_types::pb::envoy::extensions::retry::host::previous_hosts::v3::PreviousHostsPredicate;
+use envoy_types::util::pack_any;
+use sesame_model::{Forward, HeaderChanges, PathMatch, Retry, Target, WeightedTarget};
+
+use super::headers::{changes, host_set};
+use super::matching::share;
+use super::rewrite::{Rewrite, rewrite};
+use super::virtual_host::respond;
+use crate::{hcm, names, wire};
+
+/// How often the load balancer is asked for an endpoint that was not tried yet.
+const OTHER_HOST_ATTEMPTS: i64 = 5;
+
+/// The action. `request_headers` are the route's own: a Host among them is a rewrite to Envoy.
+pub(super) fn forward(
+    forward: &Forward,
+    matched: &PathMatch,
+    request_headers: &HeaderChanges,
+) -> Action {
+    let targets: Vec<_> = forward
+        .targets
+        .iter()
+        .filter(|target| target.weight > 0)
+        .collect();
+    let refused = targets
+        .iter()
+        .filter(|target| target.target == Target::Refused)
+        .count();
+    if refused == targets.len() {
+        return respond(500);
+    }
+    let mut action = pb::RouteAction {
+        cluster_specifier: Some(cluster_specifier(&targets)),
+        host_rewrite_specifier: forward
+            .host_rewrite
+            .as_deref()
+            .or_else(|| host_set(request_headers))
+            .map(|host| HostRewriteSpecifier::HostRewriteLiteral(host.to_owned())),
+        // Said even where there is none: Envoy's own is 15 s.
+        timeout: Some(wire::duration(forward.timeout.unwrap_or_default())),
+        // A limit above the connection manager's for idle streams would otherwise never be reached.
+        idle_timeout: forward
+            .timeout
+            .filter(|timeout| *timeout > hcm::STREAM_IDLE)
+            .map(wire::duration),
+        retry_policy: retry_policy(forward),
+        request_mirror_policies: mirrors(forward),
+        ..Default::default()
+    };
+    if refused > 0 {
+        action.cluster_not_found_response_code =
+            ClusterNotFoundResponseCode::InternalServerError.into();
+    }
+    let path = forward
+        .path_rewrite
+        .as_ref()
+        .and_then(|change| rewrite(matched, change));
+    match path {
+        Some(Rewrite::Matched(replacement)) => action.prefix_rewrite = replacement,
+        Some(Rewrite::Regex {
+            pattern,
+            substitution,
+        }) => action.regex_rewrite = Some(Rewrite::message(&pattern, substitution)),
+        None => {}
+    }
+    Action::Route(action)
+}
+
+fn cluster_specifier(targets: &[&WeightedTarget]) -> ClusterSpecifier {
+    if let [only] = targets
+        && only.request_headers.is_empty()
+        && only.response_headers.is_empty()
+        && only.host_rewrite.is_none()
+    {
+        return ClusterSpecifier::Cluster(cluster_name(only));
+    }
+    let weights = weights(targets);
+    ClusterSpecifier::WeightedClusters(pb::WeightedCluster {
+        clusters: targets
+            .iter()
+            .zip(weights)
+            .map(|(target, weight)| weighted(target, weight))
+            .collect(),
+        ..Default::default()
+    })
+}
+
+/// The weights, scaled down together if their sum is more than Envoy takes.
+fn weights(targets: &[&WeightedTarget]) -> Vec<u32> {
+    let sum: u64 = targets.iter().map(|target| u64::from(target.weight)).sum();
+    // Twice the excess, since small weights are rounded up to 1.
+    let divisor = sum.div_ceil(u64::from(u32::MAX));
+    let divisor = if divisor > 1 { divisor * 2 } else { 1 };
+    targets
+        .iter()
+        .map(|target| (u64::from(target.weight) / divisor).max(1) as u32)
+        .collect()
+}
+
+fn weighted(target: &WeightedTarget, weight: u32) -> ClusterWeight {
+    let request = changes(&target.request_headers);
+    let response = changes(&target.response_headers);
+    ClusterWeight {
+        name: cluster_name(target),
+        weight: wire::uint32(weight),
+        request_headers_to_add: request.add,
+        request_headers_to_remove: request.remove,
+        response_headers_to_add: response.add,
+        response_headers_to_remove: response.remove,
+        host_rewrite_specifier: target
+            .host_rewrite
+            .as_deref()
+            .or_else(|| host_set(&target.request_headers))
+            .map(|host| cluster_weight::HostRewriteSpecifier::HostRewriteLiteral(host.to_owned())),
+        ..Default::default()
+    }
+}
+
+fn cluster_name(target: &WeightedTarget) -> String {
+    match &target.target {
+        Target::Cluster(key) => names::cluster(key),
+        Target::Refused => names::REFUSED.to_owned(),
+    }
+}
+
+/// Envoy keeps the limit of each try in the retry policy, also where nothing is retried: without a reason to retry it
+/// never does.
+fn retry_policy(forward: &Forward) -> Option<pb::RetryPolicy> {
+    let per_try_timeout = forward.try_timeout.map(wire::duration);
+    match &forward.retry {
+        Some(retry) if retry.attempts > 0 => Some(pb::RetryPolicy {
+            per_try_timeout,
+            ..retries(retry)
+        }),
+        _ => per_try_timeout.map(|_| pb::RetryPolicy {
+            per_try_timeout,
+            ..Default::default()
+        }),
+    }
+}
+
+/// Reasons are those that leave no doubt that the backend did not process the request, and the listed statuses.
+fn retries(retry: &Retry) -> pb::RetryPolicy {
+    let mut retry_on = "connect-failure,refused-stream,reset-before-request".to_owned();
+    if !retry.codes.is_empty() {
+        retry_on.push_str(",retriable-status-codes");
+    }
+    pb::RetryPolicy {
+        retry_on,
+        num_retries: wire::uint32(retry.attempts),
+        retriable_status_codes: retry.codes.iter().map(|code| u32::from(*code)).collect(),
+        // Grows up to ten times the base by itself. Envoy counts in milliseconds and refuses 0.
+        retry_back_off: retry.backoff.map(|base| pb::retry_policy::RetryBackOff {
+            base_interval: Some(wire::duration(base.max(Duration::from_millis(1)))),
+            ..Default::default()
+        }),
+        retry_host_predicate: vec![pb::retry_policy::RetryHostPredicate {
+            name: "envoy.retry_host_predicates.previous_hosts".to_owned(),
+            config_type: Some(
+                pb::retry_policy::retry_host_predicate::ConfigType::TypedConfig(pack_any(
+                    PreviousHostsPredicate {},
+                )),
+            ),
+        }],
+        host_selection_retry_max_attempts: OTHER_HOST_ATTEMPTS,
+        ..Default::default()
+    }
+}
+
+fn mirrors(forward: &Forward) -> Vec<RequestMirrorPolicy> {
+    forward
+        .mirrors
+        .iter()
+        .filter(|mirror| mirror.share.is_none_or(|share| share.0 > 0))
+        .map(|mirror| RequestMirrorPolicy {
+            cluster: names::cluster(&mirror.cluster),
+            runtime_fraction: mirror.share.and_then(share),
+            // The copy is to be the same request: Envoy would append `-shadow` to its Host.
+            disable_shadow_host_suffix_append: true,
+            ..Default::default()
+        })
+        .collect()
+}

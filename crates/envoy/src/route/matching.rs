@@ -1,0 +1,124 @@
+//! Which requests a route takes.
+
+use envoy_types::pb::envoy::config::core::v3::RuntimeFractionalPercent;
+use envoy_types::pb::envoy::config::route::v3 as pb;
+use envoy_types::pb::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
+use envoy_types::pb::envoy::config::route::v3::query_parameter_matcher::QueryParameterMatchSpecifier;
+use envoy_types::pb::envoy::config::route::v3::route_match::PathSpecifier;
+use envoy_types::pb::envoy::r#type::matcher::v3::{
+    RegexMatcher, StringMatcher, string_matcher::MatchPattern,
+};
+use envoy_types::pb::envoy::r#type::v3::{FractionalPercent, fractional_percent::DenominatorType};
+use sesame_model::{PartsPerMillion, PathMatch, RouteMatch, ValueMatch};
+
+/// All of them.
+const MILLION: u32 = 1_000_000;
+
+pub(super) fn matching(matches: &RouteMatch) -> pb::RouteMatch {
+    let method = matches.method.iter().map(|method| exact(":method", method));
+    let headers = matches.headers.iter().map(|header| pb::HeaderMatcher {
+        name: header_name(&header.name),
+        header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(value(&header.value))),
+        ..Default::default()
+    });
+    pb::RouteMatch {
+        path_specifier: Some(path(&matches.path)),
+        headers: method.chain(headers).collect(),
+        query_parameters: matches
+            .query
+            .iter()
+            .map(|query| pb::QueryParameterMatcher {
+                name: query.name.clone(),
+                query_parameter_match_specifier: Some(QueryParameterMatchSpecifier::StringMatch(
+                    value(&query.value),
+                )),
+            })
+            .collect(),
+        runtime_fraction: matches.share.and_then(share),
+        ..Default::default()
+    }
+}
+
+/// A header that must have this value.
+pub(super) fn exact(name: &str, value: &str) -> pb::HeaderMatcher {
+    pb::HeaderMatcher {
+        name: name.to_owned(),
+        header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(string(
+            MatchPattern::Exact(value.to_owned()),
+        ))),
+        ..Default::default()
+    }
+}
+
+/// A header that must be there.
+pub(super) fn present(name: &str) -> pb::HeaderMatcher {
+    pb::HeaderMatcher {
+        name: name.to_owned(),
+        header_match_specifier: Some(HeaderMatchSpecifier::PresentMatch(true)),
+        ..Default::default()
+    }
+}
+
+/// A header whose whole value must match an RE2 expression.
+pub(super) fn matches_regex(name: &str, expression: &str) -> pb::HeaderMatcher {
+    pb::HeaderMatcher {
+        name: name.to_owned(),
+        header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(string(
+            MatchPattern::SafeRegex(regex(expression)),
+        ))),
+        ..Default::default()
+    }
+}
+
+/// In HTTP/2 and inside Envoy the Host header is a pseudo header.
+fn header_name(name: &str) -> String {
+    if name.eq_ignore_ascii_case("host") {
+        ":authority".to_owned()
+    } else {
+        name.to_owned()
+    }
+}
+
+fn path(path: &PathMatch) -> PathSpecifier {
+    match path {
+        PathMatch::Exact(path) => PathSpecifier::Path(path.clone()),
+        PathMatch::Prefix(prefix) => match prefix.trim_end_matches('/') {
+            // Envoy wants a segment there.
+            "" => PathSpecifier::Prefix("/".to_owned()),
+            prefix => PathSpecifier::PathSeparatedPrefix(prefix.to_owned()),
+        },
+        PathMatch::Regex(expression) => PathSpecifier::SafeRegex(regex(expression)),
+    }
+}
+
+fn value(value: &ValueMatch) -> StringMatcher {
+    string(match value {
+        ValueMatch::Exact(value) => MatchPattern::Exact(value.clone()),
+        ValueMatch::Regex(expression) => MatchPattern::SafeRegex(regex(expression)),
+    })
+}
+
+pub(super) fn string(pattern: MatchPattern) -> StringMatcher {
+    StringMatcher {
+        match_pattern: Some(pattern),
+        ..Default::default()
+    }
+}
+
+pub(super) fn regex(expression: &str) -> RegexMatcher {
+    RegexMatcher {
+        regex: expression.to_owned(),
+        ..Default::default()
+    }
+}
+
+/// As a fraction that no runtime key can change; absent for all requests.
+pub(super) fn share(share: PartsPerMillion) -> Option<RuntimeFractionalPercent> {
+    (share.0 < MILLION).then(|| RuntimeFractionalPercent {
+        default_value: Some(FractionalPercent {
+            numerator: share.0,
+            denominator: DenominatorType::Million.into(),
+        }),
+        ..Default::default()
+    })
+}

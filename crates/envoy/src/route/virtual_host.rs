@@ -1,0 +1,173 @@
+//! Virtual hosts and the table that holds them.
+
+use envoy_types::pb::envoy::config::route::v3 as pb;
+use envoy_types::pb::envoy::config::route::v3::route::Action as PbAction;
+use prost::Message;
+use sesame_model::{Action, Route, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey};
+
+use super::headers::changes;
+use super::matching::{exact, matches_regex, matching, present};
+use super::redirect::{Place, redirect};
+use super::{cors, forward, session};
+use crate::{hcm, names, wire};
+
+/// Name of the virtual host for hosts that belong to another listener; no domain is called so.
+const MISDIRECTED: &str = "misdirected";
+
+/// The virtual host of that domain. `redirect_port` is the port of its listener as clients see it, for redirects that
+/// keep it.
+pub fn virtual_host(
+    key: &VirtualHostKey,
+    host: &VirtualHost,
+    redirect_port: u16,
+) -> pb::VirtualHost {
+    let place = Place {
+        domain: &key.domain,
+        secure: host.secure,
+        port: redirect_port,
+    };
+    let mut routes = Vec::with_capacity(host.routes.len());
+    for route in &host.routes {
+        push(route, &place, &mut routes);
+    }
+    pb::VirtualHost {
+        name: key.domain.to_string(),
+        domains: vec![key.domain.to_string()],
+        routes,
+        ..Default::default()
+    }
+}
+
+/// The table without the hosts that are rows of their own. A port in the Host doesn't count, and of several changes to
+/// one header the backend's wins over the route's.
+pub fn route_table(key: &RouteTableKey, table: &RouteTable) -> pb::RouteConfiguration {
+    pb::RouteConfiguration {
+        virtual_hosts: misdirected(table).into_iter().collect(),
+        name: names::routes(key),
+        ..flags()
+    }
+}
+
+/// The bytes of [`route_table`] that stand before those of the other hosts.
+pub(crate) fn table_head(key: &RouteTableKey, table: &RouteTable) -> Vec<u8> {
+    let head = pb::RouteConfiguration {
+        name: names::routes(key),
+        virtual_hosts: misdirected(table).into_iter().collect(),
+        ..Default::default()
+    };
+    wire::table(head)
+}
+
+/// The bytes of [`route_table`] that stand behind those of the other hosts: the same for every table.
+pub(crate) fn table_tail() -> Vec<u8> {
+    flags().encode_to_vec()
+}
+
+fn flags() -> pb::RouteConfiguration {
+    pb::RouteConfiguration {
+        ignore_port_in_host_matching: true,
+        most_specific_header_mutations_wins: true,
+        ..Default::default()
+    }
+}
+
+/// Answers 421, so that a client which reuses a connection for another name asks again on a connection of its own.
+fn misdirected(table: &RouteTable) -> Option<pb::VirtualHost> {
+    (!table.misdirected.is_empty()).then(|| pb::VirtualHost {
+        name: MISDIRECTED.to_owned(),
+        domains: table.misdirected.clone(),
+        routes: vec![pb::Route {
+            r#match: Some(pb::RouteMatch {
+                path_specifier: Some(pb::route_match::PathSpecifier::Prefix("/".to_owned())),
+                ..Default::default()
+            }),
+            action: Some(respond(421)),
+            ..Default::default()
+        }],
+        ..Default::default()
+    })
+}
+
+/// An answer without a body.
+pub(super) fn respond(status: u16) -> PbAction {
+    PbAction::DirectResponse(pb::DirectResponseAction {
+        status: status.into(),
+        ..Default::default()
+    })
+}
+
+/// The route as one of Envoy's, or as several that together mean it.
+fn push(route: &Route, place: &Place<'_>, out: &mut Vec<pb::Route>) {
+    let (action, with_port) = match &route.action {
+        Action::Forward(target) => (
+            forward::forward(target, &route.matches.path, &route.request_headers),
+            None,
+        ),
+        Action::Redirect(target) => {
+            let redirects = redirect(target, &route.matches.path, place);
+            (
+                PbAction::Redirect(redirects.action),
+                redirects.with_port.map(PbAction::Redirect),
+            )
+        }
+        Action::Respond(status) => (respond(*status), None),
+    };
+    let main = pb::Route {
+        action: Some(action),
+        ..without_action(route)
+    };
+    if let Some(preflight) = preflight(route, &main) {
+        out.push(preflight);
+    }
+    if let Some(action) = with_port {
+        let mut variant = pb::Route {
+            action: Some(action),
+            ..main.clone()
+        };
+        if let Some(matches) = &mut variant.r#match {
+            matches.headers.push(matches_regex(":authority", r".*:\d+"));
+        }
+        out.push(variant);
+    }
+    out.push(main);
+}
+
+fn without_action(route: &Route) -> pb::Route {
+    let request = changes(&route.request_headers);
+    let response = changes(&route.response_headers);
+    let mut out = pb::Route {
+        r#match: Some(matching(&route.matches)),
+        request_headers_to_add: request.add,
+        request_headers_to_remove: request.remove,
+        response_headers_to_add: response.add,
+        response_headers_to_remove: response.remove,
+        ..Default::default()
+    };
+    let filters = &mut out.typed_per_filter_config;
+    if let Some(rules) = &route.cors {
+        filters.insert(hcm::CORS.to_owned(), cors::policy(rules));
+        if let Some(echo) = cors::echo(rules) {
+            filters.insert(hcm::HEADER_MUTATION.to_owned(), echo);
+        }
+    }
+    if let Some(rules) = &route.session {
+        filters.insert(hcm::STATEFUL_SESSION.to_owned(), session::session(rules));
+    }
+    out
+}
+
+/// A preflight is an OPTIONS request, whatever method it asks for: where a route with cross-origin rules takes one
+/// method only, it must take the preflights for that method too, or nobody could call it.
+fn preflight(route: &Route, main: &pb::Route) -> Option<pb::Route> {
+    let method = route.matches.method.as_deref()?;
+    if route.cors.is_none() || method == "OPTIONS" {
+        return None;
+    }
+    let mut out = main.clone();
+    let headers = &mut out.r#match.as_mut()?.headers;
+    headers.retain(|header| header.name != ":method");
+    headers.push(exact(":method", "OPTIONS"));
+    headers.push(exact("access-control-request-method", method));
+    headers.push(present("origin"));
+    Some(out)
+}

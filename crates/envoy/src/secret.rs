@@ -1,0 +1,28 @@
+//! Certificates as SDS resources.
+//!
+//! In: [`Certificate`]. Out: `Secret`. It must not know which listener offers it.
+
+use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source::Specifier};
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
+use sesame_model::{Certificate, CertificateKey};
+
+use crate::names;
+
+/// The secret of that name. Chain and key are inline: an Envoy has no file of ours.
+pub fn secret(key: &CertificateKey, certificate: &Certificate) -> tls::Secret {
+    tls::Secret {
+        name: names::secret(key),
+        r#type: Some(tls::secret::Type::TlsCertificate(tls::TlsCertificate {
+            certificate_chain: Some(inline(&certificate.chain)),
+            private_key: Some(inline(&certificate.private_key)),
+            ..Default::default()
+        })),
+    }
+}
+
+fn inline(bytes: &[u8]) -> DataSource {
+    DataSource {
+        specifier: Some(Specifier::InlineBytes(bytes.to_vec())),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,181 @@
+//! Bytes of messages: packed, and the same for the same content.
+//!
+//! In: protobuf messages. Out: their bytes. It must not know what they mean.
+//!
+//! Protobuf maps have no order, and the generated types keep them in hash maps whose order differs from one process
+//! to the next. Bytes that differ without a reason cost every Envoy an update, so maps with more than one entry are
+//! written here by hand, sorted by key: a map field is a repeated field of entries, and those of a message may stand
+//! in any place among its other fields.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::core::v3 as core;
+use envoy_types::pb::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
+use envoy_types::pb::google::protobuf::{self as wkt, Any};
+use envoy_types::util::pack_any;
+use prost::bytes::{BufMut, Bytes, BytesMut};
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
+use prost::{Message, Name};
+
+/// Number of `VirtualHost.routes`.
+const VIRTUAL_HOST_ROUTES: u32 = 3;
+/// Number of `Route.typed_per_filter_config`.
+const ROUTE_FILTERS: u32 = 13;
+/// Number of `RouteConfiguration.virtual_hosts`.
+const TABLE_VIRTUAL_HOSTS: u32 = 2;
+
+/// A message as the bytes of a `google.protobuf.Any`, which is how resources travel.
+pub(crate) fn resource<M: Message + Name>(message: &M) -> Bytes {
+    any_bytes(&M::type_url(), &[&message.encode_to_vec()])
+}
+
+/// The bytes of a `google.protobuf.Any` whose value is the given parts, one behind the other.
+pub(crate) fn any_bytes(type_url: &str, parts: &[&[u8]]) -> Bytes {
+    let len: usize = parts.iter().map(|part| part.len()).sum();
+    let mut out = BytesMut::with_capacity(any_len(type_url, len));
+    any_head(type_url, len, &mut out);
+    for part in parts {
+        out.put_slice(part);
+    }
+    out.freeze()
+}
+
+/// How long [`any_head`] and a value of `value` bytes are together.
+fn any_len(type_url: &str, value: usize) -> usize {
+    delimited_len(1, type_url.len()) + delimited_len(2, value)
+}
+
+/// The part of a `google.protobuf.Any` before the bytes of its value.
+fn any_head(type_url: &str, value: usize, out: &mut BytesMut) {
+    delimited(1, type_url.as_bytes(), out);
+    encode_key(2, WireType::LengthDelimited, out);
+    encode_varint(value as u64, out);
+}
+
+/// A route table as the bytes of a `google.protobuf.Any`, from its bytes without hosts and those of each host: one
+/// allocation, one copy, nothing decoded.
+pub(crate) fn join_table<'a>(
+    head: &[u8],
+    hosts: impl Iterator<Item = &'a Bytes> + Clone,
+    tail: &[u8],
+) -> Bytes {
+    let value: usize = head.len()
+        + tail.len()
+        + hosts
+            .clone()
+            .map(|host| delimited_len(TABLE_VIRTUAL_HOSTS, host.len()))
+            .sum::<usize>();
+    let mut out = BytesMut::with_capacity(any_len(crate::names::ROUTES, value));
+    any_head(crate::names::ROUTES, value, &mut out);
+    out.put_slice(head);
+    for host in hosts {
+        delimited(TABLE_VIRTUAL_HOSTS, host, &mut out);
+    }
+    out.put_slice(tail);
+    out.freeze()
+}
+
+/// The bytes of a route table.
+pub(crate) fn table(mut table: RouteConfiguration) -> Vec<u8> {
+    let hosts = std::mem::take(&mut table.virtual_hosts);
+    let mut out = table.encode_to_vec();
+    for host in hosts {
+        delimited(TABLE_VIRTUAL_HOSTS, &virtual_host(host), &mut out);
+    }
+    out
+}
+
+/// The bytes of a virtual host.
+pub(crate) fn virtual_host(mut host: VirtualHost) -> Vec<u8> {
+    let routes = std::mem::take(&mut host.routes);
+    let mut out = host.encode_to_vec();
+    for route in routes {
+        delimited(VIRTUAL_HOST_ROUTES, &self::route(route), &mut out);
+    }
+    out
+}
+
+fn route(mut route: Route) -> Vec<u8> {
+    let filters = std::mem::take(&mut route.typed_per_filter_config);
+    let mut out = route.encode_to_vec();
+    map(ROUTE_FILTERS, filters, &mut out);
+    out
+}
+
+/// Entries of a map field, sorted by key.
+fn map(field: u32, entries: HashMap<String, Any>, out: &mut Vec<u8>) {
+    let mut entries: Vec<_> = entries.into_iter().collect();
+    entries.sort_by(|a, b| a.0.cmp(&b.0));
+    for (key, value) in entries {
+        let value = value.encode_to_vec();
+        let mut entry = Vec::with_capacity(key.len() + value.len() + 8);
+        delimited(1, key.as_bytes(), &mut entry);
+        delimited(2, &value, &mut entry);
+        delimited(field, &entry, out);
+    }
+}
+
+fn delimited(field: u32, bytes: &[u8], out: &mut impl BufMut) {
+    encode_key(field, WireType::LengthDelimited, out);
+    encode_varint(bytes.len() as u64, out);
+    out.put_slice(bytes);
+}
+
+fn delimited_len(field: u32, len: usize) -> usize {
+    key_len(field) + encoded_len_varint(len as u64) + len
+}
+
+/// Longest duration that is sent: about 31 years, far above any use and far below what Envoy refuses.
+const LONGEST: Duration = Duration::from_secs(1_000_000_000);
+
+/// As protobuf; longer than 31 years becomes 31 years.
+pub(crate) fn duration(duration: Duration) -> wkt::Duration {
+    let duration = duration.min(LONGEST);
+    wkt::Duration {
+        seconds: duration.as_secs() as i64,
+        nanos: duration.subsec_nanos() as i32,
+    }
+}
+
+/// As protobuf.
+pub(crate) fn uint32(value: u32) -> Option<wkt::UInt32Value> {
+    Some(wkt::UInt32Value { value })
+}
+
+/// As protobuf.
+pub(crate) fn boolean(value: bool) -> Option<wkt::BoolValue> {
+    Some(wkt::BoolValue { value })
+}
+
+/// A named extension.
+pub(crate) fn extension<M: Message + Name>(name: &str, config: M) -> core::TypedExtensionConfig {
+    core::TypedExtensionConfig {
+        name: name.to_owned(),
+        typed_config: Some(pack_any(config)),
+    }
+}
+
+/// "Ask on the stream that you already have."
+pub(crate) fn ads() -> core::ConfigSource {
+    core::ConfigSource {
+        resource_api_version: core::ApiVersion::V3.into(),
+        config_source_specifier: Some(core::config_source::ConfigSourceSpecifier::Ads(
+            core::AggregatedConfigSource {},
+        )),
+        ..Default::default()
+    }
+}
+
+/// An IP address with a port.
+pub(crate) fn socket_address(address: std::net::SocketAddr) -> core::Address {
+    core::Address {
+        address: Some(core::address::Address::SocketAddress(core::SocketAddress {
+            address: address.ip().to_string(),
+            port_specifier: Some(core::socket_address::PortSpecifier::PortValue(
+                address.port().into(),
+            )),
+            ..Default::default()
+        })),
+    }
+}
