@@ -1,0 +1,147 @@
+//! Loopback addresses for fleets, stable by name.
+//!
+//! In: the fleets that exist. Out: for each an address of its own. It must not look at the machine: whether an address
+//! can be used is the business of [`super::ports`].
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::ops::Bound;
+
+/// Hands out 127.0.0.1, 127.0.0.2 … An address stays with its fleet for as long as the fleet exists; newcomers get the
+/// lowest free ones in the order of their names, so that the same fleets from the start have the same addresses.
+#[derive(Clone, Debug, Default)]
+pub struct Allocator {
+    by_fleet: BTreeMap<String, Ipv4Addr>,
+}
+
+impl Allocator {
+    /// Nothing handed out.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes back the addresses of fleets that are gone, and gives newcomers one, but none of `avoid` (addresses that
+    /// somebody asked for by name). A fleet that has an address keeps it even if it is in `avoid` now.
+    ///
+    /// Returns all addresses by fleet. A fleet is missing only when all of 127.0.0.0/8 is taken.
+    pub fn assign<'a>(
+        &mut self,
+        fleets: impl IntoIterator<Item = &'a str>,
+        avoid: &BTreeSet<Ipv4Addr>,
+    ) -> &BTreeMap<String, Ipv4Addr> {
+        let fleets: BTreeSet<&str> = fleets.into_iter().collect();
+        self.by_fleet.retain(|id, _| fleets.contains(id.as_str()));
+        let mut taken = avoid.clone();
+        taken.extend(self.by_fleet.values());
+        let mut next = Some(Ipv4Addr::LOCALHOST);
+        for id in fleets {
+            if self.by_fleet.contains_key(id) {
+                continue;
+            }
+            let Some(address) = next.and_then(|from| lowest_free(from, &taken)) else {
+                break;
+            };
+            self.by_fleet.insert(id.to_owned(), address);
+            next = successor(address);
+        }
+        &self.by_fleet
+    }
+
+    /// The address of a fleet.
+    pub fn get(&self, id: &str) -> Option<Ipv4Addr> {
+        self.by_fleet.get(id).copied()
+    }
+}
+
+/// The lowest address from `from` on that is not taken.
+fn lowest_free(from: Ipv4Addr, taken: &BTreeSet<Ipv4Addr>) -> Option<Ipv4Addr> {
+    let mut candidate = from;
+    for &next_taken in taken.range((Bound::Included(from), Bound::Unbounded)) {
+        if candidate < next_taken {
+            break;
+        }
+        if candidate == next_taken {
+            candidate = successor(candidate)?;
+        }
+    }
+    Some(candidate)
+}
+
+/// The next address that can be handed out. Those that end in 0 or 255 look like networks and broadcasts.
+fn successor(address: Ipv4Addr) -> Option<Ipv4Addr> {
+    let mut bits = u32::from(address) + 1;
+    while matches!(bits & 0xff, 0 | 0xff) {
+        bits += 1;
+    }
+    Some(Ipv4Addr::from(bits)).filter(Ipv4Addr::is_loopback)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn last_octets(allocator: &mut Allocator, fleets: &[&str]) -> Vec<(String, u8)> {
+        allocator
+            .assign(fleets.iter().copied(), &BTreeSet::new())
+            .iter()
+            .map(|(id, address)| (id.clone(), address.octets()[3]))
+            .collect()
+    }
+
+    #[test]
+    fn by_name_at_first_then_the_lowest_free() {
+        let mut allocator = Allocator::new();
+        let named = |list: &[(&str, u8)]| -> Vec<(String, u8)> {
+            list.iter().map(|&(id, n)| (id.to_owned(), n)).collect()
+        };
+        assert_eq!(
+            last_octets(&mut allocator, &["c", "a", "b"]),
+            named(&[("a", 1), ("b", 2), ("c", 3)])
+        );
+        assert_eq!(
+            last_octets(&mut allocator, &["c", "b", "0", "1"]),
+            named(&[("0", 1), ("1", 4), ("b", 2), ("c", 3)])
+        );
+        assert_eq!(allocator.get("b"), Some(Ipv4Addr::new(127, 0, 0, 2)));
+        assert_eq!(allocator.get("a"), None);
+    }
+
+    #[test]
+    fn avoids_what_others_asked_for() {
+        let avoid = BTreeSet::from([Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 3)]);
+        let mut allocator = Allocator::new();
+        let octets = |allocator: &Allocator, id| allocator.get(id).map(|a| a.octets()[3]);
+        allocator.assign(["a", "b"], &avoid);
+        assert_eq!(octets(&allocator, "a"), Some(2));
+        assert_eq!(octets(&allocator, "b"), Some(4));
+        allocator.assign(["a", "b"], &BTreeSet::from([Ipv4Addr::new(127, 0, 0, 2)]));
+        assert_eq!(octets(&allocator, "a"), Some(2));
+    }
+
+    #[test]
+    fn goes_on_beyond_one_octet_and_ends_with_the_loopback_network() {
+        assert_eq!(
+            successor(Ipv4Addr::new(127, 0, 0, 254)),
+            Some(Ipv4Addr::new(127, 0, 1, 1))
+        );
+        assert_eq!(successor(Ipv4Addr::new(127, 255, 255, 254)), None);
+    }
+
+    proptest! {
+        #[test]
+        fn distinct_and_never_moved(steps in prop::collection::vec(prop::collection::btree_set("[a-f]", 0..6), 1..8)) {
+            let mut allocator = Allocator::new();
+            for fleets in steps {
+                let before = allocator.clone();
+                let after = allocator.assign(fleets.iter().map(String::as_str), &BTreeSet::new()).clone();
+                prop_assert!(after.keys().eq(fleets.iter()));
+                prop_assert_eq!(after.values().collect::<BTreeSet<_>>().len(), fleets.len());
+                for (id, address) in &after {
+                    prop_assert!(before.get(id).is_none_or(|had| had == *address));
+                }
+            }
+        }
+    }
+}

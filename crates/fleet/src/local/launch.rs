@@ -1,0 +1,224 @@
+//! Starts Envoy processes that can't outlive this one.
+//!
+//! In: what to run. Out: a child process. It must not know why, or what happens afterwards.
+//!
+//! All are started by one thread: Linux ties a child's life to the *thread* that started it (`PR_SET_PDEATHSIG` in
+//! prctl(2)), and threads of an async runtime come and go.
+
+use std::fs::{self, DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use tokio::process::Child;
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+
+use super::log;
+use super::paths::{self, FleetDir};
+use super::supervisor::{Config, FleetSpec};
+
+/// A thread that starts processes. Processes die with it, and it ends when the launcher is dropped.
+#[derive(Debug)]
+pub(super) struct Launcher {
+    requests: mpsc::Sender<Request>,
+}
+
+#[derive(Debug)]
+struct Request {
+    spec: Arc<FleetSpec>,
+    reply: oneshot::Sender<Result<Child, LaunchError>>,
+}
+
+/// Why a process can't be started. The message is for people.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LaunchError {
+    #[error("can't write the files of the fleet: {0}")]
+    Files(io::Error),
+    #[error(
+        "the path of the admin socket is too long for a Unix socket: {0}; choose a shorter run folder"
+    )]
+    SocketPath(String),
+    #[error("can't start {program}: {error}")]
+    Start { program: String, error: io::Error },
+    #[error("the thread that starts processes has ended")]
+    Ended,
+}
+
+impl Launcher {
+    /// Starts the thread. Must be called within a Tokio runtime, which the children then belong to.
+    pub(super) fn new(config: Arc<Config>) -> io::Result<Self> {
+        let (requests, incoming) = mpsc::channel::<Request>();
+        let runtime = Handle::current();
+        thread::Builder::new()
+            .name("envoy-launcher".to_owned())
+            .spawn(move || {
+                let _in_runtime = runtime.enter();
+                for Request { spec, reply } in incoming {
+                    // If nobody waits any more, the child is dropped here, and so killed.
+                    let _ = reply.send(launch(&config, &spec));
+                }
+            })?;
+        Ok(Self { requests })
+    }
+
+    /// Writes the fleet's bootstrap and starts its process.
+    pub(super) async fn launch(&self, spec: Arc<FleetSpec>) -> Result<Child, LaunchError> {
+        let (reply, answer) = oneshot::channel();
+        let request = Request { spec, reply };
+        self.requests
+            .send(request)
+            .map_err(|_| LaunchError::Ended)?;
+        answer.await.unwrap_or(Err(LaunchError::Ended))
+    }
+}
+
+/// Creates the run folder if need be.
+///
+/// # Errors
+/// If it can't be created, or others may look into it: bootstraps and the admin interface are nobody else's business.
+pub(super) fn prepare_run_dir(run_dir: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(run_dir)?;
+    let mode = fs::metadata(run_dir)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "{} is open to other users (mode {:o}, must be 700)",
+                run_dir.display(),
+                mode & 0o777
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn launch(config: &Config, spec: &FleetSpec) -> Result<Child, LaunchError> {
+    if !paths::fits_socket(&spec.admin_socket) {
+        let path = spec.admin_socket.display().to_string();
+        return Err(LaunchError::SocketPath(path));
+    }
+    let dir = FleetDir::new(&config.run_dir, &spec.id);
+    let bootstrap = dir.bootstrap(spec.format.extension());
+    write_files(&dir, &bootstrap, spec).map_err(LaunchError::Files)?;
+
+    let mut command = Command::new(&config.envoy);
+    command
+        .arg("-c")
+        .arg(&bootstrap)
+        // Hot restart shares memory by a number that all Envoys of a machine would have to agree on.
+        .arg("--disable-hot-restart")
+        .args(["--log-level", config.log_level.as_str()])
+        .args(["--log-format", log::FORMAT])
+        .args(["--drain-strategy", "immediate"])
+        .args(["--drain-time-s", &drain_seconds(config.drain).to_string()]);
+    if let Some(threads) = spec.concurrency {
+        command.args(["--concurrency", &threads.to_string()]);
+    }
+    command
+        .current_dir(dir.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        // A group of its own: Ctrl-C in the terminal is for us, who let it drain first.
+        .process_group(0);
+    die_with_parent(&mut command);
+
+    let mut command = tokio::process::Command::from(command);
+    command.kill_on_drop(true);
+    command.spawn().map_err(|error| LaunchError::Start {
+        program: config.envoy.display().to_string(),
+        error,
+    })
+}
+
+fn write_files(dir: &FleetDir, bootstrap: &Path, spec: &FleetSpec) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(dir.path())?;
+    // What a killed process left behind would look like a socket to those who wait for one.
+    match fs::remove_file(&spec.admin_socket) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(bootstrap)?;
+    file.write_all(&spec.bootstrap)
+}
+
+/// Whole seconds, at least one: Envoy counts in them, and 0 would close listeners at once.
+fn drain_seconds(drain: Duration) -> u64 {
+    drain
+        .as_secs()
+        .saturating_add(u64::from(drain.subsec_nanos() > 0))
+        .clamp(1, 3600)
+}
+
+/// Has the kernel kill the process when this one ends, however it ends.
+///
+/// Elsewhere than on Linux, a process whose parent is killed by SIGKILL lives on. (Linux also forgets the order if the
+/// executable has file capabilities: `setcap` on Envoy's executable undoes it.)
+#[cfg(target_os = "linux")]
+fn die_with_parent(command: &mut Command) {
+    use nix::errno::Errno;
+    use nix::sys::{prctl, signal::Signal};
+    use nix::unistd::getppid;
+
+    let parent = std::process::id();
+    let in_child = move || {
+        // SIGKILL: nobody is left who would follow up on an Envoy that ignores a gentler signal.
+        prctl::set_pdeathsig(Signal::SIGKILL)?;
+        // The parent may have died before that; the child then has another one by now.
+        if u32::try_from(getppid().as_raw()) != Ok(parent) {
+            return Err(Errno::ESRCH.into());
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only async-signal-safe functions may be called. The closure calls prctl(2) and
+    // getppid(2), which are plain system calls, and allocates nothing, not even for its errors.
+    #[allow(unsafe_code)]
+    unsafe {
+        command.pre_exec(in_child);
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn die_with_parent(_command: &mut Command) {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn drain_time_is_whole_seconds_and_never_none() {
+        assert_eq!(drain_seconds(Duration::ZERO), 1);
+        assert_eq!(drain_seconds(Duration::from_millis(1500)), 2);
+        assert_eq!(drain_seconds(Duration::from_secs(5)), 5);
+        assert_eq!(drain_seconds(Duration::MAX), 3600);
+    }
+
+    #[test]
+    fn run_folder_is_private() {
+        let dir = tempfile::tempdir().unwrap();
+        let mine = dir.path().join("a/b");
+        prepare_run_dir(&mine).unwrap();
+        let mode = fs::metadata(&mine).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        fs::set_permissions(&mine, fs::Permissions::from_mode(0o755)).unwrap();
+        let error = prepare_run_dir(&mine).unwrap_err().to_string();
+        assert!(error.contains("mode 755"), "{error}");
+    }
+}

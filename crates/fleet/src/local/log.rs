@@ -1,0 +1,231 @@
+//! What Envoy prints, as lines with a level.
+//!
+//! In: bytes as they come from a pipe. Out: lines of bounded length. It must not know who reads them.
+
+use std::fmt;
+
+/// The longest line kept, in bytes; what is beyond is dropped.
+const LONGEST_LINE: usize = 16 << 10;
+
+/// The format asked of Envoy (`--log-format`): level, component, message with newlines escaped. The time is left
+/// out, since whoever logs the line has one of their own.
+pub(super) const FORMAT: &str = "[%l][%n] %_";
+
+/// How much a line matters; also how much Envoy is asked to print. Envoy's own scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Every step of every request.
+    Trace,
+    /// Steps of interest to Envoy's developers.
+    Debug,
+    /// What happens in the ordinary way.
+    Info,
+    /// Something is off, and Envoy goes on.
+    Warning,
+    /// Something failed.
+    Error,
+    /// Envoy can't go on.
+    Critical,
+}
+
+impl Level {
+    const ALL: [Self; 6] = [
+        Self::Trace,
+        Self::Debug,
+        Self::Info,
+        Self::Warning,
+        Self::Error,
+        Self::Critical,
+    ];
+
+    /// Envoy's name for it, as in `--log-level`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Debug => "debug",
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+        }
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|level| level.as_str() == name)
+    }
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A line that Envoy printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    /// How much it matters.
+    pub level: Level,
+    /// The part of Envoy that speaks: `main`, `upstream`, `config` …; `stdout` for what is printed there (access
+    /// logs), empty where the line doesn't say.
+    pub component: String,
+    /// The text.
+    pub message: String,
+}
+
+impl Line {
+    /// A line of standard error. What isn't in [`FORMAT`] was printed before Envoy set up its log (wrong flags, a
+    /// missing library), so it is a warning.
+    pub(super) fn of_stderr(text: &str) -> Self {
+        let structured = || {
+            let (level, rest) = text.strip_prefix('[')?.split_once("][")?;
+            let (component, message) = rest.split_once("] ")?;
+            Some(Self {
+                level: Level::parse(level)?,
+                component: component.to_owned(),
+                message: message.to_owned(),
+            })
+        };
+        structured().unwrap_or_else(|| Self {
+            level: Level::Warning,
+            component: String::new(),
+            message: text.to_owned(),
+        })
+    }
+
+    /// A line of standard output.
+    pub(super) fn of_stdout(text: &str) -> Self {
+        Self {
+            level: Level::Info,
+            component: "stdout".to_owned(),
+            message: text.to_owned(),
+        }
+    }
+}
+
+/// Cuts a stream of bytes into lines, keeping at most [`LONGEST_LINE`] bytes whatever comes.
+#[derive(Debug, Default)]
+pub(super) struct Splitter {
+    /// The line under way, without what was dropped.
+    partial: Vec<u8>,
+    /// Something of the line under way was dropped.
+    cut: bool,
+}
+
+impl Splitter {
+    /// Takes the next bytes and hands each line that they complete to `emit`. Empty lines are left out.
+    pub(super) fn push(&mut self, mut bytes: &[u8], mut emit: impl FnMut(&str)) {
+        while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
+            self.extend(&bytes[..end]);
+            self.finish(&mut emit);
+            bytes = &bytes[end + 1..];
+        }
+        self.extend(bytes);
+    }
+
+    /// The stream has ended: what is left is a line too.
+    pub(super) fn finish(&mut self, mut emit: impl FnMut(&str)) {
+        let text = String::from_utf8_lossy(&self.partial);
+        let text = text.trim_end();
+        if self.cut {
+            emit(&format!("{text} … (cut)"));
+        } else if !text.is_empty() {
+            emit(text);
+        }
+        self.partial.clear();
+        self.cut = false;
+    }
+
+    fn extend(&mut self, bytes: &[u8]) {
+        let room = LONGEST_LINE - self.partial.len();
+        self.cut |= bytes.len() > room;
+        self.partial
+            .extend_from_slice(&bytes[..bytes.len().min(room)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn lines(chunks: &[&[u8]]) -> Vec<String> {
+        let mut splitter = Splitter::default();
+        let mut lines = Vec::new();
+        for chunk in chunks {
+            splitter.push(chunk, |line| lines.push(line.to_owned()));
+        }
+        splitter.finish(|line| lines.push(line.to_owned()));
+        lines
+    }
+
+    #[test]
+    fn lines_in_envoys_format_have_level_and_component() {
+        let line = Line::of_stderr("[warning][config] a [b] c] d");
+        let expected = Line {
+            level: Level::Warning,
+            component: "config".into(),
+            message: "a [b] c] d".into(),
+        };
+        assert_eq!(line, expected);
+        for level in Level::ALL {
+            let text = format!("[{level}][main] x");
+            assert_eq!(Line::of_stderr(&text).level, level);
+        }
+    }
+
+    #[test]
+    fn other_lines_are_warnings_as_they_are() {
+        for text in [
+            "PARSE ERROR: Argument: --x",
+            "[fatal][main] x",
+            "[info] x",
+            "[info][main]",
+            "[",
+        ] {
+            let line = Line::of_stderr(text);
+            assert_eq!(
+                (line.level, line.component.as_str(), line.message.as_str()),
+                (Level::Warning, "", text)
+            );
+        }
+    }
+
+    #[test]
+    fn bytes_become_lines_wherever_they_are_split() {
+        assert_eq!(
+            lines(&[b"on", b"e\r\ntw", b"o\n\n\nthr", b"ee"]),
+            ["one", "two", "three"]
+        );
+        assert_eq!(lines(&[b"\xff\n"]), ["\u{fffd}"]);
+    }
+
+    #[test]
+    fn a_line_without_end_is_cut_and_the_next_is_whole() {
+        let long = vec![b'x'; 3 * LONGEST_LINE];
+        let lines = lines(&[&long, &long, b"\nnext\n"]);
+        assert_eq!(lines.len(), 2);
+        assert!(lines[0].starts_with("xxx") && lines[0].ends_with("x … (cut)"));
+        assert!(lines[0].len() < LONGEST_LINE + 20);
+        assert_eq!(lines[1], "next");
+    }
+
+    proptest! {
+        #[test]
+        fn chunks_do_not_matter(text in "[a-c \n]{0,60}", cuts in prop::collection::vec(0_usize..60, 0..6)) {
+            let bytes = text.as_bytes();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
+            cuts.extend([0, bytes.len()]);
+            cuts.sort_unstable();
+            let chunks: Vec<&[u8]> = cuts.windows(2).map(|pair| &bytes[pair[0]..pair[1]]).collect();
+            prop_assert_eq!(lines(&chunks), lines(&[bytes]));
+        }
+
+        #[test]
+        fn any_text_parses(text in "\\PC*") {
+            let line = Line::of_stderr(&text);
+            prop_assert!(text.ends_with(&line.message));
+        }
+    }
+}
