@@ -3,22 +3,29 @@
 //! In: values of [`sesame_model`]. Out: protobuf messages of Envoy's API, and their bytes.
 //! It must know neither Kubernetes nor how resources travel, and it does no IO.
 //!
-//! Three ways in, from the smallest to the largest:
+//! From the smallest to the largest:
 //! - pure builders, one per kind of resource: [`listener()`], [`route_table`], [`virtual_host`], [`cluster()`],
 //!   [`endpoints`], [`secret()`];
+//! - [`stages()`]: the builders as stages of an engine, so that each changed row is encoded once;
+//! - [`Assembler`]: commits of that engine as changed resources per fleet.
 
 pub mod names;
 
+mod assembler;
 mod cluster;
 mod endpoint;
 mod hcm;
 mod listener;
 mod route;
 mod secret;
+mod stages;
 mod wire;
 
+pub use assembler::{Assembler, ResourceChange};
 pub use cluster::cluster;
 pub use endpoint::endpoints;
 pub use listener::listener;
+pub use prost::bytes::Bytes;
 pub use route::{route_table, virtual_host};
 pub use secret::secret;
+pub use stages::{Encoded, EncodedTable, Inputs, Options, stages};

@@ -15,5 +15,5 @@ mod rewrite;
 mod session;
 mod virtual_host;
 
+pub(crate) use virtual_host::{reserved, table_head, table_tail};
 pub use virtual_host::{route_table, virtual_host};
-pub(crate) use virtual_host::{table_head, table_tail};

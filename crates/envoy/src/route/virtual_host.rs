@@ -1,15 +1,16 @@
 //! Virtual hosts and the table that holds them.
 
+use std::collections::BTreeMap;
+
 use envoy_types::pb::envoy::config::route::v3 as pb;
 use envoy_types::pb::envoy::config::route::v3::route::Action as PbAction;
-use prost::Message;
 use sesame_model::{Action, Route, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey};
 
 use super::headers::changes;
 use super::matching::{exact, matches_regex, matching, present};
 use super::redirect::{Place, redirect};
 use super::{cors, forward, session};
-use crate::{hcm, names, wire};
+use crate::{hcm, names};
 
 /// Name of the virtual host for hosts that belong to another listener; no domain is called so.
 const MISDIRECTED: &str = "misdirected";
@@ -38,35 +39,54 @@ pub fn virtual_host(
     }
 }
 
-/// The table without the hosts that are rows of their own. A port in the Host doesn't count, and of several changes to
-/// one header the backend's wins over the route's.
-pub fn route_table(key: &RouteTableKey, table: &RouteTable) -> pb::RouteConfiguration {
+/// The table with these hosts. A port in the Host doesn't count, and of several changes to one header the backend's
+/// wins over the route's.
+///
+/// Misdirected hosts come first, then the others sorted by domain: those given, and the table's reserved ones that are
+/// not among them.
+pub fn route_table(
+    key: &RouteTableKey,
+    table: &RouteTable,
+    hosts: impl IntoIterator<Item = pb::VirtualHost>,
+) -> pb::RouteConfiguration {
+    let mut sorted: BTreeMap<String, pb::VirtualHost> = table
+        .reserved
+        .iter()
+        .map(|domain| (domain.clone(), reserved(domain)))
+        .collect();
+    sorted.extend(hosts.into_iter().map(|host| (host.name.clone(), host)));
+    let mut out = table_head(key, table);
+    out.virtual_hosts.extend(sorted.into_values());
     pb::RouteConfiguration {
-        virtual_hosts: misdirected(table).into_iter().collect(),
-        name: names::routes(key),
-        ..flags()
+        name: out.name,
+        virtual_hosts: out.virtual_hosts,
+        ..table_tail()
     }
 }
 
-/// The bytes of [`route_table`] that stand before those of the other hosts.
-pub(crate) fn table_head(key: &RouteTableKey, table: &RouteTable) -> Vec<u8> {
-    let head = pb::RouteConfiguration {
+/// What stands before the hosts that are rows of their own.
+pub(crate) fn table_head(key: &RouteTableKey, table: &RouteTable) -> pb::RouteConfiguration {
+    pb::RouteConfiguration {
         name: names::routes(key),
         virtual_hosts: misdirected(table).into_iter().collect(),
         ..Default::default()
-    };
-    wire::table(head)
+    }
 }
 
-/// The bytes of [`route_table`] that stand behind those of the other hosts: the same for every table.
-pub(crate) fn table_tail() -> Vec<u8> {
-    flags().encode_to_vec()
-}
-
-fn flags() -> pb::RouteConfiguration {
+/// What stands behind them: the same for every table.
+pub(crate) fn table_tail() -> pb::RouteConfiguration {
     pb::RouteConfiguration {
         ignore_port_in_host_matching: true,
         most_specific_header_mutations_wins: true,
+        ..Default::default()
+    }
+}
+
+/// A host without routes: 404, where a wider host would have answered.
+pub(crate) fn reserved(domain: &str) -> pb::VirtualHost {
+    pb::VirtualHost {
+        name: domain.to_owned(),
+        domains: vec![domain.to_owned()],
         ..Default::default()
     }
 }
