@@ -95,3 +95,6 @@ impl<K: Ord> Members<K> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
