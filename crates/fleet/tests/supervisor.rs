@@ -331,10 +331,21 @@ async fn an_envoy_that_talks_to_nobody_is_not_held_up() {
 #[tokio::test]
 async fn without_its_supervisor_a_process_ends() {
     let mut rig = rig(|_| {});
-    rig.ensure("f", SLEEP);
+    rig.ensure("f", "echo up; exec sleep 1000");
     let (pid, _) = rig.started().await;
-    drop(rig);
-    until("dead", || !alive(pid)).await;
+    assert_eq!(rig.line().await.2, "up");
+    let Rig {
+        supervisor,
+        mut events,
+        dir: _dir,
+    } = rig;
+    drop(supervisor);
+    while timeout(PATIENCE, events.recv())
+        .await
+        .expect("the end of all events")
+        .is_some()
+    {}
+    assert!(!alive(pid));
 }
 
 /// Plays two parts: the test starts its own program again, which then is the parent to be killed.

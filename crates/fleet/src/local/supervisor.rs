@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -159,7 +159,7 @@ impl Supervisor {
         let worker = Worker::new(
             id,
             Arc::clone(&self.shared),
-            Arc::clone(&self.fleets),
+            Arc::downgrade(&self.fleets),
             commands,
         );
         self.runtime.spawn(worker.run());
@@ -208,11 +208,14 @@ fn lock(fleets: &Mutex<Fleets>) -> MutexGuard<'_, Fleets> {
 /// Takes a worker that has nothing to do off the list, unless a command came in meanwhile. Commands are sent under the
 /// same lock or answered by the drop of the channel, so none is lost.
 pub(super) fn retire(
-    fleets: &Mutex<Fleets>,
+    fleets: &Weak<Mutex<Fleets>>,
     id: &str,
     commands: &mpsc::UnboundedReceiver<Command>,
 ) -> bool {
-    let mut fleets = lock(fleets);
+    let Some(fleets) = fleets.upgrade() else {
+        return true;
+    };
+    let mut fleets = lock(&fleets);
     let idle = commands.is_empty();
     if idle {
         fleets.workers.remove(id);

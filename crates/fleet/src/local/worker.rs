@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::future::pending;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process::ExitStatus;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -51,7 +51,8 @@ pub(super) enum Command {
 pub(super) struct Worker {
     id: Arc<str>,
     shared: Arc<Shared>,
-    fleets: Arc<Mutex<Fleets>>,
+    /// Weak, since it holds the sender of `commands`: whose end tells that the supervisor is gone.
+    fleets: Weak<Mutex<Fleets>>,
     commands: mpsc::UnboundedReceiver<Command>,
 }
 
@@ -81,7 +82,7 @@ impl Worker {
     pub(super) fn new(
         id: Arc<str>,
         shared: Arc<Shared>,
-        fleets: Arc<Mutex<Fleets>>,
+        fleets: Weak<Mutex<Fleets>>,
         commands: mpsc::UnboundedReceiver<Command>,
     ) -> Self {
         Self {
