@@ -1,0 +1,239 @@
+//! What the engine tells about itself, what it refuses, and who wins where several put out one key.
+
+use std::sync::{Arc, OnceLock};
+
+use sesame_engine::{
+    Batch, Builder, Change, Commit, Engine, Explain, Index, Read, ReadKind, Table,
+};
+
+fn read(
+    table: &'static str,
+    index: Option<&'static str>,
+    kind: ReadKind,
+    key: impl std::fmt::Debug,
+) -> Read {
+    Read {
+        table,
+        index,
+        kind,
+        key: format!("{key:?}"),
+    }
+}
+
+#[test]
+fn explains_a_row_by_what_its_last_run_read() {
+    let mut b = Builder::new();
+    let names: Table<u8, String> = b.input("names");
+    let ages: Table<String, u8> = b.input("ages");
+    let by_length: Index<u8, String, usize> =
+        b.index(names, "by_length", |_, name| vec![name.len()]);
+    let out = b.derive("out", by_length, move |reader, length| {
+        let mut oldest = None;
+        for (_, name) in reader.by(by_length, length) {
+            reader.exists(ages, &name);
+            oldest = oldest.max(reader.get(ages, &name).map(|age| *age));
+        }
+        reader.keys(by_length, &(length + 1));
+        reader.count(by_length, length);
+        reader.exists(ages, &"nobody".to_owned());
+        oldest
+    });
+    let pairs = b.derive_many("pairs", out, move |reader, length| {
+        let oldest = reader.get(out, length);
+        oldest.map(|age| (*age, *length)).into_iter().collect()
+    });
+    let mut engine = b.build();
+    let mut batch = Batch::new();
+    batch.upsert(names, 1, "ann".to_owned());
+    batch.upsert(names, 2, "bob".to_owned());
+    batch.upsert(ages, "bob".to_owned(), 30);
+    engine.commit(batch);
+    let mut batch = Batch::new();
+    batch.upsert(names, 3, "eve".to_owned());
+    engine.commit(batch);
+    let mut batch = Batch::new();
+    batch.upsert(names, 4, "carl".to_owned());
+    engine.commit(batch);
+    let mut batch = Batch::new();
+    batch.upsert(ages, "unread".to_owned(), 1);
+    engine.commit(batch);
+
+    let explain = engine.explain(out, &3).expect("it ran");
+    assert_eq!(
+        explain,
+        Explain {
+            stage: "out",
+            key: "3".to_owned(),
+            revision: 3,
+            reads: vec![
+                read("names", Some("by_length"), ReadKind::By, 3),
+                read("names", Some("by_length"), ReadKind::Keys, 4),
+                read("names", Some("by_length"), ReadKind::Count, 3),
+                read("ages", None, ReadKind::Get, "ann"),
+                read("ages", None, ReadKind::Get, "bob"),
+                read("ages", None, ReadKind::Get, "eve"),
+                read("ages", None, ReadKind::Exists, "ann"),
+                read("ages", None, ReadKind::Exists, "bob"),
+                read("ages", None, ReadKind::Exists, "eve"),
+                read("ages", None, ReadKind::Exists, "nobody"),
+            ],
+        }
+    );
+    assert!(explain.to_string().starts_with(
+        "out ran for 3 at revision 3\n  by names.by_length 3\n  keys names.by_length 4\n"
+    ));
+    // Of carl nobody knows the age: no row, but a reason.
+    assert_eq!(engine.get(out, &4), None);
+    assert_eq!(engine.explain(out, &4).map(|why| why.reads.len()), Some(6));
+    assert_eq!(engine.explain(out, &5), None, "nobody has five letters");
+    // A row of `derive_many` is explained by the source key that put it out; its input did not change
+    // after the first commit.
+    let explain = engine.explain(pairs, &30).expect("it ran");
+    assert_eq!((explain.key.as_str(), explain.revision), ("3", 1));
+    assert_eq!(explain.reads, [read("out", None, ReadKind::Get, 3)]);
+    assert_eq!(engine.explain(pairs, &31), None);
+    assert_eq!(engine.explain(names, &1), None, "an input has no stage");
+}
+
+#[test]
+fn the_smallest_owner_wins_and_the_next_takes_over() {
+    let mut b = Builder::new();
+    let claims: Table<u8, Vec<(u8, &'static str)>> = b.input("claims");
+    let out = b.derive_many("out", claims, move |reader, owner| {
+        let claims = reader.get(claims, owner);
+        claims.map_or_else(Vec::new, |claims| claims.to_vec())
+    });
+    let mut engine = b.build();
+    let mut set = |owner: u8, wanted: &[(u8, &'static str)]| -> Vec<(u8, Change<&'static str>)> {
+        let mut batch = Batch::new();
+        batch.upsert(claims, owner, wanted.to_vec());
+        let commit = engine.commit(batch);
+        assert_eq!(commit.ran_keys::<u8>(out), [owner]);
+        commit.changes(out).to_vec()
+    };
+    let upsert = |key: u8, value| vec![(key, Change::Upsert(Arc::new(value)))];
+    assert_eq!(set(5, &[(0, "five")]), upsert(0, "five"));
+    assert_eq!(set(7, &[(0, "seven")]), [], "a larger owner waits");
+    assert_eq!(set(3, &[(0, "three")]), upsert(0, "three"));
+    assert_eq!(set(5, &[(0, "FIVE")]), [], "a loser may change its mind");
+    assert_eq!(set(3, &[(1, "three")]).len(), 2, "moves to another key");
+    assert_eq!(engine_value(&engine, out, 0), Some("FIVE"));
+
+    let mut remove = |owner: u8| {
+        let mut batch = Batch::new();
+        batch.remove(claims, owner);
+        engine.commit(batch).changes(out).to_vec()
+    };
+    assert_eq!(remove(5), upsert(0, "seven"));
+    assert_eq!(remove(7), [(0, Change::Remove)]);
+    let mut batch = Batch::new();
+    batch.upsert(claims, 3, vec![(1, "first"), (1, "last")]);
+    engine.commit(batch);
+    assert_eq!(engine_value(&engine, out, 1), Some("last"));
+}
+
+fn engine_value(engine: &Engine, table: Table<u8, &'static str>, key: u8) -> Option<&'static str> {
+    engine.get(table, &key).as_deref().copied()
+}
+
+#[test]
+fn moves_between_threads() {
+    fn send_and_sync<T: Send + Sync>() {}
+    send_and_sync::<Engine>();
+    send_and_sync::<Batch>();
+    send_and_sync::<Commit>();
+}
+
+#[test]
+#[should_panic(expected = "stage \"early\" reads table \"late\", which is not declared before it")]
+fn a_stage_cannot_read_a_later_table() {
+    let late: Arc<OnceLock<Table<u8, u8>>> = Arc::default();
+    let mut b = Builder::new();
+    let input: Table<u8, u8> = b.input("input");
+    let seen = Arc::clone(&late);
+    b.derive("early", input, move |reader, key| {
+        let late = *seen.get().expect("declared by now");
+        reader.get(late, key).map(|value| *value)
+    });
+    let table = b.derive("late", input, move |reader, key| {
+        reader.get(input, key).map(|value| *value)
+    });
+    late.set(table).expect("set once");
+    let mut engine = b.build();
+    let mut batch = Batch::new();
+    batch.upsert(input, 1, 1);
+    engine.commit(batch);
+}
+
+#[test]
+#[should_panic(expected = "stage \"own\" reads table \"own\", which is not declared before it")]
+fn a_stage_cannot_read_its_own_index() {
+    let index: Arc<OnceLock<Index<u8, usize, u8>>> = Arc::default();
+    let mut b = Builder::new();
+    let input: Table<u8, u8> = b.input("input");
+    let seen = Arc::clone(&index);
+    let own = b.derive("own", input, move |reader, key| {
+        Some(reader.count(*seen.get().expect("declared by now"), key))
+    });
+    let by_key = b.index(own, "by_key", |key: &u8, _| vec![*key]);
+    index.set(by_key).expect("set once");
+    let mut engine = b.build();
+    let mut batch = Batch::new();
+    batch.upsert(input, 1, 1);
+    engine.commit(batch);
+}
+
+#[test]
+#[should_panic(expected = "of another engine")]
+fn a_handle_of_another_engine_is_refused() {
+    let build = || {
+        let mut b = Builder::new();
+        let table: Table<u8, u8> = b.input("table");
+        (b.build(), table)
+    };
+    let ((engine, _), (_, foreign)) = (build(), build());
+    engine.len(foreign);
+}
+
+#[test]
+#[should_panic(expected = "a batch changes input tables only")]
+fn a_batch_cannot_change_a_derived_table() {
+    let mut b = Builder::new();
+    let input: Table<u8, u8> = b.input("input");
+    let derived = b.derive("derived", input, |_, key| Some(*key));
+    Batch::new().upsert(derived, 1, 1);
+}
+
+#[test]
+#[should_panic(expected = "two tables named \"twice\"")]
+fn names_are_unique() {
+    let mut b = Builder::new();
+    let _: Table<u8, u8> = b.input("twice");
+    let _: Table<u8, u8> = b.input("twice");
+}
+
+#[test]
+fn a_panic_goes_through_and_the_engine_refuses_to_go_on() {
+    let mut b = Builder::new();
+    let input: Table<u8, u8> = b.input("input");
+    let out = b.derive("out", input, move |reader, key| {
+        let value = *reader.get(input, key)?;
+        assert!(value != 13, "thirteen");
+        Some(value)
+    });
+    let mut engine = b.build();
+    let mut commit = |value: u8| {
+        let mut batch = Batch::new();
+        batch.upsert(input, 1, value);
+        let commit = std::panic::AssertUnwindSafe(|| engine.commit(batch));
+        std::panic::catch_unwind(commit).map_err(|panic| {
+            let text = panic.downcast_ref::<String>().cloned();
+            text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()))
+        })
+    };
+    assert!(commit(12).is_ok());
+    assert_eq!(commit(13).err(), Some(Some("thirteen".to_owned())));
+    let refused = commit(14).err().flatten().expect("it panics with a text");
+    assert!(refused.contains("an earlier commit"), "{refused}");
+    assert_eq!(engine.get(out, &1).as_deref(), Some(&12));
+}
