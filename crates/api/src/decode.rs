@@ -101,9 +101,9 @@ impl Object {
             return Err(error(None, &[], &message));
         };
         let key = check_metadata(kind, &mut value)?;
-        let object = decode_kind(kind, value).and_then(|object| {
-            check::object(&object)?;
-            Ok(object)
+        let object = decode_kind(kind, value).and_then(|object| match check::object(&object) {
+            Ok(()) => Ok(object),
+            Err(problem) => Err(refused(&[], problem)),
         });
         object.map(Some).map_err(|mut error| {
             error.key = Some(key);
@@ -140,18 +140,14 @@ fn check_metadata(kind: Kind, value: &mut Value) -> Result<ObjectKey, DecodeErro
     }
     let name = string_field(metadata, "name")?;
     let name = name.ok_or_else(|| error(None, &["metadata", "name"], "is required"))?;
-    if let Some(reason) = check::object_name(kind, name) {
-        return Err(error(None, &["metadata", "name"], &reason));
-    }
+    check::object_name(kind, name).map_err(|p| refused(&["metadata", "name"], p))?;
     let mut key = ObjectKey::new(kind, "", name);
     if !kind.namespaced() {
         metadata.remove("namespace");
         return Ok(key);
     }
     let namespace = string_field(metadata, "namespace")?.unwrap_or("default");
-    if let Some(reason) = check::namespace(namespace) {
-        return Err(error(None, &["metadata", "namespace"], &reason));
-    }
+    check::namespace(namespace).map_err(|p| refused(&["metadata", "namespace"], p))?;
     key.namespace = namespace.into();
     metadata.insert(
         "namespace".to_owned(),
@@ -296,6 +292,14 @@ fn humanize(message: String, path: &mut Vec<PathSegment>) -> String {
         other => other,
     };
     format!("expected {expected}, found {found}")
+}
+
+/// A problem found by a check of the field at `path`.
+fn refused(path: &[&str], problem: check::Problem) -> DecodeError {
+    let (inner, message) = problem.into_parts();
+    let mut error = error(None, path, &message);
+    error.path.extend(inner);
+    error
 }
 
 /// An error at a path of fields.

@@ -43,6 +43,7 @@ pub use backend_tls_policy::{
     BackendTLSPolicy, BackendTlsPolicySpec, BackendTlsValidation, PolicyAncestorStatus,
     PolicyStatus, PolicyTargetReference, SubjectAltName, WellKnownCaCertificates,
 };
+pub use check::{is_header_name, is_hostname, is_precise_hostname};
 pub use condition::{Condition, ConditionStatus};
 pub use decode::{DecodeError, PathSegment};
 pub use duration::{Duration, InvalidDuration};

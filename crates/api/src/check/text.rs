@@ -1,0 +1,237 @@
+//! Patterns of single strings, by hand: they run for every string of every object.
+
+use super::{Check, ensure, fail};
+
+/// Lower-case letters, digits and `-`, starting and ending with a letter or digit.
+fn is_label(text: &str) -> bool {
+    let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
+    !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+fn is_subdomain(text: &str) -> bool {
+    text.split('.').all(is_label)
+}
+
+/// One DNS label of at most 63 characters (RFC 1123).
+pub(super) fn label(text: &str) -> Check {
+    ensure(
+        text.len() <= 63 && is_label(text),
+        "expected at most 63 characters of a-z, 0-9 and -, starting and ending with a letter or digit",
+    )
+}
+
+/// DNS labels joined by dots, at most 253 characters (RFC 1123).
+pub(super) fn subdomain(text: &str) -> Check {
+    ensure(
+        text.len() <= 253 && is_subdomain(text),
+        "expected at most 253 characters of a-z, 0-9, - and ., every part starting and ending with \
+         a letter or digit",
+    )
+}
+
+/// Whether a hostname is one that the Gateway API allows, exact or with `*.` in front.
+pub fn is_hostname(text: &str) -> bool {
+    text.len() <= 253 && is_subdomain(text.strip_prefix("*.").unwrap_or(text))
+}
+
+/// Whether a hostname is one that the Gateway API allows where no wildcard is.
+pub fn is_precise_hostname(text: &str) -> bool {
+    text.len() <= 253 && is_subdomain(text)
+}
+
+/// A hostname, perhaps with `*.` in front.
+pub(super) fn hostname(text: &str) -> Check {
+    ensure(
+        is_hostname(text),
+        "expected a hostname in lower case such as example.com or *.example.com",
+    )
+}
+
+/// A hostname without a wildcard.
+pub(super) fn precise_hostname(text: &str) -> Check {
+    ensure(
+        is_precise_hostname(text),
+        "expected a hostname in lower case such as example.com",
+    )
+}
+
+/// Whether a text is a token, as names of headers are (RFC 9110), of at most 256 characters.
+pub fn is_header_name(text: &str) -> bool {
+    let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
+    (1..=256).contains(&text.len()) && text.bytes().all(token)
+}
+
+/// The name of a header, query parameter or cookie.
+pub(super) fn header_name(text: &str) -> Check {
+    ensure(
+        is_header_name(text),
+        "expected 1 to 256 letters, digits and characters of !#$%&'*+-.^_`|~",
+    )
+}
+
+/// The value of a header: bounds of the standard channel, and no control characters.
+pub(super) fn header_value(text: &str) -> Check {
+    length(text, 1, 4096)?;
+    ensure(
+        !text.chars().any(|c| c.is_control() && c != '\t'),
+        "a header's value must not contain line breaks or other control characters",
+    )
+}
+
+/// A text of that many characters.
+pub(super) fn length(text: &str, min: usize, max: usize) -> Check {
+    let count = text.chars().count();
+    if count < min {
+        return fail("must not be empty");
+    }
+    if count > max {
+        return fail(format!(
+            "at most {max} characters are allowed, these are {count}"
+        ));
+    }
+    Ok(())
+}
+
+/// A port number.
+pub(super) fn port(port: &u16) -> Check {
+    ensure(*port >= 1, "expected a port number from 1 to 65535")
+}
+
+/// Whether all characters may stand in a path (RFC 3986), with escapes complete.
+fn is_path_text(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    while let Some(b) = bytes.next() {
+        let good = match b {
+            b'%' => {
+                let mut hex = || bytes.next().is_some_and(|b| b.is_ascii_hexdigit());
+                hex() && hex()
+            }
+            _ => b.is_ascii_alphanumeric() || b"-/._~!$&'()*+,;=:@".contains(&b),
+        };
+        if !good {
+            return false;
+        }
+    }
+    !text.is_empty()
+}
+
+/// Characters that may stand in a path.
+pub(super) fn path_text(text: &str) -> Check {
+    ensure(
+        is_path_text(text),
+        "expected a path of letters, digits, escapes such as %20 and characters of -/._~!$&'()*+,;=:@",
+    )
+}
+
+/// A path to match literally: absolute, and as a client's path looks after normalisation.
+pub(super) fn literal_path(text: &str) -> Check {
+    ensure(text.starts_with('/'), "a path must start with /")?;
+    for part in ["//", "/./", "/../", "%2f", "%2F", "#"] {
+        if text.contains(part) {
+            return fail(format!("a path must not contain {part}"));
+        }
+    }
+    for end in ["/..", "/."] {
+        if text.ends_with(end) {
+            return fail(format!("a path must not end with {end}"));
+        }
+    }
+    path_text(text)
+}
+
+/// A group in a reference; empty for the core group.
+pub(super) fn group(text: &str) -> Check {
+    if text.is_empty() {
+        Ok(())
+    } else {
+        subdomain(text)
+    }
+}
+
+/// A kind in a reference.
+pub(super) fn kind(text: &str) -> Check {
+    let inner = |b: u8| b.is_ascii_alphanumeric() || b == b'-';
+    ensure(
+        (1..=63).contains(&text.len())
+            && text.bytes().all(inner)
+            && text.starts_with(|c: char| c.is_ascii_alphabetic())
+            && !text.ends_with('-'),
+        "expected a kind such as Service",
+    )
+}
+
+/// `domain/path`, as controllers and values of one's own are named.
+pub(super) fn domain_path(text: &str) -> Check {
+    let tail = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b);
+    let good = text.split_once('/').is_some_and(|(domain, path)| {
+        is_subdomain(domain) && !path.is_empty() && path.bytes().all(tail)
+    });
+    ensure(
+        text.len() <= 253 && good,
+        "expected a domain and a path such as example.com/name",
+    )
+}
+
+/// The key of a label or annotation: a name of at most 63 characters, perhaps after `domain/`.
+pub(super) fn qualified_key(text: &str) -> Check {
+    let (prefix, name) = match text.split_once('/') {
+        Some((prefix, name)) => (Some(prefix), name),
+        None => (None, text),
+    };
+    ensure(
+        prefix.is_none_or(|prefix| prefix.len() < 253 && is_subdomain(prefix))
+            && is_qualified_name(name),
+        "expected a key such as name or example.com/name",
+    )
+}
+
+/// The value of a label.
+pub(super) fn label_value(text: &str) -> Check {
+    ensure(
+        text.is_empty() || is_qualified_name(text),
+        "expected at most 63 characters of letters, digits, -, _ and ., starting and ending with a \
+         letter or digit",
+    )
+}
+
+fn is_qualified_name(text: &str) -> bool {
+    let edge = |c: char| c.is_ascii_alphanumeric();
+    (1..=63).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+        && text.starts_with(edge)
+        && text.ends_with(edge)
+}
+
+/// `*` or `scheme://host[:port]`, the host perhaps with `*.` in front.
+pub(super) fn cors_origin(text: &str) -> Check {
+    let host = |host: &str| {
+        let part = |part: &str| {
+            !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
+        };
+        host == "*" || host.strip_prefix("*.").unwrap_or(host).split('.').all(part)
+    };
+    let port =
+        |port: &str| (1..=5).contains(&port.len()) && port.bytes().all(|b| b.is_ascii_digit());
+    let rest = text
+        .strip_prefix("http://")
+        .or_else(|| text.strip_prefix("https://"));
+    let good = rest.is_some_and(|rest| match rest.split_once(':') {
+        Some((name, number)) => host(name) && port(number),
+        None => host(rest),
+    });
+    ensure(
+        text == "*" || (text.len() <= 253 && good),
+        "expected * or an origin such as https://example.com or http://*.example.com:8080",
+    )
+}
+
+/// A URI with a scheme.
+pub(super) fn absolute_uri(text: &str) -> Check {
+    let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
+    ensure(
+        text.len() <= 253 && !scheme.is_empty() && !scheme.contains(['/', '?', '#']),
+        "expected a URI with a scheme such as spiffe://example.com/name",
+    )
+}
