@@ -1,0 +1,430 @@
+//! What was read, and what must be read again.
+//!
+//! In: names of paths that something happened to, or the order to look at everything. Out: changes.
+//! Cost: a touched file costs reading it; looking at everything costs a stat of each file, and reading
+//! those whose stat changed. Knows nothing of events.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+
+use super::FilesConfig;
+use super::decode;
+use super::merge::{Reading, Set};
+use super::problem::Problem;
+use super::read::{self, Content, Identity, ReadError, Stamp};
+use super::scan::{self, STDIN, Scan};
+use super::text::Format;
+use crate::change::Change;
+
+/// Some editors move a file away before they write it anew: how long it may be missing before its
+/// objects go.
+const MISSING_GRACE: Duration = Duration::from_millis(60);
+/// Others empty it and then write: how long it may be empty.
+const EMPTY_GRACE: Duration = Duration::from_millis(200);
+/// When to look again at a file that changed while it was read, and when to take it as it is.
+const TORN_AGAIN: Duration = Duration::from_millis(15);
+const TORN_GRACE: Duration = Duration::from_millis(300);
+/// A stat tells nothing of a second change within its clock's tick. Files changed less than this many
+/// seconds before they were read are read once more at the next look.
+const RACY_SECONDS: i64 = 2;
+
+/// Called with each folder that should be watched.
+pub(super) type Visit<'a> = dyn FnMut(&Path, Identity) + 'a;
+
+/// All files that are read.
+pub(super) struct Table {
+    config: FilesConfig,
+    set: Set,
+    tracked: BTreeMap<Arc<Path>, Tracked>,
+    /// The tracked file that is this real file.
+    names: HashMap<Identity, Arc<Path>>,
+    /// What the last look at everything found.
+    folders: HashSet<PathBuf>,
+    targets: HashSet<PathBuf>,
+    problems: Vec<Problem>,
+    linked: bool,
+    /// Files in a state that may not last: since when, and when to look again.
+    doubts: BTreeMap<Arc<Path>, Doubt>,
+}
+
+struct Tracked {
+    stamp: Stamp,
+    /// Of the bytes that were parsed last.
+    hash: Option<u128>,
+    /// The stamp can be relied on.
+    sure: bool,
+}
+
+struct Doubt {
+    since: Instant,
+    again: Instant,
+}
+
+/// What one look at a file tells.
+enum Look {
+    Same,
+    Read(Reading),
+    Doubtful { grace: Duration, again: Duration },
+}
+
+impl Table {
+    /// A table that has read nothing.
+    pub(super) fn new(config: FilesConfig) -> Self {
+        Self {
+            set: Set::new(config.limits.objects),
+            config,
+            tracked: BTreeMap::new(),
+            names: HashMap::new(),
+            folders: HashSet::new(),
+            targets: HashSet::new(),
+            problems: Vec::new(),
+            linked: false,
+            doubts: BTreeMap::new(),
+        }
+    }
+
+    /// Reads everything for the first time: objects without a creation time get none.
+    pub(super) fn first(&mut self, stdin: &mut dyn Read, visit: &mut Visit<'_>) -> Vec<Change> {
+        let mut readings = Vec::new();
+        if self.config.paths.iter().any(|path| path == Path::new(STDIN)) {
+            let file: Arc<Path> = Path::new("<stdin>").into();
+            let reading = match read::read_stream(stdin, self.config.limits.file_bytes) {
+                Ok(text) => self.parse(&file, &text, None),
+                Err(error) => failed(&file, &error),
+            };
+            readings.push((file, reading));
+        }
+        let paths = self.look_everywhere(visit);
+        readings.extend(self.look_at(paths, None));
+        self.apply(readings)
+    }
+
+    /// Everything that is wrong, sorted by place.
+    pub(super) fn problems(&self) -> Vec<Problem> {
+        let mut all = self.set.problems();
+        all.extend(self.problems.iter().cloned());
+        all.sort();
+        all
+    }
+
+    /// How many objects were skipped, by `apiVersion/kind`.
+    pub(super) fn skipped(&self) -> BTreeMap<String, usize> {
+        self.set.skipped()
+    }
+
+    /// When some file must be looked at again.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.doubts.values().map(|doubt| doubt.again).min()
+    }
+
+    /// Names of files that matter though nothing in their name says so.
+    pub(super) fn odd_names(&self) -> HashSet<std::ffi::OsString> {
+        self.config
+            .paths
+            .iter()
+            .chain(&self.targets)
+            .filter_map(|path| path.file_name().map(ToOwned::to_owned))
+            .collect()
+    }
+
+    /// Looks at everything, and reads what changed.
+    pub(super) fn rescan(&mut self, visit: &mut Visit<'_>) -> Vec<Change> {
+        let paths = self.look_everywhere(visit);
+        self.update(paths)
+    }
+
+    /// Looks at paths that something happened to. Where that can't tell all, looks at everything.
+    pub(super) fn touch(
+        &mut self,
+        paths: impl IntoIterator<Item = PathBuf>,
+        visit: &mut Visit<'_>,
+    ) -> Vec<Change> {
+        let mut files = Vec::new();
+        for path in paths {
+            match self.concern(&path) {
+                Concern::Nothing => {}
+                Concern::File(file) => files.push(file),
+                Concern::Everything => {
+                    // Stats may not tell of the latest write, but the event did.
+                    files.extend(self.look_everywhere(visit));
+                    break;
+                }
+            }
+        }
+        self.update(files)
+    }
+
+    /// Looks again at files whose state was doubtful.
+    pub(super) fn settle(&mut self) -> Vec<Change> {
+        self.update(Vec::new())
+    }
+
+    fn update(&mut self, mut paths: Vec<Arc<Path>>) -> Vec<Change> {
+        let now = Instant::now();
+        let due = self.doubts.iter().filter(|(_, doubt)| doubt.again <= now);
+        paths.extend(due.map(|(path, _)| path.clone()));
+        paths.sort();
+        paths.dedup();
+        // In whole seconds, as an API server writes it.
+        let made = Timestamp::from_second(Timestamp::now().as_second()).ok();
+        let readings = self.look_at(paths, made);
+        let changes = self.apply(readings);
+        let freed = changes.iter().any(|c| matches!(c, Change::Remove(_)));
+        if freed {
+            // There is room now for what found none before.
+            for file in self.set.cut() {
+                if let Some(tracked) = self.tracked.get_mut(file) {
+                    tracked.hash = None;
+                    let (since, again) = (now, now);
+                    self.doubts.insert(file.clone(), Doubt { since, again });
+                }
+            }
+        }
+        changes
+    }
+
+    fn apply(&mut self, readings: Vec<(Arc<Path>, Reading)>) -> Vec<Change> {
+        if readings.is_empty() {
+            return Vec::new();
+        }
+        self.set.apply(readings)
+    }
+
+    /// Stats everything and answers which files to read.
+    fn look_everywhere(&mut self, visit: &mut Visit<'_>) -> Vec<Arc<Path>> {
+        let Scan {
+            files,
+            folders,
+            targets,
+            unseen,
+            problems,
+            linked,
+        } = scan::scan(&self.config.paths, &self.config.limits, visit);
+        let unseen = |path: &Path| unseen.iter().any(|above| path.starts_with(above));
+        let mut paths: Vec<_> = self
+            .tracked
+            .keys()
+            .filter(|path| !files.contains_key(*path) && !unseen(path))
+            .cloned()
+            .collect();
+        for (path, stamp) in files {
+            let known = self.tracked.get(&path);
+            if known.is_none_or(|known| !known.sure || known.stamp != stamp) {
+                self.track(path.clone(), stamp, None);
+                paths.push(path);
+            }
+        }
+        self.folders = folders;
+        self.targets = targets;
+        self.problems = problems;
+        self.linked = linked;
+        paths
+    }
+
+    /// What an event at a path is about.
+    fn concern(&self, path: &Path) -> Concern {
+        if let Some((file, _)) = self.tracked.get_key_value(path) {
+            return if self.linked {
+                Concern::Everything
+            } else {
+                Concern::File(file.clone())
+            };
+        }
+        let name = path.file_name().unwrap_or_default();
+        if !self.folders.contains(scan::parent(path)) && !self.folders.contains(path) {
+            // Near a link's target, or near a file that was named outright.
+            let wanted = self.targets.contains(path)
+                || self.config.paths.iter().any(|root| root.starts_with(path))
+                || name.as_encoded_bytes().starts_with(b"..");
+            return if wanted { Concern::Everything } else { Concern::Nothing };
+        }
+        match std::fs::symlink_metadata(path) {
+            Ok(metadata) if metadata.is_dir() || metadata.is_symlink() => Concern::Everything,
+            Ok(metadata) if scan::is_eligible(name) => {
+                let fresh = metadata.is_file()
+                    && self.tracked.len() < self.config.limits.files
+                    && !self.names.contains_key(&read::identity(&metadata));
+                if fresh {
+                    Concern::File(path.into())
+                } else {
+                    Concern::Everything
+                }
+            }
+            Ok(_) => Concern::Nothing,
+            Err(_) if self.folders.contains(path) => Concern::Everything,
+            // The link behind a ConfigMap volume; anything else that is gone was none of ours.
+            Err(_) if name.as_encoded_bytes().starts_with(b"..") => Concern::Everything,
+            Err(_) if scan::is_eligible(name) => Concern::Everything,
+            Err(_) => Concern::Nothing,
+        }
+    }
+
+    fn track(&mut self, path: Arc<Path>, stamp: Stamp, hash: Option<u128>) {
+        self.names.insert(stamp.identity, path.clone());
+        let old = self.tracked.insert(
+            path.clone(),
+            Tracked {
+                stamp,
+                hash: None,
+                sure: false,
+            },
+        );
+        let old_hash = old.and_then(|old| {
+            if old.stamp.identity != stamp.identity {
+                self.forget_name(old.stamp.identity, &path);
+            }
+            old.hash
+        });
+        if let Some(tracked) = self.tracked.get_mut(&path) {
+            tracked.hash = hash.or(old_hash);
+        }
+    }
+
+    /// Frees an identity, unless another path took it over.
+    fn forget_name(&mut self, identity: Identity, path: &Arc<Path>) {
+        if self.names.get(&identity) == Some(path) {
+            self.names.remove(&identity);
+        }
+    }
+
+    fn look_at(
+        &mut self,
+        paths: Vec<Arc<Path>>,
+        made: Option<Timestamp>,
+    ) -> Vec<(Arc<Path>, Reading)> {
+        let contents: Vec<_> = paths
+            .into_iter()
+            .map(|path| {
+                let content = read::read_file(&path, self.config.limits.file_bytes);
+                // First all that are there, so that a missing file is known to have been moved.
+                if let Ok(content) = &content {
+                    self.track(path.clone(), content.stamp, None);
+                }
+                (path, content)
+            })
+            .collect();
+        let mut readings = Vec::new();
+        for (path, content) in contents {
+            let look = match content {
+                Ok(content) => self.present(&path, content, made),
+                Err(ReadError::Missing) => self.missing(&path),
+                Err(error) => {
+                    if let (Some(tracked), Ok(metadata)) =
+                        (self.tracked.get_mut(&path), std::fs::metadata(&path))
+                    {
+                        (tracked.stamp, tracked.sure) = (Stamp::of(&metadata), true);
+                        tracked.hash = None;
+                    }
+                    Look::Read(failed(&path, &error))
+                }
+            };
+            match look {
+                Look::Same => {
+                    self.doubts.remove(&path);
+                }
+                Look::Read(reading) => {
+                    self.doubts.remove(&path);
+                    if matches!(reading, Reading::Gone)
+                        && let Some(gone) = self.tracked.remove(&path)
+                    {
+                        self.forget_name(gone.stamp.identity, &path);
+                    }
+                    readings.push((path, reading));
+                }
+                Look::Doubtful { grace, again } => {
+                    let now = Instant::now();
+                    let since = self.doubts.get(&path).map_or(now, |doubt| doubt.since);
+                    let again = (now + again).min(since + grace);
+                    self.doubts.insert(path, Doubt { since, again });
+                }
+            }
+        }
+        readings
+    }
+
+    /// Whether a file's doubtful state has lasted.
+    fn lasted(&self, path: &Path, grace: Duration) -> bool {
+        self.doubts
+            .get(path)
+            .is_some_and(|doubt| doubt.since.elapsed() >= grace)
+    }
+
+    fn missing(&self, path: &Arc<Path>) -> Look {
+        let moved = self.tracked.get(path).is_some_and(|tracked| {
+            let now = self.names.get(&tracked.stamp.identity);
+            now.is_some_and(|now| now != path)
+        });
+        if moved || !self.set.holds(path) || self.lasted(path, MISSING_GRACE) {
+            return Look::Read(Reading::Gone);
+        }
+        Look::Doubtful {
+            grace: MISSING_GRACE,
+            again: MISSING_GRACE,
+        }
+    }
+
+    fn present(&mut self, path: &Arc<Path>, content: Content, made: Option<Timestamp>) -> Look {
+        let Content {
+            text,
+            hash,
+            stamp,
+            torn,
+        } = content;
+        let holds = self.set.holds(path);
+        if torn && holds && !self.lasted(path, TORN_GRACE) {
+            return Look::Doubtful {
+                grace: TORN_GRACE,
+                again: TORN_AGAIN,
+            };
+        }
+        if text.trim_ascii().is_empty() && holds && !self.lasted(path, EMPTY_GRACE) {
+            return Look::Doubtful {
+                grace: EMPTY_GRACE,
+                again: EMPTY_GRACE,
+            };
+        }
+        let now = Timestamp::now().as_second();
+        let mut same = false;
+        if let Some(tracked) = self.tracked.get_mut(path) {
+            tracked.sure = !torn && now.saturating_sub(stamp.seconds()) >= RACY_SECONDS;
+            same = tracked.hash.replace(hash) == Some(hash);
+        }
+        if same {
+            return Look::Same;
+        }
+        Look::Read(self.parse(path, &text, made))
+    }
+
+    fn parse(&self, file: &Path, text: &str, made: Option<Timestamp>) -> Reading {
+        let json = file
+            .extension()
+            .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
+        let format = if json { Format::Json } else { Format::Yaml };
+        let before = self.set.before(file, made);
+        Reading::Parsed(decode::parse(
+            file,
+            text,
+            format,
+            &self.config.limits,
+            &before,
+        ))
+    }
+}
+
+/// What an event is about.
+enum Concern {
+    Nothing,
+    /// One file and nothing else.
+    File(Arc<Path>),
+    /// More than its path tells.
+    Everything,
+}
+
+fn failed(file: &Path, error: &ReadError) -> Reading {
+    Reading::Failed(Problem::of_file(file, error.to_string()))
+}

@@ -1,0 +1,405 @@
+//! YAML text to trees: the only file that uses the YAML library.
+//!
+//! The library scans and parses; what the events mean is decided here, because neither aliases without
+//! bounds nor another reading of scalars than kubectl's (see [`super::scalar`]) would do. Keys that are
+//! numbers or booleans become text, as in a cluster; `<<` merges mappings.
+
+use std::collections::HashMap;
+
+use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
+
+use super::limits::Limits;
+use super::scalar;
+use super::tree::{self, Document, Fault, Key, Node, Offset, Value, shown};
+
+/// What a value costs of [`Limits::alias_bytes`] beside its text.
+const VALUE_COST: usize = 64;
+
+/// Reads a part of a file that holds at most one `---` marker, at its beginning.
+///
+/// `base` is where the part begins in its file. Answers `None` if there is nothing but comments.
+pub(super) fn document(text: &str, base: Offset, limits: &Limits) -> Option<Document> {
+    let mut builder = Builder::new(base, limits);
+    let root = builder.read(text);
+    let root = match root {
+        Ok(()) => Ok(builder.root.take()?),
+        Err(fault) => Err(fault),
+    };
+    Some(Document {
+        root,
+        faults: builder.faults,
+    })
+}
+
+/// A list or mapping that is not closed yet.
+struct Frame {
+    at: Offset,
+    anchor: usize,
+    held: Held,
+}
+
+enum Held {
+    List(Vec<Node>),
+    Map {
+        entries: Vec<(Key, Node)>,
+        /// The key whose value comes next.
+        key: Option<MapKey>,
+        /// What `<<` named, in order.
+        merged: Vec<Node>,
+    },
+}
+
+enum MapKey {
+    Named(Key),
+    Merge,
+}
+
+struct Anchored {
+    node: Node,
+    /// Values in it.
+    values: usize,
+    /// Lists and mappings inside one another in it.
+    height: usize,
+    /// What each use costs of [`Limits::alias_bytes`].
+    cost: usize,
+}
+
+struct Builder<'l> {
+    base: Offset,
+    limits: &'l Limits,
+    open: Vec<Frame>,
+    root: Option<Node>,
+    anchors: HashMap<usize, Anchored>,
+    faults: Vec<Fault>,
+    values: usize,
+    alias_bytes: usize,
+}
+
+impl<'l> Builder<'l> {
+    fn new(base: Offset, limits: &'l Limits) -> Self {
+        Self {
+            base,
+            limits,
+            open: Vec::new(),
+            root: None,
+            anchors: HashMap::new(),
+            faults: Vec::new(),
+            values: 0,
+            alias_bytes: 0,
+        }
+    }
+
+    fn read(&mut self, text: &str) -> Result<(), Fault> {
+        let mut options = granit_parser::Options::default();
+        options.set_emit_comments(false);
+        for event in Parser::new_from_str_with_options(text, options) {
+            let (event, span) = event.map_err(|error| {
+                let at = error.marker().byte_offset().unwrap_or(0);
+                Fault::new(self.offset(at), shown(&error.info()))
+            })?;
+            self.event(event, &span)?;
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::cast_possible_truncation)] // Files are smaller than 4 GiB.
+    fn offset(&self, byte: usize) -> Offset {
+        self.base.saturating_add(byte as Offset)
+    }
+
+    fn event(&mut self, event: Event<'_>, span: &Span) -> Result<(), Fault> {
+        let at = self.offset(span.start.byte_offset().unwrap_or(0));
+        match event {
+            Event::Scalar(text, style, anchor, tag) => {
+                let plain = style == ScalarStyle::Plain;
+                if plain && tag.is_none() && text == "<<" && self.merge_key() {
+                    return Ok(());
+                }
+                // A missing value is reported by the parser where the next thing begins: its key tells more.
+                let at = if text.is_empty() && plain {
+                    self.key_offset().unwrap_or(at)
+                } else {
+                    at
+                };
+                let value = self.scalar(at, &text, plain, tag.as_deref());
+                self.count(at, 1)?;
+                self.close(Node { at, value }, anchor);
+            }
+            Event::SequenceStart(_, anchor, tag) => {
+                self.collection_tag(at, tag.as_deref(), "seq");
+                self.open(at, anchor, Held::List(Vec::new()))?;
+            }
+            Event::MappingStart(_, anchor, tag) => {
+                self.collection_tag(at, tag.as_deref(), "map");
+                let held = Held::Map {
+                    entries: Vec::new(),
+                    key: None,
+                    merged: Vec::new(),
+                };
+                self.open(at, anchor, held)?;
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                if let Some(frame) = self.open.pop() {
+                    let node = self.finish(frame.at, frame.held)?;
+                    self.close(node, frame.anchor);
+                }
+            }
+            Event::Alias(anchor) => self.alias(at, anchor)?,
+            Event::UnresolvedAlias(name) => {
+                let message = format!("the alias `*{}` names no anchor", shown(&name));
+                return Err(Fault::new(at, message));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, at: Offset, values: usize) -> Result<(), Fault> {
+        self.values = self.values.saturating_add(values);
+        if self.values > self.limits.values {
+            let message = format!("more than {} values in one document", self.limits.values);
+            return Err(Fault::new(at, message));
+        }
+        Ok(())
+    }
+
+    fn open(&mut self, at: Offset, anchor: usize, held: Held) -> Result<(), Fault> {
+        self.count(at, 1)?;
+        if self.open.len() >= self.limits.nesting {
+            return Err(self.too_deep(at));
+        }
+        self.open.push(Frame { at, anchor, held });
+        Ok(())
+    }
+
+    fn too_deep(&self, at: Offset) -> Fault {
+        let message = format!(
+            "nested more than {} lists and mappings deep",
+            self.limits.nesting
+        );
+        Fault::new(at, message)
+    }
+
+    /// Takes `<<` as the key of a merge, if a key is what comes next.
+    fn merge_key(&mut self) -> bool {
+        match self.open.last_mut().map(|frame| &mut frame.held) {
+            Some(Held::Map { key, .. }) if key.is_none() => {
+                *key = Some(MapKey::Merge);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Where the key is whose value comes next.
+    fn key_offset(&self) -> Option<Offset> {
+        match self.open.last().map(|frame| &frame.held) {
+            Some(Held::Map {
+                key: Some(MapKey::Named(key)),
+                ..
+            }) => Some(key.at),
+            _ => None,
+        }
+    }
+
+    fn scalar(&mut self, at: Offset, text: &str, plain: bool, tag: Option<&Tag>) -> Value {
+        let resolved = match tag {
+            None if plain => scalar::resolve(text),
+            None => Ok(Value::String(text.to_owned())),
+            Some(tag) => tagged(tag, text),
+        };
+        resolved.unwrap_or_else(|message| {
+            self.faults.push(Fault::new(at, message));
+            Value::Null
+        })
+    }
+
+    fn collection_tag(&mut self, at: Offset, tag: Option<&Tag>, expected: &str) {
+        if let Some(tag) = tag
+            && tag.core_suffix() != Some(expected)
+        {
+            self.faults.push(Fault::new(at, unknown_tag(tag)));
+        }
+    }
+
+    /// Takes a whole node to where it belongs.
+    fn close(&mut self, node: Node, anchor: usize) {
+        if anchor != 0 {
+            let (values, height, cost) = measure(&node);
+            // The copy counts too, or anchors around anchors would multiply memory.
+            self.values = self.values.saturating_add(values);
+            self.anchors.insert(
+                anchor,
+                Anchored {
+                    node: node.clone(),
+                    values,
+                    height,
+                    cost,
+                },
+            );
+        }
+        let Some(frame) = self.open.last_mut() else {
+            if self.root.is_some() {
+                self.faults
+                    .push(Fault::new(node.at, "a second document without `---`"));
+            } else {
+                self.root = Some(node);
+            }
+            return;
+        };
+        match &mut frame.held {
+            Held::List(items) => items.push(node),
+            Held::Map {
+                entries,
+                key,
+                merged,
+            } => match key.take() {
+                Some(MapKey::Named(name)) => entries.push((name, node)),
+                Some(MapKey::Merge) => merged.push(node),
+                None => {
+                    let at = node.at;
+                    let name = key_name(node.value).unwrap_or_else(|message| {
+                        self.faults.push(Fault::new(at, message));
+                        String::new()
+                    });
+                    *key = Some(MapKey::Named(Key { at, name }));
+                }
+            },
+        }
+    }
+
+    fn alias(&mut self, at: Offset, anchor: usize) -> Result<(), Fault> {
+        let Some(anchored) = self.anchors.get(&anchor) else {
+            // The anchor's node is still open: the alias would contain itself.
+            return Err(Fault::new(at, "an alias inside the value that it names"));
+        };
+        let (values, height, cost) = (anchored.values, anchored.height, anchored.cost);
+        self.alias_bytes = self.alias_bytes.saturating_add(cost);
+        if self.alias_bytes > self.limits.alias_bytes {
+            let message = format!(
+                "the aliases of this document expand to more than {} bytes",
+                self.limits.alias_bytes
+            );
+            return Err(Fault::new(at, message));
+        }
+        if self.open.len() + height > self.limits.nesting {
+            return Err(self.too_deep(at));
+        }
+        self.count(at, values)?;
+        let node = self.anchors[&anchor].node.clone();
+        self.close(node, 0);
+        Ok(())
+    }
+
+    fn finish(&mut self, at: Offset, held: Held) -> Result<Node, Fault> {
+        let value = match held {
+            Held::List(items) => Value::List(items),
+            Held::Map {
+                mut entries,
+                merged,
+                ..
+            } => {
+                tree::duplicate_keys(&entries, &mut self.faults);
+                if !merged.is_empty() {
+                    self.merge(&mut entries, merged);
+                }
+                Value::Map(entries)
+            }
+        };
+        Ok(Node { at, value })
+    }
+
+    /// Adds the entries of merged mappings: what is written out wins, then the mapping named first.
+    fn merge(&mut self, entries: &mut Vec<(Key, Node)>, merged: Vec<Node>) {
+        let mut names: std::collections::HashSet<String> =
+            entries.iter().map(|(key, _)| key.name.clone()).collect();
+        let mut sources = Vec::new();
+        for node in merged {
+            match node.value {
+                Value::List(items) => sources.extend(items),
+                _ => sources.push(node),
+            }
+        }
+        for source in sources {
+            let Value::Map(more) = source.value else {
+                let message = "`<<` takes a mapping or a list of mappings";
+                self.faults.push(Fault::new(source.at, message));
+                continue;
+            };
+            for (key, node) in more {
+                if names.insert(key.name.clone()) {
+                    entries.push((key, node));
+                }
+            }
+        }
+    }
+}
+
+/// How many values a node holds, how deep it is, and what copying it costs.
+fn measure(node: &Node) -> (usize, usize, usize) {
+    let mut total = (1, 0, VALUE_COST);
+    let mut add = |node: &Node, key: usize| {
+        let (values, height, cost) = measure(node);
+        total = (
+            total.0 + values,
+            total.1.max(height),
+            total.2 + cost + key,
+        );
+    };
+    match &node.value {
+        Value::List(items) => items.iter().for_each(|item| add(item, 0)),
+        Value::Map(entries) => entries
+            .iter()
+            .for_each(|(key, item)| add(item, VALUE_COST + key.name.len())),
+        Value::String(text) => return (1, 0, VALUE_COST + text.len()),
+        _ => return total,
+    }
+    (total.0, total.1 + 1, total.2)
+}
+
+/// A scalar with a tag of its own.
+fn tagged(tag: &Tag, text: &str) -> Result<Value, String> {
+    let wrong = |kind: &str| Err(format!("`{}` is no {kind}", shown(text)));
+    let core = match tag.core_suffix() {
+        Some(core) => core,
+        // `!` alone says "not resolved", which is text.
+        None if tag.handle().is_empty() && tag.suffix() == "!" => "str",
+        None if tag.handle() == "!" && tag.suffix().is_empty() => "str",
+        None => return Err(unknown_tag(tag)),
+    };
+    match (core, scalar::resolve(text)) {
+        ("str", _) => Ok(Value::String(text.to_owned())),
+        ("null", Ok(Value::Null)) => Ok(Value::Null),
+        ("null", _) => wrong("null"),
+        ("bool", Ok(Value::Bool(value))) => Ok(Value::Bool(value)),
+        ("bool", _) => wrong("boolean"),
+        ("int", Ok(Value::Number(number))) if !number.is_f64() => Ok(Value::Number(number)),
+        ("int", _) => wrong("integer"),
+        ("float", Ok(Value::Number(number))) => Ok(Value::Number(number)),
+        ("float", _) => wrong("number"),
+        _ => Err(unknown_tag(tag)),
+    }
+}
+
+fn unknown_tag(tag: &Tag) -> String {
+    let written = format!("{}{}", tag.handle(), tag.suffix());
+    format!(
+        "the tag `{}` has no meaning here: leave it out (binary data is written as base64 text)",
+        shown(&written)
+    )
+}
+
+/// A mapping's key as text.
+fn key_name(value: Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Bool(value) => Ok(value.to_string()),
+        Value::Number(number) => match number.as_f64() {
+            #[allow(clippy::cast_possible_truncation)] // kubectl prints such keys in 32 bits, too.
+            Some(float) if number.is_f64() => Ok((float as f32).to_string()),
+            _ => Ok(number.to_string()),
+        },
+        Value::Null => Err("null is no key: quote it if text is meant".to_owned()),
+        Value::List(_) | Value::Map(_) => Err("a list or mapping is no key".to_owned()),
+    }
+}
