@@ -8,24 +8,32 @@
 //!   [`endpoints`], [`secret()`];
 //! - [`stages()`]: the builders as stages of an engine, so that each changed row is encoded once;
 //! - [`Assembler`]: commits of that engine as changed resources per fleet.
+//!
+//! Beside them [`bootstrap()`], with which an Envoy starts, and [`render()`], by which people read resources.
 
 pub mod names;
 
 mod assembler;
+mod bootstrap;
 mod cluster;
 mod endpoint;
 mod hcm;
 mod listener;
+mod render;
 mod route;
 mod secret;
 mod stages;
 mod wire;
 
 pub use assembler::{Assembler, ResourceChange};
+pub use bootstrap::{
+    Admin, BootstrapOptions, MAX_CONNECTIONS, XDS_CLUSTER, XdsAddress, XdsTls, bootstrap,
+};
 pub use cluster::cluster;
 pub use endpoint::endpoints;
 pub use listener::listener;
 pub use prost::bytes::Bytes;
+pub use render::{RenderError, render, to_json};
 pub use route::{route_table, virtual_host};
 pub use secret::secret;
 pub use stages::{Encoded, EncodedTable, Inputs, Options, stages};

@@ -1,0 +1,113 @@
+//! Prepares the descriptors of Envoy's messages, by which resources are shown as text.
+//!
+//! The crate with the generated types carries them as a file that it doesn't export, with all comments. Here that file
+//! is looked up in the crate's source, as cargo knows it, and only the messages that we make are kept: what is built in
+//! is always of the same version as the types.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use prost::Message;
+use prost_types::{FileDescriptorProto, FileDescriptorSet};
+
+/// Files with messages that stand at the top or inside an `Any`. Whatever they import comes along.
+const FILES: [&str; 18] = [
+    "envoy/config/bootstrap/v3/bootstrap.proto",
+    "envoy/config/cluster/v3/cluster.proto",
+    "envoy/config/endpoint/v3/endpoint.proto",
+    "envoy/config/listener/v3/listener.proto",
+    "envoy/config/route/v3/route.proto",
+    "envoy/extensions/filters/http/cors/v3/cors.proto",
+    "envoy/extensions/filters/http/header_mutation/v3/header_mutation.proto",
+    "envoy/extensions/filters/http/router/v3/router.proto",
+    "envoy/extensions/filters/http/stateful_session/v3/stateful_session.proto",
+    "envoy/extensions/filters/listener/tls_inspector/v3/tls_inspector.proto",
+    "envoy/extensions/filters/network/http_connection_manager/v3/http_connection_manager.proto",
+    "envoy/extensions/http/stateful_session/cookie/v3/cookie.proto",
+    "envoy/extensions/http/stateful_session/header/v3/header.proto",
+    "envoy/extensions/resource_monitors/downstream_connections/v3/downstream_connections.proto",
+    "envoy/extensions/resource_monitors/fixed_heap/v3/fixed_heap.proto",
+    "envoy/extensions/retry/host/previous_hosts/v3/previous_hosts.proto",
+    "envoy/extensions/transport_sockets/tls/v3/tls.proto",
+    "envoy/extensions/upstreams/http/v3/http_protocol_options.proto",
+];
+
+fn main() {
+    println!("cargo::rerun-if-changed=build.rs");
+    let metadata = metadata();
+    let root = text(&metadata["workspace_root"]);
+    println!("cargo::rerun-if-changed={root}/Cargo.lock");
+
+    let manifest = metadata["packages"]
+        .as_array()
+        .and_then(|packages| {
+            packages
+                .iter()
+                .find(|package| package["name"] == "envoy-types")
+        })
+        .map(|package| text(&package["manifest_path"]))
+        .expect("envoy-types is a dependency");
+    let source = Path::new(manifest)
+        .parent()
+        .expect("a manifest lies in a folder")
+        .join("src/generated/types.bin");
+    let bytes = std::fs::read(&source)
+        .unwrap_or_else(|error| panic!("descriptors of envoy-types in {source:?}: {error}"));
+    let all = FileDescriptorSet::decode(&*bytes).expect("types.bin is a descriptor set");
+
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    std::fs::write(out.join("envoy.desc"), pruned(all).encode_to_vec())
+        .expect("OUT_DIR is writable");
+}
+
+fn text(value: &serde_json::Value) -> &str {
+    value.as_str().expect("cargo's metadata has text there")
+}
+
+/// What cargo knows about the packages of this build. Everything is downloaded by now.
+fn metadata() -> serde_json::Value {
+    let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"));
+    let output = Command::new(variable("CARGO"))
+        .args(["metadata", "--format-version=1", "--offline"])
+        .args(["--filter-platform", &variable("TARGET")])
+        .args([
+            "--manifest-path",
+            &(variable("CARGO_MANIFEST_DIR") + "/Cargo.toml"),
+        ])
+        .output()
+        .expect("cargo runs");
+    assert!(
+        output.status.success(),
+        "cargo metadata: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    serde_json::from_slice(&output.stdout).expect("cargo's metadata is JSON")
+}
+
+/// The wanted files and what they import, without comments; imports before importers, as in `all`.
+fn pruned(all: FileDescriptorSet) -> FileDescriptorSet {
+    let by_name: BTreeMap<&str, &FileDescriptorProto> =
+        all.file.iter().map(|file| (file.name(), file)).collect();
+    let mut wanted = BTreeSet::new();
+    let mut left: Vec<&str> = FILES.to_vec();
+    while let Some(name) = left.pop() {
+        let file = by_name
+            .get(name)
+            .unwrap_or_else(|| panic!("envoy-types has no {name}"));
+        if wanted.insert(name.to_owned()) {
+            left.extend(file.dependency.iter().map(String::as_str));
+        }
+    }
+    FileDescriptorSet {
+        file: all
+            .file
+            .into_iter()
+            .filter(|file| wanted.contains(file.name()))
+            .map(|file| FileDescriptorProto {
+                source_code_info: None,
+                ..file
+            })
+            .collect(),
+    }
+}

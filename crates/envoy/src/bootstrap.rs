@@ -1,0 +1,424 @@
+//! The configuration with which an Envoy starts.
+//!
+//! In: where Sesame is, and who the Envoy is. Out: `Bootstrap`: everything else comes over xDS. It must not know the
+//! model, nor how Envoys are run.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::bootstrap::v3 as pb;
+use envoy_types::pb::envoy::config::cluster::v3 as cluster;
+use envoy_types::pb::envoy::config::core::v3 as core;
+use envoy_types::pb::envoy::config::endpoint::v3 as endpoint;
+use envoy_types::pb::envoy::config::metrics::v3 as metrics;
+use envoy_types::pb::envoy::config::overload::v3 as overload;
+use envoy_types::pb::envoy::extensions::resource_monitors::downstream_connections::v3::DownstreamConnectionsConfig;
+use envoy_types::pb::envoy::extensions::resource_monitors::fixed_heap::v3::FixedHeapConfig;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
+use envoy_types::pb::envoy::extensions::upstreams::http::v3 as http;
+use envoy_types::pb::envoy::r#type::matcher::v3::{
+    ListStringMatcher, StringMatcher, string_matcher::MatchPattern,
+};
+use envoy_types::pb::google::protobuf::{Struct, Value, value::Kind};
+use envoy_types::util::pack_any;
+use prost::{Message, Name};
+use sesame_model::FleetId;
+
+use crate::cluster::{HTTP_OPTIONS, TLS_SOCKET};
+use crate::wire;
+
+/// The cluster through which Envoy reaches Sesame. No cluster of the model is called so: theirs have a slash.
+pub const XDS_CLUSTER: &str = "xds";
+
+/// How many connections from clients an Envoy takes at most, unless told otherwise. Each costs tens of kilobytes.
+pub const MAX_CONNECTIONS: u64 = 50_000;
+
+/// What a bootstrap depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BootstrapOptions {
+    /// The fleet that the Envoy belongs to.
+    pub fleet: FleetId,
+    /// Tells it from others of its fleet.
+    pub node_id: String,
+    /// Where Sesame is.
+    pub xds: XdsAddress,
+    /// Where the Envoy's own pages are.
+    pub admin: Admin,
+    /// Connections from clients, over all listeners; further ones are refused. See [`MAX_CONNECTIONS`].
+    pub max_connections: u64,
+    /// Bytes of heap at which the Envoy starts to give memory back and then to refuse requests; `None`: no limit.
+    pub memory_limit: Option<u64>,
+}
+
+/// Where Sesame is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum XdsAddress {
+    /// A Unix socket. At most 107 bytes.
+    Unix(PathBuf),
+    /// A TCP port.
+    Tcp {
+        /// A name, or an address.
+        host: String,
+        /// The port.
+        port: u16,
+        /// `None`: not encrypted.
+        tls: Option<XdsTls>,
+    },
+}
+
+/// Files, as the Envoy sees them, with which it and Sesame prove to each other who they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdsTls {
+    /// PEM: the Envoy's certificate.
+    pub certificate: PathBuf,
+    /// PEM: its private key.
+    pub private_key: PathBuf,
+    /// PEM: who vouches for Sesame.
+    pub authority: PathBuf,
+    /// A DNS name that must be in Sesame's certificate.
+    pub server_name: String,
+}
+
+/// Where the Envoy's own pages are. Whoever reaches them rules the Envoy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Admin {
+    /// A Unix socket for its owner only. At most 107 bytes.
+    Unix(PathBuf),
+    /// A TCP port.
+    Tcp(SocketAddr),
+    /// Nowhere.
+    None,
+}
+
+/// A bootstrap: LDS and CDS, and all that they name, over one stream of delta ADS.
+pub fn bootstrap(options: &BootstrapOptions) -> pb::Bootstrap {
+    pb::Bootstrap {
+        node: Some(core::Node {
+            id: options.node_id.clone(),
+            cluster: options.fleet.to_string(),
+            ..Default::default()
+        }),
+        static_resources: Some(pb::bootstrap::StaticResources {
+            clusters: vec![xds_cluster(&options.xds)],
+            ..Default::default()
+        }),
+        dynamic_resources: Some(pb::bootstrap::DynamicResources {
+            lds_config: Some(wire::ads()),
+            cds_config: Some(wire::ads()),
+            ads_config: Some(ads_stream()),
+            ..Default::default()
+        }),
+        admin: admin(&options.admin),
+        overload_manager: Some(overload_manager(options)),
+        layered_runtime: Some(runtime()),
+        stats_config: Some(metrics::StatsConfig {
+            stats_matcher: Some(stats()),
+            ..Default::default()
+        }),
+        deferred_stat_options: Some(pb::bootstrap::DeferredStatOptions {
+            enable_deferred_creation_stats: true,
+        }),
+        // Nobody is sent statistics, so they need not be gathered before somebody asks.
+        stats_flush: Some(pb::bootstrap::StatsFlush::StatsFlushOnAdmin(true)),
+        ..Default::default()
+    }
+}
+
+fn ads_stream() -> core::ApiConfigSource {
+    use core::api_config_source::ApiType;
+    use core::grpc_service::{EnvoyGrpc, TargetSpecifier};
+    core::ApiConfigSource {
+        api_type: ApiType::DeltaGrpc.into(),
+        transport_api_version: core::ApiVersion::V3.into(),
+        grpc_services: vec![core::GrpcService {
+            target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
+                cluster_name: XDS_CLUSTER.to_owned(),
+                retry_policy: Some(core::RetryPolicy {
+                    // Envoy's own would leave it up to 30 s without a restarted Sesame.
+                    retry_back_off: Some(core::BackoffStrategy {
+                        base_interval: Some(wire::duration(Duration::from_millis(250))),
+                        max_interval: Some(wire::duration(Duration::from_secs(5))),
+                    }),
+                    ..Default::default()
+                }),
+                ..Default::default()
+            })),
+            ..Default::default()
+        }],
+        // The node names every extension built in: 60 kB, else sent with every acknowledgement.
+        set_node_on_first_message_only: true,
+        ..Default::default()
+    }
+}
+
+fn xds_cluster(address: &XdsAddress) -> cluster::Cluster {
+    use cluster::cluster::{ClusterDiscoveryType, DiscoveryType};
+    let (discovery, address, socket) = match address {
+        XdsAddress::Unix(path) => (DiscoveryType::Static, pipe(path, 0), None),
+        XdsAddress::Tcp { host, port, tls } => (
+            DiscoveryType::StrictDns,
+            core::Address {
+                address: Some(core::address::Address::SocketAddress(core::SocketAddress {
+                    address: host.clone(),
+                    port_specifier: Some(core::socket_address::PortSpecifier::PortValue(
+                        (*port).into(),
+                    )),
+                    ..Default::default()
+                })),
+            },
+            tls.as_ref().map(transport_socket),
+        ),
+    };
+    let mut out = cluster::Cluster {
+        name: XDS_CLUSTER.to_owned(),
+        cluster_discovery_type: Some(ClusterDiscoveryType::Type(discovery.into())),
+        load_assignment: Some(endpoint::ClusterLoadAssignment {
+            cluster_name: XDS_CLUSTER.to_owned(),
+            endpoints: vec![endpoint::LocalityLbEndpoints {
+                lb_endpoints: vec![endpoint::LbEndpoint {
+                    host_identifier: Some(endpoint::lb_endpoint::HostIdentifier::Endpoint(
+                        endpoint::Endpoint {
+                            address: Some(address),
+                            ..Default::default()
+                        },
+                    )),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        }),
+        transport_socket: socket,
+        ..Default::default()
+    };
+    out.typed_extension_protocol_options
+        .insert(HTTP_OPTIONS.to_owned(), pack_any(http2()));
+    out
+}
+
+/// gRPC, with a sign of life asked for, since a stream on which nothing changes says nothing for days.
+fn http2() -> http::HttpProtocolOptions {
+    use http::http_protocol_options::explicit_http_config::ProtocolConfig;
+    use http::http_protocol_options::{ExplicitHttpConfig, UpstreamProtocolOptions};
+    http::HttpProtocolOptions {
+        upstream_protocol_options: Some(UpstreamProtocolOptions::ExplicitHttpConfig(
+            ExplicitHttpConfig {
+                protocol_config: Some(ProtocolConfig::Http2ProtocolOptions(
+                    core::Http2ProtocolOptions {
+                        connection_keepalive: Some(core::KeepaliveSettings {
+                            interval: Some(wire::duration(Duration::from_secs(30))),
+                            timeout: Some(wire::duration(Duration::from_secs(10))),
+                            ..Default::default()
+                        }),
+                        ..Default::default()
+                    },
+                )),
+            },
+        )),
+        ..Default::default()
+    }
+}
+
+fn transport_socket(paths: &XdsTls) -> core::TransportSocket {
+    use tls::common_tls_context::ValidationContextType;
+    use tls::subject_alt_name_matcher::SanType;
+    let validation = tls::CertificateValidationContext {
+        trusted_ca: Some(file(&paths.authority)),
+        match_typed_subject_alt_names: vec![tls::SubjectAltNameMatcher {
+            san_type: SanType::Dns.into(),
+            matcher: Some(exact(&paths.server_name)),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let context = tls::UpstreamTlsContext {
+        common_tls_context: Some(tls::CommonTlsContext {
+            tls_params: Some(tls::TlsParameters {
+                tls_minimum_protocol_version: tls::tls_parameters::TlsProtocol::TlSv13.into(),
+                tls_maximum_protocol_version: tls::tls_parameters::TlsProtocol::TlSv13.into(),
+                ..Default::default()
+            }),
+            tls_certificates: vec![tls::TlsCertificate {
+                certificate_chain: Some(file(&paths.certificate)),
+                private_key: Some(file(&paths.private_key)),
+                ..Default::default()
+            }],
+            validation_context_type: Some(ValidationContextType::ValidationContext(validation)),
+            ..Default::default()
+        }),
+        sni: paths.server_name.clone(),
+        ..Default::default()
+    };
+    core::TransportSocket {
+        name: TLS_SOCKET.to_owned(),
+        config_type: Some(core::transport_socket::ConfigType::TypedConfig(pack_any(
+            context,
+        ))),
+    }
+}
+
+fn admin(admin: &Admin) -> Option<pb::Admin> {
+    let address = match admin {
+        Admin::Unix(path) => pipe(path, 0o600),
+        Admin::Tcp(address) => wire::socket_address(*address),
+        Admin::None => return None,
+    };
+    Some(pb::Admin {
+        address: Some(address),
+        // It must answer most of all when clients have taken all connections.
+        ignore_global_conn_limit: true,
+        ..Default::default()
+    })
+}
+
+/// Refuses what it can't carry, instead of dying with all that it carries.
+fn overload_manager(options: &BootstrapOptions) -> overload::OverloadManager {
+    const HEAP: &str = "envoy.resource_monitors.fixed_heap";
+    let mut out = overload::OverloadManager {
+        resource_monitors: vec![monitor(
+            "envoy.resource_monitors.global_downstream_max_connections",
+            DownstreamConnectionsConfig {
+                max_active_downstream_connections: i64::try_from(options.max_connections)
+                    .unwrap_or(i64::MAX)
+                    .max(1),
+            },
+        )],
+        ..Default::default()
+    };
+    if let Some(limit) = options.memory_limit {
+        out.resource_monitors.push(monitor(
+            HEAP,
+            FixedHeapConfig {
+                max_heap_size_bytes: limit.max(1),
+                ..Default::default()
+            },
+        ));
+        let action = |name: &str, value| overload::OverloadAction {
+            name: name.to_owned(),
+            triggers: vec![overload::Trigger {
+                name: HEAP.to_owned(),
+                trigger_oneof: Some(overload::trigger::TriggerOneof::Threshold(
+                    overload::ThresholdTrigger { value },
+                )),
+            }],
+            ..Default::default()
+        };
+        out.actions = vec![
+            action("envoy.overload_actions.shrink_heap", 0.90),
+            action("envoy.overload_actions.stop_accepting_requests", 0.95),
+        ];
+    }
+    out
+}
+
+fn monitor<M: Message + Name>(name: &str, config: M) -> overload::ResourceMonitor {
+    overload::ResourceMonitor {
+        name: name.to_owned(),
+        config_type: Some(overload::resource_monitor::ConfigType::TypedConfig(
+            pack_any(config),
+        )),
+    }
+}
+
+/// Envoy refuses regular expressions that compile to more than 100 instructions, a whole table for the sake of one.
+/// Expressions are RE2 and take linear time; their size is checked where objects are read.
+fn runtime() -> pb::LayeredRuntime {
+    use pb::runtime_layer::{AdminLayer, LayerSpecifier};
+    let limit = Value {
+        kind: Some(Kind::NumberValue(f64::from(u32::MAX))),
+    };
+    let fields = [("re2.max_program_size.error_level".to_owned(), limit)];
+    let layer = |name: &str, specifier| pb::RuntimeLayer {
+        name: name.to_owned(),
+        layer_specifier: Some(specifier),
+    };
+    pb::LayeredRuntime {
+        layers: vec![
+            layer(
+                "sesame",
+                LayerSpecifier::StaticLayer(Struct {
+                    fields: fields.into_iter().collect(),
+                }),
+            ),
+            layer("admin", LayerSpecifier::AdminLayer(AdminLayer {})),
+        ],
+    }
+}
+
+/// The statistics that are kept. All of them cost twice the memory of a cluster and most of the time to add one, and
+/// make pages of tens of megabytes.
+fn stats() -> metrics::StatsMatcher {
+    // Few of each, whatever the number of routes.
+    let prefixes = [
+        "cluster.xds.",
+        "cluster_manager.",
+        "control_plane.",
+        "http.",
+        "listener.",
+        "listener_manager.",
+        "overload.",
+        "server.",
+    ];
+    // One of each for every cluster.
+    let suffixes = [
+        ".membership_healthy",
+        ".membership_total",
+        ".upstream_cx_active",
+        ".upstream_cx_connect_fail",
+        ".upstream_cx_connect_timeout",
+        ".upstream_cx_total",
+        ".upstream_rq_1xx",
+        ".upstream_rq_2xx",
+        ".upstream_rq_3xx",
+        ".upstream_rq_4xx",
+        ".upstream_rq_5xx",
+        ".upstream_rq_active",
+        ".upstream_rq_per_try_timeout",
+        ".upstream_rq_retry",
+        ".upstream_rq_time",
+        ".upstream_rq_timeout",
+        ".upstream_rq_total",
+    ];
+    let prefixes = prefixes.map(|text| MatchPattern::Prefix(text.to_owned()));
+    let suffixes = suffixes.map(|text| MatchPattern::Suffix(text.to_owned()));
+    metrics::StatsMatcher {
+        stats_matcher: Some(metrics::stats_matcher::StatsMatcher::InclusionList(
+            ListStringMatcher {
+                patterns: prefixes
+                    .into_iter()
+                    .chain(suffixes)
+                    .map(|pattern| StringMatcher {
+                        match_pattern: Some(pattern),
+                        ..Default::default()
+                    })
+                    .collect(),
+            },
+        )),
+    }
+}
+
+fn exact(text: &str) -> StringMatcher {
+    StringMatcher {
+        match_pattern: Some(MatchPattern::Exact(text.to_owned())),
+        ..Default::default()
+    }
+}
+
+fn pipe(path: &Path, mode: u32) -> core::Address {
+    core::Address {
+        address: Some(core::address::Address::Pipe(core::Pipe {
+            path: path.to_string_lossy().into_owned(),
+            mode,
+        })),
+    }
+}
+
+fn file(path: &Path) -> core::DataSource {
+    core::DataSource {
+        specifier: Some(core::data_source::Specifier::Filename(
+            path.to_string_lossy().into_owned(),
+        )),
+        ..Default::default()
+    }
+}
