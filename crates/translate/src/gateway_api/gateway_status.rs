@@ -1,0 +1,346 @@
+//! What a Gateway's owner is told.
+
+use sesame_api::{
+    AddressType, Condition, ConditionStatus, Gateway, GatewayStatus, GatewayStatusAddress,
+    ListenerStatus, NamespacedName, condition, reason,
+};
+use sesame_engine::{Index, Reader};
+use std::sync::Arc;
+
+use super::attach::{AttachPoints, Attachments};
+use super::gateway::{GatewayState, ListenerState, Protocol};
+use super::http_route::virtual_host::table_of;
+use super::problem::{Problem, bounded};
+use crate::fleet::{AddressProblem, FleetState, Rejected, RejectedKind};
+use crate::pipeline::Inputs;
+
+/// What a status is made of besides the Gateway itself.
+pub(crate) struct Sources<'a> {
+    pub(crate) inputs: &'a Inputs,
+    pub(crate) state: &'a GatewayState,
+    pub(crate) points: &'a AttachPoints,
+    pub(crate) fleet: Option<&'a FleetState>,
+    pub(crate) attached: Index<NamespacedName, Attachments, (NamespacedName, Arc<str>)>,
+}
+
+/// The status of a Gateway.
+pub(crate) fn status(
+    reader: &mut Reader<'_>,
+    sources: &Sources<'_>,
+    gateway: &Gateway,
+) -> GatewayStatus {
+    let name = gateway.meta.namespaced_name();
+    let generation = gateway.meta.generation;
+    let listeners: Vec<Verdict> = sources
+        .state
+        .listeners
+        .iter()
+        .map(|listener| judge(reader, sources, listener))
+        .collect();
+    let mut status = GatewayStatus {
+        addresses: addresses(sources.fleet),
+        conditions: conditions(sources, &listeners, generation),
+        listeners: Vec::new(),
+        attached_listener_sets: None,
+    };
+    for (listener, verdict) in sources.state.listeners.iter().zip(listeners) {
+        let attached = reader.count(
+            sources.attached,
+            &(name.clone(), Arc::clone(&listener.name)),
+        );
+        status.listeners.push(ListenerStatus {
+            name: Arc::clone(&listener.name),
+            supported_kinds: listener.supported_kinds(),
+            attached_routes: i32::try_from(attached).unwrap_or(i32::MAX),
+            conditions: verdict.conditions(listener, generation),
+        });
+    }
+    status
+}
+
+/// The addresses that clients can use.
+fn addresses(fleet: Option<&FleetState>) -> Vec<GatewayStatusAddress> {
+    fleet
+        .into_iter()
+        .flat_map(|fleet| &fleet.addresses)
+        .map(|address| GatewayStatusAddress {
+            type_: if address.value.parse::<std::net::IpAddr>().is_ok() {
+                AddressType::IpAddress
+            } else {
+                AddressType::Hostname
+            },
+            value: address.value.clone(),
+            routability: None,
+        })
+        .collect()
+}
+
+/// A listener with what is known of its port.
+struct Verdict {
+    /// Why it isn't accepted.
+    refused: Option<Problem>,
+    /// Why it doesn't take traffic as it should.
+    idle: Option<Problem>,
+}
+
+fn judge(reader: &mut Reader<'_>, sources: &Sources<'_>, listener: &ListenerState) -> Verdict {
+    let unavailable = sources
+        .fleet
+        .and_then(|fleet| fleet.ports.get(&listener.port));
+    let refused = listener
+        .refused
+        .clone()
+        .or_else(|| listener.conflicted.clone())
+        .or_else(|| {
+            unavailable.map(|why| Problem::new(reason::listener::PORT_UNAVAILABLE, why.clone()))
+        });
+    let idle = if refused.is_some() || !listener.serving() {
+        Some(Problem::new(
+            reason::listener::INVALID,
+            "the listener can't be served; see its other conditions",
+        ))
+    } else if sources.state.refused.is_some() {
+        Some(Problem::new(
+            reason::listener::INVALID,
+            "the Gateway is not accepted; see its conditions",
+        ))
+    } else {
+        rejected(reader, sources, listener).or_else(|| pending(sources.fleet))
+    };
+    Verdict { refused, idle }
+}
+
+/// What Envoy said to the listener's port, routes or certificates.
+fn rejected(
+    reader: &mut Reader<'_>,
+    sources: &Sources<'_>,
+    listener: &ListenerState,
+) -> Option<Problem> {
+    let point = sources
+        .points
+        .listeners
+        .iter()
+        .find(|point| point.name == listener.name)?;
+    let table = table_of(sources.points, point).name();
+    let mut names = vec![
+        (RejectedKind::Listener, listener.port.to_string()),
+        (RejectedKind::Routes, table),
+    ];
+    names.extend(
+        listener
+            .certificates
+            .iter()
+            .map(|key| (RejectedKind::Secret, key.to_string())),
+    );
+    names.into_iter().find_map(|(what, name)| {
+        let key = Rejected {
+            fleet: sources.points.fleet.clone(),
+            what,
+            name: name.into(),
+        };
+        let message = reader.get(sources.inputs.rejections, &key)?;
+        Some(Problem::new(
+            reason::listener::INVALID,
+            bounded(format!(
+                "Envoy refused the newest configuration and keeps the one before: {message}"
+            )),
+        ))
+    })
+}
+
+fn pending(fleet: Option<&FleetState>) -> Option<Problem> {
+    match fleet {
+        Some(fleet) if fleet.ready => None,
+        Some(fleet) if fleet.addresses.is_empty() => Some(Problem::new(
+            reason::listener::PENDING,
+            "there is no address to listen on yet",
+        )),
+        _ => Some(Problem::new(
+            reason::listener::PENDING,
+            "waiting for Envoy to take the configuration",
+        )),
+    }
+}
+
+impl Verdict {
+    fn conditions(self, listener: &ListenerState, generation: i64) -> Vec<Condition> {
+        let of = |type_, problem: &Option<Problem>, good_reason, good: &str| match problem {
+            Some(problem) => Condition::new(
+                type_,
+                false,
+                problem.reason,
+                problem.message.clone(),
+                generation,
+            ),
+            None => Condition::new(type_, true, good_reason, good, generation),
+        };
+        let mut conditions = vec![
+            of(
+                condition::listener::ACCEPTED,
+                &self.refused,
+                reason::listener::ACCEPTED,
+                "the listener is valid",
+            ),
+            of(
+                condition::listener::PROGRAMMED,
+                &self.idle,
+                reason::listener::PROGRAMMED,
+                "Envoy takes traffic on it",
+            ),
+            of(
+                condition::listener::RESOLVED_REFS,
+                &listener.unresolved,
+                reason::listener::RESOLVED_REFS,
+                "all references lead somewhere",
+            ),
+        ];
+        conditions.push(match &listener.conflicted {
+            Some(problem) => Condition::new(
+                condition::listener::CONFLICTED,
+                true,
+                problem.reason,
+                problem.message.clone(),
+                generation,
+            ),
+            None => Condition::new(
+                condition::listener::CONFLICTED,
+                false,
+                reason::listener::NO_CONFLICTS,
+                "no other listener is in the way",
+                generation,
+            ),
+        });
+        if let Some(problem) = &listener.overlapping {
+            conditions.push(Condition::new(
+                condition::listener::OVERLAPPING_TLS_CONFIG,
+                true,
+                problem.reason,
+                problem.message.clone(),
+                generation,
+            ));
+        }
+        conditions
+    }
+}
+
+/// The conditions of the Gateway itself.
+fn conditions(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> Vec<Condition> {
+    let accepted = accepted(sources, listeners, generation);
+    let programmed = match unprogrammed(sources, listeners, &accepted) {
+        Some((status, problem)) => Condition::new(
+            condition::gateway::PROGRAMMED,
+            status,
+            problem.reason,
+            problem.message,
+            generation,
+        ),
+        None => Condition::new(
+            condition::gateway::PROGRAMMED,
+            true,
+            reason::gateway::PROGRAMMED,
+            "Envoy takes traffic on the Gateway's addresses",
+            generation,
+        ),
+    };
+    vec![accepted, programmed]
+}
+
+fn accepted(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> Condition {
+    let make = |status: bool, reason, message: String| {
+        Condition::new(
+            condition::gateway::ACCEPTED,
+            status,
+            reason,
+            bounded(message),
+            generation,
+        )
+    };
+    if let Some(problem) = &sources.state.refused {
+        return make(false, problem.reason, problem.message.clone());
+    }
+    if let Some(AddressProblem::Unsupported(message)) =
+        sources.fleet.and_then(|fleet| fleet.problem.as_ref())
+    {
+        return make(false, reason::gateway::UNSUPPORTED_ADDRESS, message.clone());
+    }
+    let bad: Vec<&str> = sources
+        .state
+        .listeners
+        .iter()
+        .zip(listeners)
+        .filter(|(listener, verdict)| {
+            verdict.refused.is_some()
+                || (listener.protocol == Protocol::Https && listener.certificates.is_empty())
+        })
+        .map(|(listener, _)| &*listener.name)
+        .collect();
+    if bad.is_empty() {
+        return make(
+            true,
+            reason::gateway::ACCEPTED,
+            "the Gateway is valid".to_owned(),
+        );
+    }
+    let good: Vec<&str> = sources
+        .state
+        .listeners
+        .iter()
+        .map(|listener| &*listener.name)
+        .filter(|name| !bad.contains(name))
+        .collect();
+    let message = match good.is_empty() {
+        true => format!(
+            "no listener is valid ({}); see their conditions",
+            bad.join(", ")
+        ),
+        false => format!(
+            "listeners that are not valid: {}; accepted: {}",
+            bad.join(", "),
+            good.join(", ")
+        ),
+    };
+    make(
+        !good.is_empty(),
+        reason::gateway::LISTENERS_NOT_VALID,
+        message,
+    )
+}
+
+/// Why the Gateway doesn't take traffic as it should.
+fn unprogrammed(
+    sources: &Sources<'_>,
+    listeners: &[Verdict],
+    accepted: &Condition,
+) -> Option<(ConditionStatus, Problem)> {
+    let no = |reason, message: &str| {
+        Some((
+            ConditionStatus::False,
+            Problem::new(reason, bounded(message.to_owned())),
+        ))
+    };
+    if !accepted.is_true() {
+        return no(
+            reason::gateway::INVALID,
+            "the Gateway is not accepted; see condition Accepted",
+        );
+    }
+    match sources.fleet.and_then(|fleet| fleet.problem.as_ref()) {
+        Some(AddressProblem::NotUsable(message)) => {
+            return no(reason::gateway::ADDRESS_NOT_USABLE, message);
+        }
+        Some(AddressProblem::NotAssigned(message)) => {
+            return no(reason::gateway::ADDRESS_NOT_ASSIGNED, message);
+        }
+        Some(AddressProblem::Unsupported(_)) | None => {}
+    }
+    if let Some(problem) = pending(sources.fleet) {
+        return no(reason::gateway::PENDING, &problem.message);
+    }
+    if listeners.iter().all(|verdict| verdict.idle.is_some()) {
+        return no(
+            reason::gateway::INVALID,
+            "no listener takes traffic; see their conditions",
+        );
+    }
+    None
+}

@@ -1,0 +1,529 @@
+//! The stages, in their order: from objects to the model and to statuses.
+//!
+//! A stage reads tables that stand above it, by key or by index, and what it reads is what makes it run again. To see what a
+//! change costs, follow the reads.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use sesame_api::{
+    Gateway, GatewayClass, GatewayClassStatus, GatewayStatus, HTTPRoute, Kind, NamespacedName,
+    Object, ObjectKey, ReferenceGrant, Route, RouteStatus,
+};
+use sesame_engine::{Batch, Builder, Index, Table};
+use sesame_model::{
+    Action, Certificate, CertificateKey, Cluster, ClusterKey, Endpoints, FleetId, Listener,
+    ListenerKey, ListenerKind, RouteTable, RouteTableKey, Target, VirtualHost, VirtualHostKey,
+};
+
+use crate::fleet::{FleetRequest, FleetState, Rejected, RejectedKind};
+use crate::gateway_api::attach::{self, AttachPoints, Attaching, Attachments, gateway_of};
+use crate::gateway_api::class::{self, ClassState};
+use crate::gateway_api::gateway::{self, GatewayState};
+use crate::gateway_api::http_route::backends::referenced;
+use crate::gateway_api::http_route::rules::{self, RouteRules};
+use crate::gateway_api::http_route::virtual_host;
+use crate::gateway_api::problem::Problem;
+use crate::gateway_api::{gateway_status, ports, route_status};
+use crate::shared::certificates::{self, CHAIN, CertificateState, PRIVATE_KEY, SecretData};
+use crate::shared::namespaces::Labels;
+use crate::shared::services::{self, Backend, Service, Slice};
+
+/// The stages of a translation, declared.
+#[derive(Clone, Copy)]
+pub struct Pipeline {
+    /// Where objects go in.
+    pub inputs: Inputs,
+    /// What comes out.
+    pub outputs: Outputs,
+}
+
+/// Tables that are filled from outside.
+#[derive(Clone, Copy)]
+pub struct Inputs {
+    pub(crate) gateway_classes: Table<Arc<str>, GatewayClass>,
+    pub(crate) gateways: Table<NamespacedName, Gateway>,
+    pub(crate) http_routes: Table<NamespacedName, HTTPRoute>,
+    pub(crate) reference_grants: Table<NamespacedName, ReferenceGrant>,
+    pub(crate) services: Table<NamespacedName, Service>,
+    pub(crate) slices: Table<NamespacedName, Slice>,
+    pub(crate) secrets: Table<NamespacedName, SecretData>,
+    pub(crate) namespaces: Table<Arc<str>, Labels>,
+    pub(crate) fleets: Table<FleetId, FleetState>,
+    pub(crate) rejections: Table<Rejected, String>,
+    pub(crate) grants_by_namespace: Index<NamespacedName, ReferenceGrant, Arc<str>>,
+    slices_by_service: Index<NamespacedName, Slice, NamespacedName>,
+    routes_by_backend: Index<NamespacedName, HTTPRoute, ClusterKey>,
+    gateways_by_secret: Index<NamespacedName, Gateway, CertificateKey>,
+}
+
+/// Tables that others read: the model, the fleets that it needs, and statuses.
+#[derive(Clone, Copy)]
+pub struct Outputs {
+    /// Fleets that there should be.
+    pub fleets: Table<FleetId, FleetRequest>,
+    /// Ports.
+    pub listeners: Table<ListenerKey, Listener>,
+    /// Route tables, without their hosts.
+    pub route_tables: Table<RouteTableKey, RouteTable>,
+    /// The hosts.
+    pub virtual_hosts: Table<VirtualHostKey, VirtualHost>,
+    /// Service ports that a route leads to.
+    pub clusters: Table<ClusterKey, Cluster>,
+    /// Who answers there.
+    pub endpoints: Table<ClusterKey, Endpoints>,
+    /// Certificates that a listener names.
+    pub certificates: Table<CertificateKey, Certificate>,
+    /// Which fleet may see which cluster.
+    pub fleet_clusters: Table<(FleetId, ClusterKey), ()>,
+    /// Which fleet may see which certificate.
+    pub fleet_certificates: Table<(FleetId, CertificateKey), ()>,
+    /// What owners of GatewayClasses are told.
+    pub class_status: Table<Arc<str>, GatewayClassStatus>,
+    /// What owners of Gateways are told.
+    pub gateway_status: Table<NamespacedName, GatewayStatus>,
+    /// What owners of HTTPRoutes are told.
+    pub http_route_status: Table<NamespacedName, RouteStatus>,
+}
+
+impl Inputs {
+    fn declare(b: &mut Builder) -> Self {
+        let reference_grants = b.input("reference_grants");
+        let slices = b.input("endpoint_slices");
+        let http_routes = b.input("http_routes");
+        let gateways = b.input("gateways");
+        Self {
+            gateway_classes: b.input("gateway_classes"),
+            gateways,
+            http_routes,
+            reference_grants,
+            services: b.input("services"),
+            slices,
+            secrets: b.input("secrets"),
+            namespaces: b.input("namespaces"),
+            fleets: b.input("fleets"),
+            rejections: b.input("rejections"),
+            grants_by_namespace: b.index(
+                reference_grants,
+                "reference_grants by namespace",
+                |name: &NamespacedName, _| vec![Arc::clone(&name.namespace)],
+            ),
+            slices_by_service: b.index(slices, "endpoint_slices by service", |_, slice| {
+                services::owner(slice)
+            }),
+            routes_by_backend: b.index(http_routes, "http_routes by backend", |_, route| {
+                referenced(route)
+            }),
+            gateways_by_secret: b.index(gateways, "gateways by secret", |_, gateway| {
+                gateway::referenced_secrets(gateway)
+            }),
+        }
+    }
+
+    /// Puts an object in, or in the place of the one before. Kinds that nothing reads are left out.
+    pub fn upsert(&self, batch: &mut Batch, object: Object) {
+        let name = object.key().namespaced_name();
+        match object {
+            Object::GatewayClass(mut class) => {
+                class.status = Default::default();
+                class.meta.resource_version.clear();
+                batch.upsert(self.gateway_classes, name.name, *class);
+            }
+            Object::Gateway(mut gateway) => {
+                gateway.status = Default::default();
+                gateway.meta.resource_version.clear();
+                batch.upsert(self.gateways, name, *gateway);
+            }
+            Object::HTTPRoute(mut route) => {
+                route.status = Default::default();
+                route.meta.resource_version.clear();
+                batch.upsert(self.http_routes, name, *route);
+            }
+            Object::ReferenceGrant(mut grant) => {
+                grant.meta.resource_version.clear();
+                batch.upsert(self.reference_grants, name, *grant);
+            }
+            Object::Namespace(namespace) => {
+                batch.upsert(
+                    self.namespaces,
+                    name.name,
+                    namespace.metadata.labels.unwrap_or_default(),
+                );
+            }
+            Object::Service(service) => batch.upsert(self.services, name, Service::read(&service)),
+            Object::EndpointSlice(slice) => match Slice::read(&slice) {
+                Some(slice) => batch.upsert(self.slices, name, slice),
+                None => batch.remove(self.slices, name),
+            },
+            Object::Secret(secret) => batch.upsert(self.secrets, name, secret_data(*secret)),
+            Object::ListenerSet(_)
+            | Object::GRPCRoute(_)
+            | Object::TLSRoute(_)
+            | Object::TCPRoute(_)
+            | Object::UDPRoute(_)
+            | Object::BackendTLSPolicy(_)
+            | Object::ConfigMap(_) => {}
+        }
+    }
+
+    /// Takes an object out.
+    pub fn remove(&self, batch: &mut Batch, key: &ObjectKey) {
+        let name = key.namespaced_name();
+        match key.kind {
+            Kind::GatewayClass => batch.remove(self.gateway_classes, name.name),
+            Kind::Gateway => batch.remove(self.gateways, name),
+            Kind::HTTPRoute => batch.remove(self.http_routes, name),
+            Kind::ReferenceGrant => batch.remove(self.reference_grants, name),
+            Kind::Namespace => batch.remove(self.namespaces, name.name),
+            Kind::Service => batch.remove(self.services, name),
+            Kind::EndpointSlice => batch.remove(self.slices, name),
+            Kind::Secret => batch.remove(self.secrets, name),
+            Kind::ListenerSet
+            | Kind::GRPCRoute
+            | Kind::TLSRoute
+            | Kind::TCPRoute
+            | Kind::UDPRoute
+            | Kind::BackendTLSPolicy
+            | Kind::ConfigMap => {}
+        }
+    }
+
+    /// Says how a fleet is; `None`: it is gone.
+    pub fn set_fleet(&self, batch: &mut Batch, fleet: FleetId, state: Option<FleetState>) {
+        match state {
+            Some(state) => batch.upsert(self.fleets, fleet, state),
+            None => batch.remove(self.fleets, fleet),
+        }
+    }
+
+    /// Says what an Envoy answered to a resource; `None`: it is content.
+    pub fn set_rejection(&self, batch: &mut Batch, rejected: Rejected, message: Option<String>) {
+        match message {
+            Some(message) => batch.upsert(self.rejections, rejected, message),
+            None => batch.remove(self.rejections, rejected),
+        }
+    }
+}
+
+fn secret_data(secret: sesame_api::Secret) -> SecretData {
+    let mut data: BTreeMap<String, Arc<[u8]>> = BTreeMap::new();
+    for (name, bytes) in secret.data.unwrap_or_default() {
+        if name == CHAIN || name == PRIVATE_KEY {
+            data.insert(name, bytes.0.into());
+        }
+    }
+    SecretData {
+        type_: secret.type_.unwrap_or_default().into(),
+        data,
+    }
+}
+
+/// Declares all stages.
+pub fn stages(b: &mut Builder) -> Pipeline {
+    let inputs = Inputs::declare(b);
+
+    let classes: Table<Arc<str>, ClassState> =
+        b.derive("class", inputs.gateway_classes, move |reader, name| {
+            class::read(&*reader.get(inputs.gateway_classes, name)?)
+        });
+    let class_status = b.derive("class status", classes, move |reader, name| {
+        Some(class::status(
+            &*reader.get(inputs.gateway_classes, name)?,
+            &*reader.get(classes, name)?,
+        ))
+    });
+
+    let certificate_states: Table<CertificateKey, CertificateState> = b.derive(
+        "certificate state",
+        inputs.gateways_by_secret,
+        move |reader, key: &CertificateKey| {
+            let secret = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.name));
+            Some(match reader.get(inputs.secrets, &secret) {
+                Some(secret) => certificates::read(&secret),
+                None => CertificateState::Missing,
+            })
+        },
+    );
+    let certificates = b.derive(
+        "certificate",
+        certificate_states,
+        move |reader, key| match &*reader.get(certificate_states, key)? {
+            CertificateState::Valid { certificate, .. } => Some(certificate.clone()),
+            CertificateState::Missing | CertificateState::Invalid(_) => None,
+        },
+    );
+
+    let gateway_states: Table<NamespacedName, GatewayState> =
+        b.derive("gateway state", inputs.gateways, move |reader, name| {
+            let gateway = reader.get(inputs.gateways, name)?;
+            let class = reader.get(classes, &gateway.spec.gateway_class_name)?;
+            Some(gateway::read(
+                reader,
+                &inputs,
+                certificate_states,
+                &gateway,
+                class.refused.is_some(),
+            ))
+        });
+    let attach_points: Table<NamespacedName, AttachPoints> =
+        b.derive("attach points", gateway_states, move |reader, name| {
+            Some(gateway::attach_points(
+                name,
+                &*reader.get(gateway_states, name)?,
+            ))
+        });
+
+    let backends: Table<ClusterKey, Backend> = b.derive(
+        "backend",
+        inputs.routes_by_backend,
+        move |reader, key: &ClusterKey| {
+            let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.service));
+            let service = reader.get(inputs.services, &name);
+            Some(services::backend(&name, key.port, service.as_deref()))
+        },
+    );
+    let clusters = b.derive("cluster", backends, move |reader, key| {
+        match &*reader.get(backends, key)? {
+            Backend::Serves(cluster) => Some(cluster.clone()),
+            Backend::NotFound(_) | Backend::UnsupportedProtocol(_) => None,
+        }
+    });
+    let endpoints = b.derive("endpoints", clusters, move |reader, key: &ClusterKey| {
+        let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.service));
+        let service = reader.get(inputs.services, &name)?;
+        let slices = reader.by(inputs.slices_by_service, &name);
+        Some(services::endpoints(
+            key.port,
+            &service,
+            slices.iter().map(|(_, slice)| &**slice),
+        ))
+    });
+
+    // Routes of others cost this look and no more.
+    let ours: Table<NamespacedName, ()> =
+        b.derive("route is ours", inputs.http_routes, move |reader, name| {
+            let route = reader.get(inputs.http_routes, name)?;
+            let mut parents = route
+                .parent_refs()
+                .iter()
+                .filter_map(|parent| gateway_of(parent, &name.namespace));
+            parents
+                .any(|gateway| reader.exists(attach_points, &gateway))
+                .then_some(())
+        });
+    let route_rules: Table<NamespacedName, RouteRules> =
+        b.derive("route rules", ours, move |reader, name| {
+            let route = reader.get(inputs.http_routes, name)?;
+            Some(rules::read(reader, &inputs, backends, &route))
+        });
+    // Whether a route can be served at all, apart from what it says: where it is attached depends on no more.
+    let refusals: Table<NamespacedName, Problem> =
+        b.derive("route refused", route_rules, move |reader, name| {
+            reader.get(route_rules, name)?.refused.clone()
+        });
+    let attachments: Table<NamespacedName, Attachments> =
+        b.derive("attachments", ours, move |reader, name| {
+            let route = reader.get(inputs.http_routes, name)?;
+            let refused = reader.get(refusals, name);
+            let attaching = Attaching {
+                kind: Kind::HTTPRoute,
+                namespace: &name.namespace,
+                parents: route.parent_refs(),
+                hostnames: route.hostnames(),
+                refused: refused.as_deref(),
+            };
+            attach::attach(reader, &inputs, attach_points, &attaching)
+        });
+    let by_host = b.index(attachments, "attachments by host", |_, attachments| {
+        attachments.host_keys()
+    });
+    let by_listener = b.index(attachments, "attachments by listener", |_, attachments| {
+        attachments.listener_keys()
+    });
+
+    let host_sources = virtual_host::Sources {
+        points: attach_points,
+        by_host,
+        rules: route_rules,
+    };
+    let virtual_hosts: Table<VirtualHostKey, VirtualHost> =
+        b.derive_many("virtual host", by_host, move |reader, key| {
+            virtual_host::virtual_host(reader, host_sources, key)
+        });
+    let route_tables = b.derive_many("route table", attach_points, move |reader, name| {
+        reader
+            .get(attach_points, name)
+            .map(|points| ports::route_tables(&points))
+            .unwrap_or_default()
+    });
+    let listeners: Table<ListenerKey, Listener> = b.derive_many(
+        "listener",
+        gateway_states,
+        move |reader, name: &NamespacedName| {
+            let (Some(state), Some(points)) = (
+                reader.get(gateway_states, name),
+                reader.get(attach_points, name),
+            ) else {
+                return Vec::new();
+            };
+            let fleet = reader.get(inputs.fleets, &points.fleet);
+            fleet
+                .map(|fleet| ports::listeners(&state, &points, &fleet))
+                .unwrap_or_default()
+        },
+    );
+
+    let hosts_by_cluster = b.index(
+        virtual_hosts,
+        "virtual hosts by cluster",
+        |key: &VirtualHostKey, host| clusters_of(key, host),
+    );
+    let fleet_clusters = b.derive("fleet's clusters", hosts_by_cluster, |_, _| Some(()));
+    let listeners_by_certificate = b.index(listeners, "listeners by certificate", certificates_of);
+    let fleet_certificates = b.derive("fleet's certificates", listeners_by_certificate, |_, _| {
+        Some(())
+    });
+    let fleets = b.derive_many(
+        "fleet",
+        gateway_states,
+        move |reader, name: &NamespacedName| {
+            let (Some(gateway), Some(points)) = (
+                reader.get(inputs.gateways, name),
+                reader.get(attach_points, name),
+            ) else {
+                return Vec::new();
+            };
+            let ports: BTreeSet<u16> = points
+                .listeners
+                .iter()
+                .filter(|point| point.serving)
+                .map(|point| point.port)
+                .collect();
+            let request = FleetRequest {
+                gateway: name.clone(),
+                addresses: gateway.spec.addresses.clone(),
+                ports,
+            };
+            vec![(points.fleet.clone(), request)]
+        },
+    );
+
+    let gateway_status = b.derive("gateway status", gateway_states, move |reader, name| {
+        let gateway = reader.get(inputs.gateways, name)?;
+        let state = reader.get(gateway_states, name)?;
+        let points = reader.get(attach_points, name)?;
+        let fleet = reader.get(inputs.fleets, &points.fleet);
+        let sources = gateway_status::Sources {
+            inputs: &inputs,
+            state: &state,
+            points: &points,
+            fleet: fleet.as_deref(),
+            attached: by_listener,
+        };
+        Some(gateway_status::status(reader, &sources, &gateway))
+    });
+    let http_route_status = b.derive("http route status", attachments, move |reader, name| {
+        let route = reader.get(inputs.http_routes, name)?;
+        let attachments = reader.get(attachments, name)?;
+        let rules = reader.get(route_rules, name)?;
+        let rejected = rejected_backend(reader, &inputs, &attachments, &route);
+        let verdict = route_status::RouteVerdict {
+            partially_invalid: rules.partially_invalid.as_ref(),
+            unresolved: rules.unresolved.as_ref().or(rejected.as_ref()),
+        };
+        Some(route_status::status(
+            &attachments,
+            &verdict,
+            route.meta.generation,
+        ))
+    });
+
+    Pipeline {
+        inputs,
+        outputs: Outputs {
+            fleets,
+            listeners,
+            route_tables,
+            virtual_hosts,
+            clusters,
+            endpoints,
+            certificates,
+            fleet_clusters,
+            fleet_certificates,
+            class_status,
+            gateway_status,
+            http_route_status,
+        },
+    }
+}
+
+/// A backend of the route that an Envoy has refused.
+fn rejected_backend(
+    reader: &mut sesame_engine::Reader<'_>,
+    inputs: &Inputs,
+    attachments: &Attachments,
+    route: &HTTPRoute,
+) -> Option<Problem> {
+    let clusters = referenced(route);
+    let mut fleets: Vec<FleetId> = attachments
+        .parents
+        .iter()
+        .map(|parent| FleetId::of_gateway(&parent.gateway.namespace, &parent.gateway.name))
+        .collect();
+    fleets.dedup();
+    for fleet in fleets {
+        for cluster in &clusters {
+            for what in [RejectedKind::Cluster, RejectedKind::Endpoints] {
+                let key = Rejected {
+                    fleet: fleet.clone(),
+                    what,
+                    name: cluster.to_string().into(),
+                };
+                if let Some(message) = reader.get(inputs.rejections, &key) {
+                    return Some(Problem::new(
+                        sesame_api::reason::route::UNSUPPORTED_PROTOCOL,
+                        format!(
+                            "Envoy refused backend {cluster} and keeps the configuration before: {message}"
+                        ),
+                    ));
+                }
+            }
+        }
+    }
+    None
+}
+
+/// The clusters that a host leads to.
+fn clusters_of(key: &VirtualHostKey, host: &VirtualHost) -> Vec<(FleetId, ClusterKey)> {
+    let mut clusters = BTreeSet::new();
+    for route in &host.routes {
+        if let Action::Forward(forward) = &route.action {
+            clusters.extend(forward.mirrors.iter().map(|mirror| &mirror.cluster));
+            clusters.extend(
+                forward
+                    .targets
+                    .iter()
+                    .filter_map(|target| match &target.target {
+                        Target::Cluster(cluster) => Some(cluster),
+                        Target::Refused => None,
+                    }),
+            );
+        }
+    }
+    clusters
+        .into_iter()
+        .map(|cluster| (key.table.fleet.clone(), cluster.clone()))
+        .collect()
+}
+
+/// The certificates that a port offers.
+fn certificates_of(key: &ListenerKey, listener: &Listener) -> Vec<(FleetId, CertificateKey)> {
+    match &listener.kind {
+        ListenerKind::Http { .. } => Vec::new(),
+        ListenerKind::Https { chains } => chains
+            .iter()
+            .flat_map(|chain| &chain.certificates)
+            .map(|certificate| (key.fleet.clone(), certificate.clone()))
+            .collect(),
+    }
+}

@@ -1,0 +1,9 @@
+//! What every source of configuration reads alike: hostnames, references and grants, certificates, Services.
+
+pub mod certificates;
+pub(crate) mod grants;
+pub mod hostname;
+pub(crate) mod namespaces;
+pub mod precedence;
+pub mod regex;
+pub mod services;

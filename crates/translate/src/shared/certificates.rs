@@ -1,0 +1,237 @@
+//! Certificates as Secrets hold them, checked so that Envoy takes each one that passes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustls::crypto::ring::sign::any_supported_type;
+use rustls::sign::CertifiedKey;
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use sesame_model::Certificate;
+use x509_parser::extensions::GeneralName;
+use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::public_key::PublicKey;
+
+/// The Secret's type that Gateway API asks for.
+pub const SECRET_TYPE: &str = "kubernetes.io/tls";
+
+/// The key of the certificate chain in such a Secret.
+pub const CHAIN: &str = "tls.crt";
+
+/// The key of the private key in such a Secret.
+pub const PRIVATE_KEY: &str = "tls.key";
+
+/// Certificates in one Secret beyond which something is wrong.
+const MAX_CHAIN: usize = 100;
+
+/// A Secret, as far as TLS reads it. Its values are shared, its metadata is left behind.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretData {
+    /// The type.
+    pub type_: Arc<str>,
+    /// [`CHAIN`] and [`PRIVATE_KEY`], where there.
+    pub data: BTreeMap<String, Arc<[u8]>>,
+}
+
+/// What became of a Secret that a listener names.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CertificateState {
+    /// It can be served.
+    Valid {
+        /// What is served.
+        certificate: Certificate,
+        /// The DNS names that it is good for, lower case, sorted.
+        names: Arc<[String]>,
+    },
+    /// There is no such Secret.
+    Missing,
+    /// It can't be served, and why: a clause that fits behind "Secret ns/name".
+    Invalid(String),
+}
+
+/// Reads a certificate from a Secret.
+pub fn read(secret: &SecretData) -> CertificateState {
+    match try_read(secret) {
+        Ok((certificate, names)) => CertificateState::Valid {
+            certificate,
+            names: names.into(),
+        },
+        Err(reason) => CertificateState::Invalid(reason),
+    }
+}
+
+fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
+    if &*secret.type_ != SECRET_TYPE {
+        return Err(format!(
+            "has type {:?}; a listener needs type {SECRET_TYPE}",
+            &*secret.type_
+        ));
+    }
+    let field = |name: &str| {
+        secret
+            .data
+            .get(name)
+            .filter(|bytes| !bytes.is_empty())
+            .ok_or_else(|| format!("has no data under {name}"))
+    };
+    let (chain, key) = (field(CHAIN)?, field(PRIVATE_KEY)?);
+
+    let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
+        .take(MAX_CHAIN + 1)
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("has {CHAIN} that is not PEM: {error}"))?;
+    if certificates.is_empty() {
+        return Err(format!("has no PEM certificate under {CHAIN}"));
+    }
+    if certificates.len() > MAX_CHAIN {
+        return Err(format!(
+            "has more than {MAX_CHAIN} certificates under {CHAIN}"
+        ));
+    }
+    let mut names = Vec::new();
+    for (position, der) in certificates.iter().enumerate() {
+        let (_, certificate) = X509Certificate::from_der(der).map_err(|_| {
+            format!(
+                "has certificate {} under {CHAIN} that is not X.509",
+                position + 1
+            )
+        })?;
+        if position == 0 {
+            check_public_key(&certificate)?;
+            names = dns_names(&certificate);
+        }
+    }
+    let private_key = PrivateKeyDer::from_pem_slice(key)
+        .map_err(|_| format!("has no PEM private key under {PRIVATE_KEY}"))?;
+    let signer = any_supported_type(&private_key).map_err(|_| {
+        format!(
+            "has a {PRIVATE_KEY} that is neither RSA of 2048 bits or more nor ECDSA P-256 or P-384"
+        )
+    })?;
+    CertifiedKey::new(certificates, signer)
+        .keys_match()
+        .map_err(|_| {
+            format!("has a {PRIVATE_KEY} that does not belong to the certificate in {CHAIN}")
+        })?;
+    Ok((
+        Certificate {
+            chain: Arc::clone(chain),
+            private_key: Arc::clone(key),
+        },
+        names,
+    ))
+}
+
+/// Envoy's TLS library serves no other keys.
+fn check_public_key(certificate: &X509Certificate<'_>) -> Result<(), String> {
+    let bits = match certificate.public_key().parsed() {
+        Ok(PublicKey::RSA(rsa)) if rsa.key_size() < 2048 => rsa.key_size(),
+        Ok(PublicKey::RSA(_) | PublicKey::EC(_)) => return Ok(()),
+        _ => {
+            return Err(format!(
+                "has a certificate under {CHAIN} whose key is neither RSA nor ECDSA"
+            ));
+        }
+    };
+    Err(format!(
+        "has an RSA key of {bits} bits; at least 2048 are needed"
+    ))
+}
+
+fn dns_names(certificate: &X509Certificate<'_>) -> Vec<String> {
+    let alternatives = certificate.subject_alternative_name().ok().flatten();
+    let mut names: Vec<String> = match alternatives {
+        Some(extension) => extension
+            .value
+            .general_names
+            .iter()
+            .filter_map(|name| match name {
+                GeneralName::DNSName(name) => Some(name.to_ascii_lowercase()),
+                _ => None,
+            })
+            .collect(),
+        None => certificate
+            .subject()
+            .iter_common_name()
+            .filter_map(|name| name.as_str().ok().map(str::to_ascii_lowercase))
+            .collect(),
+    };
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn secret(chain: &str, key: &str) -> SecretData {
+        SecretData {
+            type_: SECRET_TYPE.into(),
+            data: [(CHAIN, chain), (PRIVATE_KEY, key)]
+                .into_iter()
+                .map(|(name, text)| (name.to_owned(), text.as_bytes().into()))
+                .collect(),
+        }
+    }
+
+    fn pair(names: &[&str], algorithm: &'static rcgen::SignatureAlgorithm) -> (String, String) {
+        let key = rcgen::KeyPair::generate_for(algorithm).expect("a key");
+        let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+        let certificate = rcgen::CertificateParams::new(names)
+            .expect("parameters")
+            .self_signed(&key)
+            .expect("a certificate");
+        (certificate.pem(), key.serialize_pem())
+    }
+
+    fn reason(secret: &SecretData) -> String {
+        match read(secret) {
+            CertificateState::Invalid(reason) => reason,
+            other => panic!("expected a refusal, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_matching_pair_is_served_and_its_names_are_known() {
+        let (chain, key) = pair(
+            &["B.example.com", "a.example.com"],
+            &rcgen::PKCS_ECDSA_P256_SHA256,
+        );
+        match read(&secret(&chain, &key)) {
+            CertificateState::Valid { names, .. } => {
+                assert_eq!(&*names, ["a.example.com", "b.example.com"])
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_envoy_could_not_serve_is_refused_with_the_reason() {
+        let (chain, key) = pair(&["a.example.com"], &rcgen::PKCS_ECDSA_P256_SHA256);
+        let (_, other_key) = pair(&["a.example.com"], &rcgen::PKCS_ECDSA_P256_SHA256);
+        let (ed_chain, ed_key) = pair(&["a.example.com"], &rcgen::PKCS_ED25519);
+        assert!(reason(&secret(&chain, &other_key)).contains("does not belong"));
+        assert!(reason(&secret(&ed_chain, &ed_key)).contains("neither RSA nor ECDSA"));
+        assert!(reason(&secret("", &key)).contains("no data under tls.crt"));
+        assert!(reason(&secret("Hello world\n", &key)).contains("no PEM certificate"));
+        assert!(reason(&secret(&chain, "Hello world\n")).contains("no PEM private key"));
+        let truncated = &chain[..chain.len() / 2];
+        assert!(matches!(
+            read(&secret(truncated, &key)),
+            CertificateState::Invalid(_)
+        ));
+        let opaque = SecretData {
+            type_: "Opaque".into(),
+            ..secret(&chain, &key)
+        };
+        assert!(reason(&opaque).contains("kubernetes.io/tls"));
+    }
+
+    #[test]
+    fn a_private_key_is_never_printed() {
+        let (chain, key) = pair(&["a.example.com"], &rcgen::PKCS_ECDSA_P256_SHA256);
+        let printed = format!("{:?}", read(&secret(&chain, &key)));
+        assert!(printed.contains("hidden") && !printed.contains("PRIVATE"));
+    }
+}

@@ -1,0 +1,125 @@
+//! Hostnames as Gateway API reads them: exact, `*.example.com` (one label or more before the rest), or none.
+//!
+//! A *domain* is a hostname where none is written `*`, so that every listener and route has one.
+
+use std::cmp::Ordering;
+
+/// The domain of "no hostname": every host.
+pub const ANY: &str = "*";
+
+/// The domain of an optional hostname.
+pub fn domain(hostname: Option<&str>) -> &str {
+    match hostname {
+        None | Some("") => ANY,
+        Some(hostname) => hostname,
+    }
+}
+
+/// True if every host of `narrow` is one of `wide`.
+pub fn covers(wide: &str, narrow: &str) -> bool {
+    if wide == ANY || wide == narrow {
+        return true;
+    }
+    // `*.example.com` covers `a.example.com` and `*.a.example.com`, but not `example.com`.
+    match wide.strip_prefix('*') {
+        Some(suffix) => {
+            narrow.strip_prefix('*').unwrap_or(narrow).ends_with(suffix)
+                && narrow.len() > suffix.len()
+        }
+        None => false,
+    }
+}
+
+/// The hosts that both domains have: the narrower one of the two, or nothing.
+pub fn intersection<'a>(a: &'a str, b: &'a str) -> Option<&'a str> {
+    if covers(a, b) {
+        Some(b)
+    } else if covers(b, a) {
+        Some(a)
+    } else {
+        None
+    }
+}
+
+/// The more specific domain first: exact names, then wildcards with more labels, then `*`.
+pub fn by_specificity(a: &str, b: &str) -> Ordering {
+    rank(b).cmp(&rank(a))
+}
+
+/// Of two domains that cover the same host, the one of higher rank is the more specific.
+fn rank(domain: &str) -> (bool, usize) {
+    // For wildcards that cover the same host, more characters means more labels.
+    (!domain.starts_with('*'), domain.len())
+}
+
+/// The domain itself and all wider ones, the most specific first and `*` last.
+pub fn widening(domain: &str) -> impl Iterator<Item = String> + '_ {
+    let exact = (!domain.starts_with('*')).then(|| domain.to_owned());
+    let tail = domain.strip_prefix("*.").unwrap_or(domain);
+    // An exact name is not covered by the wildcard over itself.
+    let start = if exact.is_some() {
+        tail.find('.').map(|dot| &tail[dot + 1..])
+    } else {
+        Some(tail)
+    };
+    let start = start.filter(|_| domain != ANY);
+    let wildcards = std::iter::successors(start, |rest| rest.find('.').map(|dot| &rest[dot + 1..]))
+        .map(|rest| format!("*.{rest}"));
+    exact
+        .into_iter()
+        .chain(wildcards)
+        .chain(std::iter::once(ANY.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wildcard_takes_one_label_or_more_but_not_none() {
+        assert!(covers("*.example.com", "a.example.com"));
+        assert!(covers("*.example.com", "a.b.example.com"));
+        assert!(covers("*.example.com", "*.b.example.com"));
+        assert!(covers("*.example.com", "*.example.com"));
+        assert!(!covers("*.example.com", "example.com"));
+        assert!(!covers("*.example.com", "an-example.com"));
+        assert!(!covers("*.b.example.com", "*.example.com"));
+        assert!(!covers("a.example.com", "*.example.com"));
+        assert!(covers(ANY, "example.com") && covers(ANY, "*.com") && covers(ANY, ANY));
+        assert!(!covers("*.com", ANY));
+    }
+
+    #[test]
+    fn the_narrower_one_is_the_intersection() {
+        assert_eq!(
+            intersection("*.example.com", "a.example.com"),
+            Some("a.example.com")
+        );
+        assert_eq!(
+            intersection("a.example.com", "*.com"),
+            Some("a.example.com")
+        );
+        assert_eq!(intersection(ANY, ANY), Some(ANY));
+        assert_eq!(intersection("*.example.com", "example.com"), None);
+        assert_eq!(intersection("*.a.com", "*.b.com"), None);
+    }
+
+    #[test]
+    fn widening_goes_from_the_name_to_everything() {
+        let all = |domain| widening(domain).collect::<Vec<_>>();
+        assert_eq!(all("a.b.c"), ["a.b.c", "*.b.c", "*.c", "*"]);
+        assert_eq!(all("*.b.c"), ["*.b.c", "*.c", "*"]);
+        assert_eq!(all("localhost"), ["localhost", "*"]);
+        assert_eq!(all("*"), ["*"]);
+        for wider in all("a.b.c") {
+            assert!(covers(&wider, "a.b.c"), "{wider}");
+        }
+    }
+
+    #[test]
+    fn specific_domains_come_first() {
+        let mut domains = vec!["*", "*.com", "a.example.com", "*.example.com"];
+        domains.sort_by(|a, b| by_specificity(a, b));
+        assert_eq!(domains, ["a.example.com", "*.example.com", "*.com", "*"]);
+    }
+}
