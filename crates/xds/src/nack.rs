@@ -1,0 +1,171 @@
+//! Whom a rejection accuses.
+//!
+//! In: the type and text of a client's rejection, and the names that its response held. Out: the
+//! names at fault as far as the text can be trusted.
+//! It must not know: streams or what happens to the accused.
+//!
+//! Envoy applies the good clusters and listeners of a response and names the bad ones, each with its
+//! own message: `Error adding/updating cluster(s) NAME: MESSAGE, NAME: MESSAGE`. For the other types
+//! it names none, and may have applied any part of the response. The messages quote what users
+//! wrote, so that a name after the first may be there because somebody put it there: only the first
+//! is a proof.
+
+use std::sync::Arc;
+
+use crate::resource::ResourceType;
+
+/// Whom a rejection accuses, of the names that the response held.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Accused {
+    /// One of them for certain; perhaps `suspects` too; nobody else, all others were applied.
+    These {
+        culprit: usize,
+        suspects: Vec<usize>,
+    },
+    /// Any of them, and which were applied isn't known.
+    Unknown,
+}
+
+/// Reads a rejection's text. Costs O(names + text), whatever the text.
+pub(crate) fn accused(ty: ResourceType, message: &str, names: &[&Arc<str>]) -> Accused {
+    let marker = match ty {
+        ResourceType::Cluster => "Error adding/updating cluster(s) ",
+        ResourceType::Listener => "Error adding/updating listener(s) ",
+        _ => return Accused::Unknown,
+    };
+    let Some(at) = message.find(marker) else {
+        return Accused::Unknown;
+    };
+    let list = &message[at + marker.len()..];
+    // The longest name that the list starts with: one name may be the beginning of another.
+    let culprit = (0..names.len())
+        .filter(|&i| says(list, names[i]))
+        .max_by_key(|&i| names[i].len());
+    let Some(culprit) = culprit else {
+        return Accused::Unknown;
+    };
+    let by_name: std::collections::HashMap<&str, usize> = names
+        .iter()
+        .enumerate()
+        .map(|(index, name)| (&***name, index))
+        .collect();
+    let mut suspects: Vec<usize> = entries(list)
+        .filter_map(|name| by_name.get(name).copied())
+        .filter(|&index| index != culprit)
+        .collect();
+    suspects.sort_unstable();
+    suspects.dedup();
+    Accused::These { culprit, suspects }
+}
+
+fn says(list: &str, name: &str) -> bool {
+    list.strip_prefix(name)
+        .is_some_and(|rest| rest.starts_with(": "))
+}
+
+/// How many `: ` a name may contain and still be found.
+const COLONS: usize = 8;
+
+/// All that may be a name in a list of `NAME: MESSAGE`, separated by commas (clusters) or lines
+/// (listeners): every text from a separator to one of the next few colons.
+fn entries(list: &str) -> impl Iterator<Item = &str> {
+    let commas = list.match_indices(", ").map(|(at, _)| at + 2);
+    let lines = list.match_indices('\n').map(|(at, _)| at + 1);
+    commas.chain(lines).flat_map(move |start| {
+        let entry = &list[start..];
+        entry
+            .match_indices(": ")
+            .take(COLONS)
+            .map(move |(end, _)| &entry[..end])
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn names(names: &[&str]) -> Vec<Arc<str>> {
+        names.iter().map(|name| (*name).into()).collect()
+    }
+
+    fn read(ty: ResourceType, message: &str, list: &[&str]) -> Accused {
+        accused(ty, message, &names(list).iter().collect::<Vec<_>>())
+    }
+
+    fn these(culprit: usize, suspects: &[usize]) -> Accused {
+        Accused::These {
+            culprit,
+            suspects: suspects.to_vec(),
+        }
+    }
+
+    #[test]
+    fn clusters_are_named_between_commas() {
+        let message = "Error adding/updating cluster(s) ns/b: bad thing: worse, ns/d: other";
+        assert_eq!(
+            read(ResourceType::Cluster, message, &["ns/a", "ns/b", "ns/c", "ns/d"]),
+            these(1, &[3])
+        );
+    }
+
+    #[test]
+    fn listeners_are_named_on_lines() {
+        let message = "Error adding/updating listener(s) l1: no filter\nl0: address, in use\n";
+        assert_eq!(
+            read(ResourceType::Listener, message, &["l0", "l1", "l2"]),
+            these(1, &[0])
+        );
+    }
+
+    #[test]
+    fn a_name_that_begins_another_is_told_from_it() {
+        let message = "Error adding/updating cluster(s) a: b: no";
+        assert_eq!(
+            read(ResourceType::Cluster, message, &["a", "a: b", "b"]),
+            these(1, &[])
+        );
+    }
+
+    #[test]
+    fn other_types_and_other_texts_accuse_nobody() {
+        let message = "Error adding/updating cluster(s) a: no";
+        assert_eq!(read(ResourceType::Route, message, &["a"]), Accused::Unknown);
+        for message in ["", "Proto constraint validation failed", "a: no"] {
+            assert_eq!(
+                read(ResourceType::Cluster, message, &["a"]),
+                Accused::Unknown
+            );
+        }
+        let message = "Error adding/updating cluster(s) z: no, a: no";
+        assert_eq!(
+            read(ResourceType::Cluster, message, &["a"]),
+            Accused::Unknown,
+            "who names a stranger first is not understood"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn the_first_is_certain_whatever_the_messages_say(
+            message in "[a-c:, \n]{0,40}",
+            culprit in 0usize..3,
+        ) {
+            let list = names(&["alpha", "beta", "gamma"]);
+            let text = format!(
+                "Error adding/updating cluster(s) {}: {message}", list[culprit]
+            );
+            let verdict = accused(ResourceType::Cluster, &text, &list.iter().collect::<Vec<_>>());
+            prop_assert_eq!(verdict, Accused::These { culprit, suspects: vec![] });
+        }
+
+        #[test]
+        fn any_text_is_read(message in ".*") {
+            for ty in ResourceType::ALL {
+                let text = format!("Error adding/updating cluster(s) {message}");
+                let list = names(&["a"]);
+                let _: Accused = accused(ty, &text, &list.iter().collect::<Vec<_>>());
+            }
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! All types of one stream: the protocol's state machine.
+//!
+//! In: the client's requests, the fleet, and the time. Out: responses, one call at a time, and when
+//! to call again for lack of other occasions.
+//! It must not know: gRPC, tasks, locks or clocks. What it learns that concerns all clients (verdicts,
+//! progress) it tells the fleet.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod sim;
+#[cfg(test)]
+mod tests;
+
+use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+
+use crate::config::Limits;
+use crate::fleet::Fleet;
+use crate::lane::{Allowance, Batch, Lane};
+use crate::ordering::{self, Floors};
+use crate::resource::{Resource, ResourceType};
+
+/// A response to send.
+#[derive(Debug, Clone)]
+pub(crate) struct Response {
+    pub(crate) ty: ResourceType,
+    pub(crate) nonce: String,
+    pub(crate) upserts: Vec<Resource>,
+    pub(crate) removals: Vec<Arc<str>>,
+}
+
+/// What a client did that ends its stream.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Violation {
+    #[error("more than {limit} names of type {ty}")]
+    TooManyNames { ty: ResourceType, limit: usize },
+    #[error("a name of type {ty} has more than {limit} bytes")]
+    NameTooLong { ty: ResourceType, limit: usize },
+}
+
+/// One stream of one client.
+#[derive(Debug)]
+pub(crate) struct Session {
+    client: u64,
+    limits: Arc<Limits>,
+    lanes: [Lane; ResourceType::ALL.len()],
+    /// The fleet's first update has been seen.
+    started: bool,
+    /// The position in the fleet's log up to which changes have been taken in.
+    cursor: u64,
+    nonces: u64,
+    /// Clusters sent and not acknowledged. Envoy warms a changed cluster by its endpoints, for which
+    /// it doesn't ask again, so they follow each cluster even if they are what the client has.
+    warming: HashSet<Arc<str>>,
+    /// Epochs up to this no longer wait for clusters.
+    bypass: u64,
+    /// When clusters removed before which epoch may go.
+    grace: Option<(u64, Instant)>,
+    /// Clusters removed before this epoch have had their grace.
+    released: u64,
+    /// The epoch up to which the client has told to have everything.
+    complete: u64,
+}
+
+impl Session {
+    pub(crate) fn new(client: u64, limits: Arc<Limits>) -> Session {
+        Session {
+            client,
+            limits,
+            lanes: ResourceType::ALL.map(Lane::new),
+            started: false,
+            cursor: 0,
+            nonces: 0,
+            warming: HashSet::new(),
+            bypass: 0,
+            grace: None,
+            released: 0,
+            complete: 0,
+        }
+    }
+
+    fn lane(&mut self, ty: ResourceType) -> &mut Lane {
+        &mut self.lanes[ty.index()]
+    }
+
+    /// Takes a request. Types that the server doesn't speak are left unanswered, as the protocol
+    /// has no word for them.
+    pub(crate) fn request(
+        &mut self,
+        fleet: &mut Fleet,
+        request: &DeltaDiscoveryRequest,
+    ) -> Result<(), Violation> {
+        let Some(ty) = ResourceType::from_type_url(&request.type_url) else {
+            return Ok(());
+        };
+        self.check(ty, request)?;
+        // The changes before the request first, so that nothing is looked at twice.
+        self.catch_up(fleet);
+        if !request.response_nonce.is_empty() {
+            let rejection = request.error_detail.as_ref();
+            let rejection = rejection.map(|status| status.message.as_str());
+            let settled = self
+                .lane(ty)
+                .verdict(fleet, &request.response_nonce, rejection);
+            if ty == ResourceType::Cluster {
+                for name in &settled {
+                    self.warming.remove(name);
+                }
+            }
+        }
+        let none = HashSet::new();
+        let again = match ty {
+            ResourceType::Endpoint => &self.warming,
+            _ => &none,
+        };
+        self.lanes[ty.index()].ask(
+            fleet,
+            &request.resource_names_subscribe,
+            &request.resource_names_unsubscribe,
+            &request.initial_resource_versions,
+            again,
+        );
+        Ok(())
+    }
+
+    fn check(&self, ty: ResourceType, request: &DeltaDiscoveryRequest) -> Result<(), Violation> {
+        let limit = self.limits.names;
+        let known = self.lanes[ty.index()].subscription().names().len();
+        if known + request.resource_names_subscribe.len() > limit
+            || request.initial_resource_versions.len() > limit
+        {
+            return Err(Violation::TooManyNames { ty, limit });
+        }
+        let limit = self.limits.name_bytes;
+        let subscribed = request.resource_names_subscribe.iter();
+        let mut names = subscribed.chain(request.initial_resource_versions.keys());
+        if names.any(|name| name.len() > limit) {
+            return Err(Violation::NameTooLong { ty, limit });
+        }
+        Ok(())
+    }
+
+    /// The next response, if there is one to send now. To be called until there is none: after
+    /// requests, after changes of the fleet, and at [`Session::deadline`].
+    pub(crate) fn poll(&mut self, fleet: &mut Fleet, now: Instant) -> Option<Response> {
+        self.catch_up(fleet);
+        if !self.started {
+            return None;
+        }
+        self.watch_warming(fleet, now);
+        if let Some((before, _)) = self.grace.take_if(|(_, until)| now >= *until) {
+            self.released = self.released.max(before);
+        }
+        for ty in ResourceType::ALL {
+            if !self.lane(ty).idle() {
+                continue;
+            }
+            let floors = self.floors();
+            let mut unmake = ordering::unmake_limit(ty, &floors, self.bypass);
+            if ty == ResourceType::Cluster {
+                unmake = self.after_grace(fleet, unmake, now);
+            }
+            let allowance = Allowance {
+                make: ordering::make_limit(ty, &floors, self.bypass),
+                unmake,
+                bytes: self.limits.response_bytes,
+            };
+            let nonce = format!("{:x}", self.nonces + 1);
+            if let Some(batch) = self.lane(ty).compose(fleet, allowance, &nonce, now) {
+                self.nonces += 1;
+                return Some(self.response(fleet, ty, nonce, batch));
+            }
+        }
+        self.report(fleet);
+        None
+    }
+
+    fn response(
+        &mut self,
+        fleet: &mut Fleet,
+        ty: ResourceType,
+        nonce: String,
+        batch: Batch,
+    ) -> Response {
+        if ty == ResourceType::Cluster {
+            for cluster in &batch.upserts {
+                self.warming.insert(Arc::clone(cluster.name()));
+                self.lane(ResourceType::Endpoint)
+                    .resend(fleet, cluster.name());
+            }
+        }
+        Response {
+            ty,
+            nonce,
+            upserts: batch.upserts,
+            removals: batch.removals,
+        }
+    }
+
+    /// When to call [`Session::poll`] again even if nothing happens until then.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let warming = self.lanes[ResourceType::Cluster.index()]
+            .waiting_since()
+            .map(|since| since + self.limits.warming);
+        let grace = self.grace.map(|(_, until)| until);
+        warming.into_iter().chain(grace).min()
+    }
+
+    /// Takes in what changed in the fleet since the last time.
+    fn catch_up(&mut self, fleet: &mut Fleet) {
+        if !fleet.ready() {
+            return;
+        }
+        if !self.started || (self.cursor < fleet.log_end() && fleet.change(self.cursor).is_none()) {
+            self.started = true;
+            self.cursor = fleet.log_end();
+            for lane in &mut self.lanes {
+                lane.compare_all(fleet);
+            }
+        }
+        while let Some(change) = fleet.change(self.cursor).cloned() {
+            self.cursor += 1;
+            self.lane(change.ty)
+                .consider(fleet, &change.name, Some(change.epoch));
+        }
+    }
+
+    fn floors(&self) -> Floors {
+        ResourceType::ALL.map(|ty| self.lanes[ty.index()].floor())
+    }
+
+    /// Lets listeners and routes go if the clusters that they wait for take too long.
+    fn watch_warming(&mut self, fleet: &mut Fleet, now: Instant) {
+        let warming = self.limits.warming;
+        let lane = self.lane(ResourceType::Cluster);
+        if lane
+            .waiting_since()
+            .is_some_and(|since| now >= since + warming)
+        {
+            lane.wait_again(now);
+            self.bypass = fleet.epoch();
+            fleet.warming_timed_out(self.client);
+        }
+    }
+
+    /// The limit of cluster removals, of which each waits for its grace when it could go.
+    fn after_grace(&mut self, fleet: &Fleet, limit: u64, now: Instant) -> u64 {
+        let next = self.lanes[ResourceType::Cluster.index()].next_removal();
+        if self.limits.removal_grace.is_zero() {
+            return limit;
+        }
+        if self.grace.is_none() && next.is_some_and(|next| next < limit && next >= self.released) {
+            let before = limit.min(fleet.epoch() + 1);
+            self.grace = Some((before, now + self.limits.removal_grace));
+        }
+        limit.min(self.released)
+    }
+
+    /// Tells the fleet how far this client is.
+    fn report(&mut self, fleet: &mut Fleet) {
+        if let Some(client) = fleet.client_mut(self.client) {
+            for lane in &self.lanes {
+                if lane.subscription().started() {
+                    client.report(lane.status());
+                }
+            }
+        }
+        // A client that hasn't asked for its clusters or listeners yet has nothing of any epoch.
+        let begun = ResourceType::ALL.into_iter().all(|ty| {
+            let asked = self.lanes[ty.index()].subscription().started();
+            asked || !ty.root() || !fleet.has_any(ty)
+        });
+        let complete = ordering::complete_before(&self.floors())
+            .saturating_sub(1)
+            .min(fleet.epoch());
+        if begun && complete > self.complete {
+            self.complete = complete;
+            if let Some(revision) = fleet.revision(complete) {
+                fleet.progressed(self.client, revision);
+            }
+        }
+    }
+}

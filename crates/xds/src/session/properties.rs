@@ -1,0 +1,311 @@
+//! What must hold of any sequence of updates, verdicts, delays and reconnects.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::sim::{
+    Client, Cluster, Endpoint, Listener, Route, fleet, is_bad, limits, references, update,
+};
+use crate::fleet::Fleet;
+use crate::resource::ResourceType;
+
+/// The world as the controller sees it: always consistent in itself.
+#[derive(Debug, Clone, Default)]
+struct World {
+    objects: BTreeMap<(ResourceType, String), String>,
+    revision: u64,
+}
+
+/// One thing that happens. Numbers choose among what is there.
+#[derive(Debug, Clone)]
+enum Step {
+    Cluster { name: u8, tag: Tag },
+    Endpoints { name: u8, tag: Tag },
+    Route { name: u8, clusters: [u8; 2], tag: Tag },
+    Listener { name: u8, routes: [u8; 2], tag: Tag },
+    /// A route and its clusters go, in one update.
+    Drop { route: u8 },
+    DropListener { name: u8 },
+    Apply,
+    Look { client: u8 },
+    Speak { client: u8, which: u8 },
+    Reconnect { client: u8 },
+    Wait { client: u8, millis: u16 },
+}
+
+#[derive(Debug, Clone)]
+struct Tag {
+    bad: bool,
+    number: u8,
+}
+
+impl Tag {
+    fn text(&self) -> String {
+        format!("{}{}", if self.bad { "bad" } else { "v" }, self.number)
+    }
+}
+
+fn tag(bad: bool) -> impl Strategy<Value = Tag> {
+    // Now and then an old version comes back.
+    (prop::bool::weighted(if bad { 0.25 } else { 0.0 }), 0u8..4)
+        .prop_map(|(bad, number)| Tag { bad, number })
+}
+
+fn step(bad: bool) -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => (0u8..5, tag(bad)).prop_map(|(name, tag)| Step::Cluster { name, tag }),
+        2 => (0u8..5, tag(bad)).prop_map(|(name, tag)| Step::Endpoints { name, tag }),
+        4 => (0u8..4, [0u8..5, 0u8..5], tag(bad))
+            .prop_map(|(name, clusters, tag)| Step::Route { name, clusters, tag }),
+        2 => (0u8..2, [0u8..4, 0u8..4], tag(bad))
+            .prop_map(|(name, routes, tag)| Step::Listener { name, routes, tag }),
+        2 => (0u8..4).prop_map(|route| Step::Drop { route }),
+        1 => (0u8..2).prop_map(|name| Step::DropListener { name }),
+        6 => Just(Step::Apply),
+        12 => (0u8..2).prop_map(|client| Step::Look { client }),
+        12 => (0u8..2, any::<u8>()).prop_map(|(client, which)| Step::Speak { client, which }),
+        1 => (0u8..2).prop_map(|client| Step::Reconnect { client }),
+        1 => (0u8..2, 0u16..900).prop_map(|(client, millis)| Step::Wait { client, millis }),
+    ]
+}
+
+impl World {
+    fn put(&mut self, ty: ResourceType, name: String, body: String) {
+        self.objects.insert((ty, name), body);
+    }
+
+    fn take(&mut self, step: &Step) {
+        match step {
+            Step::Cluster { name, tag } => self.cluster(*name, tag),
+            Step::Endpoints { name, tag } => {
+                let name = format!("c{name}");
+                if self.objects.contains_key(&(Cluster, name.clone())) {
+                    self.put(Endpoint, name, tag.text());
+                }
+            }
+            Step::Route {
+                name,
+                clusters,
+                tag,
+            } => {
+                for cluster in clusters {
+                    if !self.objects.contains_key(&(Cluster, format!("c{cluster}"))) {
+                        self.cluster(*cluster, &Tag { bad: false, ..tag.clone() });
+                    }
+                }
+                let body = format!("{};c{},c{}", tag.text(), clusters[0], clusters[1]);
+                self.put(Route, format!("r{name}"), body);
+            }
+            Step::Listener { name, routes, tag } => {
+                let body = format!("{};r{},r{}", tag.text(), routes[0], routes[1]);
+                self.put(Listener, format!("l{name}"), body);
+            }
+            Step::Drop { route } => {
+                self.objects.remove(&(Route, format!("r{route}")));
+                let used: Vec<String> = self
+                    .objects
+                    .iter()
+                    .filter(|((ty, _), _)| *ty == Route)
+                    .flat_map(|(_, body)| references(body).map(str::to_owned))
+                    .collect();
+                self.objects.retain(|(ty, name), _| {
+                    !matches!(ty, Cluster | Endpoint) || used.contains(name)
+                });
+            }
+            Step::DropListener { name } => {
+                self.objects.remove(&(Listener, format!("l{name}")));
+            }
+            _ => {}
+        }
+    }
+
+    fn cluster(&mut self, name: u8, tag: &Tag) {
+        let name = format!("c{name}");
+        self.put(Cluster, name.clone(), tag.text());
+        let endpoints = self.objects.entry((Endpoint, name));
+        endpoints.or_insert_with(|| "v0".to_owned());
+    }
+
+    /// Brings the fleet from `before` to this.
+    fn apply(&mut self, before: &World, fleet: &mut Fleet) {
+        self.revision += 1;
+        let upserts: Vec<_> = self
+            .objects
+            .iter()
+            .filter(|(key, body)| before.objects.get(*key) != Some(*body))
+            .map(|((ty, name), body)| (*ty, name.as_str(), body.as_str()))
+            .collect();
+        let removals: Vec<_> = before
+            .objects
+            .keys()
+            .filter(|key| !self.objects.contains_key(*key))
+            .map(|(ty, name)| (*ty, name.as_str()))
+            .collect();
+        fleet.apply(update(self.revision, &upserts, &removals));
+    }
+}
+
+/// What must hold after every response: no route that the client follows meets a missing cluster.
+fn check_traffic(client: &Client, world: &World) -> Result<(), TestCaseError> {
+    // Routes as they will be if all that was sent is taken.
+    for response in &client.inbox {
+        if response.ty == Route {
+            for route in &response.upserts {
+                let body = String::from_utf8(route.body().to_vec()).unwrap();
+                for cluster in references(&body).filter(|_| !is_bad(&body)) {
+                    // A cluster that was rejected never comes, and one that is gone by now went
+                    // with a change of this route that will follow.
+                    let now = world.objects.get(&(Cluster, cluster.to_owned()));
+                    if now.is_some_and(|body| !is_bad(body)) {
+                        prop_assert!(
+                            client.acked_clusters.contains(cluster)
+                                || client.body(Cluster, cluster).is_some(),
+                            "route {} came before its cluster {cluster}: {:#?}",
+                            route.name(),
+                            client.log
+                        );
+                    }
+                }
+            }
+        }
+        if response.ty == Cluster {
+            for cluster in &response.removals {
+                for (route, body) in client.held(Route) {
+                    prop_assert!(
+                        !references(body).any(|name| *name == **cluster),
+                        "cluster {cluster} went before route {route}: {:#?}",
+                        client.log
+                    );
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn check_end(client: &Client, world: &World) -> Result<(), TestCaseError> {
+    prop_assert!(client.inbox.is_empty());
+    prop_assert!(client.unsaid.is_empty(), "a client waits for warming: {:#?}", client.log);
+    let asked_routes: Vec<&str> = client
+        .held(Listener)
+        .flat_map(|(_, body)| references(body))
+        .collect();
+    for (key, body) in &world.objects {
+        let (ty, name) = key;
+        let wanted = match ty {
+            Route => asked_routes.contains(&name.as_str()),
+            Endpoint => client.body(Cluster, name).is_some(),
+            _ => true,
+        };
+        let has = client.has.get(key);
+        if !wanted {
+            prop_assert_eq!(has, None, "unwanted {} {}", ty, name);
+        } else if is_bad(body) {
+            prop_assert!(has.is_none_or(|has| !is_bad(has)));
+        } else {
+            prop_assert_eq!(has, Some(body), "{} {}: {:#?}", ty, name, client.log);
+        }
+    }
+    for key in client.has.keys() {
+        prop_assert!(world.objects.contains_key(key), "{key:?} should be gone: {:#?}", client.log);
+    }
+    Ok(())
+}
+
+fn run(steps: &[Step], response_bytes: usize, bad: bool, grace: u64) -> Result<(), TestCaseError> {
+    let mut fleet = fleet();
+    let mut limits = limits();
+    limits.response_bytes = response_bytes;
+    limits.removal_grace = Duration::from_millis(grace);
+    let mut clients = [
+        Client::connect(&mut fleet, 1, limits.clone()),
+        Client::connect(&mut fleet, 2, limits),
+    ];
+    let mut world = World::default();
+    let mut applied = World::default();
+    let mut asked_again = 0;
+    for step in steps {
+        world.take(step);
+        match step {
+            Step::Apply => {
+                world.apply(&applied, &mut fleet);
+                applied = world.clone();
+                for client in &mut clients {
+                    client.pump(&mut fleet);
+                }
+            }
+            Step::Look { client } => _ = clients[usize::from(*client)].look(&mut fleet),
+            Step::Speak { client, which } => {
+                clients[usize::from(*client)].speak(&mut fleet, usize::from(*which));
+            }
+            Step::Reconnect { client } => {
+                // What was taken of a response that is then lost may come again.
+                asked_again += 1;
+                clients[usize::from(*client)].reconnect(&mut fleet);
+            }
+            Step::Wait { client, millis } => {
+                let client = &mut clients[usize::from(*client)];
+                client.now += Duration::from_millis(u64::from(*millis));
+                client.pump(&mut fleet);
+            }
+            _ => {}
+        }
+        for client in &clients {
+            check_traffic(client, &applied)?;
+        }
+    }
+    world.apply(&applied, &mut fleet);
+    // Twice: what one learns of a rejection may be news for the other.
+    for _ in 0..2 {
+        for client in &mut clients {
+            client.settle(&mut fleet);
+            client.now += Duration::from_secs(1);
+            client.settle(&mut fleet);
+        }
+    }
+    for client in &clients {
+        check_end(client, &world)?;
+        if !bad && asked_again == 0 {
+            prop_assert_eq!(client.repeated, 0, "sent twice: {:#?}", &client.log);
+        }
+        let status = fleet.status();
+        let status = status.clients.iter().find(|status| status.client == client.id);
+        prop_assert_eq!(status.unwrap().acked_revision, Some(world.revision));
+    }
+    // A second look finds nothing to do.
+    for client in &mut clients {
+        client.take_log();
+        client.settle(&mut fleet);
+        prop_assert!(client.log.is_empty());
+        client.reconnect(&mut fleet);
+        client.settle(&mut fleet);
+        // That there is nothing for a name that it asks for it is told again.
+        let sent = client.log.iter().any(|line| line.contains('+'));
+        prop_assert!(bad || !sent, "a reconnect is sent what it has: {:#?}", client.log);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn all_arrives_in_order_and_once(
+        steps in prop::collection::vec(step(false), 1..120),
+        bytes in prop::sample::select(vec![1usize, 20, 1 << 20]),
+        grace in prop::sample::select(vec![0u64, 500]),
+    ) {
+        run(&steps, bytes, false, grace)?;
+    }
+
+    #[test]
+    fn whatever_is_rejected_the_rest_arrives(
+        steps in prop::collection::vec(step(true), 1..120),
+        bytes in prop::sample::select(vec![1usize, 20, 1 << 20]),
+        grace in prop::sample::select(vec![0u64, 500]),
+    ) {
+        run(&steps, bytes, true, grace)?;
+    }
+}

@@ -1,0 +1,301 @@
+//! A client that behaves like Envoy, for tests of the session: no IO, every step by hand.
+//!
+//! A resource's body is text: `TAG` or `TAG;REFERENCE,REFERENCE`. A tag that begins with `bad` is
+//! rejected. A listener refers to routes, a route to clusters.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use envoy_types::pb::google::rpc::Status;
+
+use super::{Response, Session};
+use crate::config::Limits;
+use crate::fleet::Fleet;
+use crate::resource::{FleetId, Resource, ResourceType, Update};
+
+pub(super) use ResourceType::{Cluster, Endpoint, Listener, Route};
+
+pub(super) fn resource(name: &str, body: &str) -> Resource {
+    Resource::new(name, body.as_bytes().to_vec())
+}
+
+pub(super) fn update(
+    revision: u64,
+    upserts: &[(ResourceType, &str, &str)],
+    removals: &[(ResourceType, &str)],
+) -> Update {
+    Update {
+        upserts: upserts
+            .iter()
+            .map(|(ty, name, body)| (*ty, resource(name, body)))
+            .collect(),
+        removals: removals
+            .iter()
+            .map(|(ty, name)| (*ty, Arc::from(*name)))
+            .collect(),
+        revision,
+    }
+}
+
+pub(super) fn references(body: &str) -> impl Iterator<Item = &str> {
+    let list = body.split_once(';').map_or("", |(_, list)| list);
+    list.split(',').filter(|name| !name.is_empty())
+}
+
+pub(super) fn is_bad(body: &str) -> bool {
+    body.starts_with("bad")
+}
+
+pub(super) fn limits() -> Limits {
+    Limits {
+        removal_grace: Duration::ZERO,
+        ..Limits::default()
+    }
+}
+
+pub(super) fn fleet() -> Fleet {
+    Fleet::new(FleetId::new("fleet"))
+}
+
+/// One client and its session.
+pub(super) struct Client {
+    pub(super) id: u64,
+    pub(super) session: Session,
+    pub(super) now: Instant,
+    /// What the client has taken: type and name to body.
+    pub(super) has: BTreeMap<(ResourceType, String), String>,
+    /// Clusters whose response has been acknowledged (or that were taken from a rejected one).
+    pub(super) acked_clusters: BTreeSet<String>,
+    /// Clusters that wait for endpoints.
+    cold: BTreeSet<String>,
+    /// Names of endpoints and routes asked for.
+    asked: BTreeSet<(ResourceType, String)>,
+    /// Responses not yet looked at.
+    pub(super) inbox: VecDeque<Response>,
+    /// Responses looked at, with the rejection if any, of which the client hasn't told yet.
+    pub(super) unsaid: Vec<(Response, Option<String>)>,
+    /// All responses, as `type +name +name -name`.
+    pub(super) log: Vec<String>,
+    /// Resources that were sent although the client had the version, unasked.
+    pub(super) repeated: usize,
+    limits: Limits,
+}
+
+impl Client {
+    /// A client that has asked for clusters and listeners.
+    pub(super) fn connect(fleet: &mut Fleet, id: u64, limits: Limits) -> Client {
+        let mut client = Client {
+            id,
+            session: Session::new(id, Arc::new(limits.clone())),
+            now: Instant::now(),
+            has: BTreeMap::new(),
+            acked_clusters: BTreeSet::new(),
+            cold: BTreeSet::new(),
+            asked: BTreeSet::new(),
+            inbox: VecDeque::new(),
+            unsaid: Vec::new(),
+            log: Vec::new(),
+            repeated: 0,
+            limits,
+        };
+        fleet.join(id, "node".into());
+        client.first_requests(fleet);
+        client
+    }
+
+    /// Ends the stream and begins another, telling what it has.
+    pub(super) fn reconnect(&mut self, fleet: &mut Fleet) {
+        fleet.leave(self.id);
+        self.id += 1000;
+        fleet.join(self.id, "node".into());
+        self.session = Session::new(self.id, Arc::new(self.limits.clone()));
+        self.inbox.clear();
+        self.unsaid.clear();
+        self.first_requests(fleet);
+    }
+
+    fn first_requests(&mut self, fleet: &mut Fleet) {
+        for ty in [Cluster, Endpoint, Listener, Route] {
+            let names: Vec<String> = self.names_asked(ty);
+            if names.is_empty() && matches!(ty, Endpoint | Route) {
+                continue;
+            }
+            let mut request = request(ty);
+            request.resource_names_subscribe = names;
+            request.initial_resource_versions = self
+                .has
+                .iter()
+                .filter(|((of, _), _)| *of == ty)
+                .map(|((_, name), body)| (name.clone(), resource(name, body).version().to_string()))
+                .collect::<HashMap<_, _>>();
+            self.send(fleet, request);
+        }
+    }
+
+    fn names_asked(&self, ty: ResourceType) -> Vec<String> {
+        let asked = self.asked.iter().filter(|(of, _)| *of == ty);
+        asked.map(|(_, name)| name.clone()).collect()
+    }
+
+    pub(super) fn send(&mut self, fleet: &mut Fleet, request: DeltaDiscoveryRequest) {
+        self.session.request(fleet, &request).unwrap();
+        self.pump(fleet);
+    }
+
+    /// Takes what the session has to send, and checks what must hold of any response.
+    pub(super) fn pump(&mut self, fleet: &mut Fleet) {
+        while let Some(response) = self.session.poll(fleet, self.now) {
+            let waiting = self.inbox.iter().chain(self.unsaid.iter().map(|(r, _)| r));
+            for earlier in waiting {
+                assert_ne!(earlier.ty, response.ty, "two of a type in flight");
+            }
+            assert!(!response.upserts.is_empty() || !response.removals.is_empty());
+            let mut line = response.ty.to_string();
+            for resource in &response.upserts {
+                line += &format!(" +{}", resource.name());
+            }
+            for name in &response.removals {
+                line += &format!(" -{name}");
+            }
+            self.log.push(line);
+            self.inbox.push_back(response);
+        }
+    }
+
+    /// Looks at the next response: takes of it what Envoy would, and asks for what it refers to.
+    pub(super) fn look(&mut self, fleet: &mut Fleet) -> bool {
+        let Some(response) = self.inbox.pop_front() else {
+            return false;
+        };
+        let ty = response.ty;
+        let isolates = matches!(ty, Cluster | Listener);
+        let mut errors = Vec::new();
+        for resource in &response.upserts {
+            let name = resource.name().to_string();
+            let body = String::from_utf8(resource.body().to_vec()).unwrap();
+            if is_bad(&body) {
+                errors.push(format!("{name}: is bad, or so"));
+                if isolates {
+                    continue;
+                }
+                break;
+            }
+            let before = self.has.insert((ty, name.clone()), body.clone());
+            if before.as_ref() == Some(&body) && !self.cold.contains(&name) {
+                self.repeated += 1;
+            }
+            match ty {
+                Cluster => _ = self.cold.insert(name),
+                Endpoint => _ = self.cold.remove(&name),
+                _ => {}
+            }
+        }
+        for name in &response.removals {
+            match ty {
+                Cluster => {
+                    self.cold.remove(&**name);
+                    self.acked_clusters.remove(&**name);
+                }
+                Endpoint => _ = self.cold.remove(&**name),
+                _ => {}
+            }
+            self.has.remove(&(ty, name.to_string()));
+        }
+        let error = (!errors.is_empty()).then(|| match ty {
+            Cluster => format!("Error adding/updating cluster(s) {}", errors.join(", ")),
+            Listener => format!("Error adding/updating listener(s) {}\n", errors.join("\n")),
+            _ => "something in it is bad".to_owned(),
+        });
+        self.unsaid.push((response, error));
+        match ty {
+            Cluster => self.ask(fleet, Endpoint, |client| {
+                client.held(Cluster).map(|(name, _)| name.clone()).collect()
+            }),
+            Listener => self.ask(fleet, Route, |client| {
+                let bodies = client.held(Listener).map(|(_, body)| body);
+                bodies.flat_map(|body| references(body)).map(str::to_owned).collect()
+            }),
+            _ => {}
+        }
+        true
+    }
+
+    pub(super) fn held(&self, ty: ResourceType) -> impl Iterator<Item = (&String, &String)> {
+        let held = self.has.iter().filter(move |((of, _), _)| *of == ty);
+        held.map(|((_, name), body)| (name, body))
+    }
+
+    fn ask(&mut self, fleet: &mut Fleet, ty: ResourceType, wanted: impl Fn(&Client) -> BTreeSet<String>) {
+        let wanted = wanted(self);
+        let asked: BTreeSet<String> = self.names_asked(ty).into_iter().collect();
+        if wanted == asked {
+            return;
+        }
+        let mut request = request(ty);
+        request.resource_names_subscribe = wanted.difference(&asked).cloned().collect();
+        request.resource_names_unsubscribe = asked.difference(&wanted).cloned().collect();
+        for name in &request.resource_names_unsubscribe {
+            self.asked.remove(&(ty, name.clone()));
+            self.has.remove(&(ty, name.clone()));
+        }
+        for name in &request.resource_names_subscribe {
+            self.asked.insert((ty, name.clone()));
+        }
+        self.send(fleet, request);
+    }
+
+    /// Says its word on a response that it has looked at. Clusters are acknowledged when warm.
+    pub(super) fn speak(&mut self, fleet: &mut Fleet, which: usize) -> bool {
+        let sayable: Vec<usize> = (0..self.unsaid.len())
+            .filter(|&i| self.unsaid[i].0.ty != Cluster || self.cold.is_empty())
+            .collect();
+        if sayable.is_empty() {
+            return false;
+        }
+        let (response, error) = self.unsaid.remove(sayable[which % sayable.len()]);
+        if response.ty == Cluster {
+            for resource in &response.upserts {
+                if self.has.contains_key(&(Cluster, resource.name().to_string())) {
+                    self.acked_clusters.insert(resource.name().to_string());
+                }
+            }
+        }
+        let mut request = request(response.ty);
+        request.response_nonce = response.nonce;
+        request.error_detail = error.map(|message| Status {
+            code: 13,
+            message,
+            details: Vec::new(),
+        });
+        self.send(fleet, request);
+        true
+    }
+
+    /// Goes on until there is nothing left to do.
+    pub(super) fn settle(&mut self, fleet: &mut Fleet) {
+        for _ in 0..10_000 {
+            self.pump(fleet);
+            if !self.look(fleet) && !self.speak(fleet, 0) {
+                return;
+            }
+        }
+        panic!("no end of it: {:#?}", self.log);
+    }
+
+    pub(super) fn take_log(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.log)
+    }
+
+    pub(super) fn body(&self, ty: ResourceType, name: &str) -> Option<&str> {
+        self.has.get(&(ty, name.to_owned())).map(String::as_str)
+    }
+}
+
+pub(super) fn request(ty: ResourceType) -> DeltaDiscoveryRequest {
+    DeltaDiscoveryRequest {
+        type_url: ty.type_url().to_owned(),
+        ..DeltaDiscoveryRequest::default()
+    }
+}
