@@ -1,1 +1,6 @@
-//! What tests share.
+//! What tests, benches and the demo share.
+//!
+//! In: nothing of a user's. Out: helpers. No other crate may need this one to run.
+
+pub mod backend;
+pub mod certs;

@@ -1,0 +1,103 @@
+//! One request answered.
+//!
+//! In: a request. Out: the answer that its plan asks for, or a connection that breaks off.
+
+use std::fmt;
+use std::sync::Arc;
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Request, Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::plan::{Failure, Outcome, Plan};
+use super::received::{Received, Tls};
+use super::{Shared, websocket};
+
+/// How much of a request's body is remembered and sent back, in bytes.
+const BODY_KEPT: usize = 64 << 10;
+
+/// What is the same for all requests of a connection.
+pub(super) struct Connection {
+    pub(super) tls: Option<Tls>,
+    pub(super) shared: Arc<Shared>,
+}
+
+/// Makes the server break the connection off.
+#[derive(Debug)]
+pub(super) struct BreakOff;
+
+impl fmt::Display for BreakOff {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the connection is broken off")
+    }
+}
+
+impl std::error::Error for BreakOff {}
+
+pub(super) async fn answer(
+    mut request: Request<Incoming>,
+    connection: Arc<Connection>,
+) -> Result<Response<Full<Bytes>>, BreakOff> {
+    let upgrade = hyper::upgrade::on(&mut request);
+    let (head, body) = request.into_parts();
+    let plan = Plan::new(&head);
+    let (body, body_length) = read(body).await?;
+    let received = Received::new(&head, connection.tls.as_ref(), &body, body_length);
+    let shared = &connection.shared;
+    shared.records.push(received.clone());
+    sleep(plan.delay).await;
+
+    let echo = |status| respond(status, &received.to_json(&shared.name));
+    let mut response = match plan.outcome {
+        Outcome::Echo(status) => echo(status),
+        Outcome::Refused(reason) => respond(
+            StatusCode::BAD_REQUEST,
+            &json!({ "backend": shared.name, "error": reason }),
+        ),
+        Outcome::Flaky {
+            key,
+            failures,
+            failure,
+        } => match failure {
+            _ if !shared.flaky.fails(&key, failures) => echo(StatusCode::OK),
+            Failure::Status(status) => echo(status),
+            Failure::Reset => return Err(BreakOff),
+        },
+        Outcome::WebSocket => websocket::accept(&head, upgrade, shared),
+    };
+    for (name, value) in &plan.headers {
+        response.headers_mut().append(name, value.clone());
+    }
+    Ok(response)
+}
+
+/// Reads a body to its end; keeps its beginning.
+async fn read(mut body: Incoming) -> Result<(Vec<u8>, u64), BreakOff> {
+    let (mut kept, mut length) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame.map_err(|_| BreakOff)?.into_data() {
+            length += data.len() as u64;
+            let room = BODY_KEPT - kept.len();
+            kept.extend_from_slice(&data[..data.len().min(room)]);
+        }
+    }
+    Ok((kept, length))
+}
+
+fn respond(status: StatusCode, json: &Value) -> Response<Full<Bytes>> {
+    let body = match status {
+        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED => {
+            Bytes::new()
+        }
+        _ => format!("{json:#}\n").into(),
+    };
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(
+        http::header::CONTENT_TYPE,
+        http::HeaderValue::from_static("application/json"),
+    );
+    response
+}

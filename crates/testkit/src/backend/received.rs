@@ -1,0 +1,146 @@
+//! What a backend was asked.
+//!
+//! In: requests. Out: a bounded record of them, and JSON.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use http::Version;
+use http::request::Parts;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+/// Requests remembered.
+const MOST_REMEMBERED: usize = 1000;
+
+/// A request as a backend saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// `GET`.
+    pub method: String,
+    /// With query, as it came.
+    pub path: String,
+    /// Of the `Host` header or HTTP/2's `:authority`; empty if neither was there.
+    pub host: String,
+    /// By name in lower case, values in the order they came. What isn't UTF-8 is replaced.
+    pub headers: BTreeMap<String, Vec<String>>,
+    /// `HTTP/1.1` or `HTTP/2`.
+    pub protocol: &'static str,
+    /// Present on encrypted connections.
+    pub tls: Option<Tls>,
+    /// The body's first 64 KiB. What isn't UTF-8 is replaced.
+    pub body: String,
+    /// The body's length in bytes.
+    pub body_length: u64,
+}
+
+/// What a client said when it encrypted the connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The server name it asked for.
+    pub sni: Option<String>,
+    /// The protocol agreed on.
+    pub alpn: Option<String>,
+}
+
+impl Received {
+    pub(super) fn new(head: &Parts, tls: Option<&Tls>, body: &[u8], body_length: u64) -> Self {
+        let mut headers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for (name, value) in &head.headers {
+            let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+            headers
+                .entry(name.as_str().to_owned())
+                .or_default()
+                .push(value);
+        }
+        let authority = head.uri.authority().map(|authority| authority.to_string());
+        let host = authority.or_else(|| headers.get("host")?.first().cloned());
+        let path = head.uri.path_and_query();
+        Self {
+            method: head.method.to_string(),
+            path: path.map_or("", |path| path.as_str()).to_owned(),
+            host: host.unwrap_or_default(),
+            headers,
+            protocol: match head.version {
+                Version::HTTP_2 => "HTTP/2",
+                Version::HTTP_10 => "HTTP/1.0",
+                _ => "HTTP/1.1",
+            },
+            tls: tls.cloned(),
+            body: String::from_utf8_lossy(body).into_owned(),
+            body_length,
+        }
+    }
+
+    /// The first value of a header, by its name in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name)?.first().map(String::as_str)
+    }
+
+    /// The answer of the backend `name` to this request.
+    pub(super) fn to_json(&self, name: &str) -> Value {
+        let mut json = json!({
+            "backend": name,
+            "method": self.method,
+            "path": self.path,
+            "host": self.host,
+            "headers": self.headers,
+            "protocol": self.protocol,
+        });
+        if let Some(tls) = &self.tls {
+            json["tls"] = json!({ "sni": tls.sni, "alpn": tls.alpn });
+        }
+        if self.body_length > 0 {
+            json["body"] = json!(self.body);
+            json["body_length"] = json!(self.body_length);
+        }
+        json
+    }
+}
+
+/// The latest requests, and a bell for who waits for more.
+#[derive(Debug, Default)]
+pub(super) struct Records {
+    latest: Mutex<VecDeque<Received>>,
+    /// How many have come.
+    count: watch::Sender<u64>,
+}
+
+impl Records {
+    pub(super) fn push(&self, received: Received) {
+        {
+            let mut latest = self.lock();
+            if latest.len() == MOST_REMEMBERED {
+                latest.pop_front();
+            }
+            latest.push_back(received);
+        }
+        self.count.send_modify(|count| *count += 1);
+    }
+
+    pub(super) fn latest(&self) -> Vec<Received> {
+        self.lock().iter().cloned().collect()
+    }
+
+    pub(super) fn count(&self) -> u64 {
+        *self.count.borrow()
+    }
+
+    pub(super) async fn wait_for(&self, enough: impl Fn(&[Received]) -> bool) -> Vec<Received> {
+        let mut count = self.count.subscribe();
+        loop {
+            count.mark_unchanged();
+            let latest = self.latest();
+            if enough(&latest) {
+                return latest;
+            }
+            // Can't fail: `self` holds the sender.
+            let _ = count.changed().await;
+        }
+    }
+
+    /// A panic under the lock leaves the queue whole.
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Received>> {
+        self.latest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

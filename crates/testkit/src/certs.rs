@@ -1,0 +1,137 @@
+//! Certificates for tests and the demo.
+//!
+//! In: names. Out: certificates and keys in PEM, freshly made. Nothing here is fit for anything but a loopback address.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
+    KeyPair, KeyUsagePurpose,
+};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
+
+/// A certificate and its key.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// PEM, leaf first.
+    pub chain: String,
+    /// PEM (PKCS #8).
+    pub private_key: String,
+}
+
+impl Identity {
+    /// A certificate that vouches for itself, for these host names (wildcards too) or IP addresses.
+    ///
+    /// # Errors
+    /// If a name is not one that a certificate can hold.
+    pub fn self_signed(names: &[&str]) -> Result<Self> {
+        let key = KeyPair::generate()?;
+        let certificate = params(names)?.self_signed(&key)?;
+        Ok(Self {
+            chain: certificate.pem(),
+            private_key: key.serialize_pem(),
+        })
+    }
+
+    /// A server that shows this certificate, and speaks HTTP/2 or HTTP/1.1.
+    ///
+    /// # Errors
+    /// If the PEM isn't, or the key isn't the certificate's.
+    pub fn server_config(&self) -> Result<Arc<ServerConfig>> {
+        let chain = certificates(&self.chain)?;
+        let key = PrivateKeyDer::from_pem_slice(self.private_key.as_bytes())
+            .context("no private key in the PEM")?;
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Arc::new(config))
+    }
+}
+
+/// Somebody who vouches for certificates.
+#[derive(Debug)]
+pub struct Authority(CertifiedIssuer<'static, KeyPair>);
+
+impl Authority {
+    /// A new one.
+    ///
+    /// # Errors
+    /// If the machine has no randomness to make a key of.
+    pub fn new() -> Result<Self> {
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let name = "Sesame test authority";
+        params.distinguished_name.push(DnType::CommonName, name);
+        Ok(Self(CertifiedIssuer::self_signed(
+            params,
+            KeyPair::generate()?,
+        )?))
+    }
+
+    /// Its own certificate, PEM.
+    pub fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    /// A certificate for these host names (wildcards too) or IP addresses, good for servers and clients.
+    ///
+    /// # Errors
+    /// If a name is not one that a certificate can hold.
+    pub fn issue(&self, names: &[&str]) -> Result<Identity> {
+        let key = KeyPair::generate()?;
+        let certificate = params(names)?.signed_by(&key, &self.0)?;
+        Ok(Identity {
+            chain: certificate.pem(),
+            private_key: key.serialize_pem(),
+        })
+    }
+}
+
+/// A client that trusts the certificates in `roots` (PEM) and offers `alpn`, most wanted first.
+///
+/// # Errors
+/// If the PEM holds no certificate that can be a root.
+pub fn client_config(roots: &str, alpn: &[&str]) -> Result<Arc<ClientConfig>> {
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(roots)? {
+        store.add(certificate)?;
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(store)
+        .with_no_client_auth();
+    config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
+    Ok(Arc::new(config))
+}
+
+fn params(names: &[&str]) -> Result<CertificateParams> {
+    let mut params = CertificateParams::new(
+        names
+            .iter()
+            .map(|&name| name.to_owned())
+            .collect::<Vec<_>>(),
+    )?;
+    // A common name may have 64 characters (RFC 5280, appendix A.1), a host name more; servers are known by the others.
+    params
+        .distinguished_name
+        .push(DnType::CommonName, "Sesame test certificate");
+    params.extended_key_usages = vec![
+        ExtendedKeyUsagePurpose::ServerAuth,
+        ExtendedKeyUsagePurpose::ClientAuth,
+    ];
+    Ok(params)
+}
+
+fn certificates(pem: &str) -> Result<Vec<CertificateDer<'static>>> {
+    CertificateDer::pem_slice_iter(pem.as_bytes())
+        .collect::<Result<_, _>>()
+        .context("no certificates in the PEM")
+}
