@@ -16,10 +16,17 @@ use crate::check;
 use crate::key::ObjectKey;
 use crate::kind::Kind;
 use crate::object::Object;
+use crate::strict::Strict;
 
 /// Lists and mappings may be nested this deep. No kind comes near it; a document that does is an
 /// attack on the stack.
 const MAX_DEPTH: usize = 100;
+
+/// How much of a wrong value an error shows, in characters.
+const MAX_FOUND: usize = 100;
+
+/// What stands between the expected and the found value in an error.
+const FOUND: &str = ", found ";
 
 /// kubectl's copy of the whole object; nobody reads it and it would double the memory.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -194,8 +201,14 @@ fn decode_kind(kind: Kind, mut value: Value) -> Result<Object, DecodeError> {
         Kind::Namespace => Object::Namespace(typed(value)?),
         Kind::Service => Object::Service(typed(value)?),
         Kind::EndpointSlice => Object::EndpointSlice(typed(value)?),
-        Kind::Secret => Object::Secret(merge_string_data(typed(value)?)),
-        Kind::ConfigMap => Object::ConfigMap(typed(value)?),
+        Kind::Secret => {
+            join_base64_lines(&mut value, "data");
+            Object::Secret(merge_string_data(typed(value).map_err(without_content)?))
+        }
+        Kind::ConfigMap => {
+            join_base64_lines(&mut value, "binaryData");
+            Object::ConfigMap(typed(value)?)
+        }
     })
 }
 
@@ -223,6 +236,24 @@ fn drop_hostnames(value: &mut Value) {
     }
 }
 
+/// Base64 may be broken into lines, as command line tools print it.
+fn join_base64_lines(value: &mut Value, field: &str) {
+    let data = value.get_mut(field).and_then(Value::as_object_mut);
+    for entry in data.into_iter().flat_map(Map::values_mut) {
+        if let Value::String(text) = entry {
+            text.retain(|c| c != '\n' && c != '\r');
+        }
+    }
+}
+
+/// An error in a Secret must not show what is in it.
+fn without_content(mut error: DecodeError) -> DecodeError {
+    if let Some((expected, _)) = error.message.split_once(FOUND) {
+        error.message = expected.to_owned();
+    }
+    error
+}
+
 /// What an API server does when it stores a Secret.
 fn merge_string_data(mut secret: Box<Secret>) -> Box<Secret> {
     if let Some(strings) = secret.string_data.take() {
@@ -236,7 +267,7 @@ fn merge_string_data(mut secret: Box<Secret>) -> Box<Secret> {
 
 /// Decodes one type and turns serde's error into ours.
 fn typed<T: DeserializeOwned>(value: Value) -> Result<Box<T>, DecodeError> {
-    serde_path_to_error::deserialize(value)
+    serde_path_to_error::deserialize(Strict(value))
         .map(Box::new)
         .map_err(|error| {
             let mut path = Vec::new();
@@ -291,7 +322,9 @@ fn humanize(message: String, path: &mut Vec<PathSegment>) -> String {
         "sequence" => "a list",
         other => other,
     };
-    format!("expected {expected}, found {found}")
+    // The text may be as long as the file.
+    let found: String = found.chars().take(MAX_FOUND).collect();
+    format!("expected {expected}{FOUND}{found}")
 }
 
 /// A problem found by a check of the field at `path`.
@@ -314,3 +347,6 @@ fn error(key: Option<ObjectKey>, path: &[&str], message: &str) -> DecodeError {
         message: message.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests;

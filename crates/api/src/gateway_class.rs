@@ -64,7 +64,7 @@ pub struct SupportedFeature {
 
 /// Early releases of the API wrote the bare name; such objects may still be stored.
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "expected a feature with a name")]
 enum SupportedFeatureRepr {
     Named { name: Arc<str> },
     Bare(Arc<str>),

@@ -20,6 +20,8 @@ mod decode;
 mod duration;
 pub mod features;
 mod filter;
+#[cfg(test)]
+mod fixtures;
 mod gateway;
 mod gateway_class;
 mod grpc_route;
@@ -38,6 +40,7 @@ mod reference;
 mod reference_grant;
 mod route;
 mod session;
+mod strict;
 
 pub use backend_tls_policy::{
     BackendTLSPolicy, BackendTlsPolicySpec, BackendTlsValidation, PolicyAncestorStatus,

@@ -1,0 +1,55 @@
+//! Objects for the tests of this crate: `testdata/`, where every field of every kind is used.
+
+use std::sync::LazyLock;
+
+use serde_json::Value;
+
+use crate::decode::DecodeError;
+use crate::object::Object;
+
+/// Every object, as the values a source would hand in.
+pub(crate) fn all() -> &'static [Value] {
+    static ALL: LazyLock<Vec<Value>> = LazyLock::new(parse);
+    &ALL
+}
+
+fn parse() -> Vec<Value> {
+    [
+        include_str!("../testdata/gateway.yaml"),
+        include_str!("../testdata/route.yaml"),
+        include_str!("../testdata/other.yaml"),
+    ]
+    .iter()
+    .flat_map(|text| serde_saphyr::from_multiple::<Value>(text).unwrap())
+    .collect()
+}
+
+/// The first object of that kind.
+pub(crate) fn one(kind: &str) -> Value {
+    all()
+        .iter()
+        .find(|value| value["kind"] == kind)
+        .unwrap()
+        .clone()
+}
+
+/// The object of that kind after setting fields, given by JSON pointers. A null removes.
+pub(crate) fn with(kind: &str, changes: &[(&str, Value)]) -> Value {
+    let mut object = one(kind);
+    for (pointer, value) in changes {
+        let (parent, field) = pointer.rsplit_once('/').unwrap();
+        let parent = object.pointer_mut(parent).unwrap();
+        match parent {
+            Value::Object(map) => drop(map.insert(field.to_owned(), value.clone())),
+            Value::Array(list) if field == "-" => list.push(value.clone()),
+            Value::Array(list) => list[field.parse::<usize>().unwrap()] = value.clone(),
+            other => panic!("no field {field} in {other}"),
+        }
+    }
+    object
+}
+
+/// Decodes a value of a kind that we read.
+pub(crate) fn decode(value: Value) -> Result<Object, DecodeError> {
+    Object::decode(value).map(|object| object.unwrap())
+}
