@@ -1,0 +1,328 @@
+//! An HTTP client that says exactly what a test wants said: to which address, with which server name, Host, version and headers.
+//!
+//! In: requests. Out: responses, whole. It must not know Envoy or Sesame: it is any client.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+/// An exchange that takes longer has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A body that is longer has failed, in bytes.
+const LONGEST_BODY: usize = 16 << 20;
+
+/// What to ask for.
+#[derive(Clone, Debug)]
+pub struct Ask {
+    method: Method,
+    host: String,
+    path: String,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+impl Ask {
+    /// `GET path` of a host. The Host header is `host` as written, port included.
+    pub fn get(host: &str, path: &str) -> Self {
+        Self {
+            method: Method::GET,
+            host: host.to_owned(),
+            path: path.to_owned(),
+            headers: HeaderMap::new(),
+            body: Bytes::new(),
+        }
+    }
+
+    /// With another method.
+    ///
+    /// # Panics
+    /// If it isn't one: a test's own mistake.
+    #[must_use]
+    pub fn method(mut self, method: &str) -> Self {
+        self.method = method.parse().expect("a method");
+        self
+    }
+
+    /// With one more header.
+    ///
+    /// # Panics
+    /// If name or value can't be a header's: a test's own mistake.
+    #[must_use]
+    pub fn header(mut self, name: &str, value: &str) -> Self {
+        let name: HeaderName = name.parse().expect("a header's name");
+        let value: HeaderValue = value.parse().expect("a header's value");
+        self.headers.append(name, value);
+        self
+    }
+
+    /// With a body.
+    #[must_use]
+    pub fn body(mut self, body: impl Into<Bytes>) -> Self {
+        self.body = body.into();
+        self
+    }
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The first value of a header; empty if there is none.
+    pub fn header(&self, name: &str) -> &str {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+    }
+
+    /// The body as JSON; null if it is none.
+    pub fn json(&self) -> serde_json::Value {
+        serde_json::from_slice(&self.body).unwrap_or_default()
+    }
+
+    /// The name of the [`crate::backend::Backend`] that answered; empty if none did.
+    pub fn backend(&self) -> String {
+        self.json()["backend"].as_str().unwrap_or_default().to_owned()
+    }
+}
+
+/// How to connect.
+#[derive(Clone, Debug, Default)]
+pub struct Connect {
+    tls: Option<String>,
+    h2: bool,
+}
+
+impl Connect {
+    /// Plain HTTP/1.1.
+    pub fn plain() -> Self {
+        Self::default()
+    }
+
+    /// TLS, asking for this server name (empty: for none). Certificates are not checked; see [`Connection::certificate`].
+    pub fn tls(server_name: &str) -> Self {
+        Self { tls: Some(server_name.to_owned()), h2: false }
+    }
+
+    /// HTTP/2: over TLS by ALPN, otherwise with prior knowledge.
+    #[must_use]
+    pub fn h2(self) -> Self {
+        Self { h2: true, ..self }
+    }
+
+    /// Opens a connection.
+    ///
+    /// # Errors
+    /// If it is refused, or the handshake fails.
+    pub async fn open(&self, address: SocketAddr) -> Result<Connection> {
+        timeout(PATIENCE, self.try_open(address)).await.context("connecting took too long")?
+    }
+
+    async fn try_open(&self, address: SocketAddr) -> Result<Connection> {
+        let tcp = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;
+        tcp.set_nodelay(true)?;
+        let Some(server_name) = &self.tls else { return Connection::over(tcp, self.h2, None).await };
+        let mut config = trusting();
+        let name = if server_name.is_empty() {
+            config.enable_sni = false;
+            ServerName::from(address.ip())
+        } else {
+            ServerName::try_from(server_name.clone())?
+        };
+        config.alpn_protocols = vec![if self.h2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
+        let tls = TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
+        let certificate = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        let certificate = certificate.map(|certificate| certificate.as_ref().to_vec());
+        Connection::over(tls, self.h2, certificate).await
+    }
+
+    /// One request on a connection of its own.
+    ///
+    /// # Errors
+    /// If there is no answer.
+    pub async fn ask(&self, address: SocketAddr, ask: &Ask) -> Result<Answer> {
+        self.open(address).await?.ask(ask).await
+    }
+}
+
+/// One plain HTTP/1.1 request on a connection of its own.
+///
+/// # Errors
+/// If there is no answer.
+pub async fn ask(address: SocketAddr, ask: &Ask) -> Result<Answer> {
+    Connect::plain().ask(address, ask).await
+}
+
+/// A connection that stays open between requests.
+#[derive(Debug)]
+pub struct Connection {
+    sender: Sender,
+    secure: bool,
+    certificate: Option<Vec<u8>>,
+}
+
+#[derive(Debug)]
+enum Sender {
+    H1(http1::SendRequest<Full<Bytes>>),
+    H2(http2::SendRequest<Full<Bytes>>),
+}
+
+impl Connection {
+    async fn over(
+        io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        h2: bool,
+        certificate: Option<Vec<u8>>,
+    ) -> Result<Self> {
+        let io = TokioIo::new(io);
+        let sender = if h2 {
+            let (sender, connection) = http2::handshake(TokioExecutor::new(), io).await?;
+            tokio::spawn(connection);
+            Sender::H2(sender)
+        } else {
+            let (sender, connection) = http1::handshake(io).await?;
+            tokio::spawn(connection);
+            Sender::H1(sender)
+        };
+        Ok(Self { sender, secure: certificate.is_some(), certificate })
+    }
+
+    /// The certificate (DER) that the server showed, if it spoke TLS.
+    pub fn certificate(&self) -> Option<&[u8]> {
+        self.certificate.as_deref()
+    }
+
+    /// One request.
+    ///
+    /// # Errors
+    /// If the connection breaks, or the answer takes too long or is too long.
+    pub async fn ask(&mut self, ask: &Ask) -> Result<Answer> {
+        timeout(PATIENCE, self.try_ask(ask)).await.context("the answer took too long")?
+    }
+
+    async fn try_ask(&mut self, ask: &Ask) -> Result<Answer> {
+        let mut request = Request::builder().method(ask.method.clone());
+        request = match self.sender {
+            Sender::H1(_) => request.uri(&ask.path).header(http::header::HOST, &ask.host),
+            Sender::H2(_) => {
+                let scheme = if self.secure { "https" } else { "http" };
+                request.uri(format!("{scheme}://{}{}", ask.host, ask.path)).version(Version::HTTP_2)
+            }
+        };
+        let mut request = request.body(Full::new(ask.body.clone()))?;
+        request.headers_mut().extend(ask.headers.clone());
+        let response = match &mut self.sender {
+            Sender::H1(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+            Sender::H2(sender) => {
+                sender.ready().await?;
+                sender.send_request(request).await?
+            }
+        };
+        let (head, body) = response.into_parts();
+        let body = match Limited::new(body, LONGEST_BODY).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(error) => bail!("the body broke off: {error}"),
+        };
+        Ok(Answer { status: head.status, headers: head.headers, body })
+    }
+}
+
+/// A TLS client that takes any certificate: tests look at it themselves.
+fn trusting() -> ClientConfig {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let schemes = provider.signature_verification_algorithms.supported_schemes();
+    ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring speaks TLS 1.2 and 1.3")
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Trusting(schemes)))
+        .with_no_client_auth()
+}
+
+#[derive(Debug)]
+struct Trusting(Vec<SignatureScheme>);
+
+impl ServerCertVerifier for Trusting {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::Backend;
+    use crate::certs::Identity;
+
+    #[tokio::test]
+    async fn asks_in_each_way() {
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        let plain = Backend::start("plain", any).await.expect("a backend");
+        let identity = Identity::self_signed(&["a.example.com"]).expect("a certificate");
+        let tls = Backend::start_tls("tls", any, identity.server_config().expect("a config")).await.expect("a backend");
+        for (connect, address, backend) in [
+            (Connect::plain(), plain.address(), "plain"),
+            (Connect::plain().h2(), plain.address(), "plain"),
+            (Connect::tls("a.example.com"), tls.address(), "tls"),
+            (Connect::tls("a.example.com").h2(), tls.address(), "tls"),
+            (Connect::tls(""), tls.address(), "tls"),
+        ] {
+            let ask = Ask::get("b.example.com:8080", "/path?query").header("x-test", "1");
+            let answer = connect.ask(address, &ask).await.expect("an answer");
+            assert_eq!((answer.status, answer.backend()), (StatusCode::OK, backend.to_owned()), "{connect:?}");
+            assert_eq!(answer.json()["host"], "b.example.com:8080", "{connect:?}");
+            assert_eq!(answer.json()["path"], "/path?query", "{connect:?}");
+        }
+    }
+}
