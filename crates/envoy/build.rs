@@ -12,14 +12,13 @@ use prost::Message;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 
 /// Files with messages that stand at the top or inside an `Any`. Whatever they import comes along.
-const FILES: [&str; 18] = [
+const FILES: [&str; 17] = [
     "envoy/config/bootstrap/v3/bootstrap.proto",
     "envoy/config/cluster/v3/cluster.proto",
     "envoy/config/endpoint/v3/endpoint.proto",
     "envoy/config/listener/v3/listener.proto",
     "envoy/config/route/v3/route.proto",
     "envoy/extensions/filters/http/cors/v3/cors.proto",
-    "envoy/extensions/filters/http/header_mutation/v3/header_mutation.proto",
     "envoy/extensions/filters/http/router/v3/router.proto",
     "envoy/extensions/filters/http/stateful_session/v3/stateful_session.proto",
     "envoy/extensions/filters/listener/tls_inspector/v3/tls_inspector.proto",

@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::extensions::filters::http::cors::v3::Cors;
-use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3::HeaderMutation;
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
 use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3::StatefulSession;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3 as pb;
@@ -19,10 +18,8 @@ use prost::{Message, Name};
 
 use crate::wire;
 
-/// The filter that answers preflights; routes configure it.
+/// The filter that answers preflights; routes switch it on.
 pub(crate) const CORS: &str = "envoy.filters.http.cors";
-/// The filter that echoes what a preflight asks for; routes switch it on.
-pub(crate) const HEADER_MUTATION: &str = "envoy.filters.http.header_mutation";
 /// The filter that keeps clients at their endpoints; routes switch it on.
 pub(crate) const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";
 
@@ -76,11 +73,9 @@ pub(crate) fn connection_manager(stat_prefix: String, routes: String) -> pb::Htt
     }
 }
 
-/// Requests pass them in this order, responses in the opposite one: header mutation stands before CORS so that it sees
-/// the answer that CORS makes.
+/// Requests pass them in this order: a preflight is answered before anybody looks for an endpoint.
 fn filters() -> Vec<pb::HttpFilter> {
     vec![
-        filter(HEADER_MUTATION, HeaderMutation::default(), true),
         filter(CORS, Cors::default(), true),
         filter(STATEFUL_SESSION, StatefulSession::default(), true),
         filter(

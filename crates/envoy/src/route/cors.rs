@@ -4,16 +4,7 @@
 //! from other origins are answered with 200 and no permission, so that no backend widens what the gateway refuses; their
 //! other requests reach the backend.
 
-use envoy_types::pb::envoy::config::common::mutation_rules::v3::{
-    HeaderMutation, header_mutation::Action,
-};
-use envoy_types::pb::envoy::config::core::v3::{
-    HeaderValue, HeaderValueOption, header_value_option::HeaderAppendAction,
-};
 use envoy_types::pb::envoy::extensions::filters::http::cors::v3::CorsPolicy;
-use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3::{
-    HeaderMutationPerRoute, Mutations,
-};
 use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
 use envoy_types::pb::google::protobuf::Any;
 use envoy_types::util::pack_any;
@@ -43,39 +34,6 @@ pub(super) fn policy(cors: &Cors) -> Any {
     })
 }
 
-/// Configuration of the header mutation filter for one route, where the CORS filter alone can't say it: with credentials
-/// a browser takes `*` for a name, so that "all" must be said with the names that it asked for.
-pub(super) fn echo(cors: &Cors) -> Option<Any> {
-    let echoes = [
-        (&cors.methods, "method", "methods"),
-        (&cors.headers, "headers", "headers"),
-    ];
-    let response_mutations: Vec<_> = echoes
-        .into_iter()
-        .filter(|(list, ..)| cors.credentials && **list == List::All)
-        .map(|(_, asked, allowed)| HeaderMutation {
-            action: Some(Action::Append(HeaderValueOption {
-                header: Some(HeaderValue {
-                    key: format!("access-control-allow-{allowed}"),
-                    value: format!("%REQ(access-control-request-{asked})%"),
-                    ..Default::default()
-                }),
-                // Only the CORS filter's answer to a preflight has the header.
-                append_action: HeaderAppendAction::OverwriteIfExists.into(),
-                ..Default::default()
-            })),
-        })
-        .collect();
-    (!response_mutations.is_empty()).then(|| {
-        pack_any(HeaderMutationPerRoute {
-            mutations: Some(Mutations {
-                response_mutations,
-                ..Default::default()
-            }),
-        })
-    })
-}
-
 /// Browsers write origins in lower case.
 fn origin(origin: &OriginMatch) -> StringMatcher {
     string(match origin {
@@ -93,6 +51,8 @@ fn origin(origin: &OriginMatch) -> StringMatcher {
 fn list(list: &List) -> String {
     match list {
         List::Only(names) => names.join(", "),
+        // For methods and request headers the filter answers this with what the preflight asks for, which holds with
+        // credentials too, where a browser takes a star for a name.
         List::All => "*".to_owned(),
     }
 }

@@ -166,9 +166,6 @@ fn without_action(route: &Route) -> pb::Route {
     let filters = &mut out.typed_per_filter_config;
     if let Some(rules) = &route.cors {
         filters.insert(hcm::CORS.to_owned(), cors::policy(rules));
-        if let Some(echo) = cors::echo(rules) {
-            filters.insert(hcm::HEADER_MUTATION.to_owned(), echo);
-        }
     }
     if let Some(rules) = &route.session {
         filters.insert(hcm::STATEFUL_SESSION.to_owned(), session::session(rules));
