@@ -13,7 +13,13 @@ use super::fingerprint::{Fingerprint, fingerprint};
 use super::limits::Limits;
 use super::problem::Problem;
 use super::text::{self, Format, Lines};
-use super::tree::{Document, Fault, Node, Step, Value, shown};
+use super::tree::{Document, Fault, Node, Step, Value, shortened, shown};
+
+/// Characters of a message; it may repeat what is in the file.
+const LONGEST_MESSAGE: usize = 400;
+
+/// Characters of a name (RFC 1123 as Kubernetes uses it).
+const LONGEST_NAME: usize = 253;
 
 /// What was found in a file.
 #[derive(Debug, Default)]
@@ -86,7 +92,8 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn fault(&mut self, key: Option<ObjectKey>, fault: Fault) {
         let place = self.lines.position(fault.at);
-        let problem = Problem::of_file(self.file, fault.message)
+        let message = shortened(&fault.message, LONGEST_MESSAGE);
+        let problem = Problem::of_file(self.file, message)
             .at(place)
             .about(key.clone());
         self.parsed.broken.push(Broken { key, problem });
@@ -260,7 +267,7 @@ impl Reader<'_> {
             PathSegment::Field(name) => Step::Field(name),
             PathSegment::Index(index) => Step::Index(*index),
         }));
-        let message = match path_text(&error.path) {
+        let message = match error.path_text() {
             path if path.is_empty() => error.message,
             path => format!("{path}: {}", error.message),
         };
@@ -281,22 +288,13 @@ fn key_of(node: &Node, kind: Kind) -> Option<ObjectKey> {
             namespace => namespace,
         },
     };
-    Some(ObjectKey::new(kind, namespace, name))
+    // What can't be a name is none: it would only make messages hard to read.
+    let sound = |text: &str| {
+        let sign = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
+        text.len() <= LONGEST_NAME && text.bytes().all(sign)
+    };
+    (sound(name) && sound(namespace)).then(|| ObjectKey::new(kind, namespace, name))
 }
 
-/// A path as people write it: `spec.rules[0].matches`.
-fn path_text(path: &[PathSegment]) -> String {
-    let mut text = String::new();
-    for segment in path {
-        match segment {
-            PathSegment::Field(name) => {
-                if !text.is_empty() {
-                    text.push('.');
-                }
-                text.push_str(&shown(name));
-            }
-            PathSegment::Index(index) => text.push_str(&format!("[{index}]")),
-        }
-    }
-    text
-}
+#[cfg(test)]
+mod tests;

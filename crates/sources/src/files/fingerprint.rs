@@ -12,7 +12,8 @@ pub(super) struct Fingerprint {
     /// Everything.
     pub(super) all: u128,
     /// Everything but `metadata` and `status`: an API server counts up `metadata.generation` when this
-    /// changes (Kubernetes API conventions, "Metadata").
+    /// changes (Kubernetes API conventions, "Metadata"). `apiVersion` is not in it either: it says how an
+    /// object is written, not what it is.
     pub(super) spec: u128,
 }
 
@@ -21,7 +22,7 @@ pub(super) fn fingerprint(object: &Value) -> Fingerprint {
     let mut spec = Xxh3Default::new();
     let mut rest = Xxh3Default::new();
     for (name, value) in sorted(object) {
-        let outside = name == "metadata" || name == "status";
+        let outside = ["metadata", "status", "apiVersion"].contains(&name.as_str());
         let hash = if outside { &mut rest } else { &mut spec };
         text(hash, name);
         add(hash, value);

@@ -8,6 +8,8 @@
 pub struct Limits {
     /// Bytes in one file, and of standard input.
     pub file_bytes: u64,
+    /// Bytes in all files together.
+    pub total_bytes: u64,
     /// Files that are read.
     pub files: usize,
     /// Folders that are walked.
@@ -30,6 +32,7 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             file_bytes: 32 << 20,
+            total_bytes: 256 << 20,
             files: 20_000,
             folders: 4_000,
             folder_depth: 16,

@@ -43,6 +43,11 @@ pub(super) struct Set {
     objects: FxHashMap<ObjectKey, Slot>,
     /// Objects that more than one file has.
     contested: BTreeSet<ObjectKey>,
+    /// Files that have problems, and files of which not all objects found room.
+    faulty: BTreeSet<Arc<Path>>,
+    cut: BTreeSet<Arc<Path>>,
+    /// Skipped objects of all files, by `apiVersion/kind`.
+    skipped: BTreeMap<String, usize>,
     /// Objects of all files together, and how many they may be.
     claims: usize,
     most: usize,
@@ -53,8 +58,6 @@ struct FileState {
     claims: BTreeMap<ObjectKey, Claim>,
     problems: Vec<Problem>,
     skipped: BTreeMap<String, usize>,
-    /// Not all of its objects found room.
-    cut: bool,
 }
 
 /// An object in a file.
@@ -91,6 +94,9 @@ impl Set {
             files: BTreeMap::new(),
             objects: FxHashMap::default(),
             contested: BTreeSet::new(),
+            faulty: BTreeSet::new(),
+            cut: BTreeSet::new(),
+            skipped: BTreeMap::new(),
             claims: 0,
             most,
         }
@@ -118,21 +124,12 @@ impl Set {
 
     /// Files of which not all objects found room.
     pub(super) fn cut(&self) -> impl Iterator<Item = &Arc<Path>> {
-        self.files
-            .iter()
-            .filter(|(_, state)| state.cut)
-            .map(|(file, _)| file)
+        self.cut.iter()
     }
 
     /// How many objects were skipped because nothing reads their kind, by `apiVersion/kind`.
-    pub(super) fn skipped(&self) -> BTreeMap<String, usize> {
-        let mut all = BTreeMap::new();
-        for state in self.files.values() {
-            for (kind, count) in &state.skipped {
-                *all.entry(kind.clone()).or_default() += count;
-            }
-        }
-        all
+    pub(super) fn skipped(&self) -> &BTreeMap<String, usize> {
+        &self.skipped
     }
 
     /// Takes in what was read, and answers what changed, ordered by key.
@@ -154,14 +151,18 @@ impl Set {
             Reading::Failed(problem) => {
                 let state = self.files.entry(file.clone()).or_default();
                 let kept = state.claims.len();
-                state.problems = vec![if kept > 0 && problem.hint.is_none() {
-                    problem.hint(format!("its last good {kept} object(s) stay"))
-                } else {
-                    problem
+                state.problems = vec![match kept {
+                    0 => problem,
+                    1 => problem.hint("the object last read from it stays"),
+                    _ => problem.hint(format!("the {kept} objects last read from it stay")),
                 }];
+                self.faulty.insert(file.clone());
             }
             Reading::Gone => {
+                self.faulty.remove(file);
+                self.cut.remove(file);
                 if let Some(state) = self.files.remove(file) {
+                    self.count_skipped(&state.skipped, &BTreeMap::new());
                     for key in state.claims.into_keys() {
                         self.release(file, &key);
                         touched.insert(key);
@@ -192,7 +193,7 @@ impl Set {
             });
         }
         let mut claims: BTreeMap<ObjectKey, Claim> = BTreeMap::new();
-        state.cut = false;
+        let mut cut = false;
         for found in parsed.found {
             if let Some(first) = claims.get(&found.key) {
                 problems.push(duplicate(file, &found.key, found.place, file, first.place));
@@ -201,7 +202,7 @@ impl Set {
             let before = old.remove(&found.key);
             if before.is_none() {
                 if self.claims >= self.most {
-                    state.cut = true;
+                    cut = true;
                     continue;
                 }
                 self.claims += 1;
@@ -234,9 +235,12 @@ impl Set {
                 touched.insert(key);
             }
         }
-        if state.cut {
+        if cut {
+            self.cut.insert(file.clone());
             let message = format!("more than {} objects in all files together", self.most);
             problems.push(Problem::of_file(&**file, message).hint("the further ones are left out"));
+        } else {
+            self.cut.remove(file);
         }
         if problems.len() > PROBLEMS_PER_FILE {
             problems.sort();
@@ -244,10 +248,30 @@ impl Set {
             problems.truncate(PROBLEMS_PER_FILE);
             problems.push(Problem::of_file(&**file, format!("and {more} more problems")));
         }
+        if problems.is_empty() {
+            self.faulty.remove(file);
+        } else {
+            self.faulty.insert(file.clone());
+        }
+        self.count_skipped(&state.skipped, &parsed.skipped);
         state.problems = problems;
         state.claims = claims;
         state.skipped = parsed.skipped;
         self.files.insert(file.clone(), state);
+    }
+
+    fn count_skipped(&mut self, old: &BTreeMap<String, usize>, new: &BTreeMap<String, usize>) {
+        for (kind, count) in new {
+            *self.skipped.entry(kind.clone()).or_default() += count;
+        }
+        for (kind, count) in old {
+            if let Some(all) = self.skipped.get_mut(kind) {
+                *all -= count;
+                if *all == 0 {
+                    self.skipped.remove(kind);
+                }
+            }
+        }
     }
 
     fn hold(&mut self, file: &Arc<Path>, key: &ObjectKey) {
@@ -310,8 +334,9 @@ impl Set {
     /// All problems of all files, sorted by place.
     pub(super) fn problems(&self) -> Vec<Problem> {
         let mut all: Vec<Problem> = self
-            .files
-            .values()
+            .faulty
+            .iter()
+            .filter_map(|file| self.files.get(file))
             .flat_map(|state| state.problems.iter().cloned())
             .collect();
         for key in &self.contested {
@@ -379,3 +404,6 @@ impl Before for Known<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -62,6 +62,8 @@ pub(super) struct Content {
 pub(super) enum ReadError {
     #[error("there is no such file")]
     Missing,
+    #[error("it is another name of a file that is read, or beyond a limit")]
+    LeftOut,
     #[error("it cannot be read: {0}")]
     Io(io::Error),
     #[error("it is no regular file")]

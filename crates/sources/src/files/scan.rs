@@ -34,6 +34,8 @@ pub(super) struct Scan {
     /// Some file was left out because it is another name of one that was taken, or is reached through a
     /// link: changes of one path may then concern another.
     pub(super) linked: bool,
+    /// Some were left out because of a limit.
+    pub(super) cut: bool,
 }
 
 /// Looks at everything below `paths`. `visit` is called with each folder before it is listed.
@@ -47,7 +49,7 @@ pub(super) fn scan(
         visit,
         scan: Scan::default(),
         seen: HashSet::new(),
-        overfull: false,
+        bytes: 0,
     };
     for path in paths.iter().filter(|path| *path != Path::new(STDIN)) {
         walk.root(path);
@@ -87,14 +89,20 @@ struct Walk<'a> {
     scan: Scan,
     /// Files and folders that were taken.
     seen: HashSet<Identity>,
-    /// There were more files than allowed.
-    overfull: bool,
+    /// Bytes in the files that were taken.
+    bytes: u64,
 }
 
 impl Walk<'_> {
     fn root(&mut self, path: &Path) {
         match fs::metadata(path) {
-            Ok(metadata) if metadata.is_dir() => self.folder(path, &metadata, 0),
+            Ok(metadata) if metadata.is_dir() => {
+                // A link may be made to lead elsewhere.
+                if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
+                    self.watch_around(path);
+                }
+                self.folder(path, &metadata, 0);
+            }
             Ok(metadata) => {
                 self.watch_around(path);
                 self.file(path, &metadata);
@@ -128,6 +136,16 @@ impl Walk<'_> {
         self.scan.problems.push(Problem::of_file(path, message));
     }
 
+    /// Leaves something out. Only the first is told of: the others would say the same.
+    fn cut(&mut self, path: &Path, message: String) {
+        if !std::mem::replace(&mut self.scan.cut, true) {
+            let problem = Problem::of_file(path, message);
+            self.scan
+                .problems
+                .push(problem.hint("this and what follows is not read"));
+        }
+    }
+
     fn unreachable(&mut self, path: &Path, error: &io::Error) {
         if error.kind() == io::ErrorKind::NotFound {
             let is_link = fs::symlink_metadata(path).is_ok();
@@ -153,11 +171,16 @@ impl Walk<'_> {
             return;
         }
         if self.scan.files.len() >= self.limits.files {
-            if !std::mem::replace(&mut self.overfull, true) {
-                let message = format!("more than {} files: not read", self.limits.files);
-                self.problem(path, message);
+            return self.cut(path, format!("more than {} files", self.limits.files));
+        }
+        let bytes = self.bytes.saturating_add(metadata.len());
+        // A file that is too large by itself is told of when it is read.
+        if metadata.len() <= self.limits.file_bytes {
+            if bytes > self.limits.total_bytes {
+                let most = self.limits.total_bytes;
+                return self.cut(path, format!("more than {most} bytes in all files together"));
             }
-            return;
+            self.bytes = bytes;
         }
         self.scan.files.insert(path.into(), Stamp::of(metadata));
         if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
@@ -176,15 +199,11 @@ impl Walk<'_> {
             return;
         }
         if depth > self.limits.folder_depth {
-            let message = format!(
-                "more than {} folders inside one another: not read",
-                self.limits.folder_depth
-            );
-            return self.problem(path, message);
+            let most = self.limits.folder_depth;
+            return self.cut(path, format!("more than {most} folders inside one another"));
         }
         if self.scan.folders.len() >= self.limits.folders {
-            let message = format!("more than {} folders: not read", self.limits.folders);
-            return self.problem(path, message);
+            return self.cut(path, format!("more than {} folders", self.limits.folders));
         }
         // Watched before it is listed, so that nothing happens unseen in between.
         (self.visit)(path, identity(metadata));

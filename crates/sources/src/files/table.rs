@@ -48,6 +48,8 @@ pub(super) struct Table {
     targets: HashSet<PathBuf>,
     problems: Vec<Problem>,
     linked: bool,
+    /// Files that are there, but were not taken.
+    left_out: HashSet<Arc<Path>>,
     /// Files in a state that may not last: since when, and when to look again.
     doubts: BTreeMap<Arc<Path>, Doubt>,
 }
@@ -84,6 +86,7 @@ impl Table {
             targets: HashSet::new(),
             problems: Vec::new(),
             linked: false,
+            left_out: HashSet::new(),
             doubts: BTreeMap::new(),
         }
     }
@@ -101,7 +104,7 @@ impl Table {
         }
         let paths = self.look_everywhere(visit);
         readings.extend(self.look_at(paths, None));
-        self.apply(readings)
+        self.set.apply(readings)
     }
 
     /// Everything that is wrong, sorted by place.
@@ -109,12 +112,14 @@ impl Table {
         let mut all = self.set.problems();
         all.extend(self.problems.iter().cloned());
         all.sort();
+        // What is no file is told of by whoever comes upon it first, the scan or the reading.
+        all.dedup();
         all
     }
 
     /// How many objects were skipped, by `apiVersion/kind`.
     pub(super) fn skipped(&self) -> BTreeMap<String, usize> {
-        self.set.skipped()
+        self.set.skipped().clone()
     }
 
     /// When some file must be looked at again.
@@ -145,18 +150,33 @@ impl Table {
         visit: &mut Visit<'_>,
     ) -> Vec<Change> {
         let mut files = Vec::new();
+        let mut everything = false;
         for path in paths {
-            match self.concern(&path) {
+            let path = self.as_named(&path);
+            if let Some((file, _)) = self.tracked.get_key_value(path) {
+                files.push(file.clone());
+                // Links may lead here from elsewhere.
+                everything |= self.linked;
+                continue;
+            }
+            match self.concern(path) {
                 Concern::Nothing => {}
-                Concern::File(file) => files.push(file),
-                Concern::Everything => {
-                    // Stats may not tell of the latest write, but the event did.
-                    files.extend(self.look_everywhere(visit));
-                    break;
-                }
+                Concern::File => files.push(path.into()),
+                Concern::Everything => everything = true,
             }
         }
+        if everything {
+            files.extend(self.look_everywhere(visit));
+        }
         self.update(files)
+    }
+
+    /// A path under the name by which we know it: `./a.yaml` may have been given as `a.yaml`.
+    fn as_named<'p>(&self, path: &'p Path) -> &'p Path {
+        match path.strip_prefix(".") {
+            Ok(bare) if self.config.paths.iter().any(|root| root == bare) => bare,
+            _ => path,
+        }
     }
 
     /// Looks again at files whose state was doubtful.
@@ -173,9 +193,8 @@ impl Table {
         // In whole seconds, as an API server writes it.
         let made = Timestamp::from_second(Timestamp::now().as_second()).ok();
         let readings = self.look_at(paths, made);
-        let changes = self.apply(readings);
-        let freed = changes.iter().any(|c| matches!(c, Change::Remove(_)));
-        if freed {
+        let changes = self.set.apply(readings);
+        if changes.iter().any(|change| matches!(change, Change::Remove(_))) {
             // There is room now for what found none before.
             for file in self.set.cut() {
                 if let Some(tracked) = self.tracked.get_mut(file) {
@@ -188,13 +207,6 @@ impl Table {
         changes
     }
 
-    fn apply(&mut self, readings: Vec<(Arc<Path>, Reading)>) -> Vec<Change> {
-        if readings.is_empty() {
-            return Vec::new();
-        }
-        self.set.apply(readings)
-    }
-
     /// Stats everything and answers which files to read.
     fn look_everywhere(&mut self, visit: &mut Visit<'_>) -> Vec<Arc<Path>> {
         let Scan {
@@ -204,7 +216,9 @@ impl Table {
             unseen,
             problems,
             linked,
+            cut,
         } = scan::scan(&self.config.paths, &self.config.limits, visit);
+        let taken: HashSet<Identity> = files.values().map(|stamp| stamp.identity).collect();
         let unseen = |path: &Path| unseen.iter().any(|above| path.starts_with(above));
         let mut paths: Vec<_> = self
             .tracked
@@ -212,10 +226,20 @@ impl Table {
             .filter(|path| !files.contains_key(*path) && !unseen(path))
             .cloned()
             .collect();
+        // What is there but left out this time is read no more. (What is there and not left out came back
+        // since: reading tells.)
+        self.left_out = paths
+            .iter()
+            .filter(|path| match std::fs::metadata(path) {
+                Ok(metadata) => cut || taken.contains(&read::identity(&metadata)),
+                Err(_) => false,
+            })
+            .cloned()
+            .collect();
         for (path, stamp) in files {
             let known = self.tracked.get(&path);
             if known.is_none_or(|known| !known.sure || known.stamp != stamp) {
-                self.track(path.clone(), stamp, None);
+                self.track(path.clone(), stamp);
                 paths.push(path);
             }
         }
@@ -226,15 +250,8 @@ impl Table {
         paths
     }
 
-    /// What an event at a path is about.
+    /// What an event at a path is about that is no file of ours yet.
     fn concern(&self, path: &Path) -> Concern {
-        if let Some((file, _)) = self.tracked.get_key_value(path) {
-            return if self.linked {
-                Concern::Everything
-            } else {
-                Concern::File(file.clone())
-            };
-        }
         let name = path.file_name().unwrap_or_default();
         if !self.folders.contains(scan::parent(path)) && !self.folders.contains(path) {
             // Near a link's target, or near a file that was named outright.
@@ -250,7 +267,7 @@ impl Table {
                     && self.tracked.len() < self.config.limits.files
                     && !self.names.contains_key(&read::identity(&metadata));
                 if fresh {
-                    Concern::File(path.into())
+                    Concern::File
                 } else {
                     Concern::Everything
                 }
@@ -264,25 +281,19 @@ impl Table {
         }
     }
 
-    fn track(&mut self, path: Arc<Path>, stamp: Stamp, hash: Option<u128>) {
+    /// Notes a file as it is now, before it is read.
+    fn track(&mut self, path: Arc<Path>, stamp: Stamp) {
         self.names.insert(stamp.identity, path.clone());
-        let old = self.tracked.insert(
-            path.clone(),
-            Tracked {
-                stamp,
-                hash: None,
-                sure: false,
-            },
-        );
-        let old_hash = old.and_then(|old| {
-            if old.stamp.identity != stamp.identity {
-                self.forget_name(old.stamp.identity, &path);
-            }
-            old.hash
-        });
-        if let Some(tracked) = self.tracked.get_mut(&path) {
-            tracked.hash = hash.or(old_hash);
+        let old = self.tracked.get(&path);
+        let (hash, identity) = match old {
+            Some(old) => (old.hash, old.stamp.identity),
+            None => (None, stamp.identity),
+        };
+        if identity != stamp.identity {
+            self.forget_name(identity, &path);
         }
+        let sure = false;
+        self.tracked.insert(path, Tracked { stamp, hash, sure });
     }
 
     /// Frees an identity, unless another path took it over.
@@ -297,28 +308,30 @@ impl Table {
         paths: Vec<Arc<Path>>,
         made: Option<Timestamp>,
     ) -> Vec<(Arc<Path>, Reading)> {
-        let contents: Vec<_> = paths
-            .into_iter()
-            .map(|path| {
-                let content = read::read_file(&path, self.config.limits.file_bytes);
-                // First all that are there, so that a missing file is known to have been moved.
-                if let Ok(content) = &content {
-                    self.track(path.clone(), content.stamp, None);
-                }
-                (path, content)
-            })
-            .collect();
+        // First the stats of all, so that a missing file is known to have been moved.
+        for path in &paths {
+            if let Ok(metadata) = std::fs::metadata(path)
+                && metadata.is_file()
+                && !self.left_out.contains(path)
+            {
+                self.track(path.clone(), Stamp::of(&metadata));
+            }
+        }
         let mut readings = Vec::new();
-        for (path, content) in contents {
+        for path in paths {
+            let content = if self.left_out.contains(&path) {
+                Err(ReadError::LeftOut)
+            } else {
+                read::read_file(&path, self.config.limits.file_bytes)
+            };
             let look = match content {
+                Err(ReadError::LeftOut) => Look::Read(Reading::Gone),
                 Ok(content) => self.present(&path, content, made),
                 Err(ReadError::Missing) => self.missing(&path),
                 Err(error) => {
-                    if let (Some(tracked), Ok(metadata)) =
-                        (self.tracked.get_mut(&path), std::fs::metadata(&path))
-                    {
-                        (tracked.stamp, tracked.sure) = (Stamp::of(&metadata), true);
-                        tracked.hash = None;
+                    if let Some(tracked) = self.tracked.get_mut(&path) {
+                        // Read again only when its stat changes, and then whatever is in it.
+                        (tracked.hash, tracked.sure) = (None, true);
                     }
                     Look::Read(failed(&path, &error))
                 }
@@ -391,6 +404,7 @@ impl Table {
         let now = Timestamp::now().as_second();
         let mut same = false;
         if let Some(tracked) = self.tracked.get_mut(path) {
+            tracked.stamp = stamp;
             tracked.sure = !torn && now.saturating_sub(stamp.seconds()) >= RACY_SECONDS;
             same = tracked.hash.replace(hash) == Some(hash);
         }
@@ -419,8 +433,8 @@ impl Table {
 /// What an event is about.
 enum Concern {
     Nothing,
-    /// One file and nothing else.
-    File(Arc<Path>),
+    /// This file and nothing else.
+    File,
     /// More than its path tells.
     Everything,
 }
@@ -428,3 +442,6 @@ enum Concern {
 fn failed(file: &Path, error: &ReadError) -> Reading {
     Reading::Failed(Problem::of_file(file, error.to_string()))
 }
+
+#[cfg(test)]
+mod tests;

@@ -153,3 +153,6 @@ impl<'t> Lines<'t> {
         (line, column)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -141,13 +141,17 @@ pub(super) fn duplicate_keys(entries: &[(Key, Node)], faults: &mut Vec<Fault>) {
 
 /// Text from a file as it may be repeated in a message: short and on one line.
 pub(super) fn shown(text: &str) -> String {
-    const LONGEST: usize = 80;
+    shortened(text, 80)
+}
+
+/// Text of at most `longest` characters, on one line.
+pub(super) fn shortened(text: &str, longest: usize) -> String {
     let mut short: String = text
         .chars()
-        .take(LONGEST)
+        .take(longest)
         .map(|c| if c.is_control() { '\u{fffd}' } else { c })
         .collect();
-    if text.chars().nth(LONGEST).is_some() {
+    if text.chars().nth(longest).is_some() {
         short.push('…');
     }
     short

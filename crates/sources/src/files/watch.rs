@@ -163,6 +163,9 @@ impl Reader {
         match paths {
             Some(paths) if !touched.everything => {
                 let start = Instant::now();
+                for path in &touched.paths {
+                    self.watches.distrust(path);
+                }
                 self.watches.begin();
                 let watches = &mut self.watches;
                 let mut visited = false;
@@ -256,7 +259,7 @@ impl Watches {
         let (Some(watcher), Ok(path)) = (&mut self.watcher, std::path::absolute(folder)) else {
             return;
         };
-        if self.given.contains_key(&path) {
+        if self.given.remove(&path).is_some() {
             // Another folder has taken the place of the one that was watched.
             let _ = watcher.unwatch(&path);
             self.active.retain(|_, watched| watched.path != path);
@@ -292,6 +295,18 @@ impl Watches {
             }
             keep
         });
+    }
+
+    /// Gives a folder up if something happened to the folder itself. If it is there it is wanted again;
+    /// but it may be another, and even have the same inode.
+    fn distrust(&mut self, path: &Path) {
+        if self.given.remove(path).is_some() {
+            self.active.retain(|_, watched| watched.path != path);
+            if let Some(watcher) = &mut self.watcher {
+                // Fails if the folder is gone, and the watch with it.
+                let _ = watcher.unwatch(path);
+            }
+        }
     }
 
     /// An event's path under the name by which its folder was given.

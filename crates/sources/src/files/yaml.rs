@@ -116,14 +116,14 @@ impl<'l> Builder<'l> {
                     return Ok(());
                 }
                 // A missing value is reported by the parser where the next thing begins: its key tells more.
-                let at = if text.is_empty() && plain {
+                let at = if span.is_empty() && plain {
                     self.key_offset().unwrap_or(at)
                 } else {
                     at
                 };
                 let value = self.scalar(at, &text, plain, tag.as_deref());
                 self.count(at, 1)?;
-                self.close(Node { at, value }, anchor);
+                self.close(Node { at, value }, anchor)?;
             }
             Event::SequenceStart(_, anchor, tag) => {
                 self.collection_tag(at, tag.as_deref(), "seq");
@@ -140,8 +140,8 @@ impl<'l> Builder<'l> {
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 if let Some(frame) = self.open.pop() {
-                    let node = self.finish(frame.at, frame.held)?;
-                    self.close(node, frame.anchor);
+                    let node = self.finish(frame.at, frame.held);
+                    self.close(node, frame.anchor)?;
                 }
             }
             Event::Alias(anchor) => self.alias(at, anchor)?,
@@ -223,11 +223,11 @@ impl<'l> Builder<'l> {
     }
 
     /// Takes a whole node to where it belongs.
-    fn close(&mut self, node: Node, anchor: usize) {
+    fn close(&mut self, node: Node, anchor: usize) -> Result<(), Fault> {
         if anchor != 0 {
             let (values, height, cost) = measure(&node);
             // The copy counts too, or anchors around anchors would multiply memory.
-            self.values = self.values.saturating_add(values);
+            self.count(node.at, values)?;
             self.anchors.insert(
                 anchor,
                 Anchored {
@@ -245,7 +245,7 @@ impl<'l> Builder<'l> {
             } else {
                 self.root = Some(node);
             }
-            return;
+            return Ok(());
         };
         match &mut frame.held {
             Held::List(items) => items.push(node),
@@ -266,6 +266,7 @@ impl<'l> Builder<'l> {
                 }
             },
         }
+        Ok(())
     }
 
     fn alias(&mut self, at: Offset, anchor: usize) -> Result<(), Fault> {
@@ -287,11 +288,10 @@ impl<'l> Builder<'l> {
         }
         self.count(at, values)?;
         let node = self.anchors[&anchor].node.clone();
-        self.close(node, 0);
-        Ok(())
+        self.close(node, 0)
     }
 
-    fn finish(&mut self, at: Offset, held: Held) -> Result<Node, Fault> {
+    fn finish(&mut self, at: Offset, held: Held) -> Node {
         let value = match held {
             Held::List(items) => Value::List(items),
             Held::Map {
@@ -306,7 +306,7 @@ impl<'l> Builder<'l> {
                 Value::Map(entries)
             }
         };
-        Ok(Node { at, value })
+        Node { at, value }
     }
 
     /// Adds the entries of merged mappings: what is written out wins, then the mapping named first.
