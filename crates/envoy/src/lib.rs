@@ -37,3 +37,6 @@ pub use render::{RenderError, render, to_json};
 pub use route::{route_table, virtual_host};
 pub use secret::secret;
 pub use stages::{Encoded, EncodedTable, Inputs, Options, stages};
+
+#[cfg(test)]
+mod testing;

@@ -17,3 +17,6 @@ mod virtual_host;
 
 pub(crate) use virtual_host::{reserved, table_head, table_tail};
 pub use virtual_host::{route_table, virtual_host};
+
+#[cfg(test)]
+mod tests;

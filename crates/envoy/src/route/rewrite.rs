@@ -88,3 +88,53 @@ fn absolute(path: &str) -> String {
         format!("/{path}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of_prefix(prefix: &str, replacement: &str) -> Option<Rewrite> {
+        rewrite(
+            &PathMatch::Prefix(prefix.to_owned()),
+            &PathRewrite::Prefix(replacement.to_owned()),
+        )
+    }
+
+    fn matched(text: &str) -> Option<Rewrite> {
+        Some(Rewrite::Matched(text.to_owned()))
+    }
+
+    fn regex(pattern: &str, substitution: &str) -> Option<Rewrite> {
+        Some(Rewrite::Regex {
+            pattern: pattern.to_owned(),
+            substitution: substitution.to_owned(),
+        })
+    }
+
+    #[test]
+    fn prefixes() {
+        assert_eq!(of_prefix("/foo", "/xyz"), matched("/xyz"));
+        assert_eq!(of_prefix("/foo", "/xyz/"), matched("/xyz"));
+        assert_eq!(of_prefix("/foo/", "xyz"), matched("/xyz"));
+        assert_eq!(of_prefix("/foo.a", ""), regex(r"^/foo\.a/*", "/"));
+        assert_eq!(of_prefix("/foo", "/"), regex("^/foo/*", "/"));
+        assert_eq!(of_prefix("/", "/xyz"), matched("/xyz/"));
+        assert_eq!(of_prefix("/", "/"), None);
+    }
+
+    #[test]
+    fn whole_paths() {
+        let full = PathRewrite::Full(r"/a\1".to_owned());
+        let prefix = PathMatch::Prefix("/b".to_owned());
+        assert_eq!(rewrite(&prefix, &full), regex("^.*$", r"/a\\1"));
+        let exact = PathMatch::Exact("/b".to_owned());
+        assert_eq!(rewrite(&exact, &full), matched(r"/a\1"));
+    }
+
+    #[test]
+    fn an_expression_has_no_prefix() {
+        let matched = PathMatch::Regex("/b+".to_owned());
+        let change = PathRewrite::Prefix("/a".to_owned());
+        assert_eq!(rewrite(&matched, &change), None);
+    }
+}

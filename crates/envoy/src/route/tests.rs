@@ -1,0 +1,428 @@
+//! What routes become.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::route::v3 as pb;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sesame_model::*;
+
+use super::*;
+use crate::testing::*;
+use crate::{to_json, wire};
+
+fn host_with(domain: &str, routes: Vec<Route>) -> pb::VirtualHost {
+    let key = VirtualHostKey {
+        table: table_key(),
+        domain: domain.into(),
+    };
+    let host = VirtualHost {
+        secure: false,
+        routes: routes.into_iter().map(Arc::new).collect(),
+    };
+    virtual_host(&key, &host, 8080)
+}
+
+/// The routes as JSON.
+fn routes_of(domain: &str, routes: Vec<Route>) -> Vec<Value> {
+    let host = to_json(&host_with(domain, routes)).unwrap();
+    host["routes"].as_array().cloned().unwrap_or_default()
+}
+
+fn only(route: Route) -> Value {
+    let routes = routes_of("example.com", vec![route]);
+    assert_eq!(routes.len(), 1, "{routes:?}");
+    routes.into_iter().next().unwrap()
+}
+
+fn forwarded(forward: Forward) -> Value {
+    only(route(prefix("/"), Action::Forward(Box::new(forward))))["route"].clone()
+}
+
+#[test]
+fn simple_route_says_only_what_differs() {
+    let route = route(
+        prefix("/a"),
+        Action::Forward(Box::new(forward(vec![target("web", 7)]))),
+    );
+    assert_eq!(
+        only(route),
+        json!({
+            "match": {"path_separated_prefix": "/a"},
+            "route": {"cluster": "ns/web:80", "timeout": "0s"},
+        })
+    );
+}
+
+#[test]
+fn all_kinds_of_matches() {
+    let mut route = route(PathMatch::Regex("/a+".to_owned()), Action::Respond(204));
+    route.matches.method = Some("GET".to_owned());
+    route.matches.headers = vec![
+        HeaderMatch {
+            name: "Host".to_owned(),
+            value: ValueMatch::Exact("a.b".to_owned()),
+        },
+        HeaderMatch {
+            name: "X-A".to_owned(),
+            value: ValueMatch::Regex("b+".to_owned()),
+        },
+    ];
+    route.matches.query = vec![QueryMatch {
+        name: "q".to_owned(),
+        value: ValueMatch::Exact("1".to_owned()),
+    }];
+    route.matches.share = Some(PartsPerMillion(0));
+    assert_eq!(
+        only(route),
+        json!({
+            "match": {
+                "safe_regex": {"regex": "/a+"},
+                "headers": [
+                    {"name": ":method", "string_match": {"exact": "GET"}},
+                    {"name": ":authority", "string_match": {"exact": "a.b"}},
+                    {"name": "X-A", "string_match": {"safe_regex": {"regex": "b+"}}},
+                ],
+                "query_parameters": [{"name": "q", "string_match": {"exact": "1"}}],
+                "runtime_fraction": {"default_value": {"denominator": "MILLION"}},
+            },
+            "direct_response": {"status": 204},
+        })
+    );
+}
+
+#[test]
+fn root_prefix_and_whole_share_are_no_conditions() {
+    let mut route = route(prefix("/"), Action::Respond(204));
+    route.matches.share = Some(PartsPerMillion(1_000_000));
+    assert_eq!(only(route)["match"], json!({"prefix": "/"}));
+}
+
+#[test]
+fn weights_leave_out_zero_and_keep_what_is_the_targets_own() {
+    let mut special = target("a", 3);
+    special.request_headers.set = vec![("x-to".to_owned(), "a".to_owned())];
+    special.host_rewrite = Some("a.host".to_owned());
+    let action = forwarded(forward(vec![special, target("b", 1), target("c", 0)]));
+    assert_eq!(
+        action["weighted_clusters"]["clusters"],
+        json!([
+            {
+                "name": "ns/a:80",
+                "weight": 3,
+                "request_headers_to_add": [{
+                    "header": {"key": "x-to", "value": "a"},
+                    "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+                }],
+                "host_rewrite_literal": "a.host",
+            },
+            {"name": "ns/b:80", "weight": 1},
+        ])
+    );
+}
+
+#[test]
+fn weights_never_exceed_what_envoy_sums() {
+    let action = forwarded(forward(vec![
+        target("a", u32::MAX),
+        target("b", u32::MAX),
+        target("c", 1),
+    ]));
+    let weights: Vec<u64> = action["weighted_clusters"]["clusters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cluster| cluster["weight"].as_u64().unwrap())
+        .collect();
+    assert!(weights.iter().sum::<u64>() <= u64::from(u32::MAX));
+    assert_eq!(weights[0], weights[1]);
+    assert_eq!(weights[2], 1);
+}
+
+#[test]
+fn refused_share_is_500() {
+    let part = forwarded(forward(vec![target("a", 1), refused(1)]));
+    assert_eq!(
+        part["cluster_not_found_response_code"],
+        "INTERNAL_SERVER_ERROR"
+    );
+    assert_eq!(part["weighted_clusters"]["clusters"][1]["name"], "refused");
+
+    let all = only(route(
+        prefix("/"),
+        Action::Forward(Box::new(forward(vec![refused(1), target("a", 0)]))),
+    ));
+    assert_eq!(all["direct_response"], json!({"status": 500}));
+    assert!(all.get("route").is_none());
+}
+
+#[test]
+fn timeouts_and_retries() {
+    let action = forwarded(Forward {
+        timeout: Some(Duration::from_secs(2)),
+        try_timeout: Some(Duration::from_millis(500)),
+        ..forward(vec![target("a", 1)])
+    });
+    assert_eq!(action["timeout"], "2s");
+    assert_eq!(action["retry_policy"], json!({"per_try_timeout": "0.500s"}));
+    assert!(action.get("idle_timeout").is_none());
+
+    let retry = |retry| {
+        forwarded(Forward {
+            retry: Some(retry),
+            ..forward(vec![target("a", 1)])
+        })["retry_policy"]
+            .clone()
+    };
+    let policy = retry(Retry {
+        attempts: 2,
+        codes: vec![500, 503],
+        backoff: Some(Duration::ZERO),
+    });
+    assert_eq!(
+        policy["retry_on"],
+        "connect-failure,refused-stream,reset-before-request,retriable-status-codes"
+    );
+    assert_eq!(policy["num_retries"], 2);
+    assert_eq!(policy["retriable_status_codes"], json!([500, 503]));
+    assert_eq!(policy["retry_back_off"], json!({"base_interval": "0.001s"}));
+    let none = retry(Retry {
+        attempts: 0,
+        codes: vec![500],
+        backoff: None,
+    });
+    assert!(none.is_null(), "{none}");
+
+    let long = forwarded(Forward {
+        timeout: Some(Duration::from_secs(7200)),
+        ..forward(vec![target("a", 1)])
+    });
+    assert_eq!(long["idle_timeout"], "7200s");
+}
+
+#[test]
+fn mirrors_keep_the_host() {
+    let mirror = |share| Mirror {
+        cluster: cluster_key("m"),
+        share,
+    };
+    let action = forwarded(Forward {
+        mirrors: vec![
+            mirror(None),
+            mirror(Some(PartsPerMillion(250_000))),
+            mirror(Some(PartsPerMillion(0))),
+        ],
+        ..forward(vec![target("a", 1)])
+    });
+    assert_eq!(
+        action["request_mirror_policies"],
+        json!([
+            {"cluster": "ns/m:80", "disable_shadow_host_suffix_append": true},
+            {
+                "cluster": "ns/m:80",
+                "disable_shadow_host_suffix_append": true,
+                "runtime_fraction": {
+                    "default_value": {"numerator": 250_000, "denominator": "MILLION"}
+                },
+            },
+        ])
+    );
+}
+
+#[test]
+fn header_values_are_literal_and_hosts_are_rewrites() {
+    let mut route = route(
+        prefix("/"),
+        Action::Forward(Box::new(forward(vec![target("a", 1)]))),
+    );
+    let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    route.request_headers = HeaderChanges {
+        set: vec![own("x-a", "50%REQ(x)%"), own("Host", "new.host")],
+        add: vec![own("x-b", "")],
+        remove: vec!["x-c".to_owned(), ":path".to_owned()],
+    };
+    let route = only(route);
+    assert_eq!(
+        route["request_headers_to_add"],
+        json!([
+            {
+                "header": {"key": "x-a", "value": "50%%REQ(x)%%"},
+                "append_action": "OVERWRITE_IF_EXISTS_OR_ADD",
+            },
+            {"header": {"key": "x-b"}, "keep_empty_value": true},
+        ])
+    );
+    assert_eq!(route["request_headers_to_remove"], json!(["x-c"]));
+    assert_eq!(route["route"]["host_rewrite_literal"], "new.host");
+}
+
+fn redirected(domain: &str, redirect: Redirect) -> Vec<Value> {
+    routes_of(
+        domain,
+        vec![route(prefix("/a"), Action::Redirect(Box::new(redirect)))],
+    )
+}
+
+#[test]
+fn redirect_shows_a_port_only_if_it_is_not_the_schemes_own() {
+    let plain = Redirect {
+        scheme: None,
+        hostname: None,
+        port: RedirectPort::OfListener,
+        path: None,
+        status: 302,
+    };
+    let listener = redirected("example.com", plain.clone());
+    assert_eq!(
+        listener[0]["redirect"],
+        json!({"port_redirect": 8080, "response_code": "FOUND"})
+    );
+
+    let scheme = Redirect {
+        scheme: Some("https".to_owned()),
+        port: RedirectPort::OfScheme,
+        status: 301,
+        ..plain.clone()
+    };
+    // The domain is the host: whatever port the request named is gone.
+    assert_eq!(
+        redirected("example.com", scheme.clone())[0]["redirect"],
+        json!({"scheme_redirect": "https", "host_redirect": "example.com"})
+    );
+    // The host is not known: requests with a port get the default one in its place.
+    let wildcard = redirected("*.example.com", scheme);
+    assert_eq!(wildcard.len(), 2);
+    assert_eq!(
+        wildcard[0]["match"]["headers"],
+        json!([{"name": ":authority", "string_match": {"safe_regex": {"regex": r".*:\d+"}}}])
+    );
+    assert_eq!(
+        wildcard[0]["redirect"],
+        json!({"scheme_redirect": "https", "port_redirect": 443})
+    );
+    assert_eq!(wildcard[1]["redirect"], json!({"scheme_redirect": "https"}));
+
+    let named = Redirect {
+        hostname: Some("other.org".to_owned()),
+        port: RedirectPort::Exact(80),
+        path: Some(PathRewrite::Full("/b".to_owned())),
+        ..plain
+    };
+    assert_eq!(
+        redirected("*", named),
+        [json!({
+            "match": {"path_separated_prefix": "/a"},
+            "redirect": {
+                "host_redirect": "other.org",
+                "path_redirect": "/b",
+                "response_code": "FOUND",
+            },
+        })]
+    );
+}
+
+#[test]
+fn cors_takes_preflights_of_a_route_with_a_method() {
+    let mut base = route(prefix("/a"), Action::Respond(200));
+    base.cors = Some(Arc::new(Cors {
+        origins: vec![
+            OriginMatch::Exact("https://Example.com".to_owned()),
+            OriginMatch::Wildcard {
+                before: "https://".to_owned(),
+                behind: ".b.com".to_owned(),
+            },
+        ],
+        credentials: true,
+        ..cors()
+    }));
+    let policy = only(base.clone())["typed_per_filter_config"]["envoy.filters.http.cors"].clone();
+    assert_eq!(
+        policy,
+        json!({
+            "@type": "type.googleapis.com/envoy.extensions.filters.http.cors.v3.CorsPolicy",
+            "allow_origin_string_match": [
+                {"exact": "https://example.com"},
+                {"safe_regex": {"regex": r"https://[0-9a-z_-]+(?:\.[0-9a-z_-]+)*\.b\.com"}},
+            ],
+            "allow_methods": "*",
+            "allow_headers": "x-a, x-b",
+            "max_age": "5",
+            "allow_credentials": true,
+            "forward_not_matching_preflights": false,
+        })
+    );
+
+    base.matches.method = Some("PUT".to_owned());
+    let routes = routes_of("*", vec![base.clone()]);
+    assert_eq!(routes.len(), 2);
+    assert_eq!(
+        routes[0]["match"]["headers"],
+        json!([
+            {"name": ":method", "string_match": {"exact": "OPTIONS"}},
+            {"name": "access-control-request-method", "string_match": {"exact": "PUT"}},
+            {"name": "origin", "present_match": true},
+        ])
+    );
+    base.cors = None;
+    assert_eq!(routes_of("*", vec![base]).len(), 1);
+}
+
+#[test]
+fn reserved_and_misdirected_hosts_are_in_the_table() {
+    let table = RouteTable {
+        reserved: vec!["a.com".to_owned(), "b.com".to_owned()],
+        misdirected: vec!["z.com".to_owned()],
+    };
+    let own = host_with("b.com", vec![route(prefix("/"), Action::Respond(200))]);
+    let out = to_json(&route_table(&table_key(), &table, [own])).unwrap();
+    assert_eq!(
+        out,
+        json!({
+            "name": "8080",
+            "ignore_port_in_host_matching": true,
+            "most_specific_header_mutations_wins": true,
+            "virtual_hosts": [
+                {
+                    "name": "misdirected",
+                    "domains": ["z.com"],
+                    "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 421}}],
+                },
+                {"name": "a.com", "domains": ["a.com"]},
+                {
+                    "name": "b.com",
+                    "domains": ["b.com"],
+                    "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 200}}],
+                },
+            ],
+        })
+    );
+}
+
+proptest! {
+    /// Maps inside have no order of their own, and hash maps have another one each time they are made.
+    #[test]
+    fn equal_hosts_have_equal_bytes_that_mean_them(host in any_virtual_host()) {
+        let key = VirtualHostKey { table: table_key(), domain: "*.example.com".into() };
+        let bytes = wire::virtual_host(virtual_host(&key, &host, 80));
+        for _ in 0..3 {
+            prop_assert_eq!(&wire::virtual_host(virtual_host(&key, &host, 80)), &bytes);
+        }
+        let decoded = <pb::VirtualHost as prost::Message>::decode(&*bytes).unwrap();
+        prop_assert_eq!(decoded, virtual_host(&key, &host, 80));
+    }
+
+    /// No random route gives what Envoy's own rules for single fields refuse.
+    #[test]
+    fn routes_have_what_envoy_demands(host in any_virtual_host()) {
+        let key = VirtualHostKey { table: table_key(), domain: "*".into() };
+        for route in virtual_host(&key, &host, 80).routes {
+            prop_assert!(route.r#match.is_some_and(|matches| matches.path_specifier.is_some()));
+            if let Some(pb::route::Action::Route(action)) = route.action {
+                prop_assert!(action.cluster_specifier.is_some());
+                prop_assert!(action.prefix_rewrite.is_empty() || action.regex_rewrite.is_none());
+                prop_assert!(action.prefix_rewrite.is_empty() || action.prefix_rewrite.starts_with('/'));
+            }
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! Values of the model for this crate's tests: small ones by hand, random ones for properties.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use sesame_model::*;
+
+pub(crate) fn fleet() -> FleetId {
+    FleetId::of_gateway("ns", "gw")
+}
+
+pub(crate) fn table_key() -> RouteTableKey {
+    RouteTableKey {
+        fleet: fleet(),
+        port: 8080,
+        listener: None,
+    }
+}
+
+pub(crate) fn cluster_key(service: &str) -> ClusterKey {
+    ClusterKey {
+        namespace: "ns".into(),
+        service: service.into(),
+        port: 80,
+    }
+}
+
+pub(crate) fn target(service: &str, weight: u32) -> WeightedTarget {
+    WeightedTarget {
+        target: Target::Cluster(cluster_key(service)),
+        weight,
+        request_headers: HeaderChanges::default(),
+        response_headers: HeaderChanges::default(),
+        host_rewrite: None,
+    }
+}
+
+pub(crate) fn refused(weight: u32) -> WeightedTarget {
+    WeightedTarget {
+        target: Target::Refused,
+        ..target("", weight)
+    }
+}
+
+pub(crate) fn forward(targets: Vec<WeightedTarget>) -> Forward {
+    Forward {
+        targets,
+        path_rewrite: None,
+        host_rewrite: None,
+        mirrors: vec![],
+        timeout: None,
+        try_timeout: None,
+        retry: None,
+    }
+}
+
+pub(crate) fn route(path: PathMatch, action: Action) -> Route {
+    Route {
+        matches: RouteMatch {
+            path,
+            method: None,
+            headers: vec![],
+            query: vec![],
+            share: None,
+        },
+        action,
+        request_headers: HeaderChanges::default(),
+        response_headers: HeaderChanges::default(),
+        cors: None,
+        session: None,
+    }
+}
+
+pub(crate) fn prefix(prefix: &str) -> PathMatch {
+    PathMatch::Prefix(prefix.to_owned())
+}
+
+pub(crate) fn cors() -> Cors {
+    Cors {
+        origins: vec![OriginMatch::Any],
+        credentials: false,
+        methods: List::All,
+        headers: List::Only(vec!["x-a".to_owned(), "x-b".to_owned()]),
+        expose: List::Only(vec![]),
+        max_age: Duration::from_secs(5),
+    }
+}
+
+pub(crate) fn cookie() -> Session {
+    Session::Cookie {
+        name: "session".to_owned(),
+        path: "/".to_owned(),
+        lifetime: None,
+    }
+}
+
+fn word() -> impl Strategy<Value = String> {
+    "[a-z]{1,3}"
+}
+
+fn any_path() -> impl Strategy<Value = PathMatch> {
+    prop_oneof![
+        word().prop_map(|word| PathMatch::Exact(format!("/{word}"))),
+        word().prop_map(|word| PathMatch::Prefix(format!("/{word}"))),
+        Just(prefix("/")),
+        word().prop_map(|word| PathMatch::Regex(format!("/{word}+"))),
+    ]
+}
+
+fn any_rewrite() -> impl Strategy<Value = PathRewrite> {
+    ("(/[a-z]{0,3}){0,2}", any::<bool>()).prop_map(|(path, full)| {
+        if full {
+            PathRewrite::Full(path)
+        } else {
+            PathRewrite::Prefix(path)
+        }
+    })
+}
+
+fn any_target() -> impl Strategy<Value = WeightedTarget> {
+    (word(), any::<bool>(), prop_oneof![0..3u32, Just(u32::MAX)]).prop_map(
+        |(service, refuse, weight)| {
+            if refuse {
+                refused(weight)
+            } else {
+                target(&service, weight)
+            }
+        },
+    )
+}
+
+fn any_action() -> impl Strategy<Value = Action> {
+    let forward = (
+        prop::collection::vec(any_target(), 1..4),
+        prop::option::of(any_rewrite()),
+        prop::option::of(0..5000u64),
+        prop::option::of(0..5000u64),
+        prop::option::of(0..4u32),
+    )
+        .prop_map(|(targets, path_rewrite, timeout, try_timeout, attempts)| {
+            Action::Forward(Box::new(Forward {
+                path_rewrite,
+                timeout: timeout.map(Duration::from_millis),
+                try_timeout: try_timeout.map(Duration::from_millis),
+                retry: attempts.map(|attempts| Retry {
+                    attempts,
+                    codes: vec![500, 503],
+                    backoff: timeout.map(Duration::from_micros),
+                }),
+                ..forward(targets)
+            }))
+        });
+    let redirect = (
+        prop::option::of(prop_oneof![Just("http"), Just("https")]),
+        prop::option::of(word()),
+        prop_oneof![
+            any::<u16>().prop_map(RedirectPort::Exact),
+            Just(RedirectPort::OfScheme),
+            Just(RedirectPort::OfListener)
+        ],
+        prop::option::of(any_rewrite()),
+        300..309u16,
+    )
+        .prop_map(|(scheme, hostname, port, path, status)| {
+            Action::Redirect(Box::new(Redirect {
+                scheme: scheme.map(str::to_owned),
+                hostname,
+                port,
+                path,
+                status,
+            }))
+        });
+    prop_oneof![
+        3 => forward,
+        1 => redirect,
+        1 => (200..599u16).prop_map(Action::Respond),
+    ]
+}
+
+pub(crate) fn any_route() -> impl Strategy<Value = Route> {
+    (
+        any_path(),
+        any_action(),
+        prop::option::of(prop_oneof![Just("GET"), Just("OPTIONS")]),
+        any::<bool>(),
+        any::<bool>(),
+        prop::option::of(0..=1_000_000u32),
+    )
+        .prop_map(|(path, action, method, with_cors, with_session, share)| {
+            let mut route = route(path, action);
+            route.matches.method = method.map(str::to_owned);
+            route.matches.share = share.map(PartsPerMillion);
+            route.cors = with_cors.then(|| Arc::new(cors()));
+            route.session = with_session.then(|| Arc::new(cookie()));
+            route
+        })
+}
+
+pub(crate) fn any_virtual_host() -> impl Strategy<Value = VirtualHost> {
+    (any::<bool>(), prop::collection::vec(any_route(), 0..4)).prop_map(|(secure, routes)| {
+        VirtualHost {
+            secure,
+            routes: routes.into_iter().map(Arc::new).collect(),
+        }
+    })
+}
