@@ -43,8 +43,8 @@ use sesame_api::Object;
 
 pub use self::limits::Limits;
 pub use self::problem::Problem;
-pub use self::watch::{WatchError, watch};
 use self::table::Table;
+pub use self::watch::{WatchError, watch};
 use crate::change::Change;
 
 /// Which files to read, and how.

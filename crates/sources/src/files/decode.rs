@@ -245,11 +245,7 @@ impl Reader<'_> {
     }
 
     /// When the object was made; if the file doesn't say, what is known is written into `value`.
-    fn created(
-        &self,
-        value: &mut serde_json::Value,
-        key: Option<&ObjectKey>,
-    ) -> Option<Timestamp> {
+    fn created(&self, value: &mut serde_json::Value, key: Option<&ObjectKey>) -> Option<Timestamp> {
         let metadata = value.get_mut("metadata")?.as_object_mut()?;
         match metadata.get("creationTimestamp") {
             None | Some(serde_json::Value::Null) => {

@@ -93,7 +93,9 @@ impl<'t> Reader<'t> {
         }
         let mut json = serde_json::Deserializer::from_str(part);
         let value = if part.starts_with('[') {
-            let items = json.deserialize_seq(Items).map_err(|e| self.fault(part, &e))?;
+            let items = json
+                .deserialize_seq(Items)
+                .map_err(|e| self.fault(part, &e))?;
             let items = items.into_iter().map(|item| self.node(item, depth + 1));
             Value::List(items.collect::<Result<_, _>>()?)
         } else if part.starts_with('{') {

@@ -246,7 +246,10 @@ impl Set {
             problems.sort();
             let more = problems.len() - PROBLEMS_PER_FILE;
             problems.truncate(PROBLEMS_PER_FILE);
-            problems.push(Problem::of_file(&**file, format!("and {more} more problems")));
+            problems.push(Problem::of_file(
+                &**file,
+                format!("and {more} more problems"),
+            ));
         }
         if problems.is_empty() {
             self.faulty.remove(file);
@@ -398,7 +401,12 @@ impl Before for Known<'_> {
     }
 
     fn created(&self, key: &ObjectKey) -> Option<Timestamp> {
-        match self.set.objects.get(key).and_then(|slot| slot.served.as_ref()) {
+        match self
+            .set
+            .objects
+            .get(key)
+            .and_then(|slot| slot.served.as_ref())
+        {
             Some(served) => served.created,
             None => self.now,
         }

@@ -126,7 +126,9 @@ pub(super) fn read_stream(stream: &mut dyn Read, limit: u64) -> Result<String, R
 fn read_all(stream: &mut dyn Read, limit: u64, expected: u64) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::with_capacity(usize::try_from(expected.min(limit)).unwrap_or(0));
     // One byte more than allowed tells that there is more.
-    stream.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
+    stream
+        .take(limit.saturating_add(1))
+        .read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
         return Err(ReadError::TooLarge(limit));
     }
@@ -134,6 +136,5 @@ fn read_all(stream: &mut dyn Read, limit: u64, expected: u64) -> Result<Vec<u8>,
 }
 
 fn text(bytes: Vec<u8>) -> Result<String, ReadError> {
-    String::from_utf8(bytes)
-        .map_err(|error| ReadError::NotText(error.utf8_error().valid_up_to()))
+    String::from_utf8(bytes).map_err(|error| ReadError::NotText(error.utf8_error().valid_up_to()))
 }

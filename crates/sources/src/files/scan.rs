@@ -178,7 +178,10 @@ impl Walk<'_> {
         if metadata.len() <= self.limits.file_bytes {
             if bytes > self.limits.total_bytes {
                 let most = self.limits.total_bytes;
-                return self.cut(path, format!("more than {most} bytes in all files together"));
+                return self.cut(
+                    path,
+                    format!("more than {most} bytes in all files together"),
+                );
             }
             self.bytes = bytes;
         }

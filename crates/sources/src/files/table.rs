@@ -52,6 +52,18 @@ pub(super) struct Table {
     left_out: HashSet<Arc<Path>>,
     /// Files in a state that may not last: since when, and when to look again.
     doubts: BTreeMap<Arc<Path>, Doubt>,
+    work: Work,
+}
+
+/// What all this cost so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Work {
+    /// Looks at everything.
+    pub(super) scans: u64,
+    /// Files whose content was read.
+    pub(super) reads: u64,
+    /// Files whose content was taken apart.
+    pub(super) parses: u64,
 }
 
 struct Tracked {
@@ -88,13 +100,24 @@ impl Table {
             linked: false,
             left_out: HashSet::new(),
             doubts: BTreeMap::new(),
+            work: Work::default(),
         }
+    }
+
+    /// What all this cost so far.
+    pub(super) fn work(&self) -> Work {
+        self.work
     }
 
     /// Reads everything for the first time: objects without a creation time get none.
     pub(super) fn first(&mut self, stdin: &mut dyn Read, visit: &mut Visit<'_>) -> Vec<Change> {
         let mut readings = Vec::new();
-        if self.config.paths.iter().any(|path| path == Path::new(STDIN)) {
+        if self
+            .config
+            .paths
+            .iter()
+            .any(|path| path == Path::new(STDIN))
+        {
             let file: Arc<Path> = Path::new("<stdin>").into();
             let reading = match read::read_stream(stdin, self.config.limits.file_bytes) {
                 Ok(text) => self.parse(&file, &text, None),
@@ -194,7 +217,10 @@ impl Table {
         let made = Timestamp::from_second(Timestamp::now().as_second()).ok();
         let readings = self.look_at(paths, made);
         let changes = self.set.apply(readings);
-        if changes.iter().any(|change| matches!(change, Change::Remove(_))) {
+        if changes
+            .iter()
+            .any(|change| matches!(change, Change::Remove(_)))
+        {
             // There is room now for what found none before.
             for file in self.set.cut() {
                 if let Some(tracked) = self.tracked.get_mut(file) {
@@ -209,6 +235,7 @@ impl Table {
 
     /// Stats everything and answers which files to read.
     fn look_everywhere(&mut self, visit: &mut Visit<'_>) -> Vec<Arc<Path>> {
+        self.work.scans += 1;
         let Scan {
             files,
             folders,
@@ -258,7 +285,11 @@ impl Table {
             let wanted = self.targets.contains(path)
                 || self.config.paths.iter().any(|root| root.starts_with(path))
                 || name.as_encoded_bytes().starts_with(b"..");
-            return if wanted { Concern::Everything } else { Concern::Nothing };
+            return if wanted {
+                Concern::Everything
+            } else {
+                Concern::Nothing
+            };
         }
         match std::fs::symlink_metadata(path) {
             Ok(metadata) if metadata.is_dir() || metadata.is_symlink() => Concern::Everything,
@@ -322,6 +353,7 @@ impl Table {
             let content = if self.left_out.contains(&path) {
                 Err(ReadError::LeftOut)
             } else {
+                self.work.reads += 1;
                 read::read_file(&path, self.config.limits.file_bytes)
             };
             let look = match content {
@@ -411,6 +443,7 @@ impl Table {
         if same {
             return Look::Same;
         }
+        self.work.parses += 1;
         Look::Read(self.parse(path, &text, made))
     }
 

@@ -109,8 +109,7 @@ impl Reader {
 
     fn run(mut self) {
         let detected = Instant::now();
-        let changes = self
-            .whole(|table, visit| table.first(&mut std::io::stdin(), visit));
+        let changes = self.whole(|table, visit| table.first(&mut std::io::stdin(), visit));
         self.problems = self.table.problems();
         let mut open = self.send(changes, detected);
         while open && self.config.watch {
@@ -196,6 +195,8 @@ impl Reader {
     }
 
     fn send(&self, changes: Vec<Change>, detected: Instant) -> bool {
+        let work = self.table.work();
+        tracing::debug!(changes = changes.len(), ?work, "files changed");
         let set = ChangeSet {
             changes,
             problems: self.problems.clone(),

@@ -340,11 +340,7 @@ fn measure(node: &Node) -> (usize, usize, usize) {
     let mut total = (1, 0, VALUE_COST);
     let mut add = |node: &Node, key: usize| {
         let (values, height, cost) = measure(node);
-        total = (
-            total.0 + values,
-            total.1.max(height),
-            total.2 + cost + key,
-        );
+        total = (total.0 + values, total.1.max(height), total.2 + cost + key);
     };
     match &node.value {
         Value::List(items) => items.iter().for_each(|item| add(item, 0)),

@@ -19,14 +19,23 @@ fn read(text: &str) -> Parsed {
 }
 
 fn keys(parsed: &Parsed) -> Vec<String> {
-    parsed.found.iter().map(|found| found.key.to_string()).collect()
+    parsed
+        .found
+        .iter()
+        .map(|found| found.key.to_string())
+        .collect()
 }
 
 fn problems(parsed: &Parsed) -> Vec<String> {
-    parsed.broken.iter().map(|broken| broken.problem.to_string()).collect()
+    parsed
+        .broken
+        .iter()
+        .map(|broken| broken.problem.to_string())
+        .collect()
 }
 
-const SERVICE: &str = "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 80}]}\n";
+const SERVICE: &str =
+    "apiVersion: v1\nkind: Service\nmetadata: {name: s}\nspec: {ports: [{port: 80}]}\n";
 
 #[test]
 fn objects_lists_and_typed_lists_are_read() {
@@ -55,7 +64,12 @@ items:
     assert_eq!(problems(&parsed), [""; 0]);
     assert_eq!(
         keys(&parsed),
-        ["Namespace/shop", "Service/shop/a", "Service/default/b", "HTTPRoute/default/r"]
+        [
+            "Namespace/shop",
+            "Service/shop/a",
+            "Service/default/b",
+            "HTTPRoute/default/r"
+        ]
     );
     assert_eq!(parsed.found[1].place, (9, 5));
     assert!(parsed.skipped.is_empty());
@@ -73,7 +87,10 @@ apiVersion: example.com/v1\nkind: AllowList\nspec: {{}}\n"
     let skipped: Vec<_> = parsed.skipped.into_iter().collect();
     assert_eq!(
         skipped,
-        [("apps/v1/Deployment".to_owned(), 3), ("example.com/v1/AllowList".to_owned(), 1)]
+        [
+            ("apps/v1/Deployment".to_owned(), 3),
+            ("example.com/v1/AllowList".to_owned(), 1)
+        ]
     );
 }
 
@@ -155,7 +172,11 @@ items:
 ",
     );
     assert_eq!(keys(&parsed), ["Service/default/a", "Service/default/e"]);
-    let broken: Vec<_> = parsed.broken.iter().map(|b| b.key.clone().unwrap().to_string()).collect();
+    let broken: Vec<_> = parsed
+        .broken
+        .iter()
+        .map(|b| b.key.clone().unwrap().to_string())
+        .collect();
     assert_eq!(broken, ["Service/default/b", "Service/default/d"]);
     assert_eq!(parsed.broken[0].problem.line, Some(5));
     assert_eq!(parsed.broken[1].problem.line, Some(6));
@@ -195,7 +216,10 @@ fn a_creation_time_is_the_files_or_the_given_one() {
 
 #[test]
 fn messages_are_short_and_on_one_line() {
-    let parsed = read(&format!("apiVersion: v1\nkind: Service\nmetadata: {{name: \"a\\n{}\"}}\n", "x".repeat(100_000)));
+    let parsed = read(&format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: \"a\\n{}\"}}\n",
+        "x".repeat(100_000)
+    ));
     let text = parsed.broken[0].problem.to_string();
     assert!(text.len() < 2_000 && !text.contains('\n'), "{text}");
 }
@@ -204,7 +228,12 @@ fn messages_are_short_and_on_one_line() {
 fn fingerprints_tell_spec_from_the_rest() {
     let of = |text: &str| read(text).found[0].fingerprint;
     let base = of(SERVICE);
-    assert_eq!(base, of("kind: Service\nspec: {ports: [{port: 80}], x: null}\nmetadata: {name: s, generation: 5}\napiVersion: v1\n"));
+    assert_eq!(
+        base,
+        of(
+            "kind: Service\nspec: {ports: [{port: 80}], x: null}\nmetadata: {name: s, generation: 5}\napiVersion: v1\n"
+        )
+    );
     let labelled = of(&SERVICE.replace("name: s", "name: s, labels: {a: b}"));
     assert_eq!(base.spec, labelled.spec);
     assert_ne!(base.all, labelled.all);
@@ -212,5 +241,16 @@ fn fingerprints_tell_spec_from_the_rest() {
     assert_ne!(base.spec, changed.spec);
     assert_ne!(base.all, changed.all);
     // What moves between neighbours is another content.
-    assert_ne!(of(&SERVICE.replace("[{port: 80}]", "[{port: 80, name: ab}, {port: 81, name: c}]")).spec, of(&SERVICE.replace("[{port: 80}]", "[{port: 80, name: a}, {port: 81, name: bc}]")).spec);
+    assert_ne!(
+        of(&SERVICE.replace(
+            "[{port: 80}]",
+            "[{port: 80, name: ab}, {port: 81, name: c}]"
+        ))
+        .spec,
+        of(&SERVICE.replace(
+            "[{port: 80}]",
+            "[{port: 80, name: a}, {port: 81, name: bc}]"
+        ))
+        .spec
+    );
 }

@@ -14,7 +14,9 @@ fn path(name: &str) -> Arc<Path> {
 }
 
 fn service(name: &str, port: u16) -> String {
-    format!("apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{ports: [{{port: {port}}}]}}\n---\n")
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{ports: [{{port: {port}}}]}}\n---\n"
+    )
 }
 
 fn reading(set: &Set, file: &str, text: &str) -> (Arc<Path>, Reading) {
@@ -58,15 +60,24 @@ fn problems(set: &Set) -> Vec<String> {
 #[test]
 fn generations_count_as_in_a_cluster() {
     let mut set = Set::new(100);
-    assert_eq!(apply(&mut set, &[("a", Some(&service("s", 80)))]), ["s@1:80"]);
+    assert_eq!(
+        apply(&mut set, &[("a", Some(&service("s", 80)))]),
+        ["s@1:80"]
+    );
     assert_eq!(apply(&mut set, &[("a", Some(&service("s", 80)))]), [""; 0]);
-    assert_eq!(apply(&mut set, &[("a", Some(&service("s", 81)))]), ["s@2:81"]);
+    assert_eq!(
+        apply(&mut set, &[("a", Some(&service("s", 81)))]),
+        ["s@2:81"]
+    );
     let labelled = service("s, labels: {a: b}", 81);
     assert_eq!(apply(&mut set, &[("a", Some(&labelled))]), ["s@2:81"]);
     let status = labelled.replace("---", "status: {loadBalancer: {}}\n---");
     assert_eq!(apply(&mut set, &[("a", Some(&status))]), ["s@2:81"]);
     assert_eq!(apply(&mut set, &[("a", Some("# nothing\n"))]), ["-s"]);
-    assert_eq!(apply(&mut set, &[("a", Some(&service("s", 80)))]), ["s@1:80"]);
+    assert_eq!(
+        apply(&mut set, &[("a", Some(&service("s", 80)))]),
+        ["s@1:80"]
+    );
     assert_eq!(apply(&mut set, &[("a", None)]), ["-s"]);
     assert!(set.objects.is_empty() && set.files.is_empty() && set.claims == 0);
 }
@@ -74,14 +85,22 @@ fn generations_count_as_in_a_cluster() {
 #[test]
 fn an_object_stays_with_its_file_and_another_takes_over() {
     let mut set = Set::new(100);
-    assert_eq!(apply(&mut set, &[("b", Some(&service("s", 80)))]), ["s@1:80"]);
+    assert_eq!(
+        apply(&mut set, &[("b", Some(&service("s", 80)))]),
+        ["s@1:80"]
+    );
     // First by name, but the other was there first.
     assert_eq!(apply(&mut set, &[("a", Some(&service("s", 81)))]), [""; 0]);
     assert_eq!(
         problems(&set),
-        ["a:1:1: Service/default/s: already defined at b:1:1, which counts (remove one of the two, or give it another name or namespace)"]
+        [
+            "a:1:1: Service/default/s: already defined at b:1:1, which counts (remove one of the two, or give it another name or namespace)"
+        ]
     );
-    assert_eq!(apply(&mut set, &[("b", Some(&service("s", 82)))]), ["s@2:82"]);
+    assert_eq!(
+        apply(&mut set, &[("b", Some(&service("s", 82)))]),
+        ["s@2:82"]
+    );
     assert_eq!(apply(&mut set, &[("b", None)]), ["s@3:81"]);
     assert_eq!(problems(&set), [""; 0]);
     // The one that lost it is a rival now, also if read again.
@@ -94,20 +113,32 @@ fn an_object_stays_with_its_file_and_another_takes_over() {
 #[test]
 fn of_files_seen_together_the_first_by_name_counts() {
     let mut set = Set::new(100);
-    let files = [("b", Some(&*service("s", 80))), ("a", Some(&*service("s", 81)))];
+    let files = [
+        ("b", Some(&*service("s", 80))),
+        ("a", Some(&*service("s", 81))),
+    ];
     assert_eq!(apply(&mut set, &files), ["s@1:81"]);
     let twice = format!("{}{}", service("t", 1), service("t", 2));
     assert_eq!(apply(&mut set, &[("c", Some(&twice))]), ["t@1:1"]);
     let all = problems(&set);
-    assert!(all[1].starts_with("c:6:1: Service/default/t: already defined at c:1:1"), "{all:?}");
+    assert!(
+        all[1].starts_with("c:6:1: Service/default/t: already defined at c:1:1"),
+        "{all:?}"
+    );
 }
 
 #[test]
 fn an_object_may_move_between_files() {
     let mut set = Set::new(100);
     apply(&mut set, &[("a", Some(&service("s", 80)))]);
-    assert_eq!(apply(&mut set, &[("a", Some("")), ("b", Some(&service("s", 80)))]), [""; 0]);
-    assert_eq!(apply(&mut set, &[("b", None), ("a", Some(&service("s", 81)))]), ["s@2:81"]);
+    assert_eq!(
+        apply(&mut set, &[("a", Some("")), ("b", Some(&service("s", 80)))]),
+        [""; 0]
+    );
+    assert_eq!(
+        apply(&mut set, &[("b", None), ("a", Some(&service("s", 81)))]),
+        ["s@2:81"]
+    );
     assert_eq!(problems(&set), [""; 0]);
 }
 
@@ -117,10 +148,17 @@ fn what_is_broken_keeps_its_last_good_state() {
     let good = [service("s", 80), service("t", 90), service("u", 70)];
     apply(&mut set, &[("a", Some(&good.concat()))]);
     // One object doesn't decode: it stays, the others follow the file.
-    let broken = format!("{}{}", service("s", 80).replace("80", "lots"), service("t", 91));
+    let broken = format!(
+        "{}{}",
+        service("s", 80).replace("80", "lots"),
+        service("t", 91)
+    );
     assert_eq!(apply(&mut set, &[("a", Some(&broken))]), ["t@2:91", "-u"]);
     let all = problems(&set);
-    assert!(all[0].starts_with("a:4:23: Service/default/s: spec.ports[0].port: "), "{all:?}");
+    assert!(
+        all[0].starts_with("a:4:23: Service/default/s: spec.ports[0].port: "),
+        "{all:?}"
+    );
     assert!(all[0].ends_with("(its last good state stays)"), "{all:?}");
     // Mended, it counts on.
     let mended = format!("{}{}", service("s", 81), service("t", 91));
@@ -135,7 +173,10 @@ fn what_is_broken_keeps_its_last_good_state() {
     // The whole file can't be read.
     let failed = Reading::Failed(Problem::of_file("a", "no permission"));
     assert_eq!(set.apply(vec![(path("a"), failed)]), []);
-    assert_eq!(problems(&set), ["a: no permission (the object last read from it stays)"]);
+    assert_eq!(
+        problems(&set),
+        ["a: no permission (the object last read from it stays)"]
+    );
     assert_eq!(apply(&mut set, &[("a", Some(&service("t", 92)))]), [""; 0]);
     assert_eq!(problems(&set), [""; 0]);
 }
@@ -143,7 +184,12 @@ fn what_is_broken_keeps_its_last_good_state() {
 #[test]
 fn a_file_that_was_never_good_gives_its_good_documents() {
     let mut set = Set::new(100);
-    let text = format!("{}\n---\n{}---\n{}", service("s", 80), "a: [\n", service("t", 90));
+    let text = format!(
+        "{}\n---\n{}---\n{}",
+        service("s", 80),
+        "a: [\n",
+        service("t", 90)
+    );
     assert_eq!(apply(&mut set, &[("a", Some(&text))]), ["s@1:80", "t@1:90"]);
     assert_eq!(problems(&set).len(), 1);
     assert!(!problems(&set)[0].contains("stays"));
@@ -184,9 +230,17 @@ fn there_is_an_end_to_objects_and_to_problems() {
         ["a: more than 2 objects in all files together (the further ones are left out)"]
     );
     assert_eq!(set.cut().count(), 1);
-    assert_eq!(apply(&mut set, &[("a", Some(&three[1..]))]).len(), 0, "`apiVersion` broken");
+    assert_eq!(
+        apply(&mut set, &[("a", Some(&three[1..]))]).len(),
+        0,
+        "`apiVersion` broken"
+    );
     let two = [service("t", 1), service("u", 1)].concat();
-    assert_eq!(apply(&mut set, &[("a", Some(&two))]), ["-s"], "room is made by what goes, for the next time");
+    assert_eq!(
+        apply(&mut set, &[("a", Some(&two))]),
+        ["-s"],
+        "room is made by what goes, for the next time"
+    );
     assert_eq!(apply(&mut set, &[("a", Some(&two))]), ["u@1:1"]);
     assert_eq!(set.cut().count(), 0);
     let broken = "kind: 5\n---\n".repeat(1000);

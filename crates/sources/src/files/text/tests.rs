@@ -7,7 +7,11 @@ use super::*;
 use crate::files::tree::Node;
 
 /// All documents, as JSON or as `line:column message` of what is wrong.
-fn read_with(text: &str, format: Format, limits: &Limits) -> Vec<Result<serde_json::Value, String>> {
+fn read_with(
+    text: &str,
+    format: Format,
+    limits: &Limits,
+) -> Vec<Result<serde_json::Value, String>> {
     let mut lines = Lines::new(text);
     let mut place = |fault: Fault| {
         let (line, column) = lines.position(fault.at);
@@ -62,7 +66,10 @@ fn documents_are_cut_at_their_markers() {
             Ok(json!({"d": 4}))
         ]
     );
-    assert_eq!(yaml("--- {a: 1}\n--- |\n text\n"), [Ok(json!({"a": 1})), Ok(json!("text\n"))]);
+    assert_eq!(
+        yaml("--- {a: 1}\n--- |\n text\n"),
+        [Ok(json!({"a": 1})), Ok(json!("text\n"))]
+    );
     assert_eq!(yaml("\u{feff}---\r\na: 1\r\n---\r\nb: 2\r\n").len(), 2);
     assert_eq!(one("%YAML 1.2\n---\na: 1\n"), json!({"a": 1}));
     assert_eq!(one("a: |\n  ---\n  text\n"), json!({"a": "---\ntext\n"}));
@@ -78,17 +85,26 @@ fn a_mistake_stays_in_its_document() {
     assert_eq!(all[2], Ok(json!({"c": 3})));
     assert_eq!(all[4], Ok(json!({"f": 4})));
     // Noticed where the file goes on without the bracket, at the latest at the end of the part.
-    assert!(all[1].as_ref().unwrap_err().starts_with("4:1 ") || all[1].as_ref().unwrap_err().starts_with("3:"), "{all:?}");
+    assert!(
+        all[1].as_ref().unwrap_err().starts_with("4:1 ")
+            || all[1].as_ref().unwrap_err().starts_with("3:"),
+        "{all:?}"
+    );
     assert!(all[3].as_ref().unwrap_err().starts_with("8:"), "{all:?}");
 }
 
 #[test]
 fn quotes_make_text_and_tags_decide() {
     assert_eq!(
-        one("[yes, 'yes', \"010\", 010, !!str 010, !!int '7', !!float 1, !!bool 'on', ! 1, !!null '']"),
+        one(
+            "[yes, 'yes', \"010\", 010, !!str 010, !!int '7', !!float 1, !!bool 'on', ! 1, !!null '']"
+        ),
         json!([true, "yes", "010", 8, "010", 7, 1, true, "1", null])
     );
-    assert_eq!(one("a: |\n  1\nb: >-\n  2\n"), json!({"a": "1\n", "b": "2"}));
+    assert_eq!(
+        one("a: |\n  1\nb: >-\n  2\n"),
+        json!({"a": "1\n", "b": "2"})
+    );
     assert!(wrong("a: !!int x").starts_with("1:"));
     assert!(wrong("a: !secret x").contains("!secret"));
     assert!(wrong("a: !!binary aGk=").contains("base64"));
@@ -108,7 +124,10 @@ fn keys_become_text() {
 
 #[test]
 fn a_key_written_twice_is_an_error_at_the_second() {
-    assert_eq!(wrong("a:\n  b: 1\n  c: 2\n  b: 3\n"), "4:3 the key `b` is written twice");
+    assert_eq!(
+        wrong("a:\n  b: 1\n  c: 2\n  b: 3\n"),
+        "4:3 the key `b` is written twice"
+    );
     assert!(wrong("{\"a\": 1,\n \"a\": 2}").starts_with("2:7 the key `a`"));
 }
 
@@ -136,10 +155,20 @@ fn aliases_cannot_explode() {
         bomb.push_str(&format!("a{level}: &a{level} [{list}]\n"));
     }
     assert!(wrong(&bomb).contains("aliases of this document expand to more than"));
-    let long = format!("a: &a {}\nb: [{}]\n", "x".repeat(1 << 20), ["*a"; 100].join(", "));
+    let long = format!(
+        "a: &a {}\nb: [{}]\n",
+        "x".repeat(1 << 20),
+        ["*a"; 100].join(", ")
+    );
     assert!(wrong(&long).contains("aliases"));
     // Deep inside deep is counted, too.
-    let deep = format!("a: &a {}{}\nb: {}*a{}\n", "[".repeat(40), "]".repeat(40), "[".repeat(40), "]".repeat(40));
+    let deep = format!(
+        "a: &a {}{}\nb: {}*a{}\n",
+        "[".repeat(40),
+        "]".repeat(40),
+        "[".repeat(40),
+        "]".repeat(40)
+    );
     assert!(wrong(&deep).contains("nested more than 64"));
     // Anchors inside anchors would copy without a single alias.
     let mut nested = String::new();
@@ -148,9 +177,17 @@ fn aliases_cannot_explode() {
     }
     nested.push_str(&"x, ".repeat(1000));
     nested.push_str(&"]".repeat(60));
-    let limits = Limits { values: 10_000, ..Limits::default() };
+    let limits = Limits {
+        values: 10_000,
+        ..Limits::default()
+    };
     let all = read_with(&nested, Format::Yaml, &limits);
-    assert!(all[0].as_ref().is_err_and(|e| e.contains("more than 10000 values")), "{all:?}");
+    assert!(
+        all[0]
+            .as_ref()
+            .is_err_and(|e| e.contains("more than 10000 values")),
+        "{all:?}"
+    );
 }
 
 #[test]
@@ -159,16 +196,34 @@ fn limits_are_told() {
     assert!(wrong(&deep("[", "]")).contains("nested more than 64"));
     assert!(wrong(&deep("{\"a\":", "}").replace(":}", ":1}")).contains("nested more than 64"));
     assert!(wrong(&"- ".repeat(65)).contains("nested more than 64"));
-    let few = Limits { documents: 2, values: 3, ..Limits::default() };
+    let few = Limits {
+        documents: 2,
+        values: 3,
+        ..Limits::default()
+    };
     let all = read_with("1\n---\n2\n---\n3\n---\n4\n", Format::Yaml, &few);
     assert_eq!(all.len(), 3);
-    assert_eq!(all[2], Err("4:1 more than 2 documents in one file".to_owned()));
+    assert_eq!(
+        all[2],
+        Err("4:1 more than 2 documents in one file".to_owned())
+    );
     let all = read_with("{\"a\":1} {\"a\":1} {\"a\":1}", Format::Json, &few);
-    assert!(all[2].as_ref().is_err_and(|e| e.contains("more than 2 documents")));
+    assert!(
+        all[2]
+            .as_ref()
+            .is_err_and(|e| e.contains("more than 2 documents"))
+    );
     let all = read_with("{\"a\":[1,2]}", Format::Json, &few);
-    assert!(all[0].as_ref().is_err_and(|e| e.starts_with("1:9 more than 3 values")), "{all:?}");
+    assert!(
+        all[0]
+            .as_ref()
+            .is_err_and(|e| e.starts_with("1:9 more than 3 values")),
+        "{all:?}"
+    );
     // Far beyond any limit, no stack gives way.
-    for text in ["[", "{a: ", "- ", "? ", "&a ", "!!str ", "{\"a\":", "*a", "\"", "'", "|\n"] {
+    for text in [
+        "[", "{a: ", "- ", "? ", "&a ", "!!str ", "{\"a\":", "*a", "\"", "'", "|\n",
+    ] {
         for repeated in [100, 100_000] {
             let all = yaml(&text.repeat(repeated));
             assert!(all.len() <= 1, "{text:?}");
@@ -178,13 +233,19 @@ fn limits_are_told() {
 
 #[test]
 fn json_reads_as_json() {
-    assert_eq!(one("{\"a\": [1, -2.5, true, null, \"\\u00e9\\ud83d\\ude00\\/\"],\n\t\"b\": {}}"),
-        json!({"a": [1, -2.5, true, null, "é😀/"], "b": {}}));
+    assert_eq!(
+        one("{\"a\": [1, -2.5, true, null, \"\\u00e9\\ud83d\\ude00\\/\"],\n\t\"b\": {}}"),
+        json!({"a": [1, -2.5, true, null, "é😀/"], "b": {}})
+    );
     assert_eq!(yaml("{\"a\": 1}\n{\"b\": 2}\n").len(), 2);
     // What only looks like JSON is YAML.
     assert_eq!(one("{a: 1, b: yes}"), json!({"a": 1, "b": true}));
     assert_eq!(yaml("{\"a\": 1}\n---\n{\"b\": 2}\n").len(), 2);
-    let all = read_with("{\"a\": 1}\n{\n  \"b\": oops\n}", Format::Json, &Limits::default());
+    let all = read_with(
+        "{\"a\": 1}\n{\n  \"b\": oops\n}",
+        Format::Json,
+        &Limits::default(),
+    );
     assert_eq!(all.len(), 2);
     let error = all[1].as_ref().unwrap_err();
     assert!(error.starts_with("3:8 not JSON: expected value"), "{error}");
@@ -198,17 +259,29 @@ fn every_value_knows_its_place() {
     let text = "# é\nmetadata:\n  name: ä\nspec:\n  rules:\n  - a: 1\n    b: [x, {c: y}]\n  - d:\n";
     let root = root(text);
     let mut lines = Lines::new(text);
-    let mut place = |path: &[super::super::tree::Step<'_>]| {
-        lines.position(root.locate(path.iter().copied()))
-    };
+    let mut place =
+        |path: &[super::super::tree::Step<'_>]| lines.position(root.locate(path.iter().copied()));
     use super::super::tree::Step::{Field, Index};
     assert_eq!(place(&[]), (2, 1));
     assert_eq!(place(&[Field("metadata"), Field("name")]), (3, 9));
     let rules = [Field("spec"), Field("rules")];
-    assert_eq!(place(&[rules[0], rules[1], Index(0), Field("b"), Index(1), Field("c")]), (7, 16));
+    assert_eq!(
+        place(&[
+            rules[0],
+            rules[1],
+            Index(0),
+            Field("b"),
+            Index(1),
+            Field("c")
+        ]),
+        (7, 16)
+    );
     // A missing value is where its key is, a missing field where its mapping is.
     assert_eq!(place(&[rules[0], rules[1], Index(1), Field("d")]), (8, 5));
-    assert_eq!(place(&[rules[0], rules[1], Index(1), Field("e"), Field("f")]), (8, 5));
+    assert_eq!(
+        place(&[rules[0], rules[1], Index(1), Field("e"), Field("f")]),
+        (8, 5)
+    );
     assert_eq!(place(&[rules[0], rules[1], Index(7)]), place(&rules));
     let text = "{\"a\": [1,\n  {\"b\": \"é\", \"c\": 2}]}";
     let root = self::root(text);
@@ -222,15 +295,20 @@ fn places_may_be_asked_in_any_order() {
     let mut lines = Lines::new(text);
     assert_eq!(lines.position(7), (3, 2));
     assert_eq!(lines.position(0), (1, 1));
-    assert_eq!(lines.position(4), (2, 2), "inside a character counts as at it");
+    assert_eq!(
+        lines.position(4),
+        (2, 2),
+        "inside a character counts as at it"
+    );
     assert_eq!(lines.position(100), (3, 2));
 }
 
 /// YAML that is likely to go wrong in interesting ways.
 fn scraps() -> impl Strategy<Value = String> {
     let scrap = prop::sample::select(vec![
-        "a", ": ", "- ", "\n", "\n  ", "[", "]", "{", "}", ", ", "&a ", "*a", "<<: ", "---\n", "...\n", "'", "\"",
-        "| \n", "> ", "!!str ", "!x ", "# c", "? ", "%TAG ! x", "\t", "010", "~", "é", "\u{feff}", "\r\n", "\\u", "0x",
+        "a", ": ", "- ", "\n", "\n  ", "[", "]", "{", "}", ", ", "&a ", "*a", "<<: ", "---\n",
+        "...\n", "'", "\"", "| \n", "> ", "!!str ", "!x ", "# c", "? ", "%TAG ! x", "\t", "010",
+        "~", "é", "\u{feff}", "\r\n", "\\u", "0x",
     ]);
     prop::collection::vec(scrap, 0..60).prop_map(|scraps| scraps.concat())
 }

@@ -1,1 +1,427 @@
+//! Watching real folders: every way in which files are saved, replaced and lost.
+//!
+//! Rescans are an hour apart unless a test is about them, so what is seen is seen by events. Tests wait
+//! for a state and never for a time.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::symlink;
+use std::time::Duration;
+
+use sesame_api::{Object, ObjectKey};
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
 use super::*;
+
+/// How long a state may take to come. Only a failing test waits that long.
+const DEADLINE: Duration = Duration::from_secs(30);
+const NEVER: Duration = Duration::from_secs(3600);
+
+fn service(name: &str, port: u16) -> String {
+    format!(
+        "apiVersion: v1\nkind: Service\nmetadata: {{name: {name}}}\nspec: {{ports: [{{port: {port}}}]}}\n---\n"
+    )
+}
+
+/// A folder, somebody who watches it, and what he was told.
+struct Watching {
+    dir: TempDir,
+    rx: mpsc::Receiver<ChangeSet>,
+    task: JoinHandle<Result<(), WatchError>>,
+    objects: BTreeMap<ObjectKey, Object>,
+    problems: Vec<Problem>,
+    removed: Vec<String>,
+    sets: usize,
+}
+
+impl Watching {
+    /// Watches a new folder with these files in it.
+    async fn new(files: &[(&str, &str)]) -> Self {
+        Self::of(
+            tempfile::tempdir().unwrap(),
+            files,
+            |dir| vec![dir.to_owned()],
+            NEVER,
+            true,
+        )
+        .await
+    }
+
+    async fn of(
+        dir: TempDir,
+        files: &[(&str, &str)],
+        paths: impl FnOnce(&Path) -> Vec<PathBuf>,
+        rescan: Duration,
+        events: bool,
+    ) -> Self {
+        for (name, text) in files {
+            fs::write(dir.path().join(name), text).unwrap();
+        }
+        let (tx, rx) = mpsc::channel(4);
+        let mut config = FilesConfig::new(paths(dir.path()));
+        config.rescan = rescan;
+        let task = tokio::spawn(watch_by(config, tx, events));
+        let mut watching = Self {
+            dir,
+            rx,
+            task,
+            objects: BTreeMap::new(),
+            problems: Vec::new(),
+            removed: Vec::new(),
+            sets: 0,
+        };
+        watching.next().await;
+        watching
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
+    }
+
+    /// Takes the next set in.
+    async fn next(&mut self) {
+        let set = tokio::time::timeout(DEADLINE, self.rx.recv()).await;
+        let set =
+            set.unwrap_or_else(|_| panic!("nothing came: {:?} {:?}", self.state(), self.problems));
+        let set = set.expect("the watch ended");
+        self.sets += 1;
+        let mut last = None;
+        for change in set.changes {
+            assert!(
+                last.as_ref() < Some(&change.key()),
+                "ordered, and each object once"
+            );
+            last = Some(change.key());
+            match change {
+                Change::Upsert(object) => {
+                    let before = self.objects.insert(object.key(), object.clone());
+                    assert_ne!(before, Some(object), "an upsert is a change");
+                }
+                Change::Remove(key) => {
+                    assert!(self.objects.remove(&key).is_some(), "{key} was there");
+                    self.removed.push(key.name.to_string());
+                }
+            }
+        }
+        self.problems = set.problems;
+    }
+
+    /// `name:port` of everything that is there.
+    fn state(&self) -> String {
+        let all = self.objects.values().map(|object| match object {
+            Object::Service(service) => {
+                let ports = service.spec.as_ref().and_then(|spec| spec.ports.as_ref());
+                format!(
+                    "{}:{}",
+                    object.key().name,
+                    ports.map_or(0, |ports| ports[0].port)
+                )
+            }
+            other => other.key().to_string(),
+        });
+        all.collect::<Vec<_>>().join(" ")
+    }
+
+    /// Waits until exactly this is there, and this many problems.
+    async fn until(&mut self, state: &str, problems: usize) {
+        while self.state() != state || self.problems.len() != problems {
+            self.next().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_saved_by_writing_into_it() {
+    let mut w = Watching::new(&[("a.yaml", &service("s", 1))]).await;
+    assert_eq!(w.state(), "s:1");
+    for port in 2..12 {
+        // Truncates first: for a moment the file is empty.
+        w.write("a.yaml", &service("s", port));
+        w.until(&format!("s:{port}"), 0).await;
+    }
+    assert_eq!(w.removed, [""; 0]);
+    let generation = w.objects.values().next().unwrap().generation();
+    assert_eq!(generation, 11);
+}
+
+#[tokio::test]
+async fn a_file_is_saved_slowly() {
+    let mut w = Watching::new(&[("a.yaml", &[service("s", 1), service("t", 1)].concat())]).await;
+    let mut file = fs::File::create(w.path("a.yaml")).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    file.write_all(service("s", 2).as_bytes()).unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    file.write_all(service("t", 2).as_bytes()).unwrap();
+    drop(file);
+    w.until("s:2 t:2", 0).await;
+}
+
+#[tokio::test]
+async fn a_file_is_saved_by_renaming_another_over_it() {
+    let mut w = Watching::new(&[("a.yaml", &service("s", 1))]).await;
+    for port in 2..8 {
+        w.write(".a.yaml.swp", &service("s", port));
+        fs::rename(w.path(".a.yaml.swp"), w.path("a.yaml")).unwrap();
+        w.until(&format!("s:{port}"), 0).await;
+    }
+    // A temporary file whose name says it is one of ours would be read, but not for long.
+    w.write("tmp.txt", &service("s", 9));
+    fs::rename(w.path("tmp.txt"), w.path("a.yaml")).unwrap();
+    w.until("s:9", 0).await;
+    assert_eq!(w.removed, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_file_is_saved_by_moving_it_away_first() {
+    let mut w = Watching::new(&[("a.yaml", &service("s", 1))]).await;
+    for port in 2..8 {
+        w.write("4913", "");
+        fs::remove_file(w.path("4913")).unwrap();
+        fs::rename(w.path("a.yaml"), w.path("a.yaml~")).unwrap();
+        w.write("a.yaml", &service("s", port));
+        fs::remove_file(w.path("a.yaml~")).unwrap();
+        w.until(&format!("s:{port}"), 0).await;
+    }
+    assert_eq!(w.removed, [""; 0]);
+}
+
+#[tokio::test]
+async fn an_emptied_and_a_deleted_file_remove_their_objects() {
+    let mut w = Watching::new(&[("a.yaml", &service("s", 1)), ("b.yaml", &service("t", 1))]).await;
+    w.write("a.yaml", "");
+    w.until("t:1", 0).await;
+    fs::remove_file(w.path("b.yaml")).unwrap();
+    w.until("", 0).await;
+    w.write("b.yaml", &service("t", 2));
+    w.until("t:2", 0).await;
+    assert_eq!(w.objects.values().next().unwrap().generation(), 1);
+}
+
+#[tokio::test]
+async fn a_broken_file_keeps_its_objects_and_hurts_no_neighbour() {
+    let mut w = Watching::new(&[("a.yaml", &service("s", 1)), ("b.yaml", &service("t", 1))]).await;
+    w.write("a.yaml", &service("s", 2).replace("}]", ""));
+    w.until("s:1 t:1", 1).await;
+    let told = w.problems[0].to_string();
+    assert!(
+        told.starts_with(&format!("{}:4:", w.path("a.yaml").display()))
+            || told.starts_with(&format!("{}:5:", w.path("a.yaml").display())),
+        "{told}"
+    );
+    w.write("b.yaml", &service("t", 2));
+    w.until("s:1 t:2", 1).await;
+    fs::write(w.path("a.yaml"), b"\xff\xff").unwrap();
+    while !w
+        .problems
+        .iter()
+        .any(|problem| problem.message.contains("UTF-8"))
+    {
+        w.next().await;
+    }
+    assert_eq!(w.state(), "s:1 t:2");
+    w.write("a.yaml", &service("s", 3));
+    w.until("s:3 t:2", 0).await;
+    assert_eq!(w.removed, [""; 0]);
+}
+
+#[tokio::test]
+async fn doubles_are_told_and_take_over() {
+    let mut w = Watching::new(&[("b.yaml", &service("s", 1))]).await;
+    w.write("a.yaml", &service("s", 2));
+    w.until("s:1", 1).await;
+    assert_eq!(w.problems[0].file, w.path("a.yaml"));
+    fs::remove_file(w.path("b.yaml")).unwrap();
+    w.until("s:2", 0).await;
+    assert_eq!(w.removed, [""; 0]);
+}
+
+#[tokio::test]
+async fn folders_come_go_and_move() {
+    let mut w = Watching::new(&[("a.yaml", &service("s", 1))]).await;
+    fs::create_dir_all(w.path("new/deep")).unwrap();
+    w.write("new/deep/t.yaml", &service("t", 1));
+    w.until("s:1 t:1", 0).await;
+    // The folder is watched from now on.
+    w.write("new/deep/t.yaml", &service("t", 2));
+    w.until("s:1 t:2", 0).await;
+    fs::rename(w.path("new"), w.path("other")).unwrap();
+    w.write("other/deep/t.yaml", &service("t", 3));
+    w.until("s:1 t:3", 0).await;
+    assert_eq!(w.removed, [""; 0]);
+    fs::remove_dir_all(w.path("other")).unwrap();
+    w.until("s:1", 0).await;
+    // In its place, likely with the same inode, is seen too.
+    fs::create_dir(w.path("other")).unwrap();
+    w.write("other/u.yaml", &service("u", 1));
+    w.until("s:1 u:1", 0).await;
+    w.write("other/u.yaml", &service("u", 2));
+    w.until("s:1 u:2", 0).await;
+}
+
+#[tokio::test]
+async fn a_config_map_volume_is_swapped() {
+    let dir = tempfile::tempdir().unwrap();
+    let root = dir.path().to_owned();
+    let publish = |version: u16| {
+        let folder = format!("..2026_{version}");
+        fs::create_dir(root.join(&folder)).unwrap();
+        fs::write(root.join(&folder).join("s.yaml"), service("s", version)).unwrap();
+        fs::write(root.join(&folder).join("t.yaml"), service("t", version)).unwrap();
+        symlink(&folder, root.join("..data_tmp")).unwrap();
+        fs::rename(root.join("..data_tmp"), root.join("..data")).unwrap();
+        let _ = fs::remove_dir_all(root.join(format!("..2026_{}", version - 1)));
+    };
+    publish(1);
+    symlink("..data/s.yaml", root.join("s.yaml")).unwrap();
+    symlink("..data/t.yaml", root.join("t.yaml")).unwrap();
+    let mut w = Watching::of(dir, &[], |dir| vec![dir.to_owned()], NEVER, true).await;
+    assert_eq!(w.state(), "s:1 t:1");
+    for version in 2..6 {
+        publish(version);
+        w.until(&format!("s:{version} t:{version}"), 0).await;
+    }
+    assert_eq!(w.removed, [""; 0]);
+}
+
+#[tokio::test]
+async fn a_linked_file_is_seen_when_its_target_changes() {
+    let elsewhere = tempfile::tempdir().unwrap();
+    let target = elsewhere.path().join("target");
+    fs::write(&target, service("s", 1)).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    symlink(&target, dir.path().join("s.yaml")).unwrap();
+    let mut w = Watching::of(dir, &[], |dir| vec![dir.to_owned()], NEVER, true).await;
+    fs::write(&target, service("s", 2)).unwrap();
+    w.until("s:2", 0).await;
+}
+
+#[tokio::test]
+async fn a_file_named_outright_may_come_later() {
+    let paths = |dir: &Path| vec![dir.join("later.conf"), dir.join("sub/deep.yaml")];
+    let dir = tempfile::tempdir().unwrap();
+    let other = [("other.yaml", &*service("x", 1))];
+    let mut w = Watching::of(dir, &other, paths, NEVER, true).await;
+    assert_eq!((w.state().as_str(), w.problems.len()), ("", 2));
+    w.write("later.conf", &service("s", 1));
+    w.until("s:1", 1).await;
+    w.write("later.conf", &service("s", 2));
+    w.until("s:2", 1).await;
+    fs::create_dir(w.path("sub")).unwrap();
+    w.write("sub/deep.yaml", &service("t", 1));
+    w.until("s:2 t:1", 0).await;
+    w.write("sub/deep.yaml", &service("t", 2));
+    w.until("s:2 t:2", 0).await;
+}
+
+#[tokio::test]
+async fn the_folder_itself_may_be_replaced() {
+    let paths = |dir: &Path| vec![dir.join("current")];
+    let dir = tempfile::tempdir().unwrap();
+    for version in 1..4 {
+        fs::create_dir(dir.path().join(format!("v{version}"))).unwrap();
+        let file = dir.path().join(format!("v{version}/a.yaml"));
+        fs::write(file, service("s", version)).unwrap();
+    }
+    symlink("v1", dir.path().join("current")).unwrap();
+    let mut w = Watching::of(dir, &[], paths, NEVER, true).await;
+    assert_eq!(w.state(), "s:1");
+    symlink("v2", w.path("tmp")).unwrap();
+    fs::rename(w.path("tmp"), w.path("current")).unwrap();
+    w.until("s:2", 0).await;
+    w.write("v2/a.yaml", &service("s", 5));
+    w.until("s:5", 0).await;
+    assert_eq!(w.removed, [""; 0]);
+    // Gone, it is a problem; back, it is read.
+    fs::remove_file(w.path("current")).unwrap();
+    w.until("", 1).await;
+    fs::rename(w.path("v3"), w.path("current")).unwrap();
+    w.until("s:3", 0).await;
+    w.write("current/a.yaml", &service("s", 4));
+    w.until("s:4", 0).await;
+}
+
+#[tokio::test]
+async fn what_is_none_of_ours_makes_no_noise() {
+    let mut w = Watching::new(&[("a.yaml", &service("s", 1))]).await;
+    let sets = w.sets;
+    for name in [".hidden.yaml", "notes.txt", "a.yaml~", ".a.yaml.swp"] {
+        w.write(name, &service("x", 1));
+    }
+    let text = fs::read(w.path("a.yaml")).unwrap();
+    fs::write(w.path("a.yaml"), text).unwrap();
+    fs::File::open(w.path("a.yaml")).unwrap();
+    w.write("z.yaml", &service("z", 1));
+    w.until("s:1 z:1", 0).await;
+    assert_eq!(w.sets, sets + 1);
+}
+
+#[tokio::test]
+async fn without_events_looking_again_finds_everything() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = [("a.yaml", &*service("s", 1))];
+    let often = Duration::from_millis(20);
+    let mut w = Watching::of(dir, &files, |dir| vec![dir.to_owned()], often, false).await;
+    for port in 2..6 {
+        w.write("a.yaml", &service("s", port));
+        w.until(&format!("s:{port}"), 0).await;
+    }
+    fs::create_dir(w.path("sub")).unwrap();
+    w.write("sub/t.yaml", &service("t", 1));
+    w.until("s:5 t:1", 0).await;
+    fs::remove_file(w.path("a.yaml")).unwrap();
+    w.until("t:1", 0).await;
+}
+
+#[tokio::test]
+async fn objects_that_appear_later_are_younger() {
+    let mut w = Watching::new(&[("a.yaml", &service("s", 1))]).await;
+    w.write("b.yaml", &service("t", 1));
+    w.until("s:1 t:1", 0).await;
+    let created: Vec<_> = w
+        .objects
+        .values()
+        .map(|object| match object {
+            Object::Service(service) => service.metadata.creation_timestamp.is_some(),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(created, [false, true]);
+}
+
+#[tokio::test]
+async fn a_watch_ends_when_nobody_listens() {
+    let w = Watching::new(&[]).await;
+    drop(w.rx);
+    let ended = tokio::time::timeout(DEADLINE, w.task).await;
+    assert!(ended.unwrap().unwrap().is_ok());
+}
+
+#[tokio::test]
+async fn without_watching_there_is_one_set() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("a.yaml"), service("s", 1)).unwrap();
+    let mut config = FilesConfig::new([dir.path()]);
+    config.watch = false;
+    let (tx, mut rx) = mpsc::channel(4);
+    watch(config, tx).await.unwrap();
+    assert_eq!(rx.recv().await.unwrap().changes.len(), 1);
+    assert!(rx.recv().await.is_none());
+}
+
+#[tokio::test]
+async fn a_slow_listener_gets_the_last_state() {
+    let mut w = Watching::new(&[("a.yaml", &service("s", 1))]).await;
+    for port in 2..60 {
+        w.write("a.yaml", &service("s", port));
+        w.write(&format!("{port}.yaml"), "# nothing\n");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    w.until("s:59", 0).await;
+    assert_eq!(w.removed, [""; 0]);
+}
