@@ -1,0 +1,276 @@
+//! What is asked, and what must come back.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use sesame_testkit::backend::{Backend, Received};
+use sesame_testkit::client::{Answer, Ask, Connect};
+
+use crate::gateway::Gateway;
+
+/// Requests by which a weight is judged.
+const WEIGHED: usize = 400;
+
+/// Asks everything, prints each request with its answer, and says whether all were right.
+pub(crate) async fn run(gateway: &Gateway, backends: &[Backend]) -> bool {
+    let plain = SocketAddr::new(gateway.address(), 8080);
+    let secure = SocketAddr::new(gateway.address(), 8443);
+    let [shop, _, audit] = backends else {
+        return false;
+    };
+    let checks = [
+        report("plain", "GET http://shop.example.com/", pages(plain).await),
+        report("TLS", "GET https://shop.example.com/", tls(secure).await),
+        report(
+            "unknown host",
+            "GET http://nobody.example.org/",
+            unknown(plain).await,
+        ),
+        report(
+            "redirect",
+            "GET http://shop.example.com/old/cup?size=2",
+            redirect(plain).await,
+        ),
+        report(
+            "rewrite",
+            "GET http://shop.example.com/api/v1/cups",
+            rewrite(plain).await,
+        ),
+        report(
+            "weights",
+            &format!("GET http://shop.example.com/canary, {WEIGHED} times"),
+            weights(plain).await,
+        ),
+        report(
+            "timeout",
+            "GET http://orders.example.com/slow?delay=2s",
+            slow(plain).await,
+        ),
+        report(
+            "retry",
+            "GET http://orders.example.com/flaky, failing twice",
+            retry(plain).await,
+        ),
+        report(
+            "mirror",
+            "POST http://orders.example.com/orders/7",
+            mirror(plain, shop, audit).await,
+        ),
+        report(
+            "CORS preflight",
+            "OPTIONS http://api.example.com/",
+            preflight(plain).await,
+        ),
+        report(
+            "CORS, other site",
+            "OPTIONS http://api.example.com/",
+            foreign(plain).await,
+        ),
+    ];
+    let wrong = checks.iter().filter(|&&right| !right).count();
+    match wrong {
+        0 => println!("\nAll {} answers are right.", checks.len()),
+        wrong => println!("\n{wrong} of {} answers are wrong.", checks.len()),
+    }
+    wrong == 0
+}
+
+/// Prints one line.
+fn report(name: &str, asked: &str, outcome: Result<String>) -> bool {
+    let (mark, said) = match &outcome {
+        Ok(said) => ("ok   ", said.clone()),
+        Err(error) => ("WRONG", format!("{error:#}")),
+    };
+    println!("{mark} {name:17} {asked}\n{:24}→ {said}", "");
+    outcome.is_ok()
+}
+
+/// Fails unless the status is the one expected.
+fn expect(answer: &Answer, status: u16) -> Result<()> {
+    ensure!(
+        answer.status.as_u16() == status,
+        "expected {status}, got {}",
+        answer.status
+    );
+    Ok(())
+}
+
+async fn pages(address: SocketAddr) -> Result<String> {
+    let answer = Connect::plain()
+        .ask(address, &Ask::get("shop.example.com", "/"))
+        .await?;
+    expect(&answer, 200)?;
+    ensure!(
+        answer.backend() == "shop",
+        "answered by {:?}",
+        answer.backend()
+    );
+    Ok("200 from shop".into())
+}
+
+async fn tls(address: SocketAddr) -> Result<String> {
+    let mut connection = Connect::tls("shop.example.com").h2().open(address).await?;
+    let answer = connection.ask(&Ask::get("shop.example.com", "/")).await?;
+    expect(&answer, 200)?;
+    ensure!(
+        answer.backend() == "shop",
+        "answered by {:?}",
+        answer.backend()
+    );
+    let bytes = connection
+        .certificate()
+        .map(<[u8]>::len)
+        .unwrap_or_default();
+    Ok(format!(
+        "200 from shop, over HTTP/2 and TLS with a certificate of {bytes} bytes"
+    ))
+}
+
+async fn unknown(address: SocketAddr) -> Result<String> {
+    expect(
+        &Connect::plain()
+            .ask(address, &Ask::get("nobody.example.org", "/"))
+            .await?,
+        404,
+    )?;
+    Ok("404".into())
+}
+
+async fn redirect(address: SocketAddr) -> Result<String> {
+    let answer = Connect::plain()
+        .ask(address, &Ask::get("shop.example.com", "/old/cup?size=2"))
+        .await?;
+    expect(&answer, 301)?;
+    let location = answer.header("location");
+    ensure!(
+        location == "http://shop.example.com:8080/new/cup?size=2",
+        "sent to {location:?}"
+    );
+    Ok(format!("301 to {location}"))
+}
+
+async fn rewrite(address: SocketAddr) -> Result<String> {
+    let answer = Connect::plain()
+        .ask(address, &Ask::get("shop.example.com", "/api/v1/cups"))
+        .await?;
+    expect(&answer, 200)?;
+    let seen = answer.json();
+    ensure!(
+        seen["path"] == "/cups" && seen["host"] == "api.internal",
+        "the backend saw {seen}"
+    );
+    ensure!(
+        seen["headers"]["x-api-version"][0] == "1",
+        "the backend saw no x-api-version: {seen}"
+    );
+    Ok("200; the backend saw http://api.internal/cups with x-api-version: 1".into())
+}
+
+async fn weights(address: SocketAddr) -> Result<String> {
+    let mut connection = Connect::plain().open(address).await?;
+    let mut next = 0;
+    for _ in 0..WEIGHED {
+        let answer = connection
+            .ask(&Ask::get("shop.example.com", "/canary"))
+            .await?;
+        expect(&answer, 200)?;
+        next += usize::from(answer.backend() == "shop-next");
+    }
+    // A quarter, within five standard deviations.
+    ensure!(
+        (60..=140).contains(&next),
+        "{next} went to shop-next, about {} were to",
+        WEIGHED / 4
+    );
+    Ok(format!(
+        "{} from shop, {next} from shop-next (75 to 25)",
+        WEIGHED - next
+    ))
+}
+
+async fn slow(address: SocketAddr) -> Result<String> {
+    let since = Instant::now();
+    let answer = Connect::plain()
+        .ask(address, &Ask::get("orders.example.com", "/slow?delay=2s"))
+        .await?;
+    let took = since.elapsed();
+    expect(&answer, 504)?;
+    ensure!(
+        took < Duration::from_secs(2),
+        "it took {} ms",
+        took.as_millis()
+    );
+    Ok(format!("504 after {} ms", took.as_millis()))
+}
+
+async fn retry(address: SocketAddr) -> Result<String> {
+    let key = std::process::id();
+    let path = format!("/flaky?key={key}&failures=2&code=503");
+    let answer = Connect::plain()
+        .ask(address, &Ask::get("orders.example.com", &path))
+        .await?;
+    expect(&answer, 200)?;
+    Ok("200, at the third try".into())
+}
+
+async fn mirror(address: SocketAddr, shop: &Backend, audit: &Backend) -> Result<String> {
+    let path = "/orders/7";
+    let ask = Ask::get("orders.example.com", path)
+        .method("POST")
+        .body("one cup");
+    let answer = Connect::plain().ask(address, &ask).await?;
+    expect(&answer, 200)?;
+    ensure!(
+        answer.backend() == "shop",
+        "answered by {:?}",
+        answer.backend()
+    );
+    let patience = Duration::from_secs(5);
+    let arrived = |requests: &[Received]| requests.iter().any(|request| request.path == path);
+    ensure!(
+        audit.wait_for(patience, arrived).await.is_ok(),
+        "audit got no copy"
+    );
+    ensure!(arrived(&shop.requests()), "shop did not get the request");
+    Ok("200 from shop; audit got a copy".into())
+}
+
+fn preflight_from(origin: &str) -> Ask {
+    Ask::get("api.example.com", "/")
+        .method("OPTIONS")
+        .header("origin", origin)
+        .header("access-control-request-method", "POST")
+        .header("access-control-request-headers", "content-type")
+}
+
+async fn preflight(address: SocketAddr) -> Result<String> {
+    let answer = Connect::plain()
+        .ask(address, &preflight_from("https://shop.example.com"))
+        .await?;
+    expect(&answer, 200)?;
+    let allowed = answer.header("access-control-allow-origin");
+    ensure!(
+        allowed == "https://shop.example.com",
+        "allow-origin is {allowed:?}"
+    );
+    ensure!(
+        answer.header("access-control-max-age") == "3600",
+        "max-age is missing"
+    );
+    Ok(format!(
+        "200, allow-origin: {allowed}, answered by the gateway"
+    ))
+}
+
+async fn foreign(address: SocketAddr) -> Result<String> {
+    let answer = Connect::plain()
+        .ask(address, &preflight_from("https://elsewhere.example.net"))
+        .await?;
+    let allowed = answer.header("access-control-allow-origin");
+    ensure!(allowed.is_empty(), "allow-origin is {allowed:?}");
+    Ok(format!(
+        "{} without allow-origin: the browser keeps the script away",
+        answer.status.as_u16()
+    ))
+}

@@ -1,0 +1,99 @@
+//! The quickstart, running: backends of its own, Sesame on `examples/quickstart`, and requests through a real Envoy whose
+//! answers are checked.
+//!
+//! In: a built `sesame` next to this program. Out: one line a request; with `--once` an exit status, otherwise a running
+//! gateway to play with.
+
+// A demo talks to its user by printing.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod checks;
+mod gateway;
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Parser;
+use sesame_testkit::backend::Backend;
+
+use crate::gateway::Gateway;
+
+/// Runs examples/quickstart and asks it things.
+#[derive(Parser)]
+#[command(name = "demo")]
+struct Args {
+    /// Check the answers and leave
+    #[arg(long)]
+    once: bool,
+}
+
+/// The backends that `examples/quickstart/backends.yaml` names.
+const BACKENDS: [(&str, &str); 3] = [
+    ("shop", "127.0.0.1:18081"),
+    ("shop-next", "127.0.0.1:18082"),
+    ("audit", "127.0.0.1:18083"),
+];
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run(&Args::parse()).await {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// True if all answers were right.
+async fn run(args: &Args) -> Result<bool> {
+    let mut backends = Vec::new();
+    for (name, address) in BACKENDS {
+        let address: SocketAddr = address.parse()?;
+        let backend = Backend::start(name, address).await.with_context(|| {
+            format!("the demo's backend {name} can't listen on {address}; is another demo running?")
+        })?;
+        backends.push(backend);
+    }
+    println!(
+        "Backends listen on {}.",
+        BACKENDS
+            .map(|(name, address)| format!("{address} ({name})"))
+            .join(", ")
+    );
+
+    let mut gateway = Gateway::start().await?;
+    println!(
+        "Sesame serves examples/quickstart on {}. Asking it:\n",
+        gateway.address()
+    );
+    let right = checks::run(&gateway, &backends).await;
+    if !args.once {
+        what_next(&gateway);
+        gateway.stay().await?;
+    }
+    gateway.stop().await?;
+    for backend in backends {
+        backend.stop().await;
+    }
+    Ok(right)
+}
+
+/// What there is to try.
+fn what_next(gateway: &Gateway) {
+    let address = gateway.address();
+    println!(
+        "
+It stays up. In another terminal, try:
+  curl -i -H 'Host: shop.example.com' http://{address}:8080/canary
+  curl -ik --resolve shop.example.com:8443:{address} https://shop.example.com:8443/
+and edit examples/quickstart, while this terminal shows what changes and after how many ms Envoy has it:
+  routes/shop.yaml     change the weights 75 and 25, or a path
+  routes/orders.yaml   break it (delete a colon): the others are served on, and the error says where it is; mend it
+  routes/mine.yaml     write a route of your own
+Ctrl-C ends it all.
+"
+    );
+}
