@@ -120,7 +120,29 @@ impl Inputs {
         }
     }
 
-    /// Puts an object in, or in the place of the one before. Kinds that nothing reads are left out.
+    /// Whether objects of a kind matter: others are left out.
+    pub fn takes(kind: Kind) -> bool {
+        match kind {
+            Kind::GatewayClass
+            | Kind::Gateway
+            | Kind::HTTPRoute
+            | Kind::ReferenceGrant
+            | Kind::Namespace
+            | Kind::Service
+            | Kind::EndpointSlice
+            | Kind::Secret => true,
+            Kind::ListenerSet
+            | Kind::GRPCRoute
+            | Kind::TLSRoute
+            | Kind::TCPRoute
+            | Kind::UDPRoute
+            | Kind::BackendTLSPolicy
+            | Kind::ConfigMap => false,
+        }
+    }
+
+    /// Puts an object in, or in the place of the one before. Kinds that nothing reads are left out: see
+    /// [`takes`](Self::takes).
     pub fn upsert(&self, batch: &mut Batch, object: Object) {
         let name = object.key().namespaced_name();
         match object {

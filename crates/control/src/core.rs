@@ -1,0 +1,117 @@
+//! Translation as a machine: what changes goes in, what follows comes out.
+//!
+//! In: changed objects, what is known of fleets, what Envoys refused. Out: the commit, and each fleet's changed
+//! resources. No IO, no time, no threads: whoever owns it brings those.
+
+use sesame_api::{Object, ObjectKey};
+use sesame_engine::{Batch, Builder, Commit, Engine};
+use sesame_envoy::{Assembler, ResourceChange};
+use sesame_model::FleetId;
+use sesame_translate::fleet::{FleetState, Rejected};
+use sesame_translate::pipeline::{self, Outputs, Pipeline};
+
+use crate::class;
+
+/// One thing that is so from now on.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Input {
+    /// An object exists and looks like this.
+    Upsert(Object),
+    /// An object is gone.
+    Remove(ObjectKey),
+    /// How a fleet is; `None`: it is gone.
+    Fleet(FleetId, Option<FleetState>),
+    /// What an Envoy said to a resource; `None`: it took it.
+    Rejection(Rejected, Option<String>),
+}
+
+/// What followed from some inputs.
+pub(crate) struct Step {
+    /// What ran and changed.
+    pub(crate) commit: Commit,
+    /// What Envoys should have, sorted by fleet, type and name.
+    pub(crate) resources: Vec<ResourceChange>,
+}
+
+/// The engine with all stages, and the assembler behind it.
+pub(crate) struct Core {
+    engine: Engine,
+    pipeline: Pipeline,
+    assembler: Assembler,
+    /// The class that nobody wrote has to be put in.
+    unborn: bool,
+    /// Somebody wrote the class of that name.
+    class_written: bool,
+}
+
+impl Core {
+    /// Without objects. `port_offset` is added to a Gateway's port to get the one that clients see.
+    pub(crate) fn new(port_offset: u16) -> Self {
+        let mut builder = Builder::new();
+        let pipeline = pipeline::stages(&mut builder);
+        let outputs = pipeline.outputs;
+        let inputs = sesame_envoy::Inputs {
+            listeners: outputs.listeners,
+            route_tables: outputs.route_tables,
+            virtual_hosts: outputs.virtual_hosts,
+            clusters: outputs.clusters,
+            endpoints: outputs.endpoints,
+            certificates: outputs.certificates,
+            fleet_clusters: outputs.fleet_clusters,
+            fleet_certificates: outputs.fleet_certificates,
+        };
+        let options = sesame_envoy::Options { port_offset };
+        let encoded = sesame_envoy::stages(&mut builder, inputs, options);
+        Self {
+            assembler: Assembler::new(&inputs, &encoded),
+            engine: builder.build(),
+            pipeline,
+            unborn: true,
+            class_written: false,
+        }
+    }
+
+    /// Takes all of it as one change: nobody ever sees a part of it. Of inputs about the same thing the last counts.
+    pub(crate) fn apply(&mut self, inputs: impl IntoIterator<Item = Input>) -> Step {
+        let into = self.pipeline.inputs;
+        let mut batch = Batch::new();
+        if std::mem::take(&mut self.unborn) {
+            into.upsert(&mut batch, class::object());
+        }
+        for input in inputs {
+            match input {
+                Input::Upsert(object) => {
+                    self.class_written |= class::is_it(&object.key());
+                    into.upsert(&mut batch, object);
+                }
+                Input::Remove(key) if class::is_it(&key) => {
+                    self.class_written = false;
+                    into.upsert(&mut batch, class::object());
+                }
+                Input::Remove(key) => into.remove(&mut batch, &key),
+                Input::Fleet(fleet, state) => into.set_fleet(&mut batch, fleet, state),
+                Input::Rejection(rejected, message) => {
+                    into.set_rejection(&mut batch, rejected, message);
+                }
+            }
+        }
+        let commit = self.engine.commit(batch);
+        let resources = self.assembler.apply(&commit);
+        Step { commit, resources }
+    }
+
+    /// The tables, to be looked at.
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// Which tables to look at.
+    pub(crate) fn outputs(&self) -> &Outputs {
+        &self.pipeline.outputs
+    }
+
+    /// Whether a GatewayClass is the one that nobody wrote: its status is nobody's business.
+    pub(crate) fn is_unwritten_class(&self, name: &str) -> bool {
+        name == class::NAME && !self.class_written
+    }
+}

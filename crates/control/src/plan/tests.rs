@@ -1,0 +1,149 @@
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+use sesame_api::{GatewaySpecAddress, NamespacedName};
+
+use super::*;
+
+fn asked(type_: AddressType, value: &str) -> GatewaySpecAddress {
+    GatewaySpecAddress {
+        type_,
+        value: value.to_owned(),
+        routability: None,
+    }
+}
+
+fn ip(value: &str) -> GatewaySpecAddress {
+    asked(AddressType::IpAddress, value)
+}
+
+/// Gateways by name, with the addresses and ports that they ask for.
+fn requests(gateways: &[(&str, &[GatewaySpecAddress], &[u16])]) -> BTreeMap<FleetId, FleetRequest> {
+    gateways
+        .iter()
+        .map(|(name, addresses, ports)| {
+            let request = FleetRequest {
+                gateway: NamespacedName::new("ns", *name),
+                addresses: addresses.to_vec(),
+                ports: ports.iter().copied().collect::<BTreeSet<u16>>(),
+            };
+            (FleetId::of_gateway("ns", name), request)
+        })
+        .collect()
+}
+
+/// Everything is usable but 192.0.2.0/24.
+fn plan(
+    planner: &mut Planner,
+    gateways: &[(&str, &[GatewaySpecAddress], &[u16])],
+) -> BTreeMap<String, FleetState> {
+    let usable = |ip: IpAddr| match ip {
+        IpAddr::V4(v4) if v4.octets()[..3] == [192, 0, 2] => Err(format!("{ip} is not here")),
+        _ => Ok(()),
+    };
+    planner
+        .plan(&requests(gateways), usable)
+        .into_iter()
+        .map(|(fleet, state)| {
+            let (_, name) = fleet.as_str().split_once('/').unwrap();
+            (name.to_owned(), state)
+        })
+        .collect()
+}
+
+fn values(state: &FleetState) -> Vec<&str> {
+    state.addresses.iter().map(|a| a.value.as_str()).collect()
+}
+
+#[test]
+fn each_has_its_own_loopback_address_and_keeps_it() {
+    let mut planner = Planner::new(0);
+    let states = plan(&mut planner, &[("b", &[], &[80]), ("c", &[], &[80])]);
+    assert_eq!(values(&states["b"]), ["127.0.0.1"]);
+    assert_eq!(values(&states["c"]), ["127.0.0.2"]);
+    assert!(
+        states
+            .values()
+            .all(|state| state.ports.is_empty() && !state.ready)
+    );
+    let states = plan(&mut planner, &[("a", &[], &[80]), ("c", &[], &[80])]);
+    assert_eq!(values(&states["a"]), ["127.0.0.1"]);
+    assert_eq!(values(&states["c"]), ["127.0.0.2"]);
+}
+
+#[test]
+fn an_address_that_is_asked_for_is_given_to_nobody_else() {
+    let states = plan(
+        &mut Planner::new(0),
+        &[
+            ("a", &[], &[80]),
+            ("b", &[ip("127.0.0.1"), ip("::1"), ip("127.0.0.1")], &[80]),
+            ("c", &[ip("127.0.0.2"), ip("")], &[80]),
+        ],
+    );
+    assert_eq!(values(&states["a"]), ["127.0.0.3"]);
+    assert_eq!(values(&states["b"]), ["127.0.0.1", "::1"]);
+    assert_eq!(values(&states["c"]), ["127.0.0.2", "127.0.0.4"]);
+    assert_eq!(
+        states["a"].addresses[0].ip,
+        Some(Ipv4Addr::new(127, 0, 0, 3).into())
+    );
+}
+
+#[test]
+fn other_types_are_unsupported_and_get_nothing() {
+    let states = plan(
+        &mut Planner::new(0),
+        &[(
+            "a",
+            &[ip("127.0.0.1"), asked(AddressType::Hostname, "x.example")],
+            &[80],
+        )],
+    );
+    let Some(AddressProblem::Unsupported(why)) = &states["a"].problem else {
+        panic!("{:?}", states["a"].problem);
+    };
+    assert!(why.contains("type Hostname"), "{why}");
+    assert!(states["a"].addresses.is_empty());
+}
+
+#[test]
+fn what_is_not_usable_is_told_and_the_rest_is_used() {
+    for bad in ["192.0.2.7", "localhost", "127.0.0.1/8"] {
+        let states = plan(
+            &mut Planner::new(0),
+            &[("a", &[ip(bad), ip("127.0.0.9")], &[80])],
+        );
+        let Some(AddressProblem::NotUsable(why)) = &states["a"].problem else {
+            panic!("{:?}", states["a"].problem);
+        };
+        assert!(why.contains(bad), "{why}");
+        assert_eq!(values(&states["a"]), ["127.0.0.9"]);
+    }
+}
+
+#[test]
+fn of_two_that_want_a_port_the_first_by_name_has_it() {
+    let states = plan(
+        &mut Planner::new(0),
+        &[
+            ("b", &[ip("127.0.0.9")], &[80, 81]),
+            ("a", &[ip("127.0.0.9")], &[80, 82]),
+            ("c", &[ip("0.0.0.0")], &[81]),
+            ("d", &[ip("::")], &[81]),
+        ],
+    );
+    assert!(states["a"].ports.is_empty());
+    assert_eq!(states["b"].ports.keys().collect::<Vec<_>>(), [&80]);
+    assert!(states["b"].ports[&80].contains("Gateway ns/a"));
+    assert!(states["c"].ports[&81].contains("Gateway ns/b"));
+    assert!(states["d"].ports.is_empty());
+}
+
+#[test]
+fn a_port_that_moves_beyond_the_last_can_not_be_had() {
+    let states = plan(&mut Planner::new(60_000), &[("a", &[], &[80, 8080])]);
+    assert_eq!(states["a"].ports.keys().collect::<Vec<_>>(), [&8080]);
+    assert!(states["a"].ports[&8080].contains("--port-offset"));
+    assert_eq!(states["a"].port_offset, 60_000);
+}

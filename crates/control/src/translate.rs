@@ -1,0 +1,171 @@
+//! Translation once, as data.
+//!
+//! In: objects. Out: what their Envoys would get and what their owners would be told, in JSON. No Envoy, no network:
+//! fleets are taken to have the addresses that a local run would give them, and to be well.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+use sesame_api::{GATEWAY_GROUP, Kind, Object, ObjectKey};
+use sesame_envoy::{ResourceChange, names, render};
+use sesame_model::FleetId;
+use sesame_translate::fleet::FleetRequest;
+use sesame_translate::pipeline;
+
+use crate::core::{Core, Input};
+use crate::plan::Planner;
+
+/// What a translation depends on beside the objects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Added to a Gateway's port to get the one that is bound.
+    pub port_offset: u16,
+}
+
+/// The outcome of [`translate`]. The same objects give the same one, in whatever order they come.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Translation {
+    /// What the Envoys of each fleet get; a fleet without anything is here too.
+    pub fleets: BTreeMap<FleetId, Resources>,
+    /// What owners of objects are told, sorted by kind, namespace and name. Times of transition are not in it.
+    pub statuses: Vec<ObjectStatus>,
+    /// How many objects there were of the Gateway API's kinds that Sesame doesn't serve yet.
+    pub unserved: BTreeMap<Kind, usize>,
+}
+
+/// Resources of a fleet, each list sorted by name: Envoy's messages in protobuf's JSON form with the type as `@type`.
+/// Private keys are hidden.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Resources {
+    /// Listeners (LDS).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub listeners: Vec<Value>,
+    /// Route tables (RDS).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<Value>,
+    /// Clusters (CDS).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub clusters: Vec<Value>,
+    /// Endpoints of clusters (EDS).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub endpoints: Vec<Value>,
+    /// Certificates (SDS).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<Value>,
+}
+
+/// What the owner of an object is told.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ObjectStatus {
+    /// The object.
+    pub key: ObjectKey,
+    /// Its `status`, as in Kubernetes.
+    pub status: Value,
+}
+
+/// Translates objects. Of objects with the same key the last counts.
+///
+/// The GatewayClass `sesame` is there without being among them; its status is left out then.
+pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
+    let mut core = Core::new(options.port_offset);
+    let unserved = unserved(&objects);
+    let before = core.apply(objects.into_iter().map(Input::Upsert)).resources;
+    let requests: BTreeMap<FleetId, FleetRequest> = core
+        .engine()
+        .iter(core.outputs().fleets)
+        .map(|(fleet, request)| (fleet.clone(), FleetRequest::clone(request)))
+        .collect();
+    let states = Planner::new(options.port_offset).plan(&requests, |_| Ok(()));
+    let after = core.apply(states.into_iter().map(|(fleet, mut state)| {
+        state.ready = true;
+        Input::Fleet(fleet, Some(state))
+    }));
+    Translation {
+        fleets: fleets(
+            requests.into_keys(),
+            before.into_iter().chain(after.resources),
+        ),
+        statuses: statuses(&core),
+        unserved,
+    }
+}
+
+fn unserved(objects: &[Object]) -> BTreeMap<Kind, usize> {
+    let mut counts = BTreeMap::new();
+    for kind in objects.iter().map(Object::kind) {
+        if kind.group() == GATEWAY_GROUP && !pipeline::Inputs::takes(kind) {
+            *counts.entry(kind).or_default() += 1;
+        }
+    }
+    counts
+}
+
+/// What is left when all changes are done, shown.
+fn fleets(
+    fleets: impl Iterator<Item = FleetId>,
+    changes: impl Iterator<Item = ResourceChange>,
+) -> BTreeMap<FleetId, Resources> {
+    let mut out: BTreeMap<FleetId, Resources> =
+        fleets.map(|fleet| (fleet, Resources::default())).collect();
+    let mut last = BTreeMap::new();
+    for change in changes {
+        let key = (change.fleet, change.type_url, change.name);
+        last.insert(key, change.body);
+    }
+    for ((fleet, type_url, name), body) in last {
+        let resources = out.entry(fleet).or_default();
+        if let (Some(body), Some(list)) = (body, resources.list(type_url)) {
+            list.push(shown(&body, &name));
+        }
+    }
+    out
+}
+
+/// A resource for people; one that can't be shown says so itself, so that the others are.
+fn shown(body: &[u8], name: &str) -> Value {
+    render(body)
+        .unwrap_or_else(|error| serde_json::json!({ "name": name, "not_shown": error.to_string() }))
+}
+
+impl Resources {
+    fn list(&mut self, type_url: &str) -> Option<&mut Vec<Value>> {
+        Some(match type_url {
+            names::LISTENER => &mut self.listeners,
+            names::ROUTES => &mut self.routes,
+            names::CLUSTER => &mut self.clusters,
+            names::ENDPOINTS => &mut self.endpoints,
+            names::SECRET => &mut self.secrets,
+            _ => return None,
+        })
+    }
+}
+
+/// All statuses in order.
+fn statuses(core: &Core) -> Vec<ObjectStatus> {
+    let (engine, outputs) = (core.engine(), core.outputs());
+    let mut out = Vec::new();
+    for (name, status) in engine.iter(outputs.class_status) {
+        if !core.is_unwritten_class(name) {
+            let key = ObjectKey::new(Kind::GatewayClass, "", name.clone());
+            out.push(object_status(key, &**status));
+        }
+    }
+    for (name, status) in engine.iter(outputs.gateway_status) {
+        out.push(object_status(name.of_kind(Kind::Gateway), &**status));
+    }
+    for (name, status) in engine.iter(outputs.http_route_status) {
+        out.push(object_status(name.of_kind(Kind::HTTPRoute), &**status));
+    }
+    out
+}
+
+fn object_status(key: ObjectKey, status: &impl Serialize) -> ObjectStatus {
+    ObjectStatus {
+        key,
+        status: serde_json::to_value(status).expect("statuses are plain data with text as keys"),
+    }
+}
+
+#[cfg(test)]
+mod tests;
