@@ -7,6 +7,7 @@
 
 mod envoy;
 mod progress;
+mod tidy;
 
 use std::process::ExitCode;
 
@@ -18,11 +19,14 @@ use clap::Parser;
 enum Command {
     /// Fetch the Envoy that Sesame is tested with, and print its path
     Envoy(envoy::Args),
+    /// Check the repository's structure and formatting
+    Tidy(tidy::Args),
 }
 
 fn main() -> ExitCode {
     let done = match Command::parse() {
         Command::Envoy(args) => envoy::run(&args),
+        Command::Tidy(args) => tidy::run(&args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

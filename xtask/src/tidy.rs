@@ -1,0 +1,211 @@
+//! `cargo xtask tidy`: what a compiler doesn't check and a reader relies on.
+//!
+//! In: the repository's files and what Cargo knows about them. Out: nothing, or problems as `file:line: what is wrong`.
+//! Each check is a pure function in a module of its own; this file gathers what they need.
+
+mod graph;
+mod manifests;
+mod modules;
+mod rooms;
+mod sources;
+mod words;
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use self::graph::Member;
+use crate::progress::Step;
+
+/// Something that is not as it should be.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Problem {
+    /// Relative to the repository.
+    path: String,
+    /// From 1; `None`: the file as a whole.
+    line: Option<usize>,
+    /// What is wrong, and what to do where that isn't plain.
+    message: String,
+}
+
+impl Problem {
+    fn file(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            path: path.into(),
+            line: None,
+            message: message.into(),
+        }
+    }
+
+    fn line(path: impl Into<String>, line: usize, message: impl Into<String>) -> Self {
+        Self {
+            line: Some(line),
+            ..Self::file(path, message)
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            Some(line) => write!(f, "{}:{line}: {}", self.path, self.message),
+            None => write!(f, "{}: {}", self.path, self.message),
+        }
+    }
+}
+
+/// A text file of the repository.
+#[derive(Clone, Debug)]
+struct Source {
+    /// Relative to the repository, `/` between folders.
+    path: String,
+    text: String,
+}
+
+impl Source {
+    fn is_rust(&self) -> bool {
+        self.path.ends_with(".rs")
+    }
+
+    /// Lines with their numbers.
+    fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        (1..).zip(self.text.lines())
+    }
+}
+
+/// Options of `cargo xtask tidy`.
+#[derive(clap::Args)]
+pub(crate) struct Args {}
+
+/// Runs all checks and prints the problems.
+pub(crate) fn run(_: &Args) -> Result<()> {
+    let step = Step::new("Checking the repository's structure");
+    let root = root()?;
+    let sources = read_sources(&root)?;
+    let members = members(&root)?;
+    let mut problems = Vec::new();
+    problems.extend(sources.iter().flat_map(sources::check));
+    problems.extend(sources::stale_exceptions(&sources));
+    problems.extend(sources.iter().flat_map(words::check));
+    problems.extend(modules::check(&sources, &members));
+    problems.extend(manifests::check(&sources));
+    problems.extend(graph::check(&members));
+    problems.extend(rooms::check(&sources, &members));
+    for member in members.iter().filter(|member| graph::is_pure(member)) {
+        let tree = dependency_tree(&root, &member.package)?;
+        problems.extend(graph::check_reach(member, &tree));
+    }
+    problems.extend(unformatted(&root)?);
+    problems.sort();
+    problems.dedup();
+    if problems.is_empty() {
+        step.done();
+        return Ok(());
+    }
+    drop(step);
+    for problem in &problems {
+        println!("{problem}");
+    }
+    bail!(
+        "the repository is not tidy: problems found: {}",
+        problems.len()
+    );
+}
+
+/// The repository's folder: the one above ours.
+fn root() -> Result<PathBuf> {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = manifest.parent().context("xtask lies in no folder")?;
+    Ok(root.to_owned())
+}
+
+/// All text files that Git knows, or would know after `git add`.
+fn read_sources(root: &Path) -> Result<Vec<Source>> {
+    let list = output(Command::new("git").current_dir(root).args([
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]))?;
+    let mut sources = Vec::new();
+    for path in list.split('\0').filter(|path| !path.is_empty()) {
+        let full = root.join(path);
+        // Links are checked where they lead; what isn't there is deleted but not yet committed.
+        if !full.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
+            continue;
+        }
+        let bytes = fs::read(&full).with_context(|| format!("can't read {path}"))?;
+        if let Ok(text) = String::from_utf8(bytes) {
+            sources.push(Source {
+                path: path.to_owned(),
+                text,
+            });
+        }
+    }
+    sources.sort_by(|a, b| a.path.cmp(&b.path));
+    Ok(sources)
+}
+
+/// The workspace's members, as Cargo sees them.
+fn members(root: &Path) -> Result<Vec<Member>> {
+    let metadata = cargo_metadata::MetadataCommand::new()
+        .current_dir(root)
+        .no_deps()
+        .exec()
+        .context("`cargo metadata` failed")?;
+    let packages = metadata.packages.iter();
+    packages.map(|package| Member::new(root, package)).collect()
+}
+
+/// What a package reaches by normal dependencies, with no features but those that it asks for itself.
+fn dependency_tree(root: &Path, package: &str) -> Result<String> {
+    output(
+        Command::new(env!("CARGO"))
+            .current_dir(root)
+            .args(["tree", "--package", package, "--target", "all"])
+            .args(["--edges", "normal,no-proc-macro", "--prefix", "depth"]),
+    )
+}
+
+/// The files that rustfmt would change.
+fn unformatted(root: &Path) -> Result<Vec<Problem>> {
+    let result = Command::new(env!("CARGO"))
+        .current_dir(root)
+        .args(["fmt", "--all", "--check", "--", "-l"])
+        .stdin(Stdio::null())
+        .output()
+        .context("`cargo fmt` can't be run")?;
+    let list = String::from_utf8_lossy(&result.stdout);
+    let problems: Vec<Problem> = list
+        .lines()
+        .map(|path| {
+            let path = path.strip_prefix(&format!("{}/", root.display()));
+            Problem::file(path.unwrap_or("?"), "not formatted: run `cargo fmt --all`")
+        })
+        .collect();
+    // It ends with 1 both for files that differ and for files that it can't read.
+    ensure!(
+        result.status.success() || !problems.is_empty(),
+        "`cargo fmt` failed: {}",
+        String::from_utf8_lossy(&result.stderr)
+    );
+    Ok(problems)
+}
+
+fn output(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let result = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("{program} can't be run"))?;
+    ensure!(
+        result.status.success(),
+        "{program} failed: {}",
+        String::from_utf8_lossy(&result.stderr)
+    );
+    String::from_utf8(result.stdout).with_context(|| format!("{program} printed no text"))
+}

@@ -1,0 +1,157 @@
+//! What each source file must be like, by itself.
+//!
+//! In: one file. Out: what is wrong with it. The whole file is text here: a rule that needs the compiler's view is a
+//! lint's.
+
+use super::{Problem, Source};
+
+/// No Rust file is longer, in lines, but for [`LONG`].
+const LONGEST: usize = 600;
+
+/// Files that may be longer: path, reason.
+const LONG: &[(&str, &str)] = &[];
+
+/// What code must not hold, and what to do instead. Written in two parts, so as not to be found here.
+const FORBIDDEN: &[(&str, &str)] = &[
+    (
+        concat!("#[", "ignore"),
+        "a test that doesn't run proves nothing: mend it or delete it",
+    ),
+    (concat!("to", "do!("), "unfinished code is not committed"),
+    (
+        concat!("unimple", "mented!("),
+        "unfinished code is not committed",
+    ),
+];
+
+/// The room that carries Envoy's resources without knowing them.
+const XDS: &str = "crates/xds/";
+
+/// What the xds room may name of Envoy's protobuf: the protocol itself, and what its messages are made of.
+const PROTOCOL: &[&str] = &[
+    "pb::envoy::service::discovery::v3::",
+    "pb::envoy::config::core::v3::",
+    "pb::google::",
+];
+
+pub(super) fn check(source: &Source) -> Vec<Problem> {
+    if !source.is_rust() {
+        return Vec::new();
+    }
+    let path = source.path.as_str();
+    let mut problems = Vec::new();
+    let length = source.text.lines().count();
+    if length > LONGEST && !LONG.iter().any(|(long, _)| *long == path) {
+        problems.push(Problem::file(
+            path,
+            format!("{length} lines, {LONGEST} at most: split it by what its parts know"),
+        ));
+    }
+    let file = path.rsplit('/').next().unwrap_or_default();
+    if file == "mod.rs" {
+        let message = "a module `a` is the file `a.rs` beside the folder `a`";
+        problems.push(Problem::file(path, message));
+    }
+    let is_root = file == "lib.rs" || file == "main.rs";
+    if is_root && !source.text.starts_with("//!") {
+        let message =
+            "a crate begins with `//!`: what comes in, what goes out, what it must not know";
+        problems.push(Problem::line(path, 1, message));
+    }
+    for (number, line) in source.lines() {
+        for (text, instead) in FORBIDDEN {
+            if line.contains(text) {
+                problems.push(Problem::line(path, number, format!("`{text}`: {instead}")));
+            }
+        }
+        if path.starts_with(XDS) && !names_only_the_protocol(line) {
+            problems.push(Problem::line(
+                path,
+                number,
+                format!(
+                    "the xds room names nothing of `envoy_types` but {}",
+                    PROTOCOL.join(", ")
+                ),
+            ));
+        }
+    }
+    problems
+}
+
+fn names_only_the_protocol(line: &str) -> bool {
+    line.split("envoy_types")
+        .skip(1)
+        .map(|rest| rest.strip_prefix("::").unwrap_or_default())
+        .all(|rest| PROTOCOL.iter().any(|allowed| rest.starts_with(allowed)))
+}
+
+/// Exceptions that nothing needs any more.
+pub(super) fn stale_exceptions(sources: &[Source]) -> Vec<Problem> {
+    let needed = |path: &str| {
+        let source = sources.iter().find(|source| source.path == path);
+        source.is_some_and(|source| source.text.lines().count() > LONGEST)
+    };
+    LONG.iter()
+        .filter(|(path, _)| !needed(path))
+        .map(|(path, _)| {
+            Problem::file(*path, "no long file any more: take it off the list in tidy")
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(path: &str, text: &str) -> Vec<(Option<usize>, String)> {
+        let source = Source {
+            path: path.to_owned(),
+            text: text.to_owned(),
+        };
+        super::check(&source)
+            .into_iter()
+            .map(|problem| (problem.line, problem.message))
+            .collect()
+    }
+
+    #[track_caller]
+    fn finds(path: &str, text: &str, line: Option<usize>, expected: &str) {
+        let problems = check(path, text);
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert_eq!(problems[0].0, line);
+        assert!(problems[0].1.contains(expected), "{problems:?}");
+    }
+
+    #[test]
+    fn each_rule_finds_what_breaks_it() {
+        finds("a/b.rs", &"\n".repeat(601), None, "601 lines");
+        finds("a/mod.rs", "", None, "beside the folder");
+        finds("a/lib.rs", "mod a;\n", Some(1), "begins with");
+        finds("a/main.rs", "// a\n", Some(1), "begins with");
+        for (text, _) in FORBIDDEN {
+            finds("a/b.rs", &format!("\n    {text}\n"), Some(2), text);
+        }
+    }
+
+    #[test]
+    fn xds_names_only_the_protocol() {
+        for line in [
+            "use envoy_types::pb::envoy::config::route::v3::Route;",
+            "use envoy_types::pb::envoy;",
+            "use envoy_types;",
+            "fn a(_: envoy_types::pb::google::Any, _: envoy_types::pb::envoy::config::cluster::v3::Cluster) {}",
+        ] {
+            finds("crates/xds/src/a.rs", line, Some(1), "names nothing");
+            assert_eq!(check("crates/envoy/src/a.rs", line), []);
+        }
+        let line = "use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;";
+        assert_eq!(check("crates/xds/src/a.rs", line), []);
+    }
+
+    #[test]
+    fn good_files_have_no_problems() {
+        assert_eq!(check("a/lib.rs", "//! A crate.\n"), []);
+        assert_eq!(check("a/b.rs", &"\n".repeat(600)), []);
+        assert_eq!(check("a/b.md", &"\n".repeat(700)), []);
+    }
+}
