@@ -81,6 +81,7 @@ impl Assembler {
     /// What the commit changes for each fleet: sorted by fleet, type (in the order of [`names::TYPES`]) and name, each at
     /// most once.
     ///
+    /// A route table whose rows changed may come out with the bytes that it had; other resources that come have changed.
     /// A changed host costs one copy of its table; other changes cost as much as themselves times their fleets.
     ///
     /// # Panics
@@ -293,3 +294,6 @@ fn order(change: &ResourceChange) -> (&FleetId, Option<usize>, &str) {
         .position(|type_url| *type_url == change.type_url);
     (&change.fleet, kind, &change.name)
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,6 +3,8 @@
 //! In: where Sesame is, and who the Envoy is. Out: `Bootstrap`: everything else comes over xDS. It must not know the
 //! model, nor how Envoys are run.
 
+mod stats;
+
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -17,9 +19,7 @@ use envoy_types::pb::envoy::extensions::resource_monitors::downstream_connection
 use envoy_types::pb::envoy::extensions::resource_monitors::fixed_heap::v3::FixedHeapConfig;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
 use envoy_types::pb::envoy::extensions::upstreams::http::v3 as http;
-use envoy_types::pb::envoy::r#type::matcher::v3::{
-    ListStringMatcher, StringMatcher, string_matcher::MatchPattern,
-};
+use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
 use envoy_types::pb::google::protobuf::{Struct, Value, value::Kind};
 use envoy_types::util::pack_any;
 use prost::{Message, Name};
@@ -113,7 +113,7 @@ pub fn bootstrap(options: &BootstrapOptions) -> pb::Bootstrap {
         overload_manager: Some(overload_manager(options)),
         layered_runtime: Some(runtime()),
         stats_config: Some(metrics::StatsConfig {
-            stats_matcher: Some(stats()),
+            stats_matcher: Some(stats::kept()),
             ..Default::default()
         }),
         deferred_stat_options: Some(pb::bootstrap::DeferredStatOptions {
@@ -346,58 +346,6 @@ fn runtime() -> pb::LayeredRuntime {
     }
 }
 
-/// The statistics that are kept. All of them cost twice the memory of a cluster and most of the time to add one, and
-/// make pages of tens of megabytes.
-fn stats() -> metrics::StatsMatcher {
-    // Few of each, whatever the number of routes.
-    let prefixes = [
-        "cluster.xds.",
-        "cluster_manager.",
-        "control_plane.",
-        "http.",
-        "listener.",
-        "listener_manager.",
-        "overload.",
-        "server.",
-    ];
-    // One of each for every cluster.
-    let suffixes = [
-        ".membership_healthy",
-        ".membership_total",
-        ".upstream_cx_active",
-        ".upstream_cx_connect_fail",
-        ".upstream_cx_connect_timeout",
-        ".upstream_cx_total",
-        ".upstream_rq_1xx",
-        ".upstream_rq_2xx",
-        ".upstream_rq_3xx",
-        ".upstream_rq_4xx",
-        ".upstream_rq_5xx",
-        ".upstream_rq_active",
-        ".upstream_rq_per_try_timeout",
-        ".upstream_rq_retry",
-        ".upstream_rq_time",
-        ".upstream_rq_timeout",
-        ".upstream_rq_total",
-    ];
-    let prefixes = prefixes.map(|text| MatchPattern::Prefix(text.to_owned()));
-    let suffixes = suffixes.map(|text| MatchPattern::Suffix(text.to_owned()));
-    metrics::StatsMatcher {
-        stats_matcher: Some(metrics::stats_matcher::StatsMatcher::InclusionList(
-            ListStringMatcher {
-                patterns: prefixes
-                    .into_iter()
-                    .chain(suffixes)
-                    .map(|pattern| StringMatcher {
-                        match_pattern: Some(pattern),
-                        ..Default::default()
-                    })
-                    .collect(),
-            },
-        )),
-    }
-}
-
 fn exact(text: &str) -> StringMatcher {
     StringMatcher {
         match_pattern: Some(MatchPattern::Exact(text.to_owned())),
@@ -422,3 +370,6 @@ fn file(path: &Path) -> core::DataSource {
         ..Default::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

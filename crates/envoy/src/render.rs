@@ -20,13 +20,13 @@ const SECRET_FIELDS: [&str; 3] = ["private_key", "password", "pkcs12"];
 /// Why something can't be shown.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// The bytes are no message of that type, or the type is none that this crate makes.
+    /// The bytes are no message of their type.
     #[error("not one of Envoy's messages: {0}")]
     Decode(#[from] prost::DecodeError),
-    /// The type is none that this crate makes, or a value has no form in JSON.
+    /// A packed message is of a type that this crate doesn't make, or its bytes are none of its type.
     #[error("no JSON form: {0}")]
     Form(#[from] serde_json::Error),
-    /// The type is none that this crate makes.
+    /// The message itself is of a type that this crate doesn't make.
     #[error("unknown type {0}")]
     Unknown(String),
 }
@@ -90,3 +90,6 @@ fn readable(value: &mut Value) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,413 @@
+//! Any history of changes gives each fleet what its final rows mean.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use envoy_types::pb::envoy::config::route::v3 as pb;
+use envoy_types::pb::google::protobuf::Any;
+use proptest::prelude::*;
+use sesame_engine::{Batch, Builder, Engine, Table};
+use sesame_model::*;
+
+use super::*;
+use crate::testing::{any_virtual_host, cluster_key};
+use crate::{Options, cluster, endpoints, listener, route_table, secret, stages, virtual_host};
+
+const OFFSET: u16 = 8000;
+
+struct World {
+    engine: Engine,
+    inputs: Inputs,
+    encoded: Encoded,
+    assembler: Assembler,
+    /// What Envoys have after all changes so far.
+    fleets: BTreeMap<(FleetId, &'static str, String), Bytes>,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut b = Builder::new();
+        let inputs = Inputs {
+            listeners: b.input("listeners"),
+            route_tables: b.input("route_tables"),
+            virtual_hosts: b.input("virtual_hosts"),
+            clusters: b.input("clusters"),
+            endpoints: b.input("endpoints"),
+            certificates: b.input("certificates"),
+            fleet_clusters: b.input("fleet_clusters"),
+            fleet_certificates: b.input("fleet_certificates"),
+        };
+        let options = Options {
+            port_offset: OFFSET,
+        };
+        let encoded = stages(&mut b, inputs, options);
+        Self {
+            engine: b.build(),
+            assembler: Assembler::new(&inputs, &encoded),
+            inputs,
+            encoded,
+            fleets: BTreeMap::new(),
+        }
+    }
+
+    fn commit(&mut self, fill: impl FnOnce(&Inputs, &mut Batch)) -> (Commit, Vec<ResourceChange>) {
+        let mut batch = Batch::new();
+        fill(&self.inputs, &mut batch);
+        let commit = self.engine.commit(batch);
+        let changes = self.assembler.apply(&commit);
+        for change in changes.clone() {
+            let key = (change.fleet, change.type_url, change.name);
+            match change.body {
+                Some(body) => {
+                    let before = self.fleets.insert(key.clone(), body.clone());
+                    // A host without routes and a reserved one are the same in a table.
+                    assert!(
+                        key.1 == names::ROUTES || before != Some(body),
+                        "{key:?} was there already"
+                    );
+                }
+                None => assert!(self.fleets.remove(&key).is_some(), "{key:?} was not there"),
+            }
+        }
+        (commit, changes)
+    }
+
+    /// What the engine's input tables mean, made from scratch by the plain builders.
+    fn expected(&self) -> BTreeMap<(FleetId, &'static str, String), Bytes> {
+        let (engine, inputs) = (&self.engine, &self.inputs);
+        let mut out = BTreeMap::new();
+        for (key, row) in engine.iter(inputs.listeners) {
+            let name = names::listener(key);
+            let body = wire::resource(&listener(key, row));
+            out.insert((key.fleet.clone(), names::LISTENER, name), body);
+        }
+        for (key, row) in engine.iter(inputs.route_tables) {
+            let hosts = engine
+                .iter(inputs.virtual_hosts)
+                .filter(|(host, _)| host.table == *key)
+                .map(|(host, row)| virtual_host(host, row, key.port + OFFSET));
+            let body = wire::resource(&route_table(key, row, hosts));
+            out.insert((key.fleet.clone(), names::ROUTES, names::routes(key)), body);
+        }
+        for ((fleet, key), _) in engine.iter(inputs.fleet_clusters) {
+            let Some(row) = engine.get(inputs.clusters, key) else {
+                continue;
+            };
+            let name = names::cluster(key);
+            let body = wire::resource(&cluster(key, &row));
+            out.insert((fleet.clone(), names::CLUSTER, name.clone()), body);
+            let row = engine.get(inputs.endpoints, key).unwrap_or_default();
+            let body = wire::resource(&endpoints(key, &row));
+            out.insert((fleet.clone(), names::ENDPOINTS, name), body);
+        }
+        for ((fleet, key), _) in engine.iter(inputs.fleet_certificates) {
+            if let Some(row) = engine.get(inputs.certificates, key) {
+                let body = wire::resource(&secret(key, &row));
+                out.insert((fleet.clone(), names::SECRET, names::secret(key)), body);
+            }
+        }
+        out
+    }
+
+    fn check(&self) {
+        let expected = self.expected();
+        let keys: Vec<_> = self.fleets.keys().collect();
+        assert_eq!(keys, expected.keys().collect::<Vec<_>>());
+        for (key, body) in &self.fleets {
+            if key.1 == names::ROUTES {
+                let (joined, whole) = (table(body), table(&expected[key]));
+                assert_eq!(joined, whole, "{key:?}");
+                assert_eq!(body.len(), expected[key].len(), "no byte too many");
+            } else {
+                assert_eq!(body, &expected[key], "{key:?}");
+            }
+        }
+    }
+}
+
+fn table(body: &Bytes) -> pb::RouteConfiguration {
+    let any = Any::decode(&**body).unwrap();
+    assert_eq!(any.type_url, names::ROUTES);
+    pb::RouteConfiguration::decode(&*any.value).unwrap()
+}
+
+fn fleet(index: u8) -> FleetId {
+    FleetId::of_gateway("ns", &format!("gw{index}"))
+}
+
+fn table_key(index: u8) -> RouteTableKey {
+    RouteTableKey {
+        fleet: fleet(index % 2),
+        port: 80,
+        listener: (index >= 2).then(|| "web".into()),
+    }
+}
+
+const DOMAINS: [&str; 4] = ["*", "*.example.com", "a.example.com", "b.example.com"];
+
+fn host_key(index: u8) -> VirtualHostKey {
+    VirtualHostKey {
+        table: table_key(index % 3),
+        domain: DOMAINS[usize::from(index / 3) % DOMAINS.len()].into(),
+    }
+}
+
+fn service(index: u8) -> ClusterKey {
+    cluster_key(&format!("s{index}"))
+}
+
+fn certificate(index: u8) -> CertificateKey {
+    CertificateKey {
+        namespace: "ns".into(),
+        name: format!("c{index}").into(),
+    }
+}
+
+fn some_listener(key: &ListenerKey, secure: bool) -> Listener {
+    let routes = RouteTableKey {
+        fleet: key.fleet.clone(),
+        port: key.port,
+        listener: None,
+    };
+    Listener {
+        bind: vec![(Ipv4Addr::LOCALHOST, key.port).into()],
+        kind: if secure {
+            ListenerKind::Https {
+                chains: vec![TlsChain {
+                    server_name: None,
+                    certificates: vec![certificate(0)],
+                    routes,
+                }],
+            }
+        } else {
+            ListenerKind::Http { routes }
+        },
+    }
+}
+
+fn some_table(reserved: u8) -> RouteTable {
+    RouteTable {
+        reserved: DOMAINS[1..]
+            .iter()
+            .take(usize::from(reserved))
+            .map(|domain| (*domain).to_owned())
+            .collect(),
+        misdirected: (reserved == 1)
+            .then(|| "z.example.com".to_owned())
+            .into_iter()
+            .collect(),
+    }
+}
+
+fn some_endpoints(ports: &[u16]) -> Endpoints {
+    let mut endpoints: Vec<_> = ports
+        .iter()
+        .map(|port| Endpoint {
+            address: IpAddr::from([10, 0, 0, 1]),
+            port: *port,
+        })
+        .collect();
+    endpoints.sort();
+    endpoints.dedup();
+    Endpoints { endpoints }
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Listener(u8, Option<bool>),
+    Table(u8, Option<u8>),
+    Host(u8, Option<VirtualHost>),
+    Cluster(u8, Option<bool>),
+    Endpoints(u8, Option<Vec<u16>>),
+    Certificate(u8, Option<u8>),
+    FleetCluster(u8, u8, bool),
+    FleetCertificate(u8, u8, bool),
+}
+
+fn any_op() -> impl Strategy<Value = Op> {
+    let maybe = prop::option::of::<std::ops::Range<u8>>;
+    prop_oneof![
+        (0..2u8, prop::option::of(any::<bool>())).prop_map(|(k, v)| Op::Listener(k, v)),
+        (0..3u8, maybe(0..4)).prop_map(|(k, v)| Op::Table(k, v)),
+        (0..12u8, prop::option::of(any_virtual_host())).prop_map(|(k, v)| Op::Host(k, v)),
+        (0..2u8, prop::option::of(any::<bool>())).prop_map(|(k, v)| Op::Cluster(k, v)),
+        (
+            0..2u8,
+            prop::option::of(prop::collection::vec(1..4u16, 0..3))
+        )
+            .prop_map(|(k, v)| Op::Endpoints(k, v)),
+        (0..2u8, maybe(0..3)).prop_map(|(k, v)| Op::Certificate(k, v)),
+        (0..2u8, 0..2u8, any::<bool>()).prop_map(|(f, k, v)| Op::FleetCluster(f, k, v)),
+        (0..2u8, 0..2u8, any::<bool>()).prop_map(|(f, k, v)| Op::FleetCertificate(f, k, v)),
+    ]
+}
+
+fn put<K, V>(batch: &mut Batch, table: Table<K, V>, key: K, value: Option<V>)
+where
+    K: sesame_engine::Key,
+    V: sesame_engine::Value,
+{
+    match value {
+        Some(value) => batch.upsert(table, key, value),
+        None => batch.remove(table, key),
+    }
+}
+
+fn perform(op: Op, inputs: &Inputs, batch: &mut Batch) {
+    match op {
+        Op::Listener(index, secure) => {
+            let key = ListenerKey {
+                fleet: fleet(index),
+                port: 80,
+            };
+            let value = secure.map(|secure| some_listener(&key, secure));
+            put(batch, inputs.listeners, key, value);
+        }
+        Op::Table(index, reserved) => put(
+            batch,
+            inputs.route_tables,
+            table_key(index),
+            reserved.map(some_table),
+        ),
+        Op::Host(index, value) => put(batch, inputs.virtual_hosts, host_key(index), value),
+        Op::Cluster(index, http2) => {
+            let value = http2.map(|http2| Cluster {
+                protocol: if http2 {
+                    Protocol::Http2
+                } else {
+                    Protocol::Http1
+                },
+                tls: None,
+            });
+            put(batch, inputs.clusters, service(index), value);
+        }
+        Op::Endpoints(index, ports) => {
+            let value = ports.map(|ports| some_endpoints(&ports));
+            put(batch, inputs.endpoints, service(index), value);
+        }
+        Op::Certificate(index, content) => {
+            let value = content.map(|content| Certificate {
+                chain: vec![content].into(),
+                private_key: vec![content].into(),
+            });
+            put(batch, inputs.certificates, certificate(index), value);
+        }
+        Op::FleetCluster(of, index, here) => {
+            let key = (fleet(of), service(index));
+            put(batch, inputs.fleet_clusters, key, here.then_some(()));
+        }
+        Op::FleetCertificate(of, index, here) => {
+            let key = (fleet(of), certificate(index));
+            put(batch, inputs.fleet_certificates, key, here.then_some(()));
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_history_gives_what_the_rows_mean(
+        batches in prop::collection::vec(prop::collection::vec(any_op(), 1..6), 1..12)
+    ) {
+        let mut world = World::new();
+        for ops in batches {
+            world.commit(|inputs, batch| {
+                for op in ops {
+                    perform(op, inputs, batch);
+                }
+            });
+            world.check();
+        }
+    }
+}
+
+#[test]
+fn a_changed_host_is_encoded_alone_and_changes_one_table() {
+    let mut world = World::new();
+    let host = |status| VirtualHost {
+        secure: false,
+        routes: vec![Arc::new(crate::testing::route(
+            crate::testing::prefix("/"),
+            Action::Respond(status),
+        ))],
+    };
+    let key = |index: u16| VirtualHostKey {
+        table: table_key(0),
+        domain: format!("h{index}.example.com").into(),
+    };
+    world.commit(|inputs, batch| {
+        for index in 0..3 {
+            batch.upsert(inputs.route_tables, table_key(index), some_table(0));
+        }
+        for index in 0..1000 {
+            batch.upsert(inputs.virtual_hosts, key(index), host(200));
+        }
+    });
+    let (commit, changes) = world.commit(|inputs, batch| {
+        batch.upsert(inputs.virtual_hosts, key(7), host(404));
+    });
+    assert_eq!(commit.ran(world.encoded.virtual_hosts), [key(7)]);
+    assert!(commit.ran(world.encoded.route_tables).is_empty());
+    assert_eq!(changes.len(), 1);
+    assert_eq!(changes[0].type_url, names::ROUTES);
+    world.check();
+}
+
+#[test]
+fn changes_come_sorted_and_a_cluster_comes_with_endpoints() {
+    let mut world = World::new();
+    let (_, changes) = world.commit(|inputs, batch| {
+        for op in [
+            Op::Table(1, Some(0)),
+            Op::Table(0, Some(0)),
+            Op::Listener(0, Some(true)),
+            Op::Cluster(0, Some(true)),
+            Op::FleetCluster(0, 0, true),
+            Op::Certificate(0, Some(1)),
+            Op::FleetCertificate(0, 0, true),
+            Op::Certificate(1, Some(1)),
+        ] {
+            perform(op, inputs, batch);
+        }
+    });
+    let seen: Vec<_> = changes
+        .iter()
+        .map(|change| (change.fleet.clone(), change.type_url))
+        .collect();
+    let mut expected: Vec<_> = names::TYPES.map(|kind| (fleet(0), kind)).to_vec();
+    expected.push((fleet(1), names::ROUTES));
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn nothing_is_kept_of_what_is_gone() {
+    let mut world = World::new();
+    let ops = |here: bool| {
+        vec![
+            Op::Table(0, here.then_some(2)),
+            Op::Host(
+                0,
+                here.then(|| VirtualHost {
+                    secure: false,
+                    routes: vec![],
+                }),
+            ),
+            Op::Cluster(0, here.then_some(true)),
+            Op::Endpoints(0, here.then(|| vec![1])),
+            Op::FleetCluster(0, 0, here),
+            Op::Certificate(0, here.then_some(1)),
+            Op::FleetCertificate(0, 0, here),
+        ]
+    };
+    for here in [true, false] {
+        for op in ops(here) {
+            world.commit(|inputs, batch| perform(op, inputs, batch));
+        }
+    }
+    assert!(world.fleets.is_empty());
+    let Assembler {
+        tables,
+        clusters,
+        certificates,
+        ..
+    } = &world.assembler;
+    assert!(tables.is_empty() && clusters.is_empty() && certificates.is_empty());
+}

@@ -1,0 +1,89 @@
+//! What a bootstrap says.
+
+use serde_json::json;
+
+use super::*;
+use crate::to_json;
+
+fn options() -> BootstrapOptions {
+    BootstrapOptions {
+        fleet: FleetId::of_gateway("ns", "gw"),
+        node_id: "pod-1".to_owned(),
+        xds: XdsAddress::Unix("/run/xds.sock".into()),
+        admin: Admin::Unix("/run/admin.sock".into()),
+        max_connections: MAX_CONNECTIONS,
+        memory_limit: None,
+    }
+}
+
+#[test]
+fn everything_comes_over_one_delta_stream() {
+    let out = to_json(&bootstrap(&options())).unwrap();
+    assert_eq!(out["node"], json!({"id": "pod-1", "cluster": "ns/gw"}));
+    let dynamic = &out["dynamic_resources"];
+    let ads = json!({"ads": {}, "resource_api_version": "V3"});
+    assert_eq!(dynamic["lds_config"], ads);
+    assert_eq!(dynamic["cds_config"], ads);
+    let stream = &dynamic["ads_config"];
+    assert_eq!(stream["api_type"], "DELTA_GRPC");
+    assert_eq!(stream["set_node_on_first_message_only"], true);
+    assert_eq!(
+        stream["grpc_services"][0]["envoy_grpc"]["cluster_name"],
+        out["static_resources"]["clusters"][0]["name"]
+    );
+    assert_eq!(
+        out["admin"]["address"]["pipe"],
+        json!({"path": "/run/admin.sock", "mode": 0o600})
+    );
+}
+
+#[test]
+fn bytes_are_the_same_each_time() {
+    let bytes = bootstrap(&options()).encode_to_vec();
+    for _ in 0..8 {
+        assert_eq!(bootstrap(&options()).encode_to_vec(), bytes);
+    }
+}
+
+#[test]
+fn tcp_with_tls_proves_both_ends() {
+    let out = to_json(&bootstrap(&BootstrapOptions {
+        xds: XdsAddress::Tcp {
+            host: "sesame.example".to_owned(),
+            port: 18000,
+            tls: Some(XdsTls {
+                certificate: "/certs/tls.crt".into(),
+                private_key: "/certs/tls.key".into(),
+                authority: "/certs/ca.crt".into(),
+                server_name: "sesame".to_owned(),
+            }),
+        },
+        admin: Admin::None,
+        memory_limit: Some(1 << 30),
+        ..options()
+    }))
+    .unwrap();
+    let cluster = &out["static_resources"]["clusters"][0];
+    assert_eq!(cluster["type"], "STRICT_DNS");
+    let context = &cluster["transport_socket"]["typed_config"];
+    assert_eq!(context["sni"], "sesame");
+    let common = &context["common_tls_context"];
+    assert_eq!(
+        common["validation_context"],
+        json!({
+            "trusted_ca": {"filename": "/certs/ca.crt"},
+            "match_typed_subject_alt_names": [
+                {"san_type": "DNS", "matcher": {"exact": "sesame"}}
+            ],
+        })
+    );
+    assert_eq!(
+        common["tls_certificates"][0]["private_key"],
+        json!({"filename": "/certs/tls.key"})
+    );
+    assert!(out.get("admin").is_none());
+    assert_eq!(
+        out["overload_manager"]["resource_monitors"][1]["typed_config"]["max_heap_size_bytes"],
+        1 << 30
+    );
+}

@@ -1,0 +1,220 @@
+//! Every kind of resource as text.
+
+use serde_json::json;
+use sesame_model::*;
+
+use super::*;
+use crate::testing::*;
+use crate::{names, wire};
+
+#[test]
+fn secrets_stay_hidden_and_chains_are_text() {
+    let key = CertificateKey {
+        namespace: "ns".into(),
+        name: "cert".into(),
+    };
+    let certificate = Certificate {
+        chain: b"-----BEGIN CERTIFICATE-----\n".as_slice().into(),
+        private_key: b"the key itself".as_slice().into(),
+    };
+    let secret = crate::secret(&key, &certificate);
+    let shown = render(&wire::resource(&secret)).unwrap();
+    assert_eq!(
+        shown,
+        json!({
+            "@type": names::SECRET,
+            "name": "ns/cert",
+            "tls_certificate": {
+                "certificate_chain": {"inline_string": "-----BEGIN CERTIFICATE-----\n"},
+                "private_key": {"inline_string": "(hidden)"},
+            },
+        })
+    );
+    // For Envoy it is all there.
+    let whole = to_json(&secret).unwrap();
+    let key = &whole["tls_certificate"]["private_key"]["inline_bytes"];
+    assert_eq!(key, &STANDARD.encode("the key itself"));
+}
+
+#[test]
+fn listeners_are_opened_down_to_the_filters() {
+    let key = ListenerKey {
+        fleet: fleet(),
+        port: 443,
+    };
+    let listener = Listener {
+        bind: vec![
+            "127.0.0.1:8443".parse().unwrap(),
+            "[::1]:8443".parse().unwrap(),
+        ],
+        kind: ListenerKind::Https {
+            chains: vec![
+                TlsChain {
+                    server_name: None,
+                    certificates: vec![CertificateKey {
+                        namespace: "ns".into(),
+                        name: "cert".into(),
+                    }],
+                    routes: RouteTableKey {
+                        fleet: fleet(),
+                        port: 443,
+                        listener: Some("web".into()),
+                    },
+                },
+                TlsChain {
+                    server_name: Some("*.example.com".to_owned()),
+                    certificates: vec![],
+                    routes: table_key(),
+                },
+            ],
+        },
+    };
+    let shown = render(&wire::resource(&crate::listener(&key, &listener))).unwrap();
+    assert_eq!(shown["@type"], names::LISTENER);
+    assert_eq!(shown["name"], "443");
+    assert_eq!(
+        shown["address"]["socket_address"],
+        json!({"address": "127.0.0.1", "port_value": 8443})
+    );
+    assert_eq!(
+        shown["additional_addresses"][0]["address"]["socket_address"]["address"],
+        "::1"
+    );
+    let chains = shown["filter_chains"].as_array().unwrap();
+    assert!(chains[0].get("filter_chain_match").is_none());
+    assert_eq!(
+        chains[1]["filter_chain_match"],
+        json!({"server_names": ["*.example.com"]})
+    );
+    let context = &chains[0]["transport_socket"]["typed_config"]["common_tls_context"];
+    assert_eq!(
+        context["tls_certificate_sds_secret_configs"],
+        json!([{
+            "name": "ns/cert",
+            "sds_config": {"ads": {}, "resource_api_version": "V3"},
+        }])
+    );
+    let managers: Vec<_> = chains
+        .iter()
+        .map(|chain| chain["filters"][0]["typed_config"].clone())
+        .collect();
+    assert_eq!(managers[0]["rds"]["route_config_name"], "443/web");
+    let filters: Vec<_> = managers[0]["http_filters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|filter| (filter["name"].as_str().unwrap(), filter["disabled"] == true))
+        .collect();
+    assert_eq!(
+        filters,
+        [
+            ("envoy.filters.http.cors", true),
+            ("envoy.filters.http.stateful_session", true),
+            ("envoy.filters.http.router", false),
+        ]
+    );
+    // Frozen but for the names.
+    let mut other = managers[1].clone();
+    other["rds"]["route_config_name"] = json!("443/web");
+    assert_eq!(other, managers[0]);
+}
+
+fn cluster(protocol: Protocol, tls: Option<Option<&str>>) -> Value {
+    let cluster = Cluster {
+        protocol,
+        tls: tls.map(|name| UpstreamTls {
+            server_name: name.map(str::to_owned),
+        }),
+    };
+    render(&wire::resource(&crate::cluster(
+        &cluster_key("web"),
+        &cluster,
+    )))
+    .unwrap()
+}
+
+fn http(cluster: &Value) -> &Value {
+    &cluster["typed_extension_protocol_options"]["envoy.extensions.upstreams.http.v3.HttpProtocolOptions"]
+}
+
+#[test]
+fn clusters() {
+    let plain = cluster(Protocol::Http1, None);
+    let all = u32::MAX;
+    assert_eq!(
+        plain,
+        json!({
+            "@type": names::CLUSTER,
+            "name": "ns/web:80",
+            "type": "EDS",
+            "eds_cluster_config": {
+                "eds_config": {"ads": {}, "resource_api_version": "V3"},
+            },
+            "lb_policy": "LEAST_REQUEST",
+            "circuit_breakers": {
+                "thresholds": [{
+                    "max_connections": all,
+                    "max_pending_requests": all,
+                    "max_requests": all,
+                    "max_retries": all,
+                }],
+            },
+        })
+    );
+    let h2c = cluster(Protocol::Http2, None);
+    assert_eq!(
+        http(&h2c)["explicit_http_config"],
+        json!({"http2_protocol_options": {}})
+    );
+
+    let named = cluster(Protocol::Http1, Some(Some("a.b")));
+    assert_eq!(named["transport_socket"]["typed_config"]["sni"], "a.b");
+    assert!(http(&named).is_null());
+    let unnamed = cluster(Protocol::Negotiated, Some(None));
+    assert_eq!(http(&unnamed)["auto_config"], json!({}));
+    assert_eq!(
+        http(&unnamed)["upstream_http_protocol_options"],
+        json!({"auto_sni": true})
+    );
+    // Nothing to negotiate with: HTTP/1.1, rather than a cluster that Envoy refuses.
+    let odd = cluster(Protocol::Negotiated, None);
+    assert_eq!(
+        http(&odd)["explicit_http_config"],
+        json!({"http_protocol_options": {}})
+    );
+}
+
+#[test]
+fn endpoints_are_one_locality_or_none() {
+    let shown = |endpoints| {
+        let endpoints = crate::endpoints(&cluster_key("web"), &Endpoints { endpoints });
+        render(&wire::resource(&endpoints)).unwrap()
+    };
+    assert_eq!(
+        shown(vec![]),
+        json!({"@type": names::ENDPOINTS, "cluster_name": "ns/web:80"})
+    );
+    let one = shown(vec![Endpoint {
+        address: "fd00::1".parse().unwrap(),
+        port: 8080,
+    }]);
+    assert_eq!(
+        one["endpoints"],
+        json!([{
+            "lb_endpoints": [{
+                "endpoint": {
+                    "address": {"socket_address": {"address": "fd00::1", "port_value": 8080}}
+                }
+            }]
+        }])
+    );
+}
+
+#[test]
+fn whatever_is_not_ours_is_an_error() {
+    assert!(matches!(render(b"\xff"), Err(RenderError::Decode(_))));
+    let unknown = wire::any_bytes("type.googleapis.com/no.such.Type", &[b""]);
+    assert!(matches!(render(&unknown), Err(RenderError::Form(_))));
+    let broken = wire::any_bytes(names::CLUSTER, &[b"\xff\xff"]);
+    assert!(matches!(render(&broken), Err(RenderError::Form(_))));
+}
