@@ -144,3 +144,6 @@ pub(crate) fn object_name(kind: Kind, name: &str) -> Check {
 pub(crate) fn namespace(name: &str) -> Check {
     text::label(name)
 }
+
+#[cfg(test)]
+mod tests;

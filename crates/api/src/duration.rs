@@ -119,3 +119,79 @@ impl From<Duration> for Arc<str> {
         duration.text
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn parts_are_summed() {
+        for (text, millis) in [
+            ("0s", 0),
+            ("10s", 10_000),
+            ("1h30m", 5_400_000),
+            ("500ms", 500),
+            ("1m1ms", 60_001),
+            ("1ms1m", 60_001),
+            ("10s5s", 15_000),
+            ("99999h99999h99999h99999h", 4 * 99_999 * 3_600_000),
+        ] {
+            let duration = Duration::parse(text).unwrap();
+            assert_eq!(duration.as_millis(), millis, "{text}");
+            assert_eq!(duration.to_string(), text);
+            assert_eq!(duration.as_std().as_millis(), u128::from(millis));
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        for text in [
+            "",
+            "s",
+            "10",
+            "1.5s",
+            "-1s",
+            "+1s",
+            " 1s",
+            "1s ",
+            "1 s",
+            "1d",
+            "1us",
+            "100000s",
+            "1S",
+            "1s1s1s1s1s",
+            "1sm",
+            "٣s",
+            "1m s",
+        ] {
+            assert_eq!(Duration::parse(text), Err(InvalidDuration), "{text}");
+        }
+    }
+
+    proptest! {
+        /// The parser against a plain reading of the pattern.
+        #[test]
+        fn agrees_with_the_pattern(
+            parts in prop::collection::vec(("[0-9]{1,6}", "(h|m|s|ms)"), 0..6),
+        ) {
+            let text: String = parts.iter().map(|(n, unit)| format!("{n}{unit}")).collect();
+            let valid = (1..=4).contains(&parts.len()) && parts.iter().all(|(n, _)| n.len() <= 5);
+            let millis = |unit: &str| match unit {
+                "h" => 3_600_000,
+                "m" => 60_000,
+                "s" => 1000,
+                _ => 1,
+            };
+            let sum: u64 = parts.iter().map(|(n, u)| n.parse::<u64>().unwrap() * millis(u)).sum();
+            let parsed = Duration::parse(&text).ok().map(|d| d.as_millis());
+            prop_assert_eq!(parsed, valid.then_some(sum));
+        }
+
+        #[test]
+        fn never_panics(text in ".{0,20}") {
+            let _ = Duration::parse(&text);
+        }
+    }
+}

@@ -67,3 +67,21 @@ pub const EXPERIMENTAL: &[&str] = &[
     "GatewayListenerFilters",
     "HTTPRouteDestinationPortMatching",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_complete_and_in_order() {
+        for list in [STANDARD, EXPERIMENTAL] {
+            assert!(list.is_sorted());
+        }
+        let mut all = [CORE, STANDARD, EXPERIMENTAL].concat();
+        // The API knows 64 features, 10 of which are of meshes.
+        assert_eq!(all.len(), 54);
+        all.sort_unstable();
+        all.dedup();
+        assert_eq!(all.len(), 54);
+    }
+}

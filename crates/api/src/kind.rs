@@ -220,3 +220,32 @@ impl From<&str> for KindName {
 }
 
 string_like!(KindName);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_found_by_their_own_names() {
+        for kind in Kind::ALL {
+            assert_eq!(
+                Kind::from_api(kind.api_version(), kind.as_str()),
+                Some(kind)
+            );
+            assert!(kind.api_version().ends_with(kind.versions()[0]));
+            let group = Group::from(kind.group());
+            assert!(!matches!(group, Group::Other(_)), "{kind}");
+            assert_eq!(
+                Kind::from_group_kind(&group, &KindName::from(kind.as_str())),
+                Some(kind)
+            );
+            assert_eq!(Kind::from_group_kind(&Group::from("x"), &kind.into()), None);
+        }
+        assert_eq!(
+            Kind::from_api("gateway.networking.k8s.io/v1alpha2", "GRPCRoute"),
+            None
+        );
+        assert_eq!(Kind::from_api("", ""), None);
+        assert_eq!(KindName::from("Pod").as_str(), "Pod");
+    }
+}

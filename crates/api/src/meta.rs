@@ -126,3 +126,58 @@ impl LabelRequirement {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs
+            .iter()
+            .map(|(k, v)| (k.to_string(), v.to_string()))
+            .collect()
+    }
+
+    fn requires(operator: &str, values: &[&str]) -> LabelSelector {
+        let values = values.iter().map(|v| v.to_string()).collect();
+        let operator = LabelOperator::from(operator);
+        let requirement = LabelRequirement {
+            key: "k".to_owned(),
+            operator,
+            values,
+        };
+        LabelSelector {
+            match_expressions: vec![requirement],
+            ..LabelSelector::default()
+        }
+    }
+
+    #[test]
+    fn selectors() {
+        let (none, a, b) = (labels(&[]), labels(&[("k", "a")]), labels(&[("k", "b")]));
+        for (selector, expected) in [
+            (LabelSelector::default(), [true, true, true]),
+            (
+                LabelSelector {
+                    match_labels: a.clone(),
+                    ..Default::default()
+                },
+                [false, true, false],
+            ),
+            (requires("In", &["a", "c"]), [false, true, false]),
+            (requires("NotIn", &["a", "c"]), [true, false, true]),
+            (requires("Exists", &[]), [false, true, true]),
+            (requires("DoesNotExist", &[]), [true, false, false]),
+            (requires("Gt", &["1"]), [false, false, false]),
+        ] {
+            let matched = [&none, &a, &b].map(|labels| selector.matches(labels));
+            assert_eq!(matched, expected, "{selector:?}");
+        }
+        let both = LabelSelector {
+            match_labels: labels(&[("x", "1")]),
+            ..requires("Exists", &[])
+        };
+        assert!(!both.matches(&a));
+        assert!(both.matches(&labels(&[("x", "1"), ("k", "")])));
+    }
+}

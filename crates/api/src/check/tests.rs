@@ -1,0 +1,351 @@
+//! One object per rule that breaks it, and objects at the edge that do not.
+
+mod filters;
+mod gateways;
+mod routes;
+
+use serde_json::{Value, json};
+
+use super::text;
+use crate::fixtures::{decode, with};
+
+/// The changed object is refused, at that path, with that in the message.
+fn refused(kind: &str, changes: &[(&str, Value)], path: &str, message: &str) {
+    let shown = format!("{kind} {changes:?}");
+    match decode(with(kind, changes)) {
+        Ok(_) => panic!("accepted: {shown}"),
+        Err(error) => {
+            assert_eq!(error.path_text(), path, "{shown}: {error}");
+            assert!(error.message.contains(message), "{shown}: {error}");
+        }
+    }
+}
+
+/// The changed object is accepted.
+fn accepted(kind: &str, changes: &[(&str, Value)]) {
+    if let Err(error) = decode(with(kind, changes)) {
+        panic!("{kind} {changes:?}: {error}");
+    }
+}
+
+/// `count` elements made from their number.
+fn many(count: usize, element: impl Fn(usize) -> Value) -> Value {
+    (0..count).map(element).collect()
+}
+
+#[test]
+fn hostnames() {
+    for good in [
+        "a",
+        "example.com",
+        "*.example.com",
+        "*.com",
+        "1.2",
+        "xn--bcher-kva.example",
+    ] {
+        assert!(text::is_hostname(good), "{good}");
+    }
+    let long = ["a"; 128].join(".");
+    let edge = ["a"; 127].join(".");
+    assert!(text::is_hostname(&edge) && edge.len() == 253);
+    for bad in [
+        "", "*", "*.", "a.*", "*a.com", "A.com", "a..b", ".a", "a.", "-a", "a-", "a_b", "ü",
+        "a:80", &long,
+    ] {
+        assert!(!text::is_hostname(bad), "{bad}");
+        assert!(!text::is_precise_hostname(bad), "{bad}");
+    }
+    assert!(!text::is_precise_hostname("*.example.com"));
+}
+
+#[test]
+fn header_names() {
+    for good in [
+        "a",
+        "X-Forwarded-For",
+        "a_b",
+        "!#$%&'*+-.^_`|~",
+        &"a".repeat(256),
+    ] {
+        assert!(text::is_header_name(good), "{good}");
+    }
+    for bad in [
+        "",
+        ":path",
+        "a b",
+        "a\n",
+        "a:",
+        "ü",
+        "a,b",
+        &"a".repeat(257),
+    ] {
+        assert!(!text::is_header_name(bad), "{bad}");
+    }
+}
+
+#[test]
+fn single_texts() {
+    type Rule = fn(&str) -> super::Check;
+    let table: [(Rule, &[&str], &[&str]); 8] = [
+        (
+            text::literal_path,
+            &["/", "/a/b", "/a%20b", "/a.b/..c", "/a/", "/~x;y=1,2"],
+            &[
+                "", "a", "//", "/a//b", "/./a", "/a/../b", "/a/..", "/a/.", "/a%2fb", "/a%2Fb",
+                "/a#b", "/a b", "/a?b", "/%", "/%4", "/%zz", "/ü", "/a\n",
+            ],
+        ),
+        (
+            text::cors_origin,
+            &[
+                "*",
+                "https://a.b",
+                "http://*.a.b:80",
+                "https://*",
+                "http://localhost:12345",
+            ],
+            &[
+                "",
+                "a.b",
+                "ftp://a",
+                "https://",
+                "https://a:",
+                "https://a:123456",
+                "https://a/",
+                "https://a:b",
+                "https://*.*.a",
+                "https://a..b",
+                "null",
+            ],
+        ),
+        (
+            text::domain_path,
+            &["example.com/a", "a/b/c", "a/~!$&'()*+,;=:%"],
+            &[
+                "",
+                "example.com",
+                "example.com/",
+                "/a",
+                "A/b",
+                "a/b c",
+                "a/ü",
+            ],
+        ),
+        (
+            text::qualified_key,
+            &["a", "A_b.c-d", "example.com/A", "a/b"],
+            &["", "a/", "/a", "a/b/c", "-a", "a-", "A.com/b", "a b"],
+        ),
+        (
+            text::label_value,
+            &["", "a", "A_b.c-d"],
+            &["-a", "a-", "a b", "a/b"],
+        ),
+        (text::group, &["", "a", "a.b"], &["A", "a/b", "."]),
+        (
+            text::kind,
+            &["A", "a-b", "XBackend"],
+            &["", "1a", "a-", "a.b", "-a"],
+        ),
+        (
+            text::absolute_uri,
+            &["spiffe://a/b", "urn:x", "a:"],
+            &["", "a", "/a:b", "//a", "?a:b", ":a"],
+        ),
+    ];
+    for (index, (rule, good, bad)) in table.into_iter().enumerate() {
+        for text in good {
+            assert!(rule(text).is_ok(), "rule {index} refuses {text:?}");
+        }
+        for text in bad {
+            assert!(rule(text).is_err(), "rule {index} accepts {text:?}");
+        }
+    }
+    assert!(text::label_value(&"a".repeat(63)).is_ok());
+    assert!(text::label_value(&"a".repeat(64)).is_err());
+    assert!(text::label(&"a".repeat(63)).is_ok());
+    assert!(text::label(&"a".repeat(64)).is_err());
+}
+
+#[test]
+fn reference_grant() {
+    let kind = "ReferenceGrant";
+    for field in ["from", "to"] {
+        let pointer = format!("/spec/{field}");
+        refused(
+            kind,
+            &[(&pointer, json!([]))],
+            &format!("spec.{field}"),
+            "at least one",
+        );
+        let entry = |_| json!({"group": "", "kind": "Service", "namespace": "a"});
+        refused(
+            kind,
+            &[(&pointer, many(17, entry))],
+            &format!("spec.{field}"),
+            "at most 16",
+        );
+    }
+    let path = "spec.from[0].namespace";
+    refused(kind, &[("/spec/from/0/namespace", json!("*"))], path, "a-z");
+    refused(
+        kind,
+        &[("/spec/to/0/name", json!(""))],
+        "spec.to[0].name",
+        "empty",
+    );
+    refused(
+        kind,
+        &[("/spec/to/0/group", json!("*"))],
+        "spec.to[0].group",
+        "a-z",
+    );
+}
+
+#[test]
+fn backend_tls_policy() {
+    let kind = "BackendTLSPolicy";
+    let no = |pointer: &str, value: Value, path: &str, message: &str| {
+        refused(kind, &[(pointer, value)], &format!("spec.{path}"), message);
+    };
+    let target = |section: Value| json!({"group": "", "kind": "Service", "name": "s", "sectionName": section});
+    no("/spec/targetRefs", json!([]), "targetRefs", "at least one");
+    for second in [json!("a"), Value::Null] {
+        let targets = json!([target(json!("a")), target(second)]);
+        no(
+            "/spec/targetRefs",
+            targets,
+            "targetRefs[1]",
+            "sectionName of their own",
+        );
+    }
+    let apart = json!([target(json!("a")), target(json!("b"))]);
+    accepted(kind, &[("/spec/targetRefs", apart)]);
+    no(
+        "/spec/validation/hostname",
+        json!("*.a"),
+        "validation.hostname",
+        "hostname",
+    );
+    no(
+        "/spec/validation/caCertificateRefs",
+        json!([]),
+        "validation",
+        "exactly one",
+    );
+    no(
+        "/spec/validation/wellKnownCACertificates",
+        json!("System"),
+        "validation",
+        "exactly one",
+    );
+    let reference = |_| json!({"group": "", "kind": "ConfigMap", "name": "c"});
+    let refs = "validation.caCertificateRefs";
+    no(
+        "/spec/validation/caCertificateRefs",
+        many(9, reference),
+        refs,
+        "at most 8",
+    );
+    let own = [
+        ("/spec/validation/caCertificateRefs", Value::Null),
+        (
+            "/spec/validation/wellKnownCACertificates",
+            json!("example.com/ours"),
+        ),
+    ];
+    accepted(kind, &own);
+    let own = [
+        own[0].clone(),
+        ("/spec/validation/wellKnownCACertificates", json!("ours")),
+    ];
+    refused(
+        kind,
+        &own,
+        "spec.validation.wellKnownCACertificates",
+        "domain",
+    );
+
+    let names = "/spec/validation/subjectAltNames";
+    let path = "validation.subjectAltNames";
+    let name = |_| json!({"type": "Hostname", "hostname": "a"});
+    no(names, many(6, name), path, "at most 5");
+    for (name, path, message) in [
+        (json!({"type": "Hostname"}), "[0]", "needs hostname"),
+        (
+            json!({"type": "Hostname", "hostname": ""}),
+            "[0]",
+            "needs hostname",
+        ),
+        (
+            json!({"type": "URI", "uri": "a:b", "hostname": "a"}),
+            "[0]",
+            "needs uri",
+        ),
+        (json!({"type": "Email", "hostname": "a"}), "[0]", "neither"),
+        (
+            json!({"type": "Hostname", "hostname": "A"}),
+            "[0].hostname",
+            "hostname",
+        ),
+        (json!({"type": "URI", "uri": "a"}), "[0].uri", "scheme"),
+    ] {
+        no(
+            names,
+            json!([name]),
+            &format!("validation.subjectAltNames{path}"),
+            message,
+        );
+    }
+    accepted(kind, &[(names, json!([{"type": "Email", "email": "a@b"}]))]);
+}
+
+#[test]
+fn kubernetes_kinds() {
+    refused(
+        "Service",
+        &[("/spec/ports/0/port", json!(0))],
+        "spec.ports[0].port",
+        "from 1",
+    );
+    refused(
+        "Service",
+        &[("/spec/ports/0/port", json!(65536))],
+        "spec.ports[0].port",
+        "from 1",
+    );
+    let slice = "EndpointSlice";
+    refused(
+        slice,
+        &[("/ports/0/port", json!(-1))],
+        "ports[0].port",
+        "from 1",
+    );
+    let path = "endpoints[0].addresses[0]";
+    for (kind, address, message) in [
+        ("IPv4", "::1", "IPv4"),
+        ("IPv4", "127.0.0.1:80", "IPv4"),
+        ("IPv6", "127.0.0.1", "IPv6"),
+        ("FQDN", "A b", "a-z"),
+    ] {
+        let changes = [
+            ("/addressType", json!(kind)),
+            ("/endpoints/0/addresses/0", json!(address)),
+        ];
+        refused(slice, &changes, path, message);
+    }
+    refused(
+        slice,
+        &[("/endpoints/0/addresses", json!([]))],
+        "endpoints[0].addresses",
+        "one",
+    );
+    let endpoint = |_| json!({"addresses": ["127.0.0.1"]});
+    accepted(slice, &[("/endpoints", many(1000, endpoint))]);
+    refused(
+        slice,
+        &[("/endpoints", many(1001, endpoint))],
+        "endpoints",
+        "at most 1000",
+    );
+}
