@@ -5,8 +5,12 @@
 // A command-line tool talks to its user by printing.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod bench;
+mod cargo;
+mod demo;
 mod envoy;
 mod progress;
+mod test;
 mod tidy;
 
 use std::process::ExitCode;
@@ -17,6 +21,12 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Command {
+    /// Run the quickstart: Sesame, a real Envoy, backends, and requests whose answers are shown
+    Demo(demo::Args),
+    /// Check everything that is checked before a change lands
+    Test(test::Args),
+    /// Measure, in a release build
+    Bench(bench::Args),
     /// Fetch the Envoy that Sesame is tested with, and print its path
     Envoy(envoy::Args),
     /// Check the repository's structure and formatting
@@ -25,6 +35,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let done = match Command::parse() {
+        Command::Demo(args) => demo::run(&args),
+        Command::Test(args) => test::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Envoy(args) => envoy::run(&args),
         Command::Tidy(args) => tidy::run(&args),
     };

@@ -92,7 +92,10 @@ pub struct Answer {
 impl Answer {
     /// The first value of a header; empty if there is none.
     pub fn header(&self, name: &str) -> &str {
-        self.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+        self.headers
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+            .unwrap_or_default()
     }
 
     /// The body as JSON; null if it is none.
@@ -102,7 +105,10 @@ impl Answer {
 
     /// The name of the [`crate::backend::Backend`] that answered; empty if none did.
     pub fn backend(&self) -> String {
-        self.json()["backend"].as_str().unwrap_or_default().to_owned()
+        self.json()["backend"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
     }
 }
 
@@ -121,7 +127,10 @@ impl Connect {
 
     /// TLS, asking for this server name (empty: for none). Certificates are not checked; see [`Connection::certificate`].
     pub fn tls(server_name: &str) -> Self {
-        Self { tls: Some(server_name.to_owned()), h2: false }
+        Self {
+            tls: Some(server_name.to_owned()),
+            h2: false,
+        }
     }
 
     /// HTTP/2: over TLS by ALPN, otherwise with prior knowledge.
@@ -135,13 +144,19 @@ impl Connect {
     /// # Errors
     /// If it is refused, or the handshake fails.
     pub async fn open(&self, address: SocketAddr) -> Result<Connection> {
-        timeout(PATIENCE, self.try_open(address)).await.context("connecting took too long")?
+        timeout(PATIENCE, self.try_open(address))
+            .await
+            .context("connecting took too long")?
     }
 
     async fn try_open(&self, address: SocketAddr) -> Result<Connection> {
-        let tcp = TcpStream::connect(address).await.with_context(|| format!("connecting to {address}"))?;
+        let tcp = TcpStream::connect(address)
+            .await
+            .with_context(|| format!("connecting to {address}"))?;
         tcp.set_nodelay(true)?;
-        let Some(server_name) = &self.tls else { return Connection::over(tcp, self.h2, None).await };
+        let Some(server_name) = &self.tls else {
+            return Connection::over(tcp, self.h2, None).await;
+        };
         let mut config = trusting();
         let name = if server_name.is_empty() {
             config.enable_sni = false;
@@ -149,9 +164,19 @@ impl Connect {
         } else {
             ServerName::try_from(server_name.clone())?
         };
-        config.alpn_protocols = vec![if self.h2 { b"h2".to_vec() } else { b"http/1.1".to_vec() }];
-        let tls = TlsConnector::from(Arc::new(config)).connect(name, tcp).await?;
-        let certificate = tls.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+        config.alpn_protocols = vec![if self.h2 {
+            b"h2".to_vec()
+        } else {
+            b"http/1.1".to_vec()
+        }];
+        let tls = TlsConnector::from(Arc::new(config))
+            .connect(name, tcp)
+            .await?;
+        let certificate = tls
+            .get_ref()
+            .1
+            .peer_certificates()
+            .and_then(|chain| chain.first());
         let certificate = certificate.map(|certificate| certificate.as_ref().to_vec());
         Connection::over(tls, self.h2, certificate).await
     }
@@ -203,7 +228,11 @@ impl Connection {
             tokio::spawn(connection);
             Sender::H1(sender)
         };
-        Ok(Self { sender, secure: certificate.is_some(), certificate })
+        Ok(Self {
+            sender,
+            secure: certificate.is_some(),
+            certificate,
+        })
     }
 
     /// The certificate (DER) that the server showed, if it spoke TLS.
@@ -216,7 +245,9 @@ impl Connection {
     /// # Errors
     /// If the connection breaks, or the answer takes too long or is too long.
     pub async fn ask(&mut self, ask: &Ask) -> Result<Answer> {
-        timeout(PATIENCE, self.try_ask(ask)).await.context("the answer took too long")?
+        timeout(PATIENCE, self.try_ask(ask))
+            .await
+            .context("the answer took too long")?
     }
 
     async fn try_ask(&mut self, ask: &Ask) -> Result<Answer> {
@@ -225,7 +256,9 @@ impl Connection {
             Sender::H1(_) => request.uri(&ask.path).header(http::header::HOST, &ask.host),
             Sender::H2(_) => {
                 let scheme = if self.secure { "https" } else { "http" };
-                request.uri(format!("{scheme}://{}{}", ask.host, ask.path)).version(Version::HTTP_2)
+                request
+                    .uri(format!("{scheme}://{}{}", ask.host, ask.path))
+                    .version(Version::HTTP_2)
             }
         };
         let mut request = request.body(Full::new(ask.body.clone()))?;
@@ -245,14 +278,20 @@ impl Connection {
             Ok(body) => body.to_bytes(),
             Err(error) => bail!("the body broke off: {error}"),
         };
-        Ok(Answer { status: head.status, headers: head.headers, body })
+        Ok(Answer {
+            status: head.status,
+            headers: head.headers,
+            body,
+        })
     }
 }
 
 /// A TLS client that takes any certificate: tests look at it themselves.
 fn trusting() -> ClientConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let schemes = provider.signature_verification_algorithms.supported_schemes();
+    let schemes = provider
+        .signature_verification_algorithms
+        .supported_schemes();
     ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("ring speaks TLS 1.2 and 1.3")
@@ -310,7 +349,9 @@ mod tests {
         let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let plain = Backend::start("plain", any).await.expect("a backend");
         let identity = Identity::self_signed(&["a.example.com"]).expect("a certificate");
-        let tls = Backend::start_tls("tls", any, identity.server_config().expect("a config")).await.expect("a backend");
+        let tls = Backend::start_tls("tls", any, identity.server_config().expect("a config"))
+            .await
+            .expect("a backend");
         for (connect, address, backend) in [
             (Connect::plain(), plain.address(), "plain"),
             (Connect::plain().h2(), plain.address(), "plain"),
@@ -320,7 +361,11 @@ mod tests {
         ] {
             let ask = Ask::get("b.example.com:8080", "/path?query").header("x-test", "1");
             let answer = connect.ask(address, &ask).await.expect("an answer");
-            assert_eq!((answer.status, answer.backend()), (StatusCode::OK, backend.to_owned()), "{connect:?}");
+            assert_eq!(
+                (answer.status, answer.backend()),
+                (StatusCode::OK, backend.to_owned()),
+                "{connect:?}"
+            );
             assert_eq!(answer.json()["host"], "b.example.com:8080", "{connect:?}");
             assert_eq!(answer.json()["path"], "/path?query", "{connect:?}");
         }

@@ -1,0 +1,40 @@
+//! `cargo xtask bench`: measures, in a release build, and prints a table. Nothing is asserted: clocks belong to benches.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::cargo::{self, cargo};
+use crate::envoy;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Use this Envoy instead of fetching one
+    #[arg(long, value_name = "PATH")]
+    envoy: Option<PathBuf>,
+    /// Handed on to the bench; `-- --help` tells
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGS"
+    )]
+    rest: Vec<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let envoy = envoy::obtain(args.envoy.as_deref())?;
+    cargo::run(
+        cargo(["build", "--release", "--locked", "--package", "sesame-cli"]),
+        "Sesame can't be built",
+    )?;
+    let mut bench = cargo([
+        "run",
+        "--release",
+        "--locked",
+        "--package",
+        "sesame-bench",
+        "--",
+    ]);
+    bench.args(&args.rest).env("SESAME_ENVOY", envoy);
+    cargo::run(bench, "the bench fails")
+}
