@@ -8,6 +8,17 @@ use sesame_model::{HeaderMatch, PathMatch, QueryMatch, RouteMatch, ValueMatch};
 use crate::gateway_api::problem::FieldError;
 use crate::shared::regex;
 
+/// What a rule with an empty list of matches takes.
+pub(super) fn everything() -> RouteMatch {
+    RouteMatch {
+        path: PathMatch::Prefix("/".to_owned()),
+        method: None,
+        headers: Vec::new(),
+        query: Vec::new(),
+        share: None,
+    }
+}
+
 /// Reads one match. `field` is where it stands.
 ///
 /// # Errors

@@ -109,6 +109,9 @@ fn read_matches(
     rule: &HttpRouteRule,
     errors: &mut Vec<FieldError>,
 ) -> Vec<(usize, RouteMatch)> {
+    if rule.matches.is_empty() {
+        return vec![(0, matches::everything())];
+    }
     let mut found = Vec::new();
     for (index, source) in rule.matches.iter().enumerate() {
         match matches::read(&format!("{field}.matches[{index}]"), source) {
