@@ -4,34 +4,23 @@
 //! Cost: a touched file costs reading it; looking at everything costs a stat of each file, and reading
 //! those whose stat changed. Knows nothing of events.
 
+mod look;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
 
+use self::look::{Doubt, Why, failed};
 use super::FilesConfig;
-use super::decode;
-use super::merge::{Reading, Set};
+use super::merge::Set;
 use super::problem::Problem;
-use super::read::{self, Content, Identity, ReadError, Stamp};
+use super::read::{self, Identity, Stamp};
 use super::scan::{self, STDIN, Scan};
-use super::text::Format;
 use crate::change::Change;
-
-/// Some editors move a file away before they write it anew: how long it may be missing before its
-/// objects go.
-const MISSING_GRACE: Duration = Duration::from_millis(60);
-/// Others empty it and then write: how long it may be empty.
-const EMPTY_GRACE: Duration = Duration::from_millis(200);
-/// When to look again at a file that changed while it was read, and when to take it as it is.
-const TORN_AGAIN: Duration = Duration::from_millis(15);
-const TORN_GRACE: Duration = Duration::from_millis(300);
-/// A stat tells nothing of a second change within its clock's tick. Files changed less than this many
-/// seconds before they were read are read once more at the next look.
-const RACY_SECONDS: i64 = 2;
 
 /// Called with each folder that should be watched.
 pub(super) type Visit<'a> = dyn FnMut(&Path, Identity) + 'a;
@@ -72,18 +61,6 @@ struct Tracked {
     hash: Option<u128>,
     /// The stamp can be relied on.
     sure: bool,
-}
-
-struct Doubt {
-    since: Instant,
-    again: Instant,
-}
-
-/// What one look at a file tells.
-enum Look {
-    Same,
-    Read(Reading),
-    Doubtful { grace: Duration, again: Duration },
 }
 
 impl Table {
@@ -178,6 +155,14 @@ impl Table {
             let path = self.as_named(&path);
             if let Some((file, _)) = self.tracked.get_key_value(path) {
                 files.push(file.clone());
+                // It came back since, or something else happened to it: that it was missing counts no more.
+                if self
+                    .doubts
+                    .get(path)
+                    .is_some_and(|doubt| doubt.why == Why::Missing)
+                {
+                    self.doubts.remove(path);
+                }
                 // Links may lead here from elsewhere.
                 everything |= self.linked;
                 continue;
@@ -225,8 +210,12 @@ impl Table {
             for file in self.set.cut() {
                 if let Some(tracked) = self.tracked.get_mut(file) {
                     tracked.hash = None;
-                    let (since, again) = (now, now);
-                    self.doubts.insert(file.clone(), Doubt { since, again });
+                    let doubt = Doubt {
+                        why: Why::Reread,
+                        since: now,
+                        again: now,
+                    };
+                    self.doubts.insert(file.clone(), doubt);
                 }
             }
         }
@@ -333,134 +322,6 @@ impl Table {
             self.names.remove(&identity);
         }
     }
-
-    fn look_at(
-        &mut self,
-        paths: Vec<Arc<Path>>,
-        made: Option<Timestamp>,
-    ) -> Vec<(Arc<Path>, Reading)> {
-        // First the stats of all, so that a missing file is known to have been moved.
-        for path in &paths {
-            if let Ok(metadata) = std::fs::metadata(path)
-                && metadata.is_file()
-                && !self.left_out.contains(path)
-            {
-                self.track(path.clone(), Stamp::of(&metadata));
-            }
-        }
-        let mut readings = Vec::new();
-        for path in paths {
-            let content = if self.left_out.contains(&path) {
-                Err(ReadError::LeftOut)
-            } else {
-                self.work.reads += 1;
-                read::read_file(&path, self.config.limits.file_bytes)
-            };
-            let look = match content {
-                Err(ReadError::LeftOut) => Look::Read(Reading::Gone),
-                Ok(content) => self.present(&path, content, made),
-                Err(ReadError::Missing) => self.missing(&path),
-                Err(error) => {
-                    if let Some(tracked) = self.tracked.get_mut(&path) {
-                        // Read again only when its stat changes, and then whatever is in it.
-                        (tracked.hash, tracked.sure) = (None, true);
-                    }
-                    Look::Read(failed(&path, &error))
-                }
-            };
-            match look {
-                Look::Same => {
-                    self.doubts.remove(&path);
-                }
-                Look::Read(reading) => {
-                    self.doubts.remove(&path);
-                    if matches!(reading, Reading::Gone)
-                        && let Some(gone) = self.tracked.remove(&path)
-                    {
-                        self.forget_name(gone.stamp.identity, &path);
-                    }
-                    readings.push((path, reading));
-                }
-                Look::Doubtful { grace, again } => {
-                    let now = Instant::now();
-                    let since = self.doubts.get(&path).map_or(now, |doubt| doubt.since);
-                    let again = (now + again).min(since + grace);
-                    self.doubts.insert(path, Doubt { since, again });
-                }
-            }
-        }
-        readings
-    }
-
-    /// Whether a file's doubtful state has lasted.
-    fn lasted(&self, path: &Path, grace: Duration) -> bool {
-        self.doubts
-            .get(path)
-            .is_some_and(|doubt| doubt.since.elapsed() >= grace)
-    }
-
-    fn missing(&self, path: &Arc<Path>) -> Look {
-        let moved = self.tracked.get(path).is_some_and(|tracked| {
-            let now = self.names.get(&tracked.stamp.identity);
-            now.is_some_and(|now| now != path)
-        });
-        if moved || !self.set.holds(path) || self.lasted(path, MISSING_GRACE) {
-            return Look::Read(Reading::Gone);
-        }
-        Look::Doubtful {
-            grace: MISSING_GRACE,
-            again: MISSING_GRACE,
-        }
-    }
-
-    fn present(&mut self, path: &Arc<Path>, content: Content, made: Option<Timestamp>) -> Look {
-        let Content {
-            text,
-            hash,
-            stamp,
-            torn,
-        } = content;
-        let holds = self.set.holds(path);
-        if torn && holds && !self.lasted(path, TORN_GRACE) {
-            return Look::Doubtful {
-                grace: TORN_GRACE,
-                again: TORN_AGAIN,
-            };
-        }
-        if text.trim_ascii().is_empty() && holds && !self.lasted(path, EMPTY_GRACE) {
-            return Look::Doubtful {
-                grace: EMPTY_GRACE,
-                again: EMPTY_GRACE,
-            };
-        }
-        let now = Timestamp::now().as_second();
-        let mut same = false;
-        if let Some(tracked) = self.tracked.get_mut(path) {
-            tracked.stamp = stamp;
-            tracked.sure = !torn && now.saturating_sub(stamp.seconds()) >= RACY_SECONDS;
-            same = tracked.hash.replace(hash) == Some(hash);
-        }
-        if same {
-            return Look::Same;
-        }
-        self.work.parses += 1;
-        Look::Read(self.parse(path, &text, made))
-    }
-
-    fn parse(&self, file: &Path, text: &str, made: Option<Timestamp>) -> Reading {
-        let json = file
-            .extension()
-            .is_some_and(|extension| extension.eq_ignore_ascii_case("json"));
-        let format = if json { Format::Json } else { Format::Yaml };
-        let before = self.set.before(file, made);
-        Reading::Parsed(decode::parse(
-            file,
-            text,
-            format,
-            &self.config.limits,
-            &before,
-        ))
-    }
 }
 
 /// What an event is about.
@@ -470,10 +331,6 @@ enum Concern {
     File,
     /// More than its path tells.
     Everything,
-}
-
-fn failed(file: &Path, error: &ReadError) -> Reading {
-    Reading::Failed(Problem::of_file(file, error.to_string()))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::inbox::{Inbox, Touched, Woken};
 use super::problem::Problem;
-use super::read::Identity;
+use super::read::{self, Identity};
 use super::table::Table;
 use super::{ChangeSet, FilesConfig};
 use crate::change::Change;
@@ -252,14 +252,22 @@ impl Watches {
 
     fn want(&mut self, folder: &Path, identity: Identity) {
         let round = self.round;
-        if let Some(watched) = self.active.get_mut(&identity) {
-            // Another name of the same folder needs no second watch.
-            watched.round = round;
-            return;
-        }
         let (Some(watcher), Ok(path)) = (&mut self.watcher, std::path::absolute(folder)) else {
             return;
         };
+        if let Some(watched) = self.active.get_mut(&identity) {
+            // Another name of the same folder needs no second watch. But if the folder was moved here, its
+            // events would still bear the old name.
+            let is_there =
+                |old: &Path| std::fs::metadata(old).is_ok_and(|m| read::identity(&m) == identity);
+            if watched.path == path || is_there(&watched.path) {
+                watched.round = round;
+                return;
+            }
+            let _ = watcher.unwatch(&watched.path);
+            self.given.remove(&watched.path);
+            self.active.remove(&identity);
+        }
         if self.given.remove(&path).is_some() {
             // Another folder has taken the place of the one that was watched.
             let _ = watcher.unwatch(&path);

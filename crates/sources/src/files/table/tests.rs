@@ -4,11 +4,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::super::{Limits, Snapshot, load, load_with};
+use super::look::RACY_SECONDS;
 use super::*;
 
 fn service(name: &str) -> String {
