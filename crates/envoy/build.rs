@@ -64,11 +64,14 @@ fn text(value: &serde_json::Value) -> &str {
     value.as_str().expect("cargo's metadata has text there")
 }
 
-/// What cargo knows about the packages of this build. Everything is downloaded by now.
+/// What cargo knows about the packages of the workspace.
+///
+/// Not with `--offline`: what this build needs is downloaded by now, but cargo tells nothing before it has the packages
+/// that only tests of other crates need, too.
 fn metadata() -> serde_json::Value {
     let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"));
     let output = Command::new(variable("CARGO"))
-        .args(["metadata", "--format-version=1", "--offline"])
+        .args(["metadata", "--format-version=1"])
         .args(["--filter-platform", &variable("TARGET")])
         .args([
             "--manifest-path",
