@@ -263,6 +263,25 @@ async fn the_same_again_changes_nothing_and_another_bootstrap_restarts() {
 }
 
 #[tokio::test]
+async fn wishes_made_during_a_stop_come_after_it() {
+    let mut rig = rig(|_| {});
+    rig.ensure("f", SLEEP);
+    let (first, _) = rig.started().await;
+    let wishes = async {
+        rig.ensure("f", "exit 1");
+        rig.ensure("f", SLEEP);
+        rig.stop("f").await;
+        assert!(!rig.supervisor.dir("f").path().exists());
+        rig.ensure("f", SLEEP);
+    };
+    tokio::join!(rig.stop("f"), wishes);
+    assert_eq!(rig.exited().await.1, None);
+    let (second, attempt) = rig.started().await;
+    assert_eq!(attempt, 1);
+    assert!(!alive(first) && alive(second));
+}
+
+#[tokio::test]
 async fn fleets_do_not_touch_each_other() {
     let mut rig = rig(|_| {});
     rig.ensure("a/b-c", "echo one; exec sleep 1000");

@@ -1,7 +1,8 @@
 //! What happens to the Envoys, in order, for whoever shows it.
 //!
 //! In: events of all fleets. Out: one queue. It must not let a slow reader hold up a process or take memory without
-//! bound: beyond a limit, log lines are dropped and counted; the few other events never are.
+//! bound: beyond a limit, log lines are dropped and counted; other events have room of their own, which only a reader
+//! that has given up lets run full.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -14,6 +15,9 @@ use super::log::{Level, Line};
 
 /// Log lines that may wait to be read.
 const MOST_LINES_WAITING: usize = 4096;
+
+/// Other events that may wait beside them.
+const ROOM_FOR_OTHERS: usize = 4096;
 
 /// Something happened to the Envoy of a fleet.
 #[derive(Clone, Debug)]
@@ -78,79 +82,63 @@ impl Event {
 
 /// The reading end. Dropping it is fine: events then go nowhere.
 #[derive(Debug)]
-pub struct Events {
-    receiver: mpsc::UnboundedReceiver<Event>,
-    lines: Arc<Lines>,
-}
+pub struct Events(mpsc::Receiver<Event>);
 
 impl Events {
     /// The next event; `None` when the supervisor and all its processes are gone.
     ///
     /// Cancel safe: an event is not lost if this is one branch of a `select!`.
     pub async fn recv(&mut self) -> Option<Event> {
-        let event = self.receiver.recv().await?;
-        if let Event::Log { .. } = event {
-            self.lines.waiting.fetch_sub(1, Ordering::Relaxed);
-        }
-        Some(event)
+        self.0.recv().await
     }
 }
 
 /// The writing end.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
-    sender: mpsc::UnboundedSender<Event>,
-    lines: Arc<Lines>,
-}
-
-/// Counts of log lines.
-#[derive(Debug, Default)]
-struct Lines {
-    waiting: AtomicUsize,
-    /// Since the last line that was not dropped.
-    dropped: AtomicUsize,
+    sender: mpsc::Sender<Event>,
+    /// Events dropped since a log line last found room.
+    dropped: Arc<AtomicUsize>,
 }
 
 pub(super) fn channel() -> (Sender, Events) {
-    let (sender, receiver) = mpsc::unbounded_channel();
-    let lines = Arc::new(Lines::default());
+    let (sender, receiver) = mpsc::channel(MOST_LINES_WAITING + ROOM_FOR_OTHERS);
     let sender = Sender {
         sender,
-        lines: Arc::clone(&lines),
+        dropped: Arc::default(),
     };
-    (sender, Events { receiver, lines })
+    (sender, Events(receiver))
 }
 
 impl Sender {
     /// Hands on an event that is no log line.
     pub(super) fn send(&self, event: Event) {
         // Nobody may be listening any more, which is their choice.
-        let _ = self.sender.send(event);
+        if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(event) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// Hands on a log line, or drops it if too many wait.
     pub(super) fn log(&self, id: &Arc<str>, line: Line) {
-        // Two at once may pass the limit by one each; only the order of magnitude matters.
-        if self.lines.waiting.load(Ordering::Relaxed) >= MOST_LINES_WAITING {
-            self.lines.dropped.fetch_add(1, Ordering::Relaxed);
+        // Some at once may pass the limit by one each; only the order of magnitude matters.
+        if self.sender.capacity() <= ROOM_FOR_OTHERS {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let dropped = self.lines.dropped.swap(0, Ordering::Relaxed);
+        let dropped = self.dropped.swap(0, Ordering::Relaxed);
         if dropped > 0 {
-            self.push(
-                id,
-                Line {
-                    level: Level::Warning,
-                    component: String::new(),
-                    message: format!("{dropped} log lines were dropped, since nobody read them"),
-                },
-            );
+            let notice = Line {
+                level: Level::Warning,
+                component: String::new(),
+                message: format!("{dropped} log lines were dropped, since nobody read them"),
+            };
+            self.push(id, notice);
         }
         self.push(id, line);
     }
 
     fn push(&self, id: &Arc<str>, line: Line) {
-        self.lines.waiting.fetch_add(1, Ordering::Relaxed);
         self.send(Event::Log {
             id: Arc::clone(id),
             line,

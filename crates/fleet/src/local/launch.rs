@@ -11,13 +11,13 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use tokio::process::Child;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::log;
 use super::paths::{self, FleetDir};
@@ -53,13 +53,13 @@ pub(super) enum LaunchError {
 impl Launcher {
     /// Starts the thread. Must be called within a Tokio runtime, which the children then belong to.
     pub(super) fn new(config: Arc<Config>) -> io::Result<Self> {
-        let (requests, incoming) = mpsc::channel::<Request>();
+        let (requests, mut incoming) = mpsc::channel::<Request>(1);
         let runtime = Handle::current();
         thread::Builder::new()
             .name("envoy-launcher".to_owned())
             .spawn(move || {
                 let _in_runtime = runtime.enter();
-                for Request { spec, reply } in incoming {
+                while let Some(Request { spec, reply }) = incoming.blocking_recv() {
                     // If nobody waits any more, the child is dropped here, and so killed.
                     let _ = reply.send(launch(&config, &spec));
                 }
@@ -73,6 +73,7 @@ impl Launcher {
         let request = Request { spec, reply };
         self.requests
             .send(request)
+            .await
             .map_err(|_| LaunchError::Ended)?;
         answer.await.unwrap_or(Err(LaunchError::Ended))
     }

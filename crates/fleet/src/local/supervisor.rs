@@ -1,6 +1,6 @@
 //! The fleets that there should be, each given to a worker.
 //!
-//! In: calls of [`Supervisor::ensure`] and [`Supervisor::stop`]. Out: commands to workers. It must not touch a process.
+//! In: calls of [`Supervisor::ensure`] and [`Supervisor::stop`]. Out: wishes for workers. It must not touch a process.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,15 +8,15 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-use tokio::sync::{mpsc, oneshot};
+use tokio::runtime;
+use tokio::sync::watch;
 
 use super::backoff::Backoff;
 use super::event::{self, Events};
 use super::launch::{self, Launcher};
 use super::log::Level;
 use super::paths::FleetDir;
-use super::worker::{Command, Shared, Worker};
+use super::worker::{Shared, Wishes, Worker};
 
 /// What all fleets have in common.
 #[derive(Clone, Debug)]
@@ -97,15 +97,46 @@ pub struct FleetSpec {
 pub struct Supervisor {
     shared: Arc<Shared>,
     fleets: Arc<Mutex<Fleets>>,
-    runtime: Handle,
+    runtime: runtime::Handle,
 }
 
 /// The workers at work.
 #[derive(Debug, Default)]
 pub(super) struct Fleets {
-    workers: HashMap<Arc<str>, mpsc::UnboundedSender<Command>>,
+    workers: HashMap<Arc<str>, Handle>,
     /// No new ones.
     closed: bool,
+}
+
+/// One worker, from outside.
+#[derive(Debug)]
+struct Handle {
+    wishes: watch::Sender<Wishes>,
+    /// How many of the stops wished for are done; closed when the worker is gone.
+    stops: watch::Receiver<u64>,
+}
+
+/// A stop that was wished for.
+struct Stopping {
+    number: u64,
+    stops: watch::Receiver<u64>,
+}
+
+impl Handle {
+    fn stop(&self) -> Stopping {
+        self.wishes.send_modify(Wishes::stop);
+        Stopping {
+            number: self.wishes.borrow().stops,
+            stops: self.stops.clone(),
+        }
+    }
+}
+
+impl Stopping {
+    async fn done(mut self) {
+        // An error means that the worker is gone, and its process with it.
+        let _ = self.stops.wait_for(|stops| *stops >= self.number).await;
+    }
 }
 
 impl Supervisor {
@@ -125,7 +156,7 @@ impl Supervisor {
         let supervisor = Self {
             shared: Arc::new(shared),
             fleets: Arc::default(),
-            runtime: Handle::current(),
+            runtime: runtime::Handle::current(),
         };
         Ok((supervisor, events))
     }
@@ -139,29 +170,23 @@ impl Supervisor {
     /// runs just so is left alone. Ignored after [`Supervisor::shutdown`].
     pub fn ensure(&self, spec: FleetSpec) {
         let id: Arc<str> = spec.id.as_str().into();
-        let command = Command::Run(Arc::new(spec));
+        let spec = Arc::new(spec);
         let mut fleets = lock(&self.fleets);
         if fleets.closed {
             return;
         }
-        let command = match fleets.workers.get(&id) {
-            None => command,
-            Some(worker) => match worker.send(command) {
-                Ok(()) => return,
-                // Workers take themselves off the list before they end; this one panicked.
-                Err(mpsc::error::SendError(command)) => command,
-            },
-        };
-        let (sender, commands) = mpsc::unbounded_channel();
-        // Can't fail: the receiver is right here.
-        let _ = sender.send(command);
-        fleets.workers.insert(Arc::clone(&id), sender);
-        let worker = Worker::new(
-            id,
-            Arc::clone(&self.shared),
-            Arc::downgrade(&self.fleets),
-            commands,
-        );
+        // Workers take themselves off the list before they end; one that has ended and is still there panicked.
+        if let Some(worker) = fleets.workers.get(&id).filter(|w| !w.wishes.is_closed()) {
+            worker.wishes.send_modify(|wishes| wishes.spec = Some(spec));
+            return;
+        }
+        let (wishes, wished) = watch::channel(Wishes::run(spec));
+        let (done, stops) = watch::channel(0);
+        fleets
+            .workers
+            .insert(Arc::clone(&id), Handle { wishes, stops });
+        let fleets = Arc::downgrade(&self.fleets);
+        let worker = Worker::new(id, Arc::clone(&self.shared), fleets, wished, done);
         self.runtime.spawn(worker.run());
     }
 
@@ -169,9 +194,9 @@ impl Supervisor {
     /// the process is gone and its ports are free. The fleet may be unknown. The order is given even if the future
     /// is dropped after its first poll.
     pub async fn stop(&self, id: &str) {
-        let worker = lock(&self.fleets).workers.get(id).cloned();
-        if let Some(worker) = worker {
-            wait(send_stop(&worker)).await;
+        let stopping = lock(&self.fleets).workers.get(id).map(Handle::stop);
+        if let Some(stopping) = stopping {
+            stopping.done().await;
         }
     }
 
@@ -180,24 +205,12 @@ impl Supervisor {
         let waiting: Vec<_> = {
             let mut fleets = lock(&self.fleets);
             fleets.closed = true;
-            fleets.workers.values().map(send_stop).collect()
+            fleets.workers.values().map(Handle::stop).collect()
         };
-        for gone in waiting {
-            wait(gone).await;
+        for stopping in waiting {
+            stopping.done().await;
         }
     }
-}
-
-fn send_stop(worker: &mpsc::UnboundedSender<Command>) -> oneshot::Receiver<()> {
-    let (reply, gone) = oneshot::channel();
-    // A worker that has ended drops the reply, and with that the wait is over.
-    let _ = worker.send(Command::Stop(reply));
-    gone
-}
-
-async fn wait(gone: oneshot::Receiver<()>) {
-    // An error means that the worker is gone, and its process with it.
-    let _ = gone.await;
 }
 
 /// The lock guards plain inserts and removals, which leave nothing half done: a panic elsewhere is no reason to stop.
@@ -205,18 +218,19 @@ fn lock(fleets: &Mutex<Fleets>) -> MutexGuard<'_, Fleets> {
     fleets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes a worker that has nothing to do off the list, unless a command came in meanwhile. Commands are sent under the
-/// same lock or answered by the drop of the channel, so none is lost.
+/// Takes a worker that has nothing to do off the list, unless there is a new wish. Wishes are made under the same lock,
+/// so none is lost.
 pub(super) fn retire(
     fleets: &Weak<Mutex<Fleets>>,
     id: &str,
-    commands: &mpsc::UnboundedReceiver<Command>,
+    wishes: &watch::Receiver<Wishes>,
 ) -> bool {
     let Some(fleets) = fleets.upgrade() else {
         return true;
     };
     let mut fleets = lock(&fleets);
-    let idle = commands.is_empty();
+    // An error means that nobody can wish any more.
+    let idle = !wishes.has_changed().unwrap_or(false);
     if idle {
         fleets.workers.remove(id);
     }

@@ -1,6 +1,6 @@
 //! One fleet's process through its lives.
 //!
-//! In: commands, one after the other. Out: a process as the last command wants it, and events. It must not know
+//! In: wishes, of which the latest counts. Out: a process as it is wished for, and events. It must not know
 //! other fleets.
 
 use std::convert::Infallible;
@@ -14,7 +14,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Child;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -38,22 +38,38 @@ pub(super) struct Shared {
     pub(super) events: Sender,
 }
 
-/// An order to a worker.
-#[derive(Debug)]
-pub(super) enum Command {
-    /// Have a process run like this.
-    Run(Arc<FleetSpec>),
-    /// Have no process, and say so when it is true.
-    Stop(oneshot::Sender<()>),
+/// What a fleet should be. Later wishes replace earlier ones, but each stop is carried out before what follows it.
+#[derive(Clone, Debug)]
+pub(super) struct Wishes {
+    /// How many times there should have been no process.
+    pub(super) stops: u64,
+    /// What should run after that, if anything.
+    pub(super) spec: Option<Arc<FleetSpec>>,
+}
+
+impl Wishes {
+    pub(super) fn run(spec: Arc<FleetSpec>) -> Self {
+        Self {
+            stops: 0,
+            spec: Some(spec),
+        }
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.stops += 1;
+        self.spec = None;
+    }
 }
 
 /// Who cares for one fleet, until it is stopped.
 pub(super) struct Worker {
     id: Arc<str>,
     shared: Arc<Shared>,
-    /// Weak, since it holds the sender of `commands`: whose end tells that the supervisor is gone.
+    /// Weak, since it holds the sender of `wishes`: whose end tells that the supervisor is gone.
     fleets: Weak<Mutex<Fleets>>,
-    commands: mpsc::UnboundedReceiver<Command>,
+    wishes: watch::Receiver<Wishes>,
+    /// How many stops are done.
+    stops: watch::Sender<u64>,
 }
 
 /// A process that runs.
@@ -64,10 +80,11 @@ struct Running {
     output: JoinSet<()>,
 }
 
-/// Why a worker doesn't wait any more.
+/// Why a process is not wanted any more.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Interrupt {
-    /// A command that asks for something else than what is.
-    Command(Command),
+    /// Something else is wished for.
+    Wish,
     /// The supervisor is gone.
     Abandoned,
 }
@@ -83,45 +100,42 @@ impl Worker {
         id: Arc<str>,
         shared: Arc<Shared>,
         fleets: Weak<Mutex<Fleets>>,
-        commands: mpsc::UnboundedReceiver<Command>,
+        wishes: watch::Receiver<Wishes>,
+        stops: watch::Sender<u64>,
     ) -> Self {
         Self {
             id,
             shared,
             fleets,
-            commands,
+            wishes,
+            stops,
         }
     }
 
-    /// Follows commands until the fleet is stopped or the supervisor is gone.
+    /// Follows wishes until the fleet is stopped or the supervisor is gone.
     pub(super) async fn run(mut self) {
-        let mut interrupt = match self.commands.recv().await {
-            Some(command) => Interrupt::Command(command),
-            None => return,
-        };
         loop {
-            interrupt = match interrupt {
-                Interrupt::Command(Command::Run(spec)) => self.keep_running(spec).await,
-                Interrupt::Command(Command::Stop(reply)) => {
-                    self.clean().await;
-                    let retired = retire(&self.fleets, &self.id, &self.commands);
-                    // Nobody may be waiting any more.
-                    let _ = reply.send(());
-                    if retired {
-                        return;
-                    }
-                    match self.commands.recv().await {
-                        Some(command) => Interrupt::Command(command),
-                        None => Interrupt::Abandoned,
-                    }
-                }
-                Interrupt::Abandoned => return self.clean().await,
-            };
+            // Nothing runs here.
+            let Wishes { stops, spec } = self.wishes.borrow_and_update().clone();
+            if spec.is_none() {
+                self.clean().await;
+            }
+            let retired = spec.is_none() && retire(&self.fleets, &self.id, &self.wishes);
+            // Behind the retirement, so that who waited for the stop finds no trace of the fleet.
+            self.stops.send_replace(stops);
+            if retired {
+                return;
+            }
+            if let Some(spec) = spec
+                && self.keep_running(spec, stops).await == Interrupt::Abandoned
+            {
+                return self.clean().await;
+            }
         }
     }
 
     /// Starts processes one after the other until something else is wanted; then none runs.
-    async fn keep_running(&mut self, spec: Arc<FleetSpec>) -> Interrupt {
+    async fn keep_running(&mut self, spec: Arc<FleetSpec>, stops: u64) -> Interrupt {
         let mut crashes = Crashes::new(self.shared.config.backoff);
         for attempt in 1_u32.. {
             let pause = match self.start(&spec, attempt).await {
@@ -134,7 +148,7 @@ impl Worker {
                     });
                     retry_in
                 }
-                Ok(mut running) => match self.attend(&mut running, &spec).await {
+                Ok(mut running) => match self.attend(&mut running, &spec, stops).await {
                     End::Exited(status) => {
                         let uptime = running.since.elapsed();
                         let pause = crashes.pause(uptime, chance());
@@ -142,7 +156,7 @@ impl Worker {
                         pause
                     }
                     End::Interrupted(interrupt) => {
-                        let gently = !matches!(interrupt, Interrupt::Abandoned);
+                        let gently = interrupt == Interrupt::Wish;
                         self.end(running, gently).await;
                         return interrupt;
                     }
@@ -150,7 +164,7 @@ impl Worker {
             };
             tokio::select! {
                 biased;
-                interrupt = next_other(&mut self.commands, &spec) => return interrupt,
+                interrupt = next_other(&mut self.wishes, &spec, stops) => return interrupt,
                 () = sleep(pause) => {}
             }
         }
@@ -181,7 +195,7 @@ impl Worker {
     }
 
     /// Watches a process until it ends or something else is wanted.
-    async fn attend(&mut self, running: &mut Running, spec: &FleetSpec) -> End {
+    async fn attend(&mut self, running: &mut Running, spec: &FleetSpec, stops: u64) -> End {
         let events = &self.shared.events;
         let (id, since) = (&self.id, running.since);
         let admin = &running.admin;
@@ -196,7 +210,7 @@ impl Worker {
         tokio::select! {
             biased;
             status = wait(&mut running.child) => End::Exited(status),
-            interrupt = next_other(&mut self.commands, spec) => End::Interrupted(interrupt),
+            interrupt = next_other(&mut self.wishes, spec, stops) => End::Interrupted(interrupt),
             never = announce_ready => match never {},
         }
     }
@@ -277,17 +291,16 @@ impl Worker {
     }
 }
 
-/// The next command that asks for something else than `spec`.
+/// Returns when something else is wished for than `spec` after that many stops.
 async fn next_other(
-    commands: &mut mpsc::UnboundedReceiver<Command>,
+    wishes: &mut watch::Receiver<Wishes>,
     spec: &FleetSpec,
+    stops: u64,
 ) -> Interrupt {
-    loop {
-        match commands.recv().await {
-            Some(Command::Run(same)) if *same == *spec => {}
-            Some(command) => return Interrupt::Command(command),
-            None => return Interrupt::Abandoned,
-        }
+    let other = |wishes: &Wishes| wishes.stops != stops || wishes.spec.as_deref() != Some(spec);
+    match wishes.wait_for(other).await {
+        Ok(_) => Interrupt::Wish,
+        Err(_) => Interrupt::Abandoned,
     }
 }
 
