@@ -1,1 +1,38 @@
-fn main() {}
+//! The binary `sesame`: one file a subcommand.
+//!
+//! In: a command line. Out: what was asked for on standard output, everything else on standard error, and an exit status:
+//! 0 if all is well, 1 if something is wrong with the input or the machine, 2 if the command line can't be understood.
+//!
+//! [`args`] is what was typed. Each subcommand makes of it what it needs and hands over to `sesame-control`.
+
+mod args;
+mod bootstrap;
+mod completion;
+mod output;
+mod translate;
+mod version;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::args::{Args, Command};
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let done = match &args.command {
+        Command::Translate(args) => translate::run(args),
+        Command::Bootstrap(args) => bootstrap::run(args),
+        Command::Version(args) => version::run(args),
+        Command::Completion(args) => completion::run(args),
+    };
+    match done {
+        Ok(code) => code,
+        // Whoever read our output has seen enough, which is no failure of ours.
+        Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            output::complain(format_args!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}

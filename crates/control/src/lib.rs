@@ -4,10 +4,22 @@
 //! command line is written or a terminal drawn, and it translates nothing itself: that is `sesame-translate`'s.
 //!
 //! - [`translate()`]: once, without Envoys and without a network.
+//! - [`bootstrap()`]: what an Envoy starts with that somebody else runs.
 
+mod bootstrap;
 mod class;
 mod core;
 mod plan;
 mod translate;
 
+pub use self::bootstrap::{BootstrapError, bootstrap};
 pub use self::translate::{ObjectStatus, Options, Resources, Translation, translate};
+
+/// What a bootstrap depends on.
+pub use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress, XdsTls};
+/// The version of Envoy that Sesame is made for and tested with.
+pub use sesame_fleet::local::binary::VERSION as ENVOY_VERSION;
+/// The name of a fleet.
+pub use sesame_model::FleetId;
+/// Files as a source of objects.
+pub use sesame_sources::files;

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 use sesame_api::{GATEWAY_GROUP, Kind, Object, ObjectKey};
 use sesame_envoy::{ResourceChange, names, render};
@@ -55,13 +56,26 @@ pub struct Resources {
     pub secrets: Vec<Value>,
 }
 
-/// What the owner of an object is told.
+/// What the owner of an object is told. Serializes to `kind`, `namespace` (if it has one), `name` and `status`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ObjectStatus {
     /// The object.
     pub key: ObjectKey,
     /// Its `status`, as in Kubernetes.
     pub status: Value,
+}
+
+impl Serialize for ObjectStatus {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_map(None)?;
+        fields.serialize_entry("kind", self.key.kind.as_str())?;
+        if !self.key.namespace.is_empty() {
+            fields.serialize_entry("namespace", &self.key.namespace)?;
+        }
+        fields.serialize_entry("name", &self.key.name)?;
+        fields.serialize_entry("status", &self.status)?;
+        fields.end()
+    }
 }
 
 /// Translates objects. Of objects with the same key the last counts.

@@ -1,0 +1,88 @@
+//! How data is printed.
+//!
+//! In: serializable values, lines. Out: YAML, JSON or text on standard output, complaints on standard error.
+
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
+
+use anyhow::Result;
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// The languages in which data is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// YAML
+    Yaml,
+    /// JSON, indented
+    Json,
+}
+
+/// Prints a value.
+pub(crate) fn print(value: &impl Serialize, format: Format) -> Result<()> {
+    let text = match format {
+        Format::Yaml => yaml(value)?,
+        Format::Json => serde_json::to_string_pretty(value)?,
+    };
+    print_text(&text)
+}
+
+/// Prints text, and a newline if it has none at its end.
+pub(crate) fn print_text(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    if !text.ends_with('\n') {
+        out.write_all(b"\n")?;
+    }
+    Ok(out.flush()?)
+}
+
+/// A value as YAML. Strings that another reader might take for something else are quoted.
+pub(crate) fn yaml(value: &impl Serialize) -> Result<String> {
+    let options = serde_saphyr::ser_options! {
+        // Long lines stay lines, for those who search in them.
+        folded_wrap_chars: usize::MAX,
+    };
+    Ok(serde_saphyr::to_string_with_options(value, options)?)
+}
+
+/// Tells the user something that is not the output.
+pub(crate) fn complain(message: fmt::Arguments<'_>) {
+    // If even that can't be written, there is nobody to tell.
+    let _ = writeln!(io::stderr(), "{message}");
+}
+
+/// Whether an error says that nobody reads our output any more.
+pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
+    error
+        .chain()
+        .filter_map(|cause| cause.downcast_ref::<io::Error>())
+        .any(|cause| cause.kind() == ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn yaml_reads_as_what_it_was() {
+        let value = json!({
+            "number": 80, "text": "80", "yes": "yes", "null": "null", "empty": "", "octal": "010", "star": "*",
+            "pem": "-----BEGIN X-----\nabc\n-----END X-----\n", "colon": "a: b", "control": "a\u{1}b", "tilde": "~",
+            "list": [{"a": 1, "b": []}, {}], "float": 0.5, "percent": "%REQ(x)%", "long": "word ".repeat(40),
+            "trail": "two\n\n", "spaces": "  a\nb", "at": "@type", "time": "1.5s", "date": "2001-01-01",
+        });
+        let text = yaml(&value).unwrap();
+        let back: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(back, value, "{text}");
+        for quoted in [
+            "\ntext: \"80\"\n",
+            "\n\"yes\": \"yes\"\n",
+            "\noctal: \"010\"\n",
+        ] {
+            assert!(text.contains(quoted), "{quoted} in {text}");
+        }
+    }
+}
