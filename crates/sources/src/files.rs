@@ -1,7 +1,7 @@
 //! Plain files as the source of objects.
 //!
 //! In: paths of folders and files, `-` for standard input. Out: the objects in them as
-//! [`Change`](crate::change::Change)s, and every [`Problem`] with its file, line and column. [`load`]
+//! [`Change`]s, and every [`Problem`] with its file, line and column. [`load`]
 //! reads once; [`watch`] goes on and tells what changes.
 //!
 //! The inside is in two halves. Pure: `text` cuts a file into documents, `yaml` and `json` make trees of

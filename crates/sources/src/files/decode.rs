@@ -240,7 +240,7 @@ impl Reader<'_> {
             }),
             // `Kind::from_api` said that it is ours, so this is out of step: say so rather than lose it.
             Ok(None) => self.fault(key, Fault::new(node.at, "this object could not be read")),
-            Err(error) => self.undecodable(node, key, error),
+            Err(error) => self.undecodable(node, kind, key, error),
         }
     }
 
@@ -258,17 +258,30 @@ impl Reader<'_> {
         }
     }
 
-    fn undecodable(&mut self, node: &Node, key: Option<ObjectKey>, error: DecodeError) {
+    fn undecodable(&mut self, node: &Node, kind: Kind, key: Option<ObjectKey>, error: DecodeError) {
         let at = node.locate(error.path.iter().map(|segment| match segment {
             PathSegment::Field(name) => Step::Field(name),
             PathSegment::Index(index) => Step::Index(*index),
         }));
-        let message = match error.path_text() {
-            path if path.is_empty() => error.message,
-            path => format!("{path}: {}", error.message),
+        let path = error.path_text();
+        let message = if kind == Kind::Secret && holds_data(&error.path) {
+            "this value is not as it must be: `data` holds base64 text, `stringData` text"
+                .to_owned()
+        } else {
+            error.message
+        };
+        let message = if path.is_empty() {
+            message
+        } else {
+            format!("{path}: {message}")
         };
         self.fault(error.key.or(key), Fault::new(at, message));
     }
+}
+
+/// Whether a path of a Secret leads to what no message may repeat.
+fn holds_data(path: &[PathSegment]) -> bool {
+    matches!(path.first(), Some(PathSegment::Field(name)) if name == "data" || name == "stringData")
 }
 
 /// The object that a tree describes, whatever else is wrong with it.

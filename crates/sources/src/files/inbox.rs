@@ -15,7 +15,7 @@ use super::scan::{is_eligible, is_hidden};
 
 /// How long it must be quiet after an event. A save is often several events in a row.
 const QUIET: Duration = Duration::from_millis(5);
-/// The same while somebody has a file open that he wrote to: he is likely to write more.
+/// The same while a file that was written to is still open: more is likely to be written.
 const QUIET_WHILE_OPEN: Duration = Duration::from_millis(50);
 /// When to look though it never gets quiet.
 const LONGEST: Duration = Duration::from_millis(250);
@@ -202,3 +202,6 @@ impl State {
         structural && (!is_hidden(name) || name.as_encoded_bytes().starts_with(b".."))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -254,3 +254,20 @@ fn fingerprints_tell_spec_from_the_rest() {
         .spec
     );
 }
+
+#[test]
+fn no_message_repeats_a_secret() {
+    let parsed = read(
+        "{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {key: 'hunter2!'}}
+---
+{apiVersion: v1, kind: SecretList, items: [{metadata: {name: t}, data: {key: 'hunter2!'}}]}
+",
+    );
+    let all = problems(&parsed);
+    assert_eq!(all.len(), 2, "{all:?}");
+    assert!(all[0].starts_with("a.yaml:1:"), "{all:?}");
+    assert!(
+        all.iter().all(|problem| !problem.contains("hunter2")),
+        "{all:?}"
+    );
+}

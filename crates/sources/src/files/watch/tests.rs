@@ -25,7 +25,7 @@ fn service(name: &str, port: u16) -> String {
     )
 }
 
-/// A folder, somebody who watches it, and what he was told.
+/// A watched folder, and what the watch told.
 struct Watching {
     dir: TempDir,
     rx: mpsc::Receiver<ChangeSet>,
@@ -170,7 +170,6 @@ async fn a_file_is_saved_by_renaming_another_over_it() {
         fs::rename(w.path(".a.yaml.swp"), w.path("a.yaml")).unwrap();
         w.until(&format!("s:{port}"), 0).await;
     }
-    // A temporary file whose name says it is one of ours would be read, but not for long.
     w.write("tmp.txt", &service("s", 9));
     fs::rename(w.path("tmp.txt"), w.path("a.yaml")).unwrap();
     w.until("s:9", 0).await;
