@@ -56,8 +56,8 @@ pub struct Limits {
     /// How long listeners and routes wait for a client's acknowledgement of the clusters they came
     /// with. Envoy gives up on a cluster that doesn't get its endpoints after 15 s.
     pub warming: Duration,
-    /// How long a cluster that nothing refers to any more is kept, for requests and retries that
-    /// are still under way.
+    /// How long a cluster that nothing refers to any more is kept: for requests and retries that are
+    /// still under way, and for a client that comes again to tell which routes it has.
     pub removal_grace: Duration,
 }
 

@@ -232,7 +232,12 @@ impl Fleet {
     }
 
     /// What there is under a name, for a client that itself refused the version `refused` of it.
-    pub(crate) fn offer(&self, ty: ResourceType, name: &str, refused: Option<Version>) -> Offer<'_> {
+    pub(crate) fn offer(
+        &self,
+        ty: ResourceType,
+        name: &str,
+        refused: Option<Version>,
+    ) -> Offer<'_> {
         let Some(entry) = self.tables[ty.index()].get(name) else {
             return Offer::Absent;
         };

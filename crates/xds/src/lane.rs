@@ -30,7 +30,6 @@ struct Item {
 struct InFlight {
     nonce: String,
     upserts: Vec<Item>,
-    removals: Vec<Arc<str>>,
     /// The oldest epochs that its additions and removals complete.
     floor: Floor,
     since: Instant,
@@ -59,7 +58,8 @@ pub(crate) struct Allowance {
 pub(crate) struct Lane {
     ty: ResourceType,
     subscription: Subscription,
-    /// What the client has: acknowledged, or brought along.
+    /// What the client has, or will have when it has taken what is under way. A rejection puts
+    /// things right again.
     held: HashMap<Arc<str>, Version>,
     make: Pending,
     unmake: Pending,
@@ -69,6 +69,8 @@ pub(crate) struct Lane {
     told: HashSet<Arc<str>>,
     /// Names to send even if the client has the version.
     force: HashSet<Arc<str>>,
+    /// Names that the client can't do without for now, with what there was when that began.
+    urgent: HashMap<Arc<str>, Option<Resource>>,
     /// The version of a name that this client itself rejected last.
     refused: HashMap<Arc<str>, Version>,
     in_flight: Option<InFlight>,
@@ -93,6 +95,7 @@ impl Lane {
             absent: BTreeSet::new(),
             told: HashSet::new(),
             force: HashSet::new(),
+            urgent: HashMap::new(),
             refused: HashMap::new(),
             in_flight: None,
             probes: VecDeque::new(),
@@ -115,6 +118,11 @@ impl Lane {
     #[cfg(test)]
     pub(crate) fn examined(&self) -> u64 {
         self.examined
+    }
+
+    /// The client has asked for this type, unless it is one that not every client asks for.
+    pub(crate) fn asked_if_root(&self) -> bool {
+        self.subscription.started() || !self.ty.root()
     }
 
     /// Nothing is under way, so something may be sent.
@@ -154,14 +162,12 @@ impl Lane {
     }
 
     /// Takes a request's names and, with the first request, the versions that the client has.
-    /// `again` says of which names the client needs to be sent also what it has.
     pub(crate) fn ask(
         &mut self,
         fleet: &mut Fleet,
         subscribe: &[String],
         unsubscribe: &[String],
         brought: &HashMap<String, String>,
-        again: &HashSet<Arc<str>>,
     ) {
         let ty = self.ty;
         let shared = |name: &str| fleet.shared_name(ty, name).unwrap_or_else(|| name.into());
@@ -174,6 +180,7 @@ impl Lane {
                     self.held.insert(shared(name), Version::parse(version));
                 }
             }
+            self.vouch(fleet);
         }
         self.drop_names(fleet, &asked);
         for name in &asked.names {
@@ -183,7 +190,7 @@ impl Lane {
                 self.held.remove(name);
                 self.told.remove(name);
             }
-            if !has || again.contains(name) {
+            if !has || self.urgent.contains_key(name) {
                 self.force.insert(Arc::clone(name));
             }
             if fleet.ready() {
@@ -192,6 +199,13 @@ impl Lane {
         }
         if asked.all && fleet.ready() {
             self.compare_all(fleet);
+        }
+    }
+
+    /// Tells the fleet that what the client brought along is acknowledged. Only before anything is sent.
+    pub(crate) fn vouch(&self, fleet: &mut Fleet) {
+        for (name, version) in &self.held {
+            fleet.acked(self.ty, name, *version);
         }
     }
 
@@ -252,57 +266,80 @@ impl Lane {
         if !self.subscription.wants(name) {
             return;
         }
-        let refused = self.refused.get(name).copied();
-        match fleet.offer(self.ty, name, refused) {
+        // What it lacked already it goes on lacking, whichever way the name has turned since.
+        let waited = [self.make.remove(name), self.unmake.remove(name)];
+        let waited = waited.into_iter().flatten().map(|stamps| stamps.first);
+        let since = waited.chain(since).min();
+        match self.offer(fleet, name) {
             Offer::Serve(resource, changed) => {
                 let version = resource.version();
-                self.unmake.remove(name);
                 self.absent.remove(name);
-                if self.held.get(name) == Some(&version) && !self.force.contains(name) {
-                    self.make.remove(name);
-                    fleet.acked(self.ty, name, version);
-                } else {
+                if self.held.get(name) != Some(&version) || self.force.contains(name) {
                     let first = since.unwrap_or(changed);
                     let last = changed;
                     self.make.add(name, Stamps { first, last });
                 }
             }
             Offer::Keep => {
-                self.make.remove(name);
-                self.unmake.remove(name);
                 self.force.remove(name);
                 self.tell_absent(name);
             }
             Offer::Absent => {
-                self.make.remove(name);
                 self.force.remove(name);
                 self.refused.remove(name);
                 if self.held.contains_key(name) {
                     let last = fleet.epoch();
                     let first = since.unwrap_or(last);
                     self.unmake.add(name, Stamps { first, last });
-                } else {
-                    self.tell_absent(name);
                 }
+                self.tell_absent(name);
             }
         }
     }
 
     /// There is nothing for a name: the client is owed that word once, lest it wait.
     fn tell_absent(&mut self, name: &Arc<str>) {
-        let owed = self.subscription.named(name)
-            && !self.held.contains_key(name)
-            && !self.told.contains(name);
-        if owed {
+        if self.waits_for(name) && !self.told.contains(name) {
             self.absent.insert(Arc::clone(name));
         }
     }
 
-    /// Sends a name again although the client has it.
-    pub(crate) fn resend(&mut self, fleet: &mut Fleet, name: &Arc<str>) {
+    /// The client asked for a name and goes on waiting until it is answered.
+    fn waits_for(&self, name: &str) -> bool {
+        let lacks = !self.held.contains_key(name) || self.urgent.contains_key(name);
+        self.subscription.named(name) && lacks
+    }
+
+    /// From now on the client can't do without a name: it is sent even if the client has it, what
+    /// there is now is kept for it even if it is removed, and if there is nothing it is told so at once.
+    pub(crate) fn need(&mut self, fleet: &mut Fleet, name: &Arc<str>) {
+        let there_is = match self.offer(fleet, name) {
+            Offer::Serve(resource, _) => Some(resource.clone()),
+            Offer::Keep | Offer::Absent => None,
+        };
+        self.urgent.insert(Arc::clone(name), there_is);
         if self.subscription.wants(name) {
+            self.told.remove(name);
             self.force.insert(Arc::clone(name));
             self.consider(fleet, name, None);
+        }
+    }
+
+    /// The opposite of [`Lane::need`].
+    pub(crate) fn need_no_more(&mut self, fleet: &mut Fleet, name: &Arc<str>) {
+        if self.urgent.remove(name).is_some() {
+            self.consider(fleet, name, None);
+        }
+    }
+
+    /// What there is under a name for this client.
+    fn offer<'a>(&'a self, fleet: &'a Fleet, name: &str) -> Offer<'a> {
+        match fleet.offer(self.ty, name, self.refused.get(name).copied()) {
+            Offer::Absent => match self.urgent.get(name) {
+                Some(Some(kept)) => Offer::Serve(kept, fleet.epoch()),
+                _ => Offer::Absent,
+            },
+            offer => offer,
         }
     }
 
@@ -339,7 +376,6 @@ impl Lane {
         self.in_flight = Some(InFlight {
             nonce: nonce.to_owned(),
             upserts: items,
-            removals: batch.removals.clone(),
             floor,
             since: now,
         });
@@ -360,13 +396,15 @@ impl Lane {
             };
             self.examined += 1;
             let before = self.held.get(&name).copied();
-            match fleet.offer(self.ty, &name, self.refused.get(&name).copied()) {
+            match self.offer(fleet, &name) {
                 Offer::Serve(resource, _) => {
+                    let resource = resource.clone();
                     let version = resource.version();
                     let forced = self.force.remove(&name);
                     if forced || before != Some(version) {
                         bytes += name.len() + resource.body().len();
-                        batch.upserts.push(resource.clone());
+                        batch.upserts.push(resource);
+                        self.held.insert(Arc::clone(&name), version);
                         items.push(Item {
                             name,
                             version,
@@ -398,6 +436,7 @@ impl Lane {
             self.examined += 1;
             bytes += name.len();
             floor = Some(floor.map_or(stamps.first, |floor| floor.min(stamps.first)));
+            self.held.remove(&name);
             if self.subscription.named(&name) {
                 self.told.insert(Arc::clone(&name));
             }
@@ -408,10 +447,11 @@ impl Lane {
                 break;
             };
             self.examined += 1;
-            let refused = self.refused.get(&name).copied();
-            let still = self.subscription.named(&name) && !self.held.contains_key(&name);
-            if still && !matches!(fleet.offer(self.ty, &name, refused), Offer::Serve(..)) {
+            let nothing = !matches!(self.offer(fleet, &name), Offer::Serve(..));
+            if nothing && self.waits_for(&name) {
                 bytes += name.len();
+                self.unmake.remove(&name);
+                self.held.remove(&name);
                 self.told.insert(Arc::clone(&name));
                 batch.removals.push(name);
             }
@@ -425,13 +465,13 @@ impl Lane {
             let mut items = Vec::new();
             for item in group {
                 self.examined += 1;
-                let refused = self.refused.get(&item.name).copied();
-                match fleet.offer(self.ty, &item.name, refused) {
+                match self.offer(fleet, &item.name) {
                     Offer::Serve(resource, _)
                         if resource.version() == item.version
                             && self.subscription.wants(&item.name) =>
                     {
                         batch.upserts.push(resource.clone());
+                        self.held.insert(Arc::clone(&item.name), item.version);
                         items.push(item);
                     }
                     _ => self.consider(fleet, &item.name, Some(item.stamps.first)),
@@ -460,9 +500,6 @@ impl Lane {
             .iter()
             .map(|item| Arc::clone(&item.name))
             .collect();
-        for name in &flight.removals {
-            self.held.remove(name);
-        }
         match rejection {
             None => self.accept(fleet, flight.upserts),
             Some(message) => {
@@ -470,21 +507,13 @@ impl Lane {
                 self.reject(fleet, flight.upserts, message);
             }
         }
-        for name in &flight.removals {
-            self.consider(fleet, name, None);
-        }
         names
     }
 
     fn accept(&mut self, fleet: &mut Fleet, items: Vec<Item>) {
         for item in items {
             fleet.acked(self.ty, &item.name, item.version);
-            if self.subscription.wants(&item.name) {
-                self.refused.remove(&item.name);
-                self.held.insert(Arc::clone(&item.name), item.version);
-                // It may have changed while it was under way.
-                self.consider(fleet, &item.name, None);
-            }
+            self.refused.remove(&item.name);
         }
     }
 
@@ -525,7 +554,7 @@ impl Lane {
 
     /// It isn't known which version the client has now.
     fn doubt(&mut self, item: &Item) {
-        if self.subscription.wants(&item.name) {
+        if self.held.get(&item.name) == Some(&item.version) {
             self.held.insert(Arc::clone(&item.name), Version::UNKNOWN);
         }
     }
@@ -536,22 +565,26 @@ impl Lane {
         if !self.subscription.wants(&item.name) {
             return;
         }
-        match item.before {
-            Some(version) => self.held.insert(Arc::clone(&item.name), version),
-            None => self.held.remove(&item.name),
-        };
+        if self.held.get(&item.name) == Some(&item.version) {
+            match item.before {
+                Some(version) => self.held.insert(Arc::clone(&item.name), version),
+                None => self.held.remove(&item.name),
+            };
+        }
         self.refused.insert(Arc::clone(&item.name), item.version);
         self.consider(fleet, &item.name, Some(item.stamps.first));
     }
 
     pub(crate) fn status(&self) -> TypeStatus {
         let probing: usize = self.probes.iter().map(Vec::len).sum();
+        let flying = self.in_flight.as_ref();
+        let flying = flying.map_or(0, |flight| flight.upserts.len());
         TypeStatus {
             resource_type: self.ty,
             wildcard: self.subscription.wildcard(),
             subscribed: self.subscription.names().len(),
             sent: self.sent,
-            acked: self.held.len(),
+            acked: self.held.len().saturating_sub(flying),
             pending: self.make.len() + self.unmake.len() + self.absent.len() + probing,
             nacks: self.nacks,
         }

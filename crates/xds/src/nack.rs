@@ -104,7 +104,11 @@ mod tests {
     fn clusters_are_named_between_commas() {
         let message = "Error adding/updating cluster(s) ns/b: bad thing: worse, ns/d: other";
         assert_eq!(
-            read(ResourceType::Cluster, message, &["ns/a", "ns/b", "ns/c", "ns/d"]),
+            read(
+                ResourceType::Cluster,
+                message,
+                &["ns/a", "ns/b", "ns/c", "ns/d"]
+            ),
             these(1, &[3])
         );
     }

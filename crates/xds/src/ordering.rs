@@ -68,10 +68,7 @@ pub(crate) fn complete_before(floors: &Floors) -> u64 {
         .into_iter()
         .flat_map(|ty| {
             let floor = floors[ty.index()];
-            [
-                floor.make,
-                floor.unmake.filter(|_| ty.waits_for_clusters()),
-            ]
+            [floor.make, floor.unmake.filter(|_| ty.waits_for_clusters())]
         })
         .flatten()
         .min()

@@ -121,7 +121,13 @@ mod tests {
         assert_eq!(pending.remove("a"), Some(stamps(1, 2)));
         assert_eq!(pending.remove("a"), None);
         pending.retain(|name| &**name == "c");
-        assert_eq!(pending.pop_below(u64::MAX).map(|(n, _)| n), Some("c".into()));
-        assert_eq!((pending.len(), pending.floor(), pending.next()), (0, None, None));
+        assert_eq!(
+            pending.pop_below(u64::MAX).map(|(n, _)| n),
+            Some("c".into())
+        );
+        assert_eq!(
+            (pending.len(), pending.floor(), pending.next()),
+            (0, None, None)
+        );
     }
 }

@@ -5,7 +5,6 @@
 //! It must not know: gRPC, tasks, locks or clocks. What it learns that concerns all clients (verdicts,
 //! progress) it tells the fleet.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -53,11 +52,11 @@ pub(crate) struct Session {
     /// The position in the fleet's log up to which changes have been taken in.
     cursor: u64,
     nonces: u64,
-    /// Clusters sent and not acknowledged. Envoy warms a changed cluster by its endpoints, for which
-    /// it doesn't ask again, so they follow each cluster even if they are what the client has.
-    warming: HashSet<Arc<str>>,
     /// Epochs up to this no longer wait for clusters.
     bypass: u64,
+    /// Until when nothing is taken away from a client that hasn't asked for its listeners yet: it may
+    /// have come with some that use what is to go. `None` when that time is over.
+    patience: Option<Instant>,
     /// When clusters removed before which epoch may go.
     grace: Option<(u64, Instant)>,
     /// Clusters removed before this epoch have had their grace.
@@ -67,19 +66,20 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(client: u64, limits: Arc<Limits>) -> Session {
+    /// A session of the client with that number, whose stream began now.
+    pub(crate) fn new(client: u64, limits: Arc<Limits>, now: Instant) -> Session {
         Session {
             client,
-            limits,
             lanes: ResourceType::ALL.map(Lane::new),
             started: false,
             cursor: 0,
             nonces: 0,
-            warming: HashSet::new(),
             bypass: 0,
+            patience: Some(now + limits.warming),
             grace: None,
             released: 0,
             complete: 0,
+            limits,
         }
     }
 
@@ -108,21 +108,15 @@ impl Session {
                 .verdict(fleet, &request.response_nonce, rejection);
             if ty == ResourceType::Cluster {
                 for name in &settled {
-                    self.warming.remove(name);
+                    self.lane(ResourceType::Endpoint).need_no_more(fleet, name);
                 }
             }
         }
-        let none = HashSet::new();
-        let again = match ty {
-            ResourceType::Endpoint => &self.warming,
-            _ => &none,
-        };
-        self.lanes[ty.index()].ask(
+        self.lane(ty).ask(
             fleet,
             &request.resource_names_subscribe,
             &request.resource_names_unsubscribe,
             &request.initial_resource_versions,
-            again,
         );
         Ok(())
     }
@@ -155,12 +149,17 @@ impl Session {
         if let Some((before, _)) = self.grace.take_if(|(_, until)| now >= *until) {
             self.released = self.released.max(before);
         }
+        let all_asked = self.lanes.iter().all(Lane::asked_if_root);
+        self.patience.take_if(|until| all_asked || now >= *until);
         for ty in ResourceType::ALL {
             if !self.lane(ty).idle() {
                 continue;
             }
             let floors = self.floors();
             let mut unmake = ordering::unmake_limit(ty, &floors, self.bypass);
+            if self.patience.is_some() && ty.teardown() > 0 {
+                unmake = 0;
+            }
             if ty == ResourceType::Cluster {
                 unmake = self.after_grace(fleet, unmake, now);
             }
@@ -187,10 +186,10 @@ impl Session {
         batch: Batch,
     ) -> Response {
         if ty == ResourceType::Cluster {
+            // Envoy warms a changed cluster by its endpoints, for which it doesn't ask again.
             for cluster in &batch.upserts {
-                self.warming.insert(Arc::clone(cluster.name()));
                 self.lane(ResourceType::Endpoint)
-                    .resend(fleet, cluster.name());
+                    .need(fleet, cluster.name());
             }
         }
         Response {
@@ -207,7 +206,7 @@ impl Session {
             .waiting_since()
             .map(|since| since + self.limits.warming);
         let grace = self.grace.map(|(_, until)| until);
-        warming.into_iter().chain(grace).min()
+        warming.into_iter().chain(grace).chain(self.patience).min()
     }
 
     /// Takes in what changed in the fleet since the last time.
@@ -215,10 +214,15 @@ impl Session {
         if !fleet.ready() {
             return;
         }
-        if !self.started || (self.cursor < fleet.log_end() && fleet.change(self.cursor).is_none()) {
+        let begins = !self.started;
+        let lags = self.cursor < fleet.log_end() && fleet.change(self.cursor).is_none();
+        if begins || lags {
             self.started = true;
             self.cursor = fleet.log_end();
             for lane in &mut self.lanes {
+                if begins {
+                    lane.vouch(fleet);
+                }
                 lane.compare_all(fleet);
             }
         }
@@ -270,10 +274,9 @@ impl Session {
             }
         }
         // A client that hasn't asked for its clusters or listeners yet has nothing of any epoch.
-        let begun = ResourceType::ALL.into_iter().all(|ty| {
-            let asked = self.lanes[ty.index()].subscription().started();
-            asked || !ty.root() || !fleet.has_any(ty)
-        });
+        let begun = ResourceType::ALL
+            .into_iter()
+            .all(|ty| self.lanes[ty.index()].asked_if_root() || !fleet.has_any(ty));
         let complete = ordering::complete_before(&self.floors())
             .saturating_sub(1)
             .min(fleet.epoch());

@@ -58,11 +58,13 @@ async fn drive(
     };
     let attached = identify(&registry, &first, &extensions)?;
     let mut changed = attached.shared.changed();
-    let mut session = Session::new(attached.client, limits);
+    let mut session = Session::new(attached.client, limits, Instant::now());
     let mut request = Some(first);
     loop {
         if let Some(request) = request.take() {
-            attached.shared.with(|fleet| session.request(fleet, &request))?;
+            attached
+                .shared
+                .with(|fleet| session.request(fleet, &request))?;
         }
         loop {
             changed.mark_unchanged();

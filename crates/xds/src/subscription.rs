@@ -155,7 +155,10 @@ mod tests {
     fn a_name_asked_for_and_taken_back_at_once_is_not_wanted() {
         let mut sub = Subscription::default();
         let asked = ask(&mut sub, ResourceType::Route, &["a", "*"], &["a", "*"]);
-        assert_eq!((asked.names.len(), asked.all, asked.not_all), (0, false, false));
+        assert_eq!(
+            (asked.names.len(), asked.all, asked.not_all),
+            (0, false, false)
+        );
         assert!(!sub.wants("a"));
     }
 

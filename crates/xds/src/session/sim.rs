@@ -88,7 +88,7 @@ impl Client {
     pub(super) fn connect(fleet: &mut Fleet, id: u64, limits: Limits) -> Client {
         let mut client = Client {
             id,
-            session: Session::new(id, Arc::new(limits.clone())),
+            session: Session::new(id, Arc::new(limits.clone()), Instant::now()),
             now: Instant::now(),
             has: BTreeMap::new(),
             acked_clusters: BTreeSet::new(),
@@ -110,9 +110,12 @@ impl Client {
         fleet.leave(self.id);
         self.id += 1000;
         fleet.join(self.id, "node".into());
-        self.session = Session::new(self.id, Arc::new(self.limits.clone()));
+        self.session = Session::new(self.id, Arc::new(self.limits.clone()), self.now);
         self.inbox.clear();
         self.unsaid.clear();
+        // Envoy gives up waiting for endpoints after a while. No server can tell from what a client
+        // brings along that it was waiting when its stream broke.
+        self.cold.clear();
         self.first_requests(fleet);
     }
 
@@ -175,10 +178,18 @@ impl Client {
         for resource in &response.upserts {
             let name = resource.name().to_string();
             let body = String::from_utf8(resource.body().to_vec()).unwrap();
+            if matches!(ty, Endpoint | Route) && !self.asked.contains(&(ty, name.clone())) {
+                // Not asked for any more.
+                continue;
+            }
             if is_bad(&body) {
                 errors.push(format!("{name}: is bad, or so"));
                 if isolates {
                     continue;
+                }
+                // Envoy doesn't wait for better endpoints when some are rejected.
+                for resource in response.upserts.iter().filter(|_| ty == Endpoint) {
+                    self.cold.remove(&**resource.name());
                 }
                 break;
             }
@@ -215,7 +226,10 @@ impl Client {
             }),
             Listener => self.ask(fleet, Route, |client| {
                 let bodies = client.held(Listener).map(|(_, body)| body);
-                bodies.flat_map(|body| references(body)).map(str::to_owned).collect()
+                bodies
+                    .flat_map(|body| references(body))
+                    .map(str::to_owned)
+                    .collect()
             }),
             _ => {}
         }
@@ -227,7 +241,12 @@ impl Client {
         held.map(|((_, name), body)| (name, body))
     }
 
-    fn ask(&mut self, fleet: &mut Fleet, ty: ResourceType, wanted: impl Fn(&Client) -> BTreeSet<String>) {
+    fn ask(
+        &mut self,
+        fleet: &mut Fleet,
+        ty: ResourceType,
+        wanted: impl Fn(&Client) -> BTreeSet<String>,
+    ) {
         let wanted = wanted(self);
         let asked: BTreeSet<String> = self.names_asked(ty).into_iter().collect();
         if wanted == asked {
@@ -257,7 +276,10 @@ impl Client {
         let (response, error) = self.unsaid.remove(sayable[which % sayable.len()]);
         if response.ty == Cluster {
             for resource in &response.upserts {
-                if self.has.contains_key(&(Cluster, resource.name().to_string())) {
+                if self
+                    .has
+                    .contains_key(&(Cluster, resource.name().to_string()))
+                {
                     self.acked_clusters.insert(resource.name().to_string());
                 }
             }
