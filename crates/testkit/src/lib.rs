@@ -5,3 +5,5 @@
 pub mod backend;
 pub mod certs;
 pub mod client;
+pub mod fake_envoy;
+pub mod generate;
