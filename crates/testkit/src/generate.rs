@@ -1,0 +1,266 @@
+//! Random sets of objects that a user could write, and random edits of them.
+//!
+//! In: nothing. Out: proptest strategies of JSON values that decode. Names come from small pools, so that objects collide,
+//! refer to each other, and refer to what isn't there. All that the translator reads is there in every form, odd ones and
+//! wrong ones too, as long as an API server would take them. It must not know what any of it means.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use proptest::prelude::*;
+use proptest::sample::Index;
+use serde_json::Value;
+use sesame_api::{Object, ObjectKey};
+
+mod backend;
+mod filter;
+mod gateway;
+mod grant;
+mod json;
+mod pool;
+mod route;
+mod secret;
+#[cfg(test)]
+mod tests;
+
+pub use pool::{GATEWAYS, PORTS};
+
+use json::Json;
+
+/// Objects by their keys, each as it would stand in a file.
+#[derive(Clone, Default, PartialEq)]
+pub struct Set(BTreeMap<ObjectKey, Value>);
+
+/// One change of a set.
+#[derive(Clone, Debug)]
+pub enum Edit {
+    /// The object comes, or takes the place of the one of its name.
+    Put(Value),
+    /// One of the objects goes.
+    Delete(Index),
+    /// One of the objects is as it was, but the API server has counted its version up and somebody wrote its status.
+    Touch(Index),
+    /// If there is an object of this one's name, one field of its `spec` becomes this one's.
+    Graft {
+        /// Where the field is from.
+        donor: Value,
+        /// Which one.
+        field: Index,
+    },
+}
+
+/// What an edit did to one object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Change {
+    /// It is there and is now this.
+    Upsert(Box<Object>),
+    /// It is gone.
+    Remove(ObjectKey),
+}
+
+/// Sets of up to some thirty objects.
+pub fn sets() -> BoxedStrategy<Set> {
+    // Kinds that others refer to are mostly there.
+    let parts: Vec<BoxedStrategy<Vec<Value>>> = vec![
+        prop::collection::vec(gateway::class(), 2..6).boxed(),
+        prop::collection::vec(gateway::namespace(), 0..4).boxed(),
+        prop::collection::vec(gateway::gateway(), 1..5).boxed(),
+        prop::collection::vec(grant::grant(), 0..5).boxed(),
+        prop::collection::vec(backend::service(), 3..10).boxed(),
+        prop::collection::vec(backend::slice(), 2..10).boxed(),
+        prop::collection::vec(secret::secret(), 2..7).boxed(),
+        prop::collection::vec(route::http_route(), 0..9).boxed(),
+    ];
+    parts
+        .prop_map(|parts| Set::new(parts.into_iter().flatten()))
+        .boxed()
+}
+
+/// Objects of any kind.
+pub fn objects() -> BoxedStrategy<Value> {
+    prop_oneof![
+        1 => gateway::class(),
+        1 => gateway::namespace(),
+        3 => gateway::gateway(),
+        2 => grant::grant(),
+        3 => backend::service(),
+        3 => backend::slice(),
+        2 => secret::secret(),
+        6 => route::http_route(),
+    ]
+    .boxed()
+}
+
+/// Edits of any set.
+pub fn edits() -> BoxedStrategy<Edit> {
+    prop_oneof![
+        4 => objects().prop_map(Edit::Put),
+        3 => any::<Index>().prop_map(Edit::Delete),
+        1 => any::<Index>().prop_map(Edit::Touch),
+        3 => (objects(), any::<Index>()).prop_map(|(donor, field)| Edit::Graft { donor, field }),
+    ]
+    .boxed()
+}
+
+impl Set {
+    /// Of objects, of which later ones take the place of earlier ones of their name.
+    ///
+    /// # Panics
+    /// If one doesn't decode.
+    pub fn new(objects: impl IntoIterator<Item = Value>) -> Self {
+        let named = |object: Value| (decode(&object).key(), object);
+        Self(objects.into_iter().map(named).collect())
+    }
+
+    /// The objects, sorted by key.
+    ///
+    /// # Panics
+    /// If one doesn't decode, which is a bug of the generator.
+    pub fn decoded(&self) -> impl DoubleEndedIterator<Item = Object> + '_ {
+        self.0.values().map(decode)
+    }
+
+    /// Keys and objects.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&ObjectKey, &Value)> {
+        self.0.iter()
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Does the edit. Those of an object that isn't there do nothing.
+    ///
+    /// # Panics
+    /// If an object doesn't decode, which is a bug of the generator.
+    pub fn apply(&mut self, edit: &Edit) -> Option<Change> {
+        match edit {
+            Edit::Put(object) => Some(self.put(object.clone())),
+            Edit::Delete(which) => {
+                let key = self.pick(which)?;
+                self.0.remove(&key);
+                Some(Change::Remove(key))
+            }
+            Edit::Touch(which) => {
+                let key = self.pick(which)?;
+                let mut object = self.0.get(&key)?.clone();
+                touch(&mut object);
+                Some(self.put(object))
+            }
+            Edit::Graft { donor, field } => {
+                let mut object = self.0.get(&decode(donor).key())?.clone();
+                graft(&mut object, donor, field)?;
+                Some(self.put(object))
+            }
+        }
+    }
+
+    /// The changes that make this set of another one.
+    ///
+    /// # Panics
+    /// If an object doesn't decode, which is a bug of the generator.
+    pub fn changes_from(&self, before: &Self) -> Vec<Change> {
+        let gone = before.0.keys().filter(|key| !self.0.contains_key(key));
+        let changed = self
+            .0
+            .iter()
+            .filter(|(key, object)| before.0.get(key) != Some(object));
+        gone.map(|key| Change::Remove(key.clone()))
+            .chain(changed.map(|(_, object)| Change::Upsert(Box::new(decode(object)))))
+            .collect()
+    }
+
+    fn pick(&self, which: &Index) -> Option<ObjectKey> {
+        (!self.0.is_empty())
+            .then(|| which.index(self.0.len()))
+            .and_then(|at| self.0.keys().nth(at).cloned())
+    }
+
+    fn put(&mut self, object: Value) -> Change {
+        let decoded = decode(&object);
+        self.0.insert(decoded.key(), object);
+        Change::Upsert(Box::new(decoded))
+    }
+}
+
+/// As a file that can be given to `sesame translate`: each YAML document is one line of JSON.
+impl fmt::Display for Set {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0
+            .values()
+            .try_for_each(|object| writeln!(f, "---\n{object}"))
+    }
+}
+
+impl fmt::Debug for Set {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} objects:\n{self}", self.len())
+    }
+}
+
+/// The object.
+///
+/// # Panics
+/// If it doesn't decode, which is a bug of the generator.
+pub fn decode(object: &Value) -> Object {
+    match Object::decode(object.clone()) {
+        Ok(Some(object)) => object,
+        Ok(None) => panic!("of a kind that is not read: {object}"),
+        Err(error) => panic!("does not decode: {error}\n{object}"),
+    }
+}
+
+/// What happens to an object all the time and means nothing.
+fn touch(object: &mut Value) {
+    let version = &object["metadata"]["resourceVersion"];
+    let next = version
+        .as_str()
+        .and_then(|version| version.parse().ok())
+        .unwrap_or(0u64)
+        + 1;
+    object["metadata"]["resourceVersion"] = next.to_string().into();
+    match object["kind"].as_str() {
+        Some("Service") => {
+            object["status"] =
+                serde_json::json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
+        }
+        Some("HTTPRoute") => object["status"] = serde_json::json!({"parents": []}),
+        _ => {}
+    }
+}
+
+/// Fields of a `spec` that mean nothing to each other, so that they can be exchanged one by one.
+fn graft(object: &mut Value, donor: &Value, which: &Index) -> Option<()> {
+    let fields: &[&str] = match object["kind"].as_str()? {
+        "HTTPRoute" => &["parentRefs", "hostnames", "rules"],
+        "Gateway" => &["gatewayClassName", "listeners", "addresses"],
+        "ReferenceGrant" => &["from", "to"],
+        _ => return None,
+    };
+    let field = fields[which.index(fields.len())];
+    let spec = object["spec"].as_object_mut()?;
+    match donor["spec"].get(field) {
+        Some(value) => spec.insert(field.to_owned(), value.clone()),
+        None => spec.remove(field),
+    };
+    Some(())
+}
+
+/// The metadata of an object with one of these names, in one of these namespaces.
+fn metadata(names: &[&'static str], namespaces: &[&'static str]) -> Json {
+    json::record(vec![
+        ("name", json::must(json::any_of(names))),
+        ("namespace", json::must(json::any_of(namespaces))),
+        (
+            "creationTimestamp",
+            json::may(0.5, json::any_of(pool::TIMES)),
+        ),
+        ("generation", json::may(0.5, json::number(1..9u32))),
+    ])
+}

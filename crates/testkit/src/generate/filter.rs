@@ -1,0 +1,168 @@
+//! Filters of rules and of backends.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::json::{
+    Json, any_number, any_of, boolean, just, list, may, mostly, must, number, record, unique_list,
+};
+use super::{pool, route};
+
+/// Any filter of a rule.
+pub(super) fn filter() -> Json {
+    prop_oneof![
+        17 => backend_filter(),
+        4 => typed("RequestRedirect", "requestRedirect", redirect()),
+        4 => typed("CORS", "cors", cors()),
+        1 => refused(),
+    ]
+    .boxed()
+}
+
+/// Any filter of a backend. Those that only a rule may have are rare: they have the rule refused.
+pub(super) fn backend_filter() -> Json {
+    prop_oneof![
+        10 => typed("RequestHeaderModifier", "requestHeaderModifier", headers()),
+        8 => typed("ResponseHeaderModifier", "responseHeaderModifier", headers()),
+        8 => typed("RequestMirror", "requestMirror", mirror()),
+        8 => typed("URLRewrite", "urlRewrite", rewrite()),
+        1 => typed("CORS", "cors", cors()),
+        1 => refused(),
+    ]
+    .boxed()
+}
+
+fn typed(type_: &'static str, field: &'static str, body: Json) -> Json {
+    body.prop_map(move |body| json!({"type": type_, field: body}))
+        .boxed()
+}
+
+/// Filters that nobody can do.
+fn refused() -> Json {
+    let extension = json!({"group": "example.net", "kind": "Filter", "name": "f"});
+    let auth = json!({"protocol": "HTTP", "http": {}, "backendRef": {"name": "s1", "port": 80}});
+    prop_oneof![
+        just(json!({"type": "ExtensionRef", "extensionRef": extension})),
+        just(json!({"type": "ExternalAuth", "externalAuth": auth})),
+        just(json!({"type": "Newer"})),
+    ]
+    .boxed()
+}
+
+/// The name of a header. Odd ones are rare, since some of them have the whole rule refused.
+pub(super) fn header_name() -> Json {
+    prop_oneof![19 => any_of(pool::HEADERS), 1 => any_of(pool::ODD_HEADERS)].boxed()
+}
+
+pub(super) fn header_value() -> Json {
+    let any_text = "[ -~]{1,12}".prop_map(Value::from);
+    prop_oneof![
+        6 => any_of(pool::VALUES),
+        2 => any_of(pool::ODD_VALUES),
+        1 => any_text,
+    ]
+    .boxed()
+}
+
+fn headers() -> Json {
+    let header = || {
+        record(vec![
+            ("name", must(header_name())),
+            ("value", must(header_value())),
+        ])
+    };
+    let removed = prop_oneof![
+        29 => header_name(),
+        1 => any_of(pool::REMOVED_HEADERS),
+    ];
+    record(vec![
+        ("set", may(0.5, unique_list(header(), 0..3, "name"))),
+        ("add", may(0.5, unique_list(header(), 0..3, "name"))),
+        ("remove", may(0.3, unique_list(removed.boxed(), 0..3, ""))),
+    ])
+}
+
+fn mirror() -> Json {
+    let fraction = prop_oneof![
+        just(json!({"numerator": 0})),
+        just(json!({"numerator": 50})),
+        just(json!({"numerator": 1, "denominator": 3})),
+        just(json!({"numerator": 1, "denominator": 1})),
+        just(json!({"numerator": 1, "denominator": 2_147_483_647})),
+        just(json!({"numerator": 2_147_483_646, "denominator": 2_147_483_647})),
+    ];
+    (
+        route::backend_object(),
+        prop_oneof![
+            3 => just(Value::Null),
+            2 => number(0..101),
+            2 => fraction,
+        ],
+    )
+        .prop_map(|(backend, share)| match share {
+            Value::Null => json!({"backendRef": backend}),
+            Value::Number(percent) => json!({"backendRef": backend, "percent": percent}),
+            fraction => json!({"backendRef": backend, "fraction": fraction}),
+        })
+        .boxed()
+}
+
+fn path_modifier() -> Json {
+    let path = || mostly(pool::REPLACEMENTS, pool::ODD_REPLACEMENTS);
+    prop_oneof![
+        10 => path().prop_map(|path| json!({"type": "ReplaceFullPath", "replaceFullPath": path})),
+        10 => path().prop_map(|path| json!({"type": "ReplacePrefixMatch", "replacePrefixMatch": path})),
+        1 => just(json!({"type": "ReplaceRegex"})),
+    ]
+    .boxed()
+}
+
+fn rewrite() -> Json {
+    record(vec![
+        ("hostname", may(0.5, any_of(pool::HOSTS))),
+        ("path", may(0.7, path_modifier())),
+    ])
+}
+
+fn redirect() -> Json {
+    record(vec![
+        (
+            "scheme",
+            may(0.5, mostly(&["http", "https"], &["ftp", "HTTP", ""])),
+        ),
+        ("hostname", may(0.5, any_of(pool::HOSTS))),
+        ("path", may(0.5, path_modifier())),
+        ("port", may(0.5, any_number(&[80, 443, 8080, 1, 65_535]))),
+        (
+            "statusCode",
+            may(0.6, any_number(&[301, 302, 303, 307, 308])),
+        ),
+    ])
+}
+
+fn cors() -> Json {
+    let all_or = |names: Json| prop_oneof![1 => just(json!(["*"])), 3 => names].boxed();
+    let origins = || unique_list(mostly(pool::ORIGINS, pool::ODD_ORIGINS), 0..4, "");
+    let methods = || unique_list(mostly(pool::METHODS, pool::ODD_METHODS), 0..4, "");
+    let names = || unique_list(header_name(), 0..4, "");
+    let exposed = || {
+        let starred = prop_oneof![9 => header_name(), 1 => just("*")];
+        list(starred.boxed(), 0..3)
+            .prop_map(|mut list| {
+                super::json::dedup(&mut list, Value::to_string);
+                list
+            })
+            .boxed()
+    };
+    record(vec![
+        ("allowOrigins", may(0.8, all_or(origins()))),
+        ("allowCredentials", may(0.5, boolean())),
+        ("allowMethods", may(0.7, all_or(methods()))),
+        ("allowHeaders", may(0.7, all_or(names()))),
+        ("exposeHeaders", may(0.5, exposed())),
+        (
+            "maxAge",
+            may(0.5, any_number(&[1, 5, 86_400, 2_147_483_647])),
+        ),
+    ])
+}

@@ -1,0 +1,223 @@
+//! GatewayClasses, Namespaces and Gateways.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::json::{
+    Json, any_number, any_of, dedup, just, list, may, must, number, record, unique_list,
+};
+use super::pool;
+
+/// A class of each name: ours, ours but refused, or somebody else's. Now and then the other way round.
+pub(super) fn class() -> Json {
+    let controller = prop_oneof![
+        9 => Just(None),
+        1 => Just(Some("example.net/other")),
+        1 => Just(Some("projectsesame.io/gateway-controller")),
+    ];
+    let names = prop::sample::select(pool::CLASSES[..4].to_vec());
+    (names, controller, any::<bool>())
+        .prop_map(|(name, controller, described)| {
+            let usual = match name {
+                "foreign" => "example.net/other",
+                _ => "projectsesame.io/gateway-controller",
+            };
+            let mut class = json!({
+                "apiVersion": "gateway.networking.k8s.io/v1",
+                "kind": "GatewayClass",
+                "metadata": {"name": name},
+                "spec": {"controllerName": controller.unwrap_or(usual)},
+            });
+            if name == "refused" {
+                class["spec"]["parametersRef"] =
+                    json!({"group": "example.net", "kind": "Parameters", "name": "p"});
+            }
+            if described {
+                class["spec"]["description"] = "for tests".into();
+            }
+            class
+        })
+        .boxed()
+}
+
+pub(super) fn namespace() -> Json {
+    let labels = record(vec![
+        ("team", may(0.7, any_of(&["red", "blue"]))),
+        (
+            "kubernetes.io/metadata.name",
+            may(0.2, any_of(pool::NAMESPACES)),
+        ),
+    ]);
+    let names = prop::sample::select(pool::NAMESPACES.to_vec());
+    (names, labels)
+        .prop_map(|(name, labels)| {
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+        })
+        .boxed()
+}
+
+pub(super) fn gateway() -> Json {
+    let class = prop_oneof![8 => just("sesame"), 2 => any_of(pool::CLASSES)].boxed();
+    let spec = record(vec![
+        ("gatewayClassName", must(class)),
+        ("listeners", must(list(listener(), 1..7))),
+        ("addresses", may(0.2, unique_list(address(), 0..3, ""))),
+        ("infrastructure", may(0.05, infrastructure())),
+        ("tls", may(0.08, tls())),
+    ]);
+    let names = prop::sample::select(pool::GATEWAYS.to_vec());
+    (
+        names,
+        super::metadata(&["placeholder"], &["placeholder"]),
+        spec,
+    )
+        .prop_map(|((namespace, name), mut metadata, mut spec)| {
+            metadata["namespace"] = namespace.into();
+            metadata["name"] = name.into();
+            let listeners = &mut spec["listeners"];
+            dedup(listeners, |l| l["name"].to_string());
+            dedup(listeners, |l| {
+                format!("{} {} {}", l["port"], l["protocol"], l["hostname"])
+            });
+            json!({
+                "apiVersion": "gateway.networking.k8s.io/v1",
+                "kind": "Gateway",
+                "metadata": metadata,
+                "spec": spec,
+            })
+        })
+        .boxed()
+}
+
+fn listener() -> Json {
+    let protocol = prop_oneof![
+        6 => just("HTTP"),
+        6 => just("HTTPS"),
+        1 => any_of(&["TLS", "TCP", "UDP", "example.net/QUIC", "http"]),
+    ];
+    let ports: Vec<u32> = pool::PORTS.iter().map(|&port| port.into()).collect();
+    let port = prop_oneof![20 => any_number(&ports), 1 => any_number(&[1, 65_535])];
+    record(vec![
+        ("name", must(any_of(pool::LISTENERS))),
+        ("hostname", may(0.6, any_of(pool::DOMAINS))),
+        ("port", must(port.boxed())),
+        ("protocol", must(protocol.boxed())),
+        ("tls", must(listener_tls())),
+        ("allowedRoutes", may(0.8, allowed_routes())),
+        ("filters", may(0.02, filters())),
+    ])
+    .prop_map(fitting)
+    .boxed()
+}
+
+/// Without the fields that its protocol doesn't allow.
+fn fitting(mut listener: Value) -> Value {
+    let protocol = listener["protocol"].as_str().unwrap_or_default().to_owned();
+    if let Some(fields) = listener.as_object_mut() {
+        if !matches!(protocol.as_str(), "HTTPS" | "TLS") {
+            fields.remove("tls");
+        }
+        if !matches!(protocol.as_str(), "HTTP" | "HTTPS") {
+            fields.remove("filters");
+        }
+        if matches!(protocol.as_str(), "TCP" | "UDP") {
+            fields.remove("hostname");
+        }
+    }
+    listener
+}
+
+fn listener_tls() -> Json {
+    let options = just(json!({"example.net/option": "value"}));
+    record(vec![
+        ("mode", may(0.3, just("Terminate"))),
+        ("certificateRefs", must(list(certificate_ref(), 1..4))),
+        ("options", may(0.05, options)),
+    ])
+}
+
+fn certificate_ref() -> Json {
+    let named = record(vec![
+        ("name", must(any_of(pool::SECRETS))),
+        ("namespace", may(0.3, any_of(pool::NAMESPACES))),
+    ]);
+    let odd = record(vec![
+        ("group", may(0.5, any_of(&["", "example.net"]))),
+        ("kind", may(0.5, any_of(&["ConfigMap", "Secret"]))),
+        ("name", must(any_of(&["c1", "missing"]))),
+    ]);
+    prop_oneof![9 => named, 1 => odd].boxed()
+}
+
+fn allowed_routes() -> Json {
+    let kind = prop_oneof![
+        6 => just(json!({"kind": "HTTPRoute"})),
+        1 => just(json!({"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"})),
+        1 => just(json!({"kind": "TCPRoute"})),
+        1 => just(json!({"group": "example.net", "kind": "HTTPRoute"})),
+    ];
+    record(vec![
+        ("namespaces", may(0.9, namespaces())),
+        ("kinds", may(0.15, list(kind.boxed(), 0..3))),
+    ])
+}
+
+fn namespaces() -> Json {
+    let selector = || {
+        prop_oneof![
+            just(json!({"matchLabels": {"team": "red"}})),
+            just(json!({"matchLabels": {"kubernetes.io/metadata.name": "two"}})),
+            just(json!({"matchExpressions": [{"key": "team", "operator": "Exists"}]})),
+            just(json!({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["red"]}]})),
+            just(json!({"matchExpressions": [{"key": "team", "operator": "Near", "values": ["red"]}]})),
+            just(json!({})),
+        ]
+        .boxed()
+    };
+    prop_oneof![
+        8 => just(json!({"from": "All"})),
+        1 => just(json!({"from": "Same"})),
+        1 => just(json!({"from": "None"})),
+        1 => just(json!({"from": "Everywhere"})),
+        1 => just(json!({"from": "Selector"})),
+        3 => selector().prop_map(|selector| json!({"from": "Selector", "selector": selector})),
+    ]
+    .boxed()
+}
+
+fn filters() -> Json {
+    let extension = json!({"group": "example.net", "kind": "Filter", "name": "f"});
+    just(json!({"requests": [{"type": "ExtensionRef", "extensionRef": extension}]}))
+}
+
+fn address() -> Json {
+    prop_oneof![
+        just(json!({"type": "IPAddress", "value": "127.0.0.1"})),
+        just(json!({"value": "192.0.2.1"})),
+        just(json!({"type": "IPAddress"})),
+        just(json!({"type": "Hostname", "value": "example.com"})),
+        just(json!({"type": "example.net/pool", "value": "p"})),
+        just(json!({"value": "not an address"})),
+    ]
+    .boxed()
+}
+
+fn infrastructure() -> Json {
+    let parameters = json!({"group": "example.net", "kind": "Parameters", "name": "p"});
+    record(vec![
+        ("labels", may(0.5, just(json!({"a": "b"})))),
+        ("parametersRef", may(0.5, just(parameters))),
+    ])
+}
+
+/// Client certificates, which nobody can check yet.
+fn tls() -> Json {
+    let validation =
+        json!({"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ca"}]});
+    let per_port = number(0..pool::PORTS.len() as u32).prop_map(move |at| {
+        let port = pool::PORTS[at.as_u64().unwrap_or(0) as usize];
+        json!({"frontend": {"default": {}, "perPort": [{"port": port, "tls": {"validation": validation}}]}})
+    });
+    let backend = json!({"backend": {"clientCertificateRef": {"name": "c1"}}});
+    prop_oneof![per_port, just(backend)].boxed()
+}

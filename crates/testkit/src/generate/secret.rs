@@ -1,0 +1,140 @@
+//! Secrets with certificates, right ones and wrong ones.
+
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use rcgen::{CertificateParams, KeyPair, SignatureAlgorithm};
+use serde_json::json;
+
+use super::json::{Json, just, mostly};
+use super::pool;
+use crate::certs::{Authority, Identity};
+
+pub(super) fn secret() -> Json {
+    let type_ = prop_oneof![
+        14 => just("kubernetes.io/tls"),
+        1 => just("Opaque"),
+    ];
+    let pairs = &*PAIRS;
+    let pair = prop_oneof![
+        // The first few are good as they are.
+        3 => 0..4usize,
+        2 => 0..pairs.len(),
+    ];
+    let fields = mostly(&["both"], &["no chain", "no key", "nothing"]);
+    (
+        super::metadata(pool::SECRETS, &["one", "one", "two", "three"]),
+        type_,
+        pair,
+        fields,
+    )
+        .prop_map(|(metadata, type_, pair, fields)| {
+            let (chain, key) = &pairs[pair];
+            let mut data = json!({"tls.crt": chain, "tls.key": key, "ca.crt": "unused"});
+            let gone: &[&str] = match fields.as_str() {
+                Some("no chain") => &["tls.crt"],
+                Some("no key") => &["tls.key"],
+                Some("nothing") => &["tls.crt", "tls.key"],
+                _ => &[],
+            };
+            if let Some(data) = data.as_object_mut() {
+                data.retain(|name, _| !gone.contains(&name.as_str()));
+            }
+            json!({
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": metadata,
+                "type": type_,
+                "stringData": data,
+            })
+        })
+        .boxed()
+}
+
+/// Chains and keys, made once.
+static PAIRS: LazyLock<Vec<(String, String)>> = LazyLock::new(pairs);
+
+fn pairs() -> Vec<(String, String)> {
+    let authority = Authority::new().expect("an authority");
+    let names: &[&[&str]] = &[
+        &["example.com", "*.example.com"],
+        &["example.net", "localhost"],
+    ];
+    let [first, second] = [0, 1].map(|at| authority.issue(names[at]).expect("a certificate"));
+    let alone = Identity::self_signed(&["*.net"]).expect("a certificate");
+    let chained = format!("{}{}", second.chain, authority.pem());
+    let mut pairs = vec![
+        (first.chain.clone(), first.private_key.clone()),
+        (chained, second.private_key.clone()),
+        (alone.chain.clone(), alone.private_key.clone()),
+        of_algorithm(&rcgen::PKCS_ECDSA_P384_SHA384),
+    ];
+    // Wrong ones.
+    pairs.push((first.chain.clone(), second.private_key.clone()));
+    pairs.push(of_algorithm(&rcgen::PKCS_ED25519));
+    for text in ["", "junk", "-----BEGIN CERTIFICATE-----", "\0"] {
+        pairs.push((text.to_owned(), text.to_owned()));
+    }
+    // Ways to write the same, which not everybody reads.
+    let written: [fn(&str) -> String; 12] = [
+        |pem| pem.replace('\n', "\r\n"),
+        |pem| pem.replace('\n', "\r"),
+        one_line,
+        |pem| pem.lines().map(|line| format!("  {line}\n")).collect(),
+        |pem| pem.lines().map(|line| format!("{line}  \n")).collect(),
+        |pem| pem.trim_end().to_owned(),
+        |pem| format!("subject=CN = example\n\n{pem}"),
+        |pem| format!("{pem}and some words"),
+        |pem| format!("{pem}-----BEGIN CERTIFICATE-----\n"),
+        |pem| format!("{pem}-----BEGIN OTHER THING-----\nAAAA\n-----END OTHER THING-----\n"),
+        |pem| pem.replace("-----\nM", "-----\n\nM"),
+        |pem| format!("\u{feff}{pem}"),
+    ];
+    for write in written {
+        pairs.push((write(&first.chain), first.private_key.clone()));
+        pairs.push((first.chain.clone(), write(&first.private_key)));
+    }
+    let both = format!("{}{}", first.private_key, first.chain);
+    pairs.push((both.clone(), both));
+    let both = format!("{}{}", first.chain, first.private_key);
+    pairs.push((both.clone(), both));
+    let twice = format!("{}{}", first.chain, first.chain);
+    pairs.push((twice, first.private_key.clone()));
+    let other_first = format!("{}{}", second.private_key, first.private_key);
+    pairs.push((first.chain.clone(), other_first));
+    let trusted = |pem: &str| pem.replace("CERTIFICATE", "TRUSTED CERTIFICATE");
+    pairs.push((trusted(&first.chain), first.private_key.clone()));
+    let x509 = |pem: &str| pem.replace("CERTIFICATE", "X509 CERTIFICATE");
+    pairs.push((x509(&first.chain), first.private_key.clone()));
+    pairs.push(expired());
+    pairs
+}
+
+fn one_line(pem: &str) -> String {
+    let is_body = |line: &&str| !line.starts_with("-----");
+    let body: String = pem.lines().filter(is_body).collect();
+    let mut frame = pem.lines().filter(|line| line.starts_with("-----"));
+    let (begin, end) = (frame.next(), frame.next());
+    format!(
+        "{}\n{body}\n{}\n",
+        begin.unwrap_or_default(),
+        end.unwrap_or_default()
+    )
+}
+
+fn of_algorithm(algorithm: &'static SignatureAlgorithm) -> (String, String) {
+    let key = KeyPair::generate_for(algorithm).expect("a key");
+    let params = CertificateParams::new(vec!["example.com".to_owned()]).expect("a name");
+    let certificate = params.self_signed(&key).expect("a certificate");
+    (certificate.pem(), key.serialize_pem())
+}
+
+/// A certificate that was good for a day long ago.
+fn expired() -> (String, String) {
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(vec!["example.com".to_owned()]).expect("a name");
+    params.not_before = rcgen::date_time_ymd(2001, 1, 1);
+    params.not_after = rcgen::date_time_ymd(2001, 1, 2);
+    let certificate = params.self_signed(&key).expect("a certificate");
+    (certificate.pem(), key.serialize_pem())
+}

@@ -1,0 +1,84 @@
+use std::collections::BTreeSet;
+
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+
+use super::*;
+
+fn sample<T: fmt::Debug>(strategy: &BoxedStrategy<T>, count: usize) -> Vec<T> {
+    let mut runner = TestRunner::deterministic();
+    (0..count)
+        .map(|_| strategy.new_tree(&mut runner).expect("a value").current())
+        .collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_object_decodes_whatever_is_edited(set in sets(), edits in prop::collection::vec(edits(), 0..12)) {
+        let mut edited = set.clone();
+        let mut replayed: BTreeMap<ObjectKey, Object> =
+            set.decoded().map(|object| (object.key(), object)).collect();
+        for edit in &edits {
+            match edited.apply(edit) {
+                Some(Change::Upsert(object)) => {
+                    replayed.insert(object.key(), *object);
+                }
+                Some(Change::Remove(key)) => {
+                    prop_assert!(replayed.remove(&key).is_some());
+                }
+                None => {}
+            }
+        }
+        let decoded: Vec<Object> = edited.decoded().collect();
+        prop_assert!(replayed.into_values().eq(decoded));
+        // Doing it at once comes to the same.
+        let changes = edited.changes_from(&set);
+        prop_assert!(changes.len() <= set.len() + edits.len());
+        prop_assert!(edited.changes_from(&edited).is_empty());
+    }
+}
+
+#[test]
+fn everything_is_there() {
+    let mut seen = String::new();
+    let mut kinds = BTreeSet::new();
+    for set in sample(&sets(), 200) {
+        kinds.extend(set.iter().map(|(key, _)| key.kind));
+        seen.push_str(&set.to_string());
+    }
+    assert_eq!(kinds.len(), 8, "{kinds:?}");
+    for word in [
+        "RequestHeaderModifier",
+        "ResponseHeaderModifier",
+        "RequestMirror",
+        "RequestRedirect",
+        "URLRewrite",
+        "CORS",
+        "ExtensionRef",
+        "ReplaceFullPath",
+        "ReplacePrefixMatch",
+        "RegularExpression",
+        "\"Exact\"",
+        "queryParams",
+        "backendRequest",
+        "attempts",
+        "sessionPersistence",
+        "Permanent",
+        "sectionName",
+        "weight",
+        "percent",
+        "fraction",
+        "kubernetes.io/h2c",
+        "ExternalName",
+        "IPv6",
+        "terminating",
+        "certificateRefs",
+        "Selector",
+        "Opaque",
+        "☃",
+    ] {
+        assert!(seen.contains(word), "{word}");
+    }
+}
