@@ -92,8 +92,8 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
         }),
         virtual_hosts: b.derive("envoy.virtual_hosts", virtual_hosts, move |reader, key| {
             let row = reader.get(virtual_hosts, key)?;
-            let port = key.table.port.saturating_add(options.port_offset);
-            Some(wire::virtual_host(virtual_host(key, &row, port)).into())
+            let host = virtual_host(key, &row, options.port_offset);
+            Some(wire::virtual_host(host).into())
         }),
         clusters: b.derive("envoy.clusters", clusters, move |reader, key| {
             let row = reader.get(clusters, key)?;

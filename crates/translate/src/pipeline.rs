@@ -415,6 +415,12 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             ) else {
                 return Vec::new();
             };
+            if reader
+                .get(gateway_states, name)
+                .is_none_or(|state| state.refused.is_some())
+            {
+                return Vec::new();
+            }
             let ports: BTreeSet<u16> = points
                 .listeners
                 .iter()
@@ -479,6 +485,9 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     }
 }
 
+/// Reason of ResolvedRefs=False where Envoy refused a backend. The spec has none for it: it is our mistake, not the owner's.
+const REJECTED: &str = "RejectedByEnvoy";
+
 /// A backend of the route that an Envoy has refused.
 fn rejected_backend(
     reader: &mut sesame_engine::Reader<'_>,
@@ -503,7 +512,7 @@ fn rejected_backend(
                 };
                 if let Some(message) = reader.get(inputs.rejections, &key) {
                     return Some(Problem::new(
-                        sesame_api::reason::route::UNSUPPORTED_PROTOCOL,
+                        REJECTED,
                         format!(
                             "Envoy refused backend {cluster} and keeps the configuration before: {message}"
                         ),

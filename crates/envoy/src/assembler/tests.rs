@@ -84,7 +84,7 @@ impl World {
             let hosts = engine
                 .iter(inputs.virtual_hosts)
                 .filter(|(host, _)| host.table == *key)
-                .map(|(host, row)| virtual_host(host, row, key.port + OFFSET));
+                .map(|(host, row)| virtual_host(host, row, OFFSET));
             let body = wire::resource(&route_table(key, row, hosts));
             out.insert((key.fleet.clone(), names::ROUTES, names::routes(key)), body);
         }

@@ -18,8 +18,10 @@ pub(super) struct Place<'a> {
     pub(super) domain: &'a str,
     /// True on TLS connections.
     pub(super) secure: bool,
-    /// The port that clients see.
+    /// The port of the listener, as the Gateway says it.
     pub(super) port: u16,
+    /// Added to a port of the Gateway to get the one that clients see.
+    pub(super) offset: u16,
 }
 
 /// A redirect as one action, or two.
@@ -41,7 +43,8 @@ pub(super) fn redirect(redirect: &Redirect, matched: &PathMatch, place: &Place<'
         RedirectPort::Exact(port) => port,
         RedirectPort::OfScheme => default_port,
         RedirectPort::OfListener => place.port,
-    };
+    }
+    .saturating_add(place.offset);
     let host = match &redirect.hostname {
         Some(host) => host.clone(),
         None if place.domain.starts_with('*') => String::new(),

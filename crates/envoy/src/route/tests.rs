@@ -21,7 +21,7 @@ fn host_with(domain: &str, routes: Vec<Route>) -> pb::VirtualHost {
         secure: false,
         routes: routes.into_iter().map(Arc::new).collect(),
     };
-    virtual_host(&key, &host, 8080)
+    virtual_host(&key, &host, 0)
 }
 
 /// The routes as JSON.
@@ -322,6 +322,37 @@ fn redirect_shows_a_port_only_if_it_is_not_the_schemes_own() {
     );
 }
 
+/// Where ports are moved for people who may not bind the real ones, a redirect leads to the moved ones.
+#[test]
+fn redirect_ports_move_with_the_listeners() {
+    for (port, shown) in [
+        (RedirectPort::OfScheme, 1443),
+        (RedirectPort::Exact(8443), 9443),
+        (RedirectPort::OfListener, 9080),
+    ] {
+        let redirect = Redirect {
+            scheme: Some("https".to_owned()),
+            hostname: None,
+            port,
+            path: None,
+            status: 302,
+        };
+        let key = VirtualHostKey {
+            table: table_key(),
+            domain: "example.com".into(),
+        };
+        let host = VirtualHost {
+            secure: false,
+            routes: vec![Arc::new(route(
+                prefix("/a"),
+                Action::Redirect(Box::new(redirect)),
+            ))],
+        };
+        let out = to_json(&virtual_host(&key, &host, 1000)).unwrap();
+        assert_eq!(out["routes"][0]["redirect"]["port_redirect"], shown);
+    }
+}
+
 #[test]
 fn cors_takes_preflights_of_a_route_with_a_method() {
     let mut base = route(prefix("/a"), Action::Respond(200));
@@ -404,19 +435,19 @@ proptest! {
     #[test]
     fn equal_hosts_have_equal_bytes_that_mean_them(host in any_virtual_host()) {
         let key = VirtualHostKey { table: table_key(), domain: "*.example.com".into() };
-        let bytes = wire::virtual_host(virtual_host(&key, &host, 80));
+        let bytes = wire::virtual_host(virtual_host(&key, &host, 0));
         for _ in 0..3 {
-            prop_assert_eq!(&wire::virtual_host(virtual_host(&key, &host, 80)), &bytes);
+            prop_assert_eq!(&wire::virtual_host(virtual_host(&key, &host, 0)), &bytes);
         }
         let decoded = <pb::VirtualHost as prost::Message>::decode(&*bytes).unwrap();
-        prop_assert_eq!(decoded, virtual_host(&key, &host, 80));
+        prop_assert_eq!(decoded, virtual_host(&key, &host, 0));
     }
 
     /// No random route gives what Envoy's own rules for single fields refuse.
     #[test]
     fn routes_have_what_envoy_demands(host in any_virtual_host()) {
         let key = VirtualHostKey { table: table_key(), domain: "*".into() };
-        for route in virtual_host(&key, &host, 80).routes {
+        for route in virtual_host(&key, &host, 0).routes {
             prop_assert!(route.r#match.is_some_and(|matches| matches.path_specifier.is_some()));
             if let Some(pb::route::Action::Route(action)) = route.action {
                 prop_assert!(action.cluster_specifier.is_some());

@@ -15,17 +15,14 @@ use crate::{hcm, names};
 /// Name of the virtual host for hosts that belong to another listener; no domain is called so.
 const MISDIRECTED: &str = "misdirected";
 
-/// The virtual host of that domain. `redirect_port` is the port of its listener as clients see it, for redirects that
-/// keep it.
-pub fn virtual_host(
-    key: &VirtualHostKey,
-    host: &VirtualHost,
-    redirect_port: u16,
-) -> pb::VirtualHost {
+/// The virtual host of that domain. `port_offset` is added to every port that a redirect names, so that it leads to where
+/// the other listeners of the Gateway are bound.
+pub fn virtual_host(key: &VirtualHostKey, host: &VirtualHost, port_offset: u16) -> pb::VirtualHost {
     let place = Place {
         domain: &key.domain,
         secure: host.secure,
-        port: redirect_port,
+        port: key.table.port,
+        offset: port_offset,
     };
     let mut routes = Vec::with_capacity(host.routes.len());
     for route in &host.routes {
