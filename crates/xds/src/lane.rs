@@ -111,11 +111,6 @@ impl Lane {
     }
 
     #[cfg(test)]
-    pub(crate) fn held(&self) -> &HashMap<Arc<str>, Version> {
-        &self.held
-    }
-
-    #[cfg(test)]
     pub(crate) fn examined(&self) -> u64 {
         self.examined
     }

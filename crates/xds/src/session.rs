@@ -83,6 +83,12 @@ impl Session {
         }
     }
 
+    /// Names looked at so far: the measure of the session's work.
+    #[cfg(test)]
+    pub(crate) fn examined(&self) -> u64 {
+        self.lanes.iter().map(Lane::examined).sum()
+    }
+
     fn lane(&mut self, ty: ResourceType) -> &mut Lane {
         &mut self.lanes[ty.index()]
     }

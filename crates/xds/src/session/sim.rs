@@ -137,6 +137,11 @@ impl Client {
         }
     }
 
+    /// Counts a name as asked for, by a request that the test has sent itself.
+    pub(super) fn ask_for(&mut self, ty: ResourceType, name: &str) {
+        self.asked.insert((ty, name.to_owned()));
+    }
+
     fn names_asked(&self, ty: ResourceType) -> Vec<String> {
         let asked = self.asked.iter().filter(|(of, _)| *of == ty);
         asked.map(|(_, name)| name.clone()).collect()

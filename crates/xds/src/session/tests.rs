@@ -1,1 +1,580 @@
+//! Single rules of the protocol, each by an example.
 
+use std::collections::HashMap;
+use std::time::Duration;
+
+use super::sim::{
+    Client, Cluster, Endpoint, Listener, Route, fleet, limits, request, resource, update,
+};
+use super::{Session, Violation};
+use crate::config::Limits;
+use crate::event::Event;
+use crate::fleet::Fleet;
+use crate::resource::ResourceType;
+
+/// A fleet of one route over one cluster, and a client that has all of it.
+fn served() -> (Fleet, Client) {
+    let mut fleet = fleet();
+    fleet.apply(update(
+        1,
+        &[
+            (Cluster, "c0", "v0"),
+            (Endpoint, "c0", "v0"),
+            (Listener, "l0", "v0;r0"),
+            (Route, "r0", "v0;c0"),
+        ],
+        &[],
+    ));
+    let mut client = Client::connect(&mut fleet, 1, limits());
+    client.settle(&mut fleet);
+    client.take_log();
+    fleet.take_events();
+    (fleet, client)
+}
+
+fn kinds(events: &[Event]) -> Vec<String> {
+    let kind = |event: &Event| match event {
+        Event::Connected { .. } => "connected".to_owned(),
+        Event::Disconnected { .. } => "disconnected".to_owned(),
+        Event::Acked { revision, .. } => format!("acked {revision}"),
+        Event::WarmingTimedOut { .. } => "warming timed out".to_owned(),
+        Event::Rejected { name, message, .. } => format!("rejected {name}: {message}"),
+        Event::Recovered { name, .. } => format!("recovered {name}"),
+    };
+    events.iter().map(kind).collect()
+}
+
+fn settled_events(fleet: &mut Fleet, client: &mut Client) -> Vec<String> {
+    client.settle(fleet);
+    kinds(&fleet.take_events())
+}
+
+#[test]
+fn clusters_come_first_and_traffic_when_they_are_acknowledged() {
+    let mut fleet = fleet();
+    let mut client = Client::connect(&mut fleet, 1, limits());
+    assert!(client.log.is_empty(), "nothing before the first update");
+    fleet.apply(update(
+        7,
+        &[
+            (Route, "r0", "v0;c0"),
+            (Listener, "l0", "v0;r0"),
+            (Endpoint, "c0", "v0"),
+            (Cluster, "c0", "v0"),
+        ],
+        &[],
+    ));
+    client.settle(&mut fleet);
+    assert_eq!(
+        client.take_log(),
+        ["cluster +c0", "endpoint +c0", "listener +l0", "route +r0"]
+    );
+    assert_eq!(kinds(&fleet.take_events()), ["connected", "acked 7"]);
+}
+
+#[test]
+fn a_changed_cluster_is_followed_by_its_endpoints() {
+    let (mut fleet, mut client) = served();
+    fleet.apply(update(
+        2,
+        &[(Cluster, "c0", "v1"), (Route, "r0", "v1;c0")],
+        &[],
+    ));
+    client.pump(&mut fleet);
+    assert_eq!(client.take_log(), ["cluster +c0", "endpoint +c0"]);
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), ["route +r0"]);
+}
+
+#[test]
+fn endpoints_that_go_while_their_cluster_warms_are_still_sent() {
+    let (mut fleet, mut client) = served();
+    fleet.apply(update(2, &[(Endpoint, "c0", "v1")], &[]));
+    client.pump(&mut fleet);
+    fleet.apply(update(3, &[(Cluster, "c0", "v1")], &[]));
+    client.pump(&mut fleet);
+    fleet.apply(update(
+        4,
+        &[],
+        &[(Endpoint, "c0"), (Cluster, "c0"), (Route, "r0")],
+    ));
+    client.settle(&mut fleet);
+    assert_eq!(
+        client.take_log(),
+        [
+            "endpoint +c0",
+            "cluster +c0",
+            "endpoint +c0",
+            "route -r0",
+            "cluster -c0",
+        ]
+    );
+}
+
+#[test]
+fn changes_of_endpoints_wait_for_nothing() {
+    let (mut fleet, mut client) = served();
+    fleet.apply(update(2, &[(Cluster, "c1", "v0")], &[]));
+    client.pump(&mut fleet);
+    fleet.apply(update(3, &[(Endpoint, "c0", "v1")], &[]));
+    client.pump(&mut fleet);
+    assert_eq!(client.take_log(), ["cluster +c1", "endpoint +c0"]);
+}
+
+#[test]
+fn a_route_of_before_does_not_wait_for_clusters_of_after() {
+    let (mut fleet, mut client) = served();
+    fleet.apply(update(2, &[(Route, "r0", "v1;c0")], &[]));
+    client.pump(&mut fleet);
+    fleet.apply(update(3, &[(Route, "r0", "v2;c0")], &[]));
+    fleet.apply(update(
+        4,
+        &[(Cluster, "c1", "v0"), (Endpoint, "c1", "v0")],
+        &[],
+    ));
+    client.pump(&mut fleet);
+    client.look(&mut fleet);
+    client.speak(&mut fleet, 0);
+    assert_eq!(
+        client.take_log(),
+        ["route +r0", "cluster +c1", "route +r0"],
+        "c1 is not acknowledged yet"
+    );
+}
+
+#[test]
+fn what_changes_while_a_response_is_under_way_merges() {
+    let (mut fleet, mut client) = served();
+    for (revision, body) in [(2, "v1;c0"), (3, "v2;c0"), (4, "v3;c0")] {
+        fleet.apply(update(revision, &[(Route, "r0", body)], &[]));
+        client.pump(&mut fleet);
+    }
+    let events = settled_events(&mut fleet, &mut client);
+    assert_eq!(client.take_log(), ["route +r0", "route +r0"]);
+    assert_eq!(client.body(Route, "r0"), Some("v3;c0"));
+    assert_eq!(events, ["acked 2", "acked 4"]);
+}
+
+#[test]
+fn removal_goes_the_other_way_round_and_after_a_grace() {
+    let mut fleet = fleet();
+    fleet.apply(update(
+        1,
+        &[
+            (Cluster, "c0", "v0"),
+            (Endpoint, "c0", "v0"),
+            (Listener, "l0", "v0;r0"),
+            (Route, "r0", "v0;c0"),
+        ],
+        &[],
+    ));
+    let limits = Limits::default();
+    let grace = limits.removal_grace;
+    let mut client = Client::connect(&mut fleet, 1, limits);
+    client.settle(&mut fleet);
+    client.take_log();
+    fleet.apply(update(
+        2,
+        &[(Listener, "l1", "v0")],
+        &[
+            (Cluster, "c0"),
+            (Endpoint, "c0"),
+            (Listener, "l0"),
+            (Route, "r0"),
+        ],
+    ));
+    fleet.take_events();
+    let events = settled_events(&mut fleet, &mut client);
+    assert_eq!(client.take_log(), ["listener +l1 -l0"]);
+    assert_eq!(events, ["acked 2"], "the leftovers are not waited for");
+    assert_eq!(client.session.deadline(), Some(client.now + grace));
+    client.now += grace;
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), ["cluster -c0"]);
+    assert!(client.held(Endpoint).next().is_none());
+    assert_eq!(client.session.deadline(), None);
+}
+
+#[test]
+fn a_cluster_that_comes_back_within_the_grace_was_never_gone() {
+    let (mut fleet, _) = served();
+    let mut client = Client::connect(&mut fleet, 2, Limits::default());
+    client.settle(&mut fleet);
+    client.take_log();
+    fleet.apply(update(2, &[], &[(Cluster, "c0"), (Endpoint, "c0")]));
+    client.settle(&mut fleet);
+    fleet.apply(update(
+        3,
+        &[(Cluster, "c0", "v0"), (Endpoint, "c0", "v0")],
+        &[],
+    ));
+    client.settle(&mut fleet);
+    client.now += Duration::from_secs(5);
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), Vec::<String>::new());
+}
+
+#[test]
+fn routes_wait_for_clusters_only_so_long() {
+    let (mut fleet, mut client) = served();
+    // Without endpoints, nor the word that there are none, c1 doesn't get warm.
+    fleet.apply(update(
+        2,
+        &[(Cluster, "c1", "v0"), (Route, "r0", "v1;c1")],
+        &[],
+    ));
+    client.pump(&mut fleet);
+    assert_eq!(client.take_log(), ["cluster +c1"]);
+    let warming = Limits::default().warming;
+    assert_eq!(client.session.deadline(), Some(client.now + warming));
+    client.now += warming;
+    client.pump(&mut fleet);
+    assert_eq!(client.take_log(), ["route +r0"]);
+    assert_eq!(kinds(&fleet.take_events()), ["warming timed out"]);
+    assert_eq!(client.session.deadline(), Some(client.now + warming));
+}
+
+#[test]
+fn a_name_that_is_not_there_is_said_to_be_absent_at_once_and_once() {
+    let (mut fleet, mut client) = served();
+    let mut ask = request(Route);
+    ask.resource_names_subscribe = vec!["later".to_owned()];
+    client.send(&mut fleet, ask.clone());
+    assert_eq!(client.take_log(), ["route -later"]);
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), Vec::<String>::new());
+    client.send(&mut fleet, ask);
+    assert_eq!(
+        client.take_log(),
+        ["route -later"],
+        "asked again, told again"
+    );
+    fleet.apply(update(2, &[(Route, "later", "v0")], &[]));
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), ["route +later"]);
+}
+
+#[test]
+fn a_client_that_comes_again_is_sent_what_differs() {
+    let (mut fleet, mut client) = served();
+    fleet.apply(update(
+        2,
+        &[(Route, "r0", "v1;c0"), (Listener, "l1", "v0")],
+        &[(Listener, "l0")],
+    ));
+    client.reconnect(&mut fleet);
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), ["listener +l1 -l0", "route +r0"]);
+}
+
+#[test]
+fn a_changed_clusters_endpoints_are_sent_to_a_client_that_brought_them() {
+    let (mut fleet, mut client) = served();
+    fleet.apply(update(2, &[(Cluster, "c0", "v1")], &[]));
+    client.reconnect(&mut fleet);
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), ["cluster +c0", "endpoint +c0"]);
+}
+
+#[test]
+fn versions_of_another_server_are_nobodys() {
+    let (mut fleet, _) = served();
+    let mut session = Session::new(9, limits().into(), std::time::Instant::now());
+    let mut ask = request(Cluster);
+    ask.initial_resource_versions = HashMap::from([("c0".to_owned(), "7".to_owned())]);
+    session.request(&mut fleet, &ask).unwrap();
+    let response = session.poll(&mut fleet, std::time::Instant::now()).unwrap();
+    assert_eq!(response.upserts, [resource("c0", "v0")]);
+}
+
+#[test]
+fn a_stale_nonce_says_nothing_but_its_names_count() {
+    let (mut fleet, mut client) = served();
+    fleet.apply(update(
+        2,
+        &[(Route, "r0", "v1;c0"), (Route, "r1", "v0")],
+        &[],
+    ));
+    client.pump(&mut fleet);
+    let mut stale = request(Route);
+    stale.response_nonce = "old".to_owned();
+    stale.error_detail = Some(Default::default());
+    stale.resource_names_subscribe = vec!["r1".to_owned()];
+    client.send(&mut fleet, stale);
+    assert_eq!(client.take_log(), ["route +r0"], "r0 is still under way");
+    assert_eq!(kinds(&fleet.take_events()), Vec::<String>::new());
+    client.look(&mut fleet);
+    client.speak(&mut fleet, 0);
+    assert_eq!(client.take_log(), ["route +r1"]);
+}
+
+#[test]
+fn what_is_no_longer_asked_for_is_no_longer_sent() {
+    let (mut fleet, mut client) = served();
+    let mut drop = request(Route);
+    drop.resource_names_unsubscribe = vec!["r0".to_owned()];
+    client.send(&mut fleet, drop);
+    fleet.apply(update(2, &[(Route, "r0", "v1;c0")], &[]));
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), Vec::<String>::new());
+    let mut drop_all = request(Listener);
+    drop_all.resource_names_unsubscribe = vec!["*".to_owned()];
+    client.send(&mut fleet, drop_all);
+    fleet.apply(update(3, &[(Listener, "l0", "v1;r0")], &[]));
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), Vec::<String>::new());
+}
+
+#[test]
+fn a_rejected_listener_keeps_its_last_good_version_and_nobody_else_gets_it() {
+    let (mut fleet, mut client) = served();
+    let mut other = Client::connect(&mut fleet, 2, limits());
+    fleet.take_events();
+    fleet.apply(update(
+        2,
+        &[
+            (Listener, "l0", "bad"),
+            (Listener, "l1", "v0"),
+            (Route, "r0", "v1;c0"),
+        ],
+        &[],
+    ));
+    let events = settled_events(&mut fleet, &mut client);
+    assert_eq!(client.take_log(), ["listener +l0 +l1", "route +r0"]);
+    assert_eq!(
+        events,
+        [
+            "rejected l0: Error adding/updating listener(s) l0: is bad, or so\n",
+            "acked 2"
+        ]
+    );
+    other.settle(&mut fleet);
+    assert_eq!(other.body(Listener, "l0"), Some("v0;r0"));
+    assert_eq!(kinds(&fleet.take_events()).join(" "), "acked 2");
+    assert_eq!(fleet.status().rejections.len(), 1);
+
+    fleet.apply(update(3, &[(Listener, "l0", "v3;r0")], &[]));
+    let events = settled_events(&mut fleet, &mut client);
+    assert_eq!(events, ["recovered l0", "acked 3"]);
+    assert!(fleet.status().rejections.is_empty());
+}
+
+#[test]
+fn a_rejected_route_among_others_is_found_by_halving() {
+    let (mut fleet, mut client) = served();
+    let names: Vec<String> = (0..64).map(|i| format!("n{i:02}")).collect();
+    let mut ask = request(Route);
+    ask.resource_names_subscribe = names.clone();
+    client.send(&mut fleet, ask);
+    client.settle(&mut fleet);
+    client.take_log();
+    // The client takes endpoints and routes only of names that it asked for itself.
+    let upserts: Vec<_> = names
+        .iter()
+        .map(|name| {
+            (
+                Route,
+                name.as_str(),
+                if name == "n37" { "bad" } else { "v0" },
+            )
+        })
+        .collect();
+    fleet.apply(update(2, &upserts, &[]));
+    for name in &names {
+        client.ask_for(Route, name);
+    }
+    let events = settled_events(&mut fleet, &mut client);
+    assert_eq!(events, ["rejected n37: something in it is bad", "acked 2"]);
+    let responses = client.take_log().len();
+    assert!(responses <= 1 + 2 * 6, "{responses} responses");
+    assert_eq!(
+        client
+            .held(Route)
+            .filter(|(name, _)| name.starts_with('n'))
+            .count(),
+        63
+    );
+}
+
+#[test]
+fn who_is_named_by_mistake_is_asked_for_again_by_itself() {
+    let (mut fleet, mut client) = served();
+    fleet.apply(update(
+        2,
+        &[(Cluster, "c1", "bad"), (Cluster, "c2", "v0")],
+        &[],
+    ));
+    client.pump(&mut fleet);
+    let nonce = client.inbox.pop_front().unwrap().nonce;
+    let mut nack = request(Cluster);
+    nack.response_nonce = nonce;
+    nack.error_detail = Some(envoy_types::pb::google::rpc::Status {
+        code: 13,
+        message: "Error adding/updating cluster(s) c1: cannot use, c2: because".to_owned(),
+        details: Vec::new(),
+    });
+    client.send(&mut fleet, nack);
+    assert_eq!(client.take_log(), ["cluster +c1 +c2", "cluster +c2"]);
+    let rejected: Vec<_> = fleet.status().rejections;
+    assert_eq!(rejected.len(), 1);
+    assert_eq!(&*rejected[0].name, "c1");
+}
+
+#[test]
+fn a_large_response_is_split() {
+    let mut fleet = fleet();
+    let body = "v".repeat(1000);
+    let names: Vec<String> = (0..20).map(|i| format!("l{i:02}")).collect();
+    let upserts: Vec<_> = names
+        .iter()
+        .map(|n| (Listener, n.as_str(), body.as_str()))
+        .collect();
+    fleet.apply(update(1, &upserts, &[]));
+    let limits = Limits {
+        response_bytes: 5000,
+        ..limits()
+    };
+    let mut client = Client::connect(&mut fleet, 1, limits);
+    client.settle(&mut fleet);
+    let log = client.take_log();
+    assert_eq!(log.len(), 4, "{log:#?}");
+    assert_eq!(client.held(Listener).count(), 20);
+}
+
+#[test]
+fn a_client_may_cost_only_so_much() {
+    let mut fleet = fleet();
+    let small = Limits {
+        names: 2,
+        name_bytes: 8,
+        ..limits()
+    };
+    let names = |names: &[&str]| {
+        let mut ask = request(Route);
+        ask.resource_names_subscribe = names.iter().map(|name| (*name).to_owned()).collect();
+        ask
+    };
+    let mut session = Session::new(1, small.into(), std::time::Instant::now());
+    session.request(&mut fleet, &names(&["a", "b"])).unwrap();
+    assert_eq!(
+        session.request(&mut fleet, &names(&["c"])),
+        Err(Violation::TooManyNames {
+            ty: Route,
+            limit: 2
+        })
+    );
+    let mut session = Session::new(
+        1,
+        Limits {
+            names: 2,
+            name_bytes: 8,
+            ..limits()
+        }
+        .into(),
+        std::time::Instant::now(),
+    );
+    assert_eq!(
+        session.request(&mut fleet, &names(&["123456789"])),
+        Err(Violation::NameTooLong {
+            ty: Route,
+            limit: 8
+        })
+    );
+    let mut brought = request(Cluster);
+    brought.initial_resource_versions = (0..3).map(|i| (i.to_string(), String::new())).collect();
+    assert!(session.request(&mut fleet, &brought).is_err());
+    let mut unknown = request(Cluster);
+    unknown.type_url = "type.googleapis.com/other".to_owned();
+    unknown.resource_names_subscribe = vec!["x".repeat(100)];
+    session.request(&mut fleet, &unknown).unwrap();
+}
+
+/// The work of a stream follows what changed, whatever there is.
+#[test]
+fn one_change_among_ten_thousand_costs_as_much_as_among_ten() {
+    let cost = |size: usize| {
+        let mut fleet = fleet();
+        let names: Vec<String> = (0..size).map(|i| format!("c{i}")).collect();
+        let mut upserts = Vec::new();
+        for name in &names {
+            upserts.push((Cluster, name.as_str(), "v0"));
+            upserts.push((Endpoint, name.as_str(), "v0"));
+        }
+        fleet.apply(update(1, &upserts, &[]));
+        let mut client = Client::connect(&mut fleet, 1, limits());
+        client.settle(&mut fleet);
+        let before = client.session.examined();
+        fleet.apply(update(2, &[(Endpoint, "c3", "v1")], &[]));
+        client.settle(&mut fleet);
+        fleet.apply(update(3, &[(Cluster, "c4", "v1")], &[]));
+        client.settle(&mut fleet);
+        assert_eq!(client.body(Endpoint, "c3"), Some("v1"));
+        assert_eq!(client.body(Cluster, "c4"), Some("v1"));
+        client.session.examined() - before
+    };
+    let (small, large) = (cost(10), cost(10_000));
+    assert_eq!(small, large);
+    assert!(small < 12, "{small} names were looked at for two changes");
+}
+
+/// A client that lags behind the log compares everything, once, and then follows again.
+#[test]
+fn a_client_that_lags_catches_up() {
+    let (mut fleet, mut client) = served();
+    let lag = |fleet: &mut Fleet| {
+        for revision in 0..5000u64 {
+            let body = format!("v{revision};c0");
+            fleet.apply(update(revision + 2, &[(Route, "r0", &body)], &[]));
+        }
+        fleet.apply(update(6000, &[(Cluster, "c9", "v0")], &[]));
+    };
+    lag(&mut fleet);
+    let before = client.session.examined();
+    client.settle(&mut fleet);
+    assert!(client.session.examined() - before < 30);
+    assert_eq!(client.body(Route, "r0"), Some("v4999;c0"));
+    assert_eq!(client.body(Cluster, "c9"), Some("v0"));
+    assert_eq!(fleet.status().clients[0].acked_revision, Some(6000));
+}
+
+#[test]
+fn an_update_without_resources_moves_the_revision() {
+    let (mut fleet, mut client) = served();
+    fleet.apply(update(5, &[], &[]));
+    assert_eq!(settled_events(&mut fleet, &mut client), ["acked 5"]);
+    fleet.apply(update(6, &[(Route, "r0", "v0;c0")], &[(Route, "none")]));
+    assert_eq!(settled_events(&mut fleet, &mut client), ["acked 6"]);
+    assert_eq!(client.take_log(), Vec::<String>::new());
+}
+
+#[test]
+fn status_counts_what_is_where() {
+    let (mut fleet, client) = served();
+    let mut none = client;
+    none.settle(&mut fleet);
+    let status = fleet.status();
+    let types: Vec<_> = status.clients[0]
+        .types
+        .iter()
+        .map(|ty| {
+            (
+                ty.resource_type,
+                ty.wildcard,
+                ty.subscribed,
+                ty.sent,
+                ty.acked,
+                ty.pending,
+            )
+        })
+        .collect();
+    assert_eq!(
+        types,
+        [
+            (Cluster, true, 0, 1, 1, 0),
+            (Endpoint, false, 1, 1, 1, 0),
+            (Listener, true, 0, 1, 1, 0),
+            (Route, false, 1, 1, 1, 0),
+        ]
+    );
+    assert_eq!(status.resources.len(), ResourceType::ALL.len());
+}
