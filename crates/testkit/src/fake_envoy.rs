@@ -444,7 +444,9 @@ fn take(
 fn rejection(ty: ResourceType, errors: &[(String, String)]) -> Option<String> {
     let (_, first) = errors.first()?;
     let list = |separator: &str| {
-        let each = errors.iter().map(|(name, error)| format!("{name}: {error}"));
+        let each = errors
+            .iter()
+            .map(|(name, error)| format!("{name}: {error}"));
         each.collect::<Vec<_>>().join(separator)
     };
     Some(match ty {

@@ -1,0 +1,464 @@
+//! The server over real sockets, with clients that behave like Envoy.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::core::v3::Node;
+use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use sesame_testkit::fake_envoy::{Builder, FakeEnvoy, Message, Server};
+use sesame_xds::ResourceType::{Cluster, Endpoint, Listener, Route};
+use sesame_xds::{
+    Config, Event, Events, FleetId, Limits, Registry, Resource, ResourceType, Update,
+};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+struct Running {
+    registry: Registry,
+    server: Server,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+    _dir: tempfile::TempDir,
+}
+
+impl Running {
+    fn start(config: Config) -> Running {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("xds.sock");
+        let registry = Registry::new(config);
+        let (stop, stopped) = oneshot::channel::<()>();
+        let serving = registry.clone();
+        let socket = path.clone();
+        let task = tokio::spawn(async move {
+            let shutdown = async { stopped.await.unwrap_or_default() };
+            serving.serve_unix(&socket, shutdown).await.unwrap();
+        });
+        Running {
+            registry,
+            server: Server::Unix(path),
+            stop: Some(stop),
+            task,
+            _dir: dir,
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match &self.server {
+            Server::Unix(path) => path,
+            Server::Tcp(_) => unreachable!(),
+        }
+    }
+
+    async fn connect(&self, builder: Builder) -> FakeEnvoy {
+        for _ in 0..500 {
+            if self.path().exists() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        builder.connect(self.server.clone()).await.unwrap()
+    }
+
+    fn apply(
+        &self,
+        revision: u64,
+        upserts: &[(ResourceType, &str, &str)],
+        removals: &[(ResourceType, &str)],
+    ) {
+        self.registry
+            .apply(&fleet(), update(revision, upserts, removals));
+    }
+
+    async fn stop(mut self) {
+        self.stop.take().unwrap().send(()).unwrap();
+        tokio::time::timeout(Duration::from_secs(10), &mut self.task)
+            .await
+            .expect("the server ends although streams are open")
+            .unwrap();
+    }
+}
+
+fn fleet() -> FleetId {
+    FleetId::new("ns/gateway")
+}
+
+fn update(
+    revision: u64,
+    upserts: &[(ResourceType, &str, &str)],
+    removals: &[(ResourceType, &str)],
+) -> Update {
+    Update {
+        upserts: upserts
+            .iter()
+            .map(|(ty, name, body)| (*ty, Resource::new(*name, body.as_bytes().to_vec())))
+            .collect(),
+        removals: removals
+            .iter()
+            .map(|(ty, name)| (*ty, (*name).into()))
+            .collect(),
+        revision,
+    }
+}
+
+/// A client that asks for the route that a listener's body names, and rejects what is bad.
+fn envoy(node_id: &str) -> Builder {
+    FakeEnvoy::builder("ns/gateway", node_id)
+        .follow(|ty, body| match ty {
+            Listener => vec![(Route, String::from_utf8(body.to_vec()).unwrap())],
+            _ => Vec::new(),
+        })
+        .reject(|_, _, body| body.starts_with(b"bad").then(|| "it is bad".to_owned()))
+}
+
+async fn next(events: &mut Events) -> Event {
+    tokio::time::timeout(Duration::from_secs(10), events.next())
+        .await
+        .expect("an event comes")
+}
+
+async fn until(events: &mut Events, wanted: impl Fn(&Event) -> bool) -> Event {
+    loop {
+        let event = next(events).await;
+        if wanted(&event) {
+            return event;
+        }
+    }
+}
+
+const SERVED: &[(ResourceType, &str, &str)] = &[
+    (Route, "r", "v0"),
+    (Listener, "l", "r"),
+    (Endpoint, "c", "v0"),
+    (Cluster, "c", "v0"),
+];
+
+fn response(ty: ResourceType, resources: &[&str], removed: &[&str]) -> Message {
+    let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    Message::Response {
+        resource_type: ty,
+        resources: owned(resources),
+        removed: owned(removed),
+    }
+}
+
+#[tokio::test]
+async fn a_client_waits_for_its_fleet_and_then_gets_all_in_order() {
+    let running = Running::start(Config::default());
+    let mut events = running.registry.events();
+    let envoy = running.connect(envoy("one")).await;
+    assert!(
+        matches!(next(&mut events).await, Event::Connected { node_id, .. } if &*node_id == "one")
+    );
+    assert!(running.registry.fleets().is_empty());
+    running.apply(3, SERVED, &[]);
+    until(&mut events, |event| {
+        matches!(event, Event::Acked { revision: 3, .. })
+    })
+    .await;
+    let expected = [
+        response(Cluster, &["c"], &[]),
+        response(Endpoint, &["c"], &[]),
+        Message::Ack(Cluster),
+        Message::Ack(Endpoint),
+        response(Listener, &["l"], &[]),
+        Message::Ack(Listener),
+        response(Route, &["r"], &[]),
+        Message::Ack(Route),
+    ];
+    let mut messages = envoy.state().messages().to_vec();
+    // Clusters are acknowledged when their endpoints are there; which word is said first is the client's.
+    messages.sort_by_key(|message| expected.iter().position(|other| other == message));
+    assert_eq!(messages, expected);
+    let at = |wanted: Message| {
+        let state = envoy.state();
+        state.messages().iter().position(|m| *m == wanted).unwrap()
+    };
+    assert!(at(Message::Ack(Cluster)) < at(response(Listener, &["l"], &[])));
+    assert_eq!(envoy.state().body(Route, "r"), Some(&b"v0"[..]));
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn traffic_is_not_changed_before_the_clusters_are_acknowledged() {
+    let running = Running::start(Config::default());
+    running.apply(1, SERVED, &[]);
+    let mut events = running.registry.events();
+    let envoy = running.connect(envoy("one")).await;
+    until(&mut events, |event| {
+        matches!(event, Event::Acked { revision: 1, .. })
+    })
+    .await;
+    envoy.hold(Cluster);
+    running.apply(
+        2,
+        &[
+            (Cluster, "d", "v0"),
+            (Endpoint, "d", "v0"),
+            (Route, "r", "v1"),
+        ],
+        &[],
+    );
+    envoy
+        .until(|state| state.body(Endpoint, "d").is_some())
+        .await
+        .unwrap();
+    assert_eq!(envoy.state().body(Route, "r"), Some(&b"v0"[..]));
+    running.apply(3, &[(Endpoint, "c", "v1")], &[]);
+    envoy
+        .until(|state| state.body(Endpoint, "c") == Some(b"v1"))
+        .await
+        .unwrap();
+    assert_eq!(envoy.state().body(Route, "r"), Some(&b"v0"[..]));
+    envoy.release(Cluster);
+    envoy
+        .until(|state| state.body(Route, "r") == Some(b"v1"))
+        .await
+        .unwrap();
+    until(&mut events, |event| {
+        matches!(event, Event::Acked { revision: 3, .. })
+    })
+    .await;
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_comes_again_is_sent_nothing_it_has() {
+    let running = Running::start(Config::default());
+    running.apply(1, SERVED, &[]);
+    let mut events = running.registry.events();
+    let mut envoy = running.connect(envoy("one")).await;
+    until(&mut events, |event| matches!(event, Event::Acked { .. })).await;
+    let before = envoy.state().messages().len();
+    envoy.disconnect();
+    until(&mut events, |event| {
+        matches!(event, Event::Disconnected { .. })
+    })
+    .await;
+    envoy.reconnect().await.unwrap();
+    until(&mut events, |event| {
+        matches!(event, Event::Acked { revision: 1, .. })
+    })
+    .await;
+    running.apply(2, &[(Route, "r", "v1")], &[]);
+    envoy
+        .until(|state| state.body(Route, "r") == Some(b"v1"))
+        .await
+        .unwrap();
+    assert_eq!(
+        envoy.state().messages()[before..],
+        [response(Route, &["r"], &[]), Message::Ack(Route)]
+    );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn one_bad_resource_hurts_no_other_and_no_other_client() {
+    let running = Running::start(Config::default());
+    running.apply(1, SERVED, &[]);
+    let mut events = running.registry.events();
+    let one = running.connect(envoy("one")).await;
+    until(&mut events, |event| matches!(event, Event::Acked { .. })).await;
+    running.apply(
+        2,
+        &[
+            (Cluster, "c", "bad"),
+            (Cluster, "d", "v0"),
+            (Route, "r", "v1"),
+        ],
+        &[],
+    );
+    let rejected = until(&mut events, |event| matches!(event, Event::Rejected { .. })).await;
+    let Event::Rejected {
+        resource_type,
+        name,
+        message,
+        ..
+    } = rejected
+    else {
+        unreachable!()
+    };
+    assert_eq!((resource_type, &*name), (Cluster, "c"));
+    assert_eq!(&*message, "Error adding/updating cluster(s) c: it is bad");
+    one.until(|state| state.body(Route, "r") == Some(b"v1"))
+        .await
+        .unwrap();
+    assert_eq!(one.state().body(Cluster, "c"), Some(&b"v0"[..]));
+    assert_eq!(one.state().names(Cluster), ["c", "d"]);
+
+    let two = running.connect(envoy("two")).await;
+    two.until(|state| state.body(Route, "r").is_some())
+        .await
+        .unwrap();
+    assert_eq!(
+        two.state().body(Cluster, "c"),
+        Some(&b"v0"[..]),
+        "the last good one"
+    );
+    assert!(
+        !two.state()
+            .messages()
+            .iter()
+            .any(|m| matches!(m, Message::Nack(..)))
+    );
+
+    running.apply(3, &[(Cluster, "c", "v3")], &[]);
+    until(&mut events, |event| {
+        matches!(event, Event::Recovered { .. })
+    })
+    .await;
+    let status = running.registry.status(&fleet()).unwrap();
+    assert!(status.rejections.is_empty());
+    assert_eq!(status.clients.len(), 2);
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_removed_fleet_ends_its_streams_and_may_come_again() {
+    let running = Running::start(Config::default());
+    running.apply(1, SERVED, &[]);
+    let mut envoy = running.connect(envoy("one")).await;
+    envoy
+        .until(|state| state.body(Route, "r").is_some())
+        .await
+        .unwrap();
+    running.registry.remove_fleet(&fleet());
+    envoy.until(|state| !state.connected()).await.unwrap();
+    assert!(
+        envoy
+            .state()
+            .ended()
+            .unwrap()
+            .contains("the fleet was removed")
+    );
+    envoy.reconnect().await.unwrap();
+    running.apply(1, &[(Listener, "l", "r")], &[]);
+    envoy
+        .until(|state| state.names(Cluster).is_empty())
+        .await
+        .unwrap();
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn who_does_not_say_its_fleet_or_may_not_be_in_it_is_told() {
+    let limits = Limits {
+        waiting_streams: 1,
+        ..Limits::default()
+    };
+    let running = Running::start(Config {
+        limits,
+        authorize: Some(Arc::new(|_, fleet| match fleet.as_str() {
+            "secret" => Err("not of this fleet".to_owned()),
+            _ => Ok(()),
+        })),
+    });
+    let refused = async |fleet: &str| {
+        let envoy = running.connect(FakeEnvoy::builder(fleet, "n")).await;
+        envoy.until(|state| state.ended().is_some()).await.unwrap();
+        envoy.state().ended().unwrap().to_owned()
+    };
+    assert!(refused("").await.contains("node.cluster is empty"));
+    assert!(refused("secret").await.contains("not of this fleet"));
+    let waiting = running.connect(FakeEnvoy::builder("unknown", "n")).await;
+    let mut events = running.registry.events();
+    while running.registry.status(&FleetId::new("unknown")).is_none() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(refused("other").await.contains("too many streams wait"));
+    drop(waiting);
+    until(&mut events, |event| {
+        matches!(event, Event::Disconnected { .. })
+    })
+    .await;
+    assert_eq!(
+        running.registry.status(&FleetId::new("unknown")),
+        None,
+        "a fleet that only its clients knew of is forgotten with them"
+    );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_asks_for_too_much_loses_its_stream() {
+    let limits = Limits {
+        names: 10,
+        ..Limits::default()
+    };
+    let running = Running::start(Config {
+        limits,
+        ..Config::default()
+    });
+    running.apply(1, SERVED, &[]);
+    let envoy = running.connect(envoy("one")).await;
+    envoy.send(DeltaDiscoveryRequest {
+        node: Some(Node::default()),
+        type_url: Route.type_url().to_owned(),
+        resource_names_subscribe: (0..11).map(|i| i.to_string()).collect(),
+        ..DeltaDiscoveryRequest::default()
+    });
+    envoy.until(|state| state.ended().is_some()).await.unwrap();
+    assert!(
+        envoy
+            .state()
+            .ended()
+            .unwrap()
+            .contains("more than 10 names")
+    );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn a_socket_that_was_left_behind_is_replaced_and_a_used_one_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("xds.sock");
+    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+    assert!(path.exists());
+    let registry = Registry::new(Config::default());
+    registry.serve_unix(&path, async {}).await.unwrap();
+    assert!(!path.exists());
+
+    let _used = std::os::unix::net::UnixListener::bind(&path).unwrap();
+    let error = registry.serve_unix(&path, async {}).await.unwrap_err();
+    assert!(error.to_string().contains("cannot listen on"), "{error}");
+    assert!(path.exists());
+
+    let file = dir.path().join("file");
+    std::fs::write(&file, "mine").unwrap();
+    registry.serve_unix(&file, async {}).await.unwrap_err();
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+}
+
+#[tokio::test]
+async fn it_is_served_over_tcp_too_and_only_the_delta_method() {
+    use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
+    let registry = Registry::new(Config::default());
+    registry.apply(&fleet(), update(1, SERVED, &[]));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let uri = format!("http://{}", listener.local_addr().unwrap());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let serving = registry.clone();
+    let task = tokio::spawn(async move {
+        let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+        let shutdown = async { stopped.await.unwrap_or_default() };
+        serving.serve_incoming(incoming, shutdown).await.unwrap();
+    });
+    let server = Server::Tcp(uri.parse().unwrap());
+    let envoy = envoy("one").connect(server).await.unwrap();
+    envoy
+        .until(|state| state.body(Route, "r").is_some())
+        .await
+        .unwrap();
+    let mut client = AggregatedDiscoveryServiceClient::connect(uri)
+        .await
+        .unwrap();
+    let status = client
+        .stream_aggregated_resources(tokio_stream::empty())
+        .await
+        .unwrap_err();
+    assert_eq!(status.code(), tonic::Code::Unimplemented);
+    assert!(status.message().contains("DELTA_GRPC"));
+    stop.send(()).unwrap();
+    task.await.unwrap();
+    envoy.until(|state| !state.connected()).await.unwrap();
+}
