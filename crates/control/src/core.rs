@@ -14,7 +14,7 @@ use crate::class;
 
 /// One thing that is so from now on.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Input {
+pub enum Input {
     /// An object exists and looks like this.
     Upsert(Object),
     /// An object is gone.
@@ -26,15 +26,15 @@ pub(crate) enum Input {
 }
 
 /// What followed from some inputs.
-pub(crate) struct Step {
+pub struct Step {
     /// What ran and changed.
-    pub(crate) commit: Commit,
+    pub commit: Commit,
     /// What Envoys should have, sorted by fleet, type and name.
-    pub(crate) resources: Vec<ResourceChange>,
+    pub resources: Vec<ResourceChange>,
 }
 
 /// The engine with all stages, and the assembler behind it.
-pub(crate) struct Core {
+pub struct Core {
     engine: Engine,
     pipeline: Pipeline,
     assembler: Assembler,
@@ -46,7 +46,7 @@ pub(crate) struct Core {
 
 impl Core {
     /// Without objects. `port_offset` is added to a Gateway's port to get the one that clients see.
-    pub(crate) fn new(port_offset: u16) -> Self {
+    pub fn new(port_offset: u16) -> Self {
         let mut builder = Builder::new();
         let pipeline = pipeline::stages(&mut builder);
         let outputs = pipeline.outputs;
@@ -72,7 +72,14 @@ impl Core {
     }
 
     /// Takes all of it as one change: nobody ever sees a part of it. Of inputs about the same thing the last counts.
-    pub(crate) fn apply(&mut self, inputs: impl IntoIterator<Item = Input>) -> Step {
+    pub fn apply(&mut self, inputs: impl IntoIterator<Item = Input>) -> Step {
+        let commit = self.commit(inputs);
+        let resources = self.assemble(&commit);
+        Step { commit, resources }
+    }
+
+    /// The first half of [`apply`](Self::apply): its cost is that of the change.
+    pub fn commit(&mut self, inputs: impl IntoIterator<Item = Input>) -> Commit {
         let into = self.pipeline.inputs;
         let mut batch = Batch::new();
         if std::mem::take(&mut self.unborn) {
@@ -95,23 +102,31 @@ impl Core {
                 }
             }
         }
-        let commit = self.engine.commit(batch);
-        let resources = self.assembler.apply(&commit);
-        Step { commit, resources }
+        self.engine.commit(batch)
+    }
+
+    /// The other half, to be given every commit in turn: it joins route tables, which costs as much as they are long.
+    pub fn assemble(&mut self, commit: &Commit) -> Vec<ResourceChange> {
+        self.assembler.apply(commit)
     }
 
     /// The tables, to be looked at.
-    pub(crate) fn engine(&self) -> &Engine {
+    pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
+    /// What the fleets' resources are joined from, to be looked at.
+    pub fn assembler(&self) -> &Assembler {
+        &self.assembler
+    }
+
     /// Which tables to look at.
-    pub(crate) fn outputs(&self) -> &Outputs {
+    pub fn outputs(&self) -> &Outputs {
         &self.pipeline.outputs
     }
 
     /// Whether a GatewayClass is the one that nobody wrote: its status is nobody's business.
-    pub(crate) fn is_unwritten_class(&self, name: &str) -> bool {
+    pub fn is_unwritten_class(&self, name: &str) -> bool {
         name == class::NAME && !self.class_written
     }
 }

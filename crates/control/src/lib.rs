@@ -8,7 +8,7 @@
 
 mod bootstrap;
 mod class;
-mod core;
+pub mod core;
 mod plan;
 mod translate;
 

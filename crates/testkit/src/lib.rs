@@ -7,4 +7,4 @@ pub mod certs;
 pub mod client;
 pub mod fake_envoy;
 pub mod generate;
-pub mod generate;
+pub mod many;

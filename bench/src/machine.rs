@@ -1,0 +1,58 @@
+//! What the kernel says about processes: memory and processor time.
+//!
+//! In: process ids. Out: numbers. Linux only, as the figures are.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+/// Memory of a process, in MiB.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Memory {
+    /// Resident now.
+    pub(crate) now: f64,
+    /// Resident at its highest.
+    pub(crate) peak: f64,
+}
+
+/// Memory of a process; `None` is this one.
+pub(crate) fn memory(pid: Option<u32>) -> Result<Memory> {
+    let path = match pid {
+        Some(pid) => format!("/proc/{pid}/status"),
+        None => "/proc/self/status".to_owned(),
+    };
+    let text = fs::read_to_string(&path).with_context(|| format!("can't read {path}"))?;
+    let field = |name: &str| -> Result<f64> {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        let kibibytes: Option<f64> = line
+            .and_then(|line| line.split_whitespace().next())
+            .and_then(|number| number.parse().ok());
+        Ok(kibibytes.with_context(|| format!("{path} has no {name}"))? / 1024.0)
+    };
+    Ok(Memory {
+        now: field("VmRSS:")?,
+        peak: field("VmHWM:")?,
+    })
+}
+
+/// Processor time that living threads of this process have used, in milliseconds: those whose name begins so.
+pub(crate) fn thread_milliseconds(prefix: &str) -> Result<f64> {
+    let mut nanoseconds = 0.0;
+    for task in fs::read_dir("/proc/self/task")? {
+        let path = task?.path();
+        // A thread may end between the listing and the look.
+        let (Ok(name), Ok(times)) = (
+            fs::read_to_string(path.join("comm")),
+            fs::read_to_string(path.join("schedstat")),
+        ) else {
+            continue;
+        };
+        if name.starts_with(prefix) {
+            let on_cpu = times.split_whitespace().next();
+            nanoseconds += on_cpu
+                .and_then(|number| number.parse::<f64>().ok())
+                .context("schedstat has another form than expected")?;
+        }
+    }
+    Ok(nanoseconds / 1e6)
+}

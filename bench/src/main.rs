@@ -1,0 +1,74 @@
+//! `cargo xtask bench`: measures Sesame and prints each figure beside what it should be.
+//!
+//! In: which figures. Out: a table, or JSON. Nothing fails because of a number: numbers are read by people.
+//!
+//! Each figure's file says how it is measured.
+
+// A command-line tool talks to its user by printing.
+#![allow(clippy::print_stdout, clippy::print_stderr)]
+
+mod machine;
+mod objects;
+mod report;
+mod translate;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Parser, ValueEnum};
+
+/// Measure Sesame.
+#[derive(Parser)]
+#[command(name = "cargo xtask bench --", bin_name = "cargo xtask bench --")]
+struct Settings {
+    /// What to measure; everything if nothing is named
+    #[arg(value_enum)]
+    figures: Vec<Group>,
+    /// How to print it
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Output,
+    /// HTTPRoutes of `translate` and `rss`
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(usize))]
+    routes: usize,
+    /// Use this `sesame` for `rss` instead of the one beside this program
+    #[arg(long, value_name = "PATH")]
+    sesame: Option<PathBuf>,
+    /// Use this Envoy
+    #[arg(long, value_name = "PATH")]
+    envoy: Option<PathBuf>,
+}
+
+/// Figures that are measured together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Group {
+    /// Translation by itself
+    Translate,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Output {
+    /// For people
+    Table,
+    /// For machines
+    Json,
+}
+
+fn main() -> Result<()> {
+    let settings = Settings::parse();
+    if cfg!(debug_assertions) {
+        eprintln!("this is a debug build: numbers mean nothing");
+    }
+    let mut figures = Vec::new();
+    for &group in Group::value_variants() {
+        if settings.figures.is_empty() || settings.figures.contains(&group) {
+            figures.extend(match group {
+                Group::Translate => translate::run(&settings)?,
+            });
+        }
+    }
+    match settings.output {
+        Output::Table => println!("{}", report::table(&figures)),
+        Output::Json => println!("{}", report::json(&figures)?),
+    }
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Many routes of one Gateway, each with a hostname, a Service and an EndpointSlice of its own: what benches and tests of cost
+//! are about.
+//!
+//! In: numbers. Out: objects as a user would write them ([`Value`]), and [`object`] to read one.
+
+use std::net::SocketAddr;
+
+use serde_json::{Value, json};
+use sesame_api::Object;
+
+/// The namespace of all of them.
+pub const NAMESPACE: &str = "many";
+
+/// The Gateway's name.
+pub const GATEWAY: &str = "gateway";
+
+/// The port that Services are reached by.
+pub const SERVICE_PORT: u16 = 80;
+
+/// The hostname of route `index`.
+pub fn host(index: usize) -> String {
+    format!("host-{index:05}.example.com")
+}
+
+/// The name of route `index`, and of its Service.
+pub fn name(index: usize) -> String {
+    format!("app-{index:05}")
+}
+
+/// An address for the Service of route `index`: another one for each of the first 16 million, and nobody answers there.
+pub fn endpoint(index: usize) -> SocketAddr {
+    let [_, a, b, c] = (index as u32).to_be_bytes();
+    ([10, a, b, c], 8080).into()
+}
+
+/// Reads an object as a source would.
+///
+/// # Panics
+/// If it can't be read: a test's own mistake.
+pub fn object(value: &Value) -> Object {
+    match Object::decode(value.clone()) {
+        Ok(Some(object)) => object,
+        other => panic!("{value} is no object: {other:?}"),
+    }
+}
+
+/// The Gateway, of class `sesame`: one HTTP listener that takes routes of its namespace.
+pub fn gateway(port: u16) -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "Gateway",
+        "metadata": {"namespace": NAMESPACE, "name": GATEWAY},
+        "spec": {
+            "gatewayClassName": "sesame",
+            "listeners": [{"name": "http", "protocol": "HTTP", "port": port}],
+        },
+    })
+}
+
+/// A route of all paths of a host to Services at [`SERVICE_PORT`], by weight.
+pub fn route(name: &str, host: &str, backends: &[(&str, u32)]) -> Value {
+    let backends: Vec<Value> = backends
+        .iter()
+        .map(|(service, weight)| json!({"name": service, "port": SERVICE_PORT, "weight": weight}))
+        .collect();
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": {"namespace": NAMESPACE, "name": name},
+        "spec": {
+            "parentRefs": [{"name": GATEWAY}],
+            "hostnames": [host],
+            "rules": [{
+                "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
+                "backendRefs": backends,
+            }],
+        },
+    })
+}
+
+/// A Service of one port.
+pub fn service(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"namespace": NAMESPACE, "name": name},
+        "spec": {"ports": [{"name": "http", "port": SERVICE_PORT, "protocol": "TCP", "targetPort": 8080}]},
+    })
+}
+
+/// The only slice of a Service, with one endpoint.
+pub fn slice(service: &str, endpoint: SocketAddr) -> Value {
+    json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "namespace": NAMESPACE,
+            "name": format!("{service}-1"),
+            "labels": {"kubernetes.io/service-name": service},
+        },
+        "addressType": if endpoint.is_ipv4() { "IPv4" } else { "IPv6" },
+        "ports": [{"name": "http", "port": endpoint.port(), "protocol": "TCP"}],
+        "endpoints": [{
+            "addresses": [endpoint.ip().to_string()],
+            "conditions": {"ready": true, "serving": true, "terminating": false},
+        }],
+    })
+}
+
+/// Route `index`, its Service and its slice.
+pub fn app(index: usize, endpoint: SocketAddr) -> [Value; 3] {
+    let name = name(index);
+    [
+        route(&name, &host(index), &[(&name, 1)]),
+        service(&name),
+        slice(&name, endpoint),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_what_they_say() {
+        let address = endpoint(70_000);
+        assert_eq!(address.to_string(), "10.1.17.112:8080");
+        let names: Vec<String> = app(7, address)
+            .iter()
+            .chain([&gateway(80)])
+            .map(|value| object(value).key().to_string())
+            .collect();
+        assert_eq!(
+            names,
+            [
+                "HTTPRoute/many/app-00007",
+                "Service/many/app-00007",
+                "EndpointSlice/many/app-00007-1",
+                "Gateway/many/gateway",
+            ]
+        );
+    }
+}
