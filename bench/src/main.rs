@@ -7,9 +7,14 @@
 // A command-line tool talks to its user by printing.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod floor;
 mod machine;
 mod objects;
+mod probe;
+mod propagate;
 mod report;
+mod rig;
+mod sesame;
 mod translate;
 
 use std::path::PathBuf;
@@ -28,8 +33,14 @@ struct Settings {
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
     /// HTTPRoutes of `translate` and `rss`
-    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(usize))]
+    #[arg(long, default_value_t = 10_000)]
     routes: usize,
+    /// HTTPRoutes of `propagate` and `steady`
+    #[arg(long, default_value_t = 1_000)]
+    hosts: usize,
+    /// Rounds of `propagate`
+    #[arg(long, default_value_t = 100)]
+    rounds: usize,
     /// Use this `sesame` for `rss` instead of the one beside this program
     #[arg(long, value_name = "PATH")]
     sesame: Option<PathBuf>,
@@ -43,6 +54,8 @@ struct Settings {
 enum Group {
     /// Translation by itself
     Translate,
+    /// From a changed object to the answer of an Envoy
+    Propagate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -63,6 +76,7 @@ fn main() -> Result<()> {
         if settings.figures.is_empty() || settings.figures.contains(&group) {
             figures.extend(match group {
                 Group::Translate => translate::run(&settings)?,
+                Group::Propagate => propagate::run(&settings)?,
             });
         }
     }

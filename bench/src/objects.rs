@@ -4,38 +4,53 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use sesame_api::{Object, ObjectKey};
+use serde_json::Value;
+use sesame_api::Object;
+use sesame_control::core::Input;
+use sesame_model::FleetId;
 use sesame_testkit::many;
 use sesame_translate::fleet::{FleetAddress, FleetState};
 
-/// The Gateway's port where nobody listens.
-const PORT: u16 = 80;
-
 /// A Gateway and so many routes, each with a Service and a slice.
-pub(crate) fn site(count: usize, endpoint: impl Fn(usize) -> SocketAddr) -> Vec<Object> {
+pub(crate) fn site(port: u16, count: usize, endpoint: impl Fn(usize) -> SocketAddr) -> Vec<Object> {
     let apps = (0..count).flat_map(|index| many::app(index, endpoint(index)));
-    std::iter::once(many::gateway(PORT))
+    std::iter::once(many::gateway(port))
         .chain(apps)
         .map(|value| many::object(&value))
         .collect()
 }
 
-/// The keys of [`site`].
-pub(crate) fn keys(count: usize) -> impl Iterator<Item = ObjectKey> {
-    site(count, many::endpoint)
-        .into_iter()
-        .map(|object| object.key())
+/// The fleet of the Gateway.
+pub(crate) fn fleet() -> FleetId {
+    FleetId::of_gateway(many::NAMESPACE, many::GATEWAY)
+}
+
+/// Objects that there are from now on.
+pub(crate) fn upserts(values: &[Value]) -> Vec<Input> {
+    values
+        .iter()
+        .map(|value| Input::Upsert(many::object(value)))
+        .collect()
+}
+
+/// The same objects, gone.
+pub(crate) fn removals(values: &[Value]) -> Vec<Input> {
+    values
+        .iter()
+        .map(|value| Input::Remove(many::object(value).key()))
+        .collect()
 }
 
 /// A fleet that serves, on loopback.
-pub(crate) fn ready() -> FleetState {
+pub(crate) fn ready() -> Input {
     let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    FleetState {
+    let state = FleetState {
         addresses: vec![FleetAddress {
             value: ip.to_string(),
             ip: Some(ip),
         }],
         ready: true,
         ..FleetState::default()
-    }
+    };
+    Input::Fleet(fleet(), Some(state))
 }

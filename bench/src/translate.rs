@@ -9,7 +9,6 @@ use anyhow::{Result, ensure};
 use sesame_api::Object;
 use sesame_control::core::{Core, Input};
 use sesame_envoy::names;
-use sesame_model::FleetId;
 use sesame_testkit::many;
 
 use crate::Settings;
@@ -17,6 +16,8 @@ use crate::machine;
 use crate::objects;
 use crate::report::{Figure, Samples, Unit};
 
+/// The Gateway's, where nobody listens.
+const PORT: u16 = 80;
 /// How often everything is translated.
 const LOADS: usize = 5;
 /// How many routes, and how many slices, are changed.
@@ -31,10 +32,10 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     for _ in 0..LOADS {
         // The one before is gone before the next is made, as far as memory goes.
         core = Core::new(0);
-        let objects = objects::site(count, many::endpoint);
+        let objects = objects::site(PORT, count, many::endpoint);
         let start = Instant::now();
         let first = core.apply(objects.into_iter().map(Input::Upsert));
-        let second = core.apply([ready()]);
+        let second = core.apply([objects::ready()]);
         loads.push(milliseconds(start));
         let resources = first.resources.len() + second.resources.len();
         ensure!(
@@ -59,8 +60,12 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
         Figure::new("memory with all of it", Unit::Mebibytes, loaded - empty)
             .note("resident, beyond the empty process"),
     );
-    core.apply(objects::keys(count).map(Input::Remove));
-    core.apply([Input::Fleet(fleet(), None)]);
+    core.apply(
+        objects::site(PORT, count, many::endpoint)
+            .iter()
+            .map(|object| Input::Remove(object.key())),
+    );
+    core.apply([Input::Fleet(objects::fleet(), None)]);
     figures.push(
         Figure::new(
             "memory when all objects are gone",
@@ -139,14 +144,6 @@ fn swapped(route: usize, service: usize) -> Object {
 /// The first so many numbers in an order that jumps about.
 fn spread(number: usize, count: usize) -> usize {
     (number * 7919) % count
-}
-
-fn fleet() -> FleetId {
-    FleetId::of_gateway(many::NAMESPACE, many::GATEWAY)
-}
-
-fn ready() -> Input {
-    Input::Fleet(fleet(), Some(objects::ready()))
 }
 
 fn milliseconds(since: Instant) -> f64 {

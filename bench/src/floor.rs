@@ -1,0 +1,260 @@
+//! The floor: a discovery server that can't do less. It holds encoded resources and pushes them, in an order that is safe,
+//! without translation, without sessions, versions, rejections or more than one client.
+//!
+//! In: resources. Out: the same, to one Envoy. What it sends when:
+//!
+//! - what Envoy asks for by name, or all clusters and listeners at the start, at once;
+//! - a push without new clusters at once: routes and endpoints;
+//! - a push with new clusters: those; when Envoy asks for their endpoints, endpoints and routes back to back, which Envoy
+//!   takes in that order. That is the fastest order in which no request meets a cluster that isn't there;
+//! - removed clusters when Envoy has acknowledged the routes that no longer lead there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::pin::Pin;
+
+use anyhow::{Context, Result};
+use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_server::{
+    AggregatedDiscoveryService, AggregatedDiscoveryServiceServer,
+};
+use envoy_types::pb::envoy::service::discovery::v3::{
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse, Resource,
+};
+use envoy_types::pb::google::protobuf::Any;
+use sesame_envoy::{ResourceChange, names};
+use tokio::net::UnixListener;
+use tokio::runtime::Runtime;
+use tokio::sync::{Mutex, mpsc};
+use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::rig;
+
+/// Pushes and responses on their way.
+const QUEUE: usize = 64;
+
+/// A server with a thread of its own.
+#[derive(Debug)]
+pub(crate) struct Floor {
+    pushes: mpsc::Sender<Push>,
+    _runtime: Runtime,
+}
+
+/// One change, ready to be sent.
+#[derive(Debug, Default)]
+pub(crate) struct Push {
+    upserts: BTreeMap<&'static str, Vec<Resource>>,
+    removals: BTreeMap<&'static str, Vec<String>>,
+}
+
+impl Push {
+    pub(crate) fn new(changes: &[ResourceChange]) -> Self {
+        let mut push = Self::default();
+        for change in changes {
+            let type_url = change.type_url;
+            match change.message() {
+                Some(message) => push.upserts.entry(type_url).or_default().push(Resource {
+                    name: change.name.clone(),
+                    resource: Some(Any {
+                        type_url: type_url.to_owned(),
+                        value: message.to_vec(),
+                    }),
+                    ..Resource::default()
+                }),
+                None => push
+                    .removals
+                    .entry(type_url)
+                    .or_default()
+                    .push(change.name.clone()),
+            }
+        }
+        push
+    }
+}
+
+impl Floor {
+    /// Serves on a Unix socket, first of all `first`.
+    pub(crate) fn start(socket: &Path, first: Push) -> Result<Self> {
+        let runtime = rig::runtime("floor")?;
+        let (pushes, incoming) = mpsc::channel(QUEUE);
+        let mut server = Server::default();
+        server.store(&first);
+        let service = Service {
+            parts: Mutex::new(Some((server, incoming))),
+        };
+        let _in_runtime = runtime.enter();
+        let listener = UnixListener::bind(socket).context("the floor can't listen")?;
+        drop(_in_runtime);
+        runtime.spawn(
+            tonic::transport::Server::builder()
+                .add_service(AggregatedDiscoveryServiceServer::new(service))
+                .serve_with_incoming(UnixListenerStream::new(listener)),
+        );
+        Ok(Self {
+            pushes,
+            _runtime: runtime,
+        })
+    }
+
+    pub(crate) fn push(&self, push: Push) -> Result<()> {
+        self.pushes
+            .blocking_send(push)
+            .context("the floor's Envoy has gone")
+    }
+}
+
+/// The gRPC service, for one stream.
+#[derive(Debug)]
+struct Service {
+    parts: Mutex<Option<(Server, mpsc::Receiver<Push>)>>,
+}
+
+type Responses<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl AggregatedDiscoveryService for Service {
+    type StreamAggregatedResourcesStream = Responses<DiscoveryResponse>;
+    type DeltaAggregatedResourcesStream = Responses<DeltaDiscoveryResponse>;
+
+    async fn stream_aggregated_resources(
+        &self,
+        _: Request<Streaming<DiscoveryRequest>>,
+    ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
+        Err(Status::unimplemented("delta only"))
+    }
+
+    async fn delta_aggregated_resources(
+        &self,
+        request: Request<Streaming<DeltaDiscoveryRequest>>,
+    ) -> Result<Response<Self::DeltaAggregatedResourcesStream>, Status> {
+        let (mut server, mut pushes) = self
+            .parts
+            .lock()
+            .await
+            .take()
+            .ok_or_else(|| Status::unavailable("one stream only"))?;
+        let mut requests = request.into_inner();
+        let (out, responses) = mpsc::channel(QUEUE);
+        tokio::spawn(async move {
+            loop {
+                let answers = tokio::select! {
+                    Some(request) = requests.next() => match request {
+                        Ok(request) => server.request(&request),
+                        Err(_) => return,
+                    },
+                    Some(push) = pushes.recv() => server.push(push),
+                    else => return,
+                };
+                for answer in answers {
+                    if out.send(Ok(answer)).await.is_err() {
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(Response::new(Box::pin(ReceiverStream::new(responses))))
+    }
+}
+
+/// What there is, and what waits.
+#[derive(Debug, Default)]
+struct Server {
+    resources: BTreeMap<&'static str, BTreeMap<String, Resource>>,
+    started: BTreeSet<&'static str>,
+    /// Sent once Envoy asks for endpoints.
+    behind_clusters: Vec<DeltaDiscoveryResponse>,
+    /// Sent once Envoy acknowledges routes.
+    behind_routes: Vec<DeltaDiscoveryResponse>,
+    sent: u64,
+}
+
+impl Server {
+    fn store(&mut self, push: &Push) {
+        for (type_url, upserts) in &push.upserts {
+            let of_type = self.resources.entry(type_url).or_default();
+            of_type.extend(upserts.iter().map(|new| (new.name.clone(), new.clone())));
+        }
+        for (type_url, removals) in &push.removals {
+            let of_type = self.resources.entry(type_url).or_default();
+            of_type.retain(|name, _| !removals.contains(name));
+        }
+    }
+
+    fn request(&mut self, request: &DeltaDiscoveryRequest) -> Vec<DeltaDiscoveryResponse> {
+        let known = names::TYPES.into_iter().find(|ty| **ty == request.type_url);
+        let Some(type_url) = known else {
+            return Vec::new();
+        };
+        if let Some(error) = &request.error_detail {
+            eprintln!("the floor's Envoy refused: {}", error.message);
+        }
+        let acknowledges = !request.response_nonce.is_empty();
+        if type_url == names::ROUTES && acknowledges {
+            return std::mem::take(&mut self.behind_routes);
+        }
+        let all =
+            self.started.insert(type_url) && [names::CLUSTER, names::LISTENER].contains(&type_url);
+        let of_type = self.resources.get(type_url);
+        let wanted: Vec<Resource> = of_type
+            .into_iter()
+            .flatten()
+            .filter(|(name, _)| all || request.resource_names_subscribe.contains(name))
+            .map(|(_, resource)| resource.clone())
+            .collect();
+        let mut answers = Vec::new();
+        if all || !request.resource_names_subscribe.is_empty() {
+            answers.push(self.response(type_url, wanted, Vec::new()));
+        }
+        if type_url == names::ENDPOINTS && !answers.is_empty() {
+            answers.append(&mut self.behind_clusters);
+        }
+        answers
+    }
+
+    fn push(&mut self, mut push: Push) -> Vec<DeltaDiscoveryResponse> {
+        self.store(&push);
+        let mut take = |type_url| push.upserts.remove(type_url).unwrap_or_default();
+        let [clusters, endpoints, routes] =
+            [names::CLUSTER, names::ENDPOINTS, names::ROUTES].map(&mut take);
+        let mut answers = Vec::new();
+        let new_clusters = !clusters.is_empty();
+        if new_clusters {
+            answers.push(self.response(names::CLUSTER, clusters, Vec::new()));
+        } else if !endpoints.is_empty() {
+            answers.push(self.response(names::ENDPOINTS, endpoints, Vec::new()));
+        }
+        if !routes.is_empty() {
+            let routes = self.response(names::ROUTES, routes, Vec::new());
+            if new_clusters {
+                self.behind_clusters.push(routes);
+            } else {
+                answers.push(routes);
+            }
+        }
+        if let Some(gone) = push.removals.remove(names::CLUSTER) {
+            let gone = self.response(names::CLUSTER, Vec::new(), gone);
+            self.behind_routes.push(gone);
+        }
+        answers
+    }
+
+    fn response(
+        &mut self,
+        type_url: &str,
+        mut resources: Vec<Resource>,
+        removed_resources: Vec<String>,
+    ) -> DeltaDiscoveryResponse {
+        self.sent += 1;
+        for resource in &mut resources {
+            resource.version = self.sent.to_string();
+        }
+        DeltaDiscoveryResponse {
+            type_url: type_url.to_owned(),
+            nonce: self.sent.to_string(),
+            resources,
+            removed_resources,
+            ..DeltaDiscoveryResponse::default()
+        }
+    }
+}
