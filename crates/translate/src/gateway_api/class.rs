@@ -77,22 +77,15 @@ pub(crate) fn read(class: &GatewayClass) -> Option<ClassState> {
 /// What the class's owner is told.
 pub(crate) fn status(class: &GatewayClass, state: &ClassState) -> GatewayClassStatus {
     let generation = class.meta.generation;
-    let accepted = match &state.refused {
-        Some(problem) => Condition::new(
-            condition::gateway_class::ACCEPTED,
-            false,
-            problem.reason,
-            problem.message.clone(),
-            generation,
-        ),
-        None => Condition::new(
-            condition::gateway_class::ACCEPTED,
-            true,
+    let accepted = Problem::or_true(
+        state.refused.as_ref(),
+        condition::gateway_class::ACCEPTED,
+        (
             reason::gateway_class::ACCEPTED,
             "Sesame serves the Gateways of this class",
-            generation,
         ),
-    };
+        generation,
+    );
     let version = Condition::new(
         condition::gateway_class::SUPPORTED_VERSION,
         true,

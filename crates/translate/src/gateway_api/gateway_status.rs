@@ -164,44 +164,31 @@ fn pending(fleet: Option<&FleetState>) -> Option<Problem> {
 
 impl Verdict {
     fn conditions(self, listener: &ListenerState, generation: i64) -> Vec<Condition> {
-        let of = |type_, problem: &Option<Problem>, good_reason, good: &str| match problem {
-            Some(problem) => Condition::new(
-                type_,
-                false,
-                problem.reason,
-                problem.message.clone(),
-                generation,
-            ),
-            None => Condition::new(type_, true, good_reason, good, generation),
+        let of = |type_, problem: &Option<Problem>, good| {
+            Problem::or_true(problem.as_ref(), type_, good, generation)
         };
         let mut conditions = vec![
             of(
                 condition::listener::ACCEPTED,
                 &self.refused,
-                reason::listener::ACCEPTED,
-                "the listener is valid",
+                (reason::listener::ACCEPTED, "the listener is valid"),
             ),
             of(
                 condition::listener::PROGRAMMED,
                 &self.idle,
-                reason::listener::PROGRAMMED,
-                "Envoy takes traffic on it",
+                (reason::listener::PROGRAMMED, "Envoy takes traffic on it"),
             ),
             of(
                 condition::listener::RESOLVED_REFS,
                 &listener.unresolved,
-                reason::listener::RESOLVED_REFS,
-                "all references lead somewhere",
+                (
+                    reason::listener::RESOLVED_REFS,
+                    "all references lead somewhere",
+                ),
             ),
         ];
         conditions.push(match &listener.conflicted {
-            Some(problem) => Condition::new(
-                condition::listener::CONFLICTED,
-                true,
-                problem.reason,
-                problem.message.clone(),
-                generation,
-            ),
+            Some(problem) => problem.condition(condition::listener::CONFLICTED, true, generation),
             None => Condition::new(
                 condition::listener::CONFLICTED,
                 false,
@@ -210,15 +197,13 @@ impl Verdict {
                 generation,
             ),
         });
-        if let Some(problem) = &listener.overlapping {
-            conditions.push(Condition::new(
+        conditions.extend(listener.overlapping.as_ref().map(|problem| {
+            problem.condition(
                 condition::listener::OVERLAPPING_TLS_CONFIG,
                 true,
-                problem.reason,
-                problem.message.clone(),
                 generation,
-            ));
-        }
+            )
+        }));
         conditions
     }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use sesame_api::Condition;
+
 /// Longest message of a condition, in bytes: the API server's limit is 32,768, and nobody reads a page.
 const MAX_MESSAGE: usize = 2_000;
 
@@ -36,6 +38,26 @@ impl Problem {
             reason,
             message: bounded(messages.join("; ")),
         })
+    }
+}
+
+impl Problem {
+    /// The condition `type_` that tells of it: for most types it is False, for those that are named after something bad True.
+    pub fn condition(&self, type_: &'static str, status: bool, generation: i64) -> Condition {
+        Condition::new(type_, status, self.reason, self.message.clone(), generation)
+    }
+
+    /// The condition `type_` that is False and tells of the problem, or True with this reason and message if there is none.
+    pub fn or_true(
+        problem: Option<&Problem>,
+        type_: &'static str,
+        (reason, message): (&'static str, &str),
+        generation: i64,
+    ) -> Condition {
+        match problem {
+            Some(problem) => problem.condition(type_, false, generation),
+            None => Condition::new(type_, true, reason, message, generation),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What a route's owner is told, for each of its parents.
 
-use sesame_api::{Condition, RouteParentStatus, RouteStatus, condition, reason};
+use sesame_api::{RouteParentStatus, RouteStatus, condition, reason};
 
 use super::attach::Attachments;
 use super::class::CONTROLLER_NAME;
@@ -24,48 +24,26 @@ pub(crate) fn status(
         .parents
         .iter()
         .map(|parent| {
-            let accepted = match &parent.refused {
-                Some(problem) => Condition::new(
+            let mut conditions = vec![
+                Problem::or_true(
+                    parent.refused.as_ref(),
                     condition::route::ACCEPTED,
-                    false,
-                    problem.reason,
-                    problem.message.clone(),
+                    (reason::route::ACCEPTED, "the route is attached"),
                     generation,
                 ),
-                None => Condition::new(
-                    condition::route::ACCEPTED,
-                    true,
-                    reason::route::ACCEPTED,
-                    "the route is attached",
-                    generation,
-                ),
-            };
-            let resolved = match verdict.unresolved {
-                Some(problem) => Condition::new(
+                Problem::or_true(
+                    verdict.unresolved,
                     condition::route::RESOLVED_REFS,
-                    false,
-                    problem.reason,
-                    problem.message.clone(),
+                    (
+                        reason::route::RESOLVED_REFS,
+                        "all references lead somewhere",
+                    ),
                     generation,
                 ),
-                None => Condition::new(
-                    condition::route::RESOLVED_REFS,
-                    true,
-                    reason::route::RESOLVED_REFS,
-                    "all references lead somewhere",
-                    generation,
-                ),
-            };
-            let mut conditions = vec![accepted, resolved];
-            if let Some(problem) = verdict.partially_invalid {
-                conditions.push(Condition::new(
-                    condition::route::PARTIALLY_INVALID,
-                    true,
-                    problem.reason,
-                    problem.message.clone(),
-                    generation,
-                ));
-            }
+            ];
+            conditions.extend(verdict.partially_invalid.map(|problem| {
+                problem.condition(condition::route::PARTIALLY_INVALID, true, generation)
+            }));
             RouteParentStatus {
                 parent_ref: parent.parent.clone(),
                 controller_name: CONTROLLER_NAME.into(),
