@@ -1,8 +1,8 @@
 //! What a Gateway's owner is told.
 
 use sesame_api::{
-    AddressType, Condition, ConditionStatus, Gateway, GatewayStatus, GatewayStatusAddress,
-    ListenerStatus, NamespacedName, condition, reason,
+    AddressType, Condition, Gateway, GatewayStatus, GatewayStatusAddress, ListenerStatus,
+    NamespacedName, condition, reason,
 };
 use sesame_engine::{Index, Reader};
 use std::sync::Arc;
@@ -211,22 +211,15 @@ impl Verdict {
 /// The conditions of the Gateway itself.
 fn conditions(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> Vec<Condition> {
     let accepted = accepted(sources, listeners, generation);
-    let programmed = match unprogrammed(sources, listeners, &accepted) {
-        Some((status, problem)) => Condition::new(
-            condition::gateway::PROGRAMMED,
-            status,
-            problem.reason,
-            problem.message,
-            generation,
-        ),
-        None => Condition::new(
-            condition::gateway::PROGRAMMED,
-            true,
+    let programmed = Problem::or_true(
+        unprogrammed(sources, listeners, &accepted).as_ref(),
+        condition::gateway::PROGRAMMED,
+        (
             reason::gateway::PROGRAMMED,
             "Envoy takes traffic on the Gateway's addresses",
-            generation,
         ),
-    };
+        generation,
+    );
     vec![accepted, programmed]
 }
 
@@ -296,13 +289,8 @@ fn unprogrammed(
     sources: &Sources<'_>,
     listeners: &[Verdict],
     accepted: &Condition,
-) -> Option<(ConditionStatus, Problem)> {
-    let no = |reason, message: &str| {
-        Some((
-            ConditionStatus::False,
-            Problem::new(reason, bounded(message.to_owned())),
-        ))
-    };
+) -> Option<Problem> {
+    let no = |reason, message: &str| Some(Problem::new(reason, bounded(message.to_owned())));
     if !accepted.is_true() {
         return no(
             reason::gateway::INVALID,
