@@ -27,12 +27,16 @@ use hyper_util::rt::TokioIo;
 use sesame_xds::ResourceType;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::UnboundedReceiverStream;
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 
 /// How long [`FakeEnvoy::until`] waits at most.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Requests between a client and its connection: more than a server that reads ever leaves.
+const QUEUE: usize = 4096;
+
+type Requests = mpsc::Sender<DeltaDiscoveryRequest>;
 type Follow = dyn Fn(ResourceType, &[u8]) -> Vec<(ResourceType, String)> + Send + Sync;
 type Reject = dyn Fn(ResourceType, &str, &[u8]) -> Option<String> + Send + Sync;
 
@@ -167,7 +171,7 @@ impl Shared {
 }
 
 struct Stream {
-    requests: mpsc::UnboundedSender<DeltaDiscoveryRequest>,
+    requests: Requests,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -258,7 +262,7 @@ impl FakeEnvoy {
         let channel = open(&self.server).await?;
         let mut client =
             AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(usize::MAX);
-        let (requests, outgoing) = mpsc::unbounded_channel();
+        let (requests, outgoing) = mpsc::channel(QUEUE);
         first_requests(&self.shared, &requests);
         {
             let mut state = self.state();
@@ -268,7 +272,7 @@ impl FakeEnvoy {
         let shared = Arc::clone(&self.shared);
         let sender = requests.clone();
         let task = tokio::spawn(async move {
-            let outgoing = UnboundedReceiverStream::new(outgoing);
+            let outgoing = ReceiverStream::new(outgoing);
             let ended = match client.delta_aggregated_resources(outgoing).await {
                 Err(status) => status.to_string(),
                 Ok(stream) => {
@@ -296,7 +300,7 @@ impl FakeEnvoy {
     pub fn send(&self, request: DeltaDiscoveryRequest) {
         if let Some(stream) = &self.stream {
             // A stream that has ended says so in the state.
-            let _: Result<(), _> = stream.requests.send(request);
+            let _: Result<(), _> = stream.requests.try_send(request);
         }
     }
 }
@@ -308,10 +312,12 @@ async fn open(server: &Server) -> anyhow::Result<Channel> {
             .await
             .with_context(|| format!("cannot connect to {uri}")),
         Server::Unix(path) => {
-            let path = path.clone();
+            let connector = Connector {
+                path: path.as_path().into(),
+            };
             // The address is never looked at, but has to be one.
             Endpoint::from_static("http://discovery")
-                .connect_with_connector(tower(path.clone()))
+                .connect_with_connector(connector)
                 .await
                 .with_context(|| format!("cannot connect to {}", path.display()))
         }
@@ -319,18 +325,6 @@ async fn open(server: &Server) -> anyhow::Result<Channel> {
 }
 
 /// Connects to a Unix socket whatever the address.
-fn tower(
-    path: PathBuf,
-) -> impl tonic::codegen::Service<
-    Uri,
-    Response = TokioIo<UnixStream>,
-    Error = std::io::Error,
-    Future: Send,
-> + Send
-+ 'static {
-    Connector { path: path.into() }
-}
-
 #[derive(Clone)]
 struct Connector {
     path: Arc<Path>,
@@ -361,7 +355,7 @@ fn request(ty: ResourceType) -> DeltaDiscoveryRequest {
     }
 }
 
-fn first_requests(shared: &Shared, requests: &mpsc::UnboundedSender<DeltaDiscoveryRequest>) {
+fn first_requests(shared: &Shared, requests: &Requests) {
     let state = shared.state();
     let mut node = Some(Node {
         id: shared.builder.node_id.clone(),
@@ -384,16 +378,12 @@ fn first_requests(shared: &Shared, requests: &mpsc::UnboundedSender<DeltaDiscove
             .filter(|((of, _), _)| *of == ty)
             .map(|((_, name), (version, _))| (name.clone(), version.clone()))
             .collect();
-        let _: Result<(), _> = requests.send(request);
+        let _: Result<(), _> = requests.try_send(request);
     }
 }
 
 /// Takes a response as Envoy would, asks for what it refers to, and says its word.
-fn take(
-    shared: &Shared,
-    requests: &mpsc::UnboundedSender<DeltaDiscoveryRequest>,
-    response: DeltaDiscoveryResponse,
-) {
+fn take(shared: &Shared, requests: &Requests, response: DeltaDiscoveryResponse) {
     let Some(ty) = ResourceType::from_type_url(&response.type_url) else {
         return;
     };
@@ -457,11 +447,7 @@ fn rejection(ty: ResourceType, errors: &[(String, String)]) -> Option<String> {
 }
 
 /// Asks for what the resources refer to, and no more for what they don't.
-fn ask(
-    shared: &Shared,
-    state: &mut State,
-    requests: &mpsc::UnboundedSender<DeltaDiscoveryRequest>,
-) {
+fn ask(shared: &Shared, state: &mut State, requests: &Requests) {
     let mut wanted = BTreeSet::new();
     for ((ty, name), (_, body)) in &state.resources {
         if *ty == ResourceType::Cluster {
@@ -483,14 +469,14 @@ fn ask(
         let asks = !request.resource_names_subscribe.is_empty()
             || !request.resource_names_unsubscribe.is_empty();
         if asks {
-            let _: Result<(), _> = requests.send(request);
+            let _: Result<(), _> = requests.try_send(request);
         }
     }
     state.asked = wanted;
 }
 
 /// Says what may be said by now.
-fn speak(shared: &Shared, requests: &mpsc::UnboundedSender<DeltaDiscoveryRequest>) {
+fn speak(shared: &Shared, requests: &Requests) {
     let mut state = shared.state();
     let unsaid = std::mem::take(&mut state.unsaid);
     for (ty, nonce, error) in unsaid {
@@ -511,6 +497,6 @@ fn speak(shared: &Shared, requests: &mpsc::UnboundedSender<DeltaDiscoveryRequest
             message,
             details: Vec::new(),
         });
-        let _: Result<(), _> = requests.send(request);
+        let _: Result<(), _> = requests.try_send(request);
     }
 }

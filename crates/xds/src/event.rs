@@ -66,7 +66,7 @@ pub enum Event {
         name: Arc<str>,
         /// The version that was rejected.
         version: Version,
-        /// The client's words, shortened if very long.
+        /// The client's words on this resource, shortened if very long.
         message: Arc<str>,
     },
     /// A resource that was rejected has been replaced by a version that was acknowledged, or removed.

@@ -1,7 +1,7 @@
 //! Whom a rejection accuses.
 //!
 //! In: the type and text of a client's rejection, and the names that its response held. Out: the
-//! names at fault as far as the text can be trusted.
+//! names at fault as far as the text can be trusted, and what it says of them.
 //! It must not know: streams or what happens to the accused.
 //!
 //! Envoy applies the good clusters and listeners of a response and names the bad ones, each with its
@@ -16,10 +16,12 @@ use crate::resource::ResourceType;
 
 /// Whom a rejection accuses, of the names that the response held.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Accused {
-    /// One of them for certain; perhaps `suspects` too; nobody else, all others were applied.
+pub(crate) enum Accused<'a> {
+    /// One of them for certain, of which it is said why; perhaps `suspects` too; nobody else, all
+    /// others were applied.
     These {
         culprit: usize,
+        reason: &'a str,
         suspects: Vec<usize>,
     },
     /// Any of them, and which were applied isn't known.
@@ -27,19 +29,13 @@ pub(crate) enum Accused {
 }
 
 /// Reads a rejection's text. Costs O(names + text), whatever the text.
-pub(crate) fn accused(ty: ResourceType, message: &str, names: &[&Arc<str>]) -> Accused {
-    let marker = match ty {
-        ResourceType::Cluster => "Error adding/updating cluster(s) ",
-        ResourceType::Listener => "Error adding/updating listener(s) ",
-        _ => return Accused::Unknown,
-    };
-    let Some(at) = message.find(marker) else {
+pub(crate) fn accused<'a>(ty: ResourceType, message: &'a str, names: &[&Arc<str>]) -> Accused<'a> {
+    let Some(list) = list(ty, message) else {
         return Accused::Unknown;
     };
-    let list = &message[at + marker.len()..];
     // The longest name that the list starts with: one name may be the beginning of another.
     let culprit = (0..names.len())
-        .filter(|&i| says(list, names[i]))
+        .filter(|&i| said(list, names[i]).is_some())
         .max_by_key(|&i| names[i].len());
     let Some(culprit) = culprit else {
         return Accused::Unknown;
@@ -49,26 +45,53 @@ pub(crate) fn accused(ty: ResourceType, message: &str, names: &[&Arc<str>]) -> A
         .enumerate()
         .map(|(index, name)| (&***name, index))
         .collect();
-    let mut suspects: Vec<usize> = entries(list)
-        .filter_map(|name| by_name.get(name).copied())
-        .filter(|&index| index != culprit)
+    let others: Vec<(usize, usize)> = entries(list)
+        .filter_map(|(start, name)| Some((start, *by_name.get(name)?)))
+        .filter(|&(_, index)| index != culprit)
         .collect();
+    // What is said of others is none of this one's owner's business.
+    let end = others.iter().map(|(start, _)| *start).min();
+    let own = &list[..end.unwrap_or(list.len())];
+    let mut suspects: Vec<usize> = others.into_iter().map(|(_, index)| index).collect();
     suspects.sort_unstable();
     suspects.dedup();
-    Accused::These { culprit, suspects }
+    Accused::These {
+        culprit,
+        reason: said(own, names[culprit]).unwrap_or(own),
+        suspects,
+    }
 }
 
-fn says(list: &str, name: &str) -> bool {
-    list.strip_prefix(name)
-        .is_some_and(|rest| rest.starts_with(": "))
+/// What a rejection says of the only resource that its response held.
+pub(crate) fn reason<'a>(ty: ResourceType, message: &'a str, name: &str) -> &'a str {
+    list(ty, message)
+        .and_then(|list| said(list, name))
+        .unwrap_or(message)
+}
+
+/// The list of names and messages in a rejection that has one.
+fn list(ty: ResourceType, message: &str) -> Option<&str> {
+    let marker = match ty {
+        ResourceType::Cluster => "Error adding/updating cluster(s) ",
+        ResourceType::Listener => "Error adding/updating listener(s) ",
+        _ => return None,
+    };
+    let at = message.find(marker)?;
+    Some(&message[at + marker.len()..])
+}
+
+/// What a list says of a name, if it begins with it.
+fn said<'a>(list: &'a str, name: &str) -> Option<&'a str> {
+    let message = list.strip_prefix(name)?.strip_prefix(": ")?;
+    Some(message.trim_end_matches([',', ' ', '\n']))
 }
 
 /// How many `: ` a name may contain and still be found.
 const COLONS: usize = 8;
 
 /// All that may be a name in a list of `NAME: MESSAGE`, separated by commas (clusters) or lines
-/// (listeners): every text from a separator to one of the next few colons.
-fn entries(list: &str) -> impl Iterator<Item = &str> {
+/// (listeners): every text from a separator to one of the next few colons, and where it is.
+fn entries(list: &str) -> impl Iterator<Item = (usize, &str)> {
     let commas = list.match_indices(", ").map(|(at, _)| at + 2);
     let lines = list.match_indices('\n').map(|(at, _)| at + 1);
     commas.chain(lines).flat_map(move |start| {
@@ -76,7 +99,7 @@ fn entries(list: &str) -> impl Iterator<Item = &str> {
         entry
             .match_indices(": ")
             .take(COLONS)
-            .map(move |(end, _)| &entry[..end])
+            .map(move |(end, _)| (start, &entry[..end]))
     })
 }
 
@@ -89,13 +112,14 @@ mod tests {
         names.iter().map(|name| (*name).into()).collect()
     }
 
-    fn read(ty: ResourceType, message: &str, list: &[&str]) -> Accused {
+    fn read<'a>(ty: ResourceType, message: &'a str, list: &[&str]) -> Accused<'a> {
         accused(ty, message, &names(list).iter().collect::<Vec<_>>())
     }
 
-    fn these(culprit: usize, suspects: &[usize]) -> Accused {
+    fn these<'a>(culprit: usize, reason: &'a str, suspects: &[usize]) -> Accused<'a> {
         Accused::These {
             culprit,
+            reason,
             suspects: suspects.to_vec(),
         }
     }
@@ -109,7 +133,7 @@ mod tests {
                 message,
                 &["ns/a", "ns/b", "ns/c", "ns/d"]
             ),
-            these(1, &[3])
+            these(1, "bad thing: worse", &[3])
         );
     }
 
@@ -118,8 +142,17 @@ mod tests {
         let message = "Error adding/updating listener(s) l1: no filter\nl0: address, in use\n";
         assert_eq!(
             read(ResourceType::Listener, message, &["l0", "l1", "l2"]),
-            these(1, &[0])
+            these(1, "no filter", &[0])
         );
+    }
+
+    #[test]
+    fn the_reason_is_what_is_said_of_the_one() {
+        let message = "Error adding/updating listener(s) l1: no, really\n";
+        assert_eq!(reason(ResourceType::Listener, message, "l1"), "no, really");
+        for (ty, name) in [(ResourceType::Listener, "l"), (ResourceType::Route, "l1")] {
+            assert_eq!(reason(ty, message, name), message);
+        }
     }
 
     #[test]
@@ -127,7 +160,7 @@ mod tests {
         let message = "Error adding/updating cluster(s) a: b: no";
         assert_eq!(
             read(ResourceType::Cluster, message, &["a", "a: b", "b"]),
-            these(1, &[])
+            these(1, "no", &[])
         );
     }
 
@@ -159,8 +192,12 @@ mod tests {
             let text = format!(
                 "Error adding/updating cluster(s) {}: {message}", list[culprit]
             );
-            let verdict = accused(ResourceType::Cluster, &text, &list.iter().collect::<Vec<_>>());
-            prop_assert_eq!(verdict, Accused::These { culprit, suspects: vec![] });
+            match accused(ResourceType::Cluster, &text, &list.iter().collect::<Vec<_>>()) {
+                Accused::These { culprit: first, suspects, .. } => {
+                    prop_assert_eq!((first, suspects), (culprit, vec![]));
+                }
+                Accused::Unknown => prop_assert!(false),
+            }
         }
 
         #[test]
@@ -168,7 +205,8 @@ mod tests {
             for ty in ResourceType::ALL {
                 let text = format!("Error adding/updating cluster(s) {message}");
                 let list = names(&["a"]);
-                let _: Accused = accused(ty, &text, &list.iter().collect::<Vec<_>>());
+                let _: Accused<'_> = accused(ty, &text, &list.iter().collect::<Vec<_>>());
+                prop_assert!(text.contains(reason(ty, &text, "a")));
             }
         }
     }

@@ -1,4 +1,5 @@
 //! The server over real sockets, with clients that behave like Envoy.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -279,7 +280,7 @@ async fn one_bad_resource_hurts_no_other_and_no_other_client() {
         unreachable!()
     };
     assert_eq!((resource_type, &*name), (Cluster, "c"));
-    assert_eq!(&*message, "Error adding/updating cluster(s) c: it is bad");
+    assert_eq!(&*message, "it is bad");
     one.until(|state| state.body(Route, "r") == Some(b"v1"))
         .await
         .unwrap();

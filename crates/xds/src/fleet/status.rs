@@ -60,7 +60,7 @@ pub struct Rejection {
     pub name: Arc<str>,
     /// The version that was rejected.
     pub version: Version,
-    /// The client's words, shortened if very long.
+    /// The client's words on this resource, shortened if very long.
     pub message: Arc<str>,
 }
 

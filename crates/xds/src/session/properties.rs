@@ -1,10 +1,13 @@
 //! What must hold of any sequence of updates, verdicts, delays and reconnects.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use envoy_types::pb::google::rpc::Status;
 use proptest::prelude::*;
 
+use super::Session;
 use super::sim::{
     Client, Cluster, Endpoint, Listener, Route, fleet, is_bad, limits, references, update,
 };
@@ -372,5 +375,72 @@ proptest! {
         grace in prop::sample::select(vec![0u64, 500]),
     ) {
         run(&steps, bytes, true, grace)?;
+    }
+}
+
+/// A request of a client that has its own idea of the protocol.
+fn any_request() -> impl Strategy<Value = DeltaDiscoveryRequest> {
+    let name =
+        || prop::sample::select(vec!["*", "", "c0", "c1", "r0", "x"]).prop_map(str::to_owned);
+    let names = || prop::collection::vec(name(), 0..4);
+    let types = ResourceType::ALL.map(ResourceType::type_url);
+    (
+        prop::sample::select(types.into_iter().chain(["other"]).collect::<Vec<_>>()),
+        names(),
+        names(),
+        prop::collection::hash_map(name(), ".{0,3}", 0..3),
+        prop::sample::select(vec!["", "1", "2", "3", "4", "5", "6", "7", "8", "z"]),
+        prop::option::of(".{0,30}"),
+    )
+        .prop_map(|(url, subscribe, unsubscribe, brought, nonce, error)| {
+            DeltaDiscoveryRequest {
+                type_url: url.to_owned(),
+                resource_names_subscribe: subscribe,
+                resource_names_unsubscribe: unsubscribe,
+                initial_resource_versions: brought,
+                response_nonce: nonce.to_owned(),
+                error_detail: error.map(|message| Status {
+                    message,
+                    ..Status::default()
+                }),
+                ..DeltaDiscoveryRequest::default()
+            }
+        })
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    /// Whatever a client says, there is an end of answers to it, and those who behave get all.
+    #[test]
+    fn a_client_that_misbehaves_hurts_nobody(
+        requests in prop::collection::vec((any_request(), prop::option::weighted(0.3, step(false))), 1..60),
+    ) {
+        let mut fleet = fleet();
+        let mut world = World::default();
+        let mut session = Session::new(9, limits().into(), Instant::now());
+        let mut client = Client::connect(&mut fleet, 1, limits());
+        for (request, step) in requests {
+            if let Some(step) = step {
+                let before = world.clone();
+                world.take(&step);
+                world.apply(&before, &mut fleet);
+            }
+            // Those who behave come first: what they acknowledge, nobody else can spoil.
+            client.settle(&mut fleet);
+            session.request(&mut fleet, &request).unwrap();
+            let answers = std::iter::from_fn(|| session.poll(&mut fleet, Instant::now()));
+            prop_assert!(answers.take(20).count() <= ResourceType::ALL.len());
+        }
+        client.settle(&mut fleet);
+        // What was rejected before anybody had it is, by the rule, sent to nobody.
+        for rejection in fleet.status().rejections {
+            let key = (rejection.resource_type, rejection.name.to_string());
+            if client.has.get(&key) != world.objects.get(&key) {
+                client.has.remove(&key);
+                world.objects.remove(&key);
+            }
+        }
+        check_end(&client, &world)?;
     }
 }
