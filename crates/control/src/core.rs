@@ -110,6 +110,12 @@ impl Core {
         self.assembler.apply(commit)
     }
 
+    /// All that the Envoys of a fleet have, sorted by type and name; `None` if there is no such fleet.
+    pub(crate) fn resources(&self, fleet: &FleetId) -> Option<Vec<ResourceChange>> {
+        self.engine.get(self.outputs().fleets, fleet)?;
+        Some(self.assembler.resources(&self.engine, fleet))
+    }
+
     /// The tables, to be looked at.
     pub fn engine(&self) -> &Engine {
         &self.engine

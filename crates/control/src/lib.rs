@@ -4,12 +4,20 @@
 //! command line is written or a terminal drawn, and it translates nothing itself: that is `sesame-translate`'s.
 //!
 //! - [`translate()`]: once, without Envoys and without a network.
+//! - [`local`]: for as long as wanted, with Envoys of its own on this machine.
 //! - [`bootstrap()`]: what an Envoy starts with that somebody else runs.
 
+mod admin;
+pub mod board;
 mod bootstrap;
 mod class;
 pub mod core;
+pub mod event;
+pub mod local;
+mod metrics;
+mod owner;
 mod plan;
+mod progress;
 mod translate;
 
 pub use self::bootstrap::{BootstrapError, bootstrap};
@@ -19,6 +27,8 @@ pub use self::translate::{ObjectStatus, Options, Resources, Translation, transla
 pub use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress, XdsTls};
 /// The version of Envoy that Sesame is made for and tested with.
 pub use sesame_fleet::local::binary::VERSION as ENVOY_VERSION;
+/// Which Envoy to run, and what it logs.
+pub use sesame_fleet::local::{Level as EnvoyLog, binary};
 /// The name of a fleet.
 pub use sesame_model::FleetId;
 /// Files as a source of objects.

@@ -128,9 +128,9 @@ fn fleets(
         last.insert(key, change.body);
     }
     for ((fleet, type_url, name), body) in last {
-        let resources = out.entry(fleet).or_default();
-        if let (Some(body), Some(list)) = (body, resources.list(type_url)) {
-            list.push(shown(&body, &name));
+        if let Some(body) = body {
+            let resources = out.entry(fleet).or_default();
+            resources.push(type_url, shown(&body, &name));
         }
     }
     out
@@ -143,15 +143,28 @@ fn shown(body: &[u8], name: &str) -> Value {
 }
 
 impl Resources {
-    fn list(&mut self, type_url: &str) -> Option<&mut Vec<Value>> {
-        Some(match type_url {
+    /// Shows resources.
+    pub(crate) fn of(resources: &[ResourceChange]) -> Self {
+        let mut out = Self::default();
+        for resource in resources {
+            if let Some(body) = &resource.body {
+                out.push(resource.type_url, shown(body, &resource.name));
+            }
+        }
+        out
+    }
+
+    fn push(&mut self, type_url: &str, resource: Value) {
+        let list = match type_url {
             names::LISTENER => &mut self.listeners,
             names::ROUTES => &mut self.routes,
             names::CLUSTER => &mut self.clusters,
             names::ENDPOINTS => &mut self.endpoints,
             names::SECRET => &mut self.secrets,
-            _ => return None,
-        })
+            // There is no other type.
+            _ => return,
+        };
+        list.push(resource);
     }
 }
 

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use prost::Message;
 use prost::bytes::Bytes;
-use sesame_engine::{Change, Commit};
+use sesame_engine::{Change, Commit, Engine};
 use sesame_model::{CertificateKey, ClusterKey, FleetId, RouteTableKey};
 
 use crate::route::table_tail;
@@ -29,6 +29,14 @@ pub struct ResourceChange {
     pub name: String,
     /// The bytes of a `google.protobuf.Any`; `None`: it is gone.
     pub body: Option<Bytes>,
+}
+
+impl ResourceChange {
+    /// The message alone, without the `google.protobuf.Any` around it; shares its memory.
+    pub fn message(&self) -> Option<Bytes> {
+        let body = self.body.as_ref()?;
+        Some(wire::any_value(self.type_url, body))
+    }
 }
 
 /// Keeps what each fleet has. Its memory is that of the keys: bytes are shared with the engine's rows, and joined tables
@@ -92,6 +100,51 @@ impl Assembler {
         self.certificates(commit, &mut out);
         self.listeners(commit, &mut out);
         self.tables(commit, &mut out);
+        out.sort_by(|a, b| order(a).cmp(&order(b)));
+        out
+    }
+
+    /// All that a fleet has now, in the order of [`Assembler::apply`]. `engine` is the one whose commits were applied.
+    /// Costs as much as all rows: for people who look, not for Envoys.
+    ///
+    /// # Panics
+    /// If the engine is another one.
+    pub fn resources(&self, engine: &Engine, fleet: &FleetId) -> Vec<ResourceChange> {
+        let mut out = Vec::new();
+        let mut push = |type_url, name, body| {
+            out.push(ResourceChange {
+                fleet: fleet.clone(),
+                type_url,
+                name,
+                body: Some(body),
+            });
+        };
+        for (key, rows) in &self.clusters {
+            let empty = no_endpoints(key);
+            if let Some(body) = rows.cluster_of(fleet, &empty) {
+                push(names::CLUSTER, names::cluster(key), body.clone());
+            }
+            if let Some(body) = rows.endpoints_of(fleet, &empty) {
+                push(names::ENDPOINTS, names::cluster(key), body.clone());
+            }
+        }
+        for (key, rows) in &self.certificates {
+            if let Some(body) = rows.secret_of(fleet) {
+                push(names::SECRET, names::secret(key), body.clone());
+            }
+        }
+        for (key, body) in engine.iter(self.encoded.listeners) {
+            if key.fleet == *fleet {
+                push(names::LISTENER, names::listener(key), Bytes::clone(body));
+            }
+        }
+        for (key, rows) in &self.tables {
+            if key.fleet == *fleet
+                && let Some(body) = rows.join(&self.tail)
+            {
+                push(names::ROUTES, names::routes(key), body);
+            }
+        }
         out.sort_by(|a, b| order(a).cmp(&order(b)));
         out
     }

@@ -15,7 +15,9 @@ use envoy_types::pb::envoy::config::route::v3::{Route, RouteConfiguration, Virtu
 use envoy_types::pb::google::protobuf::{self as wkt, Any};
 use envoy_types::util::pack_any;
 use prost::bytes::{BufMut, Bytes, BytesMut};
-use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint, key_len};
+use prost::encoding::{
+    WireType, decode_varint, encode_key, encode_varint, encoded_len_varint, key_len,
+};
 use prost::{Message, Name};
 
 /// Number of `VirtualHost.routes`.
@@ -51,6 +53,14 @@ fn any_head(type_url: &str, value: usize, out: &mut BytesMut) {
     delimited(1, type_url.as_bytes(), out);
     encode_key(2, WireType::LengthDelimited, out);
     encode_varint(value as u64, out);
+}
+
+/// The value in the bytes that [`any_bytes`] or [`join_table`] made: the rest behind the head, not copied.
+pub(crate) fn any_value(type_url: &str, any: &Bytes) -> Bytes {
+    let mut rest = any.slice(delimited_len(1, type_url.len()) + key_len(2)..);
+    let len = decode_varint(&mut rest).expect("the head of an Any holds the length of its value");
+    debug_assert_eq!(len, rest.len() as u64);
+    rest
 }
 
 /// A route table as the bytes of a `google.protobuf.Any`, from its bytes without hosts and those of each host: one

@@ -55,6 +55,9 @@ impl World {
         let commit = self.engine.commit(batch);
         let changes = self.assembler.apply(&commit);
         for change in changes.clone() {
+            let any = change.body.as_ref().map(|body| Any::decode(&**body).unwrap());
+            let value = any.map(|any| Bytes::from(any.value));
+            assert_eq!(change.message(), value, "the message in the Any");
             let key = (change.fleet, change.type_url, change.name);
             match change.body {
                 Some(body) => {
@@ -112,6 +115,18 @@ impl World {
         let expected = self.expected();
         let keys: Vec<_> = self.fleets.keys().collect();
         assert_eq!(keys, expected.keys().collect::<Vec<_>>());
+        for fleet in keys.iter().map(|key| &key.0).collect::<BTreeSet<_>>() {
+            let mut resources = self.assembler.resources(&self.engine, fleet);
+            resources.sort_by_key(|resource| (resource.type_url, resource.name.clone()));
+            let of_it = self.fleets.iter().filter(|(key, _)| key.0 == *fleet);
+            let of_it = of_it.map(|(key, body)| ResourceChange {
+                fleet: fleet.clone(),
+                type_url: key.1,
+                name: key.2.clone(),
+                body: Some(body.clone()),
+            });
+            assert_eq!(resources, of_it.collect::<Vec<_>>());
+        }
         for (key, body) in &self.fleets {
             if key.1 == names::ROUTES {
                 let (joined, whole) = (table(body), table(&expected[key]));

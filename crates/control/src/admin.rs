@@ -1,0 +1,224 @@
+//! Sesame's own pages: how it is, what it knows, what it does.
+//!
+//! In: requests over HTTP, on an address that the user chose. Out: JSON, and text for Prometheus. They change nothing,
+//! and show no private key.
+
+use std::future::Future;
+use std::io;
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Json, Response};
+use axum::routing::get;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use sesame_model::FleetId;
+use sesame_xds as xds;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::core::Core;
+use crate::owner::{Message, Outlets, xds_fleet};
+use crate::translate::Resources;
+
+/// What the pages are made from.
+#[derive(Clone)]
+pub(crate) struct Pages {
+    pub(crate) outlets: Outlets,
+    pub(crate) owner: mpsc::WeakSender<Message>,
+}
+
+/// Serves until `stop` completes.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    pages: Pages,
+    stop: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let router = Router::new()
+        .route("/", get(index))
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/status", get(status))
+        .route("/problems", get(problems))
+        .route("/fleets", get(fleets))
+        .route("/config", get(config))
+        .route("/metrics", get(metrics))
+        .route("/debug/engine", get(engine))
+        .with_state(pages);
+    axum::serve(listener, router)
+        .with_graceful_shutdown(stop)
+        .await
+}
+
+async fn index() -> &'static str {
+    "Sesame\n\n\
+     /healthz       it runs\n\
+     /readyz        every Gateway is served\n\
+     /status        what owners of objects are told\n\
+     /problems      what is wrong with files\n\
+     /fleets        Envoys and what they have\n\
+     /config?fleet= what an Envoy gets, by the namespace/name of its Gateway\n\
+     /metrics       counts, for Prometheus\n\
+     /debug/engine  the size of the tables\n"
+}
+
+/// 200 when every fleet that is wanted has an Envoy that serves it, 503 before.
+async fn readyz(State(pages): State<Pages>) -> Response {
+    let wanted = pages.outlets.wanted.borrow().clone();
+    let waiting: Vec<String> = wanted
+        .iter()
+        .filter(|fleet| !serves(&pages.outlets.registry, fleet))
+        .map(ToString::to_string)
+        .collect();
+    let synced = inspect(&pages, |core| core.engine().revision() > 0).await;
+    match (synced, waiting.is_empty()) {
+        (Some(true), true) => "ok\n".into_response(),
+        (Some(true), false) => unavailable(format!("waiting for {}\n", waiting.join(", "))),
+        _ => unavailable("the objects have not been read yet\n".to_owned()),
+    }
+}
+
+fn serves(registry: &xds::Registry, fleet: &FleetId) -> bool {
+    let status = registry.status(&xds_fleet(fleet));
+    status.is_some_and(|status| {
+        let mut clients = status.clients.iter();
+        clients.any(|client| client.acked_revision.is_some())
+    })
+}
+
+fn unavailable(text: String) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+}
+
+async fn status(State(pages): State<Pages>) -> Response {
+    Json(pages.outlets.board.statuses()).into_response()
+}
+
+async fn problems(State(pages): State<Pages>) -> Response {
+    let problems = pages.outlets.board.problems();
+    let views: Vec<crate::event::ProblemView> = problems.iter().map(Into::into).collect();
+    Json(views).into_response()
+}
+
+async fn fleets(State(pages): State<Pages>) -> Json<Value> {
+    let registry = &pages.outlets.registry;
+    let wanted = pages.outlets.wanted.borrow().clone();
+    let fleets = registry.fleets().into_iter().filter_map(|id| {
+        let status = registry.status(&id)?;
+        Some(json!({
+            "fleet": id.as_str(),
+            "running": wanted.contains(&FleetId(id.as_str().into())),
+            "revision": status.revision,
+            "resources": counts(&status.resources),
+            "clients": status.clients.iter().map(client).collect::<Vec<_>>(),
+            "rejections": status.rejections.iter().map(rejection).collect::<Vec<_>>(),
+        }))
+    });
+    Json(Value::Array(fleets.collect()))
+}
+
+fn counts(resources: &[(xds::ResourceType, usize)]) -> Value {
+    let counts = resources.iter().filter(|(_, number)| *number > 0);
+    counts
+        .map(|(resource_type, number)| (resource_type.to_string(), json!(number)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+fn client(client: &xds::ClientStatus) -> Value {
+    let types = client.types.iter().map(|of| {
+        json!({
+            "type": of.resource_type.to_string(),
+            "wildcard": of.wildcard,
+            "subscribed": of.subscribed,
+            "sent": of.sent,
+            "acked": of.acked,
+            "pending": of.pending,
+            "nacks": of.nacks,
+        })
+    });
+    json!({
+        "nodeId": &*client.node_id,
+        "ackedRevision": client.acked_revision,
+        "types": types.collect::<Vec<_>>(),
+    })
+}
+
+fn rejection(rejection: &xds::Rejection) -> Value {
+    json!({
+        "type": rejection.resource_type.to_string(),
+        "name": &*rejection.name,
+        "version": rejection.version.to_string(),
+        "message": &*rejection.message,
+    })
+}
+
+#[derive(Deserialize)]
+struct OfFleet {
+    fleet: Option<String>,
+}
+
+async fn config(State(pages): State<Pages>, Query(query): Query<OfFleet>) -> Response {
+    let Some(fleet) = query.fleet else {
+        let text =
+            "which one? /config?fleet=NAMESPACE/NAME, with the name of a Gateway; see /fleets\n";
+        return (StatusCode::BAD_REQUEST, text).into_response();
+    };
+    let fleet = FleetId(fleet.into());
+    let resources = match inspect(&pages, move |core| core.resources(&fleet)).await {
+        Some(Some(resources)) => resources,
+        Some(None) => {
+            let text = "there is no such fleet; see /fleets\n";
+            return (StatusCode::NOT_FOUND, text).into_response();
+        }
+        None => return unavailable("Sesame is about to end\n".to_owned()),
+    };
+    // A large table takes a while.
+    let shown = tokio::task::spawn_blocking(move || Resources::of(&resources)).await;
+    match shown {
+        Ok(resources) => Json(resources).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+async fn metrics(State(pages): State<Pages>) -> Response {
+    match pages.outlets.metrics.text() {
+        Ok(text) => {
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(header::CONTENT_TYPE, kind)], text).into_response()
+        }
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
+}
+
+async fn engine(State(pages): State<Pages>) -> Response {
+    let seen = inspect(&pages, |core| {
+        let (engine, footprint) = (core.engine(), core.engine().footprint());
+        json!({
+            "revision": engine.revision(),
+            "rows": footprint.rows,
+            "edges": footprint.edges,
+            "subjects": footprint.subjects,
+        })
+    });
+    match seen.await {
+        Some(value) => Json(value).into_response(),
+        None => unavailable("Sesame is about to end\n".to_owned()),
+    }
+}
+
+/// Looks at the tables from the thread that owns them; `None` if it is gone.
+async fn inspect<T: Send + 'static>(
+    pages: &Pages,
+    look: impl FnOnce(&Core) -> T + Send + 'static,
+) -> Option<T> {
+    let (reply, answer) = oneshot::channel();
+    let look = Box::new(move |core: &Core| {
+        // Whoever asked may have gone.
+        let _ = reply.send(look(core));
+    });
+    let owner = pages.owner.upgrade()?;
+    owner.send(Message::Inspect(look)).await.ok()?;
+    answer.await.ok()
+}

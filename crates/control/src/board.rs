@@ -1,0 +1,158 @@
+//! What a cluster would show: the objects that get a status, each with its latest one.
+//!
+//! In: objects as they come and go, statuses as translation makes them, the time. Out: statuses with times of
+//! transition, what changed in them, and an overview for people. It must not know where the readers are; they may look
+//! at any time.
+
+mod overview;
+mod stamped;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use jiff::Timestamp;
+use sesame_api::{Kind, Object, ObjectKey, Route};
+use sesame_sources::files::Problem;
+
+pub use self::overview::{GatewayView, ListenerView, Overview, ParentView, RouteView};
+pub use self::stamped::{Level, StatusChange};
+pub(crate) use self::stamped::{Stamped, Status};
+use crate::translate::ObjectStatus;
+
+/// Objects that get a status, and what is wrong with files. Handles are shared.
+#[derive(Debug, Default)]
+pub struct Board {
+    inner: RwLock<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    entries: BTreeMap<ObjectKey, Entry>,
+    problems: Vec<Problem>,
+}
+
+/// An object on the board.
+#[derive(Debug, Default)]
+struct Entry {
+    sketch: Sketch,
+    status: Option<Stamped>,
+}
+
+/// What an overview tells of an object beside its status.
+#[derive(Debug, Default)]
+enum Sketch {
+    #[default]
+    Nothing,
+    Gateway(Vec<ListenerSketch>),
+    Route(Arc<[Arc<str>]>),
+}
+
+#[derive(Debug)]
+struct ListenerSketch {
+    name: Arc<str>,
+    port: u16,
+    protocol: String,
+    hostname: Option<Arc<str>>,
+}
+
+impl Board {
+    /// Every status, sorted by kind, namespace and name, with times of transition.
+    pub fn statuses(&self) -> Vec<ObjectStatus> {
+        self.read(|inner| {
+            inner
+                .entries
+                .iter()
+                .filter_map(|(key, entry)| Some((key, entry.status.as_ref()?)))
+                .map(|(key, status)| ObjectStatus {
+                    key: key.clone(),
+                    status: status.json(),
+                })
+                .collect()
+        })
+    }
+
+    /// What is wrong with files now, sorted by place.
+    pub fn problems(&self) -> Vec<Problem> {
+        self.read(|inner| inner.problems.clone())
+    }
+
+    /// Notes what an overview needs of an object.
+    pub(crate) fn sketch(&self, object: &Object) {
+        let sketch = match object {
+            Object::Gateway(gateway) => {
+                let listeners = gateway.spec.listeners.iter();
+                let listeners = listeners.map(|listener| ListenerSketch {
+                    name: Arc::clone(&listener.name),
+                    port: listener.port,
+                    protocol: listener.protocol.as_str().to_owned(),
+                    hostname: listener.hostname().cloned(),
+                });
+                Sketch::Gateway(listeners.collect())
+            }
+            Object::HTTPRoute(route) => Sketch::Route(route.hostnames().into()),
+            _ => return,
+        };
+        self.write(|inner| inner.entries.entry(object.key()).or_default().sketch = sketch);
+    }
+
+    /// Forgets an object.
+    pub(crate) fn forget(&self, key: &ObjectKey) {
+        if matches!(key.kind, Kind::Gateway | Kind::HTTPRoute) {
+            self.write(|inner| inner.entries.remove(key));
+        }
+    }
+
+    /// Sets or removes a status. Returns the conditions that changed.
+    pub(crate) fn set(
+        &self,
+        key: &ObjectKey,
+        status: Option<Status>,
+        now: Timestamp,
+    ) -> Vec<StatusChange> {
+        self.write(|inner| {
+            let Some(status) = status else {
+                if let Some(entry) = inner.entries.get_mut(key) {
+                    entry.status = None;
+                    if matches!(entry.sketch, Sketch::Nothing) {
+                        inner.entries.remove(key);
+                    }
+                }
+                return Vec::new();
+            };
+            let entry = inner.entries.entry(key.clone()).or_default();
+            let stamped = Stamped::after(entry.status.as_ref(), status, now);
+            let changes = stamped.changes_since(entry.status.as_ref(), key);
+            entry.status = Some(stamped);
+            changes
+        })
+    }
+
+    /// Replaces the list of problems. Returns those that are new and those that are gone.
+    pub(crate) fn set_problems(&self, problems: Vec<Problem>) -> (Vec<Problem>, Vec<Problem>) {
+        self.write(|inner| {
+            let before = std::mem::replace(&mut inner.problems, problems);
+            let new = inner.problems.iter();
+            let new = new
+                .filter(|problem| !before.contains(problem))
+                .cloned()
+                .collect();
+            let gone = before.into_iter();
+            let gone = gone
+                .filter(|problem| !inner.problems.contains(problem))
+                .collect();
+            (new, gone)
+        })
+    }
+
+    // The lock guards plain moves: a panic elsewhere leaves nothing half done.
+    fn read<R>(&self, f: impl FnOnce(&Inner) -> R) -> R {
+        f(&self.inner.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn write<R>(&self, f: impl FnOnce(&mut Inner) -> R) -> R {
+        f(&mut self.inner.write().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,160 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::translate::{Options, translate};
+
+fn object(value: Value) -> Object {
+    Object::decode(value).unwrap().unwrap()
+}
+
+fn time(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).unwrap()
+}
+
+fn gateway() -> Object {
+    object(json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+        "metadata": {"name": "edge", "namespace": "shop"},
+        "spec": {"gatewayClassName": "sesame", "listeners": [
+            {"name": "web", "port": 80, "protocol": "HTTP"},
+            {"name": "odd", "port": 81, "protocol": "HTTP", "hostname": "a.example"},
+        ]},
+    }))
+}
+
+fn route(name: &str, backend: &str) -> Object {
+    object(json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"parentRefs": [{"name": "edge", "sectionName": "web"}], "hostnames": ["x.example"],
+            "rules": [{"backendRefs": [{"name": backend, "port": 80}]}]},
+    }))
+}
+
+fn service() -> Object {
+    object(json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "good", "namespace": "shop"},
+        "spec": {"ports": [{"port": 80}]},
+    }))
+}
+
+/// Puts on the board what translation says of the objects.
+fn show(board: &Board, objects: Vec<Object>, now: Timestamp) -> Vec<StatusChange> {
+    for object in &objects {
+        board.sketch(object);
+    }
+    let mut changes = Vec::new();
+    for status in translate(objects, Options::default()).statuses {
+        let read = match status.key.kind {
+            Kind::Gateway => Status::Gateway(serde_json::from_value(status.status).unwrap()),
+            Kind::HTTPRoute => Status::Route(serde_json::from_value(status.status).unwrap()),
+            kind => panic!("{kind}"),
+        };
+        changes.extend(board.set(&status.key, Some(read), now));
+    }
+    changes
+}
+
+fn condition<'a>(status: &'a Value, type_: &str) -> &'a Value {
+    let all = status["parents"][0]["conditions"].as_array().unwrap();
+    all.iter().find(|c| c["type"] == type_).unwrap()
+}
+
+#[test]
+fn a_time_is_that_of_the_last_change_of_that_condition() {
+    let board = Board::default();
+    let objects = |backend: &str| vec![gateway(), route("r", backend), service()];
+    assert_eq!(
+        show(&board, objects("good"), time(10)),
+        [],
+        "all well is no news"
+    );
+    let changes = show(&board, objects("bad"), time(20));
+    let [change] = &changes[..] else {
+        panic!("{changes:?}");
+    };
+    assert_eq!(change.object.to_string(), "HTTPRoute/shop/r");
+    assert_eq!(change.part.as_deref(), Some("parent shop/edge web"));
+    assert_eq!(change.condition, "ResolvedRefs");
+    assert_eq!(change.level, Level::Wrong);
+    let text = change.to_string();
+    assert!(
+        text.starts_with("HTTPRoute/shop/r, parent shop/edge web: ResolvedRefs is False"),
+        "{text}"
+    );
+
+    assert_eq!(show(&board, objects("bad"), time(30)), []);
+    let statuses = board.statuses();
+    assert_eq!(statuses[0].key.kind, Kind::Gateway);
+    let status = &statuses[1].status;
+    let at = |type_| condition(status, type_)["lastTransitionTime"].clone();
+    assert_eq!(at("Accepted"), json!("1970-01-01T00:00:10Z"));
+    assert_eq!(at("ResolvedRefs"), json!("1970-01-01T00:00:20Z"));
+    for condition in statuses[0].status["listeners"][1]["conditions"]
+        .as_array()
+        .unwrap()
+    {
+        assert_eq!(condition["lastTransitionTime"], "1970-01-01T00:00:10Z");
+    }
+}
+
+#[test]
+fn an_overview_has_the_worst_first() {
+    let board = Board::default();
+    show(
+        &board,
+        vec![gateway(), route("a", "good"), route("b", "bad"), service()],
+        time(1),
+    );
+    let overview = board.overview(1, 8000);
+    assert_eq!(overview.more_routes, 1);
+    assert_eq!(&*overview.routes[0].key.name, "b");
+    assert_eq!(overview.routes[0].hostnames, ["x.example"]);
+    assert_eq!(overview.routes[0].level, Level::Wrong);
+    assert_eq!(overview.routes[0].parents[0].name, "shop/edge web");
+    let gateway = &overview.gateways[0];
+    assert_eq!(gateway.addresses, ["127.0.0.1"]);
+    assert_eq!((gateway.level, &gateway.message), (Level::Well, &None));
+    let listener = &gateway.listeners[0];
+    assert_eq!(listener.url.as_deref(), Some("http://127.0.0.1:8080"));
+    assert_eq!(listener.attached_routes, 2);
+    assert_eq!(gateway.listeners[1].hostname.as_deref(), Some("a.example"));
+    assert_eq!(
+        board.overview(5, 0).gateways[0].listeners[0].url.as_deref(),
+        Some("http://127.0.0.1")
+    );
+}
+
+#[test]
+fn what_is_gone_is_forgotten() {
+    let board = Board::default();
+    show(
+        &board,
+        vec![gateway(), route("a", "good"), service()],
+        time(1),
+    );
+    let keys: Vec<ObjectKey> = board.statuses().into_iter().map(|s| s.key).collect();
+    for key in &keys {
+        board.forget(key);
+        assert_eq!(board.set(key, None, time(2)), []);
+    }
+    assert!(board.read(|inner| inner.entries.is_empty()));
+}
+
+#[test]
+fn problems_are_told_when_they_come_and_when_they_go() {
+    let problem = |line| Problem {
+        file: "a.yaml".into(),
+        line: Some(line),
+        column: Some(1),
+        object: None,
+        message: "odd".to_owned(),
+        hint: None,
+    };
+    let board = Board::default();
+    let told = board.set_problems(vec![problem(1), problem(2)]);
+    assert_eq!(told, (vec![problem(1), problem(2)], vec![]));
+    let told = board.set_problems(vec![problem(2), problem(3)]);
+    assert_eq!(told, (vec![problem(3)], vec![problem(1)]));
+    assert_eq!(board.problems(), [problem(2), problem(3)]);
+}

@@ -1,0 +1,330 @@
+//! A local run: files are the source, and every Gateway has an Envoy process on this machine.
+//!
+//! In: settings. Out: running Envoys, a [`Board`] to look at, [`Event`]s to listen to. Everything that it starts ends
+//! with it.
+
+mod fleets;
+pub(crate) mod ports;
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sesame_fleet::local::{Level, Supervisor};
+use sesame_sources::files::{self, ChangeSet, FilesConfig};
+use sesame_xds as xds;
+use tempfile::TempDir;
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio_stream::wrappers::UnixListenerStream;
+use tokio_util::sync::CancellationToken;
+
+use self::fleets::Launch;
+use self::ports::{Ports, ThisMachine};
+use crate::admin;
+use crate::board::Board;
+use crate::core::Core;
+use crate::event::Event;
+use crate::metrics::Metrics;
+use crate::owner::{Message, Outlets, Owner};
+
+/// Messages that may wait for the owner; whoever sends more waits.
+const MESSAGES: usize = 4096;
+/// Events that may wait for whoever looks on; one who is further behind is told how many were lost.
+const EVENTS: usize = 4096;
+/// Sets of changes that may wait; further changes gather at the source.
+const SETS: usize = 2;
+
+/// What a local run depends on.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where objects are.
+    pub files: FilesConfig,
+    /// The Envoy to run.
+    pub envoy: PathBuf,
+    /// Added to a Gateway's port to get the one that is bound.
+    pub port_offset: u16,
+    /// Worker threads of each Envoy; `None`: one for each processor.
+    pub concurrency: Option<u32>,
+    /// What Envoys log.
+    pub envoy_log: Level,
+    /// How long an Envoy that ends may wait for its clients.
+    pub drain: Duration,
+    /// Where Sesame's own pages are; `None`: nowhere. Port 0 is any free one.
+    pub admin: Option<SocketAddr>,
+}
+
+impl Config {
+    /// Files, an Envoy, and the usual: no admin pages, two threads for each Envoy, warnings only, 5 s to drain.
+    pub fn new(files: FilesConfig, envoy: impl Into<PathBuf>) -> Self {
+        Self {
+            files,
+            envoy: envoy.into(),
+            port_offset: 0,
+            concurrency: Some(2),
+            envoy_log: Level::Warning,
+            drain: Duration::from_secs(5),
+            admin: None,
+        }
+    }
+}
+
+/// Why a local run can't start. The message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// No private folder for sockets.
+    #[error("there is no place for sockets: {0}; set TMPDIR to a folder that can be written to")]
+    RunDir(#[source] io::Error),
+    /// Something that Envoys need can't be made.
+    #[error("what Envoys need can't be made: {0}")]
+    Supervisor(#[source] io::Error),
+    /// The admin address can't be had.
+    #[error("--admin {address}: {source}; choose another address or port")]
+    Admin {
+        /// As it was given.
+        address: SocketAddr,
+        /// Why not.
+        source: io::Error,
+    },
+}
+
+/// Why a local run ended by itself.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The translating thread is gone: a defect, which has been printed.
+    #[error("translation has failed; please report what is printed above")]
+    Owner,
+    /// The files can't be read any more.
+    #[error(transparent)]
+    Files(#[from] files::WatchError),
+    /// Envoys can't be served any more.
+    #[error(transparent)]
+    Xds(#[from] xds::ServeError),
+    /// The admin pages can't be served any more.
+    #[error("the admin pages can't be served any more: {0}")]
+    Admin(#[source] io::Error),
+    /// A task of ours panicked: a defect, which has been printed.
+    #[error("a part of Sesame has failed; please report what is printed above")]
+    Panic,
+}
+
+/// Events of a local run.
+pub type Events = broadcast::Receiver<Event>;
+
+/// A local run. Dropping it kills its Envoys; [`Local::shutdown`] lets them finish.
+#[derive(Debug)]
+pub struct Local {
+    board: Arc<Board>,
+    admin: Option<SocketAddr>,
+    supervisor: Arc<Supervisor>,
+    stop: CancellationToken,
+    /// Tasks that end only if they must, with the reason.
+    tasks: JoinSet<Result<(), RunError>>,
+    /// Completes when the owner's thread has ended.
+    owner: oneshot::Receiver<()>,
+    /// Behind all that uses it.
+    run_dir: TempDir,
+}
+
+impl Local {
+    /// Starts. Must be called within a Tokio runtime with IO and time.
+    ///
+    /// # Errors
+    /// If the machine lacks something that every Gateway needs. What only some lack is told in their status.
+    pub async fn start(config: Config) -> Result<(Self, Events), StartError> {
+        let start = Instant::now();
+        let run_dir = run_dir().map_err(StartError::RunDir)?;
+        let xds_socket = run_dir.path().join("xds.sock");
+        let listener = UnixListener::bind(&xds_socket).map_err(StartError::RunDir)?;
+        let admin = match config.admin {
+            Some(address) => {
+                let listening = TcpListener::bind(address).await;
+                Some(listening.map_err(|source| StartError::Admin { address, source })?)
+            }
+            None => None,
+        };
+        let (supervisor, processes) =
+            supervisor(&config, run_dir.path()).map_err(StartError::Supervisor)?;
+        let supervisor = Arc::new(supervisor);
+
+        let (events, receiver) = broadcast::channel(EVENTS);
+        let (wanted, to_run) = watch::channel(BTreeSet::new());
+        let registry = xds::Registry::new(xds::Config::default());
+        let outlets = Outlets {
+            registry: registry.clone(),
+            board: Arc::default(),
+            progress: Arc::default(),
+            metrics: Arc::new(Metrics::new()),
+            events,
+            wanted,
+        };
+        let stop = CancellationToken::new();
+        let (to_owner, messages) = mpsc::channel(MESSAGES);
+        let owner = spawn_owner(&config, outlets.clone(), start, messages)
+            .map_err(StartError::Supervisor)?;
+
+        let mut tasks = JoinSet::new();
+        let streams = registry.events();
+        let serving = stop.clone().cancelled_owned();
+        tasks.spawn(async move {
+            let incoming = UnixListenerStream::new(listener);
+            Ok(registry.serve_incoming(incoming, serving).await?)
+        });
+        let weak = to_owner.downgrade();
+        spawn(
+            &mut tasks,
+            fleets::hear_streams(streams, weak.clone(), outlets.clone()),
+        );
+        spawn(
+            &mut tasks,
+            fleets::hear_processes(processes, weak.clone(), outlets.clone()),
+        );
+        let launch = Launch {
+            xds_socket,
+            concurrency: config.concurrency,
+        };
+        let keep = fleets::keep(to_run, Arc::clone(&supervisor), weak.clone(), launch);
+        spawn(&mut tasks, keep);
+        let bound = admin.as_ref().and_then(|admin| admin.local_addr().ok());
+        if let Some(listener) = admin {
+            let pages = admin::Pages {
+                outlets: outlets.clone(),
+                owner: weak,
+            };
+            let serving = stop.clone().cancelled_owned();
+            tasks.spawn(async move {
+                let done = admin::serve(listener, pages, serving).await;
+                done.map_err(RunError::Admin)
+            });
+        }
+        tasks.spawn(read(config.files, to_owner));
+
+        let local = Self {
+            board: outlets.board,
+            admin: bound,
+            supervisor,
+            stop,
+            tasks,
+            owner,
+            run_dir,
+        };
+        Ok((local, receiver))
+    }
+
+    /// What there is to see.
+    pub fn board(&self) -> &Arc<Board> {
+        &self.board
+    }
+
+    /// Where Sesame's own pages are.
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin
+    }
+
+    /// The socket on which Envoys are served.
+    pub fn xds_socket(&self) -> PathBuf {
+        self.run_dir.path().join("xds.sock")
+    }
+
+    /// Completes if something that everything depends on has failed. Cancel safe.
+    pub async fn failed(&mut self) -> RunError {
+        loop {
+            tokio::select! {
+                _ = &mut self.owner => return RunError::Owner,
+                Some(ended) = self.tasks.join_next() => match ended {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => return error,
+                    Err(_) => return RunError::Panic,
+                },
+            }
+        }
+    }
+
+    /// Ends all Envoys, gently and at the same time, and removes every trace.
+    pub async fn shutdown(self) {
+        // Nobody is to start anything any more.
+        self.supervisor.shutdown().await;
+        self.stop.cancel();
+        let mut tasks = self.tasks;
+        tasks.shutdown().await;
+        if let Err(error) = self.run_dir.close() {
+            tracing::warn!(%error, "the folder for sockets can't be removed");
+        }
+    }
+}
+
+fn supervisor(
+    config: &Config,
+    run_dir: &Path,
+) -> io::Result<(Supervisor, sesame_fleet::local::Events)> {
+    Supervisor::new(sesame_fleet::local::Config {
+        drain: config.drain,
+        log_level: config.envoy_log,
+        ..sesame_fleet::local::Config::new(&config.envoy, run_dir)
+    })
+}
+
+/// A private folder with a path that is short enough for the sockets in it.
+fn run_dir() -> io::Result<TempDir> {
+    /// The longest path of a Unix socket, without the longest that is put behind the folder's.
+    const LONGEST: usize = 103 - "/0123456789abcdef-0123456789abcdef/admin.sock".len();
+    let dir = tempfile::Builder::new().prefix("sesame-").tempdir()?;
+    if dir.path().as_os_str().len() <= LONGEST {
+        return Ok(dir);
+    }
+    tempfile::Builder::new()
+        .prefix("sesame-")
+        .tempdir_in("/tmp")
+}
+
+/// Starts the thread that translates; the result completes when it has ended, for whatever reason.
+fn spawn_owner(
+    config: &Config,
+    outlets: Outlets,
+    start: Instant,
+    messages: mpsc::Receiver<Message>,
+) -> io::Result<oneshot::Receiver<()>> {
+    let port_offset = config.port_offset;
+    let (alive, ended) = oneshot::channel::<()>();
+    let runtime = tokio::runtime::Handle::current();
+    std::thread::Builder::new()
+        .name("translate".to_owned())
+        .spawn(move || {
+            let _alive = alive;
+            let ports = Ports::new(port_offset, Box::new(ThisMachine));
+            let owner = Owner::new(Core::new(port_offset), ports, outlets, start);
+            runtime.block_on(owner.run(messages));
+        })?;
+    Ok(ended)
+}
+
+fn spawn(
+    tasks: &mut JoinSet<Result<(), RunError>>,
+    task: impl Future<Output = ()> + Send + 'static,
+) {
+    tasks.spawn(async move {
+        task.await;
+        Ok(())
+    });
+}
+
+/// Reads files and passes on what is in them. Keeps the owner alive when there is nothing more to read.
+async fn read(config: FilesConfig, owner: mpsc::Sender<Message>) -> Result<(), RunError> {
+    let (sets, mut changes) = mpsc::channel::<ChangeSet>(SETS);
+    let pass_on = async {
+        while let Some(set) = changes.recv().await {
+            if owner.send(Message::Source(set)).await.is_err() {
+                return;
+            }
+        }
+    };
+    let (watched, ()) = tokio::join!(files::watch(config, sets), pass_on);
+    watched?;
+    owner.closed().await;
+    Ok(())
+}

@@ -1,0 +1,246 @@
+//! The Envoys of a local run.
+//!
+//! In: which fleets should run, what their processes and their streams report. Out: orders to the supervisor, messages
+//! to the owner, events. It decides nothing about ports or resources.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Instant;
+
+use prost::Message as _;
+use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress};
+use sesame_fleet::local::{self as processes, BootstrapFormat, FleetSpec, Supervisor};
+use sesame_model::FleetId;
+use sesame_translate::fleet::{Rejected, RejectedKind};
+use sesame_xds::{self as xds, ResourceType};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use crate::event::{Event, millis};
+use crate::owner::{Message, Outlets};
+
+/// How Envoys are started.
+#[derive(Clone, Debug)]
+pub(crate) struct Launch {
+    /// Where they reach Sesame.
+    pub(crate) xds_socket: PathBuf,
+    /// Worker threads of each; `None`: one for each processor.
+    pub(crate) concurrency: Option<u32>,
+}
+
+/// Starts and stops Envoys as they are wanted, until nobody wants anything any more.
+pub(crate) async fn keep(
+    mut wanted: watch::Receiver<BTreeSet<FleetId>>,
+    supervisor: Arc<Supervisor>,
+    owner: mpsc::WeakSender<Message>,
+    launch: Launch,
+) {
+    let mut running = BTreeSet::new();
+    let mut stopping = JoinSet::new();
+    loop {
+        let now = wanted.borrow_and_update().clone();
+        for fleet in now.difference(&running) {
+            supervisor.ensure(spec(&supervisor, fleet, &launch));
+        }
+        for fleet in running.difference(&now).cloned() {
+            let (supervisor, owner) = (Arc::clone(&supervisor), owner.clone());
+            stopping.spawn(async move {
+                supervisor.stop(fleet.as_str()).await;
+                tell(&owner, Message::FleetEnded(fleet)).await;
+            });
+        }
+        running = now;
+        while stopping.try_join_next().is_some() {}
+        if wanted.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+fn spec(supervisor: &Supervisor, fleet: &FleetId, launch: &Launch) -> FleetSpec {
+    let admin_socket = supervisor.dir(fleet.as_str()).admin_socket();
+    let bootstrap = sesame_envoy::bootstrap(&BootstrapOptions {
+        fleet: fleet.clone(),
+        node_id: "local".to_owned(),
+        xds: XdsAddress::Unix(launch.xds_socket.clone()),
+        admin: Admin::Unix(admin_socket.clone()),
+        max_connections: MAX_CONNECTIONS,
+        memory_limit: None,
+    });
+    FleetSpec {
+        id: fleet.to_string(),
+        bootstrap: bootstrap.encode_to_vec(),
+        format: BootstrapFormat::Protobuf,
+        concurrency: launch.concurrency,
+        admin_socket,
+    }
+}
+
+/// Passes on what processes report, until the supervisor is gone.
+pub(crate) async fn hear_processes(
+    mut events: processes::Events,
+    owner: mpsc::WeakSender<Message>,
+    outlets: Outlets,
+) {
+    while let Some(event) = events.recv().await {
+        let fleet = FleetId(Arc::clone(event.id()));
+        let gateway = fleet.to_string();
+        let event = match event {
+            processes::Event::Started { pid, attempt, .. } => {
+                outlets.metrics.envoy_started();
+                Event::EnvoyStarted {
+                    gateway,
+                    pid,
+                    attempt,
+                }
+            }
+            processes::Event::Ready { after, .. } => {
+                tracing::debug!(gateway, ?after, "Envoy has its first configuration");
+                continue;
+            }
+            processes::Event::Exited {
+                status,
+                uptime,
+                restart_in,
+                ..
+            } => {
+                outlets.metrics.envoy_exited();
+                tell(&owner, Message::EnvoyDown(fleet)).await;
+                Event::EnvoyExited {
+                    gateway,
+                    status: status.to_string(),
+                    uptime_ms: millis(uptime),
+                    restart_in_ms: restart_in.map(millis),
+                }
+            }
+            processes::Event::Failed {
+                message, retry_in, ..
+            } => {
+                tell(&owner, Message::EnvoyDown(fleet)).await;
+                Event::EnvoyFailed {
+                    gateway,
+                    message,
+                    retry_in_ms: millis(retry_in),
+                }
+            }
+            processes::Event::Log { line, .. } => {
+                log(&gateway, &line);
+                continue;
+            }
+        };
+        // Nobody needs to look.
+        let _ = outlets.events.send(event);
+    }
+}
+
+/// An Envoy's log line as one of ours.
+fn log(gateway: &str, line: &processes::Line) {
+    use processes::Level;
+    let (component, message) = (&line.component, &line.message);
+    match line.level {
+        Level::Trace => tracing::trace!(target: "envoy", gateway, component, "{message}"),
+        Level::Debug => tracing::debug!(target: "envoy", gateway, component, "{message}"),
+        Level::Info => tracing::info!(target: "envoy", gateway, component, "{message}"),
+        Level::Warning => tracing::warn!(target: "envoy", gateway, component, "{message}"),
+        Level::Error | Level::Critical => {
+            tracing::error!(target: "envoy", gateway, component, "{message}");
+        }
+    }
+}
+
+/// Passes on what streams report, for ever.
+pub(crate) async fn hear_streams(
+    mut events: xds::Events,
+    owner: mpsc::WeakSender<Message>,
+    outlets: Outlets,
+) {
+    loop {
+        match events.next().await {
+            xds::Event::Connected { fleet, .. } => {
+                tracing::debug!(gateway = %fleet, "Envoy has connected");
+            }
+            xds::Event::Disconnected { fleet, .. } => {
+                tracing::debug!(gateway = %fleet, "Envoy has disconnected");
+            }
+            xds::Event::Acked {
+                fleet, revision, ..
+            } => {
+                let fleet = FleetId(fleet.as_str().into());
+                served(&outlets, &fleet, revision);
+                tell(&owner, Message::EnvoyServes(fleet)).await;
+            }
+            xds::Event::WarmingTimedOut { fleet, .. } => {
+                tracing::warn!(
+                    gateway = %fleet,
+                    "Envoy takes long to take new clusters; what uses them is no longer held back"
+                );
+            }
+            xds::Event::Rejected {
+                fleet,
+                resource_type,
+                name,
+                message,
+                ..
+            } => {
+                outlets.metrics.rejection(resource_type.to_string());
+                // Nobody needs to look.
+                let _ = outlets.events.send(Event::Rejected {
+                    gateway: fleet.to_string(),
+                    resource: resource_type.to_string(),
+                    name: name.to_string(),
+                    message: message.to_string(),
+                });
+                let rejected = rejected(&fleet, resource_type, name);
+                let message = Some(message.to_string());
+                tell(&owner, Message::Rejection(rejected, message)).await;
+            }
+            xds::Event::Recovered {
+                fleet,
+                resource_type,
+                name,
+            } => {
+                let _ = outlets.events.send(Event::Recovered {
+                    gateway: fleet.to_string(),
+                    resource: resource_type.to_string(),
+                    name: name.to_string(),
+                });
+                let rejected = rejected(&fleet, resource_type, name);
+                tell(&owner, Message::Rejection(rejected, None)).await;
+            }
+        }
+    }
+}
+
+fn served(outlets: &Outlets, fleet: &FleetId, revision: u64) {
+    for (revision, after) in outlets.progress.acked(fleet, revision, Instant::now()) {
+        outlets.metrics.served(after);
+        let _ = outlets.events.send(Event::Served {
+            revision,
+            gateway: fleet.to_string(),
+            after_ms: millis(after),
+        });
+    }
+}
+
+fn rejected(fleet: &xds::FleetId, resource_type: ResourceType, name: Arc<str>) -> Rejected {
+    let what = match resource_type {
+        ResourceType::Cluster => RejectedKind::Cluster,
+        ResourceType::Endpoint => RejectedKind::Endpoints,
+        ResourceType::Secret => RejectedKind::Secret,
+        ResourceType::Listener => RejectedKind::Listener,
+        ResourceType::ScopedRoute | ResourceType::Route => RejectedKind::Routes,
+    };
+    Rejected {
+        fleet: FleetId(fleet.as_str().into()),
+        what,
+        name,
+    }
+}
+
+/// Tells the owner, unless it is gone: then Sesame is about to end.
+async fn tell(owner: &mpsc::WeakSender<Message>, message: Message) {
+    if let Some(owner) = owner.upgrade() {
+        let _ = owner.send(message).await;
+    }
+}

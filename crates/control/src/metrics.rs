@@ -1,0 +1,167 @@
+//! Counts, for dashboards.
+//!
+//! In: what happened. Out: the text format of Prometheus (OpenMetrics). It must not know who asks.
+
+use std::fmt;
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+use sesame_api::Kind;
+
+/// All counts.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    commits: Counter,
+    keys_run: Counter,
+    commit_seconds: Histogram,
+    served_seconds: Histogram,
+    objects: Family<OfKind, Gauge>,
+    problems: Gauge,
+    fleets: Gauge,
+    rejections: Family<OfResource, Counter>,
+    rejected: Gauge,
+    envoy_starts: Counter,
+    envoy_exits: Counter,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfKind {
+    kind: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OfResource {
+    resource: String,
+}
+
+/// From a tenth of a millisecond to half a minute, each twice to three times the one before.
+const SECONDS: [f64; 17] = [
+    0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0, 10.0, 30.0,
+];
+
+impl Metrics {
+    /// All at zero.
+    pub(crate) fn new() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("sesame"),
+            commits: Counter::default(),
+            keys_run: Counter::default(),
+            commit_seconds: Histogram::new(SECONDS),
+            served_seconds: Histogram::new(SECONDS),
+            objects: Family::default(),
+            problems: Gauge::default(),
+            fleets: Gauge::default(),
+            rejections: Family::default(),
+            rejected: Gauge::default(),
+            envoy_starts: Counter::default(),
+            envoy_exits: Counter::default(),
+        };
+        metrics.register();
+        metrics
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "commits",
+            "Changes that were translated, each with all that had come by then",
+            self.commits.clone(),
+        );
+        registry.register(
+            "keys_run",
+            "Rows that translation worked out: what changes cost",
+            self.keys_run.clone(),
+        );
+        registry.register_with_unit(
+            "commit",
+            "Time from a change at hand to resources handed out",
+            Unit::Seconds,
+            self.commit_seconds.clone(),
+        );
+        registry.register_with_unit(
+            "served",
+            "Time from a change that was noticed to an Envoy that answers by it",
+            Unit::Seconds,
+            self.served_seconds.clone(),
+        );
+        registry.register("objects", "Objects that there are", self.objects.clone());
+        registry.register(
+            "problems",
+            "What is wrong with files",
+            self.problems.clone(),
+        );
+        registry.register("fleets", "Fleets that there should be", self.fleets.clone());
+        registry.register(
+            "rejections",
+            "Resources that an Envoy refused",
+            self.rejections.clone(),
+        );
+        registry.register(
+            "rejected_resources",
+            "Resources whose newest version an Envoy has refused",
+            self.rejected.clone(),
+        );
+        registry.register("envoy_starts", "Envoys started", self.envoy_starts.clone());
+        registry.register("envoy_exits", "Envoys that ended", self.envoy_exits.clone());
+    }
+
+    pub(crate) fn committed(&self, keys: usize, took: Duration) {
+        self.commits.inc();
+        self.keys_run.inc_by(keys as u64);
+        self.commit_seconds.observe(took.as_secs_f64());
+    }
+
+    pub(crate) fn served(&self, after: Duration) {
+        self.served_seconds.observe(after.as_secs_f64());
+    }
+
+    /// One object more or less of a kind.
+    pub(crate) fn object(&self, kind: Kind, by: i64) {
+        let kind = kind.as_str().to_owned();
+        self.objects.get_or_create(&OfKind { kind }).inc_by(by);
+    }
+
+    pub(crate) fn problems(&self, number: usize) {
+        self.problems.set(number as i64);
+    }
+
+    pub(crate) fn fleets(&self, number: usize) {
+        self.fleets.set(number as i64);
+    }
+
+    pub(crate) fn rejection(&self, resource: String) {
+        self.rejections
+            .get_or_create(&OfResource { resource })
+            .inc();
+    }
+
+    pub(crate) fn rejected(&self, number: usize) {
+        self.rejected.set(number as i64);
+    }
+
+    pub(crate) fn envoy_started(&self) {
+        self.envoy_starts.inc();
+    }
+
+    pub(crate) fn envoy_exited(&self) {
+        self.envoy_exits.inc();
+    }
+
+    /// All of them as text.
+    ///
+    /// # Errors
+    /// Never: writing to a string does not fail.
+    pub(crate) fn text(&self) -> Result<String, fmt::Error> {
+        let mut text = String::new();
+        encode(&mut text, &self.registry)?;
+        Ok(text)
+    }
+}
