@@ -127,34 +127,33 @@ fn overlap(
             && state.conflicted.is_none()
     });
     let advice = "requests for the one that arrive on a connection to the other are answered 421";
-    if let Some((_, other)) = others
-        .clone()
-        .find(|(_, other)| hostname::intersection(&listener.domain, &other.domain).is_some())
-    {
-        return Some(Problem::new(
-            reason::listener::OVERLAPPING_HOSTNAMES,
-            format!(
-                "the hostname overlaps that of listener {}: {advice}",
-                other.name
-            ),
-        ));
-    }
     let valid_for = |names: &[Arc<[String]>], domain: &str| {
         names
             .iter()
             .flat_map(|names| names.iter())
             .any(|name| hostname::intersection(name, domain).is_some())
     };
+    // Where both is so, this is the reason that the spec asks for.
+    let shared = others.clone().find(|(other, state)| {
+        valid_for(&names[index], &state.domain) || valid_for(&names[*other], &listener.domain)
+    });
+    if let Some((_, other)) = shared {
+        return Some(Problem::new(
+            reason::listener::OVERLAPPING_CERTIFICATES,
+            format!(
+                "a certificate is good for this listener and for listener {}: {advice}",
+                other.name
+            ),
+        ));
+    }
     others
         .clone()
-        .find(|(other, state)| {
-            valid_for(&names[index], &state.domain) || valid_for(&names[*other], &listener.domain)
-        })
+        .find(|(_, other)| hostname::intersection(&listener.domain, &other.domain).is_some())
         .map(|(_, other)| {
             Problem::new(
-                reason::listener::OVERLAPPING_CERTIFICATES,
+                reason::listener::OVERLAPPING_HOSTNAMES,
                 format!(
-                    "a certificate is good for this listener and for listener {}: {advice}",
+                    "the hostname overlaps that of listener {}: {advice}",
                     other.name
                 ),
             )
