@@ -41,7 +41,11 @@ pub(crate) fn status(
                     generation,
                 ),
             ];
-            conditions.extend(verdict.partially_invalid.map(|problem| {
+            // Never said of a route that isn't accepted (RouteConditionPartiallyInvalid).
+            let partially_invalid = verdict
+                .partially_invalid
+                .filter(|_| parent.refused.is_none());
+            conditions.extend(partially_invalid.map(|problem| {
                 problem.condition(condition::route::PARTIALLY_INVALID, true, generation)
             }));
             RouteParentStatus {
