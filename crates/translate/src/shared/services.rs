@@ -245,7 +245,9 @@ fn protocol(app_protocol: Option<&str>) -> Option<(Protocol, bool)> {
     let name = name.to_ascii_lowercase();
     Some(match name.as_str() {
         "kubernetes.io/h2c" | "h2c" | "http2" | "grpc" => (Protocol::Http2, false),
-        "https" | "kubernetes.io/wss" | "wss" => (Protocol::Negotiated, true),
+        "https" => (Protocol::Negotiated, true),
+        // A WebSocket begins as HTTP/1.1: an endpoint that was offered HTTP/2 might take it.
+        "kubernetes.io/wss" | "wss" => (Protocol::Http1, true),
         "kubernetes.io/ws" => (Protocol::Http1, false),
         other if other.contains('/') => return None,
         _ => (Protocol::Http1, false),
