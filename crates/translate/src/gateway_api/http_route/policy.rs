@@ -72,6 +72,11 @@ pub(super) fn session(
     let Some(persistence) = persistence else {
         return Ok(None);
     };
+    let lifetime = persistence
+        .absolute_timeout
+        .as_ref()
+        .filter(|timeout| !timeout.is_zero())
+        .map(sesame_api::Duration::as_std);
     let session = match &persistence.type_ {
         SessionPersistenceType::Cookie => {
             let cookie = persistence.cookie.as_ref();
@@ -82,21 +87,21 @@ pub(super) fn session(
             };
             let permanent =
                 cookie.is_some_and(|cookie| cookie.lifetime_type == CookieLifetime::Permanent);
-            let lifetime = persistence
-                .absolute_timeout
-                .as_ref()
-                .map(sesame_api::Duration::as_std);
-            if permanent && lifetime.is_none_or(|lifetime| lifetime.is_zero()) {
-                return Err(FieldError::new(
-                    format!("{field}.absoluteTimeout"),
-                    "a permanent cookie needs a time after which it ends",
-                ));
+            match lifetime {
+                None if permanent => {
+                    return Err(FieldError::new(
+                        format!("{field}.absoluteTimeout"),
+                        "a permanent cookie needs a time after which it ends",
+                    ));
+                }
+                Some(_) if !permanent => return Err(endless(field)),
+                _ => {}
             }
             let path = cookie.map_or("/", |cookie| &*cookie.path);
             Session::Cookie {
                 name,
                 path: path.to_owned(),
-                lifetime: lifetime.filter(|_| permanent),
+                lifetime,
             }
         }
         SessionPersistenceType::Header => {
@@ -106,6 +111,9 @@ pub(super) fn session(
                     "is missing, though type Header asks for it",
                 ));
             };
+            if lifetime.is_some() {
+                return Err(endless(field));
+            }
             Session::Header {
                 name: header.name.to_string(),
             }
@@ -118,4 +126,12 @@ pub(super) fn session(
         }
     };
     Ok(Some(Arc::new(session)))
+}
+
+/// A session that must end can't be served as one that never does.
+fn endless(field: &str) -> FieldError {
+    FieldError::new(
+        format!("{field}.absoluteTimeout"),
+        "only a cookie of lifetimeType Permanent can be made to end; use one, or remove the timeout",
+    )
 }
