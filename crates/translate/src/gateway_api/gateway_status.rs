@@ -150,11 +150,11 @@ fn rejected(
 
 fn pending(fleet: Option<&FleetState>) -> Option<Problem> {
     match fleet {
-        Some(fleet) if fleet.ready => None,
         Some(fleet) if fleet.addresses.is_empty() => Some(Problem::new(
             reason::listener::PENDING,
             "there is no address to listen on yet",
         )),
+        Some(fleet) if fleet.ready => None,
         _ => Some(Problem::new(
             reason::listener::PENDING,
             "waiting for Envoy to take the configuration",
