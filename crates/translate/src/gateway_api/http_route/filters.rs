@@ -10,6 +10,7 @@ use sesame_api::{
 };
 use sesame_model::{Cors, HeaderChanges, List, OriginMatch, PathRewrite, Redirect, RedirectPort};
 
+use super::matches::read_method;
 use crate::gateway_api::problem::FieldError;
 
 /// What a list of filters asks for.
@@ -294,12 +295,24 @@ fn cors(field: &str, filter: &CorsFilter) -> Result<Cors, FieldError> {
         .enumerate()
         .map(|(index, origin)| read_origin(&format!("{field}.allowOrigins[{index}]"), origin))
         .collect::<Result<_, _>>()?;
+    let mut methods = Vec::new();
+    for (index, method) in filter.allow_methods.iter().enumerate() {
+        methods.push(match method.as_str() {
+            "*" => "*".to_owned(),
+            _ => read_method(&format!("{field}.allowMethods[{index}]"), method)?,
+        });
+    }
+    let expose = match list(filter.expose_headers.iter().map(|name| &**name)) {
+        // To a browser that sends credentials a star is a header's name, so the API forbids it there.
+        List::All if filter.allow_credentials => List::Only(Vec::new()),
+        expose => expose,
+    };
     Ok(Cors {
         origins,
         credentials: filter.allow_credentials,
-        methods: list(filter.allow_methods.iter().map(|method| method.as_str())),
+        methods: list(methods.iter().map(String::as_str)),
         headers: list(filter.allow_headers.iter().map(|name| &**name)),
-        expose: list(filter.expose_headers.iter().map(|name| &**name)),
+        expose,
         max_age: Duration::from_secs(filter.max_age.into()),
     })
 }
@@ -313,7 +326,18 @@ fn list<'a>(names: impl Iterator<Item = &'a str>) -> List {
     }
 }
 
+/// An origin without a port has its scheme's, which browsers never write.
+fn as_browsers_write(origin: &str) -> &str {
+    let port = match origin.split_once("://") {
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => ":443",
+        Some((scheme, _)) if scheme.eq_ignore_ascii_case("http") => ":80",
+        _ => return origin,
+    };
+    origin.strip_suffix(port).unwrap_or(origin)
+}
+
 fn read_origin(field: &str, origin: &str) -> Result<OriginMatch, FieldError> {
+    let origin = as_browsers_write(origin);
     match origin.split_once('*') {
         None => Ok(OriginMatch::Exact(origin.to_owned())),
         Some(("", "")) => Ok(OriginMatch::Any),

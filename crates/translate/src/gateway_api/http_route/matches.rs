@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sesame_api::{HttpPathMatch, HttpRouteMatch, MatchType, PathMatchType};
+use sesame_api::{HttpMethod, HttpPathMatch, HttpRouteMatch, MatchType, PathMatchType};
 use sesame_model::{HeaderMatch, PathMatch, QueryMatch, RouteMatch, ValueMatch};
 
 use crate::gateway_api::problem::FieldError;
@@ -31,7 +31,8 @@ pub(super) fn read(field: &str, source: &HttpRouteMatch) -> Result<RouteMatch, F
         method: source
             .method
             .as_ref()
-            .map(|method| method.as_str().to_owned()),
+            .map(|method| read_method(&format!("{field}.method"), method))
+            .transpose()?,
         headers: headers
             .map(|(index, header)| {
                 let field = format!("{field}.headers[{index}]");
@@ -52,6 +53,23 @@ pub(super) fn read(field: &str, source: &HttpRouteMatch) -> Result<RouteMatch, F
             .collect::<Result<_, _>>()?,
         share: None,
     })
+}
+
+/// A method that nobody knows makes what names it impossible, whether requests with it exist or not (HTTPMethod).
+///
+/// # Errors
+/// If it is none of the API's.
+pub(super) fn read_method(field: &str, method: &HttpMethod) -> Result<String, FieldError> {
+    match method {
+        HttpMethod::Other(other) => Err(FieldError::new(
+            field,
+            format!(
+                "unknown method {other:?}; known are {}",
+                HttpMethod::KNOWN.join(", ")
+            ),
+        )),
+        known => Ok(known.as_str().to_owned()),
+    }
 }
 
 fn read_path(field: &str, path: &HttpPathMatch) -> Result<PathMatch, FieldError> {
