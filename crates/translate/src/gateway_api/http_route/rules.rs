@@ -74,14 +74,19 @@ pub(crate) fn read(
         let prefix_path = matches
             .iter()
             .all(|(_, found)| matches!(found.path, PathMatch::Prefix(_)));
-        let plan =
-            plan(&field, index, &name, rule, prefix_path, &mut resolver).unwrap_or_else(|error| {
+        let plan = plan(&field, index, &name, rule, prefix_path, &mut resolver);
+        let plan = match plan {
+            // A rule with a match that can't be done is no good for its other matches either.
+            Ok(plan) if errors.len() == before => {
+                good_rules += 1;
+                plan
+            }
+            Ok(_) => Plan::answer(REFUSED),
+            Err(error) => {
                 errors.push(error);
                 Plan::answer(REFUSED)
-            });
-        if errors.len() == before {
-            good_rules += 1;
-        }
+            }
+        };
         for (order, found) in matches {
             ranked.push(RankedMatch {
                 rank: MatchRank::of(&found),
