@@ -15,6 +15,7 @@ mod propagate;
 mod report;
 mod rig;
 mod sesame;
+mod steady;
 mod translate;
 
 use std::path::PathBuf;
@@ -41,6 +42,9 @@ struct Settings {
     /// Rounds of `propagate`
     #[arg(long, default_value_t = 100)]
     rounds: usize,
+    /// Changes of `steady`
+    #[arg(long, default_value_t = 1_000)]
+    changes: usize,
     /// Use this `sesame` for `rss` instead of the one beside this program
     #[arg(long, value_name = "PATH")]
     sesame: Option<PathBuf>,
@@ -56,6 +60,8 @@ enum Group {
     Translate,
     /// From a changed object to the answer of an Envoy
     Propagate,
+    /// Changes under requests, and every answer judged
+    Steady,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -77,6 +83,7 @@ fn main() -> Result<()> {
             figures.extend(match group {
                 Group::Translate => translate::run(&settings)?,
                 Group::Propagate => propagate::run(&settings)?,
+                Group::Steady => steady::run(&settings)?,
             });
         }
     }
