@@ -1,0 +1,185 @@
+//! Where requests go: weights, permissions, and what is spoken there.
+
+use futures::{SinkExt, StreamExt};
+use sesame_testkit::backend::Backend;
+use sesame_testkit::certs::Identity;
+use sesame_testkit::client::{Ask, Connect};
+use tokio::net::TcpStream;
+use tokio_tungstenite::tungstenite::Message;
+
+use crate::harness::{
+    Sesame, assert_share, at, backend, backends, becomes, check, gateway, grant, listening,
+    namespace, route, service, shares,
+};
+
+const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
+
+fn weighted(path: &str, backends: &[(&str, u32)]) -> String {
+    let backends: Vec<_> = backends
+        .iter()
+        .map(|(name, weight)| format!("{{name: {name}, port: 80, weight: {weight}}}"))
+        .collect();
+    format!(
+        "matches: [{{path: {{value: {path}}}}}], backendRefs: [{}]",
+        backends.join(", ")
+    )
+}
+
+#[tokio::test]
+async fn weights_divide_the_requests_and_what_is_missing_keeps_its_share() {
+    const ASKED: u32 = 500;
+    let (_backends, services) = backends(&["a", "b", "c"]).await;
+    let rules = [
+        weighted("/70-30-0", &[("a", 70), ("b", 30), ("c", 0)]),
+        weighted("/all-zero", &[("a", 0), ("b", 0)]),
+        weighted("/missing", &[("a", 3), ("missing", 1)]),
+        weighted("/missing-zero", &[("a", 1), ("missing", 0)]),
+        weighted("/both-missing", &[("missing", 1), ("gone", 1)]),
+        weighted("/large", &[("a", 1_000_000), ("b", 1_000_000)]),
+    ];
+    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
+    let sesame = Sesame::serving(|ip| {
+        let text = gateway("web", ip, &[HTTP]) + &services;
+        vec![(
+            "all.yaml",
+            text + &route("a", &["web"], &["a.example.com"], &rules),
+        )]
+    })
+    .await;
+    for (path, expected) in [
+        ("/70-30-0", vec![("a", 0.7), ("b", 0.3)]),
+        ("/all-zero", vec![("500", 1.0)]),
+        ("/missing", vec![("a", 0.75), ("500", 0.25)]),
+        ("/missing-zero", vec![("a", 1.0)]),
+        ("/both-missing", vec![("500", 1.0)]),
+        ("/large", vec![("a", 0.5), ("b", 0.5)]),
+    ] {
+        let found = shares(sesame.at(8080), &Ask::get("a.example.com", path), ASKED).await;
+        assert_eq!(found.len(), expected.len(), "{path}: {found:?}");
+        for (answer, share) in expected {
+            let count = found.get(answer).copied().unwrap_or_default();
+            assert_share(&format!("{path}: {answer}"), count, ASKED, share);
+        }
+    }
+}
+
+#[tokio::test]
+async fn backends_in_other_namespaces_need_a_grant_as_long_as_they_are_used() {
+    let (_backend, text) = backend("a").await;
+    let there = text.replace("metadata: {", "metadata: {namespace: other, ");
+    let rule =
+        "matches: [{path: {value: /there}}], backendRefs: [{name: a, namespace: other, port: 80}]";
+    let (_here, here) = backend("here").await;
+    let sesame = Sesame::serving(|ip| {
+        let text = gateway("web", ip, &[HTTP]) + &namespace("other") + &there + &here;
+        let route = route(
+            "a",
+            &["web"],
+            &["a.example.com"],
+            &[rule, &at("/here", "here")],
+        );
+        vec![("all.yaml", text + &route)]
+    })
+    .await;
+    let cases = |there| {
+        [
+            ("a.example.com", "/there", there),
+            ("a.example.com", "/here", "here"),
+        ]
+    };
+    check(sesame.at(8080), &cases("500")).await;
+    let resolved = sesame
+        .of_route("a", "ResolvedRefs")
+        .await
+        .expect("a condition");
+    assert_eq!(
+        (resolved.status.as_str(), resolved.reason.as_str()),
+        ("False", "RefNotPermitted")
+    );
+
+    sesame.folder().write("grant.yaml", &grant("other"));
+    becomes(sesame.at(8080), "a.example.com", "/there", "a").await;
+    check(sesame.at(8080), &cases("a")).await;
+    let resolved = sesame
+        .of_route("a", "ResolvedRefs")
+        .await
+        .expect("a condition");
+    assert_eq!(resolved.status, "True", "{resolved:?}");
+
+    sesame.folder().remove("grant.yaml");
+    becomes(sesame.at(8080), "a.example.com", "/there", "500").await;
+    check(sesame.at(8080), &cases("500")).await;
+}
+
+#[tokio::test]
+async fn what_the_service_says_is_spoken() {
+    let (_backends, services) = backends(&["plain", "h2c", "ws"]).await;
+    let identity = Identity::self_signed(&["backend.example.com"]).expect("a certificate");
+    let any = ([127, 0, 0, 1], 0).into();
+    let config = identity.server_config().expect("a server's settings");
+    let tls = Backend::start_tls("tls", any, config)
+        .await
+        .expect("a backend");
+    let speaks = |text: &str, name: &str, protocol: &str| {
+        let plain = format!("metadata: {{name: {name}}}\nspec: {{ports: [{{port: 80}}]}}");
+        assert!(text.contains(&plain), "{text}");
+        let said = plain.replace("port: 80", &format!("port: 80, appProtocol: {protocol}"));
+        text.replace(&plain, &said)
+    };
+    let services = speaks(&services, "h2c", "kubernetes.io/h2c");
+    let services = speaks(&services, "ws", "kubernetes.io/ws");
+    let encrypted = speaks(&service("tls", &[tls.address()]), "tls", "https");
+    let sesame = Sesame::serving(|ip| {
+        let text = gateway("web", ip, &[HTTP]) + &services + &encrypted;
+        let rules = ["plain", "h2c", "tls", "ws"].map(|name| at(&format!("/{name}"), name));
+        let mut rules: Vec<_> = rules.iter().map(String::as_str).collect();
+        rules.push("matches: [{path: {value: /}}], backendRefs: [{name: ws, port: 80}]");
+        vec![(
+            "all.yaml",
+            text + &route("a", &["web"], &["a.example.com"], &rules),
+        )]
+    })
+    .await;
+    let address = sesame.at(8080);
+    listening(address).await;
+    // Whatever the client speaks.
+    for connect in [Connect::plain(), Connect::plain().h2()] {
+        for (path, protocol) in [("/plain", "HTTP/1.1"), ("/h2c", "HTTP/2")] {
+            let answer = connect
+                .ask(address, &Ask::get("a.example.com", path))
+                .await
+                .expect("an answer");
+            assert_eq!(answer.json()["protocol"], protocol, "{path} by {connect:?}");
+        }
+        let answer = connect
+            .ask(address, &Ask::get("a.example.com", "/tls"))
+            .await
+            .expect("an answer");
+        assert_eq!(
+            (answer.status.as_u16(), answer.backend().as_str()),
+            (200, "tls")
+        );
+        assert_eq!(
+            answer.json()["tls"]["sni"],
+            "a.example.com",
+            "{}",
+            answer.json()
+        );
+    }
+    websocket(&sesame).await;
+}
+
+async fn websocket(sesame: &Sesame) {
+    let stream = TcpStream::connect(sesame.at(8080))
+        .await
+        .expect("a connection");
+    let opened = tokio_tungstenite::client_async("ws://a.example.com/ws", stream).await;
+    let (mut socket, answer) = opened.expect("a handshake");
+    assert_eq!(answer.status(), 101);
+    for message in [Message::text("words"), Message::binary(vec![0, 1, 255])] {
+        socket.send(message.clone()).await.expect("an open socket");
+        let back = socket.next().await.expect("an echo").expect("a sound echo");
+        assert_eq!(back, message);
+    }
+    socket.close(None).await.expect("a close");
+}

@@ -1,0 +1,201 @@
+//! Many changes of all kinds under steady requests: every answer fits the objects as they are or as they were, and no
+//! connection is lost.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+
+use sesame_testkit::backend::Backend;
+use sesame_testkit::client::{Answer, Ask, Connect};
+
+use crate::harness::{Sesame, backends, eventually, gateway, listening, route, service};
+
+const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
+
+/// How many changes are made.
+const CHANGES: usize = 200;
+
+/// So many answers in a row must fit before a change counts as done. With two backends of the same weight one of them
+/// keeps quiet for so long once in ten million times.
+const IN_A_ROW: usize = 24;
+
+/// What may be answered by now, by host.
+type Allowed = RefCell<BTreeMap<String, BTreeSet<String>>>;
+
+/// One change: a file, and what its host then answers.
+struct Change {
+    host: String,
+    text: String,
+    answers: BTreeSet<String>,
+}
+
+/// The change number `number`: kinds take turns, and each has a host and a file of its own.
+fn change(number: usize, backends: &[Backend]) -> Change {
+    let (round, kind) = (number / 8, number % 8);
+    let odd = round % 2 == 1;
+    let (here, there) = if odd { ("b", "a") } else { ("a", "b") };
+    let kind_host = |name: &str| format!("{name}.example.com");
+    let simple = |host: &str, rest: &str, answers: &[&str]| Change {
+        host: kind_host(host),
+        text: route(host, &["web"], &[&kind_host(host)], &[rest]),
+        answers: answers.iter().map(|&answer| answer.to_owned()).collect(),
+    };
+    let to = |backend: &str| format!("backendRefs: [{{name: {backend}, port: 80}}]");
+    match kind {
+        0 => simple(&format!("new-{round}"), &to(here), &[&format!("{here} /")]),
+        1 => simple("swap", &to(there), &[&format!("{there} /")]),
+        2 => {
+            let weights = [(0, 1), (1, 1), (1, 0), (1, 1)][round % 4];
+            let rest = format!(
+                "backendRefs: [{{name: a, port: 80, weight: {}}}, {{name: b, port: 80, weight: {}}}]",
+                weights.0, weights.1
+            );
+            let named = [(weights.0, "a /"), (weights.1, "b /")];
+            let answers: Vec<_> = named
+                .iter()
+                .filter(|(weight, _)| *weight > 0)
+                .map(|(_, name)| *name)
+                .collect();
+            simple("weights", &rest, &answers)
+        }
+        3 => {
+            let mut change = simple("again", &to("a"), &["a /"]);
+            if odd {
+                change.text.clear();
+                change.answers = BTreeSet::from(["404".to_owned()]);
+            }
+            change
+        }
+        4 => {
+            // The Service gets another port, and the route names it. Nothing changes for clients.
+            let port = if odd { 81 } else { 80 };
+            let mut change = simple(
+                "port",
+                &format!("backendRefs: [{{name: port, port: {port}}}]"),
+                &["a /"],
+            );
+            let service = service("port", &[backends[0].address()]);
+            change.text += &service.replace("[{port: 80}]", &format!("[{{port: {port}}}]"));
+            change
+        }
+        5 => {
+            let path = format!("/rewritten-{round}");
+            let filter = format!(
+                "filters: [{{type: URLRewrite, urlRewrite: {{path: {{type: ReplaceFullPath, replaceFullPath: {path}}}}}}}]"
+            );
+            simple(
+                "filter",
+                &format!("{filter}, {}", to("a")),
+                &[&format!("a {path}")],
+            )
+        }
+        6 => {
+            // One endpoint follows another.
+            let endpoint = if odd { 0 } else { 1 };
+            let mut change = simple("endpoint", "backendRefs: [{name: endpoint, port: 80}]", &[]);
+            change
+                .answers
+                .insert(format!("{} /", backends[endpoint].name()));
+            change.text += &service("endpoint", &[backends[endpoint].address()]);
+            change
+        }
+        _ => {
+            // A route that takes what a wider one took before, and gives it back.
+            let mut change = simple("host", &to("b"), &["b /"]);
+            if odd {
+                change.text = route("host", &["web"], &["elsewhere.example.org"], &[&to("b")]);
+                change.answers = BTreeSet::from(["404".to_owned()]);
+            }
+            change
+        }
+    }
+}
+
+/// Backend and path that it saw, or the status.
+fn told(answer: &Answer) -> String {
+    match answer.status.as_u16() {
+        200 => format!(
+            "{} {}",
+            answer.backend(),
+            answer.json()["path"].as_str().unwrap_or_default()
+        ),
+        status => status.to_string(),
+    }
+}
+
+/// Asks all hosts in turn until all changes are made, and returns how many requests that were.
+async fn steady(address: SocketAddr, allowed: &Allowed, done: &Cell<bool>, keep: bool) -> usize {
+    let mut connection = Connect::plain().open(address).await.expect("a connection");
+    let mut asked = 0;
+    while !done.get() {
+        let hosts: Vec<String> = allowed.borrow().keys().cloned().collect();
+        for host in hosts {
+            let mut fits = allowed.borrow()[&host].clone();
+            if !keep {
+                connection = Connect::plain().open(address).await.expect("a connection");
+            }
+            let answer = connection.ask(&Ask::get(&host, "/")).await;
+            let answer =
+                told(&answer.unwrap_or_else(|error| panic!("{host}: no answer: {error:#}")));
+            fits.extend(allowed.borrow()[&host].iter().cloned());
+            assert!(
+                fits.contains(&answer),
+                "{host} answers {answer:?}; only {fits:?} fit"
+            );
+            asked += 1;
+        }
+    }
+    asked
+}
+
+#[tokio::test]
+async fn answers_fit_the_old_objects_or_the_new_ones() {
+    let (backends, services) = backends(&["a", "b"]).await;
+    let sesame =
+        Sesame::serving(|ip| vec![("all.yaml", gateway("web", ip, &[HTTP]) + &services)]).await;
+    let address = sesame.at(8080);
+    listening(address).await;
+    let allowed = Allowed::default();
+    let done = Cell::new(false);
+    let changes = async {
+        let mut connection = Connect::plain().open(address).await.expect("a connection");
+        for number in 0..CHANGES {
+            let Change {
+                host,
+                text,
+                answers,
+            } = change(number, &backends);
+            let mut before = allowed.borrow().get(&host).cloned();
+            let both = before.get_or_insert_with(|| BTreeSet::from(["404".to_owned()]));
+            both.extend(answers.iter().cloned());
+            allowed.borrow_mut().insert(host.clone(), both.clone());
+            sesame.folder().replace(&format!("{host}.yaml"), &text);
+            eventually(
+                &format!("change {number}: {host} answers {answers:?}"),
+                async || {
+                    let mut seen = BTreeSet::new();
+                    for _ in 0..IN_A_ROW {
+                        let answer = told(&connection.ask(&Ask::get(&host, "/")).await?);
+                        anyhow::ensure!(answers.contains(&answer), "{answer}");
+                        seen.insert(answer);
+                    }
+                    anyhow::ensure!(seen == answers, "only {seen:?}");
+                    Ok(())
+                },
+            )
+            .await;
+            allowed.borrow_mut().insert(host, answers);
+        }
+        done.set(true);
+    };
+    let ((), kept, fresh) = tokio::join!(
+        changes,
+        steady(address, &allowed, &done, true),
+        steady(address, &allowed, &done, false)
+    );
+    println!("{CHANGES} changes under {} requests", kept + fresh);
+    assert!(
+        kept > CHANGES && fresh > CHANGES,
+        "too few requests: {kept} and {fresh}"
+    );
+}

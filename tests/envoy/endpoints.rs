@@ -1,0 +1,253 @@
+//! Who answers for a Service: ports by name, several slices, states of endpoints, both address families, changes.
+
+use std::net::{Ipv6Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sesame_testkit::backend::Backend;
+use sesame_testkit::client::{Ask, Connect};
+
+use crate::harness::{
+    Question, Sesame, at, becomes, check, eventually, gateway, listening, new_ip, route, service,
+    shares,
+};
+
+const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
+
+async fn start(name: &str) -> Backend {
+    let any = ([127, 0, 0, 1], 0).into();
+    Backend::start(name, any).await.expect("a backend")
+}
+
+/// A slice of a Service with these ports and endpoints.
+fn slice(name: &str, service: &str, ports: &str, endpoints: &str) -> String {
+    format!(
+        "apiVersion: discovery.k8s.io/v1\nkind: EndpointSlice\nmetadata: {{name: {name}, labels: {{kubernetes.io/service-name: \
+         {service}}}}}\naddressType: IPv4\nports: [{ports}]\nendpoints: [{endpoints}]\n---\n"
+    )
+}
+
+#[tokio::test]
+async fn ports_are_found_by_their_names_and_endpoints_in_all_slices() {
+    let (one, two, three) = (start("one").await, start("two").await, start("three").await);
+    let sesame = Sesame::serving(|ip| {
+        let named = "apiVersion: v1\nkind: Service\nmetadata: {name: named}\nspec: {clusterIP: None, ports: [{name: web, port: \
+                     80, targetPort: 1}, {name: admin, port: 81, targetPort: named}]}\n---\n"
+            .to_owned();
+        let ports = |web: u16, admin: u16| format!("{{name: admin, port: {admin}}}, {{name: web, port: {web}}}");
+        let here = "{addresses: [127.0.0.1]}";
+        let text = gateway("web", ip, &[HTTP])
+            + &named
+            + &slice("named-x", "named", &ports(one.address().port(), three.address().port()), here)
+            + &slice("named-y", "named", &ports(two.address().port(), three.address().port()), here)
+            + &slice("named-z", "named", &ports(two.address().port(), three.address().port()), "")
+            + &slice("other", "other", &ports(three.address().port(), 1), here);
+        let rules = [
+            "matches: [{path: {value: /web}}], backendRefs: [{name: named, port: 80}]",
+            "matches: [{path: {value: /admin}}], backendRefs: [{name: named, port: 81}]",
+            "matches: [{path: {value: /no-port}}], backendRefs: [{name: named, port: 82}]",
+            "matches: [{path: {value: /no-service}}], backendRefs: [{name: other, port: 80}]",
+        ];
+        vec![("all.yaml", text + &route("a", &["web"], &["a.example.com"], &rules))]
+    })
+    .await;
+    let found = shares(sesame.at(8080), &Ask::get("a.example.com", "/web"), 100).await;
+    assert_eq!(
+        found.keys().collect::<Vec<_>>(),
+        ["one", "two"],
+        "{found:?}"
+    );
+    let found = shares(sesame.at(8080), &Ask::get("a.example.com", "/admin"), 10).await;
+    assert_eq!(found.keys().collect::<Vec<_>>(), ["three"], "{found:?}");
+    check(
+        sesame.at(8080),
+        &[
+            ("a.example.com", "/no-port", "500"),
+            ("a.example.com", "/no-service", "500"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn endpoints_on_their_way_out_serve_when_nobody_else_does() {
+    let (ready, leaving) = (start("ready").await, start("leaving").await);
+    let service_text =
+        "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80}]}\n---\n";
+    let of = |backend: &Backend, name: &str, state: &str| {
+        let port = format!("{{port: {}}}", backend.address().port());
+        slice(
+            name,
+            "a",
+            &port,
+            &format!("{{addresses: [127.0.0.1], conditions: {{{state}}}}}"),
+        )
+    };
+    let slices = |ready_state: &str, leaving_state: &str| {
+        of(&ready, "a-1", ready_state) + &of(&leaving, "a-2", leaving_state)
+    };
+    let out = "ready: false, serving: true, terminating: true";
+    let gone = "ready: false, serving: false, terminating: true";
+    let sesame = Sesame::serving(|ip| {
+        let text = gateway("web", ip, &[HTTP]) + service_text;
+        let rules = [at("/", "a")];
+        vec![
+            (
+                "all.yaml",
+                text + &route("a", &["web"], &["a.example.com"], &[&rules[0]]),
+            ),
+            ("slices.yaml", slices("ready: true", out)),
+        ]
+    })
+    .await;
+    let address = sesame.at(8080);
+    let only = async |name: &str| {
+        let what = format!("only {name} answers");
+        eventually(&what, async || {
+            let found = shares(address, &Ask::get("a.example.com", "/"), 20).await;
+            anyhow::ensure!(found.keys().eq([name]), "{found:?}");
+            Ok(())
+        })
+        .await;
+    };
+    only("ready").await;
+    sesame
+        .folder()
+        .write("slices.yaml", &slices("ready: false", out));
+    only("leaving").await;
+    sesame
+        .folder()
+        .write("slices.yaml", &slices("ready: false", gone));
+    only("503").await;
+    sesame.folder().write("slices.yaml", &slices("", gone));
+    only("ready").await;
+}
+
+/// A Gateway and endpoints with IPv6 addresses beside IPv4 ones. A machine without IPv6 has nothing to test here but IPv4.
+#[tokio::test]
+async fn both_address_families() {
+    let loopback = Ipv6Addr::LOCALHOST;
+    let v4 = start("v4").await;
+    let v6 = match Backend::start("v6", (loopback, 0).into()).await {
+        Ok(backend) => Some(backend),
+        Err(error) => {
+            assert_eq!(
+                error.kind(),
+                std::io::ErrorKind::AddrNotAvailable,
+                "{error}"
+            );
+            None
+        }
+    };
+    let addresses: Vec<SocketAddr> = std::iter::once(&v4)
+        .chain(&v6)
+        .map(Backend::address)
+        .collect();
+    let names: Vec<&str> = std::iter::once(&v4).chain(&v6).map(Backend::name).collect();
+    // One that is free just now.
+    let port = match &v6 {
+        Some(_) => TcpListener::bind((loopback, 0)).and_then(|listener| listener.local_addr()),
+        None => Ok((new_ip(), 8080).into()),
+    };
+    let port = port.expect("a free port").port();
+    let sesame = Sesame::serving(|ip| {
+        let listener = format!("name: http, protocol: HTTP, port: {port}");
+        let both = format!(
+            "{{type: IPAddress, value: \"{ip}\"}}, {{type: IPAddress, value: \"{loopback}\"}}"
+        );
+        let mut web = gateway("web", ip, &[&listener]);
+        if v6.is_some() {
+            web = web.replace(&format!("{{type: IPAddress, value: \"{ip}\"}}"), &both);
+        }
+        let dual = "spec: {ipFamilyPolicy: RequireDualStack, ipFamilies: [IPv4, IPv6], ports";
+        let services = service("a", &addresses).replace("spec: {ports", dual);
+        vec![(
+            "all.yaml",
+            web + &services + &route("a", &["web"], &["a.example.com"], &[&at("/", "a")]),
+        )]
+    })
+    .await;
+    let mut listeners = vec![sesame.at(port)];
+    listeners.extend(v6.as_ref().map(|_| SocketAddr::from((loopback, port))));
+    for address in listeners {
+        let found = shares(address, &Ask::get("a.example.com", "/"), 100).await;
+        // Which family is preferred is the gateway's choice; that somebody answers is not.
+        assert!(
+            !found.is_empty() && found.keys().all(|name| names.contains(&name.as_str())),
+            "{address}: {found:?}"
+        );
+    }
+    // With IPv6 endpoints alone they must be used.
+    if let Some(v6) = &v6 {
+        let only = service("a", &[v6.address()]);
+        let text = std::fs::read_to_string(sesame.folder().file("all.yaml")).expect("a file");
+        let (head, _) = text.split_once("apiVersion: v1\n").expect("a Service");
+        let (_, tail) = text
+            .rsplit_once("---\napiVersion: gateway")
+            .expect("a route");
+        sesame.folder().write(
+            "all.yaml",
+            &format!("{head}{only}apiVersion: gateway{tail}"),
+        );
+        becomes(sesame.at(port), "a.example.com", "/", "v6").await;
+    }
+}
+
+/// Endpoints come and go under steady requests: nobody notices but by who answers.
+#[tokio::test]
+async fn changes_of_endpoints_drop_no_request() {
+    let (one, two) = (start("one").await, start("two").await);
+    let sesame = Sesame::serving(|ip| {
+        let text = gateway("web", ip, &[HTTP])
+            + &route("a", &["web"], &["a.example.com"], &[&at("/", "a")]);
+        vec![
+            ("all.yaml", text),
+            ("a.yaml", service("a", &[one.address()])),
+        ]
+    })
+    .await;
+    let address = sesame.at(8080);
+    listening(address).await;
+    let done = AtomicBool::new(false);
+    let changes = async {
+        for round in 0..15 {
+            let (now, name) = match round % 3 {
+                0 => (vec![two.address()], "two"),
+                1 => (vec![one.address(), two.address()], ""),
+                _ => (vec![one.address()], "one"),
+            };
+            sesame.folder().replace("a.yaml", &service("a", &now));
+            if name.is_empty() {
+                eventually("both answer", async || {
+                    let found = shares(address, &Ask::get("a.example.com", "/"), 30).await;
+                    anyhow::ensure!(found.len() == 2, "{found:?}");
+                    Ok(())
+                })
+                .await;
+            } else {
+                becomes(address, "a.example.com", "/", name).await;
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+    };
+    let steady = async {
+        let mut kept = Connect::plain().open(address).await.expect("a connection");
+        let ask = Ask::get("a.example.com", "/");
+        let mut asked = 0;
+        while !done.load(Ordering::Relaxed) {
+            let answer = kept
+                .ask(&ask)
+                .await
+                .expect("an answer on the open connection");
+            assert_eq!(answer.status, 200, "after {asked} answers");
+            let fresh = ask.of(address).await;
+            assert!(
+                ["one", "two"].contains(&fresh.as_str()),
+                "{fresh} after {asked} answers"
+            );
+            asked += 2;
+        }
+        asked
+    };
+    let ((), asked) = tokio::join!(changes, steady);
+    assert!(asked >= 30, "only {asked} requests were made meanwhile");
+}

@@ -1,0 +1,26 @@
+//! What the tests share: a Sesame of their own, objects, questions.
+//!
+//! - [`binary`]: the `sesame` to test, built if need be.
+//! - [`folder`]: objects in files, addresses that nobody else has.
+//! - [`sesame`]: `sesame local` as a child process, its events and statuses.
+//! - [`objects`]: objects as text.
+//! - [`questions`]: requests and the shortest form of their answers.
+
+mod binary;
+mod folder;
+mod objects;
+mod process;
+mod questions;
+mod sesame;
+
+pub(crate) use self::folder::{Folder, new_ip};
+pub(crate) use self::objects::{
+    Https, at, backend, backends, certificate, gateway, grant, https, namespace, on, route,
+    service, to,
+};
+pub(crate) use self::process::{children, ended, send};
+pub(crate) use self::questions::{
+    Question, assert_share, becomes, check, check_asks, eventually, eventually_within, listening,
+    shares,
+};
+pub(crate) use self::sesame::{Condition, Sesame};

@@ -1,0 +1,74 @@
+//! Objects in files, and addresses that no other test has.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tempfile::TempDir;
+
+/// A folder of objects, and beside it one for whatever Sesame writes. Both are gone with it.
+#[derive(Debug)]
+pub(crate) struct Folder {
+    dir: TempDir,
+}
+
+impl Folder {
+    /// With these files.
+    pub(crate) fn new(files: &[(&str, String)]) -> Self {
+        let dir = TempDir::with_prefix("sesame-").expect("a temporary folder");
+        let folder = Self { dir };
+        fs::create_dir(folder.path()).expect("a folder for objects");
+        fs::create_dir(folder.scratch()).expect("a folder for scratch");
+        for (name, text) in files {
+            folder.write(name, text);
+        }
+        folder
+    }
+
+    /// Where the objects are.
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.path().join("objects")
+    }
+
+    /// The temporary folder of Sesame.
+    pub(crate) fn scratch(&self) -> PathBuf {
+        self.dir.path().join("tmp")
+    }
+
+    /// Writes a file, as editors do that truncate.
+    pub(crate) fn write(&self, name: &str, text: &str) {
+        fs::write(self.file(name), text).expect("a file of objects");
+    }
+
+    /// Puts a file in place of another, as editors do that rename.
+    pub(crate) fn replace(&self, name: &str, text: &str) {
+        let beside = self.scratch().join(name);
+        fs::write(&beside, text).expect("a file of objects");
+        fs::rename(beside, self.file(name)).expect("renaming within a file system");
+    }
+
+    /// Removes a file.
+    pub(crate) fn remove(&self, name: &str) {
+        fs::remove_file(self.file(name)).expect("a file of objects");
+    }
+
+    /// The path of one of its files.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.path().join(Path::new(name))
+    }
+}
+
+/// A loopback address that no other test of this run has, nor most likely one of another run.
+pub(crate) fn new_ip() -> IpAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    let id = process::id();
+    let last = NEXT.fetch_add(1, Ordering::Relaxed);
+    assert!(
+        last < u8::MAX,
+        "there are too many tests for one range of addresses"
+    );
+    let [.., third, fourth] = id.to_be_bytes();
+    Ipv4Addr::new(127, 64 | (third & 63), fourth, last).into()
+}

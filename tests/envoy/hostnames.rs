@@ -1,0 +1,349 @@
+//! Which host a request is for: listeners' and routes' hostnames, their intersections, isolation, tiers.
+
+use sesame_testkit::client::{Ask, Connect};
+
+use crate::harness::{
+    Question, Sesame, at, backends, check, check_asks, gateway, listening, route, to,
+};
+
+const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
+
+#[tokio::test]
+async fn exact_before_long_wildcard_before_short_wildcard_before_any() {
+    let (_backends, services) = backends(&["exact", "long", "short", "any"]).await;
+    let sesame = Sesame::serving(|ip| {
+        let routes = route("exact", &["web"], &["a.b.example.com"], &[&to("exact")])
+            + &route("long", &["web"], &["*.b.example.com"], &[&to("long")])
+            + &route("short", &["web"], &["*.example.com"], &[&to("short")])
+            + &route("any", &["web"], &[], &[&to("any")]);
+        vec![(
+            "all.yaml",
+            gateway("web", ip, &[HTTP]) + &services + &routes,
+        )]
+    })
+    .await;
+    check(
+        sesame.at(8080),
+        &[
+            ("a.b.example.com", "/", "exact"),
+            ("a.b.example.com:8080", "/", "exact"),
+            ("a.b.example.com:1", "/", "exact"),
+            ("A.B.Example.COM", "/", "exact"),
+            ("a.b.example.com.", "/", "exact"),
+            ("c.b.example.com", "/", "long"),
+            ("c.b.example.com:8080", "/", "long"),
+            ("d.c.b.example.com", "/", "long"),
+            ("b.example.com", "/", "short"),
+            ("x.y.z.example.com", "/", "short"),
+            ("X.Example.com", "/", "short"),
+            ("example.com", "/", "any"),
+            ("badexample.com", "/", "any"),
+            ("192.0.2.1", "/", "any"),
+        ],
+    )
+    .await;
+    // The same by HTTP/2, whose Host is a pseudo header.
+    let h2 = Connect::plain().h2();
+    let ask = Ask::get("c.b.example.com:8080", "/");
+    assert_eq!((&h2, &ask).of(sesame.at(8080)).await, "long");
+}
+
+#[tokio::test]
+async fn requests_fall_through_to_the_wider_hostname_and_no_further_than_the_route_says() {
+    let (_backends, services) = backends(&["exact", "wide"]).await;
+    let sesame = Sesame::serving(|ip| {
+        let routes = route(
+            "exact",
+            &["web"],
+            &["very.specific.com", "other.specific.com"],
+            &[&at("/s1", "exact")],
+        ) + &route(
+            "wide",
+            &["web"],
+            &["*.specific.com"],
+            &[&at("/s3", "wide"), &at("/s1/deeper", "wide")],
+        );
+        vec![(
+            "all.yaml",
+            gateway("web", ip, &[HTTP]) + &services + &routes,
+        )]
+    })
+    .await;
+    check(
+        sesame.at(8080),
+        &[
+            ("very.specific.com", "/s1", "exact"),
+            ("very.specific.com", "/s3", "wide"),
+            ("other.specific.com", "/s3", "wide"),
+            // The narrower host goes first, however short its path.
+            ("very.specific.com", "/s1/deeper", "exact"),
+            ("more.specific.com", "/s1/deeper", "wide"),
+            ("more.specific.com", "/s1", "404"),
+            ("very.specific.com", "/s4", "404"),
+            ("specific.com", "/s3", "404"),
+        ],
+    )
+    .await;
+}
+
+/// Two routes that mean the same host of a narrower listener: what they say themselves decides.
+#[tokio::test]
+async fn the_original_hostname_decides_where_the_intersection_is_the_same() {
+    let (_backends, services) = backends(&["narrow", "wide"]).await;
+    let born = |text: String, year: u16| {
+        let born = format!("metadata: {{creationTimestamp: \"{year}-01-01T00:00:00Z\", ");
+        text.replacen("metadata: {", &born, 1)
+    };
+    let header = |name: &str, backend: &str| {
+        format!(
+            "matches: [{{path: {{value: /header}}, headers: [{{name: {name}, value: x}}]}}], {}",
+            to(backend)
+        )
+    };
+    let sesame = Sesame::serving(|ip| {
+        let listeners = [
+            "name: exact, protocol: HTTP, port: 8080, hostname: abc.example.com",
+            "name: wide, protocol: HTTP, port: 8081, hostname: '*.example.com'",
+        ];
+        let pair = |listener: &str, narrow: &str, wide: &str| {
+            let parent = format!("web, sectionName: {listener}");
+            let narrow_rules = [
+                at("/same", "narrow"),
+                at("/path", "narrow"),
+                header("header-a", "narrow"),
+            ];
+            let wide_rules = [
+                at("/same", "wide"),
+                at("/path/prefix", "wide"),
+                header("header-b", "wide"),
+            ];
+            let rules = |rules: &[String; 3]| rules.clone();
+            let [a, b, c] = rules(&wide_rules);
+            let [d, e, f] = rules(&narrow_rules);
+            born(
+                route(
+                    &format!("{listener}-wide"),
+                    &[&parent],
+                    &[wide],
+                    &[&a, &b, &c],
+                ),
+                2025,
+            ) + &born(
+                route(
+                    &format!("{listener}-narrow"),
+                    &[&parent],
+                    &[narrow],
+                    &[&d, &e, &f],
+                ),
+                2026,
+            )
+        };
+        let routes = pair("exact", "abc.example.com", "*.example.com")
+            + &pair("wide", "*.example.com", "*.com");
+        vec![(
+            "all.yaml",
+            gateway("web", ip, &listeners) + &services + &routes,
+        )]
+    })
+    .await;
+    for port in [8080, 8081] {
+        let get = |path| Ask::get("abc.example.com", path);
+        check_asks(
+            sesame.at(port),
+            [
+                (get("/same"), "narrow"),
+                (get("/path/prefix"), "narrow"),
+                (
+                    get("/header")
+                        .header("header-a", "x")
+                        .header("header-b", "x"),
+                    "narrow",
+                ),
+                (get("/header").header("header-b", "x"), "wide"),
+                (get("/header"), "404"),
+                (get("/else"), "404"),
+            ],
+        )
+        .await;
+    }
+}
+
+/// Listeners of one port: a request belongs to the most specific one alone.
+#[tokio::test]
+async fn listeners_are_isolated_from_each_other() {
+    let (_backends, services) = backends(&["any", "wide", "narrow", "exact"]).await;
+    let listeners = |port: u16| {
+        [
+            ("any", String::new()),
+            ("wide", ", hostname: '*.example.com'".to_owned()),
+            ("narrow", ", hostname: '*.foo.example.com'".to_owned()),
+            ("exact", ", hostname: abc.foo.example.com".to_owned()),
+        ]
+        .map(|(name, hostname)| {
+            format!("name: {name}-{port}, protocol: HTTP, port: {port}{hostname}")
+        })
+    };
+    let sesame = Sesame::serving(|ip| {
+        let mut text = services.clone();
+        let all: Vec<String> = [8080, 8081].into_iter().flat_map(listeners).collect();
+        text += &gateway(
+            "web",
+            ip,
+            &all.iter().map(String::as_str).collect::<Vec<_>>(),
+        );
+        for (name, hostname) in [
+            ("any", "bar.com"),
+            ("wide", "*.example.com"),
+            ("narrow", "*.foo.example.com"),
+            ("exact", "abc.foo.example.com"),
+        ] {
+            let path = format!("/{name}");
+            // Hostnames on the listeners only, and on the routes too.
+            text += &route(
+                &format!("{name}-8080"),
+                &[&format!("web, sectionName: {name}-8080")],
+                &[],
+                &[&at(&path, name)],
+            );
+            text += &route(
+                &format!("{name}-8081"),
+                &[&format!("web, sectionName: {name}-8081")],
+                &[hostname],
+                &[&at(&path, name)],
+            );
+        }
+        vec![("all.yaml", text)]
+    })
+    .await;
+    let paths = ["any", "wide", "narrow", "exact"];
+    for port in [8080, 8081] {
+        listening(sesame.at(port)).await;
+        for (host, served) in [
+            ("bar.com", "any"),
+            ("bar.example.com", "wide"),
+            ("bar.foo.example.com", "narrow"),
+            ("abc.foo.example.com", "exact"),
+        ] {
+            for path in paths {
+                let expected = if path == served { served } else { "404" };
+                check(sesame.at(port), &[(host, &format!("/{path}"), expected)]).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn routes_attach_by_listener_by_port_and_by_both() {
+    let (_backends, services) = backends(&["section", "port", "both"]).await;
+    let sesame = Sesame::serving(|ip| {
+        let listeners = [
+            "name: bar, protocol: HTTP, port: 8080, hostname: bar.com",
+            "name: foo-bar, protocol: HTTP, port: 8080, hostname: foo.bar.com",
+            "name: wild, protocol: HTTP, port: 8080, hostname: '*.foo.com'",
+            "name: other-bar, protocol: HTTP, port: 8081, hostname: bar.com",
+            "name: other-foo, protocol: HTTP, port: 8081, hostname: foo.com",
+            "name: third-bar, protocol: HTTP, port: 8082, hostname: bar.com",
+            "name: third-foo, protocol: HTTP, port: 8082, hostname: foo.com",
+        ];
+        let routes = route(
+            "section",
+            &["web, sectionName: bar", "web, sectionName: wild"],
+            &[],
+            &[&to("section")],
+        ) + &route("port", &["web, port: 8081"], &[], &[&to("port")])
+            + &route(
+                "both",
+                &["web, port: 8082, sectionName: third-foo"],
+                &[],
+                &[&to("both")],
+            );
+        vec![(
+            "all.yaml",
+            gateway("web", ip, &listeners) + &services + &routes,
+        )]
+    })
+    .await;
+    check(
+        sesame.at(8080),
+        &[
+            ("bar.com", "/", "section"),
+            ("foo.bar.com", "/", "404"),
+            ("x.foo.com", "/", "section"),
+            ("x.y.foo.com", "/", "section"),
+            ("foo.com", "/", "404"),
+            ("other.com", "/", "404"),
+        ],
+    )
+    .await;
+    check(
+        sesame.at(8081),
+        &[("bar.com:8081", "/", "port"), ("foo.com:8081", "/", "port")],
+    )
+    .await;
+    check(
+        sesame.at(8082),
+        &[("bar.com:8082", "/", "404"), ("foo.com:8082", "/", "both")],
+    )
+    .await;
+    for (listener, attached) in [
+        ("bar", 1),
+        ("foo-bar", 0),
+        ("wild", 1),
+        ("other-bar", 1),
+        ("third-bar", 0),
+    ] {
+        let status = sesame.listener("web", listener).await.expect("a listener");
+        assert_eq!(status["attachedRoutes"], attached, "{listener}");
+    }
+}
+
+#[tokio::test]
+async fn only_hostnames_that_the_listener_has_too_are_served() {
+    let (_backends, services) = backends(&["a", "b"]).await;
+    let sesame = Sesame::serving(|ip| {
+        let listeners = ["name: http, protocol: HTTP, port: 8080, hostname: '*.wildcard.io'"];
+        let hosts = [
+            "one.wildcard.io",
+            "*.two.wildcard.io",
+            "*.io",
+            "wildcard.io",
+            "elsewhere.com",
+        ];
+        let routes = route("some", &["web"], &hosts, &[&at("/a", "a")])
+            + &route(
+                "none",
+                &["web"],
+                &["wildcard.io", "*.elsewhere.com"],
+                &[&at("/b", "b")],
+            );
+        vec![(
+            "all.yaml",
+            gateway("web", ip, &listeners) + &services + &routes,
+        )]
+    })
+    .await;
+    check(
+        sesame.at(8080),
+        &[
+            ("one.wildcard.io", "/a", "a"),
+            ("x.two.wildcard.io", "/a", "a"),
+            ("three.wildcard.io", "/a", "a"),
+            ("wildcard.io", "/a", "404"),
+            ("other.io", "/a", "404"),
+            ("elsewhere.com", "/a", "404"),
+            ("wildcard.io", "/b", "404"),
+            ("x.elsewhere.com", "/b", "404"),
+        ],
+    )
+    .await;
+    let accepted = sesame
+        .of_route("none", "Accepted")
+        .await
+        .expect("a condition");
+    assert_eq!(
+        (accepted.status.as_str(), accepted.reason.as_str()),
+        ("False", "NoMatchingListenerHostname")
+    );
+    let status = sesame.listener("web", "http").await.expect("a listener");
+    assert_eq!(status["attachedRoutes"], 1);
+}

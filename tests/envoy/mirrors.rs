@@ -1,0 +1,166 @@
+//! RequestMirror: who gets copies, how many, and of what.
+
+use std::time::Duration;
+
+use sesame_testkit::backend::{Backend, Received};
+use sesame_testkit::client::{Ask, Connect};
+
+use crate::harness::{
+    Sesame, assert_share, backend, backends, eventually, gateway, listening, route, to,
+};
+
+const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
+
+async fn serving(services: &str, rules: &[&str]) -> Sesame {
+    let sesame = Sesame::serving(|ip| {
+        let text = gateway("web", ip, &[HTTP]) + services;
+        vec![(
+            "all.yaml",
+            text + &route("a", &["web"], &["a.example.com"], rules),
+        )]
+    })
+    .await;
+    listening(sesame.at(8080)).await;
+    sesame
+}
+
+fn mirror(to: &str, share: &str) -> String {
+    format!(
+        "{{type: RequestMirror, requestMirror: {{backendRef: {{name: {to}, port: 80}}{share}}}}}"
+    )
+}
+
+async fn copy(backend: &Backend, path: &str) -> Received {
+    let arrived = |requests: &[Received]| requests.iter().any(|request| request.path == path);
+    let requests = backend.wait_for(Duration::from_secs(20), arrived).await;
+    let requests = requests.unwrap_or_else(|all| panic!("{} got no copy: {all:?}", backend.name()));
+    let found = requests.into_iter().find(|request| request.path == path);
+    found.expect("it has just been found")
+}
+
+#[tokio::test]
+async fn all_mirrors_get_the_request_as_the_backend_does() {
+    let (backends, services) = backends(&["a", "one", "two"]).await;
+    let modifier = "{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x-set, value: new}], remove: [x-gone]}}";
+    let rule = format!(
+        "filters: [{}, {modifier}, {}], {}",
+        mirror("one", ""),
+        mirror("two", ""),
+        to("a")
+    );
+    let sesame = serving(&services, &[&rule]).await;
+    let ask = Ask::get("a.example.com", "/copied?q=1")
+        .method("POST")
+        .body("what it says")
+        .header("x-gone", "1");
+    let answer = Connect::plain()
+        .ask(sesame.at(8080), &ask)
+        .await
+        .expect("an answer");
+    assert_eq!(
+        (answer.status.as_u16(), answer.backend().as_str()),
+        (200, "a")
+    );
+    for backend in &backends {
+        let copy = copy(backend, "/copied?q=1").await;
+        let seen = (copy.method.as_str(), copy.host.as_str(), copy.body.as_str());
+        assert_eq!(
+            seen,
+            ("POST", "a.example.com", "what it says"),
+            "{}",
+            backend.name()
+        );
+        assert_eq!(copy.header("x-set"), Some("new"), "{}", backend.name());
+        assert_eq!(copy.header("x-gone"), None, "{}", backend.name());
+    }
+}
+
+/// What becomes of a copy is nobody's business: the client waits for its own answer only.
+#[tokio::test]
+async fn a_mirror_that_fails_or_is_missing_harms_nobody() {
+    let (_backends, services) = backends(&["a", "slow"]).await;
+    let (gone, gone_text) = backend("gone").await;
+    gone.stop().await;
+    let rule = format!(
+        "filters: [{}, {}, {}], {}",
+        mirror("gone", ""),
+        mirror("missing", ""),
+        mirror("slow", ""),
+        to("a")
+    );
+    let sesame = serving(&(services + &gone_text), &[&rule]).await;
+    let mut connection = Connect::plain()
+        .open(sesame.at(8080))
+        .await
+        .expect("a connection");
+    for _ in 0..20 {
+        let answer = connection
+            .ask(&Ask::get("a.example.com", "/"))
+            .await
+            .expect("an answer");
+        assert_eq!(answer.backend(), "a");
+    }
+    let resolved = sesame
+        .of_route("a", "ResolvedRefs")
+        .await
+        .expect("a condition");
+    assert_eq!(
+        (resolved.status.as_str(), resolved.reason.as_str()),
+        ("False", "BackendNotFound")
+    );
+}
+
+#[tokio::test]
+async fn shares_of_the_requests_are_copied() {
+    const ASKED: u32 = 500;
+    let cases = [
+        ("none", ", percent: 0", 0.0),
+        ("percent", ", percent: 20", 0.2),
+        (
+            "fraction",
+            ", fraction: {numerator: 25, denominator: 50}",
+            0.5,
+        ),
+        (
+            "thousandths",
+            ", fraction: {numerator: 350, denominator: 1000}",
+            0.35,
+        ),
+        ("all", ", percent: 100", 1.0),
+    ];
+    let (_backend, mut services) = backend("a").await;
+    let mut mirrors = Vec::new();
+    for (name, ..) in cases {
+        let (backend, text) = backend(name).await;
+        mirrors.push(backend);
+        services += &text;
+    }
+    let filters: Vec<_> = cases
+        .iter()
+        .map(|(name, share, _)| mirror(name, share))
+        .collect();
+    let rule = format!("filters: [{}], {}", filters.join(", "), to("a"));
+    let sesame = serving(&services, &[&rule]).await;
+    let mut connection = Connect::plain()
+        .open(sesame.at(8080))
+        .await
+        .expect("a connection");
+    for _ in 0..ASKED {
+        let answer = connection
+            .ask(&Ask::get("a.example.com", "/"))
+            .await
+            .expect("an answer");
+        assert_eq!(answer.backend(), "a");
+    }
+    // Copies may be under way when the answers are there. Of those to `all` it is known when they have come.
+    eventually("all copies arrive", async || {
+        let count = mirrors[4].count();
+        anyhow::ensure!(count == u64::from(ASKED), "{count} of {ASKED}");
+        Ok(())
+    })
+    .await;
+    for ((name, _, share), mirror) in cases.iter().zip(&mirrors).take(4) {
+        let count = u32::try_from(mirror.count()).expect("a small number");
+        assert_share(name, count, ASKED, *share);
+    }
+}

@@ -1,0 +1,200 @@
+//! URLRewrite: what the backend is asked for.
+
+use std::collections::BTreeSet;
+
+use sesame_testkit::client::{Ask, Connect};
+
+use crate::harness::{Sesame, assert_share, backends, gateway, listening, route, to};
+
+const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
+
+/// A Sesame with these rules for a.example.com.
+async fn serving(services: &str, rules: &[&str]) -> Sesame {
+    let sesame = Sesame::serving(|ip| {
+        let text = gateway("web", ip, &[HTTP]) + services;
+        vec![(
+            "all.yaml",
+            text + &route("a", &["web"], &["a.example.com"], rules),
+        )]
+    })
+    .await;
+    listening(sesame.at(8080)).await;
+    sesame
+}
+
+/// Asks for each path and compares what the backend saw.
+async fn check(sesame: &Sesame, host: &str, cases: &[(&str, &str)]) {
+    let mut connection = Connect::plain()
+        .open(sesame.at(8080))
+        .await
+        .expect("a connection");
+    let mut wrong = Vec::new();
+    for (path, expected) in cases {
+        let answer = connection
+            .ask(&Ask::get("a.example.com", path))
+            .await
+            .expect("an answer");
+        let seen = answer.json();
+        if (&seen["host"], &seen["path"]) != (&host.into(), &(*expected).into()) {
+            wrong.push(format!(
+                "{path}: {} {} {}, not {host} {expected}",
+                answer.status, seen["host"], seen["path"]
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn rule(matches: &str, rewrite: &str) -> String {
+    format!(
+        "matches: [{matches}], filters: [{{type: URLRewrite, urlRewrite: {{{rewrite}}}}}], {}",
+        to("a")
+    )
+}
+
+fn prefix(from: &str, to: &str) -> String {
+    rule(
+        &format!("{{path: {{value: {from}}}}}"),
+        &format!("path: {{type: ReplacePrefixMatch, replacePrefixMatch: {to:?}}}"),
+    )
+}
+
+#[tokio::test]
+async fn prefixes_and_whole_paths() {
+    let (_backends, services) = backends(&["a"]).await;
+    let full = "path: {type: ReplaceFullPath, replaceFullPath: /whole}";
+    let rules = [
+        prefix("/plain", "/xyz"),
+        prefix("/slash", "/xyz/"),
+        prefix("/trailing/", "/xyz"),
+        prefix("/strip", "/"),
+        prefix("/empty", ""),
+        prefix("/dots.in", "/"),
+        prefix("/deep/er", "/a/b"),
+        rule("{path: {value: /full}}", full),
+        rule("{path: {type: Exact, value: /exact}}", full),
+        rule(
+            "{path: {type: RegularExpression, value: '/re[0-9]+'}}",
+            full,
+        ),
+        prefix("/", "/root"),
+    ];
+    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
+    let sesame = serving(&services, &rules).await;
+    check(
+        &sesame,
+        "a.example.com",
+        &[
+            ("/plain/bar", "/xyz/bar"),
+            ("/plain", "/xyz"),
+            ("/plain/", "/xyz/"),
+            ("/plain?q=/plain", "/xyz?q=/plain"),
+            ("/plain/plain", "/xyz/plain"),
+            ("/slash/bar", "/xyz/bar"),
+            ("/slash", "/xyz"),
+            ("/trailing/bar", "/xyz/bar"),
+            ("/trailing", "/xyz"),
+            ("/trailing/", "/xyz/"),
+            ("/strip/three", "/three"),
+            ("/strip", "/"),
+            ("/strip/", "/"),
+            ("/strip?q=1", "/?q=1"),
+            ("/strip/a?q=/strip", "/a?q=/strip"),
+            ("/empty/three", "/three"),
+            ("/empty", "/"),
+            ("/empty/", "/"),
+            ("/dots.in/x", "/x"),
+            ("/dotsxin/x", "/root/dotsxin/x"),
+            ("/deep/er/est", "/a/b/est"),
+            ("/full", "/whole"),
+            ("/full/more?q=1", "/whole?q=1"),
+            ("/exact?q=1", "/whole?q=1"),
+            ("/re12", "/whole"),
+            ("/", "/root/"),
+            ("/bar", "/root/bar"),
+            ("/bar?q=1", "/root/bar?q=1"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn the_host_with_and_without_the_path() {
+    let (_backends, services) = backends(&["a"]).await;
+    let modifier =
+        "{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x-set, value: new}]}}";
+    let rules = [
+        rule("{path: {value: /host}}", "hostname: inner.example.org"),
+        rule(
+            "{path: {value: /both}}",
+            "hostname: inner.example.org, path: {type: ReplacePrefixMatch, replacePrefixMatch: /}",
+        ),
+        rule(
+            "{path: {value: /with-header}}",
+            "hostname: inner.example.org",
+        )
+        .replace("filters: [", &format!("filters: [{modifier}, ")),
+    ];
+    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
+    let sesame = serving(&services, &rules).await;
+    check(
+        &sesame,
+        "inner.example.org",
+        &[
+            ("/host/x", "/host/x"),
+            ("/both/x", "/x"),
+            ("/with-header", "/with-header"),
+        ],
+    )
+    .await;
+    let answer = Connect::plain()
+        .ask(sesame.at(8080), &Ask::get("a.example.com", "/with-header"))
+        .await;
+    assert_eq!(
+        answer.expect("an answer").json()["headers"]["x-set"][0],
+        "new"
+    );
+}
+
+/// The choice of the backend decides about path and host, and the shares stay as they are.
+#[tokio::test]
+async fn each_of_several_backends_has_its_own_rewrite() {
+    let (_backends, services) = backends(&["a", "b", "c"]).await;
+    let filter =
+        |rewrite: &str| format!("filters: [{{type: URLRewrite, urlRewrite: {{{rewrite}}}}}]");
+    let rule = format!(
+        "matches: [{{path: {{value: /in}}}}], backendRefs: [{{name: a, port: 80, weight: 5, {}}}, {{name: b, port: 80, weight: \
+         3, {}}}, {{name: c, port: 80, weight: 2}}]",
+        filter("path: {type: ReplacePrefixMatch, replacePrefixMatch: /for-a}"),
+        filter("hostname: b.internal, path: {type: ReplaceFullPath, replaceFullPath: /for-b}"),
+    );
+    let sesame = serving(&services, &[&rule]).await;
+    let mut connection = Connect::plain()
+        .open(sesame.at(8080))
+        .await
+        .expect("a connection");
+    let mut seen = Vec::new();
+    for _ in 0..400 {
+        let answer = connection
+            .ask(&Ask::get("a.example.com", "/in/x"))
+            .await
+            .expect("an answer");
+        let json = answer.json();
+        let text = |field: &str| json[field].as_str().unwrap_or_default().to_owned();
+        seen.push((answer.backend(), text("host"), text("path")));
+    }
+    let kinds: BTreeSet<_> = seen
+        .iter()
+        .map(|(backend, host, path)| (backend.as_str(), host.as_str(), path.as_str()))
+        .collect();
+    let expected = [
+        ("a", "a.example.com", "/for-a/x"),
+        ("b", "b.internal", "/for-b"),
+        ("c", "a.example.com", "/in/x"),
+    ];
+    assert_eq!(kinds, BTreeSet::from(expected));
+    for (backend, share) in [("a", 0.5), ("b", 0.3), ("c", 0.2)] {
+        let count = seen.iter().filter(|(name, ..)| name == backend).count();
+        assert_share(backend, count as u32, 400, share);
+    }
+}

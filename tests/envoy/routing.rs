@@ -1,0 +1,312 @@
+//! Which rule answers: paths, headers, queries, methods, and what goes first.
+
+use sesame_testkit::client::Ask;
+
+use crate::harness::{Sesame, backends, check, check_asks, gateway, new_ip, on, route};
+
+const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
+
+fn refs(rules: &[String]) -> Vec<&str> {
+    rules.iter().map(String::as_str).collect()
+}
+
+#[tokio::test]
+async fn paths() {
+    let (_backends, services) = backends(&["one", "two", "exact", "regex", "any"]).await;
+    let rules = [
+        on("{path: {value: /one}}, {path: {value: /alias/}}", "one"),
+        on("{path: {value: /one/two}}", "two"),
+        on("{path: {type: Exact, value: /one/two/exact}}", "exact"),
+        on("{path: {type: Exact, value: /One}}", "exact"),
+        on(
+            "{path: {type: RegularExpression, value: '/[a-z]+/[0-9]+'}}",
+            "regex",
+        ),
+    ];
+    let sesame = Sesame::serving(|ip| {
+        let routes = route("paths", &["web"], &["paths.example.com"], &refs(&rules))
+            + &route(
+                "all",
+                &["web"],
+                &["all.example.com"],
+                &["backendRefs: [{name: any, port: 80}]"],
+            );
+        vec![(
+            "all.yaml",
+            gateway("web", ip, &[HTTP]) + &services + &routes,
+        )]
+    })
+    .await;
+    check(
+        sesame.at(8080),
+        &[
+            ("paths.example.com", "/one", "one"),
+            ("paths.example.com", "/one/", "one"),
+            ("paths.example.com", "/one/other", "one"),
+            ("paths.example.com", "/one?query", "one"),
+            ("paths.example.com", "/onetwo", "404"),
+            ("paths.example.com", "/alias", "one"),
+            ("paths.example.com", "/alias/x", "one"),
+            ("paths.example.com", "/aliases", "404"),
+            ("paths.example.com", "/one/two", "two"),
+            ("paths.example.com", "/one/two/", "two"),
+            ("paths.example.com", "/one/twofold", "one"),
+            ("paths.example.com", "/one/two/exact", "exact"),
+            ("paths.example.com", "/one/two/exact?query", "exact"),
+            ("paths.example.com", "/one/two/exact/", "two"),
+            ("paths.example.com", "/one/two/Exact", "two"),
+            ("paths.example.com", "/One", "exact"),
+            ("paths.example.com", "/One/", "404"),
+            ("paths.example.com", "/ONE", "404"),
+            ("paths.example.com", "/a/1", "regex"),
+            ("paths.example.com", "/a/1/", "404"),
+            ("paths.example.com", "/x/a/1", "404"),
+            ("paths.example.com", "/", "404"),
+            ("all.example.com", "/", "any"),
+            ("all.example.com", "/whatever/else", "any"),
+            ("other.example.com", "/one", "404"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn headers_queries_and_methods() {
+    let (_backends, services) = backends(&[
+        "plain", "one", "two", "regex", "query", "queries", "post", "longer",
+    ])
+    .await;
+    let rules = [
+        on("{path: {value: /}}", "plain"),
+        on("{headers: [{name: Version, value: one}]}", "one"),
+        on(
+            "{headers: [{name: version, value: two}, {name: color, value: blue}]}, {headers: [{name: color, value: red}]}",
+            "two",
+        ),
+        on(
+            "{headers: [{name: version, type: RegularExpression, value: 'r[0-9]+'}]}",
+            "regex",
+        ),
+        on("{queryParams: [{name: animal, value: whale}]}", "query"),
+        on(
+            "{queryParams: [{name: animal, value: whale}, {name: size, type: RegularExpression, value: '[0-9]+'}]}",
+            "queries",
+        ),
+        on("{method: POST}", "post"),
+        on("{path: {value: /longer}}", "longer"),
+    ];
+    let sesame = Sesame::serving(|ip| {
+        let routes = route("matches", &["web"], &["a.example.com"], &refs(&rules));
+        vec![(
+            "all.yaml",
+            gateway("web", ip, &[HTTP]) + &services + &routes,
+        )]
+    })
+    .await;
+    let get = |path| Ask::get("a.example.com", path);
+    check_asks(
+        sesame.at(8080),
+        [
+            (get("/"), "plain"),
+            (get("/").header("version", "one"), "one"),
+            (get("/").header("VERSION", "one"), "one"),
+            (get("/").header("version", "One"), "plain"),
+            (get("/").header("version", "ones"), "plain"),
+            (get("/").header("version", "two"), "plain"),
+            (
+                get("/").header("version", "two").header("color", "blue"),
+                "two",
+            ),
+            (get("/").header("color", "red"), "two"),
+            // One header each: the rule that stands first.
+            (
+                get("/").header("version", "one").header("color", "red"),
+                "one",
+            ),
+            (get("/").header("version", "r12"), "regex"),
+            (get("/").header("version", "r12x"), "plain"),
+            (get("/?animal=whale"), "query"),
+            (get("/?other=1&animal=whale"), "query"),
+            (get("/?animal=Whale"), "plain"),
+            (get("/?Animal=whale"), "plain"),
+            (get("/?animal=whales"), "plain"),
+            (get("/?animal=whale&size=30"), "queries"),
+            (get("/?animal=whale&size=big"), "query"),
+            // Headers count before queries, methods before headers, paths before all.
+            (
+                get("/?animal=whale&size=30").header("version", "one"),
+                "one",
+            ),
+            (get("/").header("version", "one").method("POST"), "post"),
+            (get("/?animal=whale").method("POST"), "post"),
+            (get("/").method("PUT"), "plain"),
+            (
+                get("/longer").method("POST").header("version", "one"),
+                "longer",
+            ),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn across_routes_the_more_specific_match_then_the_older_route_then_the_alphabet() {
+    let (_backends, services) = backends(&["old", "young", "a", "b", "long"]).await;
+    let born = |text: String, time: &str| {
+        text.replacen(
+            "metadata: {",
+            &format!("metadata: {{creationTimestamp: \"{time}\", "),
+            1,
+        )
+    };
+    let sesame = Sesame::serving(|ip| {
+        let hosts = ["a.example.com"];
+        let root = |backend: &str| on("{path: {value: /}}", backend);
+        let routes = [
+            born(
+                route("a-young", &["web"], &hosts, &[&root("young")]),
+                "2026-02-01T00:00:00Z",
+            ),
+            born(
+                route("z-old", &["web"], &hosts, &[&root("old")]),
+                "2026-01-01T00:00:00Z",
+            ),
+            born(
+                route(
+                    "long",
+                    &["web"],
+                    &["a.example.com", "b.example.com"],
+                    &[&on("{path: {value: /long}}", "long")],
+                ),
+                "2026-03-01T00:00:00Z",
+            ),
+            born(
+                route("b", &["web"], &["b.example.com"], &[&root("b")]),
+                "2026-01-01T00:00:00Z",
+            ),
+            born(
+                route("a", &["web"], &["b.example.com"], &[&root("a")]),
+                "2026-01-01T00:00:00Z",
+            ),
+        ];
+        vec![(
+            "all.yaml",
+            gateway("web", ip, &[HTTP]) + &services + &routes.concat(),
+        )]
+    })
+    .await;
+    check(
+        sesame.at(8080),
+        &[
+            ("a.example.com", "/", "old"),
+            ("a.example.com", "/long/way", "long"),
+            ("b.example.com", "/", "a"),
+            ("b.example.com", "/long", "long"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn of_rules_that_match_alike_the_first_answers_even_if_it_leads_nowhere() {
+    let (_backends, services) = backends(&["first", "second"]).await;
+    let both = |backend: &str, one: &str, other: &str| {
+        on(
+            &format!(
+                "{{path: {{value: /order}}, headers: [{{name: {one}, value: x}}, {{name: {other}, value: x}}]}}"
+            ),
+            backend,
+        )
+    };
+    let rules = [
+        both("first", "a", "b"),
+        both("second", "b", "a"),
+        on("{path: {value: /missing}}", "missing"),
+        on("{path: {value: /missing}}", "second"),
+        "matches: [{path: {value: /empty}}], backendRefs: []".to_owned(),
+        "matches: [{path: {value: /none}}]".to_owned(),
+        "matches: [{path: {value: /kind}}], backendRefs: [{group: example.com, kind: Bucket, name: first, port: 80}]".to_owned(),
+        "matches: [{path: {value: /extension}}], filters: [{type: ExtensionRef, extensionRef: {group: example.com, kind: \
+         Filter, name: x}}], backendRefs: [{name: second, port: 80}]".to_owned(),
+        on("{path: {value: /}}", "second"),
+    ];
+    let sesame = Sesame::serving(|ip| {
+        let routes = route("order", &["web"], &["a.example.com"], &refs(&rules));
+        vec![(
+            "all.yaml",
+            gateway("web", ip, &[HTTP]) + &services + &routes,
+        )]
+    })
+    .await;
+    check_asks(
+        sesame.at(8080),
+        [
+            (
+                Ask::get("a.example.com", "/order")
+                    .header("a", "x")
+                    .header("b", "x"),
+                "first",
+            ),
+            (
+                Ask::get("a.example.com", "/order").header("a", "x"),
+                "second",
+            ),
+            (Ask::get("a.example.com", "/missing"), "500"),
+            (Ask::get("a.example.com", "/empty"), "500"),
+            (Ask::get("a.example.com", "/none/at/all"), "500"),
+            (Ask::get("a.example.com", "/kind"), "500"),
+            (Ask::get("a.example.com", "/extension"), "500"),
+            (Ask::get("a.example.com", "/else"), "second"),
+        ],
+    )
+    .await;
+    let resolved = sesame
+        .of_route("order", "ResolvedRefs")
+        .await
+        .expect("a condition");
+    assert_eq!(resolved.status, "False", "{resolved:?}");
+    assert!(resolved.message.contains("missing"), "{resolved:?}");
+}
+
+#[tokio::test]
+async fn gateways_answer_differently_on_the_same_port() {
+    let (_backends, services) = backends(&["shared", "left", "right"]).await;
+    let other = new_ip();
+    let sesame = Sesame::serving(|ip| {
+        let routes = route(
+            "shared",
+            &["left", "right"],
+            &["a.example.com"],
+            &[&on("{path: {value: /shared}}", "shared")],
+        ) + &route(
+            "left",
+            &["left"],
+            &["a.example.com"],
+            &[&on("{path: {value: /}}", "left")],
+        ) + &route(
+            "right",
+            &["right"],
+            &["a.example.com"],
+            &[&on("{path: {value: /}}", "right")],
+        );
+        let gateways = gateway("left", ip, &[HTTP]) + &gateway("right", other, &[HTTP]);
+        vec![("all.yaml", gateways + &services + &routes)]
+    })
+    .await;
+    check(
+        sesame.at(8080),
+        &[
+            ("a.example.com", "/shared", "shared"),
+            ("a.example.com", "/", "left"),
+        ],
+    )
+    .await;
+    check(
+        (other, 8080).into(),
+        &[
+            ("a.example.com", "/shared", "shared"),
+            ("a.example.com", "/", "right"),
+        ],
+    )
+    .await;
+}

@@ -1,0 +1,157 @@
+//! Session persistence: a client stays with its endpoint, by cookie or by header.
+
+use std::collections::BTreeSet;
+
+use sesame_testkit::client::{Answer, Ask, Connect};
+
+use crate::harness::{Sesame, backends, gateway, listening, route, service, shares};
+
+const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
+
+/// One Service with three endpoints.
+async fn serving(rules: &[&str]) -> (Vec<sesame_testkit::backend::Backend>, Sesame) {
+    let (backends, _) = backends(&["one", "two", "three"]).await;
+    let addresses: Vec<_> = backends.iter().map(|backend| backend.address()).collect();
+    let rules: Vec<_> = rules
+        .iter()
+        .map(|rule| format!("{rule}, backendRefs: [{{name: a, port: 80}}]"))
+        .collect();
+    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
+    let sesame = Sesame::serving(|ip| {
+        let text = gateway("web", ip, &[HTTP]) + &service("a", &addresses);
+        vec![(
+            "all.yaml",
+            text + &route("a", &["web"], &["a.example.com"], &rules),
+        )]
+    })
+    .await;
+    listening(sesame.at(8080)).await;
+    (backends, sesame)
+}
+
+async fn ask(sesame: &Sesame, ask: &Ask) -> Answer {
+    let answer = Connect::plain()
+        .ask(sesame.at(8080), ask)
+        .await
+        .expect("an answer");
+    assert_eq!(answer.status, 200, "{answer:?}");
+    answer
+}
+
+/// Asks some times with what the first answer gave, and says who answered.
+async fn returning(sesame: &Sesame, path: &str, header: &str, value: &str) -> BTreeSet<String> {
+    let ask = Ask::get("a.example.com", path).header(header, value);
+    shares(sesame.at(8080), &ask, 20)
+        .await
+        .into_keys()
+        .collect()
+}
+
+#[tokio::test]
+async fn by_cookie() {
+    let (_backends, sesame) = serving(&[
+        "matches: [{path: {value: /named}}], sessionPersistence: {type: Cookie, cookie: {name: mine}}",
+        "matches: [{path: {value: /unnamed}}], sessionPersistence: {}",
+        "matches: [{path: {value: /permanent}}], sessionPersistence: {absoluteTimeout: 1h, cookie: {name: lasting, lifetimeType: Permanent}}",
+        "matches: [{path: {value: /none}}]",
+    ])
+    .await;
+    let mut homes = BTreeSet::new();
+    for path in ["/named", "/unnamed", "/permanent"] {
+        for _ in 0..6 {
+            let first = ask(&sesame, &Ask::get("a.example.com", path)).await;
+            let home = first.backend();
+            let cookie = first.header("set-cookie").to_owned();
+            let (pair, attributes) = cookie.split_once(';').unwrap_or((&cookie, ""));
+            let attributes = attributes.to_ascii_lowercase();
+            assert!(pair.contains('='), "{path}: {cookie:?}");
+            assert!(path != "/named" || pair.starts_with("mine="), "{cookie}");
+            assert!(
+                path != "/permanent" || pair.starts_with("lasting="),
+                "{cookie}"
+            );
+            assert_eq!(
+                attributes.contains("max-age=3600"),
+                path == "/permanent",
+                "{cookie}"
+            );
+            assert_eq!(
+                attributes.contains("max-age") || attributes.contains("expires"),
+                path == "/permanent",
+                "{cookie}"
+            );
+            let found = returning(&sesame, path, "cookie", pair).await;
+            assert_eq!(found, BTreeSet::from([home.clone()]), "{path} with {pair}");
+            homes.insert(home);
+        }
+    }
+    // Newcomers are spread, or the cookie has proved nothing.
+    assert!(homes.len() > 1, "{homes:?}");
+    let none = ask(&sesame, &Ask::get("a.example.com", "/none")).await;
+    assert_eq!(none.header("set-cookie"), "");
+    let nonsense = returning(&sesame, "/named", "cookie", "mine=nonsense").await;
+    assert!(
+        !nonsense.is_empty() && !nonsense.contains("503"),
+        "{nonsense:?}"
+    );
+}
+
+#[tokio::test]
+async fn by_header() {
+    let (_backends, sesame) =
+        serving(&["sessionPersistence: {type: Header, header: {name: x-session}}"]).await;
+    let mut homes = BTreeSet::new();
+    for _ in 0..12 {
+        let first = ask(&sesame, &Ask::get("a.example.com", "/")).await;
+        let session = first.header("x-session").to_owned();
+        assert!(!session.is_empty(), "{first:?}");
+        let found = returning(&sesame, "/", "x-session", &session).await;
+        assert_eq!(found, BTreeSet::from([first.backend()]));
+        homes.insert(first.backend());
+    }
+    assert!(homes.len() > 1, "{homes:?}");
+}
+
+/// A session's endpoint that is gone is replaced: the client isn't punished for being faithful.
+#[tokio::test]
+async fn who_has_lost_an_endpoint_gets_another_one() {
+    let (mut backends, sesame) = serving(&["sessionPersistence: {cookie: {name: mine}}"]).await;
+    let first = ask(&sesame, &Ask::get("a.example.com", "/")).await;
+    let cookie = first
+        .header("set-cookie")
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    let home = first.backend();
+    let left: Vec<_> = backends
+        .iter()
+        .filter(|backend| backend.name() != home)
+        .map(|backend| backend.address())
+        .collect();
+    let text = std::fs::read_to_string(sesame.folder().file("all.yaml")).expect("a file");
+    let (before, after) = text.split_once("apiVersion: v1\n").expect("a Service");
+    let (_, after) = after
+        .rsplit_once("---\napiVersion: gateway")
+        .expect("a route");
+    sesame.folder().replace(
+        "all.yaml",
+        &format!("{before}{}apiVersion: gateway{after}", service("a", &left)),
+    );
+    crate::harness::eventually("somebody else answers", async || {
+        let answer = ask(
+            &sesame,
+            &Ask::get("a.example.com", "/").header("cookie", &cookie),
+        )
+        .await;
+        anyhow::ensure!(answer.backend() != home, "it is {home}");
+        Ok(())
+    })
+    .await;
+    backends.retain(|backend| backend.name() != home);
+    let found = returning(&sesame, "/", "cookie", &cookie).await;
+    assert!(
+        !found.contains(&home) && !found.contains("503"),
+        "{found:?}"
+    );
+}

@@ -1,0 +1,262 @@
+//! The processes: each Gateway has an Envoy that lives and dies with it and with Sesame.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+use sesame_testkit::backend::Backend;
+use sesame_testkit::client::{Ask, Connect};
+
+use crate::harness::{
+    Folder, Question, Sesame, at, backends, becomes, ended, eventually, eventually_within, gateway,
+    new_ip, route, send,
+};
+
+const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
+
+/// Gateways `web` and, at the other address, `other`, with one route for both.
+async fn two() -> (Vec<Backend>, Sesame, IpAddr) {
+    let (backends, services) = backends(&["a"]).await;
+    let other = new_ip();
+    let sesame = Sesame::serving(|ip| {
+        let text = services + &route("a", &["web", "other"], &["a.example.com"], &[&at("/", "a")]);
+        vec![
+            ("all.yaml", text),
+            ("web.yaml", gateway("web", ip, &[HTTP])),
+            ("other.yaml", gateway("other", other, &[HTTP])),
+        ]
+    })
+    .await;
+    becomes(sesame.at(8080), "a.example.com", "/", "a").await;
+    becomes((other, 8080).into(), "a.example.com", "/", "a").await;
+    (backends, sesame, other)
+}
+
+/// The Envoy of a Gateway.
+async fn envoy_of(sesame: &Sesame, gateway: &str) -> u32 {
+    let started = sesame
+        .event(&format!("an Envoy for {gateway} has started"), 0, |event| {
+            event["type"] == "envoy-started" && is_of(event, gateway)
+        })
+        .await;
+    u32::try_from(started["pid"].as_u64().expect("an id")).expect("an id of a process")
+}
+
+fn is_of(event: &serde_json::Value, gateway: &str) -> bool {
+    event["gateway"]
+        .as_str()
+        .is_some_and(|name| name.ends_with(gateway))
+}
+
+/// Nothing is left of what Sesame may have written.
+fn assert_nothing_left(sesame: &Sesame) {
+    let left: Vec<_> = fs::read_dir(sesame.folder().scratch())
+        .expect("a folder")
+        .flatten()
+        .map(|entry| entry.path())
+        .collect();
+    assert!(left.is_empty(), "{left:?} is left");
+}
+
+#[tokio::test]
+async fn an_envoy_that_is_killed_serves_again_soon_and_its_neighbour_notices_nothing() {
+    let (_backends, sesame, other) = two().await;
+    let ask = Ask::get("a.example.com", "/");
+    let mut neighbour = Connect::plain()
+        .open((other, 8080).into())
+        .await
+        .expect("a connection");
+    let first = envoy_of(&sesame, "/web").await;
+    let neighbours = envoy_of(&sesame, "/other").await;
+    let from = sesame.events();
+    send(first, Signal::SIGKILL);
+    let start = Instant::now();
+    ended(&[first]).await;
+    eventually_within(Duration::from_secs(10), "it serves again", async || {
+        let answer = ask.of(sesame.at(8080)).await;
+        anyhow::ensure!(answer == "a", "{answer}");
+        // No connection of the neighbour's is lost meanwhile.
+        assert_eq!(neighbour.ask(&ask).await.expect("an answer").backend(), "a");
+        Ok(())
+    })
+    .await;
+    println!("served again after {} ms", start.elapsed().as_millis());
+    let exited = sesame
+        .event("the end is told", from, |event| {
+            event["type"] == "envoy-exited" && is_of(event, "/web")
+        })
+        .await;
+    assert!(exited["restartInMs"].is_number(), "{exited}");
+    let started = sesame
+        .event("the start is told", from, |event| {
+            event["type"] == "envoy-started" && is_of(event, "/web")
+        })
+        .await;
+    assert_ne!(started["pid"], first);
+    let pids: Vec<u32> = sesame.envoys().into_iter().map(|(pid, _)| pid).collect();
+    assert!(pids.len() == 2 && pids.contains(&neighbours), "{pids:?}");
+    sesame.programmed().await;
+}
+
+#[tokio::test]
+async fn a_gateway_that_is_removed_leaves_no_envoy_and_no_port() {
+    let (_backends, sesame, other) = two().await;
+    let gone = envoy_of(&sesame, "/web").await;
+    let address = sesame.at(8080);
+    sesame.folder().remove("web.yaml");
+    ended(&[gone]).await;
+    eventually("the port is free", async || {
+        Ok(TcpListener::bind(address).map(drop)?)
+    })
+    .await;
+    assert_eq!(
+        Ask::get("a.example.com", "/")
+            .of((other, 8080).into())
+            .await,
+        "a"
+    );
+    eventually("its status is gone", async || {
+        let status = sesame.status("Gateway", "web").await;
+        anyhow::ensure!(status.is_err(), "{status:?}");
+        Ok(())
+    })
+    .await;
+    assert_eq!(sesame.envoys().len(), 1);
+    // And back again.
+    sesame
+        .folder()
+        .write("web.yaml", &gateway("web", sesame.ip, &[HTTP]));
+    becomes(address, "a.example.com", "/", "a").await;
+}
+
+#[tokio::test]
+async fn ctrl_c_and_sigterm_leave_nothing() {
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        let (_backends, mut sesame, other) = two().await;
+        let envoys: Vec<u32> = sesame.envoys().into_iter().map(|(pid, _)| pid).collect();
+        assert_eq!(envoys.len(), 2);
+        let status = sesame.end(Some(signal)).await;
+        assert!(status.success(), "{signal}: {status}");
+        // They have ended before Sesame did: nobody is left to wait for them.
+        for pid in envoys {
+            assert!(
+                !fs::exists(format!("/proc/{pid}")).expect("/proc"),
+                "{signal}: Envoy {pid} is left"
+            );
+        }
+        assert_nothing_left(&sesame);
+        for address in [sesame.at(8080), (other, 8080).into()] {
+            TcpListener::bind(address).expect("the port is free");
+        }
+        assert_eq!(sesame.nonsense(), Vec::<String>::new());
+    }
+}
+
+/// Whoever asks while it drains is answered.
+#[tokio::test]
+async fn requests_under_way_are_answered_while_it_ends() {
+    let (_backends, mut sesame, _other) = two().await;
+    let mut connection = Connect::plain()
+        .open(sesame.at(8080))
+        .await
+        .expect("a connection");
+    let slow = Ask::get("a.example.com", "/?delay=1s");
+    let pid = sesame.pid();
+    let signal = async {
+        eventually("the request is under way", async || {
+            anyhow::ensure!(
+                _backends[0]
+                    .requests()
+                    .iter()
+                    .any(|request| request.path == "/?delay=1s"),
+                "not yet"
+            );
+            Ok(())
+        })
+        .await;
+        send(pid, Signal::SIGTERM);
+    };
+    let (answer, ()) = tokio::join!(connection.ask(&slow), signal);
+    let answer = answer.expect("an answer");
+    assert_eq!(
+        (answer.status.as_u16(), answer.backend().as_str()),
+        (200, "a")
+    );
+    drop(connection);
+    assert!(sesame.end(None).await.success());
+}
+
+#[tokio::test]
+async fn envoys_do_not_outlive_a_sesame_that_is_killed() {
+    let (_backends, mut sesame, _other) = two().await;
+    let envoys: Vec<u32> = sesame.envoys().into_iter().map(|(pid, _)| pid).collect();
+    assert_eq!(envoys.len(), 2);
+    let status = sesame.end(Some(Signal::SIGKILL)).await;
+    assert!(!status.success());
+    ended(&envoys).await;
+    // The next one starts as if nothing had been.
+    let folder = Folder::new(&[("web.yaml", gateway("web", sesame.ip, &[HTTP]))]);
+    let ip = sesame.ip;
+    drop(sesame);
+    let next = Sesame::start(ip, folder, &[]).await;
+    next.programmed().await;
+    becomes(next.at(8080), "a.example.com", "/", "404").await;
+}
+
+/// Gateways that ask for no address get loopback addresses in the order of their names.
+#[tokio::test]
+async fn gateways_without_addresses_get_stable_ones() {
+    let (_backends, services) = backends(&["a", "b"]).await;
+    let loopback = |last| IpAddr::from(Ipv4Addr::new(127, 0, 0, last));
+    // One that is free at both just now.
+    let port = eventually("a port that is free twice", async || {
+        let one = TcpListener::bind((loopback(1), 0))?;
+        let port = one.local_addr()?.port();
+        TcpListener::bind((loopback(2), port))?;
+        Ok(port)
+    })
+    .await;
+    let ip = new_ip();
+    let bare = |name: &str| {
+        let listener = format!("name: http, protocol: HTTP, port: {port}");
+        let text = gateway(name, ip, &[&listener]);
+        text.replace(
+            &format!("  addresses: [{{type: IPAddress, value: \"{ip}\"}}]\n"),
+            "",
+        )
+    };
+    let text = services
+        + &bare("a")
+        + &bare("b")
+        + &route("a", &["a"], &["a.example.com"], &[&at("/", "a")])
+        + &route("b", &["b"], &["a.example.com"], &[&at("/", "b")]);
+    let sesame = Sesame::start(ip, Folder::new(&[("all.yaml", text)]), &[]).await;
+    sesame.programmed().await;
+    for (last, name) in [(1, "a"), (2, "b")] {
+        becomes((loopback(last), port).into(), "a.example.com", "/", name).await;
+        let status = sesame.status("Gateway", name).await.expect("a status");
+        assert_eq!(status["addresses"][0]["value"], loopback(last).to_string());
+    }
+}
+
+#[tokio::test]
+async fn an_envoy_that_cannot_be_run_is_told_with_what_to_do() {
+    let ip = new_ip();
+    let folder = Folder::new(&[("web.yaml", gateway("web", ip, &[HTTP]))]);
+    let path = folder.path();
+    let path = path.to_str().expect("a readable path");
+    let mut sesame = Sesame::spawn(ip, folder, &[path, "--envoy", "/nowhere/envoy"], "");
+    let status = sesame.end(None).await;
+    assert_eq!(status.code(), Some(1));
+    eventually("the log says why", async || {
+        let log = sesame.log();
+        anyhow::ensure!(
+            log.contains("--envoy") && log.contains("/nowhere/envoy"),
+            "{log}"
+        );
+        Ok(())
+    })
+    .await;
+    assert_nothing_left(&sesame);
+}

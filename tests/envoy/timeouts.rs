@@ -1,0 +1,208 @@
+//! Limits on time, retries, and both together.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use sesame_testkit::client::{Ask, Connect};
+
+use crate::harness::{
+    Question, Sesame, backends, check, check_asks, gateway, listening, route, service, shares,
+};
+
+const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
+
+/// A rule for each host name: the path says what the backend does.
+fn routes(rules: &[(&str, &str)]) -> String {
+    rules
+        .iter()
+        .map(|(name, rest)| {
+            let host = format!("{name}.example.com");
+            let rule = format!("{rest}, backendRefs: [{{name: a, port: 80}}]");
+            route(name, &["web"], &[&host], &[&rule])
+        })
+        .collect()
+}
+
+async fn serving(services: &str, rules: &[(&str, &str)]) -> Sesame {
+    let sesame = Sesame::serving(|ip| {
+        vec![(
+            "all.yaml",
+            gateway("web", ip, &[HTTP]) + services + &routes(rules),
+        )]
+    })
+    .await;
+    listening(sesame.at(8080)).await;
+    sesame
+}
+
+#[tokio::test]
+async fn too_slow_is_504_and_no_limit_is_none() {
+    let (_backends, services) = backends(&["a"]).await;
+    let sesame = serving(
+        &services,
+        &[
+            ("request", "timeouts: {request: 300ms}"),
+            ("backend", "timeouts: {backendRequest: 300ms}"),
+            ("both", "timeouts: {request: 30s, backendRequest: 300ms}"),
+            ("split", "timeouts: {request: 0s100ms100ms100ms}"),
+            ("zero", "timeouts: {request: 0s, backendRequest: 0s}"),
+            (
+                "zero-request",
+                "timeouts: {request: 0s, backendRequest: 300ms}",
+            ),
+            ("unset", "timeouts: {}"),
+        ],
+    )
+    .await;
+    let address = sesame.at(8080);
+    for host in ["request", "backend", "both", "split", "zero-request"] {
+        let host = format!("{host}.example.com");
+        let start = Instant::now();
+        check(address, &[(&host, "/?delay=5s", "504")]).await;
+        assert!(
+            start.elapsed() < Duration::from_secs(4),
+            "{host}: the answer was waited for"
+        );
+        check(address, &[(&host, "/", "a")]).await;
+    }
+    check(
+        address,
+        &[
+            ("zero.example.com", "/?delay=1s", "a"),
+            ("unset.example.com", "/?delay=1s", "a"),
+        ],
+    )
+    .await;
+}
+
+/// Each question has a key of its own, for which the backend fails some times.
+fn flaky(host: &str, key: &str, failures: u32, code: &str) -> Ask {
+    Ask::get(
+        &format!("{host}.example.com"),
+        &format!("/flaky?key={host}-{key}&failures={failures}&code={code}"),
+    )
+}
+
+#[tokio::test]
+async fn listed_codes_are_retried_as_often_as_said() {
+    let (_backends, services) = backends(&["a"]).await;
+    let sesame = serving(
+        &services,
+        &[
+            ("one", "retry: {codes: [500], attempts: 3}"),
+            ("four", "retry: {codes: [500, 502, 503, 504], attempts: 2}"),
+            ("none", "retry: {codes: [500, 503], attempts: 0}"),
+            (
+                "backoff",
+                "retry: {codes: [500], attempts: 2, backoff: 100ms}",
+            ),
+            ("unset", "timeouts: {}"),
+        ],
+    )
+    .await;
+    let mut cases = vec![
+        (flaky("one", "a", 2, "500"), "a"),
+        (flaky("one", "b", 3, "500"), "a"),
+        (flaky("one", "c", 4, "500"), "500"),
+        (flaky("one", "d", 1, "503"), "503"),
+        (flaky("one", "e", 1, "404"), "404"),
+        (flaky("backoff", "a", 2, "500"), "a"),
+        (flaky("backoff", "b", 3, "500"), "500"),
+        (flaky("none", "a", 1, "500"), "500"),
+        (flaky("none", "b", 1, "503"), "503"),
+        (flaky("unset", "a", 1, "500"), "500"),
+        (flaky("unset", "b", 1, "503"), "503"),
+    ];
+    for code in ["500", "502", "503", "504"] {
+        cases.push((flaky("four", &format!("{code}-1"), 1, code), "a"));
+        cases.push((flaky("four", &format!("{code}-3"), 3, code), code));
+    }
+    // A body is sent again as it was.
+    let post = flaky("one", "post", 2, "500")
+        .method("POST")
+        .body("what it says");
+    let answer = Connect::plain()
+        .ask(sesame.at(8080), &post)
+        .await
+        .expect("an answer");
+    assert_eq!(
+        (answer.status.as_u16(), answer.json()["body"].as_str()),
+        (200, Some("what it says"))
+    );
+    check_asks(sesame.at(8080), cases).await;
+}
+
+/// Of two endpoints one refuses connections: a retry goes to the other one. No code need be listed for that.
+#[tokio::test]
+async fn failed_connections_are_retried_elsewhere() {
+    let (backends, _) = backends(&["a"]).await;
+    let good = backends[0].address();
+    // Nobody listens on the same port of another address.
+    let refusing = SocketAddr::from(([127, 0, 0, 2], good.port()));
+    let sesame = serving(
+        &service("a", &[good, refusing]),
+        &[
+            ("retry", "retry: {attempts: 100}"),
+            ("unset", "timeouts: {}"),
+        ],
+    )
+    .await;
+    let retried = shares(sesame.at(8080), &Ask::get("retry.example.com", "/"), 50).await;
+    assert_eq!(
+        retried.into_iter().collect::<Vec<_>>(),
+        [("a".to_owned(), 50)]
+    );
+    // Without the retries the same requests do fail: otherwise nothing was tested.
+    let alone = shares(sesame.at(8080), &Ask::get("unset.example.com", "/"), 50).await;
+    assert!(
+        alone.get("503").is_some_and(|failed| *failed > 0),
+        "{alone:?}"
+    );
+}
+
+/// A connection that breaks off before the answer is retried too: `reset` is what the backend does.
+#[tokio::test]
+async fn broken_connections_are_told_apart_from_answers() {
+    let (_backends, services) = backends(&["a"]).await;
+    let sesame = serving(
+        &services,
+        &[
+            ("retry", "retry: {codes: [500], attempts: 3}"),
+            ("unset", "timeouts: {}"),
+        ],
+    )
+    .await;
+    let unset = flaky("unset", "a", 1, "reset").of(sesame.at(8080)).await;
+    assert!(["502", "503"].contains(&unset.as_str()), "{unset}");
+    // The request had been sent, so that nobody knows what the backend did of it.
+    let retried = flaky("retry", "a", 1, "reset").of(sesame.at(8080)).await;
+    assert!(["502", "503"].contains(&retried.as_str()), "{retried}");
+}
+
+#[tokio::test]
+async fn the_limit_of_the_request_counts_over_all_tries() {
+    let (_backends, services) = backends(&["a"]).await;
+    let sesame = serving(
+        &services,
+        &[
+            ("request", "retry: {codes: [500], attempts: 5}, timeouts: {request: 500ms}"),
+            ("backend", "retry: {codes: [500], attempts: 3}, timeouts: {request: 15s, backendRequest: 500ms}"),
+        ],
+    )
+    .await;
+    let delayed = |host: &str, key: &str, failures: u32, delay: &str| {
+        let path = format!("/flaky?key={host}-{key}&failures={failures}&code=500&delay={delay}");
+        Ask::get(&format!("{host}.example.com"), &path)
+    };
+    check_asks(
+        sesame.at(8080),
+        [
+            (delayed("request", "quick", 1, "0ms"), "a"),
+            (delayed("request", "slow", 2, "300ms"), "504"),
+            (delayed("request", "slower", 2, "1s"), "504"),
+            // More in sum than a try may take.
+            (delayed("backend", "three", 2, "200ms"), "a"),
+        ],
+    )
+    .await;
+}

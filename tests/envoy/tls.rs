@@ -1,0 +1,342 @@
+//! HTTPS listeners: certificates by server name, requests on the wrong connection, rotation.
+
+use sesame_testkit::certs::Identity;
+use sesame_testkit::client::{Ask, Connect, Connection};
+
+use crate::harness::{
+    Https, Question, Sesame, at, backends, certificate, eventually, gateway, https, listening,
+    route, to,
+};
+
+fn identity(names: &[&str]) -> Identity {
+    Identity::self_signed(names).expect("a certificate")
+}
+
+/// Whether the server's certificate is for this name. In its encoding names stand as they are.
+fn shows(connection: &Connection, name: &str) -> bool {
+    let certificate = connection
+        .certificate()
+        .expect("TLS servers show a certificate");
+    let length = u8::try_from(name.len()).expect("a short name");
+    // A dNSName of a SubjectAltName: context tag 2, length, text.
+    let encoded = [&[0x82, length], name.as_bytes()].concat();
+    certificate
+        .windows(encoded.len())
+        .any(|window| window == encoded)
+}
+
+fn listener<'a>(name: &'a str, hostname: &'a str, certificates: &'a [&'a str]) -> String {
+    https(Https {
+        name,
+        port: 8443,
+        hostname,
+        certificates,
+    })
+}
+
+#[tokio::test]
+async fn the_server_name_chooses_listener_and_certificate() {
+    let (_backends, services) = backends(&["one", "wild"]).await;
+    let sesame = Sesame::serving(|ip| {
+        let listeners = [
+            listener("one", "one.example.com", &["one"]),
+            listener("wild", "*.example.com", &["wild"]),
+        ];
+        let text = gateway("web", ip, &listeners.each_ref().map(String::as_str))
+            + &certificate("one", &identity(&["one.example.com"]))
+            + &certificate("wild", &identity(&["*.example.com"]))
+            + &route("one", &["web, sectionName: one"], &[], &[&to("one")])
+            + &route("wild", &["web, sectionName: wild"], &[], &[&to("wild")]);
+        vec![("all.yaml", text + &services)]
+    })
+    .await;
+    let address = sesame.at(8443);
+    listening(address).await;
+    for (name, certificate, backend) in [
+        ("one.example.com", "one.example.com", "one"),
+        ("two.example.com", "*.example.com", "wild"),
+        ("a.b.example.com", "*.example.com", "wild"),
+    ] {
+        for connect in [Connect::tls(name), Connect::tls(name).h2()] {
+            let mut connection = connect.open(address).await.expect("a handshake");
+            assert!(shows(&connection, certificate), "{name}");
+            let answer = connection
+                .ask(&Ask::get(name, "/"))
+                .await
+                .expect("an answer");
+            assert_eq!(
+                (answer.status.as_u16(), answer.backend().as_str()),
+                (200, backend),
+                "{name}"
+            );
+            let with_port = format!("{name}:8443");
+            assert_eq!(
+                (&connect, &Ask::get(&with_port, "/")).of(address).await,
+                backend
+            );
+            // Whoever asks for another port, or with plain words, is told so.
+            let seen = answer.json();
+            assert_eq!(seen["headers"]["x-forwarded-proto"][0], "https", "{seen}");
+        }
+    }
+    for unknown in ["example.com", "example.org", ""] {
+        let refused = Connect::tls(unknown).open(address).await;
+        assert!(refused.is_err(), "{unknown:?} got a connection");
+    }
+    let plain = Ask::get("one.example.com", "/").of(address).await;
+    assert_eq!(plain, "no answer");
+}
+
+#[tokio::test]
+async fn a_listener_with_several_certificates_shows_the_one_that_fits() {
+    let (_backends, services) = backends(&["any"]).await;
+    let names = ["a.example.com", "b.example.com"];
+    let sesame = Sesame::serving(|ip| {
+        let text = gateway("web", ip, &[&listener("any", "", &["a", "b"])])
+            + &certificate("a", &identity(&["a.example.com"]))
+            + &certificate("b", &identity(&["b.example.com"]))
+            + &route("any", &["web"], &[], &[&to("any")]);
+        vec![("all.yaml", text + &services)]
+    })
+    .await;
+    let address = sesame.at(8443);
+    listening(address).await;
+    for name in names {
+        let connection = Connect::tls(name).open(address).await.expect("a handshake");
+        let shown = names.map(|name| shows(&connection, name));
+        assert_eq!(shown, names.map(|other| other == name), "{name}");
+    }
+    // Nothing fits: the first.
+    let connection = Connect::tls("c.example.com")
+        .open(address)
+        .await
+        .expect("a handshake");
+    assert!(shows(&connection, "a.example.com"));
+    let connection = Connect::tls("").open(address).await.expect("a handshake");
+    assert!(shows(&connection, "a.example.com"));
+}
+
+/// A connection was made for a listener; browsers reuse it for whatever name its certificate has.
+#[tokio::test]
+async fn requests_for_another_listener_are_misdirected() {
+    let (_backends, services) = backends(&["any", "second", "wild", "fourth"]).await;
+    let sesame = Sesame::serving(|ip| {
+        let listeners = [
+            listener("any", "", &["all"]),
+            listener("second", "second.org", &["all"]),
+            listener("wild", "*.wildcard.org", &["all"]),
+            listener("fourth", "fourth.wildcard.org", &["all"]),
+        ];
+        let section = |name: &str| format!("web, sectionName: {name}");
+        let text = gateway("web", ip, &listeners.each_ref().map(String::as_str))
+            + &certificate(
+                "all",
+                &identity(&["example.org", "second.org", "*.wildcard.org"]),
+            )
+            + &route(
+                "any",
+                &[&section("any")],
+                &["example.org"],
+                &[&at("/", "any")],
+            )
+            + &route("second", &[&section("second")], &[], &[&at("/", "second")])
+            + &route("wild", &[&section("wild")], &[], &[&at("/", "wild")])
+            + &route("fourth", &[&section("fourth")], &[], &[&at("/", "fourth")]);
+        vec![("all.yaml", text + &services)]
+    })
+    .await;
+    let address = sesame.at(8443);
+    listening(address).await;
+    let mut wrong = Vec::new();
+    for (sni, cases) in [
+        (
+            "example.org",
+            [
+                ("example.org", "any"),
+                ("unknown.org", "404"),
+                ("second.org", "421"),
+                ("x.wildcard.org", "421"),
+                ("fourth.wildcard.org", "421"),
+            ],
+        ),
+        (
+            "second.org",
+            [
+                ("second.org", "second"),
+                ("example.org", "421"),
+                ("unknown.org", "421"),
+                ("x.wildcard.org", "421"),
+                ("fourth.wildcard.org", "421"),
+            ],
+        ),
+        (
+            "x.wildcard.org",
+            [
+                ("x.wildcard.org", "wild"),
+                ("y.z.wildcard.org", "wild"),
+                ("fourth.wildcard.org", "421"),
+                ("second.org", "421"),
+                ("unknown.org", "421"),
+            ],
+        ),
+        (
+            "fourth.wildcard.org",
+            [
+                ("fourth.wildcard.org", "fourth"),
+                ("x.wildcard.org", "421"),
+                ("example.org", "421"),
+                ("second.org", "421"),
+                ("unknown.org", "421"),
+            ],
+        ),
+    ] {
+        let mut connection = Connect::tls(sni)
+            .h2()
+            .open(address)
+            .await
+            .expect("a handshake");
+        for (host, expected) in cases {
+            let answer = connection
+                .ask(&Ask::get(host, "/"))
+                .await
+                .expect("an answer");
+            let found = match answer.status.as_u16() {
+                200 => answer.backend(),
+                status => status.to_string(),
+            };
+            if found != expected {
+                wrong.push(format!(
+                    "{host} on the connection for {sni}: {found}, not {expected}"
+                ));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// Without a listener for any name, no other listener would take an unknown one.
+#[tokio::test]
+async fn a_name_of_no_listener_is_unknown_and_not_misdirected() {
+    let (_backends, services) = backends(&["a", "b"]).await;
+    let sesame = Sesame::serving(|ip| {
+        let listeners = [
+            listener("a", "a.org", &["both"]),
+            listener("b", "b.org", &["both"]),
+        ];
+        let text = gateway("web", ip, &listeners.each_ref().map(String::as_str))
+            + &certificate("both", &identity(&["a.org", "b.org"]))
+            + &route("a", &["web, sectionName: a"], &[], &[&to("a")])
+            + &route("b", &["web, sectionName: b"], &[], &[&to("b")]);
+        vec![("all.yaml", text + &services)]
+    })
+    .await;
+    let address = sesame.at(8443);
+    listening(address).await;
+    let connect = Connect::tls("a.org");
+    for (host, expected) in [("a.org", "a"), ("b.org", "421"), ("c.org", "404")] {
+        assert_eq!(
+            (&connect, &Ask::get(host, "/")).of(address).await,
+            expected,
+            "{host}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_new_certificate_is_shown_to_new_connections_and_the_open_ones_live_on() {
+    let (_backends, services) = backends(&["a"]).await;
+    let sesame = Sesame::serving(|ip| {
+        let text = gateway("web", ip, &[&listener("a", "a.example.com", &["a"])])
+            + &route("a", &["web"], &[], &[&to("a")]);
+        vec![
+            ("all.yaml", text + &services),
+            (
+                "certificate.yaml",
+                certificate("a", &identity(&["a.example.com", "old.example.com"])),
+            ),
+        ]
+    })
+    .await;
+    let address = sesame.at(8443);
+    listening(address).await;
+    let ask = Ask::get("a.example.com", "/");
+    let mut open = Vec::new();
+    for connect in [
+        Connect::tls("a.example.com"),
+        Connect::tls("a.example.com").h2(),
+    ] {
+        let mut connection = connect.open(address).await.expect("a handshake");
+        assert!(shows(&connection, "old.example.com"));
+        connection.ask(&ask).await.expect("an answer");
+        open.push(connection);
+    }
+    let new = certificate("a", &identity(&["a.example.com", "new.example.com"]));
+    sesame.folder().write("certificate.yaml", &new);
+    eventually("the new certificate is shown", async || {
+        let mut connection = Connect::tls("a.example.com").open(address).await?;
+        // No connection fails meanwhile.
+        let answer = connection.ask(&ask).await.expect("an answer");
+        assert_eq!(answer.status, 200);
+        anyhow::ensure!(shows(&connection, "new.example.com"), "it is the old one");
+        Ok(())
+    })
+    .await;
+    for connection in &mut open {
+        let answer = connection
+            .ask(&ask)
+            .await
+            .expect("open connections live on");
+        assert_eq!(answer.backend(), "a");
+    }
+}
+
+#[tokio::test]
+async fn a_listener_without_a_usable_certificate_is_closed_and_its_neighbour_serves() {
+    let (_backends, services) = backends(&["a"]).await;
+    let (one, other) = (identity(&["a.example.com"]), identity(&["b.example.com"]));
+    let mismatched = Identity {
+        chain: one.chain.clone(),
+        private_key: other.private_key,
+    };
+    let sesame = Sesame::serving(|ip| {
+        let listeners = [
+            listener("good", "a.example.com", &["good"]),
+            listener("missing", "b.example.com", &["missing"]),
+            listener("mismatched", "c.example.com", &["mismatched"]),
+        ];
+        let text = gateway("web", ip, &listeners.each_ref().map(String::as_str))
+            + &certificate("good", &one)
+            + &certificate("mismatched", &mismatched)
+            + &route("a", &["web"], &[], &[&to("a")]);
+        vec![("all.yaml", text + &services)]
+    })
+    .await;
+    let address = sesame.at(8443);
+    listening(address).await;
+    let good = Connect::tls("a.example.com");
+    assert_eq!(
+        (&good, &Ask::get("a.example.com", "/")).of(address).await,
+        "a"
+    );
+    for closed in ["b.example.com", "c.example.com"] {
+        assert!(
+            Connect::tls(closed).open(address).await.is_err(),
+            "{closed} is open"
+        );
+    }
+    for (listener, status) in [
+        ("good", "True"),
+        ("missing", "False"),
+        ("mismatched", "False"),
+    ] {
+        let resolved = sesame.of_listener("web", listener, "ResolvedRefs").await;
+        let resolved = resolved.expect("a condition");
+        assert_eq!(resolved.status, status, "{listener}: {resolved:?}");
+        if status == "False" {
+            assert_eq!(
+                resolved.reason, "InvalidCertificateRef",
+                "{listener}: {resolved:?}"
+            );
+        }
+    }
+}
