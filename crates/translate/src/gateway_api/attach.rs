@@ -63,7 +63,7 @@ pub struct Attaching<'a> {
     pub parents: &'a [ParentReference],
     /// Its hostnames; empty: all of the listener's.
     pub hostnames: &'a [Arc<str>],
-    /// Why it can't be served at all, whatever the parent.
+    /// Why it is accepted by no parent, whatever the parent says.
     pub refused: Option<&'a Problem>,
 }
 
@@ -83,7 +83,8 @@ pub struct ParentVerdict {
     pub gateway: NamespacedName,
     /// Why it may not be there.
     pub refused: Option<Problem>,
-    /// Where it is; empty if refused.
+    /// Where it answers. A route none of whose rules can be done answers too, with errors: a wider route must not take its
+    /// requests past a filter that they were meant to pass (HTTPRouteFilter.extensionRef).
     pub hosts: Vec<AttachedHost>,
 }
 
@@ -129,6 +130,7 @@ impl Attachments {
         let mut keys: Vec<_> = self
             .parents
             .iter()
+            .filter(|parent| parent.refused.is_none())
             .flat_map(|parent| {
                 parent
                     .hosts
@@ -174,7 +176,7 @@ pub fn attach(
             continue;
         };
         let (refused, hosts) = match judge(reader, inputs, &gateway, &points, parent, route) {
-            Ok(hosts) => (None, hosts),
+            Ok(hosts) => (route.refused.cloned(), hosts),
             Err(problem) => (Some(problem), Vec::new()),
         };
         parents.push(ParentVerdict {
@@ -250,10 +252,7 @@ fn judge(
             ),
         ));
     }
-    match route.refused {
-        Some(problem) => Err(problem.clone()),
-        None => Ok(hosts),
-    }
+    Ok(hosts)
 }
 
 fn no_matching_parent(
