@@ -1,9 +1,15 @@
 //! Regular expressions: what users may write is what Envoy's engine (RE2) takes, so that no pattern is refused there.
+//!
+//! Envoy runs RE2 on bytes: a character beyond ASCII is several of them. One that stands by itself matches itself, but in a
+//! class or repeated it would not mean what was written, and is refused.
 
 use regex_syntax::ast::{self, Ast};
 
 /// Nodes of a pattern, repetitions multiplied out: beyond this RE2 needs too much memory or takes too long.
 const MAX_COST: u64 = 5_000;
+
+/// The most that something may be repeated, nested repetitions multiplied. `*`, `+` and `?` don't count.
+const MAX_REPEAT: u64 = 1_000;
 
 /// Longest pattern, in bytes.
 const MAX_LENGTH: usize = 4_096;
@@ -21,10 +27,39 @@ pub fn check(pattern: &str) -> Result<(), String> {
         .build()
         .parse(pattern)
         .map_err(|error| format!("does not parse: {}", error.kind()))?;
+    if repeats(&ast) > MAX_REPEAT {
+        return Err(format!("repeats something more than {MAX_REPEAT} times"));
+    }
     if cost(&ast)? > MAX_COST {
         return Err("is too large: its repetitions multiply".into());
     }
     Ok(())
+}
+
+/// How often the innermost part is repeated.
+///
+/// The recursion is bounded by the parser's nest limit.
+fn repeats(ast: &Ast) -> u64 {
+    let most = |asts: &[Ast]| asts.iter().map(repeats).max().unwrap_or(1);
+    match ast {
+        Ast::Repetition(repetition) => repeats(&repetition.ast).saturating_mul(times(repetition)),
+        Ast::Group(group) => repeats(&group.ast),
+        Ast::Alternation(alternation) => most(&alternation.asts),
+        Ast::Concat(concat) => most(&concat.asts),
+        _ => 1,
+    }
+}
+
+/// What a repetition multiplies by.
+fn times(repetition: &ast::Repetition) -> u64 {
+    let ast::RepetitionKind::Range(range) = &repetition.op.kind else {
+        return 1;
+    };
+    match *range {
+        ast::RepetitionRange::Exactly(n)
+        | ast::RepetitionRange::AtLeast(n)
+        | ast::RepetitionRange::Bounded(_, n) => u64::from(n.max(1)),
+    }
 }
 
 /// The pattern's size with repetitions written out, or why RE2 has no such syntax.
@@ -34,7 +69,7 @@ fn cost(ast: &Ast) -> Result<u64, String> {
     let unsupported = |what: &str| Err(format!("uses {what}, which RE2 does not have"));
     Ok(match ast {
         Ast::Empty(_) | Ast::Dot(_) | Ast::ClassPerl(_) => 1,
-        Ast::ClassUnicode(_) => 20,
+        Ast::ClassUnicode(class) => property_cost(class)?,
         Ast::Flags(flags) => {
             flags_supported(&flags.flags)?;
             1
@@ -44,6 +79,7 @@ fn cost(ast: &Ast) -> Result<u64, String> {
             {
                 return unsupported("\\u escapes");
             }
+            within_bytes(literal)?;
             1
         }
         Ast::Assertion(assertion) => match assertion.kind {
@@ -57,24 +93,27 @@ fn cost(ast: &Ast) -> Result<u64, String> {
         },
         Ast::ClassBracketed(class) => class_cost(&class.kind)?,
         Ast::Repetition(repetition) => {
-            let times = match repetition.op.kind {
-                ast::RepetitionKind::Range(ref range) => match *range {
-                    ast::RepetitionRange::Exactly(n) | ast::RepetitionRange::AtLeast(n) => n,
-                    ast::RepetitionRange::Bounded(_, n) => n,
-                },
-                _ => 1,
-            };
-            if times > 1_000 {
-                return Err("repeats something more than 1000 times".into());
-            }
             if matches!(*repetition.ast, Ast::Repetition(_)) {
                 return unsupported("a repetition of a repetition");
             }
-            cost(&repetition.ast)?.saturating_mul(u64::from(times.max(1)))
+            if matches!(&*repetition.ast, Ast::Literal(literal) if several_bytes(literal)) {
+                return Err("repeats a character beyond ASCII; put it in a group".into());
+            }
+            cost(&repetition.ast)?.saturating_mul(times(repetition))
         }
         Ast::Group(group) => {
-            if let ast::GroupKind::NonCapturing(ref flags) = group.kind {
-                flags_supported(flags)?;
+            match &group.kind {
+                ast::GroupKind::CaptureIndex(_) => {}
+                ast::GroupKind::CaptureName { name, .. } => {
+                    if !name
+                        .name
+                        .bytes()
+                        .all(|b| b.is_ascii_alphanumeric() || b == b'_')
+                    {
+                        return Err("names a group with more than letters, digits and _".into());
+                    }
+                }
+                ast::GroupKind::NonCapturing(flags) => flags_supported(flags)?,
             }
             cost(&group.ast)?.saturating_add(1)
         }
@@ -106,6 +145,43 @@ fn flags_supported(flags: &ast::Flags) -> Result<(), String> {
     Ok(())
 }
 
+fn several_bytes(literal: &ast::Literal) -> bool {
+    matches!(literal.kind, ast::LiteralKind::Verbatim) && !literal.c.is_ascii()
+}
+
+/// An escape for a byte, or a character as it is.
+fn within_bytes(literal: &ast::Literal) -> Result<(), String> {
+    let escaped = matches!(
+        literal.kind,
+        ast::LiteralKind::HexFixed(_) | ast::LiteralKind::HexBrace(_)
+    );
+    if escaped && u32::from(literal.c) > 0xff {
+        return Err("escapes a character beyond \\xff; write it as it is".into());
+    }
+    Ok(())
+}
+
+/// RE2 knows general categories by their short names. Of scripts it sees the characters of one byte only.
+fn property_cost(class: &ast::ClassUnicode) -> Result<u64, String> {
+    const KNOWN: &[&str] = &[
+        "Any", "C", "Cc", "Cf", "Co", "Cs", "L", "Latin", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc",
+        "Me", "Mn", "N", "Nd", "Nl", "No", "P", "Pc", "Pd", "Pe", "Pf", "Pi", "Po", "Ps", "S",
+        "Sc", "Sk", "Sm", "So", "Z", "Zl", "Zp", "Zs",
+    ];
+    let known = match &class.kind {
+        ast::ClassUnicodeKind::OneLetter(letter) => KNOWN.contains(&&*letter.to_string()),
+        ast::ClassUnicodeKind::Named(name) => {
+            KNOWN.contains(&name.strip_prefix('^').unwrap_or(name))
+        }
+        ast::ClassUnicodeKind::NamedValue { .. } => false,
+    };
+    if known {
+        Ok(20)
+    } else {
+        Err("uses a \\p class that is no general category such as \\pL or \\p{Lu}".into())
+    }
+}
+
 /// A class costs little unless it is Unicode's.
 fn class_cost(set: &ast::ClassSet) -> Result<u64, String> {
     match set {
@@ -121,7 +197,11 @@ fn class_item_cost(item: &ast::ClassSetItem) -> Result<u64, String> {
         ast::ClassSetItem::Bracketed(_) => {
             return Err("nests a class in a class, which RE2 does not have".into());
         }
-        ast::ClassSetItem::Unicode(_) => 20,
+        ast::ClassSetItem::Unicode(class) => property_cost(class)?,
+        ast::ClassSetItem::Literal(literal) => ascii_in_class(literal)?,
+        ast::ClassSetItem::Range(range) => {
+            ascii_in_class(&range.start)?.max(ascii_in_class(&range.end)?)
+        }
         ast::ClassSetItem::Union(union) => {
             let mut total = 1u64;
             for item in &union.items {
@@ -131,6 +211,15 @@ fn class_item_cost(item: &ast::ClassSetItem) -> Result<u64, String> {
         }
         _ => 1,
     })
+}
+
+/// Written out, a character beyond ASCII would be several members of the class; as an escape it is one byte.
+fn ascii_in_class(literal: &ast::Literal) -> Result<u64, String> {
+    if several_bytes(literal) {
+        return Err("has a character beyond ASCII in a class; use (a|b)".into());
+    }
+    within_bytes(literal)?;
+    Ok(1)
 }
 
 #[cfg(test)]
@@ -146,7 +235,13 @@ mod tests {
             "^/a$",
             "[[:alpha:]]+",
             r"\pL+",
+            r"\p{^Lu}\P{Any}[\p{Latin}]",
             "",
+            "(a{10}){100}",
+            "(a*){1000}",
+            "é(ü)+",
+            r"[\x00-\xff]",
+            "(?P<name_1>a)",
         ] {
             assert_eq!(check(pattern), Ok(()), "{pattern}");
         }
@@ -166,6 +261,21 @@ mod tests {
             "a{1001}",
             "((a{100}){100}){100}",
             r"\u{41}",
+            "(a{100}){11}",
+            "((a{10}){10}b|c){11}",
+            "(a{3,}){500}",
+            r"\p{Letter}",
+            r"\p{Greek}",
+            r"\p{Script=Latin}",
+            r"\p{LC}",
+            r"\pé",
+            "(?P<é>a)",
+            "(?P<a.b>a)",
+            r"\x{100}",
+            r"[a-\x{100}]",
+            "é+",
+            "[é]",
+            "[a-é]",
         ] {
             assert!(check(pattern).is_err(), "{pattern}");
         }
