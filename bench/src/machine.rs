@@ -35,8 +35,8 @@ pub(crate) fn memory(pid: Option<u32>) -> Result<Memory> {
     })
 }
 
-/// Processor time that living threads of this process have used, in milliseconds: those whose name begins so.
-pub(crate) fn thread_milliseconds(prefix: &str) -> Result<f64> {
+/// Processor time that living threads of this process have used, in milliseconds: those whose names begin so.
+pub(crate) fn thread_milliseconds(prefixes: &[&str]) -> Result<f64> {
     let mut nanoseconds = 0.0;
     for task in fs::read_dir("/proc/self/task")? {
         let path = task?.path();
@@ -47,7 +47,7 @@ pub(crate) fn thread_milliseconds(prefix: &str) -> Result<f64> {
         ) else {
             continue;
         };
-        if name.starts_with(prefix) {
+        if prefixes.iter().any(|prefix| name.starts_with(prefix)) {
             let on_cpu = times.split_whitespace().next();
             nanoseconds += on_cpu
                 .and_then(|number| number.parse::<f64>().ok())

@@ -1,20 +1,26 @@
 //! What is fed to Sesame.
 //!
-//! In: numbers and addresses. Out: decoded objects and their keys.
+//! In: numbers and addresses. Out: changes of decoded objects.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sesame_api::Object;
 use sesame_control::core::Input;
 use sesame_model::FleetId;
+use sesame_sources::change::Change;
 use sesame_testkit::many;
 use sesame_translate::fleet::{FleetAddress, FleetState};
 
-/// A Gateway and so many routes, each with a Service and a slice.
+/// Where the Gateway listens.
+pub(crate) const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+/// A Gateway at [`ADDRESS`] and so many routes, each with a Service and a slice.
 pub(crate) fn site(port: u16, count: usize, endpoint: impl Fn(usize) -> SocketAddr) -> Vec<Object> {
+    let mut gateway = many::gateway(port);
+    gateway["spec"]["addresses"] = json!([{"type": "IPAddress", "value": ADDRESS.to_string()}]);
     let apps = (0..count).flat_map(|index| many::app(index, endpoint(index)));
-    std::iter::once(many::gateway(port))
+    std::iter::once(gateway)
         .chain(apps)
         .map(|value| many::object(&value))
         .collect()
@@ -26,28 +32,35 @@ pub(crate) fn fleet() -> FleetId {
 }
 
 /// Objects that there are from now on.
-pub(crate) fn upserts(values: &[Value]) -> Vec<Input> {
+pub(crate) fn upserts(values: &[Value]) -> Vec<Change> {
     values
         .iter()
-        .map(|value| Input::Upsert(many::object(value)))
+        .map(|value| Change::Upsert(many::object(value)))
         .collect()
 }
 
 /// The same objects, gone.
-pub(crate) fn removals(values: &[Value]) -> Vec<Input> {
+pub(crate) fn removals(values: &[Value]) -> Vec<Change> {
     values
         .iter()
-        .map(|value| Input::Remove(many::object(value).key()))
+        .map(|value| Change::Remove(many::object(value).key()))
         .collect()
 }
 
-/// A fleet that serves, on loopback.
+/// For the translation by itself.
+pub(crate) fn input(change: Change) -> Input {
+    match change {
+        Change::Upsert(object) => Input::Upsert(object),
+        Change::Remove(key) => Input::Remove(key),
+    }
+}
+
+/// The fleet serves.
 pub(crate) fn ready() -> Input {
-    let ip = IpAddr::V4(Ipv4Addr::LOCALHOST);
     let state = FleetState {
         addresses: vec![FleetAddress {
-            value: ip.to_string(),
-            ip: Some(ip),
+            value: ADDRESS.to_string(),
+            ip: Some(ADDRESS),
         }],
         ready: true,
         ..FleetState::default()

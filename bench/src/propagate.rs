@@ -1,7 +1,7 @@
 //! `propagate`: from an object that changed to the answer by a real Envoy, beside a floor that does nothing but push.
 //!
 //! Two Envoys run at the same time, started from the same binary with the same bootstrap, one worker thread each. One is
-//! fed by Sesame: the engine's thread, the assembler, the discovery server, all in this process. The other is fed by the
+//! fed by Sesame as `sesame local` runs it, in this process: the thread that translates, the discovery server, statuses, events. The other is fed by the
 //! [`Floor`], a thread of this process that holds resources that were encoded before the clock starts, byte for byte those
 //! that Sesame makes of the same change. Both have the same routes, hosts, clusters.
 //!
@@ -14,13 +14,14 @@
 //! that is in use already (answered by the other backend), and the first one is deleted with its Service and slice
 //! (200 → 404).
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
-use sesame_control::core::{Core, Input};
+use sesame_control::core::Core;
+use sesame_sources::change::Change;
 use sesame_testkit::many;
 
 use crate::Settings;
@@ -54,6 +55,8 @@ struct Side {
 enum Feed {
     Sesame(Box<Sesame>),
     Floor {
+        /// Of all resources pushed so far.
+        bytes: usize,
         /// Makes the resources before the clock starts.
         scribe: Box<Core>,
         floor: Floor,
@@ -78,24 +81,27 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     }
 
     let mut taken: [[Samples; 2]; 3] = Default::default();
-    let mut cost = Cost::default();
+    let mut cost = [0.0; 2];
     for round in 0..WARM_UP + rounds {
         for (step, samples) in steps(round, blue.address()).iter().zip(&mut taken) {
             for which in [round % 2, 1 - round % 2] {
                 thread::sleep(REST);
-                let before = Cost::now(&sides[0])?;
+                let before = sides[which].cost()?;
                 let took = sides[which].change(step)?;
                 if round >= WARM_UP {
                     samples[which].push(took);
-                    if which == 0 {
-                        thread::sleep(REST);
-                        cost.add(&before, &Cost::now(&sides[0])?);
-                    }
+                    // What comes behind the answer, statuses and events, is paid for too.
+                    thread::sleep(REST);
+                    cost[which] += sides[which].cost()? - before;
                 }
             }
         }
     }
-    drop(sides);
+    for side in sides {
+        if let Feed::Sesame(sesame) = side.feed {
+            sesame.close();
+        }
+    }
     rig.close();
 
     let names = [
@@ -121,21 +127,21 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
         Figure::new(
             "Sesame's processor time per change",
             Unit::Milliseconds,
-            cost.milliseconds / changes,
+            cost[0] / changes,
         )
-        .note("translation and discovery server"),
+        .note("all its threads"),
     );
     figures.push(Figure::new(
         "resources pushed per change",
         Unit::Kibibytes,
-        cost.bytes / changes / 1024.0,
+        cost[1] / changes / 1024.0,
     ));
     Ok(figures)
 }
 
 /// One change, the host that shows it, and what is answered then.
 struct Step {
-    inputs: Vec<Input>,
+    changes: Vec<Change>,
     host: String,
     shown: Box<dyn Fn(&Answer) -> bool>,
 }
@@ -152,17 +158,17 @@ fn steps(round: usize, backend: SocketAddr) -> [Step; 3] {
     let status = |status| Box::new(move |answer: &Answer| answer.status == status);
     [
         Step {
-            inputs: objects::upserts(&own),
+            changes: objects::upserts(&own),
             host: host.clone(),
             shown: status(200),
         },
         Step {
-            inputs: objects::upserts(&[swapped(to)]),
+            changes: objects::upserts(&[swapped(to)]),
             host: SWAPPED.to_owned(),
             shown: Box::new(move |answer| answer.backend().as_deref() == Some(to)),
         },
         Step {
-            inputs: objects::removals(&own),
+            changes: objects::removals(&own),
             host,
             shown: status(404),
         },
@@ -174,32 +180,29 @@ fn swapped(to: &str) -> Value {
 }
 
 /// All objects at the start.
-fn site(port: u16, count: usize, [blue, green]: [SocketAddr; 2]) -> Vec<Input> {
-    let mut inputs: Vec<Input> = objects::site(port, count, |_| blue)
+fn site(port: u16, count: usize, [blue, green]: [SocketAddr; 2]) -> Vec<Change> {
+    let mut changes: Vec<Change> = objects::site(port, count, |_| blue)
         .into_iter()
-        .map(Input::Upsert)
+        .map(Change::Upsert)
         .collect();
     for (name, address) in [(BLUE, blue), (GREEN, green)] {
         // The route keeps the Service in use.
         let host = format!("{name}.example.com");
-        inputs.extend(objects::upserts(&[
+        changes.extend(objects::upserts(&[
             many::service(name),
             many::slice(name, address),
             many::route(name, &host, &[(name, 1)]),
         ]));
     }
-    inputs.extend(objects::upserts(&[swapped(BLUE)]));
-    inputs.push(objects::ready());
-    inputs
+    changes.extend(objects::upserts(&[swapped(BLUE)]));
+    changes
 }
 
 fn sesame(rig: &Rig, count: usize, backends: [SocketAddr; 2]) -> Result<Side> {
     let port = rig::free_port()?;
-    let socket = rig.socket("sesame");
-    let mut sesame = Sesame::start(socket.clone())?;
+    let mut sesame = rig.sesame()?;
     let number = sesame.change(site(port, count, backends))?;
-    rig.envoy("sesame", socket)?;
-    sesame.acked(number)?;
+    sesame.served(number)?;
     Side::new(Feed::Sesame(Box::new(sesame)), port)
 }
 
@@ -207,16 +210,23 @@ fn floor(rig: &Rig, count: usize, backends: [SocketAddr; 2]) -> Result<Side> {
     let port = rig::free_port()?;
     let socket = rig.socket("floor");
     let mut scribe = Core::new(0);
-    let first = scribe.apply(site(port, count, backends));
+    let changes = site(port, count, backends).into_iter();
+    let inputs = changes.map(objects::input).chain([objects::ready()]);
+    let first = scribe.apply(inputs);
     let floor = Floor::start(&socket, Push::new(&first.resources))?;
     rig.envoy("floor", socket)?;
     let scribe = Box::new(scribe);
-    Side::new(Feed::Floor { scribe, floor }, port)
+    let feed = Feed::Floor {
+        bytes: 0,
+        scribe,
+        floor,
+    };
+    Side::new(feed, port)
 }
 
 impl Side {
     fn new(feed: Feed, port: u16) -> Result<Self> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let address = SocketAddr::from((objects::ADDRESS, port));
         let since = Instant::now();
         loop {
             match Probe::connect(address) {
@@ -229,15 +239,24 @@ impl Side {
 
     /// Hands over a change and waits for the answer that shows it. Returns milliseconds.
     fn change(&mut self, step: &Step) -> Result<f64> {
-        let inputs = step.inputs.clone();
+        let changes = step.changes.clone();
         let start = match &mut self.feed {
             Feed::Sesame(sesame) => {
                 let start = Instant::now();
-                sesame.change(inputs)?;
+                sesame.change(changes)?;
                 start
             }
-            Feed::Floor { scribe, floor } => {
-                let push = Push::new(&scribe.apply(inputs).resources);
+            Feed::Floor {
+                bytes,
+                scribe,
+                floor,
+            } => {
+                let resources = scribe
+                    .apply(changes.into_iter().map(objects::input))
+                    .resources;
+                let bodies = resources.iter().filter_map(|change| change.body.as_ref());
+                *bytes += bodies.map(|body| body.len()).sum::<usize>();
+                let push = Push::new(&resources);
                 let start = Instant::now();
                 floor.push(push)?;
                 start
@@ -260,28 +279,12 @@ impl Side {
             thread::sleep(PACE);
         }
     }
-}
 
-/// What Sesame has used so far.
-#[derive(Default)]
-struct Cost {
-    milliseconds: f64,
-    bytes: f64,
-}
-
-impl Cost {
-    fn now(side: &Side) -> Result<Self> {
-        let Feed::Sesame(sesame) = &side.feed else {
-            return Ok(Self::default());
-        };
-        Ok(Self {
-            milliseconds: machine::thread_milliseconds(THREADS)?,
-            bytes: sesame.bytes() as f64,
-        })
-    }
-
-    fn add(&mut self, before: &Self, after: &Self) {
-        self.milliseconds += after.milliseconds - before.milliseconds;
-        self.bytes += after.bytes - before.bytes;
+    /// What it has used so far: Sesame milliseconds of processor time, the floor bytes.
+    fn cost(&self) -> Result<f64> {
+        match &self.feed {
+            Feed::Sesame(_) => machine::thread_milliseconds(&THREADS),
+            Feed::Floor { bytes, .. } => Ok(*bytes as f64),
+        }
     }
 }

@@ -14,10 +14,12 @@ use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::objects;
+use crate::sesame::Sesame;
 
 /// Envoys and backends.
 #[derive(Debug)]
 pub(crate) struct Rig {
+    envoy: PathBuf,
     supervisor: Supervisor,
     runtime: Runtime,
     folder: TempDir,
@@ -29,15 +31,21 @@ impl Rig {
         let runtime = runtime("rig")?;
         let folder = tempfile::Builder::new().prefix("sesame-bench-").tempdir()?;
         let _in_runtime = runtime.enter();
-        let mut config = Config::new(envoy, folder.path().join("envoys"));
+        let mut config = Config::new(&envoy, folder.path().join("envoys"));
         config.drain = Duration::ZERO;
         let (supervisor, _) = Supervisor::new(config)?;
         drop(_in_runtime);
         Ok(Self {
+            envoy,
             supervisor,
             runtime,
             folder,
         })
+    }
+
+    /// Sesame with an Envoy of its own.
+    pub(crate) fn sesame(&self) -> Result<Sesame> {
+        Sesame::start(&self.envoy)
     }
 
     /// A place for a socket.

@@ -1,156 +1,115 @@
-//! Sesame in this process: the engine on a thread of its own, and the discovery server behind it.
+//! Sesame in this process, as `sesame local` runs it, but for its source: objects come from here instead of files.
 //!
-//! In: changes of objects. Out: resources for an Envoy, and the word that it has them.
+//! In: changes of objects. Out: an Envoy that serves them, and the word that it does.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use sesame_control::core::{Core, Input};
-use sesame_envoy::ResourceChange;
-use sesame_xds::{Config, Event, Events, FleetId, Registry, Resource, ResourceType, Update};
-use tokio::runtime::Runtime;
+use sesame_control::event::Event;
+use sesame_control::files::{ChangeSet, FilesConfig};
+use sesame_control::local::{Config, Events, Local};
+use sesame_sources::change::Change;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::objects;
-use crate::rig;
-
-/// Changes on their way to the engine.
-const QUEUE: usize = 1024;
+/// Sets of changes on their way.
+const QUEUE: usize = 64;
 
 /// How long Envoy may take to acknowledge anything.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The names of Sesame's threads begin so.
-pub(crate) const THREADS: &str = "sesame";
+/// How the names of Sesame's threads begin.
+pub(crate) const THREADS: [&str; 2] = ["sesame", "translate"];
 
 /// Sesame, running.
 #[derive(Debug)]
 pub(crate) struct Sesame {
-    changes: Option<SyncSender<Vec<Input>>>,
-    handed: u64,
-    acked: u64,
-    engine: Option<JoinHandle<()>>,
-    bytes: Arc<AtomicU64>,
+    local: Local,
+    sets: mpsc::Sender<ChangeSet>,
     events: Events,
+    /// Changes that were handed in, and those that were translated.
+    handed: usize,
+    translated: usize,
+    /// The revision by which this many changes were translated.
+    revisions: BTreeMap<usize, u64>,
+    served: u64,
     runtime: Runtime,
 }
 
 impl Sesame {
-    /// Starts serving on a Unix socket.
-    pub(crate) fn start(socket: PathBuf) -> Result<Self> {
-        let runtime = rig::runtime("sesame-xds")?;
-        let registry = Registry::new(Config::default());
-        let events = registry.events();
-        let server = registry.clone();
-        runtime.spawn(async move {
-            if let Err(error) = server.serve_unix(&socket, std::future::pending()).await {
-                eprintln!("{error}");
-            }
-        });
-        let (changes, incoming) = sync_channel(QUEUE);
-        let bytes = Arc::new(AtomicU64::new(0));
-        let engine = thread::Builder::new()
-            .name("sesame-engine".to_owned())
-            .spawn({
-                let bytes = Arc::clone(&bytes);
-                move || run(&incoming, &registry, &bytes)
-            })?;
+    /// Starts with an Envoy of one worker thread.
+    pub(crate) fn start(envoy: &Path) -> Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .thread_name("sesame")
+            .enable_all()
+            .build()?;
+        let (sets, incoming) = mpsc::channel(QUEUE);
+        let mut config = Config::new(FilesConfig::new([""; 0]), envoy);
+        config.concurrency = Some(1);
+        config.drain = Duration::ZERO;
+        let (local, events) = runtime.block_on(Local::start_fed(config, incoming))?;
         Ok(Self {
-            changes: Some(changes),
-            handed: 0,
-            acked: 0,
-            engine: Some(engine),
-            bytes,
+            local,
+            sets,
             events,
+            handed: 0,
+            translated: 0,
+            revisions: BTreeMap::new(),
+            served: 0,
             runtime,
         })
     }
 
-    /// Hands in what belongs together. The number that comes back is for [`Sesame::acked`].
-    pub(crate) fn change(&mut self, inputs: Vec<Input>) -> Result<u64> {
-        let changes = self.changes.as_ref().context("Sesame has ended")?;
-        changes.send(inputs).context("the engine has ended")?;
-        self.handed += 1;
+    /// Hands in what belongs together. The number that comes back is for [`Sesame::served`].
+    pub(crate) fn change(&mut self, changes: Vec<Change>) -> Result<usize> {
+        self.handed += changes.len();
+        let set = ChangeSet {
+            changes,
+            problems: Vec::new(),
+            skipped: BTreeMap::new(),
+            detected: Instant::now(),
+        };
+        self.sets.blocking_send(set).context("Sesame has ended")?;
         Ok(self.handed)
     }
 
     /// Waits until Envoy has everything up to this number.
-    pub(crate) fn acked(&mut self, number: u64) -> Result<()> {
-        while self.acked < number {
+    pub(crate) fn served(&mut self, number: usize) -> Result<()> {
+        loop {
+            let revision = self.revisions.range(number..).next();
+            if revision.is_some_and(|(_, revision)| self.served >= *revision) {
+                self.revisions = self.revisions.split_off(&number);
+                return Ok(());
+            }
             let events = &mut self.events;
-            let next = async { timeout(PATIENCE, events.next()).await };
+            let next = async { timeout(PATIENCE, events.recv()).await };
             match self.runtime.block_on(next) {
-                Ok(Event::Acked { revision, .. }) => self.acked = revision,
-                Ok(Event::Rejected { name, message, .. }) => {
+                Ok(Ok(Event::Change {
+                    revision,
+                    objects,
+                    more,
+                    ..
+                })) => {
+                    self.translated += objects.len() + more;
+                    self.revisions.insert(self.translated, revision);
+                }
+                Ok(Ok(Event::Served { revision, .. })) => self.served = revision,
+                Ok(Ok(Event::Rejected { name, message, .. })) => {
                     bail!("Envoy refused {name}: {message}")
                 }
-                Ok(_) => {}
+                Ok(Ok(Event::EnvoyFailed { message, .. })) => bail!("{message}"),
+                Ok(Ok(_)) => {}
+                Ok(Err(_)) => bail!("events are lost"),
                 Err(_) => bail!("Envoy doesn't acknowledge"),
             }
         }
-        Ok(())
     }
 
-    /// Bytes of all resources that were handed to the discovery server so far.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+    /// Ends it, and its Envoy.
+    pub(crate) fn close(self) {
+        self.runtime.block_on(self.local.shutdown());
     }
-}
-
-impl Drop for Sesame {
-    fn drop(&mut self) {
-        // The engine ends when nothing more can come.
-        self.changes = None;
-        if let Some(engine) = self.engine.take() {
-            // It fails only if it panicked, and said so then.
-            let _ = engine.join();
-        }
-    }
-}
-
-/// Takes what is queued as one change, again and again. The revision of a change is the number of its last part.
-fn run(incoming: &Receiver<Vec<Input>>, registry: &Registry, bytes: &AtomicU64) {
-    let mut core = Core::new(0);
-    let fleet = FleetId::new(objects::fleet().as_str());
-    let mut revision = 0;
-    while let Ok(mut inputs) = incoming.recv() {
-        revision += 1;
-        while let Ok(more) = incoming.try_recv() {
-            revision += 1;
-            inputs.extend(more);
-        }
-        let step = core.apply(inputs);
-        let pushed: usize = step.resources.iter().map(size).sum();
-        bytes.fetch_add(pushed as u64, Ordering::Relaxed);
-        registry.apply(&fleet, update(step.resources, revision));
-    }
-}
-
-fn size(change: &ResourceChange) -> usize {
-    change.body.as_ref().map_or(0, |body| body.len())
-}
-
-fn update(changes: Vec<ResourceChange>, revision: u64) -> Update {
-    let mut update = Update {
-        revision,
-        ..Update::default()
-    };
-    for change in changes {
-        let Some(resource_type) = ResourceType::from_type_url(change.type_url) else {
-            continue;
-        };
-        match change.message() {
-            Some(message) => {
-                let resource = Resource::new(change.name, message);
-                update.upserts.push((resource_type, resource));
-            }
-            None => update.removals.push((resource_type, change.name.into())),
-        }
-    }
-    update
 }

@@ -1,6 +1,6 @@
 //! `steady`: changes under requests, and every answer judged.
 //!
-//! Sesame runs in this process with one real Envoy and the routes of `propagate`. Some of the apps are changed, in turns of
+//! Sesame runs in this process as in `propagate`, with one real Envoy and the routes of `propagate`. Some of the apps are changed, in turns of
 //! one to three changes handed in together without a pause; the next turn begins when Envoy has acknowledged the last one.
 //! Meanwhile clients with one connection each ask a host every millisecond, half of them hosts that are changing right now.
 //! Each change is one of: a new route, another backend, weights, a filter, another hostname, another Service port,
@@ -12,7 +12,7 @@
 //! two seconds after the last change.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use sesame_control::core::Input;
+use sesame_sources::change::Change;
 use sesame_testkit::many;
 
 use crate::Settings;
@@ -53,24 +53,21 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     let (blue, green) = (rig.backend(BLUE)?, rig.backend(GREEN)?);
     let backends = [blue.address(), green.address()];
     let port = rig::free_port()?;
-    let socket = rig.socket("sesame");
-    let mut sesame = Sesame::start(socket.clone())?;
+    let mut sesame = rig.sesame()?;
 
     let mut apps: Vec<App> = (0..CHANGED).map(App::new).collect();
-    let mut inputs: Vec<Input> = objects::site(port, count, |_| backends[0])
+    let mut first: Vec<Change> = objects::site(port, count, |_| backends[0])
         .into_iter()
-        .map(Input::Upsert)
+        .map(Change::Upsert)
         .collect();
     let board = Board::default();
     for app in &apps {
-        inputs.extend(objects::upserts(&app.objects(backends)));
+        first.extend(objects::upserts(&app.objects(backends)));
         board.expect(&App::absent(app.index), app);
     }
-    inputs.push(objects::ready());
-    let number = sesame.change(inputs)?;
-    rig.envoy("sesame", socket)?;
-    sesame.acked(number)?;
-    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let number = sesame.change(first)?;
+    sesame.served(number)?;
+    let address = SocketAddr::from((objects::ADDRESS, port));
     wait_for(address, &many::host(0))?;
     board.acknowledged(Instant::now());
 
@@ -102,7 +99,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
         (tallies, changed)
     });
     changed?;
-    drop(sesame);
+    sesame.close();
     rig.close();
 
     let mut all = Tally::default();
@@ -167,11 +164,11 @@ fn change_on(
             };
             let before = apps[which].clone();
             apps[which].change(kind);
-            let inputs = difference(&before.objects(backends), &apps[which].objects(backends));
+            let difference = difference(&before.objects(backends), &apps[which].objects(backends));
             board.expect(&before, &apps[which]);
-            number = sesame.change(inputs)?;
+            number = sesame.change(difference)?;
         }
-        sesame.acked(number)?;
+        sesame.served(number)?;
         waits.push(start.elapsed().as_secs_f64() * 1e3);
         board.acknowledged(Instant::now());
         done += turn;
@@ -517,7 +514,7 @@ impl App {
 }
 
 /// What makes the second list of the first.
-fn difference(before: &[Value], after: &[Value]) -> Vec<Input> {
+fn difference(before: &[Value], after: &[Value]) -> Vec<Change> {
     let id = |value: &Value| [value["kind"].clone(), value["metadata"]["name"].clone()];
     let left: BTreeSet<String> = after
         .iter()
@@ -533,9 +530,9 @@ fn difference(before: &[Value], after: &[Value]) -> Vec<Input> {
         .filter(|value| !before.contains(value))
         .cloned()
         .collect();
-    let mut inputs = objects::upserts(&new);
-    inputs.extend(objects::removals(&gone));
-    inputs
+    let mut changes = objects::upserts(&new);
+    changes.extend(objects::removals(&gone));
+    changes
 }
 
 fn wait_for(address: SocketAddr, host: &str) -> Result<()> {

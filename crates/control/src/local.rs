@@ -7,9 +7,11 @@ mod fleets;
 pub(crate) mod ports;
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -79,17 +81,17 @@ impl Config {
 pub enum StartError {
     /// No private folder for sockets.
     #[error("there is no place for sockets: {0}; set TMPDIR to a folder that can be written to")]
-    RunDir(#[source] io::Error),
+    RunDir(io::Error),
     /// Something that Envoys need can't be made.
     #[error("what Envoys need can't be made: {0}")]
-    Supervisor(#[source] io::Error),
+    Supervisor(io::Error),
     /// The admin address can't be had.
-    #[error("--admin {address}: {source}; choose another address or port")]
+    #[error("--admin {address}: {reason}; choose another address or port")]
     Admin {
         /// As it was given.
         address: SocketAddr,
         /// Why not.
-        source: io::Error,
+        reason: io::Error,
     },
 }
 
@@ -107,7 +109,7 @@ pub enum RunError {
     Xds(#[from] xds::ServeError),
     /// The admin pages can't be served any more.
     #[error("the admin pages can't be served any more: {0}")]
-    Admin(#[source] io::Error),
+    Admin(io::Error),
     /// A task of ours panicked: a defect, which has been printed.
     #[error("a part of Sesame has failed; please report what is printed above")]
     Panic,
@@ -137,6 +139,33 @@ impl Local {
     /// # Errors
     /// If the machine lacks something that every Gateway needs. What only some lack is told in their status.
     pub async fn start(config: Config) -> Result<(Self, Events), StartError> {
+        let files = config.files.clone();
+        Self::start_reading(config, |owner| read(files, owner)).await
+    }
+
+    /// As [`start`](Self::start), but not files are the source: `sets` are, of which the first is everything.
+    ///
+    /// # Errors
+    /// As [`start`](Self::start).
+    pub async fn start_fed(
+        config: Config,
+        sets: mpsc::Receiver<ChangeSet>,
+    ) -> Result<(Self, Events), StartError> {
+        Self::start_reading(config, |owner| async move {
+            pass_on(sets, &owner).await;
+            owner.closed().await;
+            Ok(())
+        })
+        .await
+    }
+
+    async fn start_reading<F>(
+        config: Config,
+        reading: impl FnOnce(mpsc::Sender<Message>) -> F,
+    ) -> Result<(Self, Events), StartError>
+    where
+        F: Future<Output = Result<(), RunError>> + Send + 'static,
+    {
         let start = Instant::now();
         let run_dir = run_dir().map_err(StartError::RunDir)?;
         let xds_socket = run_dir.path().join("xds.sock");
@@ -144,7 +173,7 @@ impl Local {
         let admin = match config.admin {
             Some(address) => {
                 let listening = TcpListener::bind(address).await;
-                Some(listening.map_err(|source| StartError::Admin { address, source })?)
+                Some(listening.map_err(|reason| StartError::Admin { address, reason })?)
             }
             None => None,
         };
@@ -202,7 +231,7 @@ impl Local {
                 done.map_err(RunError::Admin)
             });
         }
-        tasks.spawn(read(config.files, to_owner));
+        tasks.spawn(reading(to_owner));
 
         let local = Self {
             board: outlets.board,
@@ -273,13 +302,15 @@ fn supervisor(
 fn run_dir() -> io::Result<TempDir> {
     /// The longest path of a Unix socket, without the longest that is put behind the folder's.
     const LONGEST: usize = 103 - "/0123456789abcdef-0123456789abcdef/admin.sock".len();
-    let dir = tempfile::Builder::new().prefix("sesame-").tempdir()?;
+    let mut builder = tempfile::Builder::new();
+    let builder = builder
+        .prefix("sesame-")
+        .permissions(Permissions::from_mode(0o700));
+    let dir = builder.tempdir()?;
     if dir.path().as_os_str().len() <= LONGEST {
         return Ok(dir);
     }
-    tempfile::Builder::new()
-        .prefix("sesame-")
-        .tempdir_in("/tmp")
+    builder.tempdir_in("/tmp")
 }
 
 /// Starts the thread that translates; the result completes when it has ended, for whatever reason.
@@ -315,16 +346,17 @@ fn spawn(
 
 /// Reads files and passes on what is in them. Keeps the owner alive when there is nothing more to read.
 async fn read(config: FilesConfig, owner: mpsc::Sender<Message>) -> Result<(), RunError> {
-    let (sets, mut changes) = mpsc::channel::<ChangeSet>(SETS);
-    let pass_on = async {
-        while let Some(set) = changes.recv().await {
-            if owner.send(Message::Source(set)).await.is_err() {
-                return;
-            }
-        }
-    };
-    let (watched, ()) = tokio::join!(files::watch(config, sets), pass_on);
+    let (sets, changes) = mpsc::channel::<ChangeSet>(SETS);
+    let (watched, ()) = tokio::join!(files::watch(config, sets), pass_on(changes, &owner));
     watched?;
     owner.closed().await;
     Ok(())
+}
+
+async fn pass_on(mut sets: mpsc::Receiver<ChangeSet>, owner: &mpsc::Sender<Message>) {
+    while let Some(set) = sets.recv().await {
+        if owner.send(Message::Source(set)).await.is_err() {
+            return;
+        }
+    }
 }
