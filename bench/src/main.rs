@@ -14,6 +14,7 @@ mod probe;
 mod propagate;
 mod report;
 mod rig;
+mod rss;
 mod sesame;
 mod steady;
 mod translate;
@@ -58,6 +59,8 @@ struct Settings {
 enum Group {
     /// Translation by itself
     Translate,
+    /// Memory of `sesame local`
+    Rss,
     /// From a changed object to the answer of an Envoy
     Propagate,
     /// Changes under requests, and every answer judged
@@ -82,6 +85,7 @@ fn main() -> Result<()> {
         if settings.figures.is_empty() || settings.figures.contains(&group) {
             figures.extend(match group {
                 Group::Translate => translate::run(&settings)?,
+                Group::Rss => rss::run(&settings)?,
                 Group::Propagate => propagate::run(&settings)?,
                 Group::Steady => steady::run(&settings)?,
             });

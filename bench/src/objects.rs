@@ -15,15 +15,22 @@ use sesame_translate::fleet::{FleetAddress, FleetState};
 /// Where the Gateway listens.
 pub(crate) const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A Gateway at [`ADDRESS`] and so many routes, each with a Service and a slice.
-pub(crate) fn site(port: u16, count: usize, endpoint: impl Fn(usize) -> SocketAddr) -> Vec<Object> {
+/// A Gateway at [`ADDRESS`] and behind it so many routes, each with a Service and a slice.
+pub(crate) fn values(
+    port: u16,
+    count: usize,
+    endpoint: impl Fn(usize) -> SocketAddr,
+) -> Vec<Value> {
     let mut gateway = many::gateway(port);
     gateway["spec"]["addresses"] = json!([{"type": "IPAddress", "value": ADDRESS.to_string()}]);
     let apps = (0..count).flat_map(|index| many::app(index, endpoint(index)));
-    std::iter::once(gateway)
-        .chain(apps)
-        .map(|value| many::object(&value))
-        .collect()
+    std::iter::once(gateway).chain(apps).collect()
+}
+
+/// The same, decoded.
+pub(crate) fn site(port: u16, count: usize, endpoint: impl Fn(usize) -> SocketAddr) -> Vec<Object> {
+    let values = values(port, count, endpoint);
+    values.iter().map(many::object).collect()
 }
 
 /// The fleet of the Gateway.

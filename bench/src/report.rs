@@ -155,10 +155,6 @@ impl Samples {
             .unwrap_or_default()
     }
 
-    pub(crate) fn mean(&self) -> f64 {
-        self.0.iter().sum::<f64>() / self.0.len().max(1) as f64
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -232,7 +228,6 @@ mod tests {
         let samples: Samples = (1..=100).rev().map(f64::from).collect();
         assert_eq!(samples.quantile(0.5), 50.0);
         assert_eq!(samples.quantile(0.99), 99.0);
-        assert_eq!(samples.mean(), 50.5);
         assert_eq!(Samples::default().quantile(0.5), 0.0);
         assert_eq!([7.0].into_iter().collect::<Samples>().quantile(0.99), 7.0);
     }
