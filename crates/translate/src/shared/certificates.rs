@@ -1,8 +1,13 @@
 //! Certificates as Secrets hold them, checked so that Envoy takes each one that passes.
+//!
+//! PEM is written in many ways (long lines, indented, with words between), and Envoy reads fewer of them than others do:
+//! what has been read here is written anew in the one way that everybody reads.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use rustls::crypto::ring::sign::any_supported_type;
 use rustls::sign::CertifiedKey;
 use rustls_pki_types::pem::PemObject;
@@ -108,18 +113,48 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
             "has a {PRIVATE_KEY} that is neither RSA of 2048 bits or more nor ECDSA P-256 or P-384"
         )
     })?;
+    let served = Certificate {
+        chain: certificates
+            .iter()
+            .map(|der| pem("CERTIFICATE", der))
+            .collect::<String>()
+            .into_bytes()
+            .into(),
+        private_key: pem(key_label(&private_key), private_key.secret_der())
+            .into_bytes()
+            .into(),
+    };
     CertifiedKey::new(certificates, signer)
         .keys_match()
         .map_err(|_| {
             format!("has a {PRIVATE_KEY} that does not belong to the certificate in {CHAIN}")
         })?;
-    Ok((
-        Certificate {
-            chain: Arc::clone(chain),
-            private_key: Arc::clone(key),
-        },
-        names,
-    ))
+    Ok((served, names))
+}
+
+/// What stands in the frame of a key (RFC 7468, section 10; older forms as OpenSSL writes them).
+fn key_label(key: &PrivateKeyDer<'_>) -> &'static str {
+    match key {
+        PrivateKeyDer::Pkcs1(_) => "RSA PRIVATE KEY",
+        PrivateKeyDer::Sec1(_) => "EC PRIVATE KEY",
+        _ => "PRIVATE KEY",
+    }
+}
+
+/// DER in its strict textual form: lines of 64 characters (RFC 7468, section 3).
+fn pem(label: &str, der: &[u8]) -> String {
+    const LINE: usize = 64;
+    let body = BASE64.encode(der);
+    let mut text = format!("-----BEGIN {label}-----\n");
+    let mut rest = body.as_str();
+    while !rest.is_empty() {
+        let (line, more) = rest.split_at(rest.len().min(LINE));
+        text.push_str(line);
+        text.push('\n');
+        rest = more;
+    }
+    text.push_str(&format!("-----END {label}-----\n"));
+    text
 }
 
 /// Envoy's TLS library serves no other keys.
@@ -226,6 +261,34 @@ mod tests {
             ..secret(&chain, &key)
         };
         assert!(reason(&opaque).contains("kubernetes.io/tls"));
+    }
+
+    #[test]
+    fn however_it_is_written_it_is_served_in_one_form() {
+        let (chain, key) = pair(&["a.example.com"], &rcgen::PKCS_ECDSA_P384_SHA384);
+        let served = |chain: &str, key: &str| match read(&secret(chain, key)) {
+            CertificateState::Valid { certificate, .. } => certificate,
+            other => panic!("{other:?}"),
+        };
+        let plain = served(&chain, &key);
+        assert_eq!(&*plain.chain, chain.replace('\r', "").as_bytes());
+        assert_eq!(&*plain.private_key, key.replace('\r', "").as_bytes());
+        let one_line = |pem: &str| {
+            let lines = || pem.lines();
+            let body: String = lines().filter(|line| !line.starts_with('-')).collect();
+            let (first, last) = (lines().next(), lines().next_back());
+            format!(
+                "{}\n{body}\n{}\n",
+                first.expect("a frame"),
+                last.expect("a frame")
+            )
+        };
+        let trailing = |pem: &str| format!("some words\n{pem}and others");
+        for write in [&one_line as &dyn Fn(&str) -> String, &trailing] {
+            assert!(served(&write(&chain), &write(&key)) == plain);
+        }
+        let both = format!("{key}{chain}");
+        assert!(served(&both, &both) == plain);
     }
 
     #[test]
