@@ -75,6 +75,9 @@ pub(crate) struct Lane {
     urgent: HashMap<Arc<str>, Option<Resource>>,
     /// The version of a name that this client itself rejected last.
     refused: HashMap<Arc<str>, Version>,
+    /// The client asked for all, brought nothing and has had no response: it is owed one even if there is nothing, since
+    /// Envoy asks for no listeners before it has heard of its clusters.
+    owed: bool,
     in_flight: Option<InFlight>,
     /// Parts of a rejected response, to be sent by themselves until it is known what is at fault.
     probes: VecDeque<Vec<Item>>,
@@ -99,6 +102,7 @@ impl Lane {
             force: HashSet::new(),
             urgent: HashMap::new(),
             refused: HashMap::new(),
+            owed: false,
             in_flight: None,
             probes: VecDeque::new(),
             probe_first: false,
@@ -177,6 +181,7 @@ impl Lane {
                     self.held.insert(shared(name), Version::parse(version));
                 }
             }
+            self.owed = asked.all && self.held.is_empty();
             self.vouch(fleet);
         }
         self.drop_names(fleet, &asked);

@@ -34,11 +34,13 @@ impl Lane {
         }
         if batch.upserts.is_empty() && batch.removals.is_empty() {
             items = self.compose_probe(fleet, &mut batch);
-            if items.is_empty() {
+            // What waits will be the first response.
+            if items.is_empty() && !(self.owed && self.make.len() == 0) {
                 return None;
             }
             self.probe_first = false;
         }
+        self.owed = false;
         floor.make = items.iter().map(|item| item.stamps.first).min();
         self.sent += items.len() as u64;
         self.in_flight = Some(InFlight {

@@ -72,6 +72,8 @@ pub(super) struct Client {
     cold: BTreeSet<String>,
     /// Names of endpoints and routes asked for.
     asked: BTreeSet<(ResourceType, String)>,
+    /// Types of which there was a response on this stream.
+    answered: BTreeSet<ResourceType>,
     /// Responses not yet looked at.
     pub(super) inbox: VecDeque<Response>,
     /// Responses looked at, with the rejection if any, of which the client hasn't told yet.
@@ -94,6 +96,7 @@ impl Client {
             acked_clusters: BTreeSet::new(),
             cold: BTreeSet::new(),
             asked: BTreeSet::new(),
+            answered: BTreeSet::new(),
             inbox: VecDeque::new(),
             unsaid: Vec::new(),
             log: Vec::new(),
@@ -111,6 +114,7 @@ impl Client {
         self.id += 1000;
         fleet.join(self.id, "node".into());
         self.session = Session::new(self.id, Arc::new(self.limits.clone()), self.now);
+        self.answered.clear();
         self.inbox.clear();
         self.unsaid.clear();
         // Envoy gives up waiting for endpoints after a while. No server can tell from what a client
@@ -159,7 +163,14 @@ impl Client {
             for earlier in waiting {
                 assert_ne!(earlier.ty, response.ty, "two of a type in flight");
             }
-            assert!(!response.upserts.is_empty() || !response.removals.is_empty());
+            let empty = response.upserts.is_empty() && response.removals.is_empty();
+            let first = self.answered.insert(response.ty);
+            if empty {
+                // Who asks for all has to hear that there is nothing.
+                assert!(first && matches!(response.ty, Cluster | Listener));
+                self.inbox.push_back(response);
+                continue;
+            }
             let mut line = response.ty.to_string();
             for resource in &response.upserts {
                 line += &format!(" +{}", resource.name());

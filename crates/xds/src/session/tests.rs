@@ -73,6 +73,31 @@ fn clusters_come_first_and_traffic_when_they_are_acknowledged() {
 }
 
 #[test]
+fn who_asks_for_all_is_told_that_there_is_nothing_once() {
+    let mut fleet = fleet();
+    fleet.apply(update(1, &[(Listener, "l0", "v0;r0")], &[]));
+    let now = std::time::Instant::now();
+    let mut session = Session::new(1, limits().into(), now);
+    let ask = |session: &mut Session, fleet: &mut Fleet, ty, nonce: &str| {
+        let mut request = request(ty);
+        request.response_nonce = nonce.to_owned();
+        session.request(fleet, &request).unwrap();
+    };
+    ask(&mut session, &mut fleet, Cluster, "");
+    let response = session.poll(&mut fleet, now).unwrap();
+    assert_eq!(response.ty, Cluster);
+    assert!(response.upserts.is_empty() && response.removals.is_empty());
+    ask(&mut session, &mut fleet, Cluster, &response.nonce);
+    assert!(session.poll(&mut fleet, now).is_none(), "once");
+    ask(&mut session, &mut fleet, Listener, "");
+    let response = session.poll(&mut fleet, now).unwrap();
+    assert_eq!((response.ty, response.upserts.len()), (Listener, 1));
+    // Names are told one by one.
+    ask(&mut session, &mut fleet, Route, "");
+    assert!(session.poll(&mut fleet, now).is_none());
+}
+
+#[test]
 fn a_changed_cluster_is_followed_by_its_endpoints() {
     let (mut fleet, mut client) = served();
     fleet.apply(update(
