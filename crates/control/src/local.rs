@@ -124,6 +124,8 @@ pub struct Local {
     board: Arc<Board>,
     admin: Option<SocketAddr>,
     supervisor: Arc<Supervisor>,
+    /// See [`Outlets::ending`].
+    ending: CancellationToken,
     stop: CancellationToken,
     /// Tasks that end only if they must, with the reason.
     tasks: JoinSet<Result<(), RunError>>,
@@ -191,6 +193,7 @@ impl Local {
             metrics: Arc::new(Metrics::new()),
             events,
             wanted,
+            ending: CancellationToken::new(),
         };
         let stop = CancellationToken::new();
         let (to_owner, messages) = mpsc::channel(MESSAGES);
@@ -237,6 +240,7 @@ impl Local {
             board: outlets.board,
             admin: bound,
             supervisor,
+            ending: outlets.ending,
             stop,
             tasks,
             owner,
@@ -276,7 +280,7 @@ impl Local {
 
     /// Ends all Envoys, gently and at the same time, and removes every trace.
     pub async fn shutdown(self) {
-        // Nobody is to start anything any more.
+        self.ending.cancel();
         self.supervisor.shutdown().await;
         self.stop.cancel();
         let mut tasks = self.tasks;

@@ -18,6 +18,7 @@ use sesame_translate::fleet::{FleetRequest, FleetState, Rejected};
 use sesame_translate::pipeline;
 use sesame_xds as xds;
 use tokio::sync::{broadcast, mpsc, watch};
+use tokio_util::sync::CancellationToken;
 
 use crate::board::{Board, Status};
 use crate::core::{Core, Input, Step};
@@ -55,6 +56,8 @@ pub(crate) struct Outlets {
     pub(crate) events: broadcast::Sender<Event>,
     /// Fleets whose Envoys should run.
     pub(crate) wanted: watch::Sender<BTreeSet<FleetId>>,
+    /// Cancelled when all is about to end: what then happens to Envoys is no news.
+    pub(crate) ending: CancellationToken,
 }
 
 /// The state of the thread.
@@ -128,6 +131,7 @@ impl Owner {
                     return;
                 },
                 () = pause => {}
+                () = self.outlets.ending.cancelled() => return,
             }
             self.turn(taken);
         }
@@ -149,7 +153,16 @@ impl Owner {
         let mut steps = self.commit(std::mem::take(&mut turn.inputs), turn.plan);
         let revision = self.core.engine().revision();
         let changes = merged(&mut steps);
-        let resources = changes.len();
+        if !turn.objects.is_empty() {
+            let (objects, more) = cut(turn.objects);
+            self.tell(Event::Change {
+                revision,
+                objects,
+                more,
+                resources: changes.len(),
+                took_ms: millis(begin.elapsed()),
+            });
+        }
         self.publish(changes, revision, turn.noticed);
         self.update_wanted();
         let keys: usize = steps
@@ -158,16 +171,6 @@ impl Owner {
             .map(|(_, keys)| keys)
             .sum();
         self.outlets.metrics.committed(keys, begin.elapsed());
-        if !turn.objects.is_empty() {
-            let (objects, more) = cut(turn.objects);
-            self.tell(Event::Change {
-                revision,
-                objects,
-                more,
-                resources,
-                took_ms: millis(begin.elapsed()),
-            });
-        }
         self.update_board(&steps, revision);
         self.announce();
     }

@@ -4,7 +4,7 @@
 //! Pure: whether an address is this machine's is asked of the caller.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use sesame_api::AddressType;
 use sesame_fleet::local::addresses::Allocator;
@@ -40,11 +40,12 @@ impl Planner {
     /// A state for every fleet that there should be: not ready, and without a look at its ports.
     ///
     /// `usable` says what is wrong with an address that was asked for. Where two Gateways want the same port of the same
-    /// address, the first by name has it.
+    /// address, the one that `has` it keeps it, else the first by name gets it.
     pub(crate) fn plan(
         &mut self,
         requests: &BTreeMap<FleetId, FleetRequest>,
         mut usable: impl FnMut(IpAddr) -> Result<(), String>,
+        has: impl Fn(&FleetId, SocketAddr) -> bool,
     ) -> BTreeMap<FleetId, FleetState> {
         let wishes: BTreeMap<&FleetId, Wish> = requests
             .iter()
@@ -64,22 +65,15 @@ impl Planner {
             .map(|(fleet, _)| fleet.as_str());
         self.allocator.assign(without, &asked_for);
 
-        let mut claims = Claims::default();
-        let mut states = BTreeMap::new();
-        for (fleet, wish) in wishes {
-            let state = self.state(fleet, wish, &requests[fleet], &mut claims);
-            states.insert(fleet.clone(), state);
-        }
+        let mut states: BTreeMap<FleetId, FleetState> = wishes
+            .into_iter()
+            .map(|(fleet, wish)| (fleet.clone(), self.state(fleet, wish)))
+            .collect();
+        self.claim_ports(requests, &mut states, has);
         states
     }
 
-    fn state<'a>(
-        &self,
-        fleet: &'a FleetId,
-        wish: Wish,
-        request: &FleetRequest,
-        claims: &mut Claims<'a>,
-    ) -> FleetState {
+    fn state(&self, fleet: &FleetId, wish: Wish) -> FleetState {
         let mut addresses = wish.exactly;
         let mut problem = wish.problem;
         if wish.any {
@@ -93,12 +87,6 @@ impl Planner {
                 }
             }
         }
-        let mut ports = BTreeMap::new();
-        for &port in &request.ports {
-            if let Err(why) = self.claim(fleet, &addresses, port, claims) {
-                ports.insert(port, why);
-            }
-        }
         FleetState {
             addresses: addresses
                 .into_iter()
@@ -108,38 +96,48 @@ impl Planner {
                 })
                 .collect(),
             problem,
-            ports,
+            ports: BTreeMap::new(),
             port_offset: self.port_offset,
             ready: false,
         }
     }
 
-    fn claim<'a>(
+    /// Gives each port of each address to one fleet: first to those that have it.
+    fn claim_ports(
         &self,
-        fleet: &'a FleetId,
-        addresses: &[IpAddr],
-        port: u16,
-        claims: &mut Claims<'a>,
-    ) -> Result<(), String> {
-        if port.checked_add(self.port_offset).is_none() {
-            return Err(format!(
-                "port {port} moved up by {} is beyond 65535: choose a smaller --port-offset",
-                self.port_offset
-            ));
-        }
-        for &address in addresses {
-            if let Some(owner) = claims.owner(address, port) {
-                return Err(format!(
-                    "port {port} of {address} is taken by Gateway {owner}: use another port or address"
-                ));
+        requests: &BTreeMap<FleetId, FleetRequest>,
+        states: &mut BTreeMap<FleetId, FleetState>,
+        has: impl Fn(&FleetId, SocketAddr) -> bool,
+    ) {
+        let mut claims = Claims::default();
+        for incumbents in [true, false] {
+            for (fleet, request) in requests {
+                let Some(state) = states.get_mut(fleet) else {
+                    continue;
+                };
+                for &port in &request.ports {
+                    let Some(bound) = port.checked_add(self.port_offset) else {
+                        let why = format!(
+                            "port {port} moved up by {} is beyond 65535: choose a smaller --port-offset",
+                            self.port_offset
+                        );
+                        state.ports.insert(port, why);
+                        continue;
+                    };
+                    let addresses: Vec<IpAddr> = state
+                        .addresses
+                        .iter()
+                        .filter_map(|address| address.ip)
+                        .collect();
+                    let sockets = || addresses.iter().map(|ip| SocketAddr::new(*ip, bound));
+                    if incumbents == sockets().any(|socket| has(fleet, socket))
+                        && let Err(why) = claims.claim(fleet, &addresses, port)
+                    {
+                        state.ports.insert(port, why);
+                    }
+                }
             }
         }
-        claims
-            .by_port
-            .entry(port)
-            .or_default()
-            .extend(addresses.iter().map(|&address| (address, fleet)));
-        Ok(())
     }
 }
 
@@ -149,7 +147,20 @@ struct Claims<'a> {
     by_port: BTreeMap<u16, Vec<(IpAddr, &'a FleetId)>>,
 }
 
-impl Claims<'_> {
+impl<'a> Claims<'a> {
+    fn claim(&mut self, fleet: &'a FleetId, addresses: &[IpAddr], port: u16) -> Result<(), String> {
+        for &address in addresses {
+            if let Some(owner) = self.owner(address, port) {
+                return Err(format!(
+                    "port {port} of {address} is taken by Gateway {owner}: use another port or address"
+                ));
+            }
+        }
+        let claimed = addresses.iter().map(|&address| (address, fleet));
+        self.by_port.entry(port).or_default().extend(claimed);
+        Ok(())
+    }
+
     fn owner(&self, address: IpAddr, port: u16) -> Option<&FleetId> {
         let overlap = |other: IpAddr| {
             other == address

@@ -90,7 +90,7 @@ pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
         .iter(core.outputs().fleets)
         .map(|(fleet, request)| (fleet.clone(), FleetRequest::clone(request)))
         .collect();
-    let states = Planner::new(options.port_offset).plan(&requests, |_| Ok(()));
+    let states = Planner::new(options.port_offset).plan(&requests, |_| Ok(()), |_, _| false);
     let after = core.apply(states.into_iter().map(|(fleet, mut state)| {
         state.ready = true;
         Input::Fleet(fleet, Some(state))

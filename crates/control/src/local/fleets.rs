@@ -125,7 +125,9 @@ pub(crate) async fn hear_processes(
                 }
             }
             processes::Event::Log { line, .. } => {
-                log(&gateway, &line);
+                let ending =
+                    outlets.ending.is_cancelled() || !outlets.wanted.borrow().contains(&fleet);
+                log(&gateway, &line, ending);
                 continue;
             }
         };
@@ -134,11 +136,12 @@ pub(crate) async fn hear_processes(
     }
 }
 
-/// An Envoy's log line as one of ours.
-fn log(gateway: &str, line: &processes::Line) {
+/// An Envoy's log line as one of ours. What one says that was asked to end is of no interest.
+fn log(gateway: &str, line: &processes::Line, ending: bool) {
     use processes::Level;
     let (component, message) = (&line.component, &line.message);
     match line.level {
+        _ if ending => tracing::debug!(target: "envoy", gateway, component, "{message}"),
         Level::Trace => tracing::trace!(target: "envoy", gateway, component, "{message}"),
         Level::Debug => tracing::debug!(target: "envoy", gateway, component, "{message}"),
         Level::Info => tracing::info!(target: "envoy", gateway, component, "{message}"),

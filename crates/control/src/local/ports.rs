@@ -73,7 +73,9 @@ impl Ports {
             let here = machine.probe(SocketAddr::new(address, 0));
             here.map_err(|problem| problem.to_string())
         };
-        let mut states = self.planner.plan(requests, usable);
+        let had = &self.granted;
+        let has = |fleet: &FleetId, socket| had.get(fleet).is_some_and(|has| has.contains(&socket));
+        let mut states = self.planner.plan(requests, usable, has);
         let mut granted = BTreeMap::new();
         for (fleet, state) in &mut states {
             let grants = self.grants(fleet, &requests[fleet], state);

@@ -42,7 +42,7 @@ fn plan(
         _ => Ok(()),
     };
     planner
-        .plan(&requests(gateways), usable)
+        .plan(&requests(gateways), usable, |_, _| false)
         .into_iter()
         .map(|(fleet, state)| {
             let (_, name) = fleet.as_str().split_once('/').unwrap();
@@ -138,6 +138,22 @@ fn of_two_that_want_a_port_the_first_by_name_has_it() {
     assert!(states["b"].ports[&80].contains("Gateway ns/a"));
     assert!(states["c"].ports[&81].contains("Gateway ns/b"));
     assert!(states["d"].ports.is_empty());
+}
+
+#[test]
+fn who_has_a_port_keeps_it() {
+    let requests = requests(&[
+        ("a", &[ip("127.0.0.9")], &[80, 81]),
+        ("b", &[ip("127.0.0.9")], &[80, 81]),
+    ]);
+    let b = FleetId::of_gateway("ns", "b");
+    let has = |fleet: &FleetId, socket: SocketAddr| {
+        *fleet == b && socket == "127.0.0.9:1080".parse().unwrap()
+    };
+    let states = Planner::new(1000).plan(&requests, |_| Ok(()), has);
+    let a = &states[&FleetId::of_gateway("ns", "a")];
+    assert_eq!(a.ports.keys().collect::<Vec<_>>(), [&80]);
+    assert_eq!(states[&b].ports.keys().collect::<Vec<_>>(), [&81]);
 }
 
 #[test]

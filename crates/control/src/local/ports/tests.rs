@@ -108,6 +108,19 @@ fn a_port_of_an_envoy_that_ends_is_given_on_when_it_is_free() {
 }
 
 #[test]
+fn a_newcomer_does_not_take_a_port_away() {
+    let machine = Fake::default();
+    let mut ports = Ports::new(0, Box::new(machine.clone()));
+    let start = Instant::now();
+    ports.plan(&requests(&[("b", &["127.0.0.9"], &[80])]), start);
+    machine.take("127.0.0.9:80");
+    let both = requests(&[("a", &["127.0.0.9"], &[80]), ("b", &["127.0.0.9"], &[80])]);
+    let states = ports.plan(&both, start);
+    assert!(states[&fleet("b")].ports.is_empty());
+    assert!(states[&fleet("a")].ports[&80].contains("taken by Gateway ns/b"));
+}
+
+#[test]
 fn an_address_of_another_machine_is_told_and_looked_for_again() {
     let mut ports = Ports::new(0, Box::new(Fake::default()));
     let start = Instant::now();
