@@ -58,6 +58,10 @@ pub fn virtual_host(
         secure: listener.secure,
         routes: routes(reader, sources, key, listener),
     };
+    // A route may have no match that can be done. Then the domain is nobody's.
+    if host.routes.is_empty() {
+        return Vec::new();
+    }
     vec![(
         VirtualHostKey {
             table: table_of(&points, listener),
