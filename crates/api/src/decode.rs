@@ -25,6 +25,9 @@ const MAX_DEPTH: usize = 100;
 /// How much of a wrong value an error shows, in characters.
 const MAX_FOUND: usize = 100;
 
+/// The longest message of an error, in characters.
+const MAX_MESSAGE: usize = 500;
+
 /// What stands between the expected and the found value in an error.
 const FOUND: &str = ", found ";
 
@@ -283,7 +286,12 @@ fn typed<T: DeserializeOwned>(value: Value) -> Result<Box<T>, DecodeError> {
                     | serde_path_to_error::Segment::Unknown => {}
                 }
             }
-            let message = humanize(error.inner().to_string(), &mut path);
+            let mut message = humanize(error.inner().to_string(), &mut path);
+            // Some repeat what they found, which may be as long as the file.
+            if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE) {
+                message.truncate(end);
+                message.push('…');
+            }
             DecodeError {
                 key: None,
                 path,
