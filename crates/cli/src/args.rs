@@ -1,11 +1,11 @@
 //! What was typed.
 //!
-//! In: the command line. Out: its parts, with the right types. Nothing is looked up here: no file, no environment but
-//! the variables that stand for a flag.
+//! In: the command line. Out: its parts, with the right types. Nothing is looked up here: no file, no environment.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum, ValueHint};
+use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use sesame_api::NamespacedName;
 
@@ -19,8 +19,9 @@ use crate::output::Format;
     disable_help_subcommand = true,
     after_help = "\
 Examples:
+  sesame local examples/quickstart         run what a folder says, and follow its changes
   sesame translate gateway.yaml routes/    show what Envoy would get
-  sesame translate --help                  more about a command"
+  sesame local --help                      more about a command"
 )]
 pub(crate) struct Args {
     /// What to do
@@ -31,6 +32,8 @@ pub(crate) struct Args {
 /// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
+    /// Run the Gateways that files describe, each with an Envoy on this machine
+    Local(LocalArgs),
     /// Show what Envoys would get and what owners of objects would be told
     Translate(TranslateArgs),
     /// Print a bootstrap for an Envoy that you run yourself
@@ -39,6 +42,87 @@ pub(crate) enum Command {
     Version(VersionArgs),
     /// Print a completion script for a shell
     Completion(CompletionArgs),
+}
+
+/// `sesame local`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Each Gateway gets an Envoy of its own on a loopback address of its own (127.0.0.1, 127.0.0.2 ...), or on the addresses
+in its spec.addresses. The GatewayClass `sesame` is there without being written. What is wrong with an object is told in
+its status, what is wrong with a file as file:line:column; everything else is served on. Ctrl-C lets Envoys finish their
+requests and ends them; a second one ends them at once.
+
+Examples:
+  sesame local examples/quickstart
+  sesame local gateway.yaml routes/ --port-offset 8000    without the right to listen below port 1024: 80 becomes 8080
+  sesame local routes/ -o json                            one JSON object a line for each event, for programs
+  kubectl get gateways,httproutes,services,endpointslices -A -o yaml | sesame local -
+
+Environment:
+  SESAME_ENVOY    the Envoy to run, if --envoy doesn't say
+  RUST_LOG        what is logged, if --log-level doesn't say
+  NO_COLOR        no colours")]
+pub(crate) struct LocalArgs {
+    /// Folders and files with objects, as YAML or JSON; - is standard input
+    #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) paths: Vec<PathBuf>,
+    /// The Envoy to run; else SESAME_ENVOY, the one that `cargo xtask envoy` has fetched, or the one on PATH
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::ExecutablePath)]
+    pub(crate) envoy: Option<PathBuf>,
+    /// Added to each port of a Gateway to get the one that Envoy listens on
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) port_offset: u16,
+    /// Follow changes of the files; false: read them once and go on serving
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
+          require_equals = true, default_missing_value = "true")]
+    pub(crate) watch: bool,
+    /// Serve Sesame's own pages here: /status, /fleets, /config, /metrics and more. They ask for no password
+    #[arg(long, value_name = "IP:PORT")]
+    pub(crate) admin: Option<SocketAddr>,
+    /// How to tell what happens
+    #[arg(short, long, value_enum, default_value = "table")]
+    pub(crate) output: LocalOutput,
+    /// Worker threads of each Envoy
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub(crate) concurrency: u32,
+    /// What is logged to standard error, by Sesame and by Envoys
+    #[arg(long, value_enum, value_name = "LEVEL")]
+    pub(crate) log_level: Option<LogLevel>,
+    /// How it is logged
+    #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: LogFormat,
+}
+
+/// How `sesame local` tells what happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LocalOutput {
+    /// A table that follows the state, and a line for each change; lines alone where there is no terminal
+    Table,
+    /// One JSON object a line for each event, told apart by `type`
+    Json,
+}
+
+/// What is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(
+    missing_docs,
+    reason = "clap shows a variant's comment as help, and these need none"
+)]
+pub(crate) enum LogLevel {
+    Error,
+    Warn,
+    Info,
+    Debug,
+    Trace,
+}
+
+/// How it is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Lines for people
+    Text,
+    /// One JSON object a line
+    Json,
 }
 
 /// `sesame translate`.

@@ -3,12 +3,16 @@
 //! In: a command line. Out: what was asked for on standard output, everything else on standard error, and an exit status:
 //! 0 if all is well, 1 if something is wrong with the input or the machine, 2 if the command line can't be understood.
 //!
-//! [`args`] is what was typed. Each subcommand makes of it what it needs and hands over to `sesame-control`.
+//! [`args`] is what was typed, [`settings`] what that means on this machine. Each subcommand hands over to
+//! `sesame-control`.
 
 mod args;
 mod bootstrap;
 mod completion;
+mod local;
+mod logging;
 mod output;
+mod settings;
 mod translate;
 mod version;
 
@@ -21,6 +25,7 @@ use crate::args::{Args, Command};
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.command {
+        Command::Local(args) => local::run(args),
         Command::Translate(args) => translate::run(args),
         Command::Bootstrap(args) => bootstrap::run(args),
         Command::Version(args) => version::run(args),

@@ -1,1 +1,190 @@
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
+use serde_json::json;
+use sesame_api::Object;
+use sesame_fleet::local::ports::PortProblem;
+use sesame_translate::fleet::RejectedKind;
+
+use super::*;
+use crate::local::ports::Machine;
+
+/// Every port is free.
+struct Free;
+
+impl Machine for Free {
+    fn probe(&self, _: SocketAddr) -> Result<(), PortProblem> {
+        Ok(())
+    }
+}
+
+struct Rig {
+    owner: Owner,
+    events: broadcast::Receiver<Event>,
+    wanted: watch::Receiver<BTreeSet<FleetId>>,
+}
+
+fn rig() -> Rig {
+    let (events, receiver) = broadcast::channel(100);
+    let (wanted, to_run) = watch::channel(BTreeSet::new());
+    let outlets = Outlets {
+        registry: xds::Registry::new(xds::Config::default()),
+        board: Arc::default(),
+        progress: Arc::default(),
+        metrics: Arc::new(Metrics::new()),
+        events,
+        wanted,
+        ending: CancellationToken::new(),
+    };
+    let ports = Ports::new(0, Box::new(Free));
+    Rig {
+        owner: Owner::new(Core::new(0), ports, outlets, Instant::now()),
+        events: receiver,
+        wanted: to_run,
+    }
+}
+
+fn gateway(name: &str) -> Change {
+    let value = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"gatewayClassName": "sesame", "listeners": [{"name": "web", "port": 80, "protocol": "HTTP"}]},
+    });
+    Change::Upsert(Object::decode(value).unwrap().unwrap())
+}
+
+fn gone(name: &str) -> Change {
+    Change::Remove(ObjectKey::new(Kind::Gateway, "ns", name))
+}
+
+fn set(changes: Vec<Change>) -> Message {
+    Message::Source(ChangeSet {
+        changes,
+        problems: Vec::new(),
+        skipped: BTreeMap::new(),
+        detected: Instant::now(),
+    })
+}
+
+fn fleet(name: &str) -> FleetId {
+    FleetId::of_gateway("ns", name)
+}
+
+impl Rig {
+    fn events(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.events.try_recv().ok()).collect()
+    }
+
+    fn revision(&self) -> u64 {
+        self.owner.core.engine().revision()
+    }
+
+    fn published(&self) -> Vec<String> {
+        let fleets = self.owner.outlets.registry.fleets();
+        fleets.iter().map(ToString::to_string).collect()
+    }
+}
+
+#[test]
+fn nothing_is_made_before_everything_was_read() {
+    let mut rig = rig();
+    rig.owner.turn(vec![Message::EnvoyServes(fleet("a"))]);
+    assert_eq!((rig.revision(), rig.events()), (0, vec![]));
+    // Nothing is a state, too.
+    rig.owner.turn(vec![set(vec![])]);
+    assert!(matches!(
+        rig.events()[..],
+        [Event::Ready { gateways: 0, .. }]
+    ));
+    assert!(rig.published().is_empty());
+}
+
+#[test]
+fn what_waits_becomes_one_change() {
+    let mut rig = rig();
+    rig.owner.turn(vec![
+        set(vec![gateway("a"), gateway("b")]),
+        set(vec![gateway("c"), gone("b")]),
+    ]);
+    let events = rig.events();
+    let Event::Change { objects, .. } = &events[0] else {
+        panic!("{events:?}");
+    };
+    assert_eq!(objects.len(), 4);
+    assert_eq!(rig.published(), ["ns/a", "ns/c"]);
+    assert_eq!(
+        *rig.wanted.borrow_and_update(),
+        [fleet("a"), fleet("c")].into()
+    );
+    // Objects, then where their fleets listen: nobody has seen what is in between.
+    assert_eq!(rig.revision(), 2);
+    let status = rig.owner.outlets.registry.status(&xds_fleet(&fleet("a")));
+    assert_eq!(status.unwrap().revision, Some(2));
+}
+
+#[test]
+fn the_end_of_the_beginning_is_told_once_all_have_served_or_failed() {
+    let mut rig = rig();
+    rig.owner.turn(vec![set(vec![gateway("a"), gateway("b")])]);
+    rig.owner.turn(vec![Message::EnvoyServes(fleet("a"))]);
+    let ready = |events: Vec<Event>| {
+        let mut events = events.into_iter();
+        events.find_map(|event| match event {
+            Event::Ready { gateways, .. } => Some(gateways),
+            _ => None,
+        })
+    };
+    assert_eq!(ready(rig.events()), None);
+    rig.owner.turn(vec![Message::EnvoyDown(fleet("b"))]);
+    assert_eq!(ready(rig.events()), Some(1));
+    rig.owner.turn(vec![Message::EnvoyServes(fleet("b"))]);
+    assert_eq!(ready(rig.events()), None);
+}
+
+#[test]
+fn a_fleet_that_goes_leaves_nothing() {
+    let mut rig = rig();
+    rig.owner.turn(vec![set(vec![gateway("a")])]);
+    let before = rig.owner.core.engine().footprint();
+    rig.owner.turn(vec![
+        set(vec![gateway("b")]),
+        Message::EnvoyServes(fleet("a")),
+    ]);
+    let rejected = |name: &str| Rejected {
+        fleet: fleet(name),
+        what: RejectedKind::Listener,
+        name: "80".into(),
+    };
+    rig.owner.turn(vec![
+        Message::EnvoyServes(fleet("b")),
+        Message::Rejection(rejected("b"), Some("no".to_owned())),
+        // Of one that isn't known.
+        Message::Rejection(rejected("z"), Some("no".to_owned())),
+    ]);
+    assert_eq!(rig.owner.rejected.len(), 1);
+    rig.owner.turn(vec![set(vec![gone("b")])]);
+    rig.owner.turn(vec![Message::FleetEnded(fleet("b"))]);
+    let after = rig.owner.core.engine().footprint();
+    assert_eq!((after.rows, after.edges), (before.rows, before.edges));
+    assert!(rig.owner.rejected.is_empty() && rig.owner.serving == [fleet("a")].into());
+    assert_eq!(rig.published(), ["ns/a"]);
+    assert_eq!(*rig.wanted.borrow(), [fleet("a")].into());
+}
+
+#[test]
+fn kinds_that_are_not_served_are_noted_once() {
+    let value = |name: &str| {
+        json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "TCPRoute",
+            "metadata": {"name": name}, "spec": {"rules": [{"backendRefs": [{"name": "x", "port": 1}]}]},
+        })
+    };
+    let change = |name| Change::Upsert(Object::decode(value(name)).unwrap().unwrap());
+    let mut rig = rig();
+    rig.owner.turn(vec![set(vec![change("a"), change("b")])]);
+    let notes = rig
+        .events()
+        .into_iter()
+        .filter(|event| matches!(event, Event::Note { .. }));
+    assert_eq!(notes.count(), 1);
+}

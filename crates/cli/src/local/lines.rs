@@ -1,0 +1,252 @@
+//! Events as lines.
+//!
+//! In: an event. Out: a line or a few, or nothing where a person needs none.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use sesame_control::board::Level;
+use sesame_control::event::{ChangeKind, Event, ObjectChange};
+
+use super::table::{GREEN, RED, RESET, YELLOW};
+
+/// How many objects a line names.
+const MOST_NAMES: usize = 5;
+
+/// What a person should read. Before all is `ready`, what only waits is no news.
+pub(crate) fn describe(event: &Event, ready: bool, colour: bool) -> Option<String> {
+    let paint = |code: &str, text: String| match colour {
+        true => format!("{code}{text}{RESET}"),
+        false => text,
+    };
+    let (code, text) = match event {
+        Event::Ready { gateways, after_ms } => {
+            let served = if *gateways == 1 {
+                "Gateway is"
+            } else {
+                "Gateways are"
+            };
+            let after = time(*after_ms);
+            (
+                GREEN,
+                format!("Ready after {after}: {gateways} {served} served.\n"),
+            )
+        }
+        Event::Change {
+            objects,
+            more,
+            resources,
+            took_ms,
+            ..
+        } => {
+            let what = match resources {
+                0 => "nothing to send".to_owned(),
+                1 => "1 resource".to_owned(),
+                number => format!("{number} resources"),
+            };
+            let text = format!(
+                "{}: {what}, translated in {}",
+                names(objects, *more),
+                time(*took_ms)
+            );
+            ("", text)
+        }
+        Event::Served {
+            gateway, after_ms, ..
+        } => (
+            GREEN,
+            format!("{gateway} serves it after {}", time(*after_ms)),
+        ),
+        Event::Problem(problem) => (RED, format!("problem: {}", problem.text)),
+        Event::ProblemSolved(problem) => (GREEN, format!("solved: {}", problem.text)),
+        Event::Status { changes, more, .. } => {
+            let mut text = String::new();
+            for change in changes {
+                let code = match change.level {
+                    Level::Well => GREEN,
+                    Level::Waiting if !ready => continue,
+                    Level::Waiting => YELLOW,
+                    Level::Wrong => RED,
+                };
+                let line = paint(code, change.to_string());
+                // Writing to a string does not fail.
+                let _ = writeln!(text, "{line}");
+            }
+            if *more > 0 {
+                let _ = writeln!(text, "and {more} more");
+            }
+            if text.is_empty() {
+                return None;
+            }
+            ("", text.trim_end().to_owned())
+        }
+        Event::EnvoyStarted {
+            gateway,
+            pid,
+            attempt,
+        } => {
+            let again = if *attempt > 1 { " again" } else { "" };
+            ("", format!("{gateway}: Envoy runs{again} (process {pid})"))
+        }
+        Event::EnvoyExited {
+            gateway,
+            status,
+            uptime_ms,
+            restart_in_ms,
+        } => {
+            let uptime = time(*uptime_ms);
+            match restart_in_ms {
+                Some(pause) => {
+                    let then = match *pause {
+                        0.0 => "it is started again".to_owned(),
+                        pause => format!("it is started again in {}", time(pause)),
+                    };
+                    (
+                        RED,
+                        format!("{gateway}: Envoy has ended after {uptime} ({status}); {then}"),
+                    )
+                }
+                None => ("", format!("{gateway}: Envoy has ended")),
+            }
+        }
+        Event::EnvoyFailed {
+            gateway,
+            message,
+            retry_in_ms,
+        } => {
+            let text = format!(
+                "{gateway}: Envoy can't be started: {message}; tried again in {}",
+                time(*retry_in_ms)
+            );
+            (RED, text)
+        }
+        Event::Rejected {
+            gateway,
+            resource,
+            name,
+            message,
+        } => {
+            let text = format!(
+                "{gateway}: Envoy refused {resource} {name} and keeps the one before: {message}"
+            );
+            (RED, text)
+        }
+        Event::Recovered {
+            gateway,
+            resource,
+            name,
+        } => (GREEN, format!("{gateway}: {resource} {name} is well again")),
+        Event::Note { message } => (YELLOW, format!("note: {message}")),
+    };
+    Some(match code {
+        "" => text,
+        code => paint(code, text),
+    })
+}
+
+/// `changed HTTPRoute/default/shop, added Service/default/a and 3 more`.
+fn names(objects: &[ObjectChange], more: usize) -> String {
+    let mut out = String::new();
+    let mut last = None;
+    for object in objects.iter().take(MOST_NAMES) {
+        if !out.is_empty() {
+            out.push_str(", ");
+        }
+        if last != Some(object.change) {
+            out.push_str(match object.change {
+                ChangeKind::Added => "added ",
+                ChangeKind::Changed => "changed ",
+                ChangeKind::Removed => "removed ",
+            });
+            last = Some(object.change);
+        }
+        // Writing to a string does not fail.
+        let _ = write!(out, "{}", object.object);
+    }
+    let more = more + objects.len().saturating_sub(MOST_NAMES);
+    if more > 0 {
+        let _ = write!(out, " and {more} more");
+    }
+    out
+}
+
+/// As a person says it.
+fn time(ms: f64) -> String {
+    let duration = Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default();
+    match duration.as_secs_f64() {
+        seconds if seconds < 0.01 => format!("{:.1} ms", seconds * 1000.0),
+        seconds if seconds < 1.0 => format!("{:.0} ms", seconds * 1000.0),
+        seconds if seconds < 120.0 => format!("{seconds:.1} s"),
+        seconds => format!("{:.0} min", seconds / 60.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn change(objects: &[(&str, ChangeKind)], more: usize, resources: usize) -> Event {
+        let objects = objects.iter().map(|(name, change)| ObjectChange {
+            object: sesame_api::ObjectKey::new(sesame_api::Kind::HTTPRoute, "n", *name),
+            change: *change,
+        });
+        Event::Change {
+            revision: 7,
+            objects: objects.collect(),
+            more,
+            resources,
+            took_ms: 0.4321,
+        }
+    }
+
+    #[test]
+    fn a_change_names_its_objects_and_its_cost() {
+        use ChangeKind::{Added, Changed};
+        let event = change(&[("a", Changed), ("b", Changed), ("c", Added)], 0, 1);
+        assert_eq!(
+            describe(&event, true, false).unwrap(),
+            "changed HTTPRoute/n/a, HTTPRoute/n/b, added HTTPRoute/n/c: 1 resource, translated in 0.4 ms"
+        );
+        let many: Vec<_> = (0..8).map(|_| ("a", Added)).collect();
+        let text = describe(&change(&many, 90, 0), true, false).unwrap();
+        assert!(
+            text.ends_with("HTTPRoute/n/a and 93 more: nothing to send, translated in 0.4 ms"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn events_are_json_with_a_type() {
+        let event = change(&[("a", ChangeKind::Removed)], 2, 1);
+        let expected: Value = json!({
+            "type": "change", "revision": 7, "more": 2, "resources": 1, "tookMs": 0.4321,
+            "objects": [{"object": "HTTPRoute/n/a", "change": "removed"}],
+        });
+        assert_eq!(serde_json::to_value(&event).unwrap(), expected);
+    }
+
+    #[test]
+    fn colours_only_where_they_are_wanted() {
+        let event = Event::Note {
+            message: "x".to_owned(),
+        };
+        assert_eq!(describe(&event, true, false).unwrap(), "note: x");
+        assert!(describe(&event, true, true).unwrap().contains('\u{1b}'));
+    }
+
+    #[test]
+    fn times_are_short() {
+        let cases = [
+            (0.04, "0.0 ms"),
+            (4.26, "4.3 ms"),
+            (12.3, "12 ms"),
+            (2500.0, "2.5 s"),
+            (3.6e6, "60 min"),
+        ];
+        for (ms, text) in cases {
+            assert_eq!(time(ms), text);
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! The state as a table.
+//!
+//! In: an overview. Out: text. Problems come first, since they are what a person looks for.
+
+use comfy_table::presets::NOTHING;
+use comfy_table::{Cell, Color, ContentArrangement, Table};
+use sesame_control::board::{GatewayView, Level, ListenerView, Overview, RouteView};
+
+/// Rows in a table that isn't bounded by a terminal.
+pub(crate) const MOST_ROWS: usize = 50;
+
+pub(crate) const RED: &str = "\u{1b}[31m";
+pub(crate) const GREEN: &str = "\u{1b}[32m";
+pub(crate) const YELLOW: &str = "\u{1b}[33m";
+pub(crate) const RESET: &str = "\u{1b}[0m";
+
+/// Draws at most `rows` lines or so, no wider than `width`. Ends with a newline.
+pub(crate) fn draw(overview: &Overview, colour: bool, width: Option<u16>, rows: usize) -> String {
+    let mut out = String::new();
+    let problems = problems(overview, rows / 3, width, colour);
+    let room = rows.saturating_sub(problems.lines().count() + 2);
+    let listeners: Vec<(&GatewayView, &ListenerView)> = overview
+        .gateways
+        .iter()
+        .flat_map(|gateway| {
+            gateway
+                .listeners
+                .iter()
+                .map(move |listener| (gateway, listener))
+        })
+        .collect();
+    let (upper, lower) = share(room, listeners.len(), overview.routes.len());
+    out.push_str(&problems);
+    out.push_str(&gateways(&listeners, upper, width, colour));
+    let more = overview.more_routes + overview.routes.len().saturating_sub(lower);
+    out.push_str(&routes(&overview.routes, lower, more, width, colour));
+    bounded(&out, rows)
+}
+
+/// Who gets how many rows: half each, and what the other doesn't need.
+fn share(room: usize, first: usize, second: usize) -> (usize, usize) {
+    // A heading each, and a line that tells what was left out.
+    let room = room.saturating_sub(4);
+    let half = room / 2;
+    let upper = first.min(half.max(room.saturating_sub(second)));
+    (upper, second.min(room.saturating_sub(upper)))
+}
+
+/// No more lines than there is room for, whatever was wrapped.
+fn bounded(text: &str, rows: usize) -> String {
+    let mut out = String::new();
+    for line in text.lines().take(rows) {
+        out.push_str(line);
+        out.push('\n');
+    }
+    out
+}
+
+fn problems(overview: &Overview, most: usize, width: Option<u16>, colour: bool) -> String {
+    let mut out = String::new();
+    let listed = overview.problems.iter().take(most.max(1));
+    for problem in listed {
+        let text = cut(&problem.to_string(), width);
+        out.push_str(&match colour {
+            true => format!("{RED}{text}{RESET}\n"),
+            false => format!("{text}\n"),
+        });
+    }
+    let more = overview.problems.len().saturating_sub(most.max(1));
+    if more > 0 {
+        out.push_str(&format!("and {more} more problems\n"));
+    }
+    out
+}
+
+/// At most `width` characters.
+fn cut(text: &str, width: Option<u16>) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    match width.map(usize::from) {
+        Some(width) if line.chars().count() > width => {
+            let kept: String = line.chars().take(width.saturating_sub(1)).collect();
+            format!("{kept}…")
+        }
+        _ => line.to_owned(),
+    }
+}
+
+fn gateways(
+    listeners: &[(&GatewayView, &ListenerView)],
+    rows: usize,
+    width: Option<u16>,
+    colour: bool,
+) -> String {
+    let mut table = table(
+        [
+            "GATEWAY", "LISTENER", "PORT", "HOSTNAME", "ROUTES", "URL", "STATE",
+        ],
+        width,
+        colour,
+    );
+    for (gateway, listener) in listeners.iter().take(rows) {
+        let (level, message) = match listener.level.max(gateway.level) {
+            level if level == listener.level => (level, &listener.message),
+            level => (level, &gateway.message),
+        };
+        table.add_row([
+            Cell::new(&gateway.name),
+            Cell::new(&listener.name),
+            Cell::new(format!("{}/{}", listener.port, listener.protocol)),
+            Cell::new(listener.hostname.as_deref().unwrap_or("*")),
+            Cell::new(listener.attached_routes),
+            Cell::new(listener.url.as_deref().unwrap_or("-")),
+            state(level, message.as_deref()),
+        ]);
+    }
+    let more = listeners.len().saturating_sub(rows);
+    finish(
+        &table,
+        more,
+        "listeners",
+        listeners.is_empty(),
+        "no Gateway of class sesame",
+    )
+}
+
+fn routes(
+    routes: &[RouteView],
+    rows: usize,
+    more: usize,
+    width: Option<u16>,
+    colour: bool,
+) -> String {
+    let mut table = table(["ROUTE", "HOSTNAMES", "PARENTS", "STATE"], width, colour);
+    for route in routes.iter().take(rows) {
+        let worst = route.parents.iter().max_by_key(|parent| parent.level);
+        let parents: Vec<&str> = route.parents.iter().map(|p| p.name.as_str()).collect();
+        let hostnames = match route.hostnames.is_empty() {
+            true => "*".to_owned(),
+            false => few(&route.hostnames),
+        };
+        table.add_row([
+            Cell::new(&route.key),
+            Cell::new(hostnames),
+            Cell::new(few(&parents)),
+            state(
+                route.level,
+                worst.and_then(|parent| parent.message.as_deref()),
+            ),
+        ]);
+    }
+    finish(
+        &table,
+        more,
+        "routes",
+        routes.is_empty(),
+        "no routes of these Gateways",
+    )
+}
+
+/// The first two, and how many there are besides.
+fn few(names: &[impl AsRef<str>]) -> String {
+    let named: Vec<&str> = names.iter().take(2).map(AsRef::as_ref).collect();
+    match names.len().saturating_sub(2) {
+        0 => named.join(", "),
+        more => format!("{} +{more}", named.join(", ")),
+    }
+}
+
+fn state(level: Level, message: Option<&str>) -> Cell {
+    let (word, colour) = match level {
+        Level::Well => ("ok", Color::Green),
+        Level::Waiting => ("waiting", Color::Yellow),
+        Level::Wrong => ("wrong", Color::Red),
+    };
+    let text = match message {
+        Some(message) => format!("{word}: {message}"),
+        None => word.to_owned(),
+    };
+    Cell::new(text).fg(colour)
+}
+
+fn table<const N: usize>(heading: [&str; N], width: Option<u16>, colour: bool) -> Table {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(heading);
+    match colour {
+        true => table.enforce_styling(),
+        false => table.force_no_tty(),
+    };
+    if let Some(width) = width {
+        table
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(width);
+    }
+    table
+}
+
+fn finish(table: &Table, more: usize, what: &str, empty: bool, nothing: &str) -> String {
+    if empty {
+        return format!(" {nothing}\n");
+    }
+    let mut out = format!("{}\n", table.trim_fmt());
+    if more > 0 {
+        out.push_str(&format!(" and {more} more {what}\n"));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+use sesame_api::{Kind, NamespacedName, ObjectKey};
+use sesame_control::board::ParentView;
+use sesame_control::files::Problem;
+
+use super::*;
+
+fn listener(name: &str, level: Level) -> ListenerView {
+    ListenerView {
+        name: name.to_owned(),
+        port: 80,
+        protocol: "HTTP".to_owned(),
+        hostname: None,
+        attached_routes: 3,
+        url: Some("http://127.0.0.1".to_owned()),
+        level,
+        message: (level != Level::Well).then(|| "the port is in use".to_owned()),
+    }
+}
+
+fn route(name: &str, level: Level) -> RouteView {
+    RouteView {
+        key: ObjectKey::new(Kind::HTTPRoute, "shop", name),
+        hostnames: vec![
+            "a.example".to_owned(),
+            "b.example".to_owned(),
+            "c.example".to_owned(),
+        ],
+        parents: vec![ParentView {
+            name: "shop/edge".to_owned(),
+            level,
+            message: (level != Level::Well).then(|| "no such Service".to_owned()),
+        }],
+        level,
+    }
+}
+
+fn overview(listeners: usize, routes: usize) -> Overview {
+    Overview {
+        gateways: vec![GatewayView {
+            name: NamespacedName::new("shop", "edge"),
+            addresses: vec!["127.0.0.1".to_owned()],
+            level: Level::Well,
+            message: None,
+            listeners: (0..listeners)
+                .map(|n| listener(&format!("l{n}"), Level::Well))
+                .collect(),
+        }],
+        routes: (0..routes)
+            .map(|n| route(&format!("r{n}"), Level::Wrong))
+            .collect(),
+        more_routes: 100,
+        problems: vec![Problem {
+            file: "a.yaml".into(),
+            line: Some(3),
+            column: Some(7),
+            object: None,
+            message: "odd".to_owned(),
+            hint: None,
+        }],
+    }
+}
+
+#[test]
+fn all_is_told_and_problems_first() {
+    let text = draw(&overview(1, 1), false, None, MOST_ROWS);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "a.yaml:3:7: odd");
+    assert!(
+        lines[1].contains("GATEWAY") && lines[1].contains("URL"),
+        "{text}"
+    );
+    for part in ["shop/edge", "l0", "80/HTTP", "http://127.0.0.1", " ok"] {
+        assert!(lines[2].contains(part), "{part} in {text}");
+    }
+    for part in [
+        "HTTPRoute/shop/r0",
+        "a.example, b.example +1",
+        "shop/edge",
+        "wrong: no such Service",
+    ] {
+        assert!(lines[4].contains(part), "{part} in {text}");
+    }
+    assert_eq!(lines[5], " and 100 more routes");
+    assert!(!text.contains('\u{1b}'));
+}
+
+#[test]
+fn fits_the_terminal_whatever_there_is() {
+    for (listeners, routes) in [(0, 0), (1, 50), (50, 1), (50, 50)] {
+        for rows in [8, 22, 60] {
+            let text = draw(&overview(listeners, routes), false, Some(80), rows);
+            assert!(
+                text.lines().count() <= rows,
+                "{listeners} {routes} {rows}\n{text}"
+            );
+            for line in text.lines() {
+                assert!(line.chars().count() <= 80, "{line:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_told_as_nothing() {
+    let text = draw(&Overview::default(), false, Some(80), 20);
+    assert_eq!(
+        text,
+        " no Gateway of class sesame\n no routes of these Gateways\n"
+    );
+}

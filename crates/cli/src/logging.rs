@@ -1,0 +1,55 @@
+//! Logs.
+//!
+//! In: what is logged anywhere in the program. Out: lines on standard error, or above the table where that is drawn.
+
+use std::io::{self, Write};
+
+use anyhow::{Context, Result};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
+
+use crate::args::LogFormat;
+
+/// Starts logging.
+///
+/// # Errors
+/// If the filter can't be understood.
+pub(crate) fn start<W>(filter: &str, format: LogFormat, colour: bool, to: W) -> Result<()>
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let parsed = EnvFilter::try_new(filter)
+        .with_context(|| format!("RUST_LOG: {filter:?} can't be understood; try RUST_LOG=info"))?;
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(parsed)
+        .with_writer(to);
+    let done = match format {
+        LogFormat::Text => builder.with_ansi(colour).try_init(),
+        LogFormat::Json => builder.json().try_init(),
+    };
+    done.map_err(|error| anyhow::anyhow!("logging can't be started: {error}"))
+}
+
+/// Standard error, for whom a closed one is no reason to end.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stderr;
+
+impl Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        // Logs that can't be written are lost, and there is nobody to tell.
+        let _ = io::stderr().write_all(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl MakeWriter<'_> for Stderr {
+    type Writer = Self;
+
+    fn make_writer(&self) -> Self {
+        *self
+    }
+}

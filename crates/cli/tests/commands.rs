@@ -1,0 +1,308 @@
+//! The binary, as a user runs it. What needs an Envoy is tested elsewhere.
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn sesame(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sesame"));
+    command
+        .args(args)
+        .env_remove("SESAME_ENVOY")
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::null());
+    command
+}
+
+fn run(args: &[&str]) -> Output {
+    sesame(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+const OBJECTS: &str = "\
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: ns}
+spec:
+  gatewayClassName: sesame
+  listeners: [{name: web, port: 80, protocol: HTTP}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: Gateway
+metadata: {name: other, namespace: ns}
+spec:
+  gatewayClassName: sesame
+  listeners: [{name: web, port: 80, protocol: HTTP}]
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: shop, namespace: ns}
+spec:
+  parentRefs: [{name: edge}]
+  rules: [{backendRefs: [{name: shop, port: 80}]}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: shop, namespace: ns}
+spec: {ports: [{port: 80}]}
+";
+
+fn folder() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("objects.yaml"), OBJECTS).unwrap();
+    let path = folder.path().to_str().unwrap().to_owned();
+    (folder, path)
+}
+
+fn json_of(args: &[&str]) -> Value {
+    let output = run(args);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn translate_shows_resources_and_statuses() {
+    let (_folder, path) = folder();
+    let all = json_of(&["translate", &path, "-o", "json"]);
+    let edge = &all["fleets"]["ns/edge"];
+    assert_eq!(edge["listeners"][0]["name"], "80");
+    assert_eq!(edge["clusters"][0]["name"], "ns/shop:80");
+    assert_eq!(all["fleets"].as_object().unwrap().len(), 2);
+    let names: Vec<&Value> = all["statuses"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| &s["name"])
+        .collect();
+    assert_eq!(names, ["edge", "other", "shop"]);
+
+    let yaml = run(&["translate", &path]);
+    assert!(yaml.status.success() && yaml.stderr.is_empty());
+    assert!(text(&yaml.stdout).starts_with("fleets:\n  ns/edge:\n    listeners:\n"));
+}
+
+#[test]
+fn translate_shows_only_what_was_asked_for() {
+    let (_folder, path) = folder();
+    let some = json_of(&[
+        "translate",
+        &path,
+        "-o",
+        "json",
+        "--only",
+        "clusters,listeners",
+        "--gateway",
+        "ns/edge",
+    ]);
+    let fleets = some["fleets"].as_object().unwrap();
+    assert_eq!(fleets.keys().collect::<Vec<_>>(), ["ns/edge"]);
+    let parts: Vec<&String> = fleets["ns/edge"].as_object().unwrap().keys().collect();
+    assert_eq!(parts, ["clusters", "listeners"]);
+    assert!(some.get("statuses").is_none());
+
+    let some = json_of(&[
+        "translate",
+        &path,
+        "-o",
+        "json",
+        "--only",
+        "status",
+        "--gateway",
+        "ns/other",
+    ]);
+    assert!(some.get("fleets").is_none());
+    assert_eq!(some["statuses"].as_array().unwrap().len(), 1);
+    assert_eq!(some["statuses"][0]["name"], "other");
+
+    let none = run(&["translate", &path, "--gateway", "ns/none"]);
+    assert_eq!(none.status.code(), Some(1));
+    let complaint = text(&none.stderr);
+    assert!(
+        complaint.contains("no Gateway ns/none") && complaint.contains("ns/edge, ns/other"),
+        "{complaint}"
+    );
+}
+
+#[test]
+fn translate_reads_standard_input() {
+    let mut child = sesame(&["translate", "-", "--only", "status", "-o", "json"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(OBJECTS.as_bytes()).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["statuses"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn mistakes_are_told_with_their_place_and_the_rest_is_shown() {
+    let (folder, path) = folder();
+    let broken = folder.path().join("broken.yaml");
+    fs::write(
+        &broken,
+        "apiVersion: v1\nkind: Service\nmetadata: {name: x}\nspec:\n  ports: [{port: http}]\n",
+    )
+    .unwrap();
+    let output = run(&["translate", &path, "-o", "json"]);
+    assert_eq!(output.status.code(), Some(1));
+    let complaint = text(&output.stderr);
+    let place = format!("{}:5:", broken.display());
+    assert!(complaint.starts_with(&place), "{complaint}");
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["statuses"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn kinds_that_are_not_served_are_noted() {
+    let (folder, path) = folder();
+    fs::write(
+        folder.path().join("more.yaml"),
+        "apiVersion: gateway.networking.k8s.io/v1\nkind: TCPRoute\nmetadata: {name: x}\n\
+         spec: {rules: [{backendRefs: [{name: x, port: 1}]}]}\n",
+    )
+    .unwrap();
+    let output = run(&["translate", &path, "--only", "status"]);
+    assert!(output.status.success());
+    assert!(
+        text(&output.stderr).contains("1 object of kind TCPRoute"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn bootstrap_is_what_envoy_reads() {
+    let args = [
+        "bootstrap",
+        "--fleet",
+        "ns/edge",
+        "-o",
+        "json",
+        "--xds-address",
+    ];
+    let value = json_of(&[&args[..], &["sesame:8001"]].concat());
+    assert_eq!(value["node"]["cluster"], "ns/edge");
+    let endpoint = &value["static_resources"]["clusters"][0]["load_assignment"]["endpoints"][0]["lb_endpoints"]
+        [0];
+    let address = &endpoint["endpoint"]["address"]["socket_address"];
+    assert_eq!(
+        (&address["address"], &address["port_value"]),
+        (&"sesame".into(), &8001.into())
+    );
+    let value = json_of(&[&args[..], &["unix:/run/x.sock", "--admin", "none"]].concat());
+    assert!(value.get("admin").is_none());
+
+    let long = format!("unix:/{}", "x".repeat(200));
+    for (address, complaint) in [("sesame", "HOST:PORT"), (long.as_str(), "103 bytes")] {
+        let output = run(&[&args[..], &[address]].concat());
+        assert_eq!(output.status.code(), Some(1));
+        assert!(
+            text(&output.stderr).contains(complaint),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+}
+
+#[test]
+fn version_and_completion() {
+    let value = json_of(&["version", "-o", "json"]);
+    assert_eq!(value["sesame"], env!("CARGO_PKG_VERSION"));
+    assert!(value["envoy"].as_str().unwrap().split('.').count() == 3);
+    assert!(text(&run(&["version"]).stdout).starts_with("sesame "));
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let output = run(&["completion", shell]);
+        assert!(
+            output.status.success() && text(&output.stdout).contains("translate"),
+            "{shell}"
+        );
+    }
+}
+
+#[test]
+fn local_without_an_envoy_says_what_to_do() {
+    let (folder, path) = folder();
+    let output = sesame(&["local", &path])
+        .env("PATH", folder.path())
+        .env("SESAME_CACHE", folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("cargo xtask envoy"),
+        "{}",
+        text(&output.stderr)
+    );
+    let output = run(&["local", &path, "--envoy", "/nowhere"]);
+    assert!(text(&output.stderr).contains("--envoy names \"/nowhere\", which is not there"));
+}
+
+#[test]
+fn local_ends_on_a_signal_and_leaves_nothing() {
+    let (folder, path) = folder();
+    let tmp = folder.path().join("tmp");
+    fs::create_dir(&tmp).unwrap();
+    let envoy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../control/tests/envoy.sh");
+    let args = [
+        "local",
+        &path,
+        "--watch=false",
+        "-o",
+        "json",
+        "--port-offset",
+        "23000",
+    ];
+    let mut child = sesame(&args)
+        .args(["--envoy", envoy.to_str().unwrap()])
+        .env("TMPDIR", &tmp)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    let mut started = 0;
+    while started < 2 {
+        let event: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        started += usize::from(event["type"] == "envoy-started");
+    }
+    assert_eq!(fs::read_dir(&tmp).unwrap().count(), 1);
+    let kill = Command::new("kill")
+        .args(["-TERM", &child.id().to_string()])
+        .status();
+    assert!(kill.unwrap().success());
+    let exited = lines
+        .filter(|line| line.as_ref().unwrap().contains("envoy-exited"))
+        .count();
+    assert_eq!(exited, 2);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert_eq!(fs::read_dir(&tmp).unwrap().count(), 0);
+}
+
+#[test]
+fn a_command_line_that_makes_no_sense_is_status_2() {
+    for args in [
+        &["translate"][..],
+        &["fly"],
+        &["local", "x", "--concurrency", "0"],
+        &[],
+    ] {
+        assert_eq!(run(args).status.code(), Some(2), "{args:?}");
+    }
+}
+
+#[test]
+fn help_has_examples() {
+    for command in ["local", "translate", "bootstrap", "completion"] {
+        let help = text(&run(&[command, "--help"]).stdout);
+        assert!(help.contains("Examples:"), "{help}");
+    }
+}

@@ -1,0 +1,360 @@
+//! A local run over real files and real streams, with Envoys that only pretend.
+//!
+//! Each test has a loopback address of its own, so that they don't meet.
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::Value;
+use sesame_control::event::{ChangeKind, Event};
+use sesame_control::files::FilesConfig;
+use sesame_control::local::{Config, Events, Local};
+use sesame_testkit::client::{Ask, ask};
+use sesame_testkit::fake_envoy::{FakeEnvoy, Server};
+use sesame_xds::ResourceType::{Cluster, Listener, Route};
+use tempfile::TempDir;
+use tokio::time::timeout;
+
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PORT: u16 = 8080;
+
+struct Run {
+    files: TempDir,
+    address: String,
+    local: Local,
+    events: Events,
+}
+
+/// Starts on files that hold a Gateway `ns/edge` and a Service `ns/shop`.
+async fn start(address: &str, change: impl FnOnce(&mut Config)) -> Run {
+    let files = tempfile::tempdir().unwrap();
+    write(files.path(), "gateway.yaml", &gateway(address));
+    write(
+        files.path(),
+        "service.yaml",
+        "apiVersion: v1\nkind: Service\nmetadata: {name: shop, namespace: ns}\nspec: {ports: [{port: 80}]}\n",
+    );
+    let envoy = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/envoy.sh");
+    let mut config = Config::new(FilesConfig::new([files.path()]), envoy);
+    config.drain = Duration::ZERO;
+    change(&mut config);
+    let (local, events) = Local::start(config).await.unwrap();
+    Run {
+        files,
+        address: address.to_owned(),
+        local,
+        events,
+    }
+}
+
+fn gateway(address: &str) -> String {
+    format!(
+        "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: edge, namespace: ns}}\n\
+         spec:\n  gatewayClassName: sesame\n  addresses: [{{value: {address}}}]\n\
+         \x20 listeners: [{{name: web, port: {PORT}, protocol: HTTP}}]\n"
+    )
+}
+
+fn route(hostname: &str) -> String {
+    format!(
+        "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {{name: shop, namespace: ns}}\n\
+         spec:\n  parentRefs: [{{name: edge}}]\n  hostnames: [{hostname}]\n\
+         \x20 rules: [{{backendRefs: [{{name: shop, port: 80}}]}}]\n"
+    )
+}
+
+fn write(folder: &Path, name: &str, text: &str) {
+    fs::write(folder.join(name), text).unwrap();
+}
+
+impl Run {
+    /// An Envoy of the Gateway that rejects listeners as long as `bad` says so of their bytes.
+    async fn envoy(&self, bad: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> FakeEnvoy {
+        FakeEnvoy::builder("ns/edge", "local")
+            .follow(|ty, _| match ty {
+                Listener => vec![(Route, PORT.to_string())],
+                _ => Vec::new(),
+            })
+            .reject(move |ty, _, body| {
+                (ty == Route && bad(body)).then(|| "not like this".to_owned())
+            })
+            .connect(Server::Unix(self.local.xds_socket()))
+            .await
+            .unwrap()
+    }
+
+    /// The first event of those to come of which `wanted` makes something.
+    async fn until<T>(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
+        let mut seen = Vec::new();
+        let events = &mut self.events;
+        let found = timeout(PATIENCE, async {
+            loop {
+                let event = events.recv().await.unwrap();
+                if let Some(found) = wanted(&event) {
+                    return found;
+                }
+                seen.push(event);
+            }
+        });
+        match found.await {
+            Ok(found) => found,
+            Err(_) => panic!("no {what} among {seen:#?}"),
+        }
+    }
+
+    async fn ready(&mut self) -> usize {
+        self.until("ready", |event| match event {
+            Event::Ready { gateways, .. } => Some(*gateways),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Waits for a condition of the Gateway, or of its listener, to have this status and reason.
+    async fn condition(&mut self, part: Option<&str>, type_: &str, reason: &str) -> String {
+        self.until(reason, |event| match event {
+            Event::Status { changes, .. } => changes
+                .iter()
+                .find(|change| {
+                    change.object.to_string() == "Gateway/ns/edge"
+                        && change.part.as_deref() == part
+                        && change.condition == type_
+                        && change.reason == reason
+                })
+                .map(|change| change.message.clone()),
+            _ => None,
+        })
+        .await
+    }
+
+    fn status_of(&self, kind: &str) -> Value {
+        let statuses = self.local.board().statuses();
+        let found = statuses.into_iter().find(|s| s.key.kind.as_str() == kind);
+        found.map(|found| found.status).unwrap_or_default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_are_served_and_their_changes_too() {
+    let mut run = start("127.0.77.1", |_| {}).await;
+    write(run.files.path(), "route.yaml", &route("a.example"));
+    let envoy = run.envoy(|_| false).await;
+    assert_eq!(run.ready().await, 1);
+    envoy
+        .until(|state| state.names(Cluster) == ["ns/shop:80"] && state.names(Route) == ["8080"])
+        .await
+        .unwrap();
+    let status = run.status_of("Gateway");
+    assert_eq!(status["addresses"][0]["value"], run.address);
+    for condition in status["conditions"].as_array().unwrap() {
+        assert_eq!(condition["status"], "True", "{status:#}");
+        assert!(condition["lastTransitionTime"].is_string());
+    }
+
+    write(run.files.path(), "route.yaml", &route("b.example"));
+    let revision = run
+        .until("change", |event| match event {
+            Event::Change {
+                revision,
+                objects,
+                resources: 1,
+                ..
+            } if objects[0].change == ChangeKind::Changed => Some(*revision),
+            _ => None,
+        })
+        .await;
+    let after = run
+        .until("served", |event| match event {
+            Event::Served {
+                revision: served,
+                gateway,
+                after_ms,
+            } if *served == revision && gateway == "ns/edge" => Some(*after_ms),
+            _ => None,
+        })
+        .await;
+    assert!(after > 0.0);
+    let has = |name: &str| {
+        let body = envoy.state().body(Route, "8080").unwrap().to_vec();
+        String::from_utf8_lossy(&body).contains(name)
+    };
+    assert!(has("b.example") && !has("a.example"));
+    run.local.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_envoy_refuses_is_told_until_it_is_mended() {
+    let mut run = start("127.0.77.2", |_| {}).await;
+    let bad = |body: &[u8]| String::from_utf8_lossy(body).contains("bad.example");
+    let _envoy = run.envoy(bad).await;
+    run.ready().await;
+    let part = Some("listener web");
+    write(run.files.path(), "route.yaml", &route("bad.example"));
+    let message = run.condition(part, "Programmed", "Invalid").await;
+    assert!(message.contains("not like this"), "{message}");
+    write(run.files.path(), "route.yaml", &route("good.example"));
+    run.condition(part, "Programmed", "Programmed").await;
+    run.local.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_envoy_that_is_killed_is_missed_until_another_serves() {
+    let mut run = start("127.0.77.3", |_| {}).await;
+    let mut envoy = run.envoy(|_| false).await;
+    let (mut pid, mut ready) = (None, false);
+    let pid = run
+        .until("ready, and envoy-started", |event| {
+            match event {
+                Event::EnvoyStarted { pid: of, .. } => pid = Some(*of),
+                Event::Ready { .. } => ready = true,
+                _ => {}
+            }
+            pid.filter(|_| ready)
+        })
+        .await;
+    envoy.disconnect();
+    let kill = tokio::process::Command::new("kill")
+        .args(["-KILL", &pid.to_string()])
+        .status();
+    assert!(kill.await.unwrap().success());
+    run.condition(None, "Programmed", "Pending").await;
+    envoy.reconnect().await.unwrap();
+    run.condition(None, "Programmed", "Programmed").await;
+    run.local.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_gateway_that_goes_takes_its_envoy_along() {
+    let mut run = start("127.0.77.4", |_| {}).await;
+    let envoy = run.envoy(|_| false).await;
+    run.ready().await;
+    fs::remove_file(run.files.path().join("gateway.yaml")).unwrap();
+    run.until("envoy-exited", |event| match event {
+        Event::EnvoyExited { restart_in_ms, .. } => Some(assert_eq!(*restart_in_ms, None)),
+        _ => None,
+    })
+    .await;
+    envoy.until(|state| state.ended().is_some()).await.unwrap();
+    assert_eq!(run.local.board().statuses(), []);
+    run.local.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_port_in_use_is_told_and_had_when_it_is_free() {
+    let other = TcpListener::bind(("127.0.77.5", PORT)).unwrap();
+    let mut run = start("127.0.77.5", |_| {}).await;
+    let part = Some("listener web");
+    let message = run.condition(part, "Accepted", "PortUnavailable").await;
+    assert!(message.contains("in use by another program"), "{message}");
+    assert_eq!(run.ready().await, 0, "there is nothing to wait for");
+    drop(other);
+    run.until("envoy-started", |event| {
+        matches!(event, Event::EnvoyStarted { .. }).then_some(())
+    })
+    .await;
+    let envoy = run.envoy(|_| false).await;
+    run.condition(None, "Programmed", "Programmed").await;
+    assert_eq!(envoy.state().names(Listener), ["8080"]);
+    run.local.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_envoy_that_can_not_be_started_is_told() {
+    let mut run = start("127.0.77.6", |config| {
+        config.envoy = "/nowhere/envoy".into()
+    })
+    .await;
+    let message = run
+        .until("envoy-failed", |event| match event {
+            Event::EnvoyFailed { message, .. } => Some(message.clone()),
+            _ => None,
+        })
+        .await;
+    assert!(message.contains("/nowhere/envoy"), "{message}");
+    assert_eq!(run.ready().await, 0);
+    run.local.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_with_mistakes_are_told_and_the_others_served() {
+    let mut run = start("127.0.77.7", |_| {}).await;
+    let _envoy = run.envoy(|_| false).await;
+    assert_eq!(run.ready().await, 1);
+    write(run.files.path(), "broken.yaml", "a: b: c\n");
+    let text = |event: &Event| match event {
+        Event::Problem(problem) => Some(problem.text.clone()),
+        _ => None,
+    };
+    let problem = run.until("problem", text).await;
+    assert!(problem.contains("broken.yaml:1:"), "{problem}");
+    assert_eq!(run.local.board().problems().len(), 1);
+    fs::remove_file(run.files.path().join("broken.yaml")).unwrap();
+    run.until("problem-solved", |event| {
+        matches!(event, Event::ProblemSolved(_)).then_some(())
+    })
+    .await;
+    run.local.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pages_show_what_there_is_and_no_private_key() {
+    let mut run = start("127.0.77.8", |config| {
+        config.admin = Some("127.0.77.8:0".parse().unwrap());
+    })
+    .await;
+    let admin = run.local.admin().unwrap();
+    let page = async |path: &str| ask(admin, &Ask::get("admin", path)).await.unwrap();
+    let envoy = run.envoy(|_| false).await;
+    run.ready().await;
+    envoy
+        .until(|state| !state.names(Route).is_empty())
+        .await
+        .unwrap();
+
+    assert_eq!(page("/healthz").await.status, 200);
+    assert_eq!(page("/readyz").await.status, 200);
+    let status = page("/status").await.json();
+    assert_eq!(status[0]["kind"], "Gateway");
+    assert_eq!(status[0]["name"], "edge");
+    let fleets = page("/fleets").await.json();
+    assert_eq!(fleets[0]["fleet"], "ns/edge");
+    assert_eq!(fleets[0]["resources"]["listener"], 1);
+    assert_eq!(fleets[0]["clients"][0]["nodeId"], "local");
+    let config = page("/config?fleet=ns/edge").await.json();
+    assert_eq!(config["listeners"][0]["name"], "8080");
+    assert_eq!(page("/config").await.status, 400);
+    assert_eq!(page("/config?fleet=ns/none").await.status, 404);
+    let metrics = page("/metrics").await;
+    let metrics = String::from_utf8(metrics.body.to_vec()).unwrap();
+    for line in [
+        "sesame_objects{kind=\"Gateway\"} 1",
+        "sesame_served_seconds_count 1",
+        "# EOF",
+    ] {
+        assert!(metrics.contains(line), "{line} in {metrics}");
+    }
+    assert!(page("/debug/engine").await.json()["rows"].as_u64() > Some(1));
+    assert_eq!(page("/problems").await.json(), serde_json::json!([]));
+    assert_eq!(page("/nothing").await.status, 404);
+    run.local.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_left_behind() {
+    let mut run = start("127.0.77.9", |_| {}).await;
+    let _envoy = run.envoy(|_| false).await;
+    let pid = run
+        .until("envoy-started", |event| match event {
+            Event::EnvoyStarted { pid, .. } => Some(*pid),
+            _ => None,
+        })
+        .await;
+    let socket: PathBuf = run.local.xds_socket();
+    assert!(socket.exists());
+    run.local.shutdown().await;
+    assert!(!socket.parent().unwrap().exists());
+    assert!(!Path::new(&format!("/proc/{pid}")).exists() || cfg!(not(target_os = "linux")));
+}
