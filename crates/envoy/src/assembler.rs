@@ -168,8 +168,11 @@ impl Assembler {
             if rows.table.is_some() && change.value().is_none() {
                 gone.insert(key.clone());
             }
-            rows.table = change.value().cloned();
-            changed.insert(key.clone());
+            let before = std::mem::replace(&mut rows.table, change.value().cloned());
+            // A domain that is reserved no more shows only if it has no host of its own.
+            if rows.shown(before.as_deref()) != rows.shown(rows.table.as_deref()) {
+                changed.insert(key.clone());
+            }
         }
         for (key, change) in commit.changes(self.encoded.virtual_hosts) {
             let rows = self.tables.entry(key.table.clone()).or_default();
@@ -276,7 +279,18 @@ impl Assembler {
 /// What a fleet sees of a cluster's rows; the last argument stands for missing endpoints.
 type Seen<'a> = fn(&'a ClusterRows, &FleetId, &'a Bytes) -> Option<&'a Bytes>;
 
+/// The head of a table, and the reserved domains that have no host of their own.
+type Shown<'a> = (&'a Bytes, Vec<&'a (Arc<str>, Bytes)>);
+
 impl TableRows {
+    /// What is seen of a table beside the hosts that are here.
+    fn shown<'a>(&'a self, table: Option<&'a EncodedTable>) -> Option<Shown<'a>> {
+        let table = table?;
+        let reserved = table.reserved.iter();
+        let shown = reserved.filter(|(domain, _)| !self.hosts.contains_key(domain));
+        Some((&table.head, shown.collect()))
+    }
+
     /// Own hosts and the reserved ones without a host, merged in the order of their domains.
     fn join(&self, tail: &Bytes) -> Option<Bytes> {
         let table = self.table.as_ref()?;
