@@ -1,0 +1,177 @@
+//! A translation in the form that cases have below their line.
+//!
+//! In: objects as JSON. Out: what becomes of them, short enough to be read: what is the same in every outcome is left out
+//! ([`Constants`], pinned in a case of its own), and so is what the area's shared objects have by themselves. Nothing else
+//! is: a field that this module doesn't know is shown as it is.
+//! It must not know how objects are translated: it goes the way of `sesame translate`.
+
+mod resources;
+mod routes;
+mod status;
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use sesame_api::{Object, ObjectKey};
+use sesame_control::{Options, Translation, translate};
+
+use crate::yaml::Node;
+
+/// Objects and what becomes of them.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Why some can't be read.
+    refused: Vec<String>,
+    /// The generations of those that can.
+    generations: BTreeMap<ObjectKey, i64>,
+    translation: Translation,
+}
+
+/// Decodes and translates objects. As in a cluster, one without a generation has its first.
+///
+/// # Panics
+/// If one is of a kind that nobody reads.
+pub fn of(values: &[Value]) -> Outcome {
+    let mut refused = Vec::new();
+    let mut objects = Vec::new();
+    for value in values {
+        match Object::decode(with_generation(value.clone())) {
+            Ok(Some(object)) => objects.push(object),
+            Ok(None) => panic!("nobody reads this kind: {value}"),
+            Err(error) => refused.push(error.to_string()),
+        }
+    }
+    refused.sort();
+    Outcome {
+        refused,
+        generations: objects
+            .iter()
+            .map(|object| (object.key(), object.generation()))
+            .collect(),
+        translation: translate(objects, Options::default()),
+    }
+}
+
+fn with_generation(mut value: Value) -> Value {
+    if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.entry("generation").or_insert_with(|| 1.into());
+    }
+    value
+}
+
+impl Outcome {
+    /// What the whole has beyond `shared`, the outcome of the area's own objects.
+    pub fn beyond(&self, shared: &Outcome, constants: &mut Constants) -> Node {
+        let mut out = Vec::new();
+        if !self.refused.is_empty() {
+            let refused = self.refused.iter().map(Node::text).collect();
+            out.push(("refused".to_owned(), Node::List(refused)));
+        }
+        out.push(("status".to_owned(), status::all(self, shared, constants)));
+        out.push(("envoy".to_owned(), resources::all(self, shared, constants)));
+        out.retain(|(_, node)| !node.is_empty());
+        Node::Map(out)
+    }
+}
+
+/// What is the same in every outcome, by what it belongs to.
+#[derive(Clone, Debug, Default)]
+pub struct Constants {
+    values: BTreeMap<&'static str, Value>,
+    known: bool,
+}
+
+impl Constants {
+    /// The constants that show in the outcome of these objects.
+    pub fn in_outcome_of(values: &[Value]) -> Self {
+        let mut constants = Self::default();
+        of(values).beyond(&of(&[]), &mut constants);
+        constants.known = true;
+        constants
+    }
+
+    /// As they are pinned.
+    pub fn to_node(&self) -> Node {
+        Node::from(Value::Object(
+            self.values
+                .iter()
+                .map(|(&name, value)| (name.to_owned(), value.clone()))
+                .collect(),
+        ))
+    }
+
+    /// Whether a value is the constant of that name, and so need not be shown.
+    fn is(&mut self, name: &'static str, value: &Value) -> bool {
+        if !self.known {
+            self.values.entry(name).or_insert_with(|| value.clone());
+        }
+        self.values.get(name) == Some(value)
+    }
+}
+
+/// Fields of a JSON object, taken out one by one so that what is left over can be shown as it is.
+struct Fields(Map<String, Value>);
+
+impl Fields {
+    fn of(value: Value) -> Self {
+        match value {
+            Value::Object(mut fields) => {
+                fields.remove("@type");
+                Self(fields)
+            }
+            other => panic!("expected fields, got {other}"),
+        }
+    }
+
+    fn take(&mut self, name: &str) -> Option<Value> {
+        self.0.remove(name)
+    }
+
+    fn text(&mut self, name: &str) -> String {
+        match self.take(name) {
+            Some(Value::String(text)) => text,
+            other => panic!("expected a text under {name}, got {other:?}"),
+        }
+    }
+
+    fn list(&mut self, name: &str) -> Vec<Value> {
+        match self.take(name) {
+            None => Vec::new(),
+            Some(Value::Array(list)) => list,
+            Some(other) => panic!("expected a list under {name}, got {other}"),
+        }
+    }
+
+    /// Takes those fields out, as an object.
+    fn take_all(&mut self, names: &[&str]) -> Value {
+        Value::Object(
+            names
+                .iter()
+                .filter_map(|&name| Some((name.to_owned(), self.take(name)?)))
+                .collect(),
+        )
+    }
+
+    /// Puts what is left behind what was made of the others.
+    fn rest(self, out: &mut Vec<(String, Node)>) {
+        if let Node::Map(fields) = Node::from(Value::Object(self.0)) {
+            out.extend(fields);
+        }
+    }
+}
+
+/// Fields, or a list of single ones if a name is there twice.
+fn pairs(pairs: Vec<(String, Node)>) -> Node {
+    let mut names: Vec<&str> = pairs.iter().map(|(name, _)| name.as_str()).collect();
+    names.sort_unstable();
+    if names.windows(2).any(|pair| pair[0] == pair[1]) {
+        Node::List(
+            pairs
+                .into_iter()
+                .map(|pair| Node::Map(vec![pair]))
+                .collect(),
+        )
+    } else {
+        Node::Map(pairs)
+    }
+}

@@ -1,0 +1,283 @@
+//! What the Envoys of each fleet get: listeners, clusters with their endpoints, and certificates. Routes have a room of
+//! their own.
+
+use serde_json::Value;
+use sesame_control::Resources;
+
+use super::{Constants, Fields, Outcome, routes};
+use crate::yaml::Node;
+
+/// The resources of each fleet that are not `shared`.
+pub(super) fn all(whole: &Outcome, shared: &Outcome, constants: &mut Constants) -> Node {
+    let none = Resources::default();
+    let mut out = Vec::new();
+    for (fleet, resources) in &whole.translation.fleets {
+        let theirs = shared.translation.fleets.get(fleet).unwrap_or(&none);
+        let node = fleet_of(resources, theirs, shared, constants);
+        if !node.is_empty() || !shared.translation.fleets.contains_key(fleet) {
+            out.push((fleet.to_string(), node));
+        }
+    }
+    Node::Map(out)
+}
+
+fn fleet_of(
+    own: &Resources,
+    theirs: &Resources,
+    shared: &Outcome,
+    constants: &mut Constants,
+) -> Node {
+    let mut out = Vec::new();
+    let mut push = |name: &str, nodes: Vec<(String, Node)>| {
+        if !nodes.is_empty() {
+            out.push((name.to_owned(), Node::Map(nodes)));
+        }
+    };
+    let new = |own: &[Value], theirs: &[Value]| -> Vec<Value> {
+        own.iter()
+            .filter(|value| !theirs.contains(value))
+            .cloned()
+            .collect()
+    };
+    let listeners = new(&own.listeners, &theirs.listeners).into_iter();
+    push(
+        "listeners",
+        listeners.map(|each| listener(each, constants)).collect(),
+    );
+    push(
+        "routes",
+        routes::all(&own.routes, &theirs.routes, constants),
+    );
+    // A Service of the area is as well known as if it were in use there already.
+    let endpoints = |cluster: &str| {
+        own.endpoints
+            .iter()
+            .find(|each| each["cluster_name"] == cluster)
+            .cloned()
+    };
+    let clusters = new(&own.clusters, &theirs.clusters)
+        .into_iter()
+        .filter(|each| !shared.has_service(each["name"].as_str().unwrap_or_default()));
+    push(
+        "clusters",
+        clusters
+            .map(|each| {
+                let endpoints = endpoints(each["name"].as_str().unwrap_or_default());
+                cluster(each, endpoints, constants)
+            })
+            .collect(),
+    );
+    let orphans = own.endpoints.iter().filter(|each| {
+        !own.clusters
+            .iter()
+            .any(|cluster| cluster["name"] == each["cluster_name"])
+    });
+    push(
+        "endpoints without a cluster",
+        orphans
+            .map(|each| (each["cluster_name"].to_string(), Node::from(each.clone())))
+            .collect(),
+    );
+    let secrets = new(&own.secrets, &theirs.secrets).into_iter();
+    push("certificates", secrets.map(secret).collect());
+    Node::Map(out)
+}
+
+impl Outcome {
+    /// Whether the Service of a cluster, `namespace/name:port`, is among the objects.
+    fn has_service(&self, cluster: &str) -> bool {
+        self.generations.keys().any(|key| {
+            key.kind == sesame_api::Kind::Service
+                && cluster
+                    .strip_prefix(&format!("{}/{}:", key.namespace, key.name))
+                    .is_some()
+        })
+    }
+}
+
+fn listener(value: Value, constants: &mut Constants) -> (String, Node) {
+    let mut fields = Fields::of(value);
+    let name = fields.text("name");
+    let mut out = Vec::new();
+    let mut bind: Vec<Node> = fields.take("address").map(socket).into_iter().collect();
+    for each in fields.list("additional_addresses") {
+        let mut each = Fields::of(each);
+        bind.extend(each.take("address").map(socket));
+        each.rest(&mut out);
+    }
+    out.push(("bind".to_owned(), Node::List(bind)));
+    if fields
+        .0
+        .get("stat_prefix")
+        .is_some_and(|prefix| *prefix == name)
+    {
+        fields.take("stat_prefix");
+    }
+    let filters = fields.take_all(&["listener_filters"]);
+    let secure = filters
+        .as_object()
+        .is_some_and(|filters| !filters.is_empty());
+    if secure && !constants.is("listener filters with TLS", &filters) {
+        out.push(("listener_filters".to_owned(), Node::from(filters)));
+    }
+    let chains = fields.list("filter_chains");
+    let mut shown: Vec<(String, Node)> = chains
+        .into_iter()
+        .map(|chain| filter_chain(chain, &name, constants))
+        .collect();
+    match &mut shown[..] {
+        [(plain, Node::Map(chain))] if plain.is_empty() => out.append(chain),
+        _ => out.push(("chains".to_owned(), Node::Map(shown))),
+    }
+    fields.rest(&mut out);
+    (name, Node::Map(out))
+}
+
+/// A chain, under the server name that it takes: empty for a plain port.
+fn filter_chain(value: Value, port: &str, constants: &mut Constants) -> (String, Node) {
+    let mut fields = Fields::of(value);
+    let mut out = Vec::new();
+    let name = fields
+        .take("name")
+        .map(|_| ())
+        .map_or(String::new(), |()| "*".to_owned());
+    let name = match fields.take("filter_chain_match") {
+        None => name,
+        Some(matches) => {
+            let mut matches = Fields::of(matches);
+            let names = matches.list("server_names");
+            matches.rest(&mut out);
+            let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+            names.join(" ")
+        }
+    };
+    if let Some(socket) = fields.take("transport_socket") {
+        transport_socket(socket, constants, &mut out);
+    }
+    let timeout = fields.take_all(&["transport_socket_connect_timeout"]);
+    if timeout != serde_json::json!({}) && !constants.is("handshake", &timeout) {
+        out.push(("handshake".to_owned(), Node::from(timeout)));
+    }
+    let mut filters = fields.list("filters");
+    assert_eq!(filters.len(), 1, "a chain has one filter: {filters:?}");
+    let mut manager = filters.remove(0);
+    let config = &mut manager["typed_config"];
+    let routes = config["rds"]["route_config_name"].take();
+    let prefix = config["stat_prefix"].take();
+    if prefix != port {
+        out.push(("stat_prefix".to_owned(), Node::from(prefix)));
+    }
+    out.push(("routes".to_owned(), Node::from(routes)));
+    if !constants.is("http connection manager", &manager) {
+        out.push(("http".to_owned(), Node::from(manager)));
+    }
+    fields.rest(&mut out);
+    (name, Node::Map(out))
+}
+
+fn transport_socket(mut socket: Value, constants: &mut Constants, out: &mut Vec<(String, Node)>) {
+    let context = &mut socket["typed_config"]["common_tls_context"];
+    let secrets = context["tls_certificate_sds_secret_configs"].take();
+    let mut names = Vec::new();
+    for secret in secrets.as_array().cloned().unwrap_or_default() {
+        let mut secret = Fields::of(secret);
+        names.push(Node::text(secret.text("name")));
+        let source = Value::Object(secret.0);
+        if !constants.is("source of certificates", &source) {
+            names.push(Node::from(source));
+        }
+    }
+    out.push(("certificates".to_owned(), Node::List(names)));
+    if !constants.is("downstream TLS", &socket) {
+        out.push(("transport_socket".to_owned(), Node::from(socket)));
+    }
+}
+
+/// A cluster with its endpoints: those alone if there is nothing else to say.
+fn cluster(value: Value, endpoints: Option<Value>, constants: &mut Constants) -> (String, Node) {
+    let mut fields = Fields::of(value);
+    let name = fields.text("name");
+    let mut out = Vec::new();
+    let usual = fields.take_all(&[
+        "type",
+        "eds_cluster_config",
+        "lb_policy",
+        "circuit_breakers",
+    ]);
+    if !constants.is("cluster", &usual) {
+        out.push(("cluster".to_owned(), Node::from(usual)));
+    }
+    let endpoints = match endpoints {
+        Some(endpoints) => assignment(endpoints, &name),
+        None => Node::text("(missing)"),
+    };
+    fields.rest(&mut out);
+    if out.is_empty() {
+        return (name, endpoints);
+    }
+    out.push(("endpoints".to_owned(), endpoints));
+    (name, Node::Map(out))
+}
+
+fn assignment(value: Value, cluster: &str) -> Node {
+    let whole = Node::from(value.clone());
+    let mut fields = Fields::of(value);
+    let mut out = Vec::new();
+    let same_name = fields.text("cluster_name") == cluster;
+    for locality in fields.list("endpoints") {
+        let mut locality = Fields::of(locality);
+        for endpoint in locality.list("lb_endpoints") {
+            match endpoint.pointer("/endpoint/address") {
+                Some(address)
+                    if endpoint == serde_json::json!({"endpoint": {"address": address}}) =>
+                {
+                    out.push(socket(address.clone()));
+                }
+                _ => out.push(Node::from(endpoint)),
+            }
+        }
+        if !locality.0.is_empty() {
+            return whole;
+        }
+    }
+    match same_name && fields.0.is_empty() {
+        true => Node::List(out),
+        false => whole,
+    }
+}
+
+/// `ip:port`.
+fn socket(address: Value) -> Node {
+    let whole = Node::from(address.clone());
+    let mut fields = Fields::of(address);
+    let Some(socket) = fields.take("socket_address") else {
+        return whole;
+    };
+    let mut socket = Fields::of(socket);
+    let (ip, port) = (socket.text("address"), socket.take("port_value"));
+    match (fields.0.is_empty() && socket.0.is_empty(), port) {
+        (true, Some(port)) if ip.contains(':') => Node::text(format!("[{ip}]:{port}")),
+        (true, Some(port)) => Node::text(format!("{ip}:{port}")),
+        _ => whole,
+    }
+}
+
+/// A certificate by name; its chain is what the case has, and its key is hidden.
+fn secret(value: Value) -> (String, Node) {
+    let mut fields = Fields::of(value);
+    let name = fields.text("name");
+    let chain = fields
+        .0
+        .get("tls_certificate")
+        .and_then(|pair| pair.pointer("/certificate_chain/inline_string"))
+        .and_then(Value::as_str)
+        .is_some_and(|chain| chain.starts_with("-----BEGIN CERTIFICATE-----"));
+    let hidden = serde_json::json!({"inline_string": "(hidden)"});
+    let pair = fields.0.get("tls_certificate");
+    if chain && pair.is_some_and(|pair| pair["private_key"] == hidden) && fields.0.len() == 1 {
+        return (name, Node::text("(chain and key)"));
+    }
+    let mut out = Vec::new();
+    fields.rest(&mut out);
+    (name, Node::Map(out))
+}
