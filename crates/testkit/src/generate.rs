@@ -62,14 +62,14 @@ pub enum Change {
 pub fn sets() -> BoxedStrategy<Set> {
     // Kinds that others refer to are mostly there.
     let parts: Vec<BoxedStrategy<Vec<Value>>> = vec![
-        prop::collection::vec(gateway::class(), 2..6).boxed(),
+        prop::collection::vec(gateway::class(), 1..5).boxed(),
         prop::collection::vec(gateway::namespace(), 0..4).boxed(),
-        prop::collection::vec(gateway::gateway(), 1..5).boxed(),
+        gateway::gateways(),
         prop::collection::vec(grant::grant(), 0..5).boxed(),
-        prop::collection::vec(backend::service(), 3..10).boxed(),
-        prop::collection::vec(backend::slice(), 2..10).boxed(),
-        prop::collection::vec(secret::secret(), 2..7).boxed(),
-        prop::collection::vec(route::http_route(), 0..9).boxed(),
+        backend::services(),
+        prop::collection::vec(backend::slice(), 4..12).boxed(),
+        secret::secrets(),
+        prop::collection::vec(route::http_route(), 1..10).boxed(),
     ];
     parts
         .prop_map(|parts| Set::new(parts.into_iter().flatten()))
@@ -89,6 +89,11 @@ pub fn objects() -> BoxedStrategy<Value> {
         6 => route::http_route(),
     ]
     .boxed()
+}
+
+/// Regular expressions: common ones, ones at the edge of what some engine takes, and such put together at random.
+pub fn regexes() -> BoxedStrategy<String> {
+    route::regex()
 }
 
 /// Edits of any set.

@@ -1,17 +1,33 @@
 //! Services and EndpointSlices.
 
 use proptest::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::json::{
     Json, any_number, any_of, boolean, just, list, may, mostly, must, number, record, unique_list,
 };
 use super::pool;
 
-/// Namespaces of routes have more Services than the third one.
-const HOMES: &[&str] = &["one", "one", "two", "three"];
+/// Where Services are.
+const HOMES: &[&str] = &["one", "one", "one", "two", "two", "three"];
+
+/// Most of the Services that there can be.
+pub(super) fn services() -> BoxedStrategy<Vec<Value>> {
+    let named = pool::NAMESPACES
+        .iter()
+        .flat_map(|&namespace| pool::SERVICES.iter().map(move |&name| (namespace, name)));
+    let each: Vec<_> = named
+        .map(|(namespace, name)| may(0.95, service_of(super::metadata(&[name], &[namespace]))))
+        .collect();
+    each.prop_map(|each| each.into_iter().flatten().collect())
+        .boxed()
+}
 
 pub(super) fn service() -> Json {
+    service_of(super::metadata(pool::SERVICES, HOMES))
+}
+
+fn service_of(metadata: Json) -> Json {
     let protocols = mostly(&["TCP"], &["UDP", "SCTP"]);
     let app_protocol = mostly(
         &[
@@ -55,12 +71,9 @@ pub(super) fn service() -> Json {
         ("externalName", may(0.1, just("example.com"))),
         ("ipFamilies", may(0.4, families.boxed())),
         ("selector", may(0.5, selector)),
-        ("ports", may(0.97, list(port, 1..5))),
+        ("ports", may(0.97, list(port, 2..6))),
     ]);
-    (
-        super::metadata(pool::SERVICES, HOMES),
-        prop::option::weighted(0.97, spec),
-    )
+    (metadata, prop::option::weighted(0.97, spec))
         .prop_map(|(metadata, spec)| {
             let mut service = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata});
             if let Some(spec) = spec {

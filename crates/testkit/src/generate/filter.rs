@@ -11,9 +11,9 @@ use super::{pool, route};
 /// Any filter of a rule.
 pub(super) fn filter() -> Json {
     prop_oneof![
-        17 => backend_filter(),
-        4 => typed("RequestRedirect", "requestRedirect", redirect()),
-        4 => typed("CORS", "cors", cors()),
+        170 => backend_filter(),
+        40 => typed("RequestRedirect", "requestRedirect", redirect()),
+        40 => typed("CORS", "cors", cors()),
         1 => refused(),
     ]
     .boxed()
@@ -22,10 +22,10 @@ pub(super) fn filter() -> Json {
 /// Any filter of a backend. Those that only a rule may have are rare: they have the rule refused.
 pub(super) fn backend_filter() -> Json {
     prop_oneof![
-        10 => typed("RequestHeaderModifier", "requestHeaderModifier", headers()),
-        8 => typed("ResponseHeaderModifier", "responseHeaderModifier", headers()),
-        8 => typed("RequestMirror", "requestMirror", mirror()),
-        8 => typed("URLRewrite", "urlRewrite", rewrite()),
+        50 => typed("RequestHeaderModifier", "requestHeaderModifier", headers()),
+        40 => typed("ResponseHeaderModifier", "responseHeaderModifier", headers()),
+        40 => typed("RequestMirror", "requestMirror", mirror()),
+        40 => typed("URLRewrite", "urlRewrite", rewrite()),
         1 => typed("CORS", "cors", cors()),
         1 => refused(),
     ]
@@ -72,7 +72,7 @@ fn headers() -> Json {
         ])
     };
     let removed = prop_oneof![
-        29 => header_name(),
+        60 => header_name(),
         1 => any_of(pool::REMOVED_HEADERS),
     ];
     record(vec![
@@ -110,8 +110,8 @@ fn mirror() -> Json {
 fn path_modifier() -> Json {
     let path = || mostly(pool::REPLACEMENTS, pool::ODD_REPLACEMENTS);
     prop_oneof![
-        10 => path().prop_map(|path| json!({"type": "ReplaceFullPath", "replaceFullPath": path})),
-        10 => path().prop_map(|path| json!({"type": "ReplacePrefixMatch", "replacePrefixMatch": path})),
+        20 => path().prop_map(|path| json!({"type": "ReplaceFullPath", "replaceFullPath": path})),
+        20 => path().prop_map(|path| json!({"type": "ReplacePrefixMatch", "replacePrefixMatch": path})),
         1 => just(json!({"type": "ReplaceRegex"})),
     ]
     .boxed()
@@ -124,12 +124,13 @@ fn rewrite() -> Json {
     ])
 }
 
+fn scheme() -> Json {
+    prop_oneof![29 => any_of(&["http", "https"]), 1 => any_of(&["ftp", "HTTP", ""])].boxed()
+}
+
 fn redirect() -> Json {
     record(vec![
-        (
-            "scheme",
-            may(0.5, mostly(&["http", "https"], &["ftp", "HTTP", ""])),
-        ),
+        ("scheme", may(0.5, scheme())),
         ("hostname", may(0.5, any_of(pool::HOSTS))),
         ("path", may(0.5, path_modifier())),
         ("port", may(0.5, any_number(&[80, 443, 8080, 1, 65_535]))),

@@ -56,24 +56,34 @@ pub(super) fn namespace() -> Json {
         .boxed()
 }
 
+/// Most of the Gateways that there can be.
+pub(super) fn gateways() -> BoxedStrategy<Vec<Value>> {
+    let each: Vec<_> = pool::GATEWAYS
+        .iter()
+        .map(|&(namespace, name)| may(0.85, gateway_of(super::metadata(&[name], &[namespace]))))
+        .collect();
+    each.prop_map(|each| each.into_iter().flatten().collect())
+        .boxed()
+}
+
 pub(super) fn gateway() -> Json {
+    let each = pool::GATEWAYS
+        .iter()
+        .map(|&(namespace, name)| gateway_of(super::metadata(&[name], &[namespace])));
+    prop::strategy::Union::new(each).boxed()
+}
+
+fn gateway_of(metadata: Json) -> Json {
     let class = prop_oneof![8 => just("sesame"), 2 => any_of(pool::CLASSES)].boxed();
     let spec = record(vec![
         ("gatewayClassName", must(class)),
         ("listeners", must(list(listener(), 1..7))),
         ("addresses", may(0.2, unique_list(address(), 0..3, ""))),
         ("infrastructure", may(0.05, infrastructure())),
-        ("tls", may(0.08, tls())),
+        ("tls", may(0.05, tls())),
     ]);
-    let names = prop::sample::select(pool::GATEWAYS.to_vec());
-    (
-        names,
-        super::metadata(&["placeholder"], &["placeholder"]),
-        spec,
-    )
-        .prop_map(|((namespace, name), mut metadata, mut spec)| {
-            metadata["namespace"] = namespace.into();
-            metadata["name"] = name.into();
+    (metadata, spec)
+        .prop_map(|(metadata, mut spec)| {
             let listeners = &mut spec["listeners"];
             dedup(listeners, |l| l["name"].to_string());
             dedup(listeners, |l| {
@@ -91,28 +101,40 @@ pub(super) fn gateway() -> Json {
 
 fn listener() -> Json {
     let protocol = prop_oneof![
-        6 => just("HTTP"),
-        6 => just("HTTPS"),
+        8 => just("HTTP"),
+        8 => just("HTTPS"),
         1 => any_of(&["TLS", "TCP", "UDP", "example.net/QUIC", "http"]),
     ];
     let ports: Vec<u32> = pool::PORTS.iter().map(|&port| port.into()).collect();
-    let port = prop_oneof![20 => any_number(&ports), 1 => any_number(&[1, 65_535])];
+    // Null for the usual one of the protocol, so that there are not only conflicts.
+    let port = prop_oneof![16 => just(Value::Null), 3 => any_number(&ports), 1 => any_number(&[1, 65_535])];
     record(vec![
         ("name", must(any_of(pool::LISTENERS))),
         ("hostname", may(0.6, any_of(pool::DOMAINS))),
         ("port", must(port.boxed())),
         ("protocol", must(protocol.boxed())),
         ("tls", must(listener_tls())),
-        ("allowedRoutes", may(0.8, allowed_routes())),
+        ("allowedRoutes", may(0.93, allowed_routes())),
         ("filters", may(0.02, filters())),
     ])
     .prop_map(fitting)
     .boxed()
 }
 
-/// Without the fields that its protocol doesn't allow.
+/// With a port, and without the fields that its protocol doesn't allow.
 fn fitting(mut listener: Value) -> Value {
     let protocol = listener["protocol"].as_str().unwrap_or_default().to_owned();
+    if listener["port"].is_null() {
+        let first = listener["name"] == "a" || listener["name"] == "c";
+        let [plain, tls, other_plain, other_tls] = pool::PORTS;
+        listener["port"] = match (protocol.as_str(), first) {
+            ("HTTP", true) => plain,
+            ("HTTP", false) => other_plain,
+            (_, true) => tls,
+            (_, false) => other_tls,
+        }
+        .into();
+    }
     if let Some(fields) = listener.as_object_mut() {
         if !matches!(protocol.as_str(), "HTTPS" | "TLS") {
             fields.remove("tls");
@@ -139,7 +161,7 @@ fn listener_tls() -> Json {
 fn certificate_ref() -> Json {
     let named = record(vec![
         ("name", must(any_of(pool::SECRETS))),
-        ("namespace", may(0.3, any_of(pool::NAMESPACES))),
+        ("namespace", may(0.2, any_of(pool::NAMESPACES))),
     ]);
     let odd = record(vec![
         ("group", may(0.5, any_of(&["", "example.net"]))),
@@ -175,7 +197,7 @@ fn namespaces() -> Json {
         .boxed()
     };
     prop_oneof![
-        8 => just(json!({"from": "All"})),
+        16 => just(json!({"from": "All"})),
         1 => just(json!({"from": "Same"})),
         1 => just(json!({"from": "None"})),
         1 => just(json!({"from": "Everywhere"})),

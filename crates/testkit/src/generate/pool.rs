@@ -11,9 +11,9 @@ pub(super) const TIMES: &[&str] = &["2026-01-01T00:00:00Z", "2026-01-02T00:00:00
 pub(super) const CLASSES: &[&str] = &["sesame", "sesame-two", "refused", "foreign", "missing"];
 pub(super) const LISTENERS: &[&str] = &["a", "b", "c", "d", "e.f"];
 pub(super) const ROUTES: &[&str] = &["r1", "r2", "r3", "r4", "r5"];
-pub(super) const SERVICES: &[&str] = &["s1", "s2", "s3", "s4"];
+pub(super) const SERVICES: &[&str] = &["s1", "s2", "s3"];
 pub(super) const SECRETS: &[&str] = &["c1", "c2", "c3"];
-pub(super) const SERVICE_PORTS: &[u32] = &[80, 443, 8080];
+pub(super) const SERVICE_PORTS: &[u32] = &[80, 80, 80, 443, 8080];
 pub(super) const PORT_NAMES: &[&str] = &["web", "other", "x-1"];
 
 pub(super) const DOMAINS: &[&str] = &[
@@ -169,6 +169,13 @@ pub(super) const REGEXES: &[&str] = &[
     "^/a$",
     "[[:alpha:]]+",
 ];
+
+/// What longer expressions are put together from.
+pub(super) const REGEX_PARTS: &[&str] = &[
+    "a", ".", r"\w", "[a-c]", r"\pL", "[^/]", "é", "(?i:b)", "^", "$",
+];
+
+pub(super) const REPEATS: &[&str] = &["*", "+", "?", "{2}", "{3,}", "{1,9}", "{40}", "*?", "{500}"];
 
 /// Each at the edge of what some engine takes.
 pub(super) const ODD_REGEXES: &[&str] = &[

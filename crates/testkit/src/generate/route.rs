@@ -43,8 +43,8 @@ fn parent() -> Json {
     ];
     let ports: Vec<u32> = pool::PORTS.iter().map(|&port| port.into()).collect();
     let narrow = record(vec![
-        ("sectionName", may(0.2, any_of(pool::LISTENERS))),
-        ("port", may(0.15, any_number(&ports))),
+        ("sectionName", may(0.1, any_of(pool::LISTENERS))),
+        ("port", may(0.08, any_number(&ports))),
     ]);
     (prop_oneof![9 => gateway, 1 => odd], narrow)
         .prop_map(|(mut parent, narrow)| {
@@ -182,7 +182,7 @@ fn matching() -> Json {
     let value_of = |value: Json| {
         let exact = value.prop_map(|value| ("Exact", value));
         let regex = header_regex().prop_map(|value| ("RegularExpression", value));
-        prop_oneof![20 => exact, 5 => regex, 1 => just("v").prop_map(|value| ("Glob", value))]
+        prop_oneof![120 => exact, 20 => regex, 1 => just("v").prop_map(|value| ("Glob", value))]
     };
     let with = |name: Json, value: Json| {
         (name, value_of(value), any::<bool>())
@@ -213,17 +213,8 @@ fn matching() -> Json {
 fn header_regex() -> Json {
     regex()
         .prop_map(|regex| {
-            let text: String = regex
-                .as_str()
-                .unwrap_or_default()
-                .chars()
-                .filter(|c| !c.is_control())
-                .collect();
-            Value::from(if text.is_empty() {
-                ".".to_owned()
-            } else {
-                text
-            })
+            let text: String = regex.chars().filter(|c| !c.is_control()).collect();
+            Value::from(if text.is_empty() { "." } else { &text })
         })
         .boxed()
 }
@@ -238,27 +229,25 @@ fn shortened(value: Value, most: usize) -> Value {
 fn path() -> Json {
     let literal = || mostly(pool::PATHS, pool::ODD_PATHS);
     prop_oneof![
-        8 => literal().prop_map(|value| json!({"type": "PathPrefix", "value": value})),
-        5 => literal().prop_map(|value| json!({"type": "Exact", "value": value})),
-        3 => regex().prop_map(|value| json!({"type": "RegularExpression", "value": value})),
-        2 => literal().prop_map(|value| json!({"value": value})),
+        64 => literal().prop_map(|value| json!({"type": "PathPrefix", "value": value})),
+        40 => literal().prop_map(|value| json!({"type": "Exact", "value": value})),
+        16 => regex().prop_map(|value| json!({"type": "RegularExpression", "value": value})),
+        16 => literal().prop_map(|value| json!({"value": value})),
         1 => just(json!({"type": "Glob", "value": "/**"})),
-        1 => just(json!({})),
+        8 => just(json!({})),
     ]
     .boxed()
 }
 
-/// Regular expressions: common ones, each at the edge of what some engine takes, and put together at random.
-fn regex() -> Json {
+/// Regular expressions.
+pub(super) fn regex() -> BoxedStrategy<String> {
     let leaf = prop_oneof![
         3 => prop::sample::select(pool::REGEXES.to_vec()),
-        2 => prop::sample::select(vec!["a", ".", r"\w", "[a-c]", r"\pL", "[^/]", "é", "(?i:b)", "^", "$"]),
-        2 => prop::sample::select(pool::ODD_REGEXES.to_vec()),
+        2 => prop::sample::select(pool::REGEX_PARTS.to_vec()),
+        1 => prop::sample::select(pool::ODD_REGEXES.to_vec()),
     ]
     .prop_map(str::to_owned);
-    let repeats = prop::sample::select(vec![
-        "*", "+", "?", "{2}", "{3,}", "{1,9}", "{40}", "*?", "{500}",
-    ]);
+    let repeats = prop::sample::select(pool::REPEATS.to_vec());
     leaf.prop_recursive(3, 12, 3, move |inner| {
         prop_oneof![
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("{a}{b}")),
@@ -266,7 +255,7 @@ fn regex() -> Json {
             (inner, repeats.clone()).prop_map(|(a, times)| format!("(?:{a}){times}")),
         ]
     })
-    .prop_map(|text| shortened(text.into(), 1024))
+    .prop_map(|text| text.chars().take(1024).collect())
     .boxed()
 }
 
@@ -274,7 +263,7 @@ fn regex() -> Json {
 pub(super) fn backend_object() -> Json {
     let service = record(vec![
         ("name", must(any_of(pool::SERVICES))),
-        ("namespace", may(0.3, any_of(pool::NAMESPACES))),
+        ("namespace", may(0.2, any_of(pool::NAMESPACES))),
         ("port", must(any_number(pool::SERVICE_PORTS))),
     ]);
     let odd = prop_oneof![
@@ -371,5 +360,5 @@ fn session() -> Json {
     );
     let headers =
         header_name().prop_map(|name| json!({"type": "Header", "header": {"name": name}}));
-    prop_oneof![6 => cookies, 3 => headers, 1 => just(json!({"type": "Newer"}))].boxed()
+    prop_oneof![40 => cookies, 20 => headers, 1 => just(json!({"type": "Newer"}))].boxed()
 }

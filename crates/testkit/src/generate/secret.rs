@@ -4,13 +4,32 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 use rcgen::{CertificateParams, KeyPair, SignatureAlgorithm};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::json::{Json, just, mostly};
+use super::json::{Json, just, may, mostly};
 use super::pool;
 use crate::certs::{Authority, Identity};
 
+/// Most of the Secrets that there can be.
+pub(super) fn secrets() -> BoxedStrategy<Vec<Value>> {
+    let named = ["one", "two"]
+        .into_iter()
+        .flat_map(|namespace| pool::SECRETS.iter().map(move |&name| (namespace, name)));
+    let each: Vec<_> = named
+        .map(|(namespace, name)| may(0.8, secret_of(super::metadata(&[name], &[namespace]))))
+        .collect();
+    each.prop_map(|each| each.into_iter().flatten().collect())
+        .boxed()
+}
+
 pub(super) fn secret() -> Json {
+    secret_of(super::metadata(
+        pool::SECRETS,
+        &["one", "one", "two", "three"],
+    ))
+}
+
+fn secret_of(metadata: Json) -> Json {
     let type_ = prop_oneof![
         14 => just("kubernetes.io/tls"),
         1 => just("Opaque"),
@@ -19,15 +38,11 @@ pub(super) fn secret() -> Json {
     let pair = prop_oneof![
         // The first few are good as they are.
         3 => 0..4usize,
-        2 => 0..pairs.len(),
+        1 => 0..pairs.len(),
     ];
-    let fields = mostly(&["both"], &["no chain", "no key", "nothing"]);
-    (
-        super::metadata(pool::SECRETS, &["one", "one", "two", "three"]),
-        type_,
-        pair,
-        fields,
-    )
+    let fields =
+        prop_oneof![19 => just("both"), 1 => mostly(&["no chain", "no key"], &["nothing"])];
+    (metadata, type_, pair, fields)
         .prop_map(|(metadata, type_, pair, fields)| {
             let (chain, key) = &pairs[pair];
             let mut data = json!({"tls.crt": chain, "tls.key": key, "ca.crt": "unused"});

@@ -1,0 +1,452 @@
+//! What a change costs: at 10,000 HTTPRoutes, each with a hostname, a Service and an EndpointSlice of its own, a change
+//! runs the keys that it concerns and no other. Work is counted, clocks are not read.
+
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+use serde_json::{Value, json};
+use sesame_api::{Kind, NamespacedName, ObjectKey};
+use sesame_control::FleetId;
+use sesame_control::core::{Input, Step};
+use sesame_model::ClusterKey;
+use sesame_testkit::certs::Identity;
+use sesame_testkit::generate::decode;
+use sesame_tests::world::World;
+use sesame_translate::fleet::{FleetAddress, FleetState, Rejected, RejectedKind};
+use sesame_translate::gateway_api::attach::HostKey;
+
+const ROUTES: usize = 10_000;
+
+/// The route that changes. Any would do.
+const ONE: usize = 4_321;
+
+fn upsert(object: Value) -> Input {
+    Input::Upsert(decode(&object))
+}
+
+fn remove(kind: Kind, name: &str) -> Input {
+    Input::Remove(ObjectKey::new(kind, "default", name))
+}
+
+fn metadata(name: &str) -> Value {
+    json!({"name": name, "namespace": "default"})
+}
+
+fn gateway() -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "Gateway",
+        "metadata": metadata("web"),
+        "spec": {"gatewayClassName": "sesame", "listeners": [
+            {"name": "http", "port": 80, "protocol": "HTTP"},
+            {
+                "name": "https",
+                "port": 443,
+                "protocol": "HTTPS",
+                "hostname": "*.example.com",
+                "tls": {"certificateRefs": [{"name": "certificate"}]},
+            },
+        ]},
+    })
+}
+
+fn secret(name: &str, identity: &Identity) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata(name),
+        "type": "kubernetes.io/tls",
+        "stringData": {"tls.crt": identity.chain, "tls.key": identity.private_key},
+    })
+}
+
+fn route(name: &str, hostname: &str, service: &str) -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "HTTPRoute",
+        "metadata": metadata(name),
+        "spec": {
+            "parentRefs": [{"name": "web"}],
+            "hostnames": [hostname],
+            "rules": [{"backendRefs": [{"name": service, "port": 80}]}],
+        },
+    })
+}
+
+fn service(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": metadata(name),
+        "spec": {"ports": [{"name": "web", "port": 80}]},
+    })
+}
+
+fn slice(service: &str, address: &str) -> Value {
+    json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": format!("{service}-x"),
+            "namespace": "default",
+            "labels": {"kubernetes.io/service-name": service},
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [address]}],
+        "ports": [{"name": "web", "port": 8080}],
+    })
+}
+
+fn route_name(n: usize) -> String {
+    format!("r{n}")
+}
+
+fn service_name(n: usize) -> String {
+    format!("s{n}")
+}
+
+fn hostname(n: usize) -> String {
+    format!("h{n}.example.com")
+}
+
+fn fleet() -> FleetId {
+    FleetId::of_gateway("default", "web")
+}
+
+fn fleet_state(ready: bool) -> Input {
+    let state = FleetState {
+        addresses: vec![FleetAddress {
+            value: "127.0.0.1".into(),
+            ip: Some(Ipv4Addr::LOCALHOST.into()),
+        }],
+        ready,
+        ..FleetState::default()
+    };
+    Input::Fleet(fleet(), Some(state))
+}
+
+fn full_world() -> World {
+    let mut inputs = vec![fleet_state(true), upsert(gateway())];
+    let identity = Identity::self_signed(&["*.example.com"]).expect("a certificate");
+    inputs.push(upsert(secret("certificate", &identity)));
+    for n in 0..ROUTES {
+        let name = service_name(n);
+        inputs.push(upsert(route(&route_name(n), &hostname(n), &name)));
+        inputs.push(upsert(service(&name)));
+        inputs.push(upsert(slice(&name, "10.0.0.1")));
+    }
+    let mut world = World::new(0);
+    world.apply(inputs);
+    world
+}
+
+/// How many keys ran, by stage.
+fn work(step: &Step) -> BTreeMap<&'static str, usize> {
+    step.commit.work().iter().copied().collect()
+}
+
+/// What Envoys were sent: type and name, with `-` in front of what is gone.
+fn sent(step: &Step) -> Vec<String> {
+    let line = |change: &sesame_envoy::ResourceChange| {
+        let (_, short) = change.type_url.rsplit_once('.').expect("a type url");
+        let sign = if change.body.is_some() { "" } else { "-" };
+        format!("{sign}{short} {}", change.name)
+    };
+    step.resources.iter().map(line).collect()
+}
+
+/// Applies changes and compares what ran, stage by stage, and what was sent.
+#[track_caller]
+fn costs(
+    world: &mut World,
+    inputs: Vec<Input>,
+    ran: &[(&'static str, usize)],
+    sends: &[&str],
+) -> Step {
+    let step = world.apply(inputs);
+    assert_eq!(work(&step), ran.iter().copied().collect());
+    assert_eq!(sent(&step), sends);
+    step
+}
+
+/// What a route on both listeners runs whenever it changes.
+const ROUTE: &[(&str, usize)] = &[
+    ("route is ours", 1),
+    ("route rules", 1),
+    ("attachments", 1),
+    ("virtual host", 2),
+    ("envoy.virtual_hosts", 2),
+    ("http route status", 1),
+];
+
+/// What a Service port runs that a route leads to for the first time.
+const BACKEND: &[(&str, usize)] = &[
+    ("backend", 1),
+    ("cluster", 1),
+    ("endpoints", 1),
+    ("fleet's clusters", 1),
+    ("envoy.clusters", 1),
+    ("envoy.endpoints", 1),
+];
+
+const TABLES: [&str; 2] = ["RouteConfiguration 443/https", "RouteConfiguration 80"];
+
+fn with<T: Clone>(parts: &[&[T]]) -> Vec<T> {
+    parts.concat()
+}
+
+/// One route, its Service and its EndpointSlice: each change costs what it concerns, and not a key more.
+#[test]
+fn a_change_runs_what_it_concerns() {
+    let mut world = full_world();
+    let outputs = *world.core().outputs();
+    assert_eq!(world.core().engine().len(outputs.virtual_hosts), 2 * ROUTES);
+    assert_eq!(world.resources().len(), 2 * ROUTES + 5);
+
+    routes(&mut world);
+    backends(&mut world);
+    gateways(&mut world);
+    nothing(&mut world);
+}
+
+fn routes(world: &mut World) {
+    let outputs = *world.core().outputs();
+    let (name, host, service) = (route_name(ONE), hostname(ONE), service_name(ONE));
+    let cluster = format!("Cluster default/{service}:80");
+    let endpoints = format!("ClusterLoadAssignment default/{service}:80");
+    let key = NamespacedName::new("default", name.as_str());
+    let refused = ("route refused", 1);
+
+    // Another backend, which others have already; nobody leads to its own any more.
+    let step = costs(
+        world,
+        vec![upsert(route(&name, &host, &service_name(7)))],
+        &with(&[ROUTE, &[refused]]),
+        &[
+            &format!("-{cluster}"),
+            &format!("-{endpoints}"),
+            TABLES[0],
+            TABLES[1],
+        ],
+    );
+    assert_eq!(step.commit.ran(outputs.http_route_status), [key]);
+    let hosts: Vec<HostKey> = step.commit.ran_keys(outputs.virtual_hosts);
+    let of = |listener: &str| HostKey {
+        gateway: NamespacedName::new("default", "web"),
+        listener: listener.into(),
+        domain: host.as_str().into(),
+    };
+    assert_eq!(hosts, [of("http"), of("https")]);
+
+    // And back.
+    let step = costs(
+        world,
+        vec![upsert(route(&name, &host, &service))],
+        &with(&[ROUTE, BACKEND, &[refused]]),
+        &[&cluster, &endpoints, TABLES[0], TABLES[1]],
+    );
+    assert_eq!(step.commit.ran(outputs.clusters), [cluster_key(ONE)]);
+
+    // A route comes, moves to another host, and goes.
+    costs(
+        world,
+        vec![upsert(route("new", "new.example.com", &service))],
+        &with(&[ROUTE, &[refused, ("gateway status", 1)]]),
+        &TABLES,
+    );
+    costs(
+        world,
+        vec![upsert(route("new", "newer.example.com", &service))],
+        ROUTE,
+        &TABLES,
+    );
+    costs(
+        world,
+        vec![remove(Kind::HTTPRoute, "new")],
+        &[("gateway status", 1)],
+        &TABLES,
+    );
+
+    // A route on a host that another one has: the host's routes are put together again, that route is not read again.
+    let mut beside = route("new", &host, &service_name(7));
+    beside["spec"]["rules"][0]["matches"] = json!([{"path": {"value": "/beside"}}]);
+    costs(
+        world,
+        vec![upsert(beside)],
+        &with(&[ROUTE, &[refused, ("gateway status", 1)]]),
+        &TABLES,
+    );
+    costs(
+        world,
+        vec![remove(Kind::HTTPRoute, "new")],
+        &[
+            ("virtual host", 2),
+            ("envoy.virtual_hosts", 2),
+            ("gateway status", 1),
+        ],
+        &TABLES,
+    );
+
+    // Somebody else's.
+    let mut foreign = route("foreign", "foreign.example.com", &service);
+    foreign["spec"]["parentRefs"] = json!([{"name": "somebody-elses"}]);
+    costs(world, vec![upsert(foreign)], &[("route is ours", 1)], &[]);
+    costs(world, vec![remove(Kind::HTTPRoute, "foreign")], &[], &[]);
+
+    // Ten cost ten times as much as one.
+    let ten = (100..110).map(|n| upsert(route(&route_name(n), &hostname(n), &service_name(7))));
+    let step = world.apply(ten);
+    let one = with(&[ROUTE, &[refused]]).into_iter();
+    assert_eq!(
+        work(&step),
+        one.map(|(stage, keys)| (stage, 10 * keys)).collect()
+    );
+}
+
+fn backends(world: &mut World) {
+    let outputs = *world.core().outputs();
+    let name = service_name(ONE);
+    let cluster = format!("Cluster default/{name}:80");
+    let endpoints = format!("ClusterLoadAssignment default/{name}:80");
+
+    // Pods come and go.
+    let step = costs(
+        world,
+        vec![upsert(slice(&name, "10.0.0.2"))],
+        &[("endpoints", 1), ("envoy.endpoints", 1)],
+        &[&endpoints],
+    );
+    assert_eq!(step.commit.ran(outputs.endpoints), [cluster_key(ONE)]);
+    assert_eq!(step.resources.len(), 1);
+
+    // The Service's port speaks something else: the route doesn't care.
+    let mut http2 = service(&name);
+    http2["spec"]["ports"][0]["appProtocol"] = "kubernetes.io/h2c".into();
+    costs(
+        world,
+        vec![upsert(http2)],
+        &[
+            ("backend", 1),
+            ("cluster", 1),
+            ("endpoints", 1),
+            ("envoy.clusters", 1),
+            ("route rules", 1),
+        ],
+        &[&cluster],
+    );
+
+    // The port has another number, so that the route leads nowhere.
+    let mut moved = service(&name);
+    moved["spec"]["ports"][0]["port"] = 81.into();
+    let read_again: &[(&str, usize)] = &[
+        ("route rules", 1),
+        ("route refused", 1),
+        ("virtual host", 2),
+        ("envoy.virtual_hosts", 2),
+        ("http route status", 1),
+    ];
+    costs(
+        world,
+        vec![upsert(moved)],
+        &with(&[read_again, &[("backend", 1), ("cluster", 1)]]),
+        &[
+            &format!("-{cluster}"),
+            &format!("-{endpoints}"),
+            TABLES[0],
+            TABLES[1],
+        ],
+    );
+    costs(
+        world,
+        vec![upsert(service(&name))],
+        &with(&[read_again, BACKEND]),
+        &[&cluster, &endpoints, TABLES[0], TABLES[1]],
+    );
+}
+
+fn gateways(world: &mut World) {
+    // A certificate is rotated.
+    let identity = Identity::self_signed(&["*.example.com"]).expect("a certificate");
+    costs(
+        world,
+        vec![upsert(secret("certificate", &identity))],
+        &[
+            ("certificate state", 1),
+            ("certificate", 1),
+            ("gateway state", 1),
+            ("envoy.certificates", 1),
+        ],
+        &["Secret default/certificate"],
+    );
+
+    // Its Envoys go away for a while.
+    let status = [("listener", 1), ("gateway status", 1)];
+    costs(world, vec![fleet_state(false)], &status, &[]);
+    costs(world, vec![fleet_state(true)], &status, &[]);
+
+    // An Envoy refuses something.
+    let rejected = Rejected {
+        fleet: fleet(),
+        what: RejectedKind::Routes,
+        name: "80".into(),
+    };
+    for message in [Some("no".to_owned()), None] {
+        let inputs = vec![Input::Rejection(rejected.clone(), message)];
+        costs(world, inputs, &[("gateway status", 1)], &[]);
+    }
+}
+
+/// Things that concern nobody.
+fn nothing(world: &mut World) {
+    let identity = Identity::self_signed(&["example.com"]).expect("a certificate");
+    let strangers = vec![
+        upsert(secret("stranger", &identity)),
+        upsert(service("stranger")),
+        upsert(slice("stranger", "10.0.0.9")),
+        upsert(json!({
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": "default", "labels": {"team": "red"}},
+        })),
+        upsert(json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "ReferenceGrant",
+            "metadata": metadata("stranger"),
+            "spec": {
+                "from": [{"group": "gateway.networking.k8s.io", "kind": "HTTPRoute", "namespace": "other"}],
+                "to": [{"group": "", "kind": "Service"}],
+            },
+        })),
+    ];
+    costs(world, strangers, &[], &[]);
+
+    // Versions, statuses, and what else an API server writes all the time.
+    let revision = world.core().engine().revision();
+    let name = service_name(ONE);
+    let mut objects = [
+        gateway(),
+        route(&route_name(ONE), &hostname(ONE), &name),
+        service(&name),
+        slice(&name, "10.0.0.2"),
+    ];
+    for object in &mut objects {
+        object["metadata"]["resourceVersion"] = "2".into();
+        object["metadata"]["managedFields"] = json!([{"manager": "somebody"}]);
+    }
+    objects[0]["status"] = json!({"listeners": []});
+    objects[1]["status"] = json!({"parents": []});
+    objects[2]["status"] = json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
+    objects[2]["metadata"]["annotations"] = json!({"note": "x"});
+    objects[3]["metadata"]["annotations"] = json!({"note": "x"});
+    let step = costs(world, objects.into_iter().map(upsert).collect(), &[], &[]);
+    assert!(step.commit.is_empty());
+    assert_eq!(world.core().engine().revision(), revision);
+}
+
+fn cluster_key(n: usize) -> ClusterKey {
+    ClusterKey {
+        namespace: "default".into(),
+        service: service_name(n).into(),
+        port: 80,
+    }
+}

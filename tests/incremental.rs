@@ -1,0 +1,257 @@
+//! History does not matter: after any sequence of changes, in any batches, everything that is put out is what a fresh
+//! start with the final objects would put out, byte for byte, and what was sent on the way adds up to it. When all is gone,
+//! nothing is kept.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use sesame_control::FleetId;
+use sesame_control::core::Input;
+use sesame_engine::Footprint;
+use sesame_testkit::generate::{self, Edit, GATEWAYS, PORTS, Set};
+use sesame_tests::world::{World, cases, differences, input};
+use sesame_translate::fleet::{AddressProblem, FleetAddress, FleetState, Rejected, RejectedKind};
+
+/// What happens to a world.
+#[derive(Clone, Debug)]
+enum Event {
+    Object(Edit),
+    Fleet(FleetId, Option<FleetState>),
+    Rejection(Rejected, Option<String>),
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        8 => generate::edits().prop_map(Event::Object),
+        2 => (fleet_ids(), prop::option::weighted(0.8, fleet_states()))
+            .prop_map(|(fleet, state)| Event::Fleet(fleet, state)),
+        1 => (rejected(), prop::option::of("[a-z]{1,9}"))
+            .prop_map(|(rejected, message)| Event::Rejection(rejected, message)),
+    ]
+}
+
+fn fleet_ids() -> impl Strategy<Value = FleetId> {
+    prop::sample::select(GATEWAYS.to_vec())
+        .prop_map(|(namespace, name)| FleetId::of_gateway(namespace, name))
+}
+
+fn fleet_states() -> impl Strategy<Value = FleetState> {
+    let ips = [
+        Some(IpAddr::V4(Ipv4Addr::LOCALHOST)),
+        Some(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2))),
+        Some(IpAddr::V6(Ipv6Addr::LOCALHOST)),
+        None,
+    ];
+    let address = prop::sample::select(ips.to_vec()).prop_map(|ip| FleetAddress {
+        value: ip.map_or("gateway.example.com".to_owned(), |ip| ip.to_string()),
+        ip,
+    });
+    let problem = prop_oneof![
+        6 => Just(None),
+        1 => Just(Some(AddressProblem::Unsupported("u".into()))),
+        1 => Just(Some(AddressProblem::NotUsable("n".into()))),
+        1 => Just(Some(AddressProblem::NotAssigned("a".into()))),
+    ];
+    (
+        prop::collection::vec(address, 0..3),
+        problem,
+        prop::collection::btree_map(
+            prop::sample::select(PORTS.to_vec()),
+            "in use by [a-z]",
+            0..2,
+        ),
+        prop::sample::select(vec![0, 10_000, 60_000]),
+        any::<bool>(),
+    )
+        .prop_map(
+            |(addresses, problem, ports, port_offset, ready)| FleetState {
+                addresses,
+                problem,
+                ports,
+                port_offset,
+                ready,
+            },
+        )
+}
+
+fn rejected() -> impl Strategy<Value = Rejected> {
+    let named = prop::sample::select(vec![
+        (RejectedKind::Listener, "80"),
+        (RejectedKind::Listener, "443"),
+        (RejectedKind::Routes, "80"),
+        (RejectedKind::Routes, "443/a"),
+        (RejectedKind::Cluster, "one/s1:80"),
+        (RejectedKind::Endpoints, "one/s1:80"),
+        (RejectedKind::Secret, "one/c1"),
+    ]);
+    (fleet_ids(), named).prop_map(|(fleet, (what, name))| Rejected {
+        fleet,
+        what,
+        name: name.into(),
+    })
+}
+
+/// Everything that has been said to a world, where what was said later stands for what was said before.
+#[derive(Clone, Default)]
+struct Said {
+    objects: Set,
+    fleets: BTreeMap<FleetId, FleetState>,
+    rejections: BTreeMap<Rejected, String>,
+}
+
+impl Said {
+    fn hear(&mut self, event: &Event) -> Option<Input> {
+        match event {
+            Event::Object(edit) => self.objects.apply(edit).map(input),
+            Event::Fleet(fleet, state) => {
+                match state {
+                    Some(state) => self.fleets.insert(fleet.clone(), state.clone()),
+                    None => self.fleets.remove(fleet),
+                };
+                Some(Input::Fleet(fleet.clone(), state.clone()))
+            }
+            Event::Rejection(rejected, message) => {
+                match message {
+                    Some(message) => self.rejections.insert(rejected.clone(), message.clone()),
+                    None => self.rejections.remove(rejected),
+                };
+                Some(Input::Rejection(rejected.clone(), message.clone()))
+            }
+        }
+    }
+
+    /// All of it, the last first.
+    fn backwards(&self) -> Vec<Input> {
+        let rejections =
+            self.rejections.iter().rev().map(|(rejected, message)| {
+                Input::Rejection(rejected.clone(), Some(message.clone()))
+            });
+        let fleets = self
+            .fleets
+            .iter()
+            .rev()
+            .map(|(fleet, state)| Input::Fleet(fleet.clone(), Some(state.clone())));
+        let objects = self.objects.decoded().rev().map(Input::Upsert);
+        rejections.chain(fleets).chain(objects).collect()
+    }
+
+    /// What takes all of it back.
+    fn undone(&self) -> Vec<Input> {
+        let objects = self
+            .objects
+            .iter()
+            .map(|(key, _)| Input::Remove(key.clone()));
+        let fleets = self
+            .fleets
+            .keys()
+            .map(|fleet| Input::Fleet(fleet.clone(), None));
+        let rejections = self
+            .rejections
+            .keys()
+            .map(|rejected| Input::Rejection(rejected.clone(), None));
+        objects.chain(fleets).chain(rejections).collect()
+    }
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: cases(120),
+        failure_persistence: None,
+        max_shrink_iters: 4_000,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn history_does_not_matter(
+        first in generate::sets(),
+        fleets in prop::collection::btree_map(fleet_ids(), fleet_states(), 0..4),
+        batches in prop::collection::vec(prop::collection::vec(events(), 1..6), 1..7),
+        pieces in 1..5usize,
+    ) {
+        let mut said = Said { objects: first, fleets, ..Said::default() };
+        let mut world = World::new(0);
+        world.apply(said.backwards());
+        for batch in &batches {
+            let inputs: Vec<Input> = batch.iter().filter_map(|event| said.hear(event)).collect();
+            world.apply(inputs);
+            let mut fresh = World::new(0);
+            fresh.apply(said.backwards());
+            let different = differences(&world, &fresh);
+            prop_assert!(different.is_empty(), "behind {batch:?}:\n{}", different.join("\n"));
+            prop_assert_eq!(footprint(&world), footprint(&fresh));
+        }
+
+        // In pieces, too.
+        let mut slow = World::new(0);
+        let inputs = said.backwards();
+        for piece in inputs.chunks(inputs.len().div_ceil(pieces).max(1)) {
+            slow.apply(piece.to_vec());
+        }
+        let different = differences(&world, &slow);
+        prop_assert!(different.is_empty(), "in {pieces} pieces:\n{}", different.join("\n"));
+        prop_assert_eq!(footprint(&world), footprint(&slow));
+
+        let inputs = said.undone();
+        for piece in inputs.chunks(inputs.len().div_ceil(pieces).max(1)) {
+            world.apply(piece.to_vec());
+        }
+        let empty = World::new(0);
+        prop_assert!(world.resources().is_empty());
+        prop_assert_eq!(footprint(&world), footprint(&empty));
+        prop_assert_eq!(held(&world), held(&empty));
+    }
+}
+
+/// What the engine keeps, apart from memory that waits to be used again.
+fn footprint(world: &World) -> Footprint {
+    Footprint {
+        slots: 0,
+        ..world.core().engine().footprint()
+    }
+}
+
+/// What the assembler keeps, as text without the handles of the engine's tables.
+fn held(world: &World) -> String {
+    let text = format!("{:#?}", world.core().assembler());
+    let from = text.find("tail:").expect("a field behind the handles");
+    text[from..].to_owned()
+}
+
+/// The property above would hold of a world that puts out nothing.
+#[test]
+fn random_sets_lead_to_something() {
+    const SETS: usize = 100;
+    let mut runner = TestRunner::deterministic();
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for _ in 0..SETS {
+        let tree = generate::sets().new_tree(&mut runner);
+        let objects = tree.expect("a set").current();
+        let state = FleetState {
+            addresses: vec![FleetAddress {
+                value: "127.0.0.1".into(),
+                ip: Some(Ipv4Addr::LOCALHOST.into()),
+            }],
+            ..FleetState::default()
+        };
+        let fleets = GATEWAYS.map(|(namespace, name)| {
+            let fleet = FleetId::of_gateway(namespace, name);
+            Input::Fleet(fleet, Some(state.clone()))
+        });
+        let mut world = World::new(0);
+        world.apply(objects.decoded().map(Input::Upsert).chain(fleets));
+        for (_, type_url, _) in world.resources().keys() {
+            *kinds.entry(type_url).or_default() += 1;
+        }
+    }
+    for type_url in sesame_envoy::names::TYPES {
+        let count = kinds.get(type_url).copied().unwrap_or(0);
+        assert!(count > SETS, "{kinds:?}");
+    }
+}
