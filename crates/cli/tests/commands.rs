@@ -1,5 +1,7 @@
 //! The binary, as a user runs it. What needs an Envoy is tested elsewhere.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 use std::fs;
 use std::io::Write;
 use std::path::Path;

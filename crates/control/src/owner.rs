@@ -3,14 +3,14 @@
 //! In: messages. Out: resources for Envoys, statuses for the board, fleets for whoever runs them, events. Whatever has
 //! come by the time it looks becomes one change: there is no timer, and nobody sees a part of it.
 
+mod publish;
+mod statuses;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Instant;
 
-use jiff::Timestamp;
-use sesame_api::{GATEWAY_GROUP, Kind, ObjectKey};
-use sesame_engine::Commit;
-use sesame_envoy::ResourceChange;
+use sesame_api::{GATEWAY_GROUP, ObjectKey};
 use sesame_model::FleetId;
 use sesame_sources::change::Change;
 use sesame_sources::files::ChangeSet;
@@ -20,7 +20,9 @@ use sesame_xds as xds;
 use tokio::sync::{broadcast, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use crate::board::{Board, Status};
+use self::publish::merged;
+pub(crate) use self::publish::xds_fleet;
+use crate::board::Board;
 use crate::core::{Core, Input, Step};
 use crate::event::{ChangeKind, Event, ObjectChange, ProblemView, cut, millis};
 use crate::local::ports::Ports;
@@ -331,112 +333,6 @@ impl Owner {
         inputs
     }
 
-    /// Hands each fleet what is new for it.
-    fn publish(&mut self, changes: Vec<ResourceChange>, revision: u64, noticed: Option<Instant>) {
-        let registry = &self.outlets.registry;
-        let mut updates: BTreeMap<FleetId, xds::Update> = BTreeMap::new();
-        for change in changes {
-            let Some(resource_type) = xds::ResourceType::from_type_url(change.type_url) else {
-                continue;
-            };
-            let update = updates.entry(change.fleet.clone()).or_default();
-            match change.message() {
-                Some(body) => {
-                    let resource = xds::Resource::new(change.name, body);
-                    update.upserts.push((resource_type, resource));
-                }
-                None => update.removals.push((resource_type, change.name.into())),
-            }
-        }
-        for fleet in self.requests.keys() {
-            let update = match updates.remove(fleet) {
-                Some(update) => update,
-                // Even one that has nothing is known, or its Envoys would wait.
-                None if !self.published.contains(fleet) => xds::Update::default(),
-                None => continue,
-            };
-            if let Some(noticed) = noticed {
-                self.outlets.progress.sent(fleet, revision, noticed);
-            }
-            self.published.insert(fleet.clone());
-            registry.apply(&xds_fleet(fleet), xds::Update { revision, ..update });
-        }
-        // Envoys of a fleet that is gone are drained with what they have.
-        let gone = |fleet: &FleetId| !self.requests.contains_key(fleet);
-        for fleet in self.published.extract_if(.., gone) {
-            self.outlets.progress.forget(&fleet);
-            registry.remove_fleet(&xds_fleet(&fleet));
-        }
-    }
-
-    /// An Envoy starts when it has something to listen on, and stays for as long as its Gateway.
-    fn update_wanted(&self) {
-        self.outlets.wanted.send_if_modified(|wanted| {
-            let new: BTreeSet<FleetId> = self
-                .requests
-                .keys()
-                .filter(|fleet| wanted.contains(*fleet) || self.ports.has_any(fleet))
-                .cloned()
-                .collect();
-            let differs = new != *wanted;
-            *wanted = new;
-            differs
-        });
-    }
-
-    fn update_board(&mut self, steps: &[Step], revision: u64) {
-        let touched: BTreeSet<ObjectKey> = steps
-            .iter()
-            .flat_map(|step| self.touched(&step.commit))
-            .collect();
-        let now = Timestamp::now();
-        let mut changes = Vec::new();
-        for key in touched {
-            changes.extend(self.outlets.board.set(&key, self.status(&key), now));
-        }
-        if changes.is_empty() {
-            return;
-        }
-        changes.sort_by_key(|change| std::cmp::Reverse(change.level));
-        let (changes, more) = cut(changes);
-        self.tell(Event::Status {
-            revision,
-            changes,
-            more,
-        });
-    }
-
-    /// Objects whose status is new.
-    fn touched(&self, commit: &Commit) -> Vec<ObjectKey> {
-        let outputs = self.core.outputs();
-        let classes = commit.changes(outputs.class_status).iter();
-        let gateways = commit.changes(outputs.gateway_status).iter();
-        let routes = commit.changes(outputs.http_route_status).iter();
-        classes
-            .map(|(name, _)| ObjectKey::new(Kind::GatewayClass, "", name.clone()))
-            .chain(gateways.map(|(name, _)| name.of_kind(Kind::Gateway)))
-            .chain(routes.map(|(name, _)| name.of_kind(Kind::HTTPRoute)))
-            .collect()
-    }
-
-    fn status(&self, key: &ObjectKey) -> Option<Status> {
-        let (engine, outputs) = (self.core.engine(), self.core.outputs());
-        let name = key.namespaced_name();
-        match key.kind {
-            Kind::GatewayClass if self.core.is_unwritten_class(&key.name) => None,
-            Kind::GatewayClass => engine
-                .get(outputs.class_status, &key.name)
-                .map(Status::Class),
-            Kind::Gateway => engine
-                .get(outputs.gateway_status, &name)
-                .map(Status::Gateway),
-            Kind::HTTPRoute => engine
-                .get(outputs.http_route_status, &name)
-                .map(Status::Route),
-            _ => None,
-        }
-    }
-
     /// Says once that all is served that can be.
     fn announce(&mut self) {
         if self.announced || !self.synced {
@@ -466,34 +362,6 @@ impl Owner {
         // Nobody needs to look.
         let _ = self.outlets.events.send(event);
     }
-}
-
-/// As the registry names it.
-pub(crate) fn xds_fleet(fleet: &FleetId) -> xds::FleetId {
-    xds::FleetId::new(Arc::clone(&fleet.0))
-}
-
-/// The resource changes of all steps, the last of each resource, in the order of its fleet, type and name.
-fn merged(steps: &mut [Step]) -> Vec<ResourceChange> {
-    let mut all = steps
-        .iter_mut()
-        .map(|step| std::mem::take(&mut step.resources));
-    let first = all.next().unwrap_or_default();
-    let mut last = BTreeMap::new();
-    for later in all {
-        for change in later {
-            let key = (change.fleet.clone(), change.type_url, change.name.clone());
-            last.insert(key, change);
-        }
-    }
-    if last.is_empty() {
-        return first;
-    }
-    for change in first {
-        let key = (change.fleet.clone(), change.type_url, change.name.clone());
-        last.entry(key).or_insert(change);
-    }
-    last.into_values().collect()
 }
 
 #[cfg(test)]

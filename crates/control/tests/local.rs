@@ -2,6 +2,8 @@
 //!
 //! Each test has a loopback address of its own, so that they don't meet.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 use std::fs;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -232,11 +234,13 @@ async fn a_gateway_that_goes_takes_its_envoy_along() {
     let envoy = run.envoy(|_| false).await;
     run.ready().await;
     fs::remove_file(run.files.path().join("gateway.yaml")).unwrap();
-    run.until("envoy-exited", |event| match event {
-        Event::EnvoyExited { restart_in_ms, .. } => Some(assert_eq!(*restart_in_ms, None)),
-        _ => None,
-    })
-    .await;
+    let restart = run
+        .until("envoy-exited", |event| match event {
+            Event::EnvoyExited { restart_in_ms, .. } => Some(*restart_in_ms),
+            _ => None,
+        })
+        .await;
+    assert_eq!(restart, None);
     envoy.until(|state| state.ended().is_some()).await.unwrap();
     assert_eq!(run.local.board().statuses(), []);
     run.local.shutdown().await;

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use serde_json::json;
-use sesame_api::Object;
+use sesame_api::{Kind, Object};
 use sesame_fleet::local::ports::PortProblem;
 use sesame_translate::fleet::RejectedKind;
 
