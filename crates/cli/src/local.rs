@@ -6,7 +6,7 @@ mod lines;
 mod screen;
 mod table;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -112,10 +112,11 @@ async fn next(events: &mut Events) -> Event {
     }
 }
 
-/// Ctrl-C and SIGTERM.
+/// Ctrl-C, SIGTERM, and the end of the terminal.
 struct Signals {
     interrupt: Signal,
     terminate: Signal,
+    hangup: Signal,
 }
 
 impl Signals {
@@ -124,6 +125,7 @@ impl Signals {
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
+            hangup: listen(SignalKind::hangup())?,
         })
     }
 
@@ -131,6 +133,7 @@ impl Signals {
         tokio::select! {
             _ = self.interrupt.recv() => {}
             _ = self.terminate.recv() => {}
+            _ = self.hangup.recv() => {}
         }
     }
 }
@@ -202,10 +205,13 @@ impl Viewer {
     }
 
     fn end(&self, gently: bool) {
+        if self.show == Show::Screen {
+            // A table that nobody keeps up to date misleads. Who doesn't read any more doesn't mind.
+            let _ = self.screen.redraw("");
+        }
         if self.show != Show::Json && gently {
-            // Who doesn't read any more needn't hear of the end.
+            // As above.
             let _ = self.line("Ending: Envoys finish their requests. Ctrl-C ends them at once.");
-            let _ = io::stdout().flush();
         }
     }
 }
