@@ -1,9 +1,11 @@
 //! Changes to headers.
 
+use std::borrow::Cow;
+
 use envoy_types::pb::envoy::config::core::v3::{
     HeaderValue, HeaderValueOption, header_value_option::HeaderAppendAction,
 };
-use sesame_model::HeaderChanges;
+use sesame_model::{Action, HeaderChanges, Route, WeightedTarget};
 
 /// Changes in Envoy's shape: what is removed goes first, then the others in their order.
 #[derive(Default)]
@@ -44,6 +46,82 @@ pub(super) fn changes(changes: &HeaderChanges) -> Changes {
             .cloned()
             .collect(),
     }
+}
+
+/// The route with each change where it has its effect: a backend's come after the route's, but Envoy makes them before,
+/// so that the route would have the last word on a header that both change. There the backends get the route's changes
+/// too, and the route has none of its own.
+pub(super) fn in_order(route: &Route) -> Cow<'_, Route> {
+    let Action::Forward(forward) = &route.action else {
+        return Cow::Borrowed(route);
+    };
+    let any = |own: &HeaderChanges, of: fn(&WeightedTarget) -> &HeaderChanges| {
+        forward
+            .targets
+            .iter()
+            .any(|target| touch_the_same(own, of(target)))
+    };
+    let request = any(&route.request_headers, |target| &target.request_headers);
+    let response = any(&route.response_headers, |target| &target.response_headers);
+    if !request && !response {
+        return Cow::Borrowed(route);
+    }
+    let mut route = route.clone();
+    let Route {
+        action: Action::Forward(forward),
+        request_headers,
+        response_headers,
+        ..
+    } = &mut route
+    else {
+        return Cow::Owned(route);
+    };
+    for target in &mut forward.targets {
+        if request {
+            target.request_headers = one_after_the_other(request_headers, &target.request_headers);
+        }
+        if response {
+            target.response_headers =
+                one_after_the_other(response_headers, &target.response_headers);
+        }
+    }
+    if request {
+        *request_headers = HeaderChanges::default();
+    }
+    if response {
+        *response_headers = HeaderChanges::default();
+    }
+    Cow::Owned(route)
+}
+
+/// Changes that do what both do, one after the other.
+fn one_after_the_other(first: &HeaderChanges, then: &HeaderChanges) -> HeaderChanges {
+    let undone = |name: &str| {
+        let set = then.set.iter().map(|(other, _)| other);
+        set.chain(&then.remove)
+            .any(|other| other.eq_ignore_ascii_case(name))
+    };
+    let both = |first: &[(String, String)], then: &[(String, String)]| {
+        let kept = first.iter().filter(|(name, _)| !undone(name));
+        kept.chain(then).cloned().collect()
+    };
+    HeaderChanges {
+        set: both(&first.set, &then.set),
+        add: both(&first.add, &then.add),
+        remove: first.remove.iter().chain(&then.remove).cloned().collect(),
+    }
+}
+
+fn touch_the_same(one: &HeaderChanges, other: &HeaderChanges) -> bool {
+    let touched = |name: &str| names(other).any(|other| other.eq_ignore_ascii_case(name));
+    names(one).any(touched)
+}
+
+fn names(changes: &HeaderChanges) -> impl Iterator<Item = &str> {
+    let named = changes.set.iter().chain(&changes.add);
+    named
+        .map(|(name, _)| name.as_str())
+        .chain(changes.remove.iter().map(String::as_str))
 }
 
 /// The Host that the changes set, if they do.

@@ -257,6 +257,56 @@ fn header_values_are_literal_and_hosts_are_rewrites() {
     assert_eq!(route["route"]["host_rewrite_literal"], "new.host");
 }
 
+/// Envoy makes a backend's changes first, and then the route's.
+#[test]
+fn a_backend_has_the_last_word_on_headers_that_the_route_changes_too() {
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let mut own = target("a", 1);
+    own.request_headers = HeaderChanges {
+        set: vec![pair("X-Set", "backend")],
+        add: vec![pair("x-more", "backend")],
+        remove: vec!["x-gone".to_owned()],
+    };
+    let action = Action::Forward(Box::new(forward(vec![own, target("b", 1)])));
+    let mut route = route(PathMatch::Prefix("/".to_owned()), action);
+    route.request_headers = HeaderChanges {
+        set: vec![pair("x-set", "route"), pair("x-gone", "route")],
+        add: vec![pair("x-more", "route"), pair("x-only", "route")],
+        remove: vec!["x-removed".to_owned()],
+    };
+    route.response_headers.remove = vec!["x-set".to_owned()];
+    let route = only(route);
+    assert_eq!(route.get("request_headers_to_add"), None);
+    assert_eq!(route["response_headers_to_remove"], json!(["x-set"]));
+    let clusters = &route["route"]["weighted_clusters"]["clusters"];
+    let added = |cluster: usize| -> Vec<String> {
+        let added = clusters[cluster]["request_headers_to_add"].as_array();
+        let header = |header: &Value| format!("{}: {}", header["key"], header["value"]);
+        let added = added.into_iter().flatten();
+        added
+            .map(|option| header(&option["header"]).replace('"', ""))
+            .collect()
+    };
+    let merged = [
+        "X-Set: backend",
+        "x-more: route",
+        "x-only: route",
+        "x-more: backend",
+    ];
+    assert_eq!(added(0), merged);
+    assert_eq!(
+        clusters[0]["request_headers_to_remove"],
+        json!(["x-removed", "x-gone"])
+    );
+    let routes = [
+        "x-set: route",
+        "x-gone: route",
+        "x-more: route",
+        "x-only: route",
+    ];
+    assert_eq!(added(1), routes);
+}
+
 fn redirected(domain: &str, redirect: Redirect) -> Vec<Value> {
     routes_of(
         domain,

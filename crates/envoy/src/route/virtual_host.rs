@@ -6,7 +6,7 @@ use envoy_types::pb::envoy::config::route::v3 as pb;
 use envoy_types::pb::envoy::config::route::v3::route::Action as PbAction;
 use sesame_model::{Action, Route, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey};
 
-use super::headers::changes;
+use super::headers::{changes, in_order};
 use super::matching::{exact, matches_regex, matching, present};
 use super::redirect::{Place, redirect};
 use super::{cors, forward, session};
@@ -115,6 +115,7 @@ pub(super) fn respond(status: u16) -> PbAction {
 
 /// The route as one of Envoy's, or as several that together mean it.
 fn push(route: &Route, place: &Place<'_>, out: &mut Vec<pb::Route>) {
+    let route = &*in_order(route);
     let (action, with_port) = match &route.action {
         Action::Forward(target) => (
             forward::forward(target, &route.matches.path, &route.request_headers),
