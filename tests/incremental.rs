@@ -246,6 +246,7 @@ fn random_sets_lead_to_something() {
         });
         let mut world = World::new(0);
         world.apply(objects.decoded().map(Input::Upsert).chain(fleets));
+        assert!(!differences(&world, &World::new(0)).is_empty());
         for (_, type_url, _) in world.resources().keys() {
             *kinds.entry(type_url).or_default() += 1;
         }
