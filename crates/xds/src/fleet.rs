@@ -15,6 +15,7 @@ pub(crate) use status::Client;
 pub use status::{ClientStatus, FleetStatus, Rejection, TypeStatus};
 
 use crate::event::Event;
+use crate::nack;
 use crate::resource::{FleetId, Resource, ResourceType, Update, Version};
 
 /// Changes that are kept for clients that lag, beside two per resource. A client that lags more
@@ -212,7 +213,7 @@ impl Fleet {
         }
         entry.rejected = true;
         entry.troubled = true;
-        let message: Arc<str> = shorten(message).into();
+        let message: Arc<str> = shorten(&nack::without_dump(message)).into();
         self.rejections.insert(
             (ty, Arc::clone(name)),
             Rejection {

@@ -10,6 +10,7 @@
 //! wrote, so that a name after the first may be there because somebody put it there: only the first
 //! is a proof.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::resource::ResourceType;
@@ -67,6 +68,23 @@ pub(crate) fn reason<'a>(ty: ResourceType, message: &'a str, name: &str) -> &'a 
     list(ty, message)
         .and_then(|list| said(list, name))
         .unwrap_or(message)
+}
+
+/// Where Envoy's own print of a message begins.
+const DUMP: &str = "goo.gle/debug";
+
+/// A message without the print of the whole resource that Envoy puts into some: it may be long, it would hide the cause, which
+/// stands behind it, and what a Secret holds is nobody's to read.
+pub(crate) fn without_dump(message: &str) -> Cow<'_, str> {
+    let Some(start) = message.find(DUMP) else {
+        return Cow::Borrowed(message);
+    };
+    let (said, dump) = message.split_at(start);
+    // A print ends with its last line, or with its last brace where it is on one line.
+    let end = dump.rfind('\n').or_else(|| dump.rfind('}'));
+    let cause = end.map_or("", |end| &dump[end + 1..]);
+    let cause = cause.trim_start_matches(['}', ':', ' ']);
+    Cow::Owned([said.trim_end(), cause].join(" ").trim().to_owned())
 }
 
 /// The list of names and messages in a rejection that has one.
@@ -162,6 +180,24 @@ mod tests {
             read(ResourceType::Cluster, message, &["a", "a: b", "b"]),
             these(1, "no", &[])
         );
+    }
+
+    #[test]
+    fn no_resource_is_printed_in_a_message() {
+        for (message, words) in [
+            ("a plain one", "a plain one"),
+            (
+                "goo.gle/debugproto \nname: \"80\"\nprivate_key {\n  inline: \"secret\"\n}\n: Proto constraint validation failed",
+                "Proto constraint validation failed",
+            ),
+            (
+                "Error adding: goo.gle/debugstr name: \"a\" key { inline: \"secret\" }: value too long",
+                "Error adding: value too long",
+            ),
+            ("before goo.gle/debugproto secret", "before"),
+        ] {
+            assert_eq!(without_dump(message), words);
+        }
     }
 
     #[test]
