@@ -60,17 +60,20 @@ struct TableRows {
     hosts: BTreeMap<Arc<str>, Bytes>,
 }
 
+/// Fleets in order, mostly one: a set, but in as little memory as that takes.
+type Fleets = Vec<FleetId>;
+
 #[derive(Clone, Debug, Default)]
 struct ClusterRows {
     cluster: Option<Bytes>,
     endpoints: Option<Bytes>,
-    fleets: BTreeSet<FleetId>,
+    fleets: Fleets,
 }
 
 #[derive(Clone, Debug, Default)]
 struct CertificateRows {
     secret: Option<Bytes>,
-    fleets: BTreeSet<FleetId>,
+    fleets: Fleets,
 }
 
 impl Assembler {
@@ -219,7 +222,7 @@ impl Assembler {
             let after = self.clusters.remove(&key).unwrap_or_default();
             let name = names::cluster(&key);
             let empty = no_endpoints(&key);
-            for fleet in before.fleets.union(&after.fleets) {
+            for fleet in &either(&before.fleets, &after.fleets) {
                 let pairs = [
                     (names::CLUSTER, ClusterRows::cluster_of as Seen<'_>),
                     (names::ENDPOINTS, ClusterRows::endpoints_of),
@@ -258,7 +261,7 @@ impl Assembler {
         }
         for (key, before) in before {
             let after = self.certificates.remove(&key).unwrap_or_default();
-            for fleet in before.fleets.union(&after.fleets) {
+            for fleet in &either(&before.fleets, &after.fleets) {
                 let body = after.secret_of(fleet);
                 if body != before.secret_of(fleet) {
                     out.push(ResourceChange {
@@ -348,11 +351,19 @@ fn bytes(change: &Change<Bytes>) -> Option<Bytes> {
     change.value().map(|bytes| Bytes::clone(bytes))
 }
 
-fn member(fleets: &mut BTreeSet<FleetId>, fleet: &FleetId, change: &Change<()>) {
-    match change {
-        Change::Upsert(_) => fleets.insert(fleet.clone()),
-        Change::Remove => fleets.remove(fleet),
-    };
+fn member(fleets: &mut Fleets, fleet: &FleetId, change: &Change<()>) {
+    match (fleets.binary_search(fleet), change) {
+        (Err(place), Change::Upsert(_)) => {
+            fleets.reserve_exact(1);
+            fleets.insert(place, fleet.clone());
+        }
+        (Ok(place), Change::Remove) => drop(fleets.remove(place)),
+        (Ok(_), Change::Upsert(_)) | (Err(_), Change::Remove) => {}
+    }
+}
+
+fn either(before: &Fleets, after: &Fleets) -> BTreeSet<FleetId> {
+    before.iter().chain(after).cloned().collect()
 }
 
 fn order(change: &ResourceChange) -> (&FleetId, Option<usize>, &str) {

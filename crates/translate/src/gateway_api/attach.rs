@@ -167,7 +167,8 @@ pub fn attach(
     points: sesame_engine::Table<NamespacedName, AttachPoints>,
     route: &Attaching<'_>,
 ) -> Option<Attachments> {
-    let mut parents = Vec::new();
+    // Room for all and no more: there are as many of these lists as routes.
+    let mut parents = Vec::with_capacity(route.parents.len());
     for parent in route.parents {
         let Some(gateway) = gateway_of(parent, route.namespace) else {
             continue;

@@ -87,6 +87,7 @@ pub(crate) fn read(
                 Plan::answer(REFUSED)
             }
         };
+        ranked.reserve_exact(matches.len());
         for (order, found) in matches {
             ranked.push(RankedMatch {
                 rank: MatchRank::of(&found),
