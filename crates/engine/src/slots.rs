@@ -4,9 +4,11 @@
 //! head of the list of edges that read it. A slot says nothing about who reads: see `edges`.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::fmt::Debug;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
+
+use hashbrown::HashTable;
 
 use crate::handle::Key;
 
@@ -27,7 +29,9 @@ struct Entry<K, D> {
 
 /// The keys of one table or index.
 pub(crate) struct Slots<K, D> {
-    by_key: HashMap<Arc<K>, u32>,
+    /// Slots by the hash of their keys, which stand in `entries` alone.
+    by_key: HashTable<u32>,
+    hasher: RandomState,
     entries: Vec<Option<Entry<K, D>>>,
     free: Vec<u32>,
 }
@@ -35,14 +39,17 @@ pub(crate) struct Slots<K, D> {
 impl<K: Key, D: Data> Slots<K, D> {
     pub(crate) fn new() -> Self {
         Slots {
-            by_key: HashMap::new(),
+            by_key: HashTable::new(),
+            hasher: RandomState::new(),
             entries: Vec::new(),
             free: Vec::new(),
         }
     }
 
     pub(crate) fn find(&self, key: &K) -> Option<u32> {
-        self.by_key.get(key).copied()
+        let hash = self.hasher.hash_one(key);
+        let same = |slot: &u32| *self.entry(*slot).key == *key;
+        self.by_key.find(hash, same).copied()
     }
 
     /// The slot of `key`, which is cloned only if it is new here.
@@ -70,8 +77,9 @@ impl<K: Key, D: Data> Slots<K, D> {
     }
 
     fn add(&mut self, key: Arc<K>) -> u32 {
+        let hash = self.hasher.hash_one(&*key);
         let entry = Some(Entry {
-            key: Arc::clone(&key),
+            key,
             readers: NIL,
             data: D::default(),
         });
@@ -89,7 +97,11 @@ impl<K: Key, D: Data> Slots<K, D> {
                 slot
             }
         };
-        self.by_key.insert(key, slot);
+        let (entries, hasher) = (&self.entries, &self.hasher);
+        self.by_key.insert_unique(hash, slot, |slot| {
+            let entry = entries[*slot as usize].as_ref();
+            hasher.hash_one(&*entry.expect("a slot that is found by its key has one").key)
+        });
         slot
     }
 
@@ -179,7 +191,10 @@ impl<K: Key, D: Data> Subjects for Slots<K, D> {
         let Some(entry) = place.take_if(|e| e.readers == NIL && !e.data.is_present()) else {
             return;
         };
-        self.by_key.remove(&*entry.key);
+        let hash = self.hasher.hash_one(&*entry.key);
+        if let Ok(found) = self.by_key.find_entry(hash, |other| *other == slot) {
+            found.remove();
+        }
         self.free.push(slot);
         if self.by_key.is_empty() {
             // The only moment at which memory can be given back without moving anything.

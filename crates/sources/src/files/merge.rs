@@ -40,7 +40,8 @@ pub(super) enum Reading {
 #[derive(Debug)]
 pub(super) struct Set {
     files: BTreeMap<Arc<Path>, FileState>,
-    objects: FxHashMap<ObjectKey, Slot>,
+    /// Boxed: a hash map is up to half empty.
+    objects: FxHashMap<ObjectKey, Box<Slot>>,
     /// Objects that more than one file has.
     contested: BTreeSet<ObjectKey>,
     /// Files that have problems, and files of which not all objects found room.
@@ -280,6 +281,7 @@ impl Set {
     fn hold(&mut self, file: &Arc<Path>, key: &ObjectKey) {
         let slot = self.objects.entry(key.clone()).or_default();
         if let Err(at) = slot.holders.binary_search(file) {
+            slot.holders.reserve_exact(1);
             slot.holders.insert(at, file.clone());
         }
         if slot.holders.len() > 1 {
