@@ -53,6 +53,10 @@ impl Pending {
         let (name, stamps) = self.names.remove_entry(name)?;
         self.by_first.remove(&(stamps.first, Arc::clone(&name)));
         self.by_last.remove(&(stamps.last, name));
+        if self.names.is_empty() {
+            // At the start everything waits, and never again: a map doesn't give back memory by itself.
+            self.names = HashMap::new();
+        }
         Some(stamps)
     }
 
