@@ -155,7 +155,11 @@ async fn answers_fit_the_old_objects_or_the_new_ones() {
         Sesame::serving(|ip| vec![("all.yaml", gateway("web", ip, &[HTTP]) + &services)]).await;
     let address = sesame.at(8080);
     listening(address).await;
-    let allowed = Allowed::default();
+    let silent = (
+        "silent.example.com".to_owned(),
+        BTreeSet::from(["404".to_owned()]),
+    );
+    let allowed = Allowed::new(BTreeMap::from([silent]));
     let done = Cell::new(false);
     let changes = async {
         let mut connection = Connect::plain().open(address).await.expect("a connection");

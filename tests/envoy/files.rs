@@ -3,9 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::harness::{
-    Folder, Sesame, at, backends, becomes, check, eventually, gateway, new_ip, route,
-};
+use crate::harness::{Folder, Sesame, at, backends, becomes, check, gateway, new_ip, route};
 
 const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
 
@@ -138,7 +136,7 @@ async fn without_watching_files_are_read_once() {
             route("a", &["web"], &["a.example.com"], &[&at("/", "a")]),
         ),
     ]);
-    let mut sesame = Sesame::start(ip, folder, &["--watch=false"]).await;
+    let sesame = Sesame::start(ip, folder, &["--watch=false"]).await;
     sesame.programmed().await;
     becomes(sesame.at(8080), "a.example.com", "/", "a").await;
     let ready = sesame
@@ -188,15 +186,26 @@ async fn objects_come_from_standard_input_and_from_several_places() {
 }
 
 #[tokio::test]
-async fn a_path_that_is_not_there_is_told() {
+async fn a_path_that_is_not_there_is_told_and_served_when_it_is() {
     let ip = new_ip();
-    let mut sesame = Sesame::spawn(ip, Folder::new(&[]), &["/nowhere/at/all"], "");
-    let status = sesame.end(None).await;
-    assert_eq!(status.code(), Some(1));
-    eventually("the log says which", async || {
-        let log = sesame.log();
-        anyhow::ensure!(log.contains("/nowhere/at/all"), "{log}");
-        Ok(())
-    })
-    .await;
+    let folder = Folder::new(&[]);
+    let late = folder.file("late.yaml");
+    let late = late.to_str().expect("a readable path").to_owned();
+    let sesame = Sesame::spawn(ip, folder, &[&late], "");
+    let problem = sesame
+        .event("the problem is told", 0, |event| {
+            is_problem(event, "late.yaml")
+        })
+        .await;
+    assert!(
+        problem["text"]
+            .as_str()
+            .is_some_and(|text| text.starts_with(&late)),
+        "{problem}"
+    );
+    sesame
+        .folder()
+        .write("late.yaml", &gateway("web", ip, &[HTTP]));
+    sesame.programmed().await;
+    becomes(sesame.at(8080), "a.example.com", "/", "404").await;
 }

@@ -18,7 +18,7 @@ pub(crate) use self::objects::{
     Https, at, backend, backends, certificate, gateway, grant, https, namespace, on, route,
     service, to,
 };
-pub(crate) use self::process::{children, ended, send};
+pub(crate) use self::process::{children, ended, is_running, send};
 pub(crate) use self::questions::{
     Question, assert_share, becomes, check, check_asks, eventually, eventually_within, listening,
     shares,

@@ -51,7 +51,7 @@ async fn returning(sesame: &Sesame, path: &str, header: &str, value: &str) -> BT
 async fn by_cookie() {
     let (_backends, sesame) = serving(&[
         "matches: [{path: {value: /named}}], sessionPersistence: {type: Cookie, cookie: {name: mine}}",
-        "matches: [{path: {value: /unnamed}}], sessionPersistence: {}",
+        "matches: [{path: {value: /unnamed}}], sessionPersistence: {cookie: {}}",
         "matches: [{path: {value: /permanent}}], sessionPersistence: {absoluteTimeout: 1h, cookie: {name: lasting, lifetimeType: Permanent}}",
         "matches: [{path: {value: /none}}]",
     ])

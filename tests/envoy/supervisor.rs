@@ -10,7 +10,7 @@ use sesame_testkit::client::{Ask, Connect};
 
 use crate::harness::{
     Folder, Question, Sesame, at, backends, becomes, ended, eventually, eventually_within, gateway,
-    new_ip, route, send,
+    is_running, new_ip, route, send,
 };
 
 const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
@@ -133,17 +133,14 @@ async fn a_gateway_that_is_removed_leaves_no_envoy_and_no_port() {
 #[tokio::test]
 async fn ctrl_c_and_sigterm_leave_nothing() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        let (_backends, mut sesame, other) = two().await;
+        let (_backends, sesame, other) = two().await;
         let envoys: Vec<u32> = sesame.envoys().into_iter().map(|(pid, _)| pid).collect();
         assert_eq!(envoys.len(), 2);
         let status = sesame.end(Some(signal)).await;
         assert!(status.success(), "{signal}: {status}");
         // They have ended before Sesame did: nobody is left to wait for them.
         for pid in envoys {
-            assert!(
-                !fs::exists(format!("/proc/{pid}")).expect("/proc"),
-                "{signal}: Envoy {pid} is left"
-            );
+            assert!(!is_running(pid), "{signal}: Envoy {pid} is left");
         }
         assert_nothing_left(&sesame);
         for address in [sesame.at(8080), (other, 8080).into()] {
@@ -156,7 +153,7 @@ async fn ctrl_c_and_sigterm_leave_nothing() {
 /// Whoever asks while it drains is answered.
 #[tokio::test]
 async fn requests_under_way_are_answered_while_it_ends() {
-    let (_backends, mut sesame, _other) = two().await;
+    let (_backends, sesame, _other) = two().await;
     let mut connection = Connect::plain()
         .open(sesame.at(8080))
         .await
@@ -189,7 +186,7 @@ async fn requests_under_way_are_answered_while_it_ends() {
 
 #[tokio::test]
 async fn envoys_do_not_outlive_a_sesame_that_is_killed() {
-    let (_backends, mut sesame, _other) = two().await;
+    let (_backends, sesame, _other) = two().await;
     let envoys: Vec<u32> = sesame.envoys().into_iter().map(|(pid, _)| pid).collect();
     assert_eq!(envoys.len(), 2);
     let status = sesame.end(Some(Signal::SIGKILL)).await;
@@ -246,7 +243,7 @@ async fn an_envoy_that_cannot_be_run_is_told_with_what_to_do() {
     let folder = Folder::new(&[("web.yaml", gateway("web", ip, &[HTTP]))]);
     let path = folder.path();
     let path = path.to_str().expect("a readable path");
-    let mut sesame = Sesame::spawn(ip, folder, &[path, "--envoy", "/nowhere/envoy"], "");
+    let sesame = Sesame::spawn(ip, folder, &[path, "--envoy", "/nowhere/envoy"], "");
     let status = sesame.end(None).await;
     assert_eq!(status.code(), Some(1));
     eventually("the log says why", async || {

@@ -1,7 +1,6 @@
 //! Processes, by their ids.
 
 use std::fs;
-use std::path::Path;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -17,22 +16,13 @@ pub(crate) fn send(pid: u32, signal: Signal) {
 pub(crate) fn children(parent: u32) -> Vec<(u32, String)> {
     let mut found = Vec::new();
     for entry in fs::read_dir("/proc").expect("/proc is there").flatten() {
-        let Some(pid) = entry
+        let pid = entry
             .file_name()
             .to_str()
-            .and_then(|name| name.parse().ok())
-        else {
-            continue;
-        };
-        // A process may be gone by now.
-        let Ok(stat) = fs::read_to_string(entry.path().join("stat")) else {
-            continue;
-        };
-        // `1 (name) S 0 …`: the name may hold anything, so count from its end.
-        let mut fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
-        let state = fields.next().unwrap_or_default();
-        let its_parent = fields.next().and_then(|field| field.parse().ok());
-        if its_parent == Some(parent) && state != "Z" {
+            .and_then(|name| name.parse().ok());
+        if let Some(pid) = pid
+            && parent_of(pid) == Some(parent)
+        {
             let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
             found.push((pid, String::from_utf8_lossy(&line).replace('\0', " ")));
         }
@@ -40,13 +30,24 @@ pub(crate) fn children(parent: u32) -> Vec<(u32, String)> {
     found
 }
 
+/// Whether a process runs. One that has ended stays in the list until somebody asks how; that may take a while.
+pub(crate) fn is_running(pid: u32) -> bool {
+    parent_of(pid).is_some()
+}
+
+/// Who has started a running process.
+fn parent_of(pid: u32) -> Option<u32> {
+    // `1 (name) S 0 …`: the name may hold anything, so count from its end.
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit(") ").next()?.split(' ');
+    let ended = ["Z", "X"].contains(&fields.next()?);
+    fields.next()?.parse().ok().filter(|_| !ended)
+}
+
 /// Waits until none of these processes is left.
 pub(crate) async fn ended(pids: &[u32]) {
     eventually("processes end", async || {
-        let left: Vec<_> = pids
-            .iter()
-            .filter(|pid| Path::new(&format!("/proc/{pid}")).exists())
-            .collect();
+        let left: Vec<_> = pids.iter().filter(|pid| is_running(**pid)).collect();
         anyhow::ensure!(left.is_empty(), "still there: {left:?}");
         Ok(())
     })

@@ -22,7 +22,8 @@ const ADMIN: u16 = 9900;
 
 /// Running until it is dropped.
 pub(crate) struct Sesame {
-    child: Child,
+    child: Mutex<Child>,
+    pid: u32,
     folder: Folder,
     admin: SocketAddr,
     /// The address that its Gateways are to have, unless the test gives them others.
@@ -105,7 +106,8 @@ impl Sesame {
         let log = child.stderr.take().expect("standard error is piped");
         listen(&said, log, |said, line| said.log.push(line));
         Self {
-            child,
+            pid: child.id(),
+            child: Mutex::new(child),
             folder,
             admin,
             ip,
@@ -115,7 +117,7 @@ impl Sesame {
 
     /// Its id.
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.pid
     }
 
     /// Its objects.
@@ -131,6 +133,9 @@ impl Sesame {
     /// Waits until its own pages are there.
     pub(crate) async fn answering(&self) {
         eventually("Sesame answers", async || {
+            if let Some(status) = lock(&self.child).try_wait()? {
+                panic!("Sesame has ended: {status}");
+            }
             self.page("/status").await.map(drop)
         })
         .await;
@@ -247,14 +252,15 @@ impl Sesame {
     }
 
     /// Waits for its end, after a signal if one is given.
-    pub(crate) async fn end(&mut self, signal: Option<Signal>) -> ExitStatus {
+    pub(crate) async fn end(&self, signal: Option<Signal>) -> ExitStatus {
         if let Some(signal) = signal {
             process::send(self.pid(), signal);
         }
-        let child = &mut self.child;
-        eventually("Sesame ends", async || match child.try_wait()? {
-            Some(status) => Ok(status),
-            None => bail!("it is still there"),
+        eventually("Sesame ends", async || {
+            match lock(&self.child).try_wait()? {
+                Some(status) => Ok(status),
+                None => bail!("it is still there"),
+            }
         })
         .await
     }
@@ -273,12 +279,10 @@ impl Drop for Sesame {
     fn drop(&mut self) {
         let envoys = self.envoys();
         // Fails only if it has ended, and that is what is wanted.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        let _ = lock(&self.child).kill();
+        let _ = lock(&self.child).wait();
         let start = Instant::now();
-        while envoys
-            .iter()
-            .any(|(pid, _)| std::path::Path::new(&format!("/proc/{pid}")).exists())
+        while envoys.iter().any(|(pid, _)| process::is_running(*pid))
             && start.elapsed() < Duration::from_secs(5)
         {
             thread::sleep(Duration::from_millis(5));
@@ -310,9 +314,9 @@ fn listen(
     });
 }
 
-/// A panic under the lock leaves the lists whole.
-fn lock(said: &Mutex<Said>) -> MutexGuard<'_, Said> {
-    said.lock().unwrap_or_else(PoisonError::into_inner)
+/// A panic under a lock leaves what is behind it whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn condition(conditions: &Value, type_: &str) -> Result<Condition> {
