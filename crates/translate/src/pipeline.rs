@@ -55,6 +55,7 @@ pub struct Inputs {
     slices_by_service: Index<NamespacedName, Slice, NamespacedName>,
     routes_by_backend: Index<NamespacedName, HTTPRoute, ClusterKey>,
     gateways_by_secret: Index<NamespacedName, Gateway, CertificateKey>,
+    rejections_by_fleet: Index<Rejected, String, FleetId>,
 }
 
 /// Tables that others read: the model, the fleets that it needs, and statuses.
@@ -92,6 +93,7 @@ impl Inputs {
         let slices = b.input("endpoint_slices");
         let http_routes = b.input("http_routes");
         let gateways = b.input("gateways");
+        let rejections = b.input("rejections");
         Self {
             gateway_classes: b.input("gateway_classes"),
             gateways,
@@ -102,7 +104,7 @@ impl Inputs {
             secrets: b.input("secrets"),
             namespaces: b.input("namespaces"),
             fleets: b.input("fleets"),
-            rejections: b.input("rejections"),
+            rejections,
             grants_by_namespace: b.index(
                 reference_grants,
                 "reference_grants by namespace",
@@ -114,6 +116,11 @@ impl Inputs {
             routes_by_backend: b.index(http_routes, "http_routes by backend", |_, route| {
                 referenced(route)
             }),
+            rejections_by_fleet: b.index(
+                rejections,
+                "rejections by fleet",
+                |rejected: &Rejected, _| vec![rejected.fleet.clone()],
+            ),
             gateways_by_secret: b.index(gateways, "gateways by secret", |_, gateway| {
                 gateway::referenced_secrets(gateway)
             }),
@@ -450,11 +457,13 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         };
         Some(gateway_status::status(reader, &sources, &gateway))
     });
+    // Mostly none: so that a route that is refused nowhere needs no look at each of its backends.
+    let refusing = b.derive("fleet refuses", inputs.rejections_by_fleet, |_, _| Some(()));
     let http_route_status = b.derive("http route status", attachments, move |reader, name| {
         let route = reader.get(inputs.http_routes, name)?;
         let attachments = reader.get(attachments, name)?;
         let rules = reader.get(route_rules, name)?;
-        let rejected = rejected_backend(reader, &inputs, &attachments, &route);
+        let rejected = rejected_backend(reader, &inputs, refusing, &attachments, &route);
         let verdict = route_status::RouteVerdict {
             partially_invalid: rules.partially_invalid.as_ref(),
             unresolved: rules.unresolved.as_ref().or(rejected.as_ref()),
@@ -492,6 +501,7 @@ const REJECTED: &str = "RejectedByEnvoy";
 fn rejected_backend(
     reader: &mut sesame_engine::Reader<'_>,
     inputs: &Inputs,
+    refusing: Table<FleetId, ()>,
     attachments: &Attachments,
     route: &HTTPRoute,
 ) -> Option<Problem> {
@@ -503,6 +513,9 @@ fn rejected_backend(
         .collect();
     fleets.dedup();
     for fleet in fleets {
+        if !reader.exists(refusing, &fleet) {
+            continue;
+        }
         for cluster in &clusters {
             for what in [RejectedKind::Cluster, RejectedKind::Endpoints] {
                 let key = Rejected {

@@ -235,10 +235,11 @@ fn judge(
             ),
         ));
     }
-    let hosts: Vec<AttachedHost> = allowed
+    let mut hosts: Vec<AttachedHost> = allowed
         .iter()
         .flat_map(|listener| hosts_on(listener, route.hostnames))
         .collect();
+    hosts.shrink_to_fit();
     if hosts.is_empty() {
         return Err(Problem::new(
             reason::route::NO_MATCHING_LISTENER_HOSTNAME,

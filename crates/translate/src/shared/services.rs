@@ -21,7 +21,7 @@ pub struct Service {
     /// The family of its primary address, where it says.
     pub family: Option<Family>,
     /// Its ports.
-    pub ports: Vec<ServicePort>,
+    pub ports: Box<[ServicePort]>,
 }
 
 /// A port of a Service.
@@ -99,9 +99,9 @@ pub struct Slice {
     /// Of all its addresses.
     pub family: Family,
     /// Name (empty where it has none) and number of each port.
-    pub ports: Vec<(Box<str>, u16)>,
+    pub ports: Box<[(Box<str>, u16)]>,
     /// Who may answer.
-    pub endpoints: Vec<SliceEndpoint>,
+    pub endpoints: Box<[SliceEndpoint]>,
 }
 
 /// One Pod, or whatever stands behind an address.
