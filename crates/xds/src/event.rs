@@ -5,7 +5,7 @@
 //! bound: at most a few events per live client and per resource wait.
 //! It must not know: who listens.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::Notify;
@@ -69,7 +69,8 @@ pub enum Event {
         /// The client's words on this resource, shortened if very long.
         message: Arc<str>,
     },
-    /// A resource that was rejected has been replaced by a version that was acknowledged, or removed.
+    /// A resource that was rejected has been replaced by a version that was acknowledged, or removed (by
+    /// itself or with its fleet), or nobody who has rejected it is there any more and others have it.
     Recovered {
         /// The fleet.
         fleet: FleetId,
@@ -127,6 +128,8 @@ struct Unread {
     order: BTreeMap<u64, Event>,
     about: BTreeMap<About, u64>,
     next: u64,
+    /// Resources of which the receiver has been told that they are rejected, and not yet that they aren't.
+    told: BTreeSet<About>,
 }
 
 impl Unread {
@@ -137,10 +140,9 @@ impl Unread {
             self.forget(&About::Progress(client));
             self.forget(&About::Warming(client));
         }
-        if self
-            .forget(&about)
-            .is_some_and(|earlier| event.cancels(&earlier))
-        {
+        let earlier = self.forget(&about);
+        // Who has heard of an earlier rejection is to hear that it is over.
+        if earlier.is_some_and(|earlier| event.cancels(&earlier)) && !self.told.contains(&about) {
             return;
         }
         self.order.insert(self.next, event);
@@ -155,7 +157,13 @@ impl Unread {
 
     fn pop(&mut self) -> Option<Event> {
         let (_, event) = self.order.pop_first()?;
-        self.about.remove(&event.about());
+        let about = event.about();
+        self.about.remove(&about);
+        match event {
+            Event::Rejected { .. } => _ = self.told.insert(about),
+            Event::Recovered { .. } => _ = self.told.remove(&about),
+            _ => {}
+        }
         Some(event)
     }
 }
@@ -304,6 +312,19 @@ mod tests {
         );
         hub.publish(vec![disconnected(1), recovered("a")]);
         assert_eq!(drain(&mut events), [disconnected(1), recovered("a")]);
+    }
+
+    #[test]
+    fn who_heard_of_a_rejection_hears_of_its_end() {
+        let hub = Hub::default();
+        let mut events = hub.subscribe();
+        hub.publish(vec![rejected("a")]);
+        assert_eq!(drain(&mut events), [rejected("a")]);
+        hub.publish(vec![rejected("a"), recovered("a")]);
+        assert_eq!(drain(&mut events), [recovered("a")]);
+        hub.publish(vec![rejected("a"), recovered("a")]);
+        assert_eq!(drain(&mut events), []);
+        assert!(events.queue.with(|unread| unread.told.is_empty()));
     }
 
     #[test]

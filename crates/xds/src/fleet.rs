@@ -35,8 +35,10 @@ struct Entry {
     changed: u64,
     /// Some client has acknowledged `current`.
     acked: bool,
-    /// Some client has rejected `current`.
+    /// Some client has rejected `current`, and is still there.
     rejected: bool,
+    /// Those who have.
+    refusers: Vec<u64>,
     /// An earlier version was rejected, and no later one acknowledged: recovery is still to be told.
     troubled: bool,
     /// The last version that was acknowledged, while `current` isn't.
@@ -132,6 +134,7 @@ impl Fleet {
                 changed: epoch,
                 acked: false,
                 rejected: false,
+                refusers: Vec::new(),
                 troubled: false,
                 good: None,
             };
@@ -149,6 +152,7 @@ impl Fleet {
         }
         entry.changed = epoch;
         entry.rejected = false;
+        entry.refusers.clear();
         entry.acked = false;
         let back_to_good = entry
             .good
@@ -180,10 +184,16 @@ impl Fleet {
         }
         entry.acked = true;
         entry.good = None;
-        if entry.rejected {
-            // Clients do not agree. Those that were refused it until now may have it.
-            self.note(ty, name);
-        } else if std::mem::take(&mut entry.troubled) {
+        if !entry.troubled {
+            return;
+        }
+        let agreed = !entry.rejected;
+        if agreed {
+            entry.troubled = false;
+        }
+        // Whether clients agree or not, those that were refused it until now may have it.
+        self.note(ty, name);
+        if agreed {
             self.recover(ty, name);
         }
     }
@@ -200,6 +210,7 @@ impl Fleet {
     /// A client has rejected this version. A verdict on a version that has been replaced since is moot.
     pub(crate) fn rejected(
         &mut self,
+        client: u64,
         ty: ResourceType,
         name: &Arc<str>,
         version: Version,
@@ -208,10 +219,13 @@ impl Fleet {
         let Some(entry) = self.tables[ty.index()].get_mut(name) else {
             return;
         };
-        if entry.current.version() != version || entry.rejected {
+        if entry.current.version() != version || self.removed {
             return;
         }
-        entry.rejected = true;
+        entry.refusers.push(client);
+        if std::mem::replace(&mut entry.rejected, true) {
+            return;
+        }
         entry.troubled = true;
         let message: Arc<str> = shorten(&nack::without_dump(message)).into();
         self.rejections.insert(
@@ -232,12 +246,13 @@ impl Fleet {
         });
     }
 
-    /// What there is under a name, for a client that itself refused the version `refused` of it.
+    /// What there is under a name, for a client that itself refused the version `refused` of it when
+    /// the name had last changed in that epoch.
     pub(crate) fn offer(
         &self,
         ty: ResourceType,
         name: &str,
-        refused: Option<Version>,
+        refused: Option<(Version, u64)>,
     ) -> Offer<'_> {
         let Some(entry) = self.tables[ty.index()].get(name) else {
             return Offer::Absent;
@@ -248,11 +263,17 @@ impl Fleet {
             Some(&entry.current)
         };
         match usable {
-            Some(resource) if refused != Some(resource.version()) => {
+            Some(resource) if refused != Some((resource.version(), entry.changed)) => {
                 Offer::Serve(resource, entry.changed)
             }
             _ => Offer::Keep,
         }
+    }
+
+    /// The epoch in which a name last changed, if it is there.
+    pub(crate) fn changed(&self, ty: ResourceType, name: &str) -> Option<u64> {
+        let entry = self.tables[ty.index()].get(name)?;
+        Some(entry.changed)
     }
 
     /// All names of a type, in no order.
@@ -304,6 +325,9 @@ impl Fleet {
     /// Marks the fleet as gone: its streams are to end.
     pub(crate) fn remove(&mut self) {
         self.removed = true;
+        for (ty, name) in std::mem::take(&mut self.rejections).into_keys() {
+            self.recover(ty, &name);
+        }
     }
 
     pub(crate) fn is_removed(&self) -> bool {
@@ -320,8 +344,28 @@ impl Fleet {
         self.clients.insert(id, Client::new(node_id));
     }
 
-    /// A client is gone.
+    /// A client is gone, and its verdicts with it: what it refused for lack of something on its machine
+    /// may suit the next one.
     pub(crate) fn leave(&mut self, id: u64) {
+        let mut recovered = Vec::new();
+        for (ty, name) in self.rejections.keys() {
+            let Some(entry) = self.tables[ty.index()].get_mut(name) else {
+                continue;
+            };
+            let refusers = entry.refusers.len();
+            entry.refusers.retain(|refuser| *refuser != id);
+            if entry.refusers.len() == refusers || !entry.refusers.is_empty() {
+                continue;
+            }
+            entry.rejected = false;
+            if entry.acked {
+                entry.troubled = false;
+                recovered.push((*ty, Arc::clone(name)));
+            }
+        }
+        for (ty, name) in recovered {
+            self.recover(ty, &name);
+        }
         if let Some(client) = self.clients.remove(&id) {
             self.events.push(Event::Disconnected {
                 fleet: self.id.clone(),

@@ -59,6 +59,8 @@ pub(crate) struct Allowance {
 #[derive(Debug)]
 pub(crate) struct Lane {
     ty: ResourceType,
+    /// The number of the client.
+    client: u64,
     subscription: Subscription,
     /// What the client has, or will have when it has taken what is under way. A rejection puts
     /// things right again.
@@ -73,8 +75,9 @@ pub(crate) struct Lane {
     force: HashSet<Arc<str>>,
     /// Names that the client can't do without for now, with what there was when that began.
     urgent: HashMap<Arc<str>, Option<Resource>>,
-    /// The version of a name that this client itself rejected last.
-    refused: HashMap<Arc<str>, Version>,
+    /// The version of a name that this client itself rejected last, and the epoch in which the name had
+    /// changed by then: if it changes again, if only back and forth, it is to be tried again.
+    refused: HashMap<Arc<str>, (Version, u64)>,
     /// The client asked for all, brought nothing and has had no response: it is owed one even if there is nothing, since
     /// Envoy asks for no listeners before it has heard of its clusters.
     owed: bool,
@@ -90,9 +93,10 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(ty: ResourceType) -> Lane {
+    pub(crate) fn new(ty: ResourceType, client: u64) -> Lane {
         Lane {
             ty,
+            client,
             subscription: Subscription::default(),
             held: HashMap::new(),
             make: Pending::default(),
@@ -330,6 +334,10 @@ impl Lane {
     /// The opposite of [`Lane::need`].
     pub(crate) fn need_no_more(&mut self, fleet: &mut Fleet, name: &Arc<str>) {
         if self.urgent.remove(name).is_some() {
+            if self.urgent.is_empty() {
+                // At the start every cluster is in need: a map doesn't give back memory by itself.
+                self.urgent = HashMap::new();
+            }
             self.consider(fleet, name, None);
         }
     }

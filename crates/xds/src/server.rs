@@ -193,10 +193,10 @@ impl Registry {
     /// Takes the next step of a fleet's config. The first one makes the fleet: nothing is served
     /// to its clients before, so it should be complete. Costs as much as the update is long.
     pub fn apply(&self, fleet: &FleetId, update: Update) {
-        let shared = {
-            let mut fleets = self.inner.fleets();
-            self.inner.get_or_create(&mut fleets, fleet)
-        };
+        // Held for as long as it takes: else the last client that waits for the fleet could leave in
+        // between, and the fleet be forgotten just before it becomes known.
+        let mut fleets = self.inner.fleets();
+        let shared = self.inner.get_or_create(&mut fleets, fleet);
         shared.with(|state| state.apply(update));
     }
 
@@ -381,6 +381,9 @@ where
         Box::pin(async move { Ok(refusal.into_http()) })
     }
 }
+
+#[cfg(test)]
+mod tests;
 
 /// The delta method.
 struct Delta(AdsService);

@@ -70,7 +70,7 @@ impl Session {
     pub(crate) fn new(client: u64, limits: Arc<Limits>, now: Instant) -> Session {
         Session {
             client,
-            lanes: ResourceType::ALL.map(Lane::new),
+            lanes: ResourceType::ALL.map(|ty| Lane::new(ty, client)),
             started: false,
             cursor: 0,
             nonces: 0,
@@ -208,6 +208,10 @@ impl Session {
 
     /// When to call [`Session::poll`] again even if nothing happens until then.
     pub(crate) fn deadline(&self) -> Option<Instant> {
+        if !self.started {
+            // Nothing comes of polling before the fleet is there, whatever time has run out.
+            return None;
+        }
         let warming = self.lanes[ResourceType::Cluster.index()]
             .waiting_since()
             .map(|since| since + self.limits.warming);

@@ -42,7 +42,7 @@ fn the_last_good_version_is_served_while_the_current_is_rejected() {
     put(&mut fleet, "r", "2");
     let three = put(&mut fleet, "r", "3");
     assert_eq!(served(&fleet, "r"), Some(three));
-    fleet.rejected(Route, &name, three, "no");
+    fleet.rejected(1, Route, &name, three, "no");
     assert_eq!(served(&fleet, "r"), Some(one));
     let four = put(&mut fleet, "r", "4");
     assert_eq!(served(&fleet, "r"), Some(four));
@@ -52,7 +52,7 @@ fn the_last_good_version_is_served_while_the_current_is_rejected() {
 fn without_a_good_version_clients_keep_what_they_have() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
-    fleet.rejected(Route, &name, one, "no");
+    fleet.rejected(1, Route, &name, one, "no");
     assert_eq!(fleet.offer(Route, "r", None), Offer::Keep);
     assert_eq!(fleet.offer(Route, "other", None), Offer::Absent);
 }
@@ -63,8 +63,8 @@ fn going_back_to_the_good_version_recovers_at_once() {
     let one = put(&mut fleet, "r", "1");
     fleet.acked(Route, &name, one);
     let two = put(&mut fleet, "r", "2");
-    fleet.rejected(Route, &name, two, "no");
-    fleet.rejected(Route, &name, two, "no, again");
+    fleet.rejected(1, Route, &name, two, "no");
+    fleet.rejected(1, Route, &name, two, "no, again");
     assert_eq!(fleet.take_events().len(), 1, "said once");
     put(&mut fleet, "r", "1");
     assert!(matches!(
@@ -78,7 +78,7 @@ fn going_back_to_the_good_version_recovers_at_once() {
 fn a_rejected_resource_that_is_removed_has_recovered() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
-    fleet.rejected(Route, &name, one, "no");
+    fleet.rejected(1, Route, &name, one, "no");
     put(&mut fleet, "r", "2");
     fleet.take_events();
     remove(&mut fleet, "r");
@@ -96,7 +96,7 @@ fn a_verdict_on_a_replaced_version_is_moot() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
     let two = put(&mut fleet, "r", "2");
-    fleet.rejected(Route, &name, one, "no");
+    fleet.rejected(1, Route, &name, one, "no");
     fleet.acked(Route, &name, one);
     assert!(fleet.take_events().is_empty());
     assert_eq!(served(&fleet, "r"), Some(two));
@@ -106,12 +106,12 @@ fn a_verdict_on_a_replaced_version_is_moot() {
 fn what_some_acknowledge_and_others_reject_is_served_to_the_rest() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
-    fleet.rejected(Route, &name, one, "no");
+    fleet.rejected(1, Route, &name, one, "no");
     let end = fleet.log_end();
     fleet.acked(Route, &name, one);
     assert_eq!(served(&fleet, "r"), Some(one));
     assert_eq!(
-        fleet.offer(Route, "r", Some(one)),
+        fleet.offer(Route, "r", Some((one, 1))),
         Offer::Keep,
         "not to who refused it"
     );
@@ -156,7 +156,65 @@ fn what_is_equal_or_not_there_leaves_no_trace_in_the_log() {
 fn a_long_rejection_is_cut_between_characters() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
-    fleet.rejected(Route, &name, one, &"ä".repeat(MESSAGE_BYTES));
+    fleet.rejected(1, Route, &name, one, &"ä".repeat(MESSAGE_BYTES));
     let message = &fleet.status().rejections[0].message;
     assert!(message.len() <= MESSAGE_BYTES && message.ends_with('ä'));
+}
+
+#[test]
+fn a_verdict_goes_with_the_client_that_gave_it() {
+    let (mut fleet, name) = (new(), Arc::from("r"));
+    let one = put(&mut fleet, "r", "1");
+    fleet.join(1, "n".into());
+    fleet.join(2, "n".into());
+    for client in [1, 2] {
+        fleet.rejected(client, Route, &name, one, "no");
+    }
+    fleet.take_events();
+    fleet.leave(1);
+    assert_eq!(fleet.offer(Route, "r", None), Offer::Keep);
+    fleet.leave(2);
+    assert_eq!(served(&fleet, "r"), Some(one), "the next one may try it");
+    assert_eq!(fleet.status().rejections.len(), 1, "but nobody has it yet");
+    fleet.take_events();
+    fleet.rejected(3, Route, &name, one, "no");
+    assert!(matches!(&fleet.take_events()[..], [Event::Rejected { .. }]));
+    fleet.leave(3);
+    fleet.acked(Route, &name, one);
+    assert!(matches!(
+        &fleet.take_events()[..],
+        [Event::Recovered { .. }]
+    ));
+}
+
+#[test]
+fn what_one_had_and_the_next_rejected_recovers_when_that_one_is_gone() {
+    let (mut fleet, name) = (new(), Arc::from("r"));
+    let one = put(&mut fleet, "r", "1");
+    fleet.acked(Route, &name, one);
+    fleet.join(2, "n".into());
+    fleet.rejected(2, Route, &name, one, "address in use");
+    fleet.take_events();
+    fleet.leave(2);
+    let events = fleet.take_events();
+    assert!(matches!(
+        &events[..],
+        [Event::Recovered { .. }, Event::Disconnected { .. }]
+    ));
+    assert!(fleet.status().rejections.is_empty());
+}
+
+#[test]
+fn a_fleet_that_is_removed_leaves_no_rejection_behind() {
+    let (mut fleet, name) = (new(), Arc::from("r"));
+    let one = put(&mut fleet, "r", "1");
+    fleet.rejected(1, Route, &name, one, "no");
+    fleet.take_events();
+    fleet.remove();
+    assert!(matches!(
+        &fleet.take_events()[..],
+        [Event::Recovered { .. }]
+    ));
+    fleet.rejected(1, Route, &name, one, "no");
+    assert!(fleet.take_events().is_empty());
 }

@@ -94,7 +94,7 @@ impl Lane {
 
     /// This one is at fault: the client goes on having what it had.
     fn convict(&mut self, fleet: &mut Fleet, item: Item, reason: &str) {
-        fleet.rejected(self.ty, &item.name, item.version, reason);
+        fleet.rejected(self.client, self.ty, &item.name, item.version, reason);
         if !self.subscription.wants(&item.name) {
             return;
         }
@@ -104,7 +104,10 @@ impl Lane {
                 None => self.held.remove(&item.name),
             };
         }
-        self.refused.insert(Arc::clone(&item.name), item.version);
+        if let Some(changed) = fleet.changed(self.ty, &item.name) {
+            let refused = (item.version, changed);
+            self.refused.insert(Arc::clone(&item.name), refused);
+        }
         self.consider(fleet, &item.name, Some(item.stamps.first));
     }
 }

@@ -1,5 +1,7 @@
 //! Single rules of the protocol, each by an example.
 
+mod verdicts;
+
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -351,95 +353,6 @@ fn what_is_no_longer_asked_for_is_no_longer_sent() {
 }
 
 #[test]
-fn a_rejected_listener_keeps_its_last_good_version_and_nobody_else_gets_it() {
-    let (mut fleet, mut client) = served();
-    let mut other = Client::connect(&mut fleet, 2, limits());
-    fleet.take_events();
-    fleet.apply(update(
-        2,
-        &[
-            (Listener, "l0", "bad"),
-            (Listener, "l1", "v0"),
-            (Route, "r0", "v1;c0"),
-        ],
-        &[],
-    ));
-    let events = settled_events(&mut fleet, &mut client);
-    assert_eq!(client.take_log(), ["listener +l0 +l1", "route +r0"]);
-    assert_eq!(events, ["rejected l0: is bad, or so", "acked 2"]);
-    other.settle(&mut fleet);
-    assert_eq!(other.body(Listener, "l0"), Some("v0;r0"));
-    assert_eq!(kinds(&fleet.take_events()).join(" "), "acked 2");
-    assert_eq!(fleet.status().rejections.len(), 1);
-
-    fleet.apply(update(3, &[(Listener, "l0", "v3;r0")], &[]));
-    let events = settled_events(&mut fleet, &mut client);
-    assert_eq!(events, ["recovered l0", "acked 3"]);
-    assert!(fleet.status().rejections.is_empty());
-}
-
-#[test]
-fn a_rejected_route_among_others_is_found_by_halving() {
-    let (mut fleet, mut client) = served();
-    let names: Vec<String> = (0..64).map(|i| format!("n{i:02}")).collect();
-    let mut ask = request(Route);
-    ask.resource_names_subscribe = names.clone();
-    client.send(&mut fleet, ask);
-    client.settle(&mut fleet);
-    client.take_log();
-    // The client takes endpoints and routes only of names that it asked for itself.
-    let upserts: Vec<_> = names
-        .iter()
-        .map(|name| {
-            (
-                Route,
-                name.as_str(),
-                if name == "n37" { "bad" } else { "v0" },
-            )
-        })
-        .collect();
-    fleet.apply(update(2, &upserts, &[]));
-    for name in &names {
-        client.ask_for(Route, name);
-    }
-    let events = settled_events(&mut fleet, &mut client);
-    assert_eq!(events, ["rejected n37: something in it is bad", "acked 2"]);
-    let responses = client.take_log().len();
-    assert!(responses <= 1 + 2 * 6, "{responses} responses");
-    assert_eq!(
-        client
-            .held(Route)
-            .filter(|(name, _)| name.starts_with('n'))
-            .count(),
-        63
-    );
-}
-
-#[test]
-fn who_is_named_by_mistake_is_asked_for_again_by_itself() {
-    let (mut fleet, mut client) = served();
-    fleet.apply(update(
-        2,
-        &[(Cluster, "c1", "bad"), (Cluster, "c2", "v0")],
-        &[],
-    ));
-    client.pump(&mut fleet);
-    let nonce = client.inbox.pop_front().unwrap().nonce;
-    let mut nack = request(Cluster);
-    nack.response_nonce = nonce;
-    nack.error_detail = Some(envoy_types::pb::google::rpc::Status {
-        code: 13,
-        message: "Error adding/updating cluster(s) c1: cannot use, c2: because".to_owned(),
-        details: Vec::new(),
-    });
-    client.send(&mut fleet, nack);
-    assert_eq!(client.take_log(), ["cluster +c1 +c2", "cluster +c2"]);
-    let rejected: Vec<_> = fleet.status().rejections;
-    assert_eq!(rejected.len(), 1);
-    assert_eq!(&*rejected[0].name, "c1");
-}
-
-#[test]
 fn a_large_response_is_split() {
     let mut fleet = fleet();
     let body = "v".repeat(1000);
@@ -596,4 +509,17 @@ fn status_counts_what_is_where() {
         ]
     );
     assert_eq!(status.resources.len(), ResourceType::ALL.len());
+}
+
+#[test]
+fn a_client_that_waits_for_its_fleet_sets_no_alarm() {
+    let mut fleet = fleet();
+    let mut client = Client::connect(&mut fleet, 1, limits());
+    client.now += Limits::default().warming * 2;
+    client.pump(&mut fleet);
+    assert_eq!(client.session.deadline(), None);
+    fleet.apply(update(1, &[(Listener, "l0", "v0")], &[]));
+    client.settle(&mut fleet);
+    assert_eq!(client.session.deadline(), None);
+    assert_eq!(client.body(Listener, "l0"), Some("v0"));
 }
