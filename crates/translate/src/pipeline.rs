@@ -55,7 +55,7 @@ pub struct Inputs {
     slices_by_service: Index<NamespacedName, Slice, NamespacedName>,
     routes_by_backend: Index<NamespacedName, HTTPRoute, ClusterKey>,
     gateways_by_secret: Index<NamespacedName, Gateway, CertificateKey>,
-    rejections_by_fleet: Index<Rejected, String, FleetId>,
+    rejected_backends_by_fleet: Index<Rejected, String, FleetId>,
 }
 
 /// Tables that others read: the model, the fleets that it needs, and statuses.
@@ -116,10 +116,15 @@ impl Inputs {
             routes_by_backend: b.index(http_routes, "http_routes by backend", |_, route| {
                 referenced(route)
             }),
-            rejections_by_fleet: b.index(
+            rejected_backends_by_fleet: b.index(
                 rejections,
-                "rejections by fleet",
-                |rejected: &Rejected, _| vec![rejected.fleet.clone()],
+                "rejected backends by fleet",
+                |rejected: &Rejected, _| match rejected.what {
+                    RejectedKind::Cluster | RejectedKind::Endpoints => vec![rejected.fleet.clone()],
+                    RejectedKind::Listener | RejectedKind::Routes | RejectedKind::Secret => {
+                        Vec::new()
+                    }
+                },
             ),
             gateways_by_secret: b.index(gateways, "gateways by secret", |_, gateway| {
                 gateway::referenced_secrets(gateway)
@@ -458,7 +463,11 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         Some(gateway_status::status(reader, &sources, &gateway))
     });
     // Mostly none: so that a route that is refused nowhere needs no look at each of its backends.
-    let refusing = b.derive("fleet refuses", inputs.rejections_by_fleet, |_, _| Some(()));
+    let refusing = b.derive(
+        "fleet refuses backends",
+        inputs.rejected_backends_by_fleet,
+        |_, _| Some(()),
+    );
     let http_route_status = b.derive("http route status", attachments, move |reader, name| {
         let route = reader.get(inputs.http_routes, name)?;
         let attachments = reader.get(attachments, name)?;
