@@ -77,7 +77,7 @@ async fn prefixes_and_whole_paths() {
             "{path: {type: RegularExpression, value: '/re[0-9]+'}}",
             full,
         ),
-        prefix("/", "/root"),
+        prefix("/", "/base"),
     ];
     let rules: Vec<_> = rules.iter().map(String::as_str).collect();
     let sesame = serving(&services, &rules).await;
@@ -104,15 +104,15 @@ async fn prefixes_and_whole_paths() {
             ("/empty", "/"),
             ("/empty/", "/"),
             ("/dots.in/x", "/x"),
-            ("/dotsxin/x", "/root/dotsxin/x"),
+            ("/dotsxin/x", "/base/dotsxin/x"),
             ("/deep/er/est", "/a/b/est"),
             ("/full", "/whole"),
             ("/full/more?q=1", "/whole?q=1"),
             ("/exact?q=1", "/whole?q=1"),
             ("/re12", "/whole"),
-            ("/", "/root/"),
-            ("/bar", "/root/bar"),
-            ("/bar?q=1", "/root/bar?q=1"),
+            ("/", "/base/"),
+            ("/bar", "/base/bar"),
+            ("/bar?q=1", "/base/bar?q=1"),
         ],
     )
     .await;
