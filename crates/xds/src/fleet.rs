@@ -41,8 +41,8 @@ struct Entry {
     refusers: Vec<u64>,
     /// An earlier version was rejected, and no later one acknowledged: recovery is still to be told.
     troubled: bool,
-    /// The last version that was acknowledged, while `current` isn't.
-    good: Option<Resource>,
+    /// The last version that was acknowledged, while `current` isn't. Boxed, since mostly there is none.
+    good: Option<Box<Resource>>,
 }
 
 /// What a fleet has under a name, for one client.
@@ -148,7 +148,7 @@ impl Fleet {
         let name = Arc::clone(entry.current.name());
         let before = std::mem::replace(&mut entry.current, resource);
         if entry.acked {
-            entry.good = Some(before);
+            entry.good = Some(Box::new(before));
         }
         entry.changed = epoch;
         entry.rejected = false;
@@ -258,7 +258,7 @@ impl Fleet {
             return Offer::Absent;
         };
         let usable = if entry.rejected && !entry.acked {
-            entry.good.as_ref()
+            entry.good.as_deref()
         } else {
             Some(&entry.current)
         };
