@@ -154,7 +154,7 @@ fn steps(round: usize, backend: SocketAddr) -> [Step; 3] {
         many::service(&name),
         many::slice(&name, backend),
     ];
-    let to = if round % 2 == 0 { GREEN } else { BLUE };
+    let to = if round.is_multiple_of(2) { GREEN } else { BLUE };
     let status = |status| Box::new(move |answer: &Answer| answer.status == status);
     [
         Step {

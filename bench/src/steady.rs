@@ -325,10 +325,10 @@ impl Board {
             let place = turn.wrapping_mul(7919) % names.len().max(1);
             names.get(place).cloned()
         };
-        if turn.is_multiple_of(2) {
-            if let Some(host) = pick(&hosts.changing) {
-                return Some((host, true));
-            }
+        if turn.is_multiple_of(2)
+            && let Some(host) = pick(&hosts.changing)
+        {
+            return Some((host, true));
         }
         Some((pick(&hosts.names)?, false))
     }
