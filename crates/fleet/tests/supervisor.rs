@@ -282,6 +282,23 @@ async fn wishes_made_during_a_stop_come_after_it() {
 }
 
 #[tokio::test]
+async fn a_stop_is_ordered_by_its_call() {
+    let mut rig = rig(|_| {});
+    rig.ensure("f", SLEEP);
+    let (first, _) = rig.started().await;
+    let stopped = rig.supervisor.stop("f");
+    rig.ensure("f", SLEEP);
+    // Looked at only now, and it is the first process that it ends.
+    timeout(PATIENCE, stopped).await.expect("stopped in time");
+    assert_eq!(rig.exited().await.1, None);
+    let (second, _) = rig.started().await;
+    assert!(!alive(first) && alive(second));
+    // Nobody needs to look at all.
+    drop(rig.supervisor.stop("f"));
+    assert_eq!(rig.exited().await.1, None);
+}
+
+#[tokio::test]
 async fn fleets_do_not_touch_each_other() {
     let mut rig = rig(|_| {});
     rig.ensure("a/b-c", "echo one; exec sleep 1000");

@@ -44,9 +44,11 @@ pub(crate) async fn keep(
             supervisor.ensure(spec(&supervisor, fleet, &launch));
         }
         for fleet in running.difference(&now).cloned() {
-            let (supervisor, owner) = (Arc::clone(&supervisor), owner.clone());
+            // Ordered here, or it could come behind the start of the same fleet.
+            let stopped = supervisor.stop(fleet.as_str());
+            let owner = owner.clone();
             stopping.spawn(async move {
-                supervisor.stop(fleet.as_str()).await;
+                stopped.await;
                 tell(&owner, Message::FleetEnded(fleet)).await;
             });
         }

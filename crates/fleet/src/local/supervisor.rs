@@ -190,13 +190,15 @@ impl Supervisor {
         self.runtime.spawn(worker.run());
     }
 
-    /// Ends a fleet: waits until its clients are gone or the drain time is over, then ends the process. Returns when
-    /// the process is gone and its ports are free. The fleet may be unknown. The order is given even if the future
-    /// is dropped after its first poll.
-    pub async fn stop(&self, id: &str) {
+    /// Ends a fleet: waits until its clients are gone or the drain time is over, then ends the process. The fleet may
+    /// be unknown. The order is given by the call itself, so that it stands before what is ordered later; the future
+    /// completes when the process is gone and its ports are free, and may be dropped.
+    pub fn stop(&self, id: &str) -> impl Future<Output = ()> + Send + use<> {
         let stopping = lock(&self.fleets).workers.get(id).map(Handle::stop);
-        if let Some(stopping) = stopping {
-            stopping.done().await;
+        async move {
+            if let Some(stopping) = stopping {
+                stopping.done().await;
+            }
         }
     }
 
