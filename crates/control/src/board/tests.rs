@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -157,4 +158,48 @@ fn problems_are_told_when_they_come_and_when_they_go() {
     let told = board.set_problems(vec![problem(2), problem(3)]);
     assert_eq!(told, (vec![problem(3)], vec![problem(1)]));
     assert_eq!(board.problems(), [problem(2), problem(3)]);
+}
+
+proptest! {
+    #[test]
+    fn a_difference_is_what_only_one_list_has(
+        mut new in prop::collection::vec(0..8_u8, 0..8),
+        mut old in prop::collection::vec(0..8_u8, 0..8),
+    ) {
+        new.sort();
+        old.sort();
+        let only = |list: &[u8], other: &[u8]| -> Vec<u8> {
+            list.iter().copied().filter(|item| !other.contains(item)).collect()
+        };
+        let expected = (only(&new, &old), only(&old, &new));
+        prop_assert_eq!(difference(new, old), expected);
+    }
+}
+
+#[test]
+fn a_difference_costs_one_pass() {
+    use std::cell::Cell;
+    thread_local!(static COMPARED: Cell<usize> = const { Cell::new(0) });
+    #[derive(Eq)]
+    struct Counted(u32);
+    impl PartialEq for Counted {
+        fn eq(&self, other: &Self) -> bool {
+            self.cmp(other).is_eq()
+        }
+    }
+    impl PartialOrd for Counted {
+        fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+    impl Ord for Counted {
+        fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+            COMPARED.set(COMPARED.get() + 1);
+            self.0.cmp(&other.0)
+        }
+    }
+    let list = |from: u32| (from..from + 1000).map(Counted).collect::<Vec<_>>();
+    let (new, gone) = difference(list(1), list(0));
+    assert_eq!((new.len(), gone.len()), (1, 1));
+    assert!(COMPARED.get() <= 8000, "{}", COMPARED.get());
 }
