@@ -185,7 +185,7 @@ impl Local {
 
         let (events, receiver) = broadcast::channel(EVENTS);
         let (wanted, to_run) = watch::channel(BTreeSet::new());
-        let registry = xds::Registry::new(xds::Config::default());
+        let registry = xds::Registry::new(xds_config(config.drain));
         let outlets = Outlets {
             registry: registry.clone(),
             board: Arc::default(),
@@ -291,6 +291,17 @@ impl Local {
     }
 }
 
+/// Connections of a listener that was replaced keep its routes while they drain, so that clusters stay for longer.
+fn xds_config(drain: Duration) -> xds::Config {
+    let mut config = xds::Config::default();
+    // Envoy drains for whole seconds, and for one at least, an hour at most.
+    let seconds = drain
+        .as_secs()
+        .saturating_add(u64::from(drain.subsec_nanos() > 0));
+    config.limits.removal_grace = Duration::from_secs(seconds.clamp(1, 3600) + 1);
+    config
+}
+
 fn supervisor(
     config: &Config,
     run_dir: &Path,
@@ -364,3 +375,6 @@ async fn pass_on(mut sets: mpsc::Receiver<ChangeSet>, owner: &mpsc::Sender<Messa
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
