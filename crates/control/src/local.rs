@@ -184,7 +184,8 @@ impl Local {
         let supervisor = Arc::new(supervisor);
 
         let (events, receiver) = broadcast::channel(EVENTS);
-        let (wanted, to_run) = watch::channel(BTreeSet::new());
+        let (wanted, _) = watch::channel(BTreeSet::new());
+        let (orders, to_do) = mpsc::unbounded_channel();
         let registry = xds::Registry::new(xds_config(config.drain));
         let outlets = Outlets {
             registry: registry.clone(),
@@ -193,6 +194,7 @@ impl Local {
             metrics: Arc::new(Metrics::new()),
             events,
             wanted,
+            orders,
             ending: CancellationToken::new(),
         };
         let stop = CancellationToken::new();
@@ -220,7 +222,7 @@ impl Local {
             xds_socket,
             concurrency: config.concurrency,
         };
-        let keep = fleets::keep(to_run, Arc::clone(&supervisor), weak.clone(), launch);
+        let keep = fleets::keep(to_do, Arc::clone(&supervisor), weak.clone(), launch);
         spawn(&mut tasks, keep);
         let bound = admin.as_ref().and_then(|admin| admin.local_addr().ok());
         if let Some(listener) = admin {

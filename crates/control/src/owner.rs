@@ -48,6 +48,15 @@ pub(crate) enum Message {
     Inspect(Box<dyn FnOnce(&Core) + Send>),
 }
 
+/// What the owner has done to Envoys. None is left out, since every end is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// The fleet should run.
+    Start(FleetId),
+    /// It should not, and [`Message::FleetEnded`] tells when it doesn't.
+    Stop(FleetId),
+}
+
 /// What the owner tells others.
 #[derive(Clone, Debug)]
 pub(crate) struct Outlets {
@@ -58,6 +67,8 @@ pub(crate) struct Outlets {
     pub(crate) events: broadcast::Sender<Event>,
     /// Fleets whose Envoys should run.
     pub(crate) wanted: watch::Sender<BTreeSet<FleetId>>,
+    /// The way from each value of `wanted` to the next. Without a bound, since whoever takes them never waits.
+    pub(crate) orders: mpsc::UnboundedSender<Order>,
     /// Cancelled when all is about to end: what then happens to Envoys is no news.
     pub(crate) ending: CancellationToken,
 }

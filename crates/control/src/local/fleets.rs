@@ -1,9 +1,8 @@
 //! The Envoys of a local run.
 //!
-//! In: which fleets should run, what their processes and their streams report. Out: orders to the supervisor, messages
+//! In: orders to start and to stop, what their processes and their streams report. Out: orders to the supervisor, messages
 //! to the owner, events. It decides nothing about ports or resources.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,11 +13,11 @@ use sesame_fleet::local::{self as processes, BootstrapFormat, FleetSpec, Supervi
 use sesame_model::FleetId;
 use sesame_translate::fleet::{Rejected, RejectedKind};
 use sesame_xds::{self as xds, ResourceType};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use crate::event::{Event, millis};
-use crate::owner::{Message, Outlets};
+use crate::owner::{Message, Order, Outlets};
 
 /// How Envoys are started.
 #[derive(Clone, Debug)]
@@ -29,34 +28,28 @@ pub(crate) struct Launch {
     pub(crate) concurrency: Option<u32>,
 }
 
-/// Starts and stops Envoys as they are wanted, until nobody wants anything any more.
+/// Starts and stops Envoys as it is ordered, until nobody can order anything any more.
 pub(crate) async fn keep(
-    mut wanted: watch::Receiver<BTreeSet<FleetId>>,
+    mut orders: mpsc::UnboundedReceiver<Order>,
     supervisor: Arc<Supervisor>,
     owner: mpsc::WeakSender<Message>,
     launch: Launch,
 ) {
-    let mut running = BTreeSet::new();
     let mut stopping = JoinSet::new();
-    loop {
-        let now = wanted.borrow_and_update().clone();
-        for fleet in now.difference(&running) {
-            supervisor.ensure(spec(&supervisor, fleet, &launch));
+    while let Some(order) = orders.recv().await {
+        match order {
+            Order::Start(fleet) => supervisor.ensure(spec(&supervisor, &fleet, &launch)),
+            Order::Stop(fleet) => {
+                // Ordered here, or it could come behind the start of the same fleet.
+                let stopped = supervisor.stop(fleet.as_str());
+                let owner = owner.clone();
+                stopping.spawn(async move {
+                    stopped.await;
+                    tell(&owner, Message::FleetEnded(fleet)).await;
+                });
+            }
         }
-        for fleet in running.difference(&now).cloned() {
-            // Ordered here, or it could come behind the start of the same fleet.
-            let stopped = supervisor.stop(fleet.as_str());
-            let owner = owner.clone();
-            stopping.spawn(async move {
-                stopped.await;
-                tell(&owner, Message::FleetEnded(fleet)).await;
-            });
-        }
-        running = now;
         while stopping.try_join_next().is_some() {}
-        if wanted.changed().await.is_err() {
-            return;
-        }
     }
 }
 

@@ -177,6 +177,11 @@ impl Ports {
         self.ending.remove(fleet);
     }
 
+    #[cfg(test)]
+    pub(crate) fn any_ending(&self) -> bool {
+        !self.ending.is_empty()
+    }
+
     /// Whether a fleet has a port, so that an Envoy has something to do.
     pub(crate) fn has_any(&self, fleet: &FleetId) -> bool {
         self.granted

@@ -11,7 +11,7 @@ use sesame_envoy::ResourceChange;
 use sesame_model::FleetId;
 use sesame_xds as xds;
 
-use super::Owner;
+use super::{Order, Owner};
 use crate::core::Step;
 
 impl Owner {
@@ -67,6 +67,13 @@ impl Owner {
                 .filter(|fleet| wanted.contains(*fleet) || self.ports.has_any(fleet))
                 .cloned()
                 .collect();
+            // Nobody takes orders when all is about to end.
+            for fleet in wanted.difference(&new) {
+                let _ = self.outlets.orders.send(Order::Stop(fleet.clone()));
+            }
+            for fleet in new.difference(wanted) {
+                let _ = self.outlets.orders.send(Order::Start(fleet.clone()));
+            }
             let differs = new != *wanted;
             *wanted = new;
             differs

@@ -22,11 +22,13 @@ struct Rig {
     owner: Owner,
     events: broadcast::Receiver<Event>,
     wanted: watch::Receiver<BTreeSet<FleetId>>,
+    orders: mpsc::UnboundedReceiver<Order>,
 }
 
 fn rig() -> Rig {
     let (events, receiver) = broadcast::channel(100);
     let (wanted, to_run) = watch::channel(BTreeSet::new());
+    let (orders, to_do) = mpsc::unbounded_channel();
     let outlets = Outlets {
         registry: xds::Registry::new(xds::Config::default()),
         board: Arc::default(),
@@ -34,6 +36,7 @@ fn rig() -> Rig {
         metrics: Arc::new(Metrics::new()),
         events,
         wanted,
+        orders,
         ending: CancellationToken::new(),
     };
     let ports = Ports::new(0, Box::new(Free));
@@ -41,6 +44,7 @@ fn rig() -> Rig {
         owner: Owner::new(Core::new(0), ports, outlets, Instant::now()),
         events: receiver,
         wanted: to_run,
+        orders: to_do,
     }
 }
 
@@ -73,6 +77,10 @@ fn fleet(name: &str) -> FleetId {
 impl Rig {
     fn events(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.events.try_recv().ok()).collect()
+    }
+
+    fn orders(&mut self) -> Vec<Order> {
+        std::iter::from_fn(|| self.orders.try_recv().ok()).collect()
     }
 
     fn revision(&self) -> u64 {
@@ -169,6 +177,29 @@ fn a_fleet_that_goes_leaves_nothing() {
     assert!(rig.owner.rejected.is_empty() && rig.owner.serving == [fleet("a")].into());
     assert_eq!(rig.published(), ["ns/a"]);
     assert_eq!(*rig.wanted.borrow(), [fleet("a")].into());
+}
+
+#[test]
+fn every_end_is_ordered_though_nobody_saw_the_beginning() {
+    let mut rig = rig();
+    rig.owner.turn(vec![set(vec![gateway("a")])]);
+    rig.owner.turn(vec![set(vec![gone("a")])]);
+    rig.owner.turn(vec![set(vec![gateway("a"), gateway("b")])]);
+    rig.owner.turn(vec![set(vec![gone("a")])]);
+    let [a, b] = ["a", "b"].map(fleet);
+    let start = |fleet: &FleetId| Order::Start(fleet.clone());
+    let stop = |fleet: &FleetId| Order::Stop(fleet.clone());
+    assert_eq!(
+        rig.orders(),
+        [start(&a), stop(&a), start(&a), start(&b), stop(&a)]
+    );
+    rig.owner.turn(vec![set(vec![gone("b")])]);
+    assert_eq!(rig.orders(), [stop(&b)]);
+    assert!(rig.owner.ports.any_ending());
+    for fleet in [&a, &a, &b] {
+        rig.owner.turn(vec![Message::FleetEnded(fleet.clone())]);
+    }
+    assert!(!rig.owner.ports.any_ending());
 }
 
 #[test]
