@@ -259,7 +259,8 @@ impl Set {
         }
         self.count_skipped(&state.skipped, &parsed.skipped);
         state.problems = problems;
-        state.claims = claims;
+        // Collected anew, since a tree that grew in order is half empty.
+        state.claims = claims.into_iter().collect();
         state.skipped = parsed.skipped;
         self.files.insert(file.clone(), state);
     }
