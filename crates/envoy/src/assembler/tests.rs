@@ -55,7 +55,10 @@ impl World {
         let commit = self.engine.commit(batch);
         let changes = self.assembler.apply(&commit);
         for change in changes.clone() {
-            let any = change.body.as_ref().map(|body| Any::decode(&**body).unwrap());
+            let any = change
+                .body
+                .as_ref()
+                .map(|body| Any::decode(&**body).unwrap());
             let value = any.map(|any| Bytes::from(any.value));
             assert_eq!(change.message(), value, "the message in the Any");
             let key = (change.fleet, change.type_url, change.name);
