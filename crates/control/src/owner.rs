@@ -14,7 +14,7 @@ use sesame_api::{GATEWAY_GROUP, ObjectKey};
 use sesame_model::FleetId;
 use sesame_sources::change::Change;
 use sesame_sources::files::ChangeSet;
-use sesame_translate::fleet::{FleetRequest, FleetState, Rejected};
+use sesame_translate::fleet::{FleetRequest, FleetState, Rejected, RejectedKind};
 use sesame_translate::pipeline;
 use sesame_xds as xds;
 use tokio::sync::{broadcast, mpsc, watch};
@@ -210,6 +210,11 @@ impl Owner {
                 turn.plan = true;
             }
             Message::Rejection(rejected, message) => {
+                if let (RejectedKind::Listener, Some(message)) = (rejected.what, &message)
+                    && let Ok(port) = rejected.name.parse()
+                {
+                    turn.plan |= self.ports.refused(&rejected.fleet, port, message);
+                }
                 match message {
                     Some(_) if !self.requests.contains_key(&rejected.fleet) => return,
                     Some(_) => self.rejected.insert(rejected.clone()),

@@ -19,6 +19,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
+/// What Envoy says of a listener whose port somebody else has, in the words of the operating system (`EADDRINUSE`).
+const IN_USE: &str = "Address already in use";
+
 /// Where ports are.
 pub(crate) trait Machine: Send {
     /// Whether a port can be listened on now; port 0 asks for the address alone.
@@ -170,6 +173,22 @@ impl Ports {
     /// When to plan again though nothing was asked.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.retry.map(|(at, _)| at)
+    }
+
+    /// An Envoy refused the listener of a Gateway's port. If that is because somebody took the port since it was tried,
+    /// it is no more the fleet's, and the next plan tries it again: true.
+    pub(crate) fn refused(&mut self, fleet: &FleetId, port: u16, message: &str) -> bool {
+        // With other reasons an older listener may well be there, and hold the port.
+        if !message.contains(IN_USE) {
+            return false;
+        }
+        let bound = port.saturating_add(self.port_offset);
+        let Some(sockets) = self.granted.get_mut(fleet) else {
+            return false;
+        };
+        let before = sockets.len();
+        sockets.retain(|socket| socket.port() != bound);
+        sockets.len() < before
     }
 
     /// The Envoy of a fleet has ended.

@@ -1,25 +1,32 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::json;
 use sesame_api::{Kind, Object};
 use sesame_fleet::local::ports::PortProblem;
-use sesame_translate::fleet::RejectedKind;
 
 use super::*;
 use crate::local::ports::Machine;
 
-/// Every port is free.
-struct Free;
+/// A machine on which every port is free, until a stranger takes them all.
+#[derive(Clone, Default)]
+struct Fake {
+    taken: Arc<AtomicBool>,
+}
 
-impl Machine for Free {
-    fn probe(&self, _: SocketAddr) -> Result<(), PortProblem> {
-        Ok(())
+impl Machine for Fake {
+    fn probe(&self, socket: SocketAddr) -> Result<(), PortProblem> {
+        match self.taken.load(Relaxed) && socket.port() != 0 {
+            true => Err(PortProblem::InUse(socket)),
+            false => Ok(()),
+        }
     }
 }
 
 struct Rig {
     owner: Owner,
+    machine: Fake,
     events: broadcast::Receiver<Event>,
     wanted: watch::Receiver<BTreeSet<FleetId>>,
     orders: mpsc::UnboundedReceiver<Order>,
@@ -39,9 +46,11 @@ fn rig() -> Rig {
         orders,
         ending: CancellationToken::new(),
     };
-    let ports = Ports::new(0, Box::new(Free));
+    let machine = Fake::default();
+    let ports = Ports::new(0, Box::new(machine.clone()));
     Rig {
         owner: Owner::new(Core::new(0), ports, outlets, Instant::now()),
+        machine,
         events: receiver,
         wanted: to_run,
         orders: to_do,
@@ -177,6 +186,39 @@ fn a_fleet_that_goes_leaves_nothing() {
     assert!(rig.owner.rejected.is_empty() && rig.owner.serving == [fleet("a")].into());
     assert_eq!(rig.published(), ["ns/a"]);
     assert_eq!(*rig.wanted.borrow(), [fleet("a")].into());
+}
+
+#[test]
+fn a_listener_whose_port_was_taken_goes_and_comes_again() {
+    let mut rig = rig();
+    rig.owner.turn(vec![set(vec![gateway("a")])]);
+    let listeners = |rig: &Rig| {
+        let all = rig.owner.core.resources(&fleet("a")).unwrap();
+        let listeners = all.iter().filter(|r| r.type_url.ends_with(".Listener"));
+        listeners.count()
+    };
+    assert_eq!(listeners(&rig), 1);
+    let rejected = Rejected {
+        fleet: fleet("a"),
+        what: RejectedKind::Listener,
+        name: "80".into(),
+    };
+    let said = |message: Option<&str>| {
+        Message::Rejection(rejected.clone(), message.map(ToOwned::to_owned))
+    };
+    rig.machine.taken.store(true, Relaxed);
+    rig.owner.turn(vec![said(Some("something else"))]);
+    assert_eq!(listeners(&rig), 1);
+    let in_use = "cannot bind '127.0.0.1:80': Address already in use";
+    rig.owner.turn(vec![said(Some(in_use))]);
+    assert_eq!(listeners(&rig), 0);
+    assert!(rig.owner.ports.due().is_some());
+    rig.machine.taken.store(false, Relaxed);
+    // Any reason to look at ports will do; else it is time.
+    rig.owner
+        .turn(vec![said(None), Message::FleetEnded(fleet("z"))]);
+    assert_eq!(listeners(&rig), 1);
+    assert_eq!(rig.owner.ports.due(), None);
 }
 
 #[test]

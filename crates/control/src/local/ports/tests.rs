@@ -137,3 +137,32 @@ fn an_address_of_another_machine_is_told_and_looked_for_again() {
     assert!(ports.has_any(&fleet("b")));
     assert!(ports.due().is_some());
 }
+
+#[test]
+fn a_port_that_was_taken_before_envoy_had_it_is_tried_again() {
+    let refused = "cannot bind '127.0.0.9:80': Address already in use";
+    let machine = Fake::default();
+    let mut ports = Ports::new(0, Box::new(machine.clone()));
+    let start = Instant::now();
+    let wanted = requests(&[("a", &["127.0.0.9"], &[80, 81])]);
+    ports.plan(&wanted, start);
+    machine.take("127.0.0.9:80");
+    // Of something else, of nobody, or for another reason: all stays.
+    assert!(!ports.refused(&fleet("a"), 82, refused));
+    assert!(!ports.refused(&fleet("z"), 80, refused));
+    assert!(!ports.refused(&fleet("a"), 80, "duplicate filter chain"));
+    assert!(ports.plan(&wanted, start)[&fleet("a")].ports.is_empty());
+
+    assert!(ports.refused(&fleet("a"), 80, refused));
+    let state = &ports.plan(&wanted, start)[&fleet("a")];
+    assert_eq!(state.ports.keys().collect::<Vec<_>>(), [&80]);
+    assert!(state.ports[&80].contains("in use by another program"));
+    assert_eq!(ports.due(), Some(after(start, 100)));
+    machine.free("127.0.0.9:80");
+    assert!(ports.plan(&wanted, start)[&fleet("a")].ports.is_empty());
+
+    // Free again by the time that we look: nothing changes, so that nothing goes round in circles.
+    assert!(ports.refused(&fleet("a"), 80, refused));
+    assert!(ports.plan(&wanted, start)[&fleet("a")].ports.is_empty());
+    assert_eq!(ports.due(), None);
+}
