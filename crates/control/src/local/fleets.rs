@@ -81,6 +81,7 @@ pub(crate) async fn hear_processes(
     while let Some(event) = events.recv().await {
         let fleet = FleetId(Arc::clone(event.id()));
         let gateway = fleet.to_string();
+        let mut down = None;
         let event = match event {
             processes::Event::Started { pid, attempt, .. } => {
                 outlets.metrics.envoy_started();
@@ -101,7 +102,7 @@ pub(crate) async fn hear_processes(
                 ..
             } => {
                 outlets.metrics.envoy_exited();
-                tell(&owner, Message::EnvoyDown(fleet)).await;
+                down = Some(fleet);
                 Event::EnvoyExited {
                     gateway,
                     status: status.to_string(),
@@ -112,7 +113,7 @@ pub(crate) async fn hear_processes(
             processes::Event::Failed {
                 message, retry_in, ..
             } => {
-                tell(&owner, Message::EnvoyDown(fleet)).await;
+                down = Some(fleet);
                 Event::EnvoyFailed {
                     gateway,
                     message,
@@ -128,6 +129,10 @@ pub(crate) async fn hear_processes(
         };
         // Nobody needs to look.
         let _ = outlets.events.send(event);
+        // Behind the event, before what follows from it.
+        if let Some(fleet) = down {
+            tell(&owner, Message::EnvoyDown(fleet)).await;
+        }
     }
 }
 
