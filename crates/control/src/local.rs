@@ -21,7 +21,7 @@ use sesame_sources::files::{self, ChangeSet, FilesConfig};
 use sesame_xds as xds;
 use tempfile::TempDir;
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{broadcast, mpsc, watch};
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
@@ -129,8 +129,8 @@ pub struct Local {
     stop: CancellationToken,
     /// Tasks that end only if they must, with the reason.
     tasks: JoinSet<Result<(), RunError>>,
-    /// Completes when the owner's thread has ended.
-    owner: oneshot::Receiver<()>,
+    /// True when the owner's thread has ended as it should; closed before that if it panicked.
+    owner: watch::Receiver<bool>,
     /// Behind all that uses it.
     run_dir: TempDir,
 }
@@ -268,14 +268,23 @@ impl Local {
 
     /// Completes if something that everything depends on has failed. Cancel safe.
     pub async fn failed(&mut self) -> RunError {
+        let owner = &mut self.owner;
+        let panicked = async {
+            // One that ended as it should did so because a task had failed, or all is about to end.
+            if owner.wait_for(|ended| *ended).await.is_ok() {
+                std::future::pending::<()>().await;
+            }
+        };
+        tokio::pin!(panicked);
         loop {
             tokio::select! {
-                _ = &mut self.owner => return RunError::Owner,
+                biased;
                 Some(ended) = self.tasks.join_next() => match ended {
                     Ok(Ok(())) => {}
                     Ok(Err(error)) => return error,
                     Err(_) => return RunError::Panic,
                 },
+                () = &mut panicked => return RunError::Owner,
             }
         }
     }
@@ -330,23 +339,23 @@ fn run_dir() -> io::Result<TempDir> {
     builder.tempdir_in("/tmp")
 }
 
-/// Starts the thread that translates; the result completes when it has ended, for whatever reason.
+/// Starts the thread that translates. The result becomes true when it ends as it should, and closes if it panics.
 fn spawn_owner(
     config: &Config,
     outlets: Outlets,
     start: Instant,
     messages: mpsc::Receiver<Message>,
-) -> io::Result<oneshot::Receiver<()>> {
+) -> io::Result<watch::Receiver<bool>> {
     let port_offset = config.port_offset;
-    let (alive, ended) = oneshot::channel::<()>();
+    let (done, ended) = watch::channel(false);
     let runtime = tokio::runtime::Handle::current();
     std::thread::Builder::new()
         .name("translate".to_owned())
         .spawn(move || {
-            let _alive = alive;
             let ports = Ports::new(port_offset, Box::new(ThisMachine));
             let owner = Owner::new(Core::new(port_offset), ports, outlets, start);
             runtime.block_on(owner.run(messages));
+            done.send_replace(true);
         })?;
     Ok(ended)
 }
