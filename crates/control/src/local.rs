@@ -26,7 +26,7 @@ use tokio::task::JoinSet;
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 
-use self::fleets::Launch;
+use self::fleets::{Launch, Starts};
 use self::ports::{Ports, ThisMachine};
 use crate::admin;
 use crate::board::Board;
@@ -204,6 +204,7 @@ impl Local {
 
         let mut tasks = JoinSet::new();
         let streams = registry.events();
+        let starts = Arc::<Starts>::default();
         let serving = stop.clone().cancelled_owned();
         tasks.spawn(async move {
             let incoming = UnixListenerStream::new(listener);
@@ -212,7 +213,7 @@ impl Local {
         let weak = to_owner.downgrade();
         spawn(
             &mut tasks,
-            fleets::hear_streams(streams, weak.clone(), outlets.clone()),
+            fleets::hear_streams(streams, weak.clone(), outlets.clone(), Arc::clone(&starts)),
         );
         spawn(
             &mut tasks,
@@ -221,6 +222,7 @@ impl Local {
         let launch = Launch {
             xds_socket,
             concurrency: config.concurrency,
+            starts,
         };
         let keep = fleets::keep(to_do, Arc::clone(&supervisor), weak.clone(), launch);
         spawn(&mut tasks, keep);

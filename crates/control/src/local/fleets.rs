@@ -3,8 +3,9 @@
 //! In: orders to start and to stop, what their processes and their streams report. Out: orders to the supervisor, messages
 //! to the owner, events. It decides nothing about ports or resources.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use prost::Message as _;
@@ -26,6 +27,62 @@ pub(crate) struct Launch {
     pub(crate) xds_socket: PathBuf,
     /// Worker threads of each; `None`: one for each processor.
     pub(crate) concurrency: Option<u32>,
+    /// Noted here.
+    pub(crate) starts: Arc<Starts>,
+}
+
+/// Which Envoys are the latest of their fleets: while one drains, its successor is waited for.
+#[derive(Debug, Default)]
+pub(crate) struct Starts {
+    inner: Mutex<Numbers>,
+}
+
+#[derive(Debug, Default)]
+struct Numbers {
+    last: u64,
+    /// The number of the last start or stop of each fleet that runs or ends.
+    of: BTreeMap<FleetId, u64>,
+}
+
+impl Starts {
+    /// Before every name of an Envoy's node that is given here.
+    const PREFIX: &str = "local-";
+
+    /// Whatever ran for the fleet so far doesn't count any more. The number is behind all earlier ones.
+    fn next(&self, fleet: &FleetId) -> u64 {
+        let mut inner = self.lock();
+        inner.last += 1;
+        let number = inner.last;
+        inner.of.insert(fleet.clone(), number);
+        number
+    }
+
+    /// The name of the node of an Envoy that starts now.
+    fn node_id(&self, fleet: &FleetId) -> String {
+        format!("{}{}", Self::PREFIX, self.next(fleet))
+    }
+
+    /// The stop of that number is done. Forgets the fleet unless it has been started since.
+    fn ended(&self, fleet: &FleetId, number: u64) {
+        let mut inner = self.lock();
+        if inner.of.get(fleet) == Some(&number) {
+            inner.of.remove(fleet);
+        }
+    }
+
+    /// Whether a node is an Envoy that was stopped. Those of other names are somebody else's.
+    fn is_stale(&self, fleet: &FleetId, node_id: &str) -> bool {
+        let number = node_id.strip_prefix(Self::PREFIX);
+        let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) else {
+            return false;
+        };
+        self.lock().of.get(fleet) != Some(&number)
+    }
+
+    // The lock guards plain inserts and removals.
+    fn lock(&self) -> MutexGuard<'_, Numbers> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Starts and stops Envoys as it is ordered, until nobody can order anything any more.
@@ -42,9 +99,11 @@ pub(crate) async fn keep(
             Order::Stop(fleet) => {
                 // Ordered here, or it could come behind the start of the same fleet.
                 let stopped = supervisor.stop(fleet.as_str());
-                let owner = owner.clone();
+                let (owner, starts) = (owner.clone(), Arc::clone(&launch.starts));
+                let number = starts.next(&fleet);
                 stopping.spawn(async move {
                     stopped.await;
+                    starts.ended(&fleet, number);
                     tell(&owner, Message::FleetEnded(fleet)).await;
                 });
             }
@@ -57,7 +116,7 @@ fn spec(supervisor: &Supervisor, fleet: &FleetId, launch: &Launch) -> FleetSpec 
     let admin_socket = supervisor.dir(fleet.as_str()).admin_socket();
     let bootstrap = sesame_envoy::bootstrap(&BootstrapOptions {
         fleet: fleet.clone(),
-        node_id: "local".to_owned(),
+        node_id: launch.starts.node_id(fleet),
         xds: XdsAddress::Unix(launch.xds_socket.clone()),
         admin: Admin::Unix(admin_socket.clone()),
         max_connections: MAX_CONNECTIONS,
@@ -157,6 +216,7 @@ pub(crate) async fn hear_streams(
     mut events: xds::Events,
     owner: mpsc::WeakSender<Message>,
     outlets: Outlets,
+    starts: Arc<Starts>,
 ) {
     loop {
         match events.next().await {
@@ -167,9 +227,15 @@ pub(crate) async fn hear_streams(
                 tracing::debug!(gateway = %fleet, "Envoy has disconnected");
             }
             xds::Event::Acked {
-                fleet, revision, ..
+                fleet,
+                node_id,
+                revision,
+                ..
             } => {
                 let fleet = FleetId(fleet.as_str().into());
+                if starts.is_stale(&fleet, &node_id) {
+                    continue;
+                }
                 served(&outlets, &fleet, revision);
                 tell(&owner, Message::EnvoyServes(fleet)).await;
             }
@@ -245,5 +311,33 @@ fn rejected(fleet: &xds::FleetId, resource_type: ResourceType, name: Arc<str>) -
 async fn tell(owner: &mpsc::WeakSender<Message>, message: Message) {
     if let Some(owner) = owner.upgrade() {
         let _ = owner.send(message).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_latest_envoy_of_a_fleet_counts() {
+        let starts = Starts::default();
+        let [a, b] = ["a", "b"].map(|name| FleetId::of_gateway("ns", name));
+        let first = starts.node_id(&a);
+        let other = starts.node_id(&b);
+        assert!(first != other);
+        assert!(!starts.is_stale(&a, &first) && !starts.is_stale(&b, &other));
+        assert!(!starts.is_stale(&a, "somebody"));
+        // It drains.
+        let stop = starts.next(&a);
+        assert!(starts.is_stale(&a, &first));
+        let second = starts.node_id(&a);
+        assert!(starts.is_stale(&a, &first) && !starts.is_stale(&a, &second));
+        // The end of the first says nothing of the second.
+        starts.ended(&a, stop);
+        assert!(!starts.is_stale(&a, &second) && !starts.is_stale(&b, &other));
+        let stop = starts.next(&a);
+        starts.ended(&a, stop);
+        assert!(starts.is_stale(&a, &second));
+        assert_eq!(starts.lock().of.len(), 1);
     }
 }
