@@ -4,6 +4,7 @@
 //! with it.
 
 mod fleets;
+mod leftovers;
 pub(crate) mod ports;
 
 use std::collections::BTreeSet;
@@ -14,7 +15,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use sesame_fleet::local::{Level, Supervisor};
 use sesame_sources::files::{self, ChangeSet, FilesConfig};
@@ -170,7 +171,10 @@ impl Local {
     {
         let start = Instant::now();
         let run_dir = run_dir().map_err(StartError::RunDir)?;
-        let xds_socket = run_dir.path().join("xds.sock");
+        if let Err(error) = leftovers::sweep(run_dir.path(), SystemTime::now()).await {
+            tracing::debug!(%error, "can't look for what killed runs left");
+        }
+        let xds_socket = run_dir.path().join(leftovers::SOCKET);
         let listener = UnixListener::bind(&xds_socket).map_err(StartError::RunDir)?;
         let admin = match config.admin {
             Some(address) => {
@@ -265,7 +269,7 @@ impl Local {
 
     /// The socket on which Envoys are served.
     pub fn xds_socket(&self) -> PathBuf {
-        self.run_dir.path().join("xds.sock")
+        self.run_dir.path().join(leftovers::SOCKET)
     }
 
     /// Completes if something that everything depends on has failed. Cancel safe.
@@ -332,7 +336,7 @@ fn run_dir() -> io::Result<TempDir> {
     const LONGEST: usize = 103 - "/0123456789abcdef-0123456789abcdef/admin.sock".len();
     let mut builder = tempfile::Builder::new();
     let builder = builder
-        .prefix("sesame-")
+        .prefix(leftovers::PREFIX)
         .permissions(Permissions::from_mode(0o700));
     let dir = builder.tempdir()?;
     if dir.path().as_os_str().len() <= LONGEST {

@@ -1,0 +1,111 @@
+//! What runs left behind that were killed.
+//!
+//! In: the folder of this run. Out: those of dead runs beside it are removed. Whatever could be somebody else's stays.
+
+use std::fs::{self, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use tokio::net::UnixStream;
+
+/// What the names of all runs' folders begin with; a few letters and digits follow.
+pub(super) const PREFIX: &str = "sesame-";
+/// The socket in each.
+pub(super) const SOCKET: &str = "xds.sock";
+/// How many letters and digits follow.
+const SUFFIX: usize = 6;
+/// A socket that is younger may be one on which its run is about to listen.
+const SETTLED: Duration = Duration::from_secs(60);
+
+/// Removes folders beside `run_dir` that belong to the same user and on whose socket nobody listens any more.
+pub(super) async fn sweep(run_dir: &Path, now: SystemTime) -> io::Result<()> {
+    let Some(place) = run_dir.parent() else {
+        return Ok(());
+    };
+    let ours = fs::symlink_metadata(run_dir)?.uid();
+    for entry in fs::read_dir(place)?.flatten() {
+        let path = entry.path();
+        let named = entry.file_name().to_str().is_some_and(is_name);
+        if !named || path == run_dir || !is_dead(&path, ours, now).await {
+            continue;
+        }
+        match fs::remove_dir_all(&path) {
+            Ok(()) => tracing::debug!(path = %path.display(), "removed what a killed run left"),
+            Err(error) => {
+                tracing::debug!(%error, path = %path.display(), "can't remove what a killed run left");
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_name(name: &str) -> bool {
+    let suffix = name.strip_prefix(PREFIX);
+    suffix.is_some_and(|suffix| {
+        suffix.len() == SUFFIX && suffix.bytes().all(|byte| byte.is_ascii_alphanumeric())
+    })
+}
+
+async fn is_dead(folder: &Path, uid: u32, now: SystemTime) -> bool {
+    let socket = folder.join(SOCKET);
+    let (Ok(folder), Ok(file)) = (fs::symlink_metadata(folder), fs::symlink_metadata(&socket))
+    else {
+        return false;
+    };
+    let settled = |file: &Metadata| {
+        let since = file
+            .modified()
+            .ok()
+            .and_then(|at| now.duration_since(at).ok());
+        since.is_some_and(|age| age >= SETTLED)
+    };
+    folder.is_dir()
+        && folder.uid() == uid
+        && file.uid() == uid
+        && file.file_type().is_socket()
+        && settled(&file)
+        // Doesn't wait for one that listens but is busy.
+        && matches!(UnixStream::connect(&socket).await, Err(error) if error.kind() == ErrorKind::ConnectionRefused)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_folders_of_dead_runs_are_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let make = |name: &str| {
+            let folder = place.path().join(name);
+            fs::create_dir(&folder).unwrap();
+            let listener = UnixListener::bind(folder.join(SOCKET)).unwrap();
+            (folder, listener)
+        };
+        let own = make("sesame-000000");
+        let alive = make("sesame-aLive1");
+        let (dead, _) = make("sesame-dEad12");
+        fs::write(dead.join("bootstrap.pb"), "x").unwrap();
+        let (other_name, _) = make("sesame-notes-1");
+        let no_socket = place.path().join("sesame-abcdef");
+        fs::create_dir(&no_socket).unwrap();
+        let file = place.path().join("sesame-file12");
+        fs::write(&file, "x").unwrap();
+        let link = place.path().join("sesame-link12");
+        std::os::unix::fs::symlink(&other_name, &link).unwrap();
+
+        // It may be about to listen.
+        let now = SystemTime::now();
+        sweep(&own.0, now).await.unwrap();
+        assert!(dead.exists());
+        sweep(&own.0, now + SETTLED * 2).await.unwrap();
+        assert!(!dead.exists());
+        for path in [&own.0, &alive.0, &other_name, &no_socket, &file, &link] {
+            assert!(path.exists(), "{path:?}");
+        }
+        assert!(other_name.join(SOCKET).exists());
+    }
+}
