@@ -189,6 +189,10 @@ impl Local {
 
         let (events, receiver) = broadcast::channel(EVENTS);
         let (wanted, _) = watch::channel(BTreeSet::new());
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "who takes orders never waits for anything, and the thread that gives them must not wait"
+        )]
         let (orders, to_do) = mpsc::unbounded_channel();
         let registry = xds::Registry::new(xds_config(config.drain));
         let outlets = Outlets {

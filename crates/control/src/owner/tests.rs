@@ -35,6 +35,7 @@ struct Rig {
 fn rig() -> Rig {
     let (events, receiver) = broadcast::channel(100);
     let (wanted, to_run) = watch::channel(BTreeSet::new());
+    #[expect(clippy::disallowed_methods, reason = "as it is in a local run")]
     let (orders, to_do) = mpsc::unbounded_channel();
     let outlets = Outlets {
         registry: xds::Registry::new(xds::Config::default()),
