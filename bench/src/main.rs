@@ -24,6 +24,10 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 
+/// As in the binary `sesame`.
+#[global_allocator]
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 /// Measure Sesame.
 #[derive(Parser)]
 #[command(name = "cargo xtask bench --", bin_name = "cargo xtask bench --")]
