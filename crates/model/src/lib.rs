@@ -25,9 +25,9 @@ pub use backend::{Cluster, ClusterKey, Endpoint, Endpoints, Protocol, UpstreamTl
 pub use fleet::FleetId;
 pub use listener::{Listener, ListenerKey, ListenerKind, TlsChain};
 pub use route::{
-    Action, Cors, Forward, HeaderChanges, HeaderMatch, List, Mirror, OriginMatch, PartsPerMillion,
-    PathMatch, PathRewrite, QueryMatch, Redirect, RedirectPort, Retry, Route, RouteMatch,
-    RouteTable, RouteTableKey, Session, Target, ValueMatch, VirtualHost, VirtualHostKey,
-    WeightedTarget,
+    Action, Cors, Forward, HeaderChanges, HeaderLists, HeaderMatch, List, Mirror, OriginMatch,
+    PartsPerMillion, PathMatch, PathRewrite, QueryMatch, Redirect, RedirectPort, Retry, Route,
+    RouteMatch, RouteTable, RouteTableKey, Session, Target, ValueMatch, VirtualHost,
+    VirtualHostKey, WeightedTarget,
 };
 pub use tls::{Certificate, CertificateKey};

@@ -1,4 +1,5 @@
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -245,9 +246,13 @@ pub enum RedirectPort {
     OfListener,
 }
 
-/// Changes to headers. A name is in one of the three at most.
+/// Changes to headers: a [`HeaderLists`] that takes no room where nothing changes, which is nearly everywhere.
+#[derive(Clone, Default)]
+pub struct HeaderChanges(Option<Box<HeaderLists>>);
+
+/// Names, and what to do with them. A name is in one of the three at most.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct HeaderChanges {
+pub struct HeaderLists {
     /// Replace all values by this one.
     pub set: Vec<(String, String)>,
     /// Put behind what is there.
@@ -256,10 +261,48 @@ pub struct HeaderChanges {
     pub remove: Vec<String>,
 }
 
-impl HeaderChanges {
+impl HeaderLists {
+    const NONE: &Self = &Self {
+        set: Vec::new(),
+        add: Vec::new(),
+        remove: Vec::new(),
+    };
+
     /// True if nothing changes.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.add.is_empty() && self.remove.is_empty()
+    }
+}
+
+impl From<HeaderLists> for HeaderChanges {
+    fn from(lists: HeaderLists) -> Self {
+        Self((!lists.is_empty()).then(|| Box::new(lists)))
+    }
+}
+
+impl Deref for HeaderChanges {
+    type Target = HeaderLists;
+
+    fn deref(&self) -> &HeaderLists {
+        self.0.as_deref().unwrap_or(HeaderLists::NONE)
+    }
+}
+
+impl DerefMut for HeaderChanges {
+    fn deref_mut(&mut self) -> &mut HeaderLists {
+        self.0.get_or_insert_default()
+    }
+}
+
+impl PartialEq for HeaderChanges {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl fmt::Debug for HeaderChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
     }
 }
 

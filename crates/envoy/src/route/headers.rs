@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use envoy_types::pb::envoy::config::core::v3::{
     HeaderValue, HeaderValueOption, header_value_option::HeaderAppendAction,
 };
-use sesame_model::{Action, HeaderChanges, Route, WeightedTarget};
+use sesame_model::{Action, HeaderChanges, HeaderLists, Route, WeightedTarget};
 
 /// Changes in Envoy's shape: what is removed goes first, then the others in their order.
 #[derive(Default)]
@@ -105,11 +105,12 @@ fn one_after_the_other(first: &HeaderChanges, then: &HeaderChanges) -> HeaderCha
         let kept = first.iter().filter(|(name, _)| !undone(name));
         kept.chain(then).cloned().collect()
     };
-    HeaderChanges {
+    let lists = HeaderLists {
         set: both(&first.set, &then.set),
         add: both(&first.add, &then.add),
         remove: first.remove.iter().chain(&then.remove).cloned().collect(),
-    }
+    };
+    lists.into()
 }
 
 fn touch_the_same(one: &HeaderChanges, other: &HeaderChanges) -> bool {

@@ -237,11 +237,12 @@ fn header_values_are_literal_and_hosts_are_rewrites() {
         Action::Forward(Box::new(forward(vec![target("a", 1)]))),
     );
     let own = |name: &str, value: &str| (name.to_owned(), value.to_owned());
-    route.request_headers = HeaderChanges {
+    route.request_headers = HeaderLists {
         set: vec![own("x-a", "50%REQ(x)%"), own("Host", "new.host")],
         add: vec![own("x-b", "")],
         remove: vec!["x-c".to_owned(), ":path".to_owned()],
-    };
+    }
+    .into();
     let route = only(route);
     assert_eq!(
         route["request_headers_to_add"],
@@ -262,18 +263,20 @@ fn header_values_are_literal_and_hosts_are_rewrites() {
 fn a_backend_has_the_last_word_on_headers_that_the_route_changes_too() {
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let mut own = target("a", 1);
-    own.request_headers = HeaderChanges {
+    own.request_headers = HeaderLists {
         set: vec![pair("X-Set", "backend")],
         add: vec![pair("x-more", "backend")],
         remove: vec!["x-gone".to_owned()],
-    };
+    }
+    .into();
     let action = Action::Forward(Box::new(forward(vec![own, target("b", 1)])));
     let mut route = route(PathMatch::Prefix("/".to_owned()), action);
-    route.request_headers = HeaderChanges {
+    route.request_headers = HeaderLists {
         set: vec![pair("x-set", "route"), pair("x-gone", "route")],
         add: vec![pair("x-more", "route"), pair("x-only", "route")],
         remove: vec!["x-removed".to_owned()],
-    };
+    }
+    .into();
     route.response_headers.remove = vec!["x-set".to_owned()];
     let route = only(route);
     assert_eq!(route.get("request_headers_to_add"), None);
