@@ -53,12 +53,7 @@ impl Lane {
                     self.stale.insert(&item.name, Since { epoch, version });
                 }
                 // What replaced it waits, or was refused meanwhile, which has been noted.
-                Age::Old => {
-                    if let Some(mut since) = self.stale.get(&item.name) {
-                        since.version = item.version;
-                        self.stale.insert(&item.name, since);
-                    }
-                }
+                Age::Old => {}
             }
         }
     }
