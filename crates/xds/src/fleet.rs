@@ -42,28 +42,7 @@ struct Entry {
     /// An earlier version was rejected, and no later one acknowledged: recovery is still to be told.
     troubled: bool,
     /// The last version that was acknowledged, while `current` isn't. Boxed, since mostly there is none.
-    good: Option<Box<Good>>,
-}
-
-/// An acknowledged version that isn't current any more.
-#[derive(Debug)]
-struct Good {
-    resource: Resource,
-    /// The epoch in which it was replaced.
-    until: u64,
-}
-
-/// How a version that a client has compares with what there is under its name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Age {
-    /// It is the current one.
-    Current,
-    /// It was replaced in this epoch.
-    Until(u64),
-    /// It isn't current; since when isn't known.
-    Old,
-    /// There is no such name any more.
-    Gone,
+    good: Option<Box<Resource>>,
 }
 
 /// What a fleet has under a name, for one client.
@@ -169,11 +148,7 @@ impl Fleet {
         let name = Arc::clone(entry.current.name());
         let before = std::mem::replace(&mut entry.current, resource);
         if entry.acked {
-            let until = epoch;
-            entry.good = Some(Box::new(Good {
-                resource: before,
-                until,
-            }));
+            entry.good = Some(Box::new(before));
         }
         entry.changed = epoch;
         entry.rejected = false;
@@ -182,7 +157,7 @@ impl Fleet {
         let back_to_good = entry
             .good
             .as_ref()
-            .is_some_and(|good| good.resource.version() == entry.current.version());
+            .is_some_and(|good| good.version() == entry.current.version());
         let version = entry.current.version();
         self.note(ty, &name);
         if back_to_good {
@@ -283,7 +258,7 @@ impl Fleet {
             return Offer::Absent;
         };
         let usable = if entry.rejected && !entry.acked {
-            entry.good.as_deref().map(|good| &good.resource)
+            entry.good.as_deref()
         } else {
             Some(&entry.current)
         };
@@ -292,20 +267,6 @@ impl Fleet {
                 Offer::Serve(resource, entry.changed)
             }
             _ => Offer::Keep,
-        }
-    }
-
-    /// How old a version of a name is.
-    pub(crate) fn age(&self, ty: ResourceType, name: &str, version: Version) -> Age {
-        let Some(entry) = self.tables[ty.index()].get(name) else {
-            return Age::Gone;
-        };
-        if entry.current.version() == version {
-            return Age::Current;
-        }
-        match &entry.good {
-            Some(good) if good.resource.version() == version => Age::Until(good.until),
-            _ => Age::Old,
         }
     }
 

@@ -5,19 +5,17 @@
 //! It must not know: the other types, or IO. Costs follow what changed, not what there is.
 
 mod compose;
-mod stale;
 mod verdict;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::fleet::{Age, Fleet, Offer, TypeStatus};
+use crate::fleet::{Fleet, Offer, TypeStatus};
 use crate::ordering::Floor;
 use crate::pending::{Pending, Stamps};
 use crate::resource::{Resource, ResourceType, Version};
 use crate::subscription::{Asked, Subscription};
-use stale::{Since, Stale};
 
 /// A resource under way to the client.
 #[derive(Debug, Clone)]
@@ -80,9 +78,6 @@ pub(crate) struct Lane {
     /// The version of a name that this client itself rejected last, and the epoch in which the name had
     /// changed by then: if it changes again, if only back and forth, it is to be tried again.
     refused: HashMap<Arc<str>, (Version, u64)>,
-    /// Names of which the client uses an older version because the current one was refused, by it or
-    /// by another. An entry stays until the client has said that it has the current one, or it is gone.
-    stale: Stale,
     /// The client asked for all, brought nothing and has had no response: it is owed one even if there is nothing, since
     /// Envoy asks for no listeners before it has heard of its clusters.
     owed: bool,
@@ -111,7 +106,6 @@ impl Lane {
             force: HashSet::new(),
             urgent: HashMap::new(),
             refused: HashMap::new(),
-            stale: Stale::default(),
             owed: false,
             in_flight: None,
             probes: VecDeque::new(),
@@ -156,7 +150,7 @@ impl Lane {
         }
     }
 
-    /// The removal that waits and would go next.
+    /// The oldest removal that waits.
     pub(crate) fn next_removal(&self) -> Option<u64> {
         self.unmake.next()
     }
@@ -169,9 +163,6 @@ impl Lane {
         Floor {
             make: probes.chain(flying.make).chain(self.make.floor()).min(),
             unmake: flying.unmake.into_iter().chain(self.unmake.floor()).min(),
-            unmaking: flying.unmake,
-            next_removal: self.unmake.next(),
-            stale: flying.stale.into_iter().chain(self.stale.floor()).min(),
         }
     }
 
@@ -203,7 +194,6 @@ impl Lane {
             if !has {
                 // A client that asks has nothing, whatever it was sent before.
                 self.held.remove(name);
-                self.stale.remove(name);
                 self.told.remove(name);
             }
             if !has || self.urgent.contains_key(name) {
@@ -234,7 +224,6 @@ impl Lane {
                 unmake,
                 force,
                 refused,
-                stale,
                 ..
             } = self;
             held.retain(|name, _| subscription.named(name));
@@ -242,7 +231,6 @@ impl Lane {
             unmake.retain(|name| subscription.named(name));
             force.retain(|name| subscription.named(name));
             refused.retain(|name, _| subscription.named(name));
-            stale.retain(|name| subscription.named(name));
         }
         for name in &asked.dropped {
             self.absent.remove(name);
@@ -260,7 +248,6 @@ impl Lane {
                 self.unmake.remove(name);
                 self.force.remove(name);
                 self.refused.remove(name);
-                self.stale.remove(name);
             }
         }
     }
@@ -297,14 +284,10 @@ impl Lane {
                     let first = since.unwrap_or(changed);
                     let last = changed;
                     self.make.add(name, Stamps { first, last });
-                } else {
-                    self.settle_stale(fleet, name, since.unwrap_or(changed));
                 }
             }
             Offer::Keep => {
                 self.force.remove(name);
-                let changed = fleet.changed(self.ty, name);
-                self.settle_stale(fleet, name, since.or(changed).unwrap_or(0));
                 self.tell_absent(name);
             }
             Offer::Absent => {
@@ -314,34 +297,9 @@ impl Lane {
                     let last = fleet.epoch();
                     let first = since.unwrap_or(last);
                     self.unmake.add(name, Stamps { first, last });
-                } else {
-                    self.stale.remove(name);
                 }
                 self.tell_absent(name);
             }
-        }
-    }
-
-    /// Nothing of a name is to be sent: notes whether what the client has is out of date, by default
-    /// since `epoch`.
-    fn settle_stale(&mut self, fleet: &Fleet, name: &Arc<str>, epoch: u64) {
-        let Some(version) = self.held.get(name).copied() else {
-            return;
-        };
-        let noted = self.stale.get(name);
-        let epoch = match fleet.age(self.ty, name, version) {
-            Age::Current => {
-                // What the client has may just be under way: its word on that will tell.
-                if noted.is_some_and(|since| since.version == version) {
-                    self.stale.remove(name);
-                }
-                return;
-            }
-            Age::Until(epoch) => epoch,
-            Age::Old | Age::Gone => epoch,
-        };
-        if noted.is_none() {
-            self.stale.insert(name, Since { epoch, version });
         }
     }
 

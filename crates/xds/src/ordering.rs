@@ -10,10 +10,6 @@
 //! listeners together with the new ones (which may take over their addresses), routes when the
 //! listeners are gone, clusters when nothing that came until then is unacknowledged, and at last
 //! what only clusters refer to. Additions never wait for removals, so nothing waits in a circle.
-//!
-//! A client that refuses a resource goes on using the version it has, and what that refers to. So
-//! what was removed since that version stopped being current stays, until the resource is mended or
-//! removed itself. All else flows, and an epoch counts as complete without such removals.
 
 use crate::resource::ResourceType;
 
@@ -24,12 +20,6 @@ pub(crate) struct Floor {
     pub(crate) make: Option<u64>,
     /// By removals, waiting or unacknowledged.
     pub(crate) unmake: Option<u64>,
-    /// By removals, unacknowledged.
-    pub(crate) unmaking: Option<u64>,
-    /// The waiting removal whose latest change is the oldest.
-    pub(crate) next_removal: Option<u64>,
-    /// Since this epoch, the client uses a version of something that isn't current any more.
-    pub(crate) stale: Option<u64>,
 }
 
 /// The floors of all types.
@@ -69,33 +59,16 @@ pub(crate) fn unmake_limit(ty: ResourceType, floors: &Floors, bypass: u64) -> u6
         .flatten()
         .min()
         .unwrap_or(OPEN)
-        .min(kept_since(ty, floors))
-}
-
-/// What was removed of this type since this epoch may be in use by versions that the client goes on
-/// having because it refused later ones.
-fn kept_since(ty: ResourceType, floors: &Floors) -> u64 {
-    ResourceType::ALL
-        .into_iter()
-        .filter(|other| other.teardown() < ty.teardown())
-        .filter_map(|other| floors[other.index()].stale)
-        .min()
-        .unwrap_or(OPEN)
 }
 
 /// All epochs before this are complete at the client as far as its traffic goes: what is still to be
-/// removed when nothing refers to it any more doesn't count, and what stays for a refused resource's
-/// sake doesn't either.
+/// removed when nothing refers to it any more doesn't count.
 pub(crate) fn complete_before(floors: &Floors) -> u64 {
     ResourceType::ALL
         .into_iter()
         .flat_map(|ty| {
             let floor = floors[ty.index()];
-            let kept = floor
-                .next_removal
-                .is_some_and(|next| next >= kept_since(ty, floors));
-            let unmake = if kept { floor.unmaking } else { floor.unmake };
-            [floor.make, unmake.filter(|_| ty.waits_for_clusters())]
+            [floor.make, floor.unmake.filter(|_| ty.waits_for_clusters())]
         })
         .flatten()
         .min()
@@ -110,11 +83,7 @@ mod tests {
     fn with(set: &[(ResourceType, Option<u64>, Option<u64>)]) -> Floors {
         let mut floors = Floors::default();
         for &(ty, make, unmake) in set {
-            floors[ty.index()] = Floor {
-                make,
-                unmake,
-                ..Floor::default()
-            };
+            floors[ty.index()] = Floor { make, unmake };
         }
         floors
     }
@@ -169,30 +138,6 @@ mod tests {
         assert_eq!(complete_before(&floors), 9);
         let floors = with(&[(Listener, None, Some(4)), (Route, Some(6), None)]);
         assert_eq!(complete_before(&floors), 4);
-    }
-
-    #[test]
-    fn what_a_stale_version_may_use_stays_and_nothing_else_waits() {
-        let mut floors = with(&[(Route, None, Some(6))]);
-        floors[Route.index()].next_removal = Some(6);
-        floors[Listener.index()].stale = Some(5);
-        floors[Secret.index()].stale = Some(1);
-        for ty in ResourceType::ALL {
-            assert_eq!(make_limit(ty, &floors, 0), OPEN);
-        }
-        assert_eq!(unmake_limit(Listener, &floors, 0), OPEN);
-        for ty in [Route, Cluster, Endpoint, Secret] {
-            assert_eq!(unmake_limit(ty, &floors, 0), 5);
-        }
-        assert_eq!(complete_before(&floors), OPEN);
-        floors[Route.index()].unmaking = Some(6);
-        assert_eq!(complete_before(&floors), 6);
-
-        let mut floors = Floors::default();
-        floors[Cluster.index()].stale = Some(3);
-        assert_eq!(unmake_limit(Route, &floors, 0), OPEN);
-        assert_eq!(unmake_limit(Cluster, &floors, 0), OPEN);
-        assert_eq!(unmake_limit(Secret, &floors, 0), 3);
     }
 
     /// Of any two types, at most one waits for the other.

@@ -74,11 +74,9 @@ impl Subscription {
             if name == WILDCARD {
                 self.wildcard = false;
             } else if let Some(name) = self.names.take(name.as_str()) {
+                asked.names.retain(|asked| *asked != name);
                 asked.dropped.push(name);
             }
-        }
-        if !asked.names.is_empty() && !asked.dropped.is_empty() {
-            asked.names.retain(|name| self.names.contains(name));
         }
         asked.all = self.wildcard && !was_wildcard;
         asked.not_all = was_wildcard && !self.wildcard;

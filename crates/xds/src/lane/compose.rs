@@ -27,7 +27,7 @@ impl Lane {
         }
         if batch.upserts.is_empty() {
             items = self.compose_changes(fleet, allowance, &mut batch);
-            floor = self.compose_removals(fleet, allowance, &mut batch);
+            floor.unmake = self.compose_removals(fleet, allowance, &mut batch);
             self.probe_first = true;
         } else {
             self.probe_first = false;
@@ -81,9 +81,6 @@ impl Lane {
                             stamps,
                             before,
                         });
-                    } else {
-                        // The last good version, which the client has.
-                        self.settle_stale(fleet, &name, stamps.first);
                     }
                 }
                 // Rejected by somebody since it was marked.
@@ -93,14 +90,14 @@ impl Lane {
         items
     }
 
-    /// Adds removals; gives the oldest epochs that they complete, and that of the versions that go.
+    /// Adds removals; gives the oldest epoch that they complete.
     fn compose_removals(
         &mut self,
         fleet: &Fleet,
         allowance: Allowance,
         batch: &mut Batch,
-    ) -> Floor {
-        let mut floor = Floor::default();
+    ) -> Option<u64> {
+        let mut floor: Option<u64> = None;
         let mut bytes = 0;
         while bytes < allowance.bytes {
             let Some((name, stamps)) = self.unmake.pop_below(allowance.unmake) else {
@@ -108,11 +105,8 @@ impl Lane {
             };
             self.examined += 1;
             bytes += name.len();
-            floor.unmake = floor.unmake.into_iter().chain([stamps.first]).min();
+            floor = Some(floor.map_or(stamps.first, |floor| floor.min(stamps.first)));
             self.held.remove(&name);
-            // Until the client has said that it is gone, it uses what it used.
-            let stale = self.stale.remove(&name);
-            floor.stale = floor.stale.into_iter().chain(stale).min();
             if self.subscription.named(&name) {
                 self.told.insert(Arc::clone(&name));
             }
@@ -128,8 +122,6 @@ impl Lane {
                 bytes += name.len();
                 self.unmake.remove(&name);
                 self.held.remove(&name);
-                let stale = self.stale.remove(&name);
-                floor.stale = floor.stale.into_iter().chain(stale).min();
                 self.told.insert(Arc::clone(&name));
                 batch.removals.push(name);
             }

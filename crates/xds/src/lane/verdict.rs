@@ -6,9 +6,8 @@
 
 use std::sync::Arc;
 
-use super::stale::Since;
 use super::{Item, Lane};
-use crate::fleet::{Age, Fleet};
+use crate::fleet::Fleet;
 use crate::nack::{self, Accused};
 use crate::resource::Version;
 
@@ -43,18 +42,6 @@ impl Lane {
         for item in items {
             fleet.acked(self.ty, &item.name, item.version);
             self.refused.remove(&item.name);
-            if self.held.get(&item.name) != Some(&item.version) {
-                continue;
-            }
-            match fleet.age(self.ty, &item.name, item.version) {
-                Age::Current | Age::Gone => _ = self.stale.remove(&item.name),
-                Age::Until(epoch) => {
-                    let version = item.version;
-                    self.stale.insert(&item.name, Since { epoch, version });
-                }
-                // What replaced it waits, or was refused meanwhile, which has been noted.
-                Age::Old => {}
-            }
         }
     }
 
@@ -113,25 +100,9 @@ impl Lane {
         }
         if self.held.get(&item.name) == Some(&item.version) {
             match item.before {
-                Some(version) => {
-                    self.held.insert(Arc::clone(&item.name), version);
-                    let noted = self.stale.get(&item.name).map(|since| since.epoch);
-                    let first = item.stamps.first;
-                    let epoch = match fleet.age(self.ty, &item.name, version) {
-                        Age::Current => None,
-                        Age::Until(epoch) => Some(epoch),
-                        Age::Old | Age::Gone => noted.into_iter().chain([first]).min(),
-                    };
-                    match epoch {
-                        Some(epoch) => self.stale.insert(&item.name, Since { epoch, version }),
-                        None => _ = self.stale.remove(&item.name),
-                    }
-                }
-                None => {
-                    self.held.remove(&item.name);
-                    self.stale.remove(&item.name);
-                }
-            }
+                Some(version) => self.held.insert(Arc::clone(&item.name), version),
+                None => self.held.remove(&item.name),
+            };
         }
         if let Some(changed) = fleet.changed(self.ty, &item.name) {
             let refused = (item.version, changed);

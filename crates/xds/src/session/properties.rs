@@ -190,7 +190,6 @@ impl World {
 }
 
 /// What must hold after every response: no route that the client follows meets a missing cluster.
-/// (That no cluster goes too early, the simulator itself looks after.)
 fn check_traffic(client: &Client, world: &World) -> Result<(), TestCaseError> {
     // Routes as they will be if all that was sent is taken.
     for response in &client.inbox {
@@ -210,6 +209,17 @@ fn check_traffic(client: &Client, world: &World) -> Result<(), TestCaseError> {
                             client.log
                         );
                     }
+                }
+            }
+        }
+        if response.ty == Cluster {
+            for cluster in &response.removals {
+                for (route, body) in client.held(Route) {
+                    prop_assert!(
+                        !references(body).any(|name| *name == **cluster),
+                        "cluster {cluster} went before route {route}: {:#?}",
+                        client.log
+                    );
                 }
             }
         }
@@ -244,20 +254,9 @@ fn check_end(client: &Client, world: &World) -> Result<(), TestCaseError> {
             prop_assert_eq!(has, Some(body), "{} {}: {:#?}", ty, name, client.log);
         }
     }
-    // What a client goes on using because it was not to have the next version stays with it.
-    let stale = |of: ResourceType| {
-        let mut held = client.held(of);
-        held.any(|(name, body)| world.objects.get(&(of, name.clone())) != Some(body))
-    };
     for key in client.has.keys() {
-        let kept = match key.0 {
-            Route => stale(Listener),
-            Cluster => stale(Listener) || stale(Route),
-            Endpoint => stale(Listener) || stale(Route) || stale(Cluster),
-            _ => false,
-        };
         prop_assert!(
-            kept || world.objects.contains_key(key),
+            world.objects.contains_key(key),
             "{key:?} should be gone: {:#?}",
             client.log
         );

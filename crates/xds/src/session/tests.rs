@@ -1,6 +1,5 @@
 //! Single rules of the protocol, each by an example.
 
-mod stale;
 mod verdicts;
 
 use std::collections::HashMap;
