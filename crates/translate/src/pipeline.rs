@@ -3,20 +3,22 @@
 //! A stage reads tables that stand above it, by key or by index, and what it reads is what makes it run again. To see what a
 //! change costs, follow the reads.
 
-use std::collections::{BTreeMap, BTreeSet};
+mod inputs;
+
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sesame_api::{
-    Gateway, GatewayClass, GatewayClassStatus, GatewayStatus, HTTPRoute, Kind, NamespacedName,
-    Object, ObjectKey, ReferenceGrant, Route, RouteStatus,
+    GatewayClassStatus, GatewayStatus, HTTPRoute, Kind, NamespacedName, Route, RouteStatus,
 };
-use sesame_engine::{Batch, Builder, Index, Table};
+use sesame_engine::{Builder, Table};
 use sesame_model::{
     Action, Certificate, CertificateKey, Cluster, ClusterKey, Endpoints, FleetId, Listener,
     ListenerKey, ListenerKind, RouteTable, RouteTableKey, Target, VirtualHost, VirtualHostKey,
 };
 
-use crate::fleet::{FleetRequest, FleetState, Rejected, RejectedKind};
+pub use self::inputs::Inputs;
+use crate::fleet::{FleetRequest, Rejected, RejectedKind};
 use crate::gateway_api::attach::{self, AttachPoints, Attaching, Attachments, gateway_of};
 use crate::gateway_api::class::{self, ClassState};
 use crate::gateway_api::gateway::{self, GatewayState};
@@ -25,9 +27,8 @@ use crate::gateway_api::http_route::rules::{self, RouteRules};
 use crate::gateway_api::http_route::virtual_host;
 use crate::gateway_api::problem::Problem;
 use crate::gateway_api::{gateway_status, ports, route_status};
-use crate::shared::certificates::{self, CHAIN, CertificateState, PRIVATE_KEY, SecretData};
-use crate::shared::namespaces::Labels;
-use crate::shared::services::{self, Backend, Service, Slice};
+use crate::shared::certificates::{self, CertificateState};
+use crate::shared::services::{self, Backend};
 
 /// The stages of a translation, declared.
 #[derive(Clone, Copy)]
@@ -36,26 +37,6 @@ pub struct Pipeline {
     pub inputs: Inputs,
     /// What comes out.
     pub outputs: Outputs,
-}
-
-/// Tables that are filled from outside.
-#[derive(Clone, Copy)]
-pub struct Inputs {
-    pub(crate) gateway_classes: Table<Arc<str>, GatewayClass>,
-    pub(crate) gateways: Table<NamespacedName, Gateway>,
-    pub(crate) http_routes: Table<NamespacedName, HTTPRoute>,
-    pub(crate) reference_grants: Table<NamespacedName, ReferenceGrant>,
-    pub(crate) services: Table<NamespacedName, Service>,
-    pub(crate) slices: Table<NamespacedName, Slice>,
-    pub(crate) secrets: Table<NamespacedName, SecretData>,
-    pub(crate) namespaces: Table<Arc<str>, Labels>,
-    pub(crate) fleets: Table<FleetId, FleetState>,
-    pub(crate) rejections: Table<Rejected, String>,
-    pub(crate) grants_by_namespace: Index<NamespacedName, ReferenceGrant, Arc<str>>,
-    slices_by_service: Index<NamespacedName, Slice, NamespacedName>,
-    routes_by_backend: Index<NamespacedName, HTTPRoute, ClusterKey>,
-    gateways_by_secret: Index<NamespacedName, Gateway, CertificateKey>,
-    rejected_backends_by_fleet: Index<Rejected, String, FleetId>,
 }
 
 /// Tables that others read: the model, the fleets that it needs, and statuses.
@@ -85,171 +66,6 @@ pub struct Outputs {
     pub gateway_status: Table<NamespacedName, GatewayStatus>,
     /// What owners of HTTPRoutes are told.
     pub http_route_status: Table<NamespacedName, RouteStatus>,
-}
-
-impl Inputs {
-    fn declare(b: &mut Builder) -> Self {
-        let reference_grants = b.input("reference_grants");
-        let slices = b.input("endpoint_slices");
-        let http_routes = b.input("http_routes");
-        let gateways = b.input("gateways");
-        let rejections = b.input("rejections");
-        Self {
-            gateway_classes: b.input("gateway_classes"),
-            gateways,
-            http_routes,
-            reference_grants,
-            services: b.input("services"),
-            slices,
-            secrets: b.input("secrets"),
-            namespaces: b.input("namespaces"),
-            fleets: b.input("fleets"),
-            rejections,
-            grants_by_namespace: b.index(
-                reference_grants,
-                "reference_grants by namespace",
-                |name: &NamespacedName, _| vec![Arc::clone(&name.namespace)],
-            ),
-            slices_by_service: b.index(slices, "endpoint_slices by service", |_, slice| {
-                services::owner(slice)
-            }),
-            routes_by_backend: b.index(http_routes, "http_routes by backend", |_, route| {
-                referenced(route)
-            }),
-            rejected_backends_by_fleet: b.index(
-                rejections,
-                "rejected backends by fleet",
-                |rejected: &Rejected, _| match rejected.what {
-                    RejectedKind::Cluster | RejectedKind::Endpoints => vec![rejected.fleet.clone()],
-                    RejectedKind::Listener | RejectedKind::Routes | RejectedKind::Secret => {
-                        Vec::new()
-                    }
-                },
-            ),
-            gateways_by_secret: b.index(gateways, "gateways by secret", |_, gateway| {
-                gateway::referenced_secrets(gateway)
-            }),
-        }
-    }
-
-    /// Whether objects of a kind matter: others are left out.
-    pub fn takes(kind: Kind) -> bool {
-        match kind {
-            Kind::GatewayClass
-            | Kind::Gateway
-            | Kind::HTTPRoute
-            | Kind::ReferenceGrant
-            | Kind::Namespace
-            | Kind::Service
-            | Kind::EndpointSlice
-            | Kind::Secret => true,
-            Kind::ListenerSet
-            | Kind::GRPCRoute
-            | Kind::TLSRoute
-            | Kind::TCPRoute
-            | Kind::UDPRoute
-            | Kind::BackendTLSPolicy
-            | Kind::ConfigMap => false,
-        }
-    }
-
-    /// Puts an object in, or in the place of the one before. Kinds that nothing reads are left out: see
-    /// [`takes`](Self::takes).
-    pub fn upsert(&self, batch: &mut Batch, object: Object) {
-        let name = object.key().namespaced_name();
-        match object {
-            Object::GatewayClass(mut class) => {
-                class.status = Default::default();
-                class.meta.resource_version.clear();
-                batch.upsert(self.gateway_classes, name.name, *class);
-            }
-            Object::Gateway(mut gateway) => {
-                gateway.status = Default::default();
-                gateway.meta.resource_version.clear();
-                batch.upsert(self.gateways, name, *gateway);
-            }
-            Object::HTTPRoute(mut route) => {
-                route.status = Default::default();
-                route.meta.resource_version.clear();
-                batch.upsert(self.http_routes, name, *route);
-            }
-            Object::ReferenceGrant(mut grant) => {
-                grant.meta.resource_version.clear();
-                batch.upsert(self.reference_grants, name, *grant);
-            }
-            Object::Namespace(namespace) => {
-                batch.upsert(
-                    self.namespaces,
-                    name.name,
-                    namespace.metadata.labels.unwrap_or_default(),
-                );
-            }
-            Object::Service(service) => batch.upsert(self.services, name, Service::read(&service)),
-            Object::EndpointSlice(slice) => match Slice::read(&slice) {
-                Some(slice) => batch.upsert(self.slices, name, slice),
-                None => batch.remove(self.slices, name),
-            },
-            Object::Secret(secret) => batch.upsert(self.secrets, name, secret_data(*secret)),
-            Object::ListenerSet(_)
-            | Object::GRPCRoute(_)
-            | Object::TLSRoute(_)
-            | Object::TCPRoute(_)
-            | Object::UDPRoute(_)
-            | Object::BackendTLSPolicy(_)
-            | Object::ConfigMap(_) => {}
-        }
-    }
-
-    /// Takes an object out.
-    pub fn remove(&self, batch: &mut Batch, key: &ObjectKey) {
-        let name = key.namespaced_name();
-        match key.kind {
-            Kind::GatewayClass => batch.remove(self.gateway_classes, name.name),
-            Kind::Gateway => batch.remove(self.gateways, name),
-            Kind::HTTPRoute => batch.remove(self.http_routes, name),
-            Kind::ReferenceGrant => batch.remove(self.reference_grants, name),
-            Kind::Namespace => batch.remove(self.namespaces, name.name),
-            Kind::Service => batch.remove(self.services, name),
-            Kind::EndpointSlice => batch.remove(self.slices, name),
-            Kind::Secret => batch.remove(self.secrets, name),
-            Kind::ListenerSet
-            | Kind::GRPCRoute
-            | Kind::TLSRoute
-            | Kind::TCPRoute
-            | Kind::UDPRoute
-            | Kind::BackendTLSPolicy
-            | Kind::ConfigMap => {}
-        }
-    }
-
-    /// Says how a fleet is; `None`: it is gone.
-    pub fn set_fleet(&self, batch: &mut Batch, fleet: FleetId, state: Option<FleetState>) {
-        match state {
-            Some(state) => batch.upsert(self.fleets, fleet, state),
-            None => batch.remove(self.fleets, fleet),
-        }
-    }
-
-    /// Says what an Envoy answered to a resource; `None`: it is content.
-    pub fn set_rejection(&self, batch: &mut Batch, rejected: Rejected, message: Option<String>) {
-        match message {
-            Some(message) => batch.upsert(self.rejections, rejected, message),
-            None => batch.remove(self.rejections, rejected),
-        }
-    }
-}
-
-fn secret_data(secret: sesame_api::Secret) -> SecretData {
-    let mut data: BTreeMap<String, Arc<[u8]>> = BTreeMap::new();
-    for (name, bytes) in secret.data.unwrap_or_default() {
-        if name == CHAIN || name == PRIVATE_KEY {
-            data.insert(name, bytes.0.into());
-        }
-    }
-    SecretData {
-        type_: secret.type_.unwrap_or_default().into(),
-        data,
-    }
 }
 
 /// Declares all stages.
