@@ -334,6 +334,19 @@ impl Fleet {
         self.removed
     }
 
+    /// Whether something that leads traffic stands refused: clients may be using an older version of it, and
+    /// what that refers to must stay.
+    pub(crate) fn refused_traffic(&self) -> bool {
+        // Sorted by type, and the types that lead traffic are the last ones.
+        let last = self.rejections.last_key_value();
+        last.is_some_and(|((ty, _), _)| ty.waits_for_clusters())
+    }
+
+    /// Refusals that stand.
+    pub(crate) fn refusals(&self) -> usize {
+        self.rejections.len()
+    }
+
     /// A client appeared.
     pub(crate) fn join(&mut self, id: u64, node_id: Arc<str>) {
         self.events.push(Event::Connected {

@@ -287,7 +287,11 @@ impl Lane {
                 }
             }
             Offer::Keep => {
-                self.force.remove(name);
+                // What the client can't do without it gets as soon as there is a version to be had, even if
+                // that is the one it has.
+                if !self.urgent.contains_key(name) {
+                    self.force.remove(name);
+                }
                 self.tell_absent(name);
             }
             Offer::Absent => {

@@ -52,9 +52,13 @@ impl Shared {
     /// Works on the fleet, then tells everybody what came of it.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Fleet) -> R) -> R {
         let mut fleet = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = (fleet.epoch(), fleet.log_end(), fleet.is_removed());
+        let look = |fleet: &Fleet| {
+            let refusals = fleet.refusals();
+            (fleet.epoch(), fleet.log_end(), refusals, fleet.is_removed())
+        };
+        let before = look(&fleet);
         let result = f(&mut fleet);
-        let after = (fleet.epoch(), fleet.log_end(), fleet.is_removed());
+        let after = look(&fleet);
         // Under the lock, so that events come in the order in which things happened.
         self.hub.publish(fleet.take_events());
         drop(fleet);

@@ -57,6 +57,10 @@ pub(crate) struct Session {
     /// Until when nothing is taken away from a client that hasn't asked for its listeners yet: it may
     /// have come with some that use what is to go. `None` when that time is over.
     patience: Option<Instant>,
+    /// What the client has may be older than what the fleet has, because something was refused, and
+    /// lead traffic to what has gone meanwhile: until this epoch is complete, `None` while the refusal
+    /// stands.
+    old_traffic: Option<Option<u64>>,
     /// When clusters removed before which epoch may go.
     grace: Option<(u64, Instant)>,
     /// Clusters removed before this epoch have had their grace.
@@ -76,6 +80,7 @@ impl Session {
             nonces: 0,
             bypass: 0,
             patience: Some(now + limits.warming),
+            old_traffic: None,
             grace: None,
             released: 0,
             complete: 0,
@@ -157,6 +162,7 @@ impl Session {
         }
         let all_asked = self.lanes.iter().all(Lane::asked_if_root);
         self.patience.take_if(|until| all_asked || now >= *until);
+        let keeps_old_traffic = self.keeps_old_traffic(fleet);
         for ty in ResourceType::ALL {
             if !self.lane(ty).idle() {
                 continue;
@@ -164,6 +170,9 @@ impl Session {
             let floors = self.floors();
             let mut unmake = ordering::unmake_limit(ty, &floors, self.bypass);
             if self.patience.is_some() && ty.teardown() > 0 {
+                unmake = 0;
+            }
+            if keeps_old_traffic && !ty.waits_for_clusters() {
                 unmake = 0;
             }
             if ty == ResourceType::Cluster {
@@ -272,6 +281,20 @@ impl Session {
             self.grace = Some((before, now + self.limits.removal_grace));
         }
         limit.min(self.released)
+    }
+
+    /// Whether the client may be using an older version of something that leads traffic: while a refusal
+    /// of the current one stands, and until the client has all of the epoch that ended it.
+    fn keeps_old_traffic(&mut self, fleet: &Fleet) -> bool {
+        if fleet.refused_traffic() {
+            self.old_traffic = Some(None);
+        } else if let Some(until) = &mut self.old_traffic {
+            let until = *until.get_or_insert(fleet.epoch());
+            if ordering::complete_before(&self.floors()) > until {
+                self.old_traffic = None;
+            }
+        }
+        self.old_traffic.is_some()
     }
 
     /// Tells the fleet how far this client is.

@@ -83,6 +83,8 @@ pub(super) struct Client {
     /// Resources that were sent although the client had the version, unasked.
     pub(super) repeated: usize,
     limits: Limits,
+    /// The stream is not the client's first.
+    reconnected: bool,
 }
 
 impl Client {
@@ -102,6 +104,7 @@ impl Client {
             log: Vec::new(),
             repeated: 0,
             limits,
+            reconnected: false,
         };
         fleet.join(id, "node".into());
         client.first_requests(fleet);
@@ -114,6 +117,7 @@ impl Client {
         self.id += 1000;
         fleet.join(self.id, "node".into());
         self.session = Session::new(self.id, Arc::new(self.limits.clone()), self.now);
+        self.reconnected = true;
         self.answered.clear();
         self.inbox.clear();
         self.unsaid.clear();
@@ -171,6 +175,9 @@ impl Client {
                 self.inbox.push_back(response);
                 continue;
             }
+            if response.ty == Cluster {
+                self.check_removals(&response);
+            }
             let mut line = response.ty.to_string();
             for resource in &response.upserts {
                 line += &format!(" +{}", resource.name());
@@ -180,6 +187,23 @@ impl Client {
             }
             self.log.push(line);
             self.inbox.push_back(response);
+        }
+    }
+
+    /// No cluster goes that a version of a route which the client has refers to.
+    fn check_removals(&self, response: &Response) {
+        if self.reconnected && self.limits.removal_grace.is_zero() {
+            // Clusters may go before the client has told of the routes that it came with.
+            return;
+        }
+        for cluster in &response.removals {
+            for (route, body) in self.held(Route) {
+                assert!(
+                    !references(body).any(|name| *name == **cluster),
+                    "cluster {cluster} went before route {route}: {:#?}",
+                    self.log
+                );
+            }
         }
     }
 

@@ -1,5 +1,6 @@
 //! Single rules of the protocol, each by an example.
 
+mod stale;
 mod verdicts;
 
 use std::collections::HashMap;
