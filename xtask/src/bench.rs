@@ -23,18 +23,17 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let envoy = envoy::obtain(args.envoy.as_deref())?;
-    cargo::run(
-        cargo(["build", "--release", "--locked", "--package", "sesame-cli"]),
-        "Sesame can't be built",
-    )?;
-    let mut bench = cargo([
-        "run",
+    let build = [
+        "build",
         "--release",
         "--locked",
         "--package",
+        "sesame-cli",
+        "--package",
         "sesame-bench",
-        "--",
-    ]);
+    ];
+    cargo::run(cargo(build), "Sesame can't be built")?;
+    let mut bench = cargo::built("release", "sesame-bench");
     bench.args(&args.rest).env("SESAME_ENVOY", envoy);
     cargo::run(bench, "the bench fails")
 }

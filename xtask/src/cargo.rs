@@ -26,6 +26,17 @@ where
     command
 }
 
+/// A program that a build has made: by itself, since `cargo run` would choose other features of shared dependencies for one
+/// package than a build of several has, and build them again.
+pub(crate) fn built(profile: &str, program: &str) -> Command {
+    let target =
+        env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let path = target.join(profile).join(program);
+    let mut command = Command::new(path.with_extension(env::consts::EXE_EXTENSION));
+    command.current_dir(root());
+    command
+}
+
 /// Runs a command to its end.
 ///
 /// # Errors
@@ -39,7 +50,9 @@ pub(crate) fn run(mut command: Command, what: &str) -> Result<()> {
             .get_args()
             .map(|arg| arg.to_string_lossy())
             .collect();
-        bail!("{what}: `cargo {}` failed", args.join(" "));
+        let program = Path::new(command.get_program());
+        let program = program.file_name().unwrap_or_default().to_string_lossy();
+        bail!("{what}: `{program} {}` failed", args.join(" "));
     }
     Ok(())
 }

@@ -28,16 +28,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "sesame-examples",
     ];
     cargo::run(cargo(build), "Sesame can't be built")?;
-    let mut demo = cargo([
-        "run",
-        "--quiet",
-        "--locked",
-        "--package",
-        "sesame-examples",
-        "--bin",
-        "demo",
-        "--",
-    ]);
+    let mut demo = cargo::built("debug", "demo");
     if args.once {
         demo.arg("--once");
     }
