@@ -40,6 +40,7 @@ mod reference;
 mod reference_grant;
 mod route;
 mod session;
+mod status;
 mod strict;
 
 pub use backend_tls_policy::{
@@ -88,6 +89,7 @@ pub use route::{BackendRef, DefaultScope, Route, RouteParentStatus, RouteStatus}
 pub use session::{
     CookieLifetime, SessionCookie, SessionHeader, SessionPersistence, SessionPersistenceType,
 };
+pub use status::{LiveStatus, ObjectStatus};
 
 /// Kubernetes' own kinds.
 pub use k8s_openapi::ByteString;

@@ -1,6 +1,10 @@
 //! Running Envoys: a fleet is a set of Envoys with the same configuration, and this crate keeps them alive.
 //!
-//! In: which fleets there should be, with the bootstrap of each. Out: processes, and events about them.
-//! It must know neither what a bootstrap says nor where the fleets come from: no Gateway, no listener, no xDS.
+//! In: which fleets there should be, with the bootstrap of each. Out: processes or pods, and events about them.
+//! It must not know what a bootstrap says, nor routes, nor xDS.
+//!
+//! - [`local`]: processes on this machine.
+//! - [`kube`]: pods of a cluster.
 
+pub mod kube;
 pub mod local;

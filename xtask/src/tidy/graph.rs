@@ -41,7 +41,9 @@ const RESERVED: &[(&[&str], &[&str], &str)] = &[
     ),
     (
         &["kube", "kube-client", "kube-runtime"],
-        &["sources", "status", "fleet", "operator", "tests"],
+        &[
+            "sources", "status", "fleet", "control", "testkit", "tests", "bench",
+        ],
         "only the rooms at the border hold a Kubernetes client",
     ),
 ];
@@ -223,7 +225,7 @@ mod tests {
         finds("crates/cli", ("sesame-testkit", false), "dev-dependency");
         finds("crates/translate", ("envoy-types", false), "at the border");
         finds("crates/translate", ("envoy-types", true), "at the border");
-        finds("crates/control", ("kube", false), "Kubernetes client");
+        finds("crates/cli", ("kube", false), "Kubernetes client");
     }
 
     #[test]
