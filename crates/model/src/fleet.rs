@@ -1,5 +1,14 @@
+//! Fleets: what they are called, and what may be chosen about them.
+
+mod parameters;
+
 use std::fmt;
 use std::sync::Arc;
+
+pub use parameters::{
+    Autoscaling, FleetLogLevel, FleetParameters, ServiceType, TaintEffect, Toleration,
+    TrafficPolicy, Workload,
+};
 
 /// The name of a fleet: a set of Envoys with the same configuration. Envoy says it as `node.cluster`.
 ///

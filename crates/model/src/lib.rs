@@ -22,7 +22,10 @@ mod route;
 mod tls;
 
 pub use backend::{Cluster, ClusterKey, Endpoint, Endpoints, Protocol, UpstreamTls};
-pub use fleet::FleetId;
+pub use fleet::{
+    Autoscaling, FleetId, FleetLogLevel, FleetParameters, ServiceType, TaintEffect, Toleration,
+    TrafficPolicy, Workload,
+};
 pub use listener::{Listener, ListenerKey, ListenerKind, TlsChain};
 pub use route::{
     Action, Cors, Forward, HeaderChanges, HeaderLists, HeaderMatch, List, Mirror, OriginMatch,
