@@ -105,6 +105,48 @@ impl Kind {
         }
     }
 
+    /// The kind's name in URLs of an API server, and in RBAC rules.
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Kind::GatewayClass => "gatewayclasses",
+            Kind::Gateway => "gateways",
+            Kind::ListenerSet => "listenersets",
+            Kind::HTTPRoute => "httproutes",
+            Kind::GRPCRoute => "grpcroutes",
+            Kind::TLSRoute => "tlsroutes",
+            Kind::TCPRoute => "tcproutes",
+            Kind::UDPRoute => "udproutes",
+            Kind::ReferenceGrant => "referencegrants",
+            Kind::BackendTLSPolicy => "backendtlspolicies",
+            Kind::Namespace => "namespaces",
+            Kind::Service => "services",
+            Kind::EndpointSlice => "endpointslices",
+            Kind::Secret => "secrets",
+            Kind::ConfigMap => "configmaps",
+        }
+    }
+
+    /// Whether objects of this kind have a status that Sesame may write: that of a Service, say, is others' business.
+    pub const fn has_status(self) -> bool {
+        match self {
+            Kind::GatewayClass
+            | Kind::Gateway
+            | Kind::ListenerSet
+            | Kind::HTTPRoute
+            | Kind::GRPCRoute
+            | Kind::TLSRoute
+            | Kind::TCPRoute
+            | Kind::UDPRoute
+            | Kind::BackendTLSPolicy => true,
+            Kind::ReferenceGrant
+            | Kind::Namespace
+            | Kind::Service
+            | Kind::EndpointSlice
+            | Kind::Secret
+            | Kind::ConfigMap => false,
+        }
+    }
+
     /// Whether objects of this kind live in a namespace.
     pub const fn namespaced(self) -> bool {
         !matches!(self, Kind::GatewayClass | Kind::Namespace)
@@ -240,6 +282,15 @@ mod tests {
                 Some(kind)
             );
             assert_eq!(Kind::from_group_kind(&Group::from("x"), &kind.into()), None);
+            // English, as the API has it.
+            let singular = kind.as_str().to_lowercase();
+            let plural = match (singular.strip_suffix("cy"), singular.ends_with('s')) {
+                (Some(stem), _) => format!("{stem}cies"),
+                (None, true) => format!("{singular}es"),
+                (None, false) => format!("{singular}s"),
+            };
+            assert_eq!(kind.plural(), plural);
+            assert!(kind.has_status() || !kind.is_route());
         }
         assert_eq!(
             Kind::from_api("gateway.networking.k8s.io/v1alpha2", "GRPCRoute"),

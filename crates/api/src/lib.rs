@@ -33,6 +33,7 @@ mod l4_route;
 mod listener;
 mod listener_set;
 mod meta;
+mod named;
 mod object;
 mod open_enum;
 pub mod reason;
@@ -77,6 +78,7 @@ pub use listener::{
 };
 pub use listener_set::{ListenerSet, ListenerSetSpec, ListenerSetStatus};
 pub use meta::{LabelOperator, LabelRequirement, LabelSelector, Meta};
+pub use named::references;
 pub use object::Object;
 pub use reference::{
     BackendObjectReference, LocalObjectReference, ObjectReference, ParentGatewayReference,

@@ -1,0 +1,185 @@
+//! Which Secrets and ConfigMaps an object names.
+//!
+//! In: an object. Out: keys. Pure syntax: whether the name is allowed by a ReferenceGrant, and whether something of that
+//! name exists, is for others to say.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::backend_tls_policy::BackendTLSPolicy;
+use crate::gateway::{Gateway, GatewayTls};
+use crate::gateway_class::GatewayClass;
+use crate::key::{NamespacedName, ObjectKey};
+use crate::kind::Kind;
+use crate::listener::{FrontendTls, Listener};
+use crate::object::Object;
+
+/// Every Secret and ConfigMap that an object names: certificates of listeners, the client certificate for backends, authorities
+/// that sign certificates, parameters. Namespaces are filled in; sorted, each once.
+///
+/// References to other kinds are left out, and so is one from outside of all namespaces that says none itself.
+pub fn references(object: &Object) -> Vec<ObjectKey> {
+    let mut named = Named::default();
+    match object {
+        Object::GatewayClass(class) => named.by_class(class),
+        Object::Gateway(gateway) => named.by_gateway(gateway),
+        Object::ListenerSet(set) => named.by_listeners(&set.meta.namespace, &set.spec.listeners),
+        Object::BackendTLSPolicy(policy) => named.by_policy(policy),
+        Object::HTTPRoute(_)
+        | Object::GRPCRoute(_)
+        | Object::TLSRoute(_)
+        | Object::TCPRoute(_)
+        | Object::UDPRoute(_)
+        | Object::ReferenceGrant(_)
+        | Object::Namespace(_)
+        | Object::Service(_)
+        | Object::EndpointSlice(_)
+        | Object::Secret(_)
+        | Object::ConfigMap(_) => {}
+    }
+    named.0.into_iter().collect()
+}
+
+#[derive(Default)]
+struct Named(BTreeSet<ObjectKey>);
+
+impl Named {
+    fn by_class(&mut self, class: &GatewayClass) {
+        if let Some(parameters) = &class.spec.parameters_ref
+            && let Some(namespace) = &parameters.namespace
+        {
+            self.add(parameters.known_kind(), parameters.resolve(namespace));
+        }
+    }
+
+    fn by_gateway(&mut self, gateway: &Gateway) {
+        let namespace = &gateway.meta.namespace;
+        self.by_listeners(namespace, &gateway.spec.listeners);
+        if let Some(tls) = &gateway.spec.tls {
+            self.by_tls(namespace, tls);
+        }
+        let infrastructure = gateway.spec.infrastructure.as_ref();
+        if let Some(parameters) = infrastructure.and_then(|i| i.parameters_ref.as_ref()) {
+            let name = NamespacedName::new(namespace.clone(), parameters.name.clone());
+            self.add(parameters.known_kind(), name);
+        }
+    }
+
+    fn by_listeners(&mut self, namespace: &Arc<str>, listeners: &[Listener]) {
+        for tls in listeners
+            .iter()
+            .filter_map(|listener| listener.tls.as_ref())
+        {
+            for certificate in &tls.certificate_refs {
+                self.add(certificate.known_kind(), certificate.resolve(namespace));
+            }
+        }
+    }
+
+    fn by_tls(&mut self, namespace: &Arc<str>, tls: &GatewayTls) {
+        let client = tls.backend.as_ref();
+        if let Some(certificate) = client.and_then(|b| b.client_certificate_ref.as_ref()) {
+            self.add(certificate.known_kind(), certificate.resolve(namespace));
+        }
+        if let Some(frontend) = &tls.frontend {
+            self.by_frontend(namespace, frontend);
+        }
+    }
+
+    fn by_frontend(&mut self, namespace: &Arc<str>, frontend: &FrontendTls) {
+        let of_ports = frontend.per_port.iter().map(|port| &port.tls);
+        let validations = std::iter::once(&frontend.default)
+            .chain(of_ports)
+            .filter_map(|tls| tls.validation.as_ref());
+        for authority in validations.flat_map(|validation| &validation.ca_certificate_refs) {
+            self.add(authority.known_kind(), authority.resolve(namespace));
+        }
+    }
+
+    fn by_policy(&mut self, policy: &BackendTLSPolicy) {
+        for authority in &policy.spec.validation.ca_certificate_refs {
+            let namespace = policy.meta.namespace.clone();
+            let name = NamespacedName::new(namespace, authority.name.clone());
+            self.add(authority.known_kind(), name);
+        }
+    }
+
+    fn add(&mut self, kind: Option<Kind>, name: NamespacedName) {
+        if let Some(kind @ (Kind::Secret | Kind::ConfigMap)) = kind {
+            self.0.insert(name.of_kind(kind));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::fixtures;
+
+    fn of(kind: &str, changes: &[(&str, serde_json::Value)]) -> Vec<String> {
+        let object = fixtures::decode(fixtures::with(kind, changes)).unwrap();
+        references(&object)
+            .iter()
+            .map(ToString::to_string)
+            .collect()
+    }
+
+    #[test]
+    fn everything_that_a_gateway_names_is_found() {
+        let parameters = json!({"group": "", "kind": "ConfigMap", "name": "small"});
+        assert_eq!(
+            of("Gateway", &[]),
+            [
+                "Secret/certs/cert",
+                "Secret/certs/client",
+                "ConfigMap/certs/ca"
+            ]
+        );
+        assert_eq!(
+            of(
+                "Gateway",
+                &[("/spec/infrastructure/parametersRef", parameters)]
+            ),
+            [
+                "Secret/certs/cert",
+                "Secret/certs/client",
+                "ConfigMap/certs/ca",
+                "ConfigMap/infra/small"
+            ]
+        );
+        // Of a port, and in the own namespace.
+        let authority = json!([{"group": "", "kind": "ConfigMap", "name": "own"}]);
+        let of_port = "/spec/tls/frontend/perPort/0/tls/validation/caCertificateRefs";
+        assert!(of("Gateway", &[(of_port, authority)]).contains(&"ConfigMap/infra/own".to_owned()));
+    }
+
+    #[test]
+    fn others_name_some_too() {
+        assert_eq!(of("ListenerSet", &[]), ["Secret/shop/shop"]);
+        assert_eq!(of("BackendTLSPolicy", &[]), ["ConfigMap/shop/ca"]);
+        assert_eq!(of("HTTPRoute", &[]), [""; 0]);
+        let reference = |value| [("/spec/parametersRef", value)];
+        assert_eq!(of("GatewayClass", &[]), [""; 0]);
+        let there = json!({"group": "", "kind": "ConfigMap", "name": "p", "namespace": "ns"});
+        assert_eq!(of("GatewayClass", &reference(there)), ["ConfigMap/ns/p"]);
+        let nowhere = json!({"group": "", "kind": "ConfigMap", "name": "p"});
+        assert_eq!(of("GatewayClass", &reference(nowhere)), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_named_twice_is_found_once_and_other_kinds_are_not() {
+        let certificates = json!([
+            {"name": "b"}, {"name": "a"}, {"name": "b"}, {"group": "example.com", "kind": "Vault", "name": "c"},
+            {"group": "example.com", "kind": "Secret", "name": "d"}, {"kind": "Service", "name": "e"},
+        ]);
+        assert_eq!(
+            of(
+                "ListenerSet",
+                &[("/spec/listeners/0/tls/certificateRefs", certificates)]
+            ),
+            ["Secret/shop/a", "Secret/shop/b"]
+        );
+    }
+}
