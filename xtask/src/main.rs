@@ -7,11 +7,13 @@
 
 mod bench;
 mod cargo;
+mod cluster;
 mod demo;
 mod envoy;
 mod progress;
 mod test;
 mod tidy;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -29,6 +31,8 @@ enum Command {
     Bench(bench::Args),
     /// Fetch the Envoy that Sesame is tested with, and print its path
     Envoy(envoy::Args),
+    /// Build, start, ask and end a Kubernetes cluster for tests
+    Cluster(cluster::Args),
     /// Check the repository's structure and formatting
     Tidy(tidy::Args),
 }
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Envoy(args) => envoy::run(&args),
+        Command::Cluster(args) => cluster::run(&args),
         Command::Tidy(args) => tidy::run(&args),
     };
     match done {

@@ -1,0 +1,4 @@
+// Holds a pod's namespaces open.
+module projectsesame.io/cluster/pause
+
+go 1.24

