@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
+use crate::backend_tls_policy::PolicyStatus;
 use crate::gateway::GatewayStatus;
 use crate::gateway_class::GatewayClassStatus;
+use crate::listener_set::ListenerSetStatus;
 use crate::route::RouteStatus;
 
 /// A status that Sesame gives to an object: its own part, without the times at which conditions changed.
@@ -15,8 +17,12 @@ pub enum ObjectStatus {
     GatewayClass(Arc<GatewayClassStatus>),
     /// Of a Gateway.
     Gateway(Arc<GatewayStatus>),
+    /// Of a ListenerSet.
+    ListenerSet(Arc<ListenerSetStatus>),
     /// Of a route of any kind: one entry for each of its parents that is ours.
     Route(Arc<RouteStatus>),
+    /// Of a policy: one entry for each of its ancestors that is ours.
+    Policy(Arc<PolicyStatus>),
 }
 
 /// What stands in the cluster, as last seen.
