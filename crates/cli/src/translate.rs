@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::Value;
 use sesame_api::{Kind, NamespacedName};
 use sesame_control::files::{self, FilesConfig, Problem};
-use sesame_control::{FleetId, ObjectStatus, Options, Resources, Translation};
+use sesame_control::{FleetId, Options, Resources, StatusView, Translation};
 
 use crate::args::{Part, TranslateArgs};
 use crate::output;
@@ -21,7 +21,7 @@ struct Shown<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     fleets: Option<BTreeMap<&'a str, Resources>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    statuses: Option<Vec<ObjectStatus>>,
+    statuses: Option<Vec<StatusView>>,
 }
 
 pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
@@ -77,7 +77,7 @@ fn narrow(translation: &mut Translation, gateway: &NamespacedName) -> Result<()>
 }
 
 /// Whether a route's status has an entry for the Gateway.
-fn names_parent(status: &ObjectStatus, gateway: &NamespacedName) -> bool {
+fn names_parent(status: &StatusView, gateway: &NamespacedName) -> bool {
     let parents = status.status["parents"].as_array();
     parents.into_iter().flatten().any(|parent| {
         let reference = &parent["parentRef"];

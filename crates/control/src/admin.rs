@@ -3,6 +3,7 @@
 //! In: requests over HTTP, on an address that the user chose. Out: JSON, and text for Prometheus. They change nothing,
 //! and show no private key.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
 
@@ -16,7 +17,7 @@ use serde_json::{Value, json};
 use sesame_model::FleetId;
 use sesame_xds as xds;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::core::Core;
 use crate::owner::{Message, Outlets, xds_fleet};
@@ -27,6 +28,8 @@ use crate::translate::Resources;
 pub(crate) struct Pages {
     pub(crate) outlets: Outlets,
     pub(crate) owner: mpsc::WeakSender<Message>,
+    /// Fleets whose Envoys should run.
+    pub(crate) running: watch::Receiver<BTreeSet<FleetId>>,
 }
 
 /// Serves until `stop` completes.
@@ -65,7 +68,7 @@ async fn index() -> &'static str {
 
 /// 200 when every fleet that is wanted has an Envoy that serves it, 503 before.
 async fn readyz(State(pages): State<Pages>) -> Response {
-    let wanted = pages.outlets.wanted.borrow().clone();
+    let wanted = pages.running.borrow().clone();
     let waiting: Vec<String> = wanted
         .iter()
         .filter(|fleet| !serves(&pages.outlets.registry, fleet))
@@ -103,7 +106,7 @@ async fn problems(State(pages): State<Pages>) -> Response {
 
 async fn fleets(State(pages): State<Pages>) -> Json<Value> {
     let registry = &pages.outlets.registry;
-    let wanted = pages.outlets.wanted.borrow().clone();
+    let wanted = pages.running.borrow().clone();
     let fleets = registry.fleets().into_iter().filter_map(|id| {
         let status = registry.status(&id)?;
         Some(json!({

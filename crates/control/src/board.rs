@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
-use sesame_api::{Kind, Object, ObjectKey, Route};
+use sesame_api::{Kind, Object, ObjectKey, ObjectStatus, Route};
 use sesame_sources::files::Problem;
 
 pub use self::overview::{GatewayView, ListenerView, Overview, ParentView, RouteView};
+pub(crate) use self::stamped::Stamped;
 pub use self::stamped::{Level, StatusChange};
-pub(crate) use self::stamped::{Stamped, Status};
-use crate::translate::ObjectStatus;
+use crate::translate::StatusView;
 
 /// Objects that get a status, and what is wrong with files. Handles are shared.
 #[derive(Debug, Default)]
@@ -57,13 +57,13 @@ struct ListenerSketch {
 
 impl Board {
     /// Every status, sorted by kind, namespace and name, with times of transition.
-    pub fn statuses(&self) -> Vec<ObjectStatus> {
+    pub fn statuses(&self) -> Vec<StatusView> {
         self.read(|inner| {
             inner
                 .entries
                 .iter()
                 .filter_map(|(key, entry)| Some((key, entry.status.as_ref()?)))
-                .map(|(key, status)| ObjectStatus {
+                .map(|(key, status)| StatusView {
                     key: key.clone(),
                     status: status.json(),
                 })
@@ -106,7 +106,7 @@ impl Board {
     pub(crate) fn set(
         &self,
         key: &ObjectKey,
-        status: Option<Status>,
+        status: Option<ObjectStatus>,
         now: Timestamp,
     ) -> Vec<StatusChange> {
         self.write(|inner| {

@@ -16,12 +16,13 @@ pub mod event;
 pub mod local;
 mod metrics;
 mod owner;
+mod place;
 mod plan;
 mod progress;
 mod translate;
 
 pub use self::bootstrap::{BootstrapError, bootstrap};
-pub use self::translate::{ObjectStatus, Options, Resources, Translation, translate};
+pub use self::translate::{Options, Resources, StatusView, Translation, translate};
 
 /// What a bootstrap depends on.
 pub use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress, XdsTls};

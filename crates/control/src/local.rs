@@ -5,6 +5,7 @@
 
 mod fleets;
 mod leftovers;
+pub(crate) mod place;
 pub(crate) mod ports;
 
 use std::collections::BTreeSet;
@@ -28,6 +29,7 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 
 use self::fleets::{Launch, Starts};
+use self::place::LocalPlace;
 use self::ports::{Ports, ThisMachine};
 use crate::admin;
 use crate::board::Board;
@@ -188,7 +190,7 @@ impl Local {
         let supervisor = Arc::new(supervisor);
 
         let (events, receiver) = broadcast::channel(EVENTS);
-        let (wanted, _) = watch::channel(BTreeSet::new());
+        let (wanted, running) = watch::channel(BTreeSet::new());
         #[expect(
             clippy::disallowed_methods,
             reason = "who takes orders never waits for anything, and the thread that gives them must not wait"
@@ -201,14 +203,20 @@ impl Local {
             progress: Arc::default(),
             metrics: Arc::new(Metrics::new()),
             events,
-            wanted,
-            orders,
             ending: CancellationToken::new(),
         };
         let stop = CancellationToken::new();
         let (to_owner, messages) = mpsc::channel(MESSAGES);
-        let owner = spawn_owner(&config, outlets.clone(), start, messages)
-            .map_err(StartError::Supervisor)?;
+        let port_offset = config.port_offset;
+        let ports = Ports::new(port_offset, Box::new(ThisMachine));
+        let place = LocalPlace::new(ports, wanted, orders);
+        let owner = Owner::new(
+            Core::new(port_offset),
+            Box::new(place),
+            outlets.clone(),
+            start,
+        );
+        let owner = owner.spawn(messages).map_err(StartError::Supervisor)?;
 
         let mut tasks = JoinSet::new();
         let streams = registry.events();
@@ -225,7 +233,7 @@ impl Local {
         );
         spawn(
             &mut tasks,
-            fleets::hear_processes(processes, weak.clone(), outlets.clone()),
+            fleets::hear_processes(processes, weak.clone(), outlets.clone(), running.clone()),
         );
         let launch = Launch {
             xds_socket,
@@ -239,6 +247,7 @@ impl Local {
             let pages = admin::Pages {
                 outlets: outlets.clone(),
                 owner: weak,
+                running,
             };
             let serving = stop.clone().cancelled_owned();
             tasks.spawn(async move {
@@ -347,27 +356,6 @@ fn run_dir() -> io::Result<TempDir> {
         return Ok(dir);
     }
     builder.tempdir_in("/tmp")
-}
-
-/// Starts the thread that translates. The result becomes true when it ends as it should, and closes if it panics.
-fn spawn_owner(
-    config: &Config,
-    outlets: Outlets,
-    start: Instant,
-    messages: mpsc::Receiver<Message>,
-) -> io::Result<watch::Receiver<bool>> {
-    let port_offset = config.port_offset;
-    let (done, ended) = watch::channel(false);
-    let runtime = tokio::runtime::Handle::current();
-    std::thread::Builder::new()
-        .name("translate".to_owned())
-        .spawn(move || {
-            let ports = Ports::new(port_offset, Box::new(ThisMachine));
-            let owner = Owner::new(Core::new(port_offset), ports, outlets, start);
-            runtime.block_on(owner.run(messages));
-            done.send_replace(true);
-        })?;
-    Ok(ended)
 }
 
 fn spawn(

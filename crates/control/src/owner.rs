@@ -7,6 +7,7 @@ mod publish;
 mod statuses;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -25,8 +26,8 @@ pub(crate) use self::publish::xds_fleet;
 use crate::board::Board;
 use crate::core::{Core, Input, Step};
 use crate::event::{ChangeKind, Event, ObjectChange, ProblemView, cut, millis};
-use crate::local::ports::Ports;
 use crate::metrics::Metrics;
+use crate::place::{Place, Requests};
 use crate::progress::Progress;
 
 /// Messages that are taken at once, so that a flood can't keep what came first from being served.
@@ -34,7 +35,7 @@ const MOST_AT_ONCE: usize = 1024;
 
 /// Something that the owner should know.
 pub(crate) enum Message {
-    /// Files changed. The first of these is everything.
+    /// Objects changed. The first of these is everything.
     Source(ChangeSet),
     /// An Envoy has acknowledged what it was given.
     EnvoyServes(FleetId),
@@ -44,17 +45,10 @@ pub(crate) enum Message {
     FleetEnded(FleetId),
     /// What an Envoy said to a resource; `None`: it took it.
     Rejection(Rejected, Option<String>),
+    /// The place knows more of its fleets than when it was last asked.
+    News,
     /// A look at the tables.
     Inspect(Box<dyn FnOnce(&Core) + Send>),
-}
-
-/// What the owner has done to Envoys. None is left out, since every end is answered.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// The fleet should run.
-    Start(FleetId),
-    /// It should not, and [`Message::FleetEnded`] tells when it doesn't.
-    Stop(FleetId),
 }
 
 /// What the owner tells others.
@@ -65,10 +59,6 @@ pub(crate) struct Outlets {
     pub(crate) progress: Arc<Progress>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: broadcast::Sender<Event>,
-    /// Fleets whose Envoys should run.
-    pub(crate) wanted: watch::Sender<BTreeSet<FleetId>>,
-    /// The way from each value of `wanted` to the next. Without a bound, since whoever takes them never waits.
-    pub(crate) orders: mpsc::UnboundedSender<Order>,
     /// Cancelled when all is about to end: what then happens to Envoys is no news.
     pub(crate) ending: CancellationToken,
 }
@@ -76,7 +66,7 @@ pub(crate) struct Outlets {
 /// The state of the thread.
 pub(crate) struct Owner {
     core: Core,
-    ports: Ports,
+    place: Box<dyn Place>,
     outlets: Outlets,
     start: Instant,
     /// Everything has been read once; nothing is served before.
@@ -84,7 +74,7 @@ pub(crate) struct Owner {
     /// Event `Ready` has been sent.
     announced: bool,
     known: HashSet<ObjectKey>,
-    requests: BTreeMap<FleetId, FleetRequest>,
+    requests: Requests,
     /// As the engine has them.
     states: BTreeMap<FleetId, FleetState>,
     /// Fleets whose Envoys serve.
@@ -104,21 +94,23 @@ struct Turn {
     objects: Vec<ObjectChange>,
     /// When the first of the changes was noticed.
     noticed: Option<Instant>,
-    /// Ports may be free now that weren't.
+    /// The place may have something to say.
     plan: bool,
+    /// Fleets whose requests changed.
+    fleets: BTreeSet<FleetId>,
 }
 
 impl Owner {
-    pub(crate) fn new(core: Core, ports: Ports, outlets: Outlets, start: Instant) -> Self {
+    pub(crate) fn new(core: Core, place: Box<dyn Place>, outlets: Outlets, start: Instant) -> Self {
         Self {
             core,
-            ports,
+            place,
             outlets,
             start,
             synced: false,
             announced: false,
             known: HashSet::new(),
-            requests: BTreeMap::new(),
+            requests: Requests::new(),
             states: BTreeMap::new(),
             serving: BTreeSet::new(),
             settled: BTreeSet::new(),
@@ -128,11 +120,31 @@ impl Owner {
         }
     }
 
+    /// Starts the thread, from within a Tokio runtime. The result becomes true when it ends as it should, and closes if it
+    /// panics.
+    ///
+    /// # Errors
+    /// If the system has no thread to give.
+    pub(crate) fn spawn(
+        self,
+        messages: mpsc::Receiver<Message>,
+    ) -> io::Result<watch::Receiver<bool>> {
+        let (done, ended) = watch::channel(false);
+        let runtime = tokio::runtime::Handle::current();
+        std::thread::Builder::new()
+            .name("translate".to_owned())
+            .spawn(move || {
+                runtime.block_on(self.run(messages));
+                done.send_replace(true);
+            })?;
+        Ok(ended)
+    }
+
     /// Works until nobody can send messages any more.
-    pub(crate) async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
+    async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         loop {
             let mut taken = Vec::new();
-            let due = self.ports.due();
+            let due = self.place.due();
             let pause = async {
                 match due {
                     Some(due) => tokio::time::sleep_until(due.into()).await,
@@ -154,7 +166,7 @@ impl Owner {
     pub(crate) fn turn(&mut self, messages: Vec<Message>) {
         let begin = Instant::now();
         let mut turn = Turn {
-            plan: self.ports.due().is_some_and(|due| due <= begin),
+            plan: self.place.due().is_some_and(|due| due <= begin),
             ..Turn::default()
         };
         for message in messages {
@@ -163,11 +175,12 @@ impl Owner {
         if !self.synced || (turn.inputs.is_empty() && !turn.plan) {
             return self.announce();
         }
-        let mut steps = self.commit(std::mem::take(&mut turn.inputs), turn.plan);
+        let inputs = std::mem::take(&mut turn.inputs);
+        let mut steps = self.commit(inputs, &mut turn);
         let revision = self.core.engine().revision();
         let changes = merged(&mut steps);
         if !turn.objects.is_empty() {
-            let (objects, more) = cut(turn.objects);
+            let (objects, more) = cut(std::mem::take(&mut turn.objects));
             self.tell(Event::Change {
                 revision,
                 objects,
@@ -176,8 +189,8 @@ impl Owner {
                 took_ms: millis(begin.elapsed()),
             });
         }
-        self.publish(changes, revision, turn.noticed);
-        self.update_wanted();
+        self.publish(changes, revision, &turn);
+        self.place.follow(&self.requests, &turn.fleets);
         let keys: usize = steps
             .iter()
             .flat_map(|step| step.commit.work())
@@ -206,14 +219,14 @@ impl Owner {
                 }
             }
             Message::FleetEnded(fleet) => {
-                self.ports.ended(&fleet);
+                self.place.ended(&fleet);
                 turn.plan = true;
             }
             Message::Rejection(rejected, message) => {
                 if let (RejectedKind::Listener, Some(message)) = (rejected.what, &message)
                     && let Ok(port) = rejected.name.parse()
                 {
-                    turn.plan |= self.ports.refused(&rejected.fleet, port, message);
+                    turn.plan |= self.place.refused(&rejected.fleet, port, message);
                 }
                 match message {
                     Some(_) if !self.requests.contains_key(&rejected.fleet) => return,
@@ -223,6 +236,7 @@ impl Owner {
                 self.outlets.metrics.rejected(self.rejected.len());
                 turn.inputs.push(Input::Rejection(rejected, message));
             }
+            Message::News => turn.plan = true,
             Message::Inspect(look) => look(&self.core),
         }
     }
@@ -298,24 +312,23 @@ impl Owner {
         }
     }
 
-    /// Commits, and once more if that asks for other fleets than before: which ports they get is known before anything
+    /// Commits, and once more if that asks for other fleets than before: where they listen is known before anything
     /// leaves this thread.
-    fn commit(&mut self, inputs: Vec<Input>, plan: bool) -> Vec<Step> {
+    fn commit(&mut self, inputs: Vec<Input>, turn: &mut Turn) -> Vec<Step> {
         let first = self.core.apply(inputs);
-        let changes = first.commit.changes(self.core.outputs().fleets);
-        let plan = plan || !changes.is_empty();
-        for (fleet, change) in changes {
+        for (fleet, change) in first.commit.changes(self.core.outputs().fleets) {
             match change.value() {
                 Some(request) => {
-                    self.requests
-                        .insert(fleet.clone(), FleetRequest::clone(request));
+                    let request = FleetRequest::clone(request);
+                    self.requests.insert(fleet.clone(), request);
                 }
                 None => drop(self.requests.remove(fleet)),
             }
+            turn.fleets.insert(fleet.clone());
         }
         let mut steps = vec![first];
-        if plan {
-            let inputs = self.plan();
+        if turn.plan || !turn.fleets.is_empty() {
+            let inputs = self.plan(&turn.fleets);
             if !inputs.is_empty() {
                 steps.push(self.core.apply(inputs));
             }
@@ -323,25 +336,18 @@ impl Owner {
         steps
     }
 
-    fn plan(&mut self) -> Vec<Input> {
+    fn plan(&mut self, changed: &BTreeSet<FleetId>) -> Vec<Input> {
         let mut inputs = Vec::new();
-        let mut states = self.ports.plan(&self.requests, Instant::now());
-        for (fleet, state) in &mut states {
-            state.ready = self.serving.contains(fleet);
-            if self.states.get(fleet) != Some(&*state) {
-                inputs.push(Input::Fleet(fleet.clone(), Some(state.clone())));
-            }
-        }
-        let before = std::mem::replace(&mut self.states, states);
-        for fleet in before.into_keys() {
-            if !self.states.contains_key(&fleet) {
-                self.serving.remove(&fleet);
-                self.settled.remove(&fleet);
-                let of_it = |rejected: &Rejected| rejected.fleet == fleet;
-                let gone = self.rejected.iter().filter(|rejected| of_it(rejected));
-                inputs.extend(gone.map(|rejected| Input::Rejection(rejected.clone(), None)));
-                self.rejected.retain(|rejected| !of_it(rejected));
-                inputs.push(Input::Fleet(fleet, None));
+        for (fleet, state) in self.place.plan(&self.requests, changed, Instant::now()) {
+            match state {
+                Some(mut state) => {
+                    state.ready |= self.serving.contains(&fleet);
+                    if self.states.get(&fleet) != Some(&state) {
+                        inputs.push(Input::Fleet(fleet.clone(), Some(state.clone())));
+                        self.states.insert(fleet, state);
+                    }
+                }
+                None => self.forget(fleet, &mut inputs),
             }
         }
         self.outlets.metrics.rejected(self.rejected.len());
@@ -349,16 +355,26 @@ impl Owner {
         inputs
     }
 
+    /// A fleet is gone.
+    fn forget(&mut self, fleet: FleetId, inputs: &mut Vec<Input>) {
+        if self.states.remove(&fleet).is_none() {
+            return;
+        }
+        self.serving.remove(&fleet);
+        self.settled.remove(&fleet);
+        let gone = self
+            .rejected
+            .extract_if(.., |rejected| rejected.fleet == fleet);
+        inputs.extend(gone.map(|rejected| Input::Rejection(rejected, None)));
+        inputs.push(Input::Fleet(fleet, None));
+    }
+
     /// Says once that all is served that can be.
     fn announce(&mut self) {
         if self.announced || !self.synced {
             return;
         }
-        let all_settled = {
-            let wanted = self.outlets.wanted.borrow();
-            wanted.iter().all(|fleet| self.settled.contains(fleet))
-        };
-        if all_settled {
+        if self.place.awaited().is_subset(&self.settled) {
             self.announced = true;
             self.tell(Event::Ready {
                 gateways: self.serving.len(),

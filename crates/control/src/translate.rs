@@ -30,7 +30,7 @@ pub struct Translation {
     /// What the Envoys of each fleet get; a fleet without anything is here too.
     pub fleets: BTreeMap<FleetId, Resources>,
     /// What owners of objects are told, sorted by kind, namespace and name. Times of transition are not in it.
-    pub statuses: Vec<ObjectStatus>,
+    pub statuses: Vec<StatusView>,
     /// How many objects there were of the Gateway API's kinds that Sesame doesn't serve yet.
     pub unserved: BTreeMap<Kind, usize>,
 }
@@ -58,14 +58,14 @@ pub struct Resources {
 
 /// What the owner of an object is told. Serializes to `kind`, `namespace` (if it has one), `name` and `status`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ObjectStatus {
+pub struct StatusView {
     /// The object.
     pub key: ObjectKey,
     /// Its `status`, as in Kubernetes.
     pub status: Value,
 }
 
-impl Serialize for ObjectStatus {
+impl Serialize for StatusView {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut fields = serializer.serialize_map(None)?;
         fields.serialize_entry("kind", self.key.kind.as_str())?;
@@ -169,7 +169,7 @@ impl Resources {
 }
 
 /// All statuses in order.
-fn statuses(core: &Core) -> Vec<ObjectStatus> {
+fn statuses(core: &Core) -> Vec<StatusView> {
     let (engine, outputs) = (core.engine(), core.outputs());
     let mut out = Vec::new();
     for (name, status) in engine.iter(outputs.class_status) {
@@ -187,8 +187,8 @@ fn statuses(core: &Core) -> Vec<ObjectStatus> {
     out
 }
 
-fn object_status(key: ObjectKey, status: &impl Serialize) -> ObjectStatus {
-    ObjectStatus {
+fn object_status(key: ObjectKey, status: &impl Serialize) -> StatusView {
+    StatusView {
         key,
         status: serde_json::to_value(status).expect("statuses are plain data with text as keys"),
     }

@@ -5,10 +5,10 @@
 
 use std::net::IpAddr;
 
-use sesame_api::{Condition, GatewayStatus, NamespacedName, ObjectKey, RouteStatus};
+use sesame_api::{Condition, GatewayStatus, NamespacedName, ObjectKey, ObjectStatus, RouteStatus};
 use sesame_sources::files::Problem;
 
-use super::stamped::{Level, Status};
+use super::stamped::Level;
 use super::{Board, Entry, Inner, ListenerSketch, Sketch};
 
 /// All Gateways, some routes, all problems.
@@ -112,7 +112,7 @@ fn gateways(inner: &Inner, port_offset: u16) -> Vec<GatewayView> {
     let mut views = Vec::new();
     for (key, entry) in &inner.entries {
         if let (Sketch::Gateway(listeners), Some(status)) = (&entry.sketch, &entry.status)
-            && let Status::Gateway(status) = status.status()
+            && let ObjectStatus::Gateway(status) = status.status()
         {
             let (level, message) = worst(&status.conditions);
             views.push(GatewayView {
@@ -170,7 +170,7 @@ fn some_routes(inner: &Inner, limit: usize) -> Overview {
     let mut found = Vec::new();
     for (key, entry) in &inner.entries {
         if let Some(status) = &entry.status
-            && let Status::Route(status) = status.status()
+            && let ObjectStatus::Route(status) = status.status()
         {
             let conditions = status.parents.iter().flat_map(|parent| &parent.conditions);
             let level = conditions.map(Level::of).max().unwrap_or(Level::Waiting);

@@ -3,23 +3,14 @@
 //! In: a status without times, and the one before. Out: the same with times, and what differs. Pure.
 
 use std::fmt;
-use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 use sesame_api::{
-    Condition, ConditionStatus, GatewayClassStatus, GatewayStatus, ObjectKey, ParentReference,
-    RouteStatus, condition,
+    Condition, ConditionStatus, GatewayClassStatus, GatewayStatus, ListenerSetStatus,
+    ListenerStatus, ObjectKey, ObjectStatus, ParentReference, PolicyStatus, RouteStatus, condition,
 };
-
-/// A status, shared with the engine.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Status {
-    Class(Arc<GatewayClassStatus>),
-    Gateway(Arc<GatewayStatus>),
-    Route(Arc<RouteStatus>),
-}
 
 /// Which part of an object a condition is about.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -32,7 +23,7 @@ pub(crate) enum Part<'a> {
 /// A status with times. They are kept apart, in the order of the conditions, so that the status itself stays shared.
 #[derive(Clone, Debug)]
 pub(crate) struct Stamped {
-    status: Status,
+    status: ObjectStatus,
     times: Box<[Timestamp]>,
 }
 
@@ -89,70 +80,98 @@ impl Level {
     }
 }
 
-impl Status {
-    /// Every condition with what it is about, in the order in which [`Status::set_times`] goes.
-    pub(crate) fn conditions(&self) -> Vec<(Part<'_>, &Condition)> {
-        match self {
-            Self::Class(status) => status.conditions.iter().map(|c| (Part::Whole, c)).collect(),
-            Self::Gateway(status) => {
-                let listeners = status.listeners.iter().flat_map(|listener| {
-                    let conditions = listener.conditions.iter();
-                    conditions.map(|c| (Part::Listener(&listener.name), c))
-                });
-                let own = status.conditions.iter().map(|c| (Part::Whole, c));
-                own.chain(listeners).collect()
-            }
-            Self::Route(status) => status
-                .parents
-                .iter()
-                .flat_map(|parent| {
-                    let conditions = parent.conditions.iter();
-                    conditions.map(|c| (Part::Parent(&parent.parent_ref), c))
-                })
-                .collect(),
+/// Every condition with what it is about, in the order in which [`json`] goes.
+fn conditions(status: &ObjectStatus) -> Vec<(Part<'_>, &Condition)> {
+    match status {
+        ObjectStatus::GatewayClass(status) => {
+            status.conditions.iter().map(|c| (Part::Whole, c)).collect()
         }
+        ObjectStatus::Gateway(status) => with_listeners(&status.conditions, &status.listeners),
+        ObjectStatus::ListenerSet(status) => with_listeners(&status.conditions, &status.listeners),
+        ObjectStatus::Route(status) => status
+            .parents
+            .iter()
+            .flat_map(|parent| {
+                let conditions = parent.conditions.iter();
+                conditions.map(|c| (Part::Parent(&parent.parent_ref), c))
+            })
+            .collect(),
+        ObjectStatus::Policy(status) => status
+            .ancestors
+            .iter()
+            .flat_map(|ancestor| {
+                let conditions = ancestor.conditions.iter();
+                conditions.map(|c| (Part::Parent(&ancestor.ancestor_ref), c))
+            })
+            .collect(),
     }
+}
 
-    /// In JSON, with these times.
-    fn json(&self, times: &[Timestamp]) -> Value {
-        let mut times = times.iter().copied();
-        let mut stamp = |conditions: &mut Vec<Condition>| {
-            for condition in conditions {
-                condition.last_transition_time = times.next();
+fn with_listeners<'a>(
+    own: &'a [Condition],
+    listeners: &'a [ListenerStatus],
+) -> Vec<(Part<'a>, &'a Condition)> {
+    let listeners = listeners.iter().flat_map(|listener| {
+        let conditions = listener.conditions.iter();
+        conditions.map(|c| (Part::Listener(&listener.name), c))
+    });
+    let own = own.iter().map(|c| (Part::Whole, c));
+    own.chain(listeners).collect()
+}
+
+/// In JSON, with these times.
+fn json(status: &ObjectStatus, times: &[Timestamp]) -> Value {
+    let mut times = times.iter().copied();
+    let mut stamp = |conditions: &mut Vec<Condition>| {
+        for condition in conditions {
+            condition.last_transition_time = times.next();
+        }
+    };
+    let value = match status {
+        ObjectStatus::GatewayClass(status) => {
+            let mut status = GatewayClassStatus::clone(status);
+            stamp(&mut status.conditions);
+            serde_json::to_value(status)
+        }
+        ObjectStatus::Gateway(status) => {
+            let mut status = GatewayStatus::clone(status);
+            stamp(&mut status.conditions);
+            for listener in &mut status.listeners {
+                stamp(&mut listener.conditions);
             }
-        };
-        let value = match self {
-            Self::Class(status) => {
-                let mut status = GatewayClassStatus::clone(status);
-                stamp(&mut status.conditions);
-                serde_json::to_value(status)
+            serde_json::to_value(status)
+        }
+        ObjectStatus::ListenerSet(status) => {
+            let mut status = ListenerSetStatus::clone(status);
+            stamp(&mut status.conditions);
+            for listener in &mut status.listeners {
+                stamp(&mut listener.conditions);
             }
-            Self::Gateway(status) => {
-                let mut status = GatewayStatus::clone(status);
-                stamp(&mut status.conditions);
-                for listener in &mut status.listeners {
-                    stamp(&mut listener.conditions);
-                }
-                serde_json::to_value(status)
+            serde_json::to_value(status)
+        }
+        ObjectStatus::Route(status) => {
+            let mut status = RouteStatus::clone(status);
+            for parent in &mut status.parents {
+                stamp(&mut parent.conditions);
             }
-            Self::Route(status) => {
-                let mut status = RouteStatus::clone(status);
-                for parent in &mut status.parents {
-                    stamp(&mut parent.conditions);
-                }
-                serde_json::to_value(status)
+            serde_json::to_value(status)
+        }
+        ObjectStatus::Policy(status) => {
+            let mut status = PolicyStatus::clone(status);
+            for ancestor in &mut status.ancestors {
+                stamp(&mut ancestor.conditions);
             }
-        };
-        value.expect("statuses are plain data with text as keys")
-    }
+            serde_json::to_value(status)
+        }
+    };
+    value.expect("statuses are plain data with text as keys")
 }
 
 impl Stamped {
     /// With the times of `before` where a condition's status is the same, and `now` elsewhere.
-    pub(crate) fn after(before: Option<&Stamped>, status: Status, now: Timestamp) -> Self {
+    pub(crate) fn after(before: Option<&Stamped>, status: ObjectStatus, now: Timestamp) -> Self {
         let had = before.map(Stamped::with_times).unwrap_or_default();
-        let times = status
-            .conditions()
+        let times = conditions(&status)
             .iter()
             .map(|(part, condition)| {
                 let same = had.iter().find(|(other_part, other, _)| {
@@ -167,8 +186,7 @@ impl Stamped {
     }
 
     fn with_times(&self) -> Vec<(Part<'_>, &Condition, Timestamp)> {
-        self.status
-            .conditions()
+        conditions(&self.status)
             .into_iter()
             .zip(&self.times)
             .map(|((part, condition), time)| (part, condition, *time))
@@ -182,10 +200,9 @@ impl Stamped {
         object: &ObjectKey,
     ) -> Vec<StatusChange> {
         let had = before
-            .map(|before| before.status.conditions())
+            .map(|before| conditions(&before.status))
             .unwrap_or_default();
-        self.status
-            .conditions()
+        conditions(&self.status)
             .into_iter()
             .filter(|(part, condition)| {
                 let before = had.iter().find(|(other_part, other)| {
@@ -212,10 +229,10 @@ impl Stamped {
 
     /// In JSON, as in Kubernetes.
     pub(crate) fn json(&self) -> Value {
-        self.status.json(&self.times)
+        json(&self.status, &self.times)
     }
 
-    pub(crate) fn status(&self) -> &Status {
+    pub(crate) fn status(&self) -> &ObjectStatus {
         &self.status
     }
 }

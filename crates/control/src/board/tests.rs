@@ -47,8 +47,8 @@ fn show(board: &Board, objects: Vec<Object>, now: Timestamp) -> Vec<StatusChange
     let mut changes = Vec::new();
     for status in translate(objects, Options::default()).statuses {
         let read = match status.key.kind {
-            Kind::Gateway => Status::Gateway(serde_json::from_value(status.status).unwrap()),
-            Kind::HTTPRoute => Status::Route(serde_json::from_value(status.status).unwrap()),
+            Kind::Gateway => ObjectStatus::Gateway(serde_json::from_value(status.status).unwrap()),
+            Kind::HTTPRoute => ObjectStatus::Route(serde_json::from_value(status.status).unwrap()),
             kind => panic!("{kind}"),
         };
         changes.extend(board.set(&status.key, Some(read), now));

@@ -3,7 +3,7 @@
 //! In: orders to start and to stop, what their processes and their streams report. Out: orders to the supervisor, messages
 //! to the owner, events. It decides nothing about ports or resources.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -14,11 +14,12 @@ use sesame_fleet::local::{self as processes, BootstrapFormat, FleetSpec, Supervi
 use sesame_model::FleetId;
 use sesame_translate::fleet::{Rejected, RejectedKind};
 use sesame_xds::{self as xds, ResourceType};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
+use super::place::Order;
 use crate::event::{Event, millis};
-use crate::owner::{Message, Order, Outlets};
+use crate::owner::{Message, Outlets};
 
 /// How Envoys are started.
 #[derive(Clone, Debug)]
@@ -136,6 +137,7 @@ pub(crate) async fn hear_processes(
     mut events: processes::Events,
     owner: mpsc::WeakSender<Message>,
     outlets: Outlets,
+    running: watch::Receiver<BTreeSet<FleetId>>,
 ) {
     while let Some(event) = events.recv().await {
         let fleet = FleetId(Arc::clone(event.id()));
@@ -180,8 +182,7 @@ pub(crate) async fn hear_processes(
                 }
             }
             processes::Event::Log { line, .. } => {
-                let ending =
-                    outlets.ending.is_cancelled() || !outlets.wanted.borrow().contains(&fleet);
+                let ending = outlets.ending.is_cancelled() || !running.borrow().contains(&fleet);
                 log(&gateway, &line, ending);
                 continue;
             }

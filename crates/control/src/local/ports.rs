@@ -105,7 +105,7 @@ impl Ports {
             if state.ports.contains_key(&port) {
                 continue;
             }
-            let addresses = state.addresses.iter().filter_map(|address| address.ip);
+            let addresses = state.addresses.iter().filter_map(|address| address.ip());
             let sockets: Vec<SocketAddr> = addresses
                 .map(|ip| SocketAddr::new(ip, port.saturating_add(self.port_offset)))
                 .collect();
@@ -194,11 +194,6 @@ impl Ports {
     /// The Envoy of a fleet has ended.
     pub(crate) fn ended(&mut self, fleet: &FleetId) {
         self.ending.remove(fleet);
-    }
-
-    #[cfg(test)]
-    pub(crate) fn any_ending(&self) -> bool {
-        !self.ending.is_empty()
     }
 
     /// Whether a fleet has a port, so that an Envoy has something to do.

@@ -3,25 +3,19 @@
 //! In: changed resources of all fleets. Out: an update for each fleet that is concerned, and which fleets should have an
 //! Envoy at all.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use sesame_envoy::ResourceChange;
 use sesame_model::FleetId;
 use sesame_xds as xds;
 
-use super::{Order, Owner};
+use super::{Owner, Turn};
 use crate::core::Step;
 
 impl Owner {
     /// Hands each fleet what is new for it.
-    pub(super) fn publish(
-        &mut self,
-        changes: Vec<ResourceChange>,
-        revision: u64,
-        noticed: Option<Instant>,
-    ) {
+    pub(super) fn publish(&mut self, changes: Vec<ResourceChange>, revision: u64, turn: &Turn) {
         let registry = &self.outlets.registry;
         let mut updates: BTreeMap<FleetId, xds::Update> = BTreeMap::new();
         for change in changes {
@@ -37,47 +31,30 @@ impl Owner {
                 None => update.removals.push((resource_type, change.name.into())),
             }
         }
-        for fleet in self.requests.keys() {
-            let update = match updates.remove(fleet) {
-                Some(update) => update,
-                // Even one that has nothing is known, or its Envoys would wait.
-                None if !self.published.contains(fleet) => xds::Update::default(),
-                None => continue,
-            };
-            if let Some(noticed) = noticed {
-                self.outlets.progress.sent(fleet, revision, noticed);
+        for fleet in &turn.fleets {
+            if self.requests.contains_key(fleet) {
+                if self.published.insert(fleet.clone()) {
+                    // Even one that has nothing is known, or its Envoys would wait.
+                    updates.entry(fleet.clone()).or_default();
+                }
+            } else {
+                updates.remove(fleet);
+                if self.published.remove(fleet) {
+                    // Its Envoys are drained with what they have.
+                    self.outlets.progress.forget(fleet);
+                    registry.remove_fleet(&xds_fleet(fleet));
+                }
             }
-            self.published.insert(fleet.clone());
-            registry.apply(&xds_fleet(fleet), xds::Update { revision, ..update });
         }
-        // Envoys of a fleet that is gone are drained with what they have.
-        let gone = |fleet: &FleetId| !self.requests.contains_key(fleet);
-        for fleet in self.published.extract_if(.., gone) {
-            self.outlets.progress.forget(&fleet);
-            registry.remove_fleet(&xds_fleet(&fleet));
+        for (fleet, update) in updates {
+            if !self.published.contains(&fleet) {
+                continue;
+            }
+            if let Some(noticed) = turn.noticed {
+                self.outlets.progress.sent(&fleet, revision, noticed);
+            }
+            registry.apply(&xds_fleet(&fleet), xds::Update { revision, ..update });
         }
-    }
-
-    /// An Envoy starts when it has something to listen on, and stays for as long as its Gateway.
-    pub(super) fn update_wanted(&self) {
-        self.outlets.wanted.send_if_modified(|wanted| {
-            let new: BTreeSet<FleetId> = self
-                .requests
-                .keys()
-                .filter(|fleet| wanted.contains(*fleet) || self.ports.has_any(fleet))
-                .cloned()
-                .collect();
-            // Nobody takes orders when all is about to end.
-            for fleet in wanted.difference(&new) {
-                let _ = self.outlets.orders.send(Order::Stop(fleet.clone()));
-            }
-            for fleet in new.difference(wanted) {
-                let _ = self.outlets.orders.send(Order::Start(fleet.clone()));
-            }
-            let differs = new != *wanted;
-            *wanted = new;
-            differs
-        });
     }
 }
 

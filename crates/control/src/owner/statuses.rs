@@ -5,11 +5,10 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use sesame_api::{Kind, ObjectKey};
+use sesame_api::{Kind, ObjectKey, ObjectStatus};
 use sesame_engine::Commit;
 
 use super::Owner;
-use crate::board::Status;
 use crate::core::Step;
 use crate::event::{Event, cut};
 
@@ -49,20 +48,20 @@ impl Owner {
             .collect()
     }
 
-    fn status(&self, key: &ObjectKey) -> Option<Status> {
+    fn status(&self, key: &ObjectKey) -> Option<ObjectStatus> {
         let (engine, outputs) = (self.core.engine(), self.core.outputs());
         let name = key.namespaced_name();
         match key.kind {
             Kind::GatewayClass if self.core.is_unwritten_class(&key.name) => None,
             Kind::GatewayClass => engine
                 .get(outputs.class_status, &key.name)
-                .map(Status::Class),
+                .map(ObjectStatus::GatewayClass),
             Kind::Gateway => engine
                 .get(outputs.gateway_status, &name)
-                .map(Status::Gateway),
+                .map(ObjectStatus::Gateway),
             Kind::HTTPRoute => engine
                 .get(outputs.http_route_status, &name)
-                .map(Status::Route),
+                .map(ObjectStatus::Route),
             _ => None,
         }
     }

@@ -7,7 +7,8 @@ use sesame_api::{Kind, Object};
 use sesame_fleet::local::ports::PortProblem;
 
 use super::*;
-use crate::local::ports::Machine;
+use crate::local::place::{LocalPlace, Order};
+use crate::local::ports::{Machine, Ports};
 
 /// A machine on which every port is free, until a stranger takes them all.
 #[derive(Clone, Default)]
@@ -43,14 +44,13 @@ fn rig() -> Rig {
         progress: Arc::default(),
         metrics: Arc::new(Metrics::new()),
         events,
-        wanted,
-        orders,
         ending: CancellationToken::new(),
     };
     let machine = Fake::default();
     let ports = Ports::new(0, Box::new(machine.clone()));
+    let place = LocalPlace::new(ports, wanted, orders);
     Rig {
-        owner: Owner::new(Core::new(0), ports, outlets, Instant::now()),
+        owner: Owner::new(Core::new(0), Box::new(place), outlets, Instant::now()),
         machine,
         events: receiver,
         wanted: to_run,
@@ -213,13 +213,13 @@ fn a_listener_whose_port_was_taken_goes_and_comes_again() {
     let in_use = "cannot bind '127.0.0.1:80': Address already in use";
     rig.owner.turn(vec![said(Some(in_use))]);
     assert_eq!(listeners(&rig), 0);
-    assert!(rig.owner.ports.due().is_some());
+    assert!(rig.owner.place.due().is_some());
     rig.machine.taken.store(false, Relaxed);
     // Any reason to look at ports will do; else it is time.
     rig.owner
         .turn(vec![said(None), Message::FleetEnded(fleet("z"))]);
     assert_eq!(listeners(&rig), 1);
-    assert_eq!(rig.owner.ports.due(), None);
+    assert_eq!(rig.owner.place.due(), None);
 }
 
 #[test]
@@ -238,11 +238,6 @@ fn every_end_is_ordered_though_nobody_saw_the_beginning() {
     );
     rig.owner.turn(vec![set(vec![gone("b")])]);
     assert_eq!(rig.orders(), [stop(&b)]);
-    assert!(rig.owner.ports.any_ending());
-    for fleet in [&a, &a, &b] {
-        rig.owner.turn(vec![Message::FleetEnded(fleet.clone())]);
-    }
-    assert!(!rig.owner.ports.any_ending());
 }
 
 #[test]

@@ -103,6 +103,7 @@ fn a_port_of_an_envoy_that_ends_is_given_on_when_it_is_free() {
     ports.plan(&wanted, start);
     machine.free("127.0.0.9:80");
     ports.ended(&fleet("a"));
+    assert!(ports.ending.is_empty());
     assert!(ports.plan(&wanted, start)[&fleet("b")].ports.is_empty());
     assert_eq!(ports.due(), None);
 }
