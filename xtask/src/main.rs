@@ -10,6 +10,7 @@ mod cargo;
 mod cluster;
 mod demo;
 mod envoy;
+mod image;
 mod progress;
 mod test;
 mod tidy;
@@ -31,6 +32,8 @@ enum Command {
     Bench(bench::Args),
     /// Fetch the Envoy that Sesame is tested with, and print its path
     Envoy(envoy::Args),
+    /// Pack images of Sesame and of Envoy
+    Image(image::Args),
     /// Build, start, ask and end a Kubernetes cluster for tests
     Cluster(cluster::Args),
     /// Check the repository's structure and formatting
@@ -43,6 +46,7 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Envoy(args) => envoy::run(&args),
+        Command::Image(args) => image::run(&args),
         Command::Cluster(args) => cluster::run(&args),
         Command::Tidy(args) => tidy::run(&args),
     };
