@@ -115,10 +115,7 @@ fn fleet() -> FleetId {
 
 fn fleet_state(ready: bool) -> Input {
     let state = FleetState {
-        addresses: vec![FleetAddress {
-            value: "127.0.0.1".into(),
-            ip: Some(Ipv4Addr::LOCALHOST.into()),
-        }],
+        addresses: vec![FleetAddress::Ip(Ipv4Addr::LOCALHOST.into())],
         ready,
         ..FleetState::default()
     };

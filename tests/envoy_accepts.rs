@@ -259,10 +259,7 @@ fn addresses() -> Vec<FleetAddress> {
     ];
     ips.into_iter()
         .filter(|&ip| ports::probe(ip, 0).is_ok())
-        .map(|ip| FleetAddress {
-            value: ip.to_string(),
-            ip: Some(ip),
-        })
+        .map(FleetAddress::Ip)
         .collect()
 }
 

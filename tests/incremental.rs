@@ -45,9 +45,9 @@ fn fleet_states() -> impl Strategy<Value = FleetState> {
         Some(IpAddr::V6(Ipv6Addr::LOCALHOST)),
         None,
     ];
-    let address = prop::sample::select(ips.to_vec()).prop_map(|ip| FleetAddress {
-        value: ip.map_or("gateway.example.com".to_owned(), |ip| ip.to_string()),
-        ip,
+    let address = prop::sample::select(ips.to_vec()).prop_map(|ip| match ip {
+        Some(ip) => FleetAddress::Ip(ip),
+        None => FleetAddress::Hostname("gateway.example.com".to_owned()),
     });
     let problem = prop_oneof![
         6 => Just(None),
@@ -234,10 +234,7 @@ fn random_sets_lead_to_something() {
         let tree = generate::sets().new_tree(&mut runner);
         let objects = tree.expect("a set").current();
         let state = FleetState {
-            addresses: vec![FleetAddress {
-                value: "127.0.0.1".into(),
-                ip: Some(Ipv4Addr::LOCALHOST.into()),
-            }],
+            addresses: vec![FleetAddress::Ip(Ipv4Addr::LOCALHOST.into())],
             ..FleetState::default()
         };
         let fleets = GATEWAYS.map(|(namespace, name)| {

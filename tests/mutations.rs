@@ -337,10 +337,7 @@ fn settle(world: &mut World, known: &mut Vec<FleetId>) {
 fn well(number: usize) -> FleetState {
     let ip = std::net::Ipv4Addr::new(127, 0, 1, u8::try_from(number).expect("few fleets"));
     FleetState {
-        addresses: vec![FleetAddress {
-            value: ip.to_string(),
-            ip: Some(ip.into()),
-        }],
+        addresses: vec![FleetAddress::Ip(ip.into())],
         ready: true,
         ..FleetState::default()
     }

@@ -65,10 +65,7 @@ pub(crate) fn input(change: Change) -> Input {
 /// The fleet serves.
 pub(crate) fn ready() -> Input {
     let state = FleetState {
-        addresses: vec![FleetAddress {
-            value: ADDRESS.to_string(),
-            ip: Some(ADDRESS),
-        }],
+        addresses: vec![FleetAddress::Ip(ADDRESS)],
         ready: true,
         ..FleetState::default()
     };

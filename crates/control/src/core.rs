@@ -9,6 +9,7 @@ use sesame_envoy::{Assembler, ResourceChange};
 use sesame_model::FleetId;
 use sesame_translate::fleet::{FleetState, Rejected};
 use sesame_translate::pipeline::{self, Outputs, Pipeline};
+use sesame_translate::settings::{Mode, Settings};
 
 use crate::class;
 
@@ -40,15 +41,27 @@ pub struct Core {
     assembler: Assembler,
     /// The class that nobody wrote has to be put in.
     unborn: bool,
-    /// Somebody wrote the class of that name.
+    /// Somebody wrote the class of that name, or nobody may leave that out.
     class_written: bool,
+    in_cluster: bool,
 }
 
 impl Core {
-    /// Without objects. `port_offset` is added to a Gateway's port to get the one that clients see.
+    /// Without objects, for Envoys on this machine. `port_offset` is added to a Gateway's port to get the one that clients
+    /// see.
     pub fn new(port_offset: u16) -> Self {
+        Self::of(Settings::new(Mode::Local), port_offset)
+    }
+
+    /// Without objects, for Envoys in a cluster. No class is there without being written.
+    pub fn in_cluster(settings: Settings) -> Self {
+        Self::of(settings, 0)
+    }
+
+    fn of(settings: Settings, port_offset: u16) -> Self {
+        let in_cluster = settings.in_cluster();
         let mut builder = Builder::new();
-        let pipeline = pipeline::stages(&mut builder);
+        let pipeline = pipeline::stages(&mut builder, settings);
         let outputs = pipeline.outputs;
         let inputs = sesame_envoy::Inputs {
             listeners: outputs.listeners,
@@ -66,8 +79,9 @@ impl Core {
             assembler: Assembler::new(&inputs, &encoded),
             engine: builder.build(),
             pipeline,
-            unborn: true,
-            class_written: false,
+            unborn: !in_cluster,
+            class_written: in_cluster,
+            in_cluster,
         }
     }
 
@@ -91,7 +105,7 @@ impl Core {
                     self.class_written |= class::is_it(&object.key());
                     into.upsert(&mut batch, object);
                 }
-                Input::Remove(key) if class::is_it(&key) => {
+                Input::Remove(key) if !self.in_cluster && class::is_it(&key) => {
                     self.class_written = false;
                     into.upsert(&mut batch, class::object());
                 }

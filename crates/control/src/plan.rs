@@ -88,13 +88,7 @@ impl Planner {
             }
         }
         FleetState {
-            addresses: addresses
-                .into_iter()
-                .map(|ip| FleetAddress {
-                    value: ip.to_string(),
-                    ip: Some(ip),
-                })
-                .collect(),
+            addresses: addresses.into_iter().map(FleetAddress::Ip).collect(),
             problem,
             ports: BTreeMap::new(),
             port_offset: self.port_offset,
@@ -127,7 +121,7 @@ impl Planner {
                     let addresses: Vec<IpAddr> = state
                         .addresses
                         .iter()
-                        .filter_map(|address| address.ip)
+                        .filter_map(FleetAddress::ip)
                         .collect();
                     let sockets = || addresses.iter().map(|ip| SocketAddr::new(*ip, bound));
                     if incumbents == sockets().any(|socket| has(fleet, socket))

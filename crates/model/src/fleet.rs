@@ -22,6 +22,11 @@ impl FleetId {
         Self(format!("{namespace}/{name}").into())
     }
 
+    /// The only fleet where somebody else runs the Envoys. No Gateway's own fleet is called so.
+    pub fn unmanaged() -> Self {
+        Self("unmanaged".into())
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0

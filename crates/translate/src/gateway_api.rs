@@ -5,11 +5,13 @@
 //! - `attach`: which routes belong to which listeners?
 //! - `http_route`: what do HTTPRoutes say, and in which order are they tried?
 //! - `ports`: what listens, and with which tables?
+//! - `fleet_request`: which Envoys does it take?
 //! - `gateway_status`, `route_status`: what the objects' owners are told.
 
 pub mod attach;
 pub mod class;
 mod conflicts;
+pub(crate) mod fleet_request;
 pub mod gateway;
 pub(crate) mod gateway_status;
 pub mod http_route;

@@ -7,4 +7,5 @@
 pub mod fleet;
 pub mod gateway_api;
 pub mod pipeline;
+pub mod settings;
 pub mod shared;

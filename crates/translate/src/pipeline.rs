@@ -25,8 +25,10 @@ use crate::gateway_api::gateway::{self, GatewayState};
 use crate::gateway_api::http_route::backends::referenced;
 use crate::gateway_api::http_route::rules::{self, RouteRules};
 use crate::gateway_api::http_route::virtual_host;
+use crate::gateway_api::ports::Bind;
 use crate::gateway_api::problem::Problem;
-use crate::gateway_api::{gateway_status, ports, route_status};
+use crate::gateway_api::{fleet_request, gateway_status, ports, route_status};
+use crate::settings::Settings;
 use crate::shared::certificates::{self, CertificateState};
 use crate::shared::services::{self, Backend};
 
@@ -69,7 +71,8 @@ pub struct Outputs {
 }
 
 /// Declares all stages.
-pub fn stages(b: &mut Builder) -> Pipeline {
+pub fn stages(b: &mut Builder, settings: Settings) -> Pipeline {
+    let settings = Arc::new(settings);
     let inputs = Inputs::declare(b);
 
     let classes: Table<Arc<str>, ClassState> =
@@ -115,12 +118,11 @@ pub fn stages(b: &mut Builder) -> Pipeline {
                 class.refused.is_some(),
             ))
         });
+    let of = Arc::clone(&settings);
     let attach_points: Table<NamespacedName, AttachPoints> =
         b.derive("attach points", gateway_states, move |reader, name| {
-            Some(gateway::attach_points(
-                name,
-                &*reader.get(gateway_states, name)?,
-            ))
+            let state = reader.get(gateway_states, name)?;
+            Some(gateway::attach_points(of.fleet_of(name), &state))
         });
 
     let backends: Table<ClusterKey, Backend> = b.derive(
@@ -206,6 +208,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             .map(|points| ports::route_tables(&points))
             .unwrap_or_default()
     });
+    let (in_cluster, ipv6) = (settings.in_cluster(), settings.ipv6);
     let listeners: Table<ListenerKey, Listener> = b.derive_many(
         "listener",
         gateway_states,
@@ -216,9 +219,12 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             ) else {
                 return Vec::new();
             };
+            if in_cluster {
+                return ports::listeners(&state, &points, Bind::Everywhere { ipv6 });
+            }
             let fleet = reader.get(inputs.fleets, &points.fleet);
             fleet
-                .map(|fleet| ports::listeners(&state, &points, &fleet))
+                .map(|fleet| ports::listeners(&state, &points, Bind::Fleet(&fleet)))
                 .unwrap_or_default()
         },
     );
@@ -233,34 +239,21 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let fleet_certificates = b.derive("fleet's certificates", listeners_by_certificate, |_, _| {
         Some(())
     });
+    let of = Arc::clone(&settings);
     let fleets = b.derive_many(
         "fleet",
         gateway_states,
         move |reader, name: &NamespacedName| {
-            let (Some(gateway), Some(points)) = (
+            let (Some(gateway), Some(state)) = (
                 reader.get(inputs.gateways, name),
-                reader.get(attach_points, name),
+                reader.get(gateway_states, name),
             ) else {
                 return Vec::new();
             };
-            if reader
-                .get(gateway_states, name)
-                .is_none_or(|state| state.refused.is_some())
-            {
-                return Vec::new();
-            }
-            let ports: BTreeSet<u16> = points
-                .listeners
-                .iter()
-                .filter(|point| point.serving)
-                .map(|point| point.port)
-                .collect();
-            let request = FleetRequest {
-                gateway: name.clone(),
-                addresses: gateway.spec.addresses.clone(),
-                ports,
-            };
-            vec![(points.fleet.clone(), request)]
+            fleet_request::request(&of, &gateway, &state)
+                .map(|request| (of.fleet_of(name), request))
+                .into_iter()
+                .collect()
         },
     );
 
@@ -284,11 +277,18 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         inputs.rejected_backends_by_fleet,
         |_, _| Some(()),
     );
+    let of = Arc::clone(&settings);
     let http_route_status = b.derive("http route status", attachments, move |reader, name| {
         let route = reader.get(inputs.http_routes, name)?;
         let attachments = reader.get(attachments, name)?;
         let rules = reader.get(route_rules, name)?;
-        let rejected = rejected_backend(reader, &inputs, refusing, &attachments, &route);
+        let mut fleets: Vec<FleetId> = attachments
+            .parents
+            .iter()
+            .map(|parent| of.fleet_of(&parent.gateway))
+            .collect();
+        fleets.dedup();
+        let rejected = rejected_backend(reader, &inputs, refusing, fleets, &route);
         let verdict = route_status::RouteVerdict {
             partially_invalid: rules.partially_invalid.as_ref(),
             unresolved: rules.unresolved.as_ref().or(rejected.as_ref()),
@@ -327,16 +327,10 @@ fn rejected_backend(
     reader: &mut sesame_engine::Reader<'_>,
     inputs: &Inputs,
     refusing: Table<FleetId, ()>,
-    attachments: &Attachments,
+    fleets: Vec<FleetId>,
     route: &HTTPRoute,
 ) -> Option<Problem> {
     let clusters = referenced(route);
-    let mut fleets: Vec<FleetId> = attachments
-        .parents
-        .iter()
-        .map(|parent| FleetId::of_gateway(&parent.gateway.namespace, &parent.gateway.name))
-        .collect();
-    fleets.dedup();
     for fleet in fleets {
         if !reader.exists(refusing, &fleet) {
             continue;

@@ -23,9 +23,9 @@ fn requests(gateways: &[(&str, &[GatewaySpecAddress], &[u16])]) -> BTreeMap<Flee
         .iter()
         .map(|(name, addresses, ports)| {
             let request = FleetRequest {
-                gateway: NamespacedName::new("ns", *name),
                 addresses: addresses.to_vec(),
                 ports: ports.iter().copied().collect::<BTreeSet<u16>>(),
+                ..FleetRequest::new(NamespacedName::new("ns", *name))
             };
             (FleetId::of_gateway("ns", name), request)
         })
@@ -51,8 +51,8 @@ fn plan(
         .collect()
 }
 
-fn values(state: &FleetState) -> Vec<&str> {
-    state.addresses.iter().map(|a| a.value.as_str()).collect()
+fn values(state: &FleetState) -> Vec<String> {
+    state.addresses.iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn an_address_that_is_asked_for_is_given_to_nobody_else() {
     assert_eq!(values(&states["b"]), ["127.0.0.1", "::1"]);
     assert_eq!(values(&states["c"]), ["127.0.0.2", "127.0.0.4"]);
     assert_eq!(
-        states["a"].addresses[0].ip,
+        states["a"].addresses[0].ip(),
         Some(Ipv4Addr::new(127, 0, 0, 3).into())
     );
 }

@@ -67,10 +67,14 @@ pub enum Protocol {
 }
 
 impl ListenerState {
+    /// True if there is nothing wrong with the listener itself.
+    pub fn accepted(&self) -> bool {
+        self.refused.is_none() && self.conflicted.is_none()
+    }
+
     /// True if it takes traffic.
     pub fn serving(&self) -> bool {
-        self.refused.is_none()
-            && self.conflicted.is_none()
+        self.accepted()
             && match self.protocol {
                 Protocol::Http => true,
                 Protocol::Https => !self.certificates.is_empty(),
@@ -140,12 +144,9 @@ fn refused(gateway: &Gateway, class_refused: bool) -> Option<Problem> {
 }
 
 /// A Gateway as routes see it.
-pub(crate) fn attach_points(
-    gateway: &sesame_api::NamespacedName,
-    state: &GatewayState,
-) -> AttachPoints {
+pub(crate) fn attach_points(fleet: FleetId, state: &GatewayState) -> AttachPoints {
     AttachPoints {
-        fleet: FleetId::of_gateway(&gateway.namespace, &gateway.name),
+        fleet,
         listeners: state
             .listeners
             .iter()

@@ -11,7 +11,7 @@ use super::attach::{AttachPoints, Attachments};
 use super::gateway::{GatewayState, ListenerState, Protocol};
 use super::http_route::virtual_host::table_of;
 use super::problem::{Problem, bounded};
-use crate::fleet::{AddressProblem, FleetState, Rejected, RejectedKind};
+use crate::fleet::{AddressProblem, FleetAddress, FleetState, Rejected, RejectedKind};
 use crate::pipeline::Inputs;
 
 /// What a status is made of besides the Gateway itself.
@@ -64,12 +64,11 @@ fn addresses(fleet: Option<&FleetState>) -> Vec<GatewayStatusAddress> {
         .into_iter()
         .flat_map(|fleet| &fleet.addresses)
         .map(|address| GatewayStatusAddress {
-            type_: if address.value.parse::<std::net::IpAddr>().is_ok() {
-                AddressType::IpAddress
-            } else {
-                AddressType::Hostname
+            type_: match address {
+                FleetAddress::Ip(_) => AddressType::IpAddress,
+                FleetAddress::Hostname(_) => AddressType::Hostname,
             },
-            value: address.value.clone(),
+            value: address.to_string(),
             routability: None,
         })
         .collect()

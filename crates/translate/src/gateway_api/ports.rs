@@ -1,26 +1,38 @@
 //! What listens where, and which route tables there are.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use sesame_model::{Listener, ListenerKey, ListenerKind, RouteTable, RouteTableKey, TlsChain};
 
 use super::attach::{AttachPoints, ListenerPoint};
 use super::gateway::GatewayState;
 use super::http_route::virtual_host::table_of;
-use crate::fleet::FleetState;
+use crate::fleet::{FleetAddress, FleetState};
 use crate::shared::hostname;
 
-/// The ports of a Gateway whose fleet is in `fleet`.
+/// Where an Envoy accepts connections for a Gateway.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bind<'a> {
+    /// On the addresses of its fleet, but for the ports that it can't have.
+    Fleet(&'a FleetState),
+    /// On every address, at the Gateway's ports as they are. Nothing that is learned of the fleet later closes a listener.
+    Everywhere {
+        /// IPv6 too.
+        ipv6: bool,
+    },
+}
+
+/// The ports of a Gateway.
 pub(crate) fn listeners(
     state: &GatewayState,
     points: &AttachPoints,
-    fleet: &FleetState,
+    bind: Bind<'_>,
 ) -> Vec<(ListenerKey, Listener)> {
     let mut ports = Vec::new();
     for (port, members) in serving_by_port(points) {
-        let bind = fleet.bind(port);
-        if !fleet.ports.contains_key(&port) && !bind.is_empty() {
+        let bind = bind.sockets(port);
+        if !bind.is_empty() {
             let kind = kind(state, points, &members);
             ports.push((
                 ListenerKey {
@@ -118,19 +130,25 @@ fn sorted<'a>(points: impl Iterator<Item = &'a ListenerPoint>) -> Vec<String> {
     domains
 }
 
-impl FleetState {
-    /// Where a port of the Gateway is bound.
-    fn bind(&self, port: u16) -> Vec<SocketAddr> {
-        let Some(port) = port.checked_add(self.port_offset) else {
+impl Bind<'_> {
+    /// Where a port of the Gateway is bound: sorted, each once.
+    fn sockets(self, port: u16) -> Vec<SocketAddr> {
+        let fleet = match self {
+            Self::Fleet(fleet) => fleet,
+            Self::Everywhere { ipv6 } => {
+                let v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port);
+                let v6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port);
+                return std::iter::once(v4).chain(ipv6.then_some(v6)).collect();
+            }
+        };
+        let moved = port.checked_add(fleet.port_offset);
+        let Some(moved) = moved.filter(|_| !fleet.ports.contains_key(&port)) else {
             return Vec::new();
         };
-        let mut bind: Vec<SocketAddr> = self
-            .addresses
-            .iter()
-            .filter_map(|address| Some(SocketAddr::new(address.ip?, port)))
-            .collect();
-        bind.sort();
-        bind.dedup();
-        bind
+        let ips = fleet.addresses.iter().filter_map(FleetAddress::ip);
+        let mut sockets: Vec<SocketAddr> = ips.map(|ip| SocketAddr::new(ip, moved)).collect();
+        sockets.sort();
+        sockets.dedup();
+        sockets
     }
 }

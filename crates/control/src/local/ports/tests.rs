@@ -43,9 +43,9 @@ fn requests(list: &[(&str, &[&str], &[u16])]) -> BTreeMap<FleetId, FleetRequest>
                 routability: None,
             });
             let request = FleetRequest {
-                gateway: NamespacedName::new("ns", *name),
                 addresses: addresses.collect(),
                 ports: ports.iter().copied().collect(),
+                ..FleetRequest::new(NamespacedName::new("ns", *name))
             };
             (fleet(name), request)
         })
