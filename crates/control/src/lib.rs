@@ -19,6 +19,7 @@ mod owner;
 mod place;
 mod plan;
 mod progress;
+mod streams;
 mod translate;
 
 pub use self::bootstrap::{BootstrapError, bootstrap};

@@ -37,6 +37,7 @@ use crate::core::Core;
 use crate::event::Event;
 use crate::metrics::Metrics;
 use crate::owner::{Message, Outlets, Owner};
+use crate::streams;
 
 /// Messages that may wait for the owner; whoever sends more waits.
 const MESSAGES: usize = 4096;
@@ -219,7 +220,7 @@ impl Local {
         let owner = owner.spawn(messages).map_err(StartError::Supervisor)?;
 
         let mut tasks = JoinSet::new();
-        let streams = registry.events();
+        let reports = registry.events();
         let starts = Arc::<Starts>::default();
         let serving = stop.clone().cancelled_owned();
         tasks.spawn(async move {
@@ -229,7 +230,7 @@ impl Local {
         let weak = to_owner.downgrade();
         spawn(
             &mut tasks,
-            fleets::hear_streams(streams, weak.clone(), outlets.clone(), Arc::clone(&starts)),
+            streams::hear(reports, weak.clone(), outlets.clone(), starts.clone()),
         );
         spawn(
             &mut tasks,

@@ -6,20 +6,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use prost::Message as _;
 use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress};
 use sesame_fleet::local::{self as processes, BootstrapFormat, FleetSpec, Supervisor};
 use sesame_model::FleetId;
-use sesame_translate::fleet::{Rejected, RejectedKind};
-use sesame_xds::{self as xds, ResourceType};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::place::Order;
 use crate::event::{Event, millis};
 use crate::owner::{Message, Outlets};
+use crate::streams::{Envoys, tell};
 
 /// How Envoys are started.
 #[derive(Clone, Debug)]
@@ -71,18 +69,24 @@ impl Starts {
         }
     }
 
-    /// Whether a node is an Envoy that was stopped. Those of other names are somebody else's.
+    // The lock guards plain inserts and removals.
+    fn lock(&self) -> MutexGuard<'_, Numbers> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Envoys for Starts {
+    fn readies(&self) -> bool {
+        true
+    }
+
+    /// One that was stopped. Those of other names are somebody else's.
     fn is_stale(&self, fleet: &FleetId, node_id: &str) -> bool {
         let number = node_id.strip_prefix(Self::PREFIX);
         let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) else {
             return false;
         };
         self.lock().of.get(fleet) != Some(&number)
-    }
-
-    // The lock guards plain inserts and removals.
-    fn lock(&self) -> MutexGuard<'_, Numbers> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -209,109 +213,6 @@ fn log(gateway: &str, line: &processes::Line, ending: bool) {
         Level::Error | Level::Critical => {
             tracing::error!(target: "envoy", gateway, component, "{message}");
         }
-    }
-}
-
-/// Passes on what streams report, for ever.
-pub(crate) async fn hear_streams(
-    mut events: xds::Events,
-    owner: mpsc::WeakSender<Message>,
-    outlets: Outlets,
-    starts: Arc<Starts>,
-) {
-    loop {
-        match events.next().await {
-            xds::Event::Connected { fleet, .. } => {
-                tracing::debug!(gateway = %fleet, "Envoy has connected");
-            }
-            xds::Event::Disconnected { fleet, .. } => {
-                tracing::debug!(gateway = %fleet, "Envoy has disconnected");
-            }
-            xds::Event::Acked {
-                fleet,
-                node_id,
-                revision,
-                ..
-            } => {
-                let fleet = FleetId(fleet.as_str().into());
-                if starts.is_stale(&fleet, &node_id) {
-                    continue;
-                }
-                served(&outlets, &fleet, revision);
-                tell(&owner, Message::EnvoyServes(fleet)).await;
-            }
-            xds::Event::WarmingTimedOut { fleet, .. } => {
-                tracing::warn!(
-                    gateway = %fleet,
-                    "Envoy takes long to take new clusters; what uses them is no longer held back"
-                );
-            }
-            xds::Event::Rejected {
-                fleet,
-                resource_type,
-                name,
-                message,
-                ..
-            } => {
-                outlets.metrics.rejection(resource_type.to_string());
-                // Nobody needs to look.
-                let _ = outlets.events.send(Event::Rejected {
-                    gateway: fleet.to_string(),
-                    resource: resource_type.to_string(),
-                    name: name.to_string(),
-                    message: message.to_string(),
-                });
-                let rejected = rejected(&fleet, resource_type, name);
-                let message = Some(message.to_string());
-                tell(&owner, Message::Rejection(rejected, message)).await;
-            }
-            xds::Event::Recovered {
-                fleet,
-                resource_type,
-                name,
-            } => {
-                let _ = outlets.events.send(Event::Recovered {
-                    gateway: fleet.to_string(),
-                    resource: resource_type.to_string(),
-                    name: name.to_string(),
-                });
-                let rejected = rejected(&fleet, resource_type, name);
-                tell(&owner, Message::Rejection(rejected, None)).await;
-            }
-        }
-    }
-}
-
-fn served(outlets: &Outlets, fleet: &FleetId, revision: u64) {
-    for (revision, after) in outlets.progress.acked(fleet, revision, Instant::now()) {
-        outlets.metrics.served(after);
-        let _ = outlets.events.send(Event::Served {
-            revision,
-            gateway: fleet.to_string(),
-            after_ms: millis(after),
-        });
-    }
-}
-
-fn rejected(fleet: &xds::FleetId, resource_type: ResourceType, name: Arc<str>) -> Rejected {
-    let what = match resource_type {
-        ResourceType::Cluster => RejectedKind::Cluster,
-        ResourceType::Endpoint => RejectedKind::Endpoints,
-        ResourceType::Secret => RejectedKind::Secret,
-        ResourceType::Listener => RejectedKind::Listener,
-        ResourceType::ScopedRoute | ResourceType::Route => RejectedKind::Routes,
-    };
-    Rejected {
-        fleet: FleetId(fleet.as_str().into()),
-        what,
-        name,
-    }
-}
-
-/// Tells the owner, unless it is gone: then Sesame is about to end.
-async fn tell(owner: &mpsc::WeakSender<Message>, message: Message) {
-    if let Some(owner) = owner.upgrade() {
-        let _ = owner.send(message).await;
     }
 }
 
