@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
@@ -105,7 +106,12 @@ impl Image {
         let layout = json!({"imageLayoutVersion": "1.0.0"});
         blobs.insert("oci-layout".to_owned(), serde_json::to_vec(&layout)?);
 
-        let part = tempfile::NamedTempFile::new_in(folder).with_context(unwritable)?;
+        // As readable as any file that the user makes: nodes and engines may run as somebody else.
+        let readable = fs::Permissions::from_mode(0o666);
+        let part = tempfile::Builder::new()
+            .permissions(readable)
+            .tempfile_in(folder)
+            .with_context(unwritable)?;
         let mut tar = Builder::new(io::BufWriter::new(part));
         for (path, bytes) in &blobs {
             append(&mut tar, path, bytes.len() as u64, bytes.as_slice())
