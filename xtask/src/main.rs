@@ -9,6 +9,7 @@ mod bench;
 mod cargo;
 mod cluster;
 mod demo;
+mod deploy;
 mod envoy;
 mod image;
 mod progress;
@@ -36,6 +37,8 @@ enum Command {
     Image(image::Args),
     /// Build, start, ask and end a Kubernetes cluster for tests
     Cluster(cluster::Args),
+    /// Make deploy/manifests of deploy/chart, or check what is there
+    Deploy(deploy::Args),
     /// Check the repository's structure and formatting
     Tidy(tidy::Args),
 }
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Command::Envoy(args) => envoy::run(&args),
         Command::Image(args) => image::run(&args),
         Command::Cluster(args) => cluster::run(&args),
+        Command::Deploy(args) => deploy::run(&args),
         Command::Tidy(args) => tidy::run(&args),
     };
     match done {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::cargo::{self, cargo};
-use crate::{envoy, tidy};
+use crate::{deploy, envoy, tidy};
 
 /// The variable by which tests find Envoy.
 const ENVOY: &str = "SESAME_ENVOY";
@@ -31,6 +31,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let envoy = envoy::obtain(args.envoy.as_deref())?;
     if args.rest.is_empty() {
         tidy::run(&tidy::Args {})?;
+        deploy::check_if_built()?;
         let clippy = [
             "clippy",
             "--workspace",

@@ -1,0 +1,97 @@
+{{/* Rules for what has no namespace. */}}
+{{- define "sesame.rules.cluster" -}}
+# Which kinds there are, and in which versions.
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  verbs: [list, watch]
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gatewayclasses]
+  verbs: [get, list, watch]
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [gatewayclasses/status]
+  verbs: [patch]
+# Their labels: `allowedRoutes` may select by them.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [list, watch]
+{{- end }}
+
+{{/* Rules for what Sesame reads and says of what is in namespaces. */}}
+{{- define "sesame.rules.objects" -}}
+- apiGroups: [gateway.networking.k8s.io]
+  resources:
+    - backendtlspolicies
+    - gateways
+    - grpcroutes
+    - httproutes
+    - listenersets
+    - tcproutes
+    - tlsroutes
+    - udproutes
+  verbs: [get, list, watch]
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [referencegrants]
+  verbs: [list, watch]
+- apiGroups: [gateway.networking.k8s.io]
+  resources:
+    - backendtlspolicies/status
+    - gateways/status
+    - grpcroutes/status
+    - httproutes/status
+    - listenersets/status
+    - tcproutes/status
+    - tlsroutes/status
+    - udproutes/status
+  verbs: [patch]
+# Where requests go, and what is named by a Gateway or a policy: certificates, authorities, parameters.
+- apiGroups: [""]
+  resources: [services]
+  verbs: [list, watch]
+- apiGroups: [""]
+  resources: [configmaps, secrets]
+  verbs: [get, list, watch]
+- apiGroups: [discovery.k8s.io]
+  resources: [endpointslices]
+  verbs: [list, watch]
+# What a user must see of an object.
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
+
+{{/* Rules for the Envoys of Gateways, which run where the Gateways are. */}}
+{{- define "sesame.rules.fleets" -}}
+- apiGroups: [""]
+  resources: [configmaps, secrets, serviceaccounts, services]
+  verbs: [create, delete, patch]
+- apiGroups: [""]
+  resources: [serviceaccounts]
+  verbs: [list, watch]
+- apiGroups: [apps]
+  resources: [daemonsets, deployments]
+  verbs: [create, delete, list, patch, watch]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [create, delete, list, patch, watch]
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [create, delete, list, patch, watch]
+{{- end }}
+
+{{/* Rules for Sesame's own namespace. */}}
+{{- define "sesame.rules.own" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [sesame-leader]
+  verbs: [get, update]
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create]
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [sesame-ca, sesame-xds]
+  verbs: [get, list, patch, update, watch]
+{{- end }}

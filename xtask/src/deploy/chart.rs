@@ -1,0 +1,152 @@
+//! The chart, rendered: into the manifests of the repository, and with other values to see that those work too.
+//!
+//! In: `deploy/chart`, its `ci/` values, Helm. Out: `deploy/manifests/sesame.yaml`, or what is wrong with it or with what
+//! other values make.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::lint;
+use crate::cargo;
+use crate::progress::Step;
+use crate::wheel::last_lines;
+
+/// What the manifests begin with.
+const HEADER: &str = "\
+# Sesame in a cluster, with the chart's own values. Made of deploy/chart by `cargo xtask deploy`: change that.
+# The CRDs of the Gateway API come first; docs/install.md tells.
+";
+
+/// The namespace of the manifests.
+const NAMESPACE: &str = "sesame-system";
+
+/// Renders the chart with all values that the repository has, and writes the manifests, or compares them.
+pub(super) fn run(helm: &Path, check: bool) -> Result<()> {
+    let step = Step::new("Rendering the chart");
+    let manifests = rendered(helm, None)?;
+    let mut problems = problems("the chart's own values", &manifests)?;
+    for values in other_values()? {
+        let name = values.file_name().unwrap_or_default().to_string_lossy();
+        problems.extend(self::problems(&name, &rendered(helm, Some(&values))?)?);
+    }
+    step.done();
+    for problem in &problems {
+        println!("{problem}");
+    }
+    ensure!(
+        problems.is_empty(),
+        "the chart makes what it shouldn't: see above"
+    );
+
+    let path = super::manifests();
+    let there = fs::read_to_string(&path).unwrap_or_default();
+    if there == manifests {
+        return Ok(());
+    }
+    if check {
+        bail!("{} is stale: run `cargo xtask deploy`", path.display());
+    }
+    fs::write(&path, manifests).with_context(|| format!("can't write {}", path.display()))?;
+    println!("{}", path.display());
+    Ok(())
+}
+
+fn problems(values: &str, manifests: &str) -> Result<Vec<String>> {
+    let objects =
+        super::objects(manifests).with_context(|| format!("{values} make no manifests"))?;
+    let problems = lint::problems(&objects);
+    Ok(problems
+        .into_iter()
+        .map(|problem| format!("{values}: {problem}"))
+        .collect())
+}
+
+/// The chart as Helm makes it: with a namespace and the chart's own values, or with others.
+fn rendered(helm: &Path, values: Option<&Path>) -> Result<String> {
+    // Neither the user's settings nor plugins count.
+    let home = tempfile::tempdir().context("can't make a folder for Helm")?;
+    let mut command = Command::new(helm);
+    for folder in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+        command.env(folder, home.path());
+    }
+    command
+        .env_remove("HELM_NAMESPACE")
+        .env_remove("KUBECONFIG");
+    command.current_dir(cargo::root()).stdin(Stdio::null());
+    command.args([
+        "template",
+        "sesame",
+        "deploy/chart",
+        "--namespace",
+        NAMESPACE,
+    ]);
+    match values {
+        Some(file) => command.arg("--values").arg(file),
+        None => command.args(["--set", "createNamespace=true"]),
+    };
+    let output = command.output().context("Helm can't be run")?;
+    ensure!(
+        output.status.success(),
+        "Helm can't render the chart: {}",
+        last_lines(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout).context("Helm prints no text")?;
+    Ok(tidied(&text))
+}
+
+/// What Helm prints, without the blank lines that templates leave.
+fn tidied(text: &str) -> String {
+    let mut tidied = HEADER.to_owned();
+    for line in text
+        .lines()
+        .map(str::trim_end)
+        .filter(|line| !line.is_empty())
+    {
+        tidied.push_str(line);
+        tidied.push('\n');
+    }
+    tidied
+}
+
+/// Files of values, each for an installation of another kind.
+fn other_values() -> Result<Vec<PathBuf>> {
+    let folder = cargo::root().join("deploy/chart/ci");
+    let files =
+        fs::read_dir(&folder).with_context(|| format!("can't read {}", folder.display()))?;
+    let mut files: Vec<PathBuf> = files
+        .map(|file| file.map(|file| file.path()))
+        .collect::<Result<_, _>>()?;
+    files.sort();
+    ensure!(!files.is_empty(), "{} holds no values", folder.display());
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sesame_fleet::local::binary::VERSION as ENVOY_VERSION;
+
+    #[test]
+    fn the_chart_has_the_versions_of_the_repository() {
+        let path = cargo::root().join("deploy/chart/Chart.yaml");
+        let chart = &super::super::objects(&format!(
+            "kind: Chart\n{}",
+            fs::read_to_string(path).unwrap()
+        ))
+        .unwrap()[0];
+        assert_eq!(chart["version"], env!("CARGO_PKG_VERSION"));
+        assert_eq!(chart["appVersion"], env!("CARGO_PKG_VERSION"));
+        assert_eq!(chart["annotations"]["sesame/envoy-version"], ENVOY_VERSION);
+    }
+
+    #[test]
+    fn blank_lines_go_and_text_stays() {
+        assert_eq!(
+            tidied("---\n\n# a \n  b: 1\n\n"),
+            format!("{HEADER}---\n# a\n  b: 1\n")
+        );
+    }
+}

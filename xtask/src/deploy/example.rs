@@ -1,0 +1,76 @@
+//! The example of the installation guide belongs to what is shipped.
+
+use std::fs;
+
+use serde_json::Value;
+use sesame_fleet::local::binary::VERSION as ENVOY_VERSION;
+
+use crate::cargo;
+
+fn read(path: &str) -> String {
+    fs::read_to_string(cargo::root().join(path)).unwrap()
+}
+
+fn one<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
+    let mut of_kind = objects.iter().filter(|object| object["kind"] == kind);
+    let object = of_kind.next().unwrap();
+    assert_eq!(of_kind.next(), None, "one {kind} is enough");
+    object
+}
+
+#[test]
+fn the_gateway_is_of_the_class_that_is_installed() {
+    let example = super::objects(&read("deploy/example.yaml")).unwrap();
+    let shipped = super::objects(&read("deploy/manifests/sesame.yaml")).unwrap();
+    let class = &one(&shipped, "GatewayClass")["metadata"]["name"];
+    assert_eq!(&one(&example, "Gateway")["spec"]["gatewayClassName"], class);
+}
+
+#[test]
+fn the_route_leads_from_the_gateway_to_a_service_whose_pods_there_are() {
+    let example = super::objects(&read("deploy/example.yaml")).unwrap();
+    let route = &one(&example, "HTTPRoute")["spec"];
+    assert_eq!(
+        route["parentRefs"][0]["name"],
+        one(&example, "Gateway")["metadata"]["name"]
+    );
+    let (service, backend) = (
+        one(&example, "Service"),
+        &route["rules"][1]["backendRefs"][0],
+    );
+    assert_eq!(backend["name"], service["metadata"]["name"]);
+    let port = &service["spec"]["ports"][0];
+    assert_eq!(backend["port"], port["port"]);
+    let pods = &one(&example, "Deployment")["spec"]["template"];
+    assert_eq!(service["spec"]["selector"], pods["metadata"]["labels"]);
+    let container = &pods["spec"]["containers"][0];
+    assert_eq!(port["targetPort"], container["ports"][0]["name"]);
+    let image = container["image"].as_str().unwrap();
+    assert!(
+        image.ends_with(&format!("/envoy:{ENVOY_VERSION}")),
+        "{image}: another than what is packed"
+    );
+}
+
+#[test]
+fn guides_say_the_same_as_the_files() {
+    let shown = ["README.md", "docs/install.md"].map(read).join("\n");
+    for path in [
+        "deploy/manifests/sesame.yaml",
+        "deploy/example.yaml",
+        "deploy/chart",
+    ] {
+        assert!(
+            shown.contains(path) && cargo::root().join(path).exists(),
+            "{path}"
+        );
+    }
+    let example = read("deploy/example.yaml");
+    for line in shown.lines().filter(|line| line.contains("Welcome")) {
+        let answer = line.rsplit_once("# ").unwrap().1;
+        assert!(
+            example.contains(&format!("inline_string: \"{answer}\\n\"")),
+            "{line}"
+        );
+    }
+}

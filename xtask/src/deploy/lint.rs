@@ -1,0 +1,215 @@
+//! What manifests must be like, whatever the values.
+//!
+//! In: objects. Out: sentences about what is wrong: rights that are too wide, of the wrong scope or of no use, pods that
+//! could do more than they need, and references that lead nowhere.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::rbac::{self, Place, Right};
+
+/// Things without a namespace that Sesame may have rights to. Rights to anything else belong to namespaces.
+const WITHOUT_NAMESPACE: &[(&str, &str)] = &[
+    ("", "namespaces"),
+    ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("gateway.networking.k8s.io", "gatewayclasses"),
+    ("gateway.networking.k8s.io", "gatewayclasses/status"),
+];
+
+/// Verbs by which rights could grow, or that stand for all.
+const NEVER: &[&str] = &["*", "escalate", "bind", "impersonate", "deletecollection"];
+
+/// What a container's security context must say, as JSON pointers.
+const CONTAINER: &[(&str, &str)] = &[
+    ("/allowPrivilegeEscalation", "false"),
+    ("/readOnlyRootFilesystem", "true"),
+    ("/capabilities/drop", r#"["ALL"]"#),
+];
+
+/// What a pod's security context must say.
+const POD: &[(&str, &str)] = &[
+    ("/runAsNonRoot", "true"),
+    ("/runAsUser", "65532"),
+    ("/seccompProfile/type", r#""RuntimeDefault""#),
+];
+
+/// Everything that is wrong.
+pub(super) fn problems(objects: &[Value]) -> Vec<String> {
+    let mut problems = doubles(objects);
+    problems.extend(rights(objects));
+    for object in objects {
+        if object["kind"] == "Deployment" {
+            problems.extend(deployment(object));
+        }
+    }
+    problems.extend(selectors(objects));
+    problems
+}
+
+/// Objects that are there twice.
+fn doubles(objects: &[Value]) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    objects
+        .iter()
+        .map(name_of)
+        .filter(|name| !seen.insert(name.clone()))
+        .map(|name| format!("{name} is there twice"))
+        .collect()
+}
+
+/// Rights, role by role.
+fn rights(objects: &[Value]) -> Vec<String> {
+    let mut problems = Vec::new();
+    for role in rbac::roles(objects) {
+        let name = name_of(role.object);
+        if role.places.is_empty() {
+            problems.push(format!("{name} is bound to nobody"));
+        }
+        for rule in role.rules() {
+            if rule.get("nonResourceURLs").is_some() {
+                problems.push(format!("{name}: nothing but resources is needed: {rule}"));
+            }
+        }
+        let mut seen = BTreeSet::new();
+        // Where it is bound doesn't matter to what a rule says.
+        for right in role.rights(&Place::Everywhere) {
+            problems.extend(wrong(
+                &name,
+                role.object["kind"] == "ClusterRole",
+                objects,
+                &right,
+            ));
+            if !seen.insert(right.clone()) {
+                problems.push(format!("{name}: {right} is there twice"));
+            }
+        }
+    }
+    problems
+}
+
+/// What is wrong with one right.
+fn wrong(role: &str, in_cluster: bool, objects: &[Value], right: &Right) -> Vec<String> {
+    let mut problems = Vec::new();
+    if NEVER.contains(&right.verb.as_str()) || right.resource.contains('*') || right.group == "*" {
+        problems.push(format!("{role}: {right} is too wide"));
+    }
+    let without = WITHOUT_NAMESPACE.contains(&(right.group.as_str(), right.resource.as_str()));
+    if without && !in_cluster {
+        problems.push(format!(
+            "{role}: {right} has no effect in a Role: it has no namespace"
+        ));
+    }
+    // Roles for namespaces are there exactly if some namespaces only are watched.
+    let some_only = objects.iter().any(|object| {
+        object["kind"] == "Role"
+            && object["metadata"]["name"]
+                .as_str()
+                .is_some_and(|name| name.ends_with("-gateways"))
+    });
+    if in_cluster && some_only && !without {
+        problems.push(format!(
+            "{role}: {right} belongs to Roles, as some namespaces only are watched"
+        ));
+    }
+    problems
+}
+
+/// What a Deployment's pods may do, and whether their probes lead to ports that there are.
+fn deployment(object: &Value) -> Vec<String> {
+    let name = name_of(object);
+    let pod = &object["spec"]["template"]["spec"];
+    let mut problems = unsaid(&name, &pod["securityContext"], POD);
+    let containers: Vec<&Value> = ["containers", "initContainers"]
+        .iter()
+        .filter_map(|field| pod[field].as_array())
+        .flatten()
+        .collect();
+    for container in &containers {
+        problems.extend(unsaid(&name, &container["securityContext"], CONTAINER));
+        if container["resources"]["requests"].is_null() {
+            problems.push(format!("{name}: a container requests no resources"));
+        }
+        let ports = ports(container);
+        for probe in ["startupProbe", "readinessProbe", "livenessProbe"] {
+            let port = container[probe]["httpGet"]["port"].as_str();
+            if !port.is_some_and(|port| ports.contains(port)) {
+                problems.push(format!(
+                    "{name}: the {probe} asks at no port of the container"
+                ));
+            }
+        }
+    }
+    if containers.is_empty() {
+        problems.push(format!("{name} has no container"));
+    }
+    problems
+}
+
+fn unsaid(name: &str, context: &Value, wanted: &[(&str, &str)]) -> Vec<String> {
+    wanted
+        .iter()
+        .filter(|(field, value)| {
+            context.pointer(field).map(ToString::to_string).as_deref() != Some(*value)
+        })
+        .map(|(field, value)| format!("{name}: securityContext{field} must be {value}"))
+        .collect()
+}
+
+/// Selectors of Services and budgets must choose a Deployment's pods, and Services lead to ports that those have.
+fn selectors(objects: &[Value]) -> Vec<String> {
+    let deployments: Vec<&Value> = objects
+        .iter()
+        .filter(|object| object["kind"] == "Deployment")
+        .collect();
+    let mut problems = Vec::new();
+    for object in objects {
+        let spec = &object["spec"];
+        let selector = match object["kind"].as_str() {
+            Some("Service") => &spec["selector"],
+            Some("PodDisruptionBudget" | "Deployment") => &spec["selector"]["matchLabels"],
+            _ => continue,
+        };
+        let name = name_of(object);
+        let chosen = deployments.iter().find(|deployment| {
+            let labels = &deployment["spec"]["template"]["metadata"]["labels"];
+            let mut wanted = selector.as_object().into_iter().flatten().peekable();
+            object["metadata"]["namespace"] == deployment["metadata"]["namespace"]
+                && wanted.peek().is_some()
+                && wanted.all(|(key, value)| labels[key] == *value)
+        });
+        let Some(chosen) = chosen else {
+            problems.push(format!("{name} selects no pod"));
+            continue;
+        };
+        let ports = ports(&chosen["spec"]["template"]["spec"]["containers"][0]);
+        for port in spec["ports"].as_array().into_iter().flatten() {
+            if !port["targetPort"]
+                .as_str()
+                .is_some_and(|target| ports.contains(target))
+            {
+                problems.push(format!("{name} leads to no port of the pods: {port}"));
+            }
+        }
+    }
+    problems
+}
+
+/// The names of a container's ports.
+fn ports(container: &Value) -> BTreeSet<&str> {
+    let ports = container["ports"].as_array().into_iter().flatten();
+    ports.filter_map(|port| port["name"].as_str()).collect()
+}
+
+/// An object for people: `Role sesame-system/sesame`.
+fn name_of(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let (kind, about) = (text(&object["kind"]), &object["metadata"]);
+    match text(&about["namespace"]) {
+        namespace if namespace.is_empty() => format!("{kind} {}", text(&about["name"])),
+        namespace => format!("{kind} {namespace}/{}", text(&about["name"])),
+    }
+}
+
+#[cfg(test)]
+mod tests;

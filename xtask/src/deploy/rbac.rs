@@ -1,0 +1,204 @@
+//! What Sesame may do, against what it did.
+//!
+//! In: manifests, and what an API server wrote down of requests (its audit log, level `Metadata`). Out: rights that were
+//! never used, and requests that no right of ours covers.
+
+mod audit;
+mod verdict;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+pub(crate) use self::verdict::Verdict;
+
+/// Sesame's account in the manifests: namespace, name.
+const ACCOUNT: (&str, &str) = ("sesame-system", "sesame");
+
+/// Options of `cargo xtask deploy rbac`.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// An API server's audit log, as JSON lines; may be given several times
+    #[arg(long, value_name = "FILE", required = true)]
+    audit: Vec<PathBuf>,
+    /// A resource that could not be used in that run, like `udproutes.gateway.networking.k8s.io` where its CRD is missing
+    #[arg(long, value_name = "RESOURCE.GROUP")]
+    without: Vec<String>,
+    /// Manifests with the roles and bindings (those of the repository unless told)
+    #[arg(long, value_name = "FILE")]
+    manifests: Option<PathBuf>,
+}
+
+/// Prints what doesn't fit.
+pub(super) fn run(args: &Args) -> Result<()> {
+    let manifests = args.manifests.clone().unwrap_or_else(super::manifests);
+    let verdict = compare(&manifests, &args.audit, &args.without)?;
+    println!("{verdict}");
+    if !verdict.fits() {
+        bail!("what Sesame is granted isn't what it uses");
+    }
+    Ok(())
+}
+
+/// Compares what the manifests grant Sesame with what audit logs say of it. Resources of `without` (`RESOURCE.GROUP`)
+/// couldn't be used: their rights are passed over.
+pub(crate) fn compare(manifests: &Path, audit: &[PathBuf], without: &[String]) -> Result<Verdict> {
+    let text = fs::read_to_string(manifests)
+        .with_context(|| format!("can't read {}", manifests.display()))?;
+    let objects =
+        super::objects(&text).with_context(|| format!("{} can't be read", manifests.display()))?;
+    let mut granted = granted(&objects);
+    ensure!(
+        !granted.is_empty(),
+        "{} grants {}/{} nothing",
+        manifests.display(),
+        ACCOUNT.0,
+        ACCOUNT.1
+    );
+    granted.retain(|right| {
+        let resource = right.resource.split('/').next().unwrap_or_default();
+        !without.contains(&format!("{resource}.{}", right.group))
+    });
+    let user = format!("system:serviceaccount:{}:{}", ACCOUNT.0, ACCOUNT.1);
+    let requests = audit::requests(audit, &user)?;
+    Ok(verdict::of(&granted, &requests))
+}
+
+/// Where a right holds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    /// In all namespaces, and for what has none.
+    Everywhere,
+    Namespace(String),
+}
+
+/// Something that may be done.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Right {
+    pub(super) place: Place,
+    /// Empty: Kubernetes' own core.
+    pub(super) group: String,
+    /// With the subresource behind a slash.
+    pub(super) resource: String,
+    pub(super) verb: String,
+    /// The one object that it is about; `None`: any.
+    pub(super) name: Option<String>,
+}
+
+impl fmt::Display for Right {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.resource)?;
+        if !self.group.is_empty() {
+            write!(f, ".{}", self.group)?;
+        }
+        if let Some(name) = &self.name {
+            write!(f, " {name:?}")?;
+        }
+        match &self.place {
+            Place::Everywhere => Ok(()),
+            Place::Namespace(namespace) => write!(f, " in {namespace}"),
+        }
+    }
+}
+
+/// A role, and where it is bound to Sesame's account.
+pub(super) struct Role<'a> {
+    /// The ClusterRole or Role.
+    pub(super) object: &'a Value,
+    pub(super) places: BTreeSet<Place>,
+}
+
+impl Role<'_> {
+    /// Its rules.
+    pub(super) fn rules(&self) -> impl Iterator<Item = &Value> {
+        self.object["rules"].as_array().into_iter().flatten()
+    }
+
+    /// What its rules allow in one place, in their order.
+    pub(super) fn rights(&self, place: &Place) -> Vec<Right> {
+        let mut rights = Vec::new();
+        for rule in self.rules() {
+            let names = texts(&rule["resourceNames"]);
+            let names: Vec<Option<&str>> = match names.as_slice() {
+                [] => vec![None],
+                names => names.iter().copied().map(Some).collect(),
+            };
+            for group in texts(&rule["apiGroups"]) {
+                for resource in texts(&rule["resources"]) {
+                    for verb in texts(&rule["verbs"]) {
+                        rights.extend(names.iter().map(|name| Right {
+                            place: place.clone(),
+                            group: group.to_owned(),
+                            resource: resource.to_owned(),
+                            verb: verb.to_owned(),
+                            name: name.map(str::to_owned),
+                        }));
+                    }
+                }
+            }
+        }
+        rights
+    }
+}
+
+/// All roles among the objects.
+pub(super) fn roles(objects: &[Value]) -> Vec<Role<'_>> {
+    let is_role = |object: &&Value| object["kind"] == "ClusterRole" || object["kind"] == "Role";
+    objects
+        .iter()
+        .filter(is_role)
+        .map(|object| Role {
+            object,
+            places: objects
+                .iter()
+                .filter_map(|binding| place(binding, object))
+                .collect(),
+        })
+        .collect()
+}
+
+/// Where a binding gives a role to Sesame's account; `None` if it is another object, or about another role or account.
+fn place(binding: &Value, role: &Value) -> Option<Place> {
+    let namespace = binding["metadata"]["namespace"].as_str();
+    let place = match binding["kind"].as_str()? {
+        "ClusterRoleBinding" => Place::Everywhere,
+        "RoleBinding" => Place::Namespace(namespace?.to_owned()),
+        _ => return None,
+    };
+    let to = &binding["roleRef"];
+    let about = &role["metadata"];
+    let ours = to["kind"] == role["kind"]
+        && to["name"] == about["name"]
+        && (role["kind"] == "ClusterRole" || about["namespace"].as_str() == namespace);
+    let mut subjects = binding["subjects"].as_array()?.iter();
+    let account = subjects.any(|subject| {
+        subject["kind"] == "ServiceAccount"
+            && subject["namespace"] == ACCOUNT.0
+            && subject["name"] == ACCOUNT.1
+    });
+    (ours && account).then_some(place)
+}
+
+/// All that Sesame's account may do.
+pub(super) fn granted(objects: &[Value]) -> BTreeSet<Right> {
+    let roles = roles(objects);
+    let rights = roles
+        .iter()
+        .flat_map(|role| role.places.iter().map(|place| role.rights(place)));
+    rights.flatten().collect()
+}
+
+fn texts(list: &Value) -> Vec<&str> {
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

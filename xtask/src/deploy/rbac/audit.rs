@@ -1,0 +1,157 @@
+//! What an API server wrote down of one user's requests.
+//!
+//! In: files of JSON lines (`audit.k8s.io/v1`, level `Metadata` or above). Out: each kind of request once.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+/// A request, as an authorizer sees it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Request {
+    /// `None`: about something without a namespace, or about all namespaces.
+    pub(super) namespace: Option<String>,
+    pub(super) group: String,
+    /// With the subresource behind a slash.
+    pub(super) resource: String,
+    pub(super) verb: String,
+    /// `None`: about several objects, or one that had no name yet.
+    pub(super) name: Option<String>,
+    /// Whether it was allowed.
+    pub(super) allowed: bool,
+}
+
+/// The requests of one user, out of several files. Requests about no resource (`/version`, `/apis`) don't count: what may be
+/// seen there, every account may see.
+pub(super) fn requests(files: &[PathBuf], user: &str) -> Result<BTreeSet<Request>> {
+    let mut requests = BTreeSet::new();
+    for file in files {
+        let place = || format!("can't read {}", file.display());
+        let lines = BufReader::new(File::open(file).with_context(place)?).lines();
+        for (number, line) in (1..).zip(lines) {
+            let line = line.with_context(place)?;
+            if line.trim().is_empty() {
+                continue;
+            }
+            let event: Value = serde_json::from_str(&line)
+                .with_context(|| format!("{}:{number} is no audit event", file.display()))?;
+            requests.extend(read(&event, user));
+        }
+    }
+    Ok(requests)
+}
+
+/// What an event says that was asked for. Nothing if it is another user's, or was not decided on yet.
+fn read(event: &Value, user: &str) -> Vec<Request> {
+    let decision = event["annotations"]["authorization.k8s.io/decision"].as_str();
+    let (Some(decision), true) = (decision, event["user"]["username"] == user) else {
+        return Vec::new();
+    };
+    let about = &event["objectRef"];
+    let text = |value: &Value| {
+        value
+            .as_str()
+            .filter(|text| !text.is_empty())
+            .map(str::to_owned)
+    };
+    let (Some(mut resource), Some(verb)) = (text(&about["resource"]), text(&event["verb"])) else {
+        return Vec::new();
+    };
+    if let Some(sub) = text(&about["subresource"]) {
+        resource = format!("{resource}/{sub}");
+    }
+    let request = Request {
+        namespace: text(&about["namespace"]),
+        group: text(&about["apiGroup"]).unwrap_or_default(),
+        resource,
+        verb,
+        name: text(&about["name"]),
+        allowed: decision == "allow",
+    };
+    // A patch that made its object (server-side apply does) was asked about twice; the log tells only of the first.
+    let created = request.verb == "patch" && event["responseStatus"]["code"] == 201;
+    let second = created.then(|| Request {
+        verb: "create".to_owned(),
+        ..request.clone()
+    });
+    second.into_iter().chain([request]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const USER: &str = "system:serviceaccount:sesame-system:sesame";
+
+    fn event(verb: &str, about: &Value, code: u16, decision: &str) -> Value {
+        json!({
+            "kind": "Event", "apiVersion": "audit.k8s.io/v1", "level": "Metadata", "stage": "ResponseComplete",
+            "verb": verb, "user": {"username": USER}, "objectRef": about, "responseStatus": {"code": code},
+            "annotations": {"authorization.k8s.io/decision": decision, "authorization.k8s.io/reason": ""},
+        })
+    }
+
+    #[test]
+    fn a_status_is_a_resource_of_its_own() {
+        let about = json!({"resource": "gateways", "namespace": "a", "name": "web", "apiGroup": "gateway.networking.k8s.io", "subresource": "status"});
+        let expected = Request {
+            namespace: Some("a".to_owned()),
+            group: "gateway.networking.k8s.io".to_owned(),
+            resource: "gateways/status".to_owned(),
+            verb: "patch".to_owned(),
+            name: Some("web".to_owned()),
+            allowed: true,
+        };
+        assert_eq!(
+            read(&event("patch", &about, 200, "allow"), USER),
+            [expected]
+        );
+    }
+
+    #[test]
+    fn a_patch_that_makes_its_object_is_a_create_too() {
+        let about = json!({"resource": "services", "namespace": "a", "name": "web"});
+        let verbs: Vec<String> = read(&event("patch", &about, 201, "allow"), USER)
+            .into_iter()
+            .map(|request| request.verb)
+            .collect();
+        assert_eq!(verbs, ["create", "patch"]);
+    }
+
+    #[test]
+    fn others_and_what_is_no_resource_do_not_count() {
+        let about = json!({"resource": "services"});
+        assert_eq!(read(&event("list", &about, 200, "allow"), "another"), []);
+        assert_eq!(read(&event("get", &Value::Null, 200, "allow"), USER), []);
+        let mut early = event("list", &about, 200, "allow");
+        early["annotations"] = Value::Null;
+        assert_eq!(read(&early, USER), [], "nothing was decided yet");
+    }
+
+    #[test]
+    fn a_refusal_is_told_from_a_permission() {
+        let about = json!({"resource": "pods"});
+        assert!(!read(&event("list", &about, 403, "forbid"), USER)[0].allowed);
+    }
+
+    #[test]
+    fn a_line_that_is_no_event_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("audit.log");
+        let good = event("list", &json!({"resource": "services"}), 200, "allow");
+        std::fs::write(&file, format!("{good}\n\n{good}\n")).unwrap();
+        assert_eq!(requests(std::slice::from_ref(&file), USER).unwrap().len(), 1);
+        std::fs::write(&file, format!("{good}\n{{\n")).unwrap();
+        let error = requests(&[file], USER).unwrap_err();
+        assert!(
+            error.to_string().ends_with("audit.log:2 is no audit event"),
+            "{error}"
+        );
+    }
+}
