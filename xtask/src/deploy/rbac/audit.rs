@@ -146,7 +146,10 @@ mod tests {
         let file = dir.path().join("audit.log");
         let good = event("list", &json!({"resource": "services"}), 200, "allow");
         std::fs::write(&file, format!("{good}\n\n{good}\n")).unwrap();
-        assert_eq!(requests(std::slice::from_ref(&file), USER).unwrap().len(), 1);
+        assert_eq!(
+            requests(std::slice::from_ref(&file), USER).unwrap().len(),
+            1
+        );
         std::fs::write(&file, format!("{good}\n{{\n")).unwrap();
         let error = requests(&[file], USER).unwrap_err();
         assert!(
