@@ -1,0 +1,82 @@
+//! What only the CEL rules of the CRDs ask of an object, for the objects that `sample.rs` makes.
+//!
+//! In: an object and the place that it was made for. Out: the same object with what must stand beside that place.
+
+use serde_json::{Value, json};
+
+use super::schema::{Path, Step};
+
+/// Adds what the kind's rules ask for; never touches what stands at `path`.
+pub(crate) fn apply(kind: &str, path: &Path, object: &mut Value) {
+    match kind {
+        "Gateway" | "ListenerSet" => {
+            for listener in elements(&mut object["spec"], "listeners") {
+                listener_tls(listener);
+            }
+        }
+        "HTTPRoute" | "GRPCRoute" => {
+            for rule in elements(&mut object["spec"], "rules") {
+                session(rule);
+                for matching in elements(rule, "matches") {
+                    grpc_method(matching);
+                }
+            }
+        }
+        "TLSRoute" => {
+            let spec = object["spec"].as_object_mut();
+            // v1alpha2 doesn't ask for it. Sesame does: it is v1 that it asks an API server for.
+            spec.map(|spec| spec.entry("hostnames").or_insert(json!(["a.example.com"])));
+        }
+        "BackendTLSPolicy" => authorities(path, &mut object["spec"]["validation"]),
+        _ => {}
+    }
+}
+
+fn elements<'a>(value: &'a mut Value, field: &str) -> impl Iterator<Item = &'a mut Value> {
+    let list = value.get_mut(field).and_then(Value::as_array_mut);
+    list.into_iter().flatten()
+}
+
+/// TLS goes with some protocols only, and where it ends there are certificates.
+fn listener_tls(listener: &mut Value) {
+    let Some(tls) = listener.get_mut("tls").and_then(Value::as_object_mut) else {
+        return;
+    };
+    let passes = tls.get("mode") == Some(&json!("Passthrough"));
+    if !passes && !tls.contains_key("certificateRefs") && !tls.contains_key("options") {
+        tls.insert("certificateRefs".to_owned(), json!([{ "name": "a" }]));
+    }
+    listener["protocol"] = json!(if passes { "TLS" } else { "HTTPS" });
+}
+
+/// A permanent cookie has an end.
+fn session(rule: &mut Value) {
+    let Some(session) = rule.get_mut("sessionPersistence") else {
+        return;
+    };
+    if session["cookie"]["lifetimeType"] == "Permanent" {
+        session["absoluteTimeout"] = json!("1h");
+    }
+}
+
+/// A method match names something.
+fn grpc_method(matching: &mut Value) {
+    let Some(method) = matching.get_mut("method").and_then(Value::as_object_mut) else {
+        return;
+    };
+    if !method.contains_key("service") && !method.contains_key("method") {
+        method.insert("service".to_owned(), json!("a"));
+    }
+}
+
+/// One source of certificates, and only one.
+fn authorities(path: &Path, validation: &mut Value) {
+    let refs = Step::Field("caCertificateRefs".to_owned());
+    let fields = validation.as_object_mut();
+    if let Some(fields) = fields
+        && !path.0.contains(&refs)
+        && !fields.contains_key("wellKnownCACertificates")
+    {
+        fields.insert("wellKnownCACertificates".to_owned(), json!("System"));
+    }
+}

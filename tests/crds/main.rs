@@ -1,0 +1,257 @@
+//! `api`'s types against the upstream CRDs of both channels: every field, every value of an enumeration, every default and
+//! every bound.
+//!
+//! For each place of each kind an object is made with a value there; decoding it must do what an API server does. What differs
+//! stands on a list that says why, and an entry of a list that nothing differs by fails.
+
+mod exceptions;
+mod fixes;
+mod sample;
+mod schema;
+mod text;
+
+use std::collections::{BTreeSet, HashSet};
+
+use serde_json::{Value, json};
+use sesame_api::{Kind, Object};
+
+use exceptions::Exceptions;
+use schema::{Crd, Place, Step};
+
+/// The CRDs of kinds and versions that `api` reads.
+fn read() -> Vec<Crd> {
+    let mut crds = schema::load();
+    crds.retain(|crd| Kind::from_api(&crd.api_version, &crd.kind).is_some());
+    crds
+}
+
+fn decode(object: &Value) -> Result<Object, String> {
+    match Object::decode(object.clone()) {
+        Ok(Some(object)) => Ok(object),
+        Ok(None) => Err("is of no kind that is read".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn name<'a>(place: &'a Place<'_>) -> &'a str {
+    let field = place.path.0.iter().rev().find_map(|step| match step {
+        Step::Field(name) => Some(name.as_str()),
+        _ => None,
+    });
+    field.unwrap_or_default()
+}
+
+#[test]
+fn every_kind_is_read_or_on_the_list() {
+    let mut unread = Exceptions::new(exceptions::UNREAD_KINDS);
+    let mut read = BTreeSet::new();
+    for crd in schema::load() {
+        if Kind::from_api(&crd.api_version, &crd.kind).is_some() {
+            read.insert(crd.kind);
+        } else {
+            unread.meet(&crd, &crd.kind, "is not read");
+        }
+    }
+    unread.settle();
+    let ours = Kind::ALL
+        .iter()
+        .filter(|kind| kind.group() == sesame_api::GATEWAY_GROUP);
+    for kind in ours {
+        assert!(read.contains(kind.as_str()), "no CRD defines {kind}");
+    }
+}
+
+#[test]
+fn every_field_is_known() {
+    let mut unknown = Exceptions::new(exceptions::UNREAD_FIELDS);
+    for crd in read() {
+        for place in crd.places() {
+            let leaf = match place.schema["type"].as_str() {
+                Some("array") => sample::list(place.schema, name(&place), 1),
+                _ => sample::value(place.schema, name(&place), 0),
+            };
+            let object = sample::object(&crd, &place.path, &leaf);
+            let path = format!("{}.{}", crd.kind, place.path);
+            match decode(&object) {
+                Err(error) => unknown.meet(&crd, &path, &format!("{error}\n{object}")),
+                Ok(decoded) => {
+                    let back = serde_json::to_value(&decoded).unwrap();
+                    let kept = schema::at(&back, &place.path);
+                    if !holds(kept, &leaf) {
+                        unknown.meet(&crd, &path, &format!("{leaf} became {kept:?}"));
+                    }
+                }
+            }
+        }
+    }
+    unknown.settle();
+}
+
+/// Whether all that was given has been kept. Defaults may have come to it, and what is empty may have gone.
+fn holds(kept: Option<&Value>, given: &Value) -> bool {
+    match (kept, given) {
+        (_, Value::Object(given)) => given
+            .iter()
+            .all(|(name, given)| holds(kept.and_then(|kept| kept.get(name)), given)),
+        (Some(Value::Array(kept)), Value::Array(given)) => {
+            kept.len() == given.len()
+                && given
+                    .iter()
+                    .zip(kept)
+                    .all(|(given, kept)| holds(Some(kept), given))
+        }
+        (None, Value::Array(given)) => given.is_empty(),
+        _ => kept == Some(given),
+    }
+}
+
+#[test]
+fn every_value_of_an_enumeration_is_known() {
+    let mut unknown = Exceptions::new(exceptions::UNKNOWN_VALUES);
+    for crd in read() {
+        for place in crd.places() {
+            let choices = place.schema["enum"].as_array();
+            for choice in choices.into_iter().flatten() {
+                let path = format!("{}.{}", crd.kind, place.path);
+                let object = sample::object(&crd, &place.path, choice);
+                let decoded = match decode(&object) {
+                    Ok(decoded) => decoded,
+                    Err(error) => {
+                        unknown.meet(&crd, &path, &format!("{choice}: {error}\n{object}"));
+                        continue;
+                    }
+                };
+                let back = serde_json::to_value(&decoded).unwrap();
+                let seen = format!("{decoded:?}");
+                let strange = ["Other", "Unknown"]
+                    .iter()
+                    .any(|variant| seen.contains(&format!("{variant}({choice})")));
+                if strange || schema::at(&back, &place.path) != Some(choice) {
+                    unknown.meet(&crd, &path, &format!("{choice} is not known"));
+                }
+            }
+        }
+    }
+    unknown.settle();
+}
+
+#[test]
+fn defaults_are_filled_in() {
+    let mut differ = Exceptions::new(exceptions::DEFAULTS);
+    for crd in read() {
+        for place in crd.places() {
+            let Some(default) = place.schema.get("default") else {
+                continue;
+            };
+            let path = format!("{}.{}", crd.kind, place.path);
+            let explicit = sample::object(&crd, &place.path, default);
+            let mut absent = explicit.clone();
+            remove(&mut absent, &place.path.0);
+            match (decode(&explicit), decode(&absent)) {
+                (Ok(explicit), Ok(absent)) if explicit == absent => {}
+                (Ok(_), Ok(_)) => differ.meet(&crd, &path, &format!("{default} is not filled in")),
+                (Err(error), _) => differ.meet(&crd, &path, &format!("{error}\n{explicit}")),
+                (_, Err(error)) => differ.meet(&crd, &path, &format!("{error}\n{absent}")),
+            }
+        }
+    }
+    differ.settle();
+}
+
+fn remove(value: &mut Value, path: &[Step]) {
+    match path {
+        [Step::Field(name)] => {
+            value.as_object_mut().unwrap().remove(name);
+        }
+        [Step::Field(name), rest @ ..] => remove(&mut value[name], rest),
+        [Step::Item, rest @ ..] => remove(&mut value[0], rest),
+        _ => panic!("a value among free keys has no default"),
+    }
+}
+
+#[test]
+fn what_the_schema_refuses_is_refused_and_nothing_else() {
+    let mut laxer = Exceptions::new(exceptions::LAXER);
+    let mut stricter = Exceptions::new(exceptions::STRICTER);
+    for_every_probe(|crd, path, probe, allowed, decoded| match decoded {
+        Ok(_) if !allowed => laxer.meet(crd, path, &format!("{probe} is let through")),
+        Err(error) if allowed => {
+            stricter.meet(crd, path, &format!("{probe} is refused: {error}"));
+        }
+        _ => {}
+    });
+    laxer.settle();
+    stricter.settle();
+}
+
+/// Hands on every probe of every place: what the schema says of it, and what decoding an object with it gives.
+fn for_every_probe(mut see: impl FnMut(&Crd, &str, &str, bool, &Result<Object, String>)) {
+    // Most places say the same in every version and channel.
+    let mut seen = HashSet::new();
+    for crd in read() {
+        // A status comes from an API server, which has checked it.
+        let places = crd.places();
+        let specs = places
+            .iter()
+            .filter(|place| place.path.0[0] == Step::Field("spec".to_owned()));
+        for place in specs {
+            let path = format!("{}.{}", crd.kind, place.path);
+            let bounds = schema::bounds(place.schema);
+            if !seen.insert((path.clone(), bounds)) {
+                continue;
+            }
+            for (probe, allowed) in probes(place.schema, name(place)) {
+                let object = sample::object(&crd, &place.path, &probe);
+                let mut text = probe.to_string();
+                if let Some((end, _)) = text.char_indices().nth(60) {
+                    text.truncate(end);
+                    text.push('…');
+                }
+                see(&crd, &path, &text, allowed, &decode(&object));
+            }
+        }
+    }
+}
+
+/// Values at the edges of what a schema allows, and whether it does.
+fn probes(schema: &Value, name: &str) -> Vec<(Value, bool)> {
+    let bound = |bound: &str| schema[bound].as_i64();
+    let edges = |bound: Option<i64>, outside: i64| {
+        let length = bound.map(|bound| (bound, bound + outside));
+        length.into_iter().flat_map(|(inside, outside)| {
+            [(inside, true), (outside, false)]
+                .into_iter()
+                .filter(|(length, _)| *length >= 0)
+        })
+    };
+    match schema["type"].as_str() {
+        Some("string") if schema.get("enum").is_none() => {
+            let text = text::Text::of(schema);
+            let probes = text.probes(name).into_iter();
+            probes
+                .map(|probe| {
+                    let allowed = text.allows(&probe);
+                    (json!(probe), allowed)
+                })
+                .collect()
+        }
+        Some("integer") if schema.get("enum").is_none() => edges(bound("minimum"), -1)
+            .chain(edges(bound("maximum"), 1))
+            .map(|(number, allowed)| (json!(number), allowed))
+            .collect(),
+        Some("array") => edges(bound("minItems"), -1)
+            .chain(edges(bound("maxItems"), 1))
+            .map(|(length, allowed)| (sample::list(schema, name, length as usize), allowed))
+            .collect(),
+        Some("object") if schema.get("additionalProperties").is_some() => {
+            let entries = |count: i64| -> Value {
+                let entry = |nth| (format!("example.com/key{nth}"), json!("a"));
+                Value::Object((0..count).map(entry).collect())
+            };
+            edges(bound("maxProperties"), 1)
+                .map(|(count, allowed)| (entries(count), allowed))
+                .collect()
+        }
+        _ => Vec::new(),
+    }
+}

@@ -1,0 +1,155 @@
+//! The upstream CRDs as data: which kinds there are, which places an object of a kind has, and what may stand there.
+//!
+//! In: the folder that `SESAME_CRDS` names, with one subfolder a channel. Out: [`Crd`]s and their [`Place`]s.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::{env, fs};
+
+use serde_json::Value;
+
+/// The channels, as their folders are called.
+pub(crate) const CHANNELS: [&str; 2] = ["standard", "experimental"];
+
+/// One version of a kind in one channel.
+pub(crate) struct Crd {
+    pub(crate) channel: &'static str,
+    pub(crate) kind: String,
+    /// Group and version, as objects carry them.
+    pub(crate) api_version: String,
+    /// The OpenAPI schema of the whole object.
+    pub(crate) schema: Value,
+}
+
+/// All versions of all kinds of both channels.
+pub(crate) fn load() -> Vec<Crd> {
+    let folder = env::var_os("SESAME_CRDS").map(PathBuf::from).expect(
+        "SESAME_CRDS must name the folder with the Gateway API's CRDs (subfolders standard and experimental): `cargo xtask \
+         test -- -p sesame-tests --test crds` fetches them and sets it",
+    );
+    let mut crds = Vec::new();
+    for channel in CHANNELS {
+        let folder = folder.join(channel);
+        let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+        for entry in entries {
+            let path = entry.unwrap().path();
+            let text = fs::read_to_string(&path).unwrap();
+            let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
+                .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+            for document in documents {
+                if document["kind"] == "CustomResourceDefinition" {
+                    versions(channel, &document["spec"], &mut crds);
+                }
+            }
+        }
+    }
+    crds
+}
+
+fn versions(channel: &'static str, spec: &Value, crds: &mut Vec<Crd>) {
+    let group = spec["group"].as_str().unwrap();
+    for version in spec["versions"].as_array().unwrap() {
+        crds.push(Crd {
+            channel,
+            kind: spec["names"]["kind"].as_str().unwrap().to_owned(),
+            api_version: format!("{group}/{}", version["name"].as_str().unwrap()),
+            schema: version["schema"]["openAPIV3Schema"].clone(),
+        });
+    }
+}
+
+/// One step from a value into it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A field with this name.
+    Field(String),
+    /// An element of a list.
+    Item,
+    /// A value of a mapping with free keys.
+    Entry,
+}
+
+/// The path to a place, such as `spec.rules[].matches[].path`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Path(pub(crate) Vec<Step>);
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, step) in self.0.iter().enumerate() {
+            match step {
+                Step::Field(name) if index > 0 => write!(f, ".{name}")?,
+                Step::Field(name) => f.write_str(name)?,
+                Step::Item => f.write_str("[]")?,
+                Step::Entry => f.write_str("{}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A place of an object.
+pub(crate) struct Place<'a> {
+    pub(crate) path: Path,
+    /// What may stand there.
+    pub(crate) schema: &'a Value,
+}
+
+impl Crd {
+    /// Every place below `spec` and `status`.
+    pub(crate) fn places(&self) -> Vec<Place<'_>> {
+        let mut places = Vec::new();
+        for part in ["spec", "status"] {
+            let schema = &self.schema["properties"][part];
+            if schema.is_object() {
+                collect(schema, &mut vec![Step::Field(part.to_owned())], &mut places);
+            }
+        }
+        places
+    }
+}
+
+fn collect<'a>(schema: &'a Value, path: &mut Vec<Step>, places: &mut Vec<Place<'a>>) {
+    places.push(Place {
+        path: Path(path.clone()),
+        schema,
+    });
+    let fields = schema["properties"].as_object();
+    let fields = fields.into_iter().flatten();
+    let fields = fields.map(|(name, schema)| (Step::Field(name.clone()), schema));
+    let items = schema.get("items").map(|schema| (Step::Item, schema));
+    let entries = schema
+        .get("additionalProperties")
+        .map(|schema| (Step::Entry, schema));
+    for (step, schema) in fields.chain(items).chain(entries) {
+        path.push(step);
+        collect(schema, path, places);
+        path.pop();
+    }
+}
+
+/// What stands at a place of an object that was made for it: lists and mappings have one entry.
+pub(crate) fn at<'a>(object: &'a Value, path: &Path) -> Option<&'a Value> {
+    path.0.iter().try_fold(object, |value, step| match step {
+        Step::Field(name) => value.get(name),
+        Step::Item => value.get(0),
+        Step::Entry => value.as_object()?.values().next(),
+    })
+}
+
+/// What a schema says of a value by itself, as text.
+pub(crate) fn bounds(schema: &Value) -> String {
+    let fields = schema.as_object().into_iter().flatten();
+    let inner = [
+        "description",
+        "properties",
+        "items",
+        "x-kubernetes-validations",
+    ];
+    let fields = fields.filter(|(name, _)| !inner.contains(&name.as_str()));
+    Value::Object(
+        fields
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect(),
+    )
+    .to_string()
+}
