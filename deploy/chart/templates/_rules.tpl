@@ -13,6 +13,10 @@
 # Their labels: `allowedRoutes` may select by them.
 - apiGroups: [""]
   resources: [namespaces]
+  {{- with .Values.watchNamespaces }}
+  resourceNames:
+    {{- toYaml . | nindent 4 }}
+  {{- end }}
   verbs: [list, watch]
 {{- end }}
 
@@ -59,23 +63,30 @@
   verbs: [create, patch]
 {{- end }}
 
-{{/* Rules for the Envoys of Gateways, which run where the Gateways are. */}}
+{{/* Rules for the Envoys of Gateways, which run where the Gateways are. Reading some of it is allowed already. */}}
 {{- define "sesame.rules.fleets" -}}
 - apiGroups: [""]
-  resources: [configmaps, secrets, serviceaccounts, services]
+  resources: [serviceaccounts]
+  verbs: [create, delete, get, list, patch, watch]
+- apiGroups: [""]
+  resources: [configmaps]
   verbs: [create, delete, patch]
 - apiGroups: [""]
-  resources: [serviceaccounts]
-  verbs: [list, watch]
+  resources: [services]
+  verbs: [create, delete, get, patch]
+# The certificates by which Envoys show who they are.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [create, delete, update]
 - apiGroups: [apps]
   resources: [daemonsets, deployments]
-  verbs: [create, delete, list, patch, watch]
+  verbs: [create, delete, get, list, patch, watch]
 - apiGroups: [policy]
   resources: [poddisruptionbudgets]
-  verbs: [create, delete, list, patch, watch]
+  verbs: [create, delete, get, list, patch, watch]
 - apiGroups: [autoscaling]
   resources: [horizontalpodautoscalers]
-  verbs: [create, delete, list, patch, watch]
+  verbs: [create, delete, get, list, patch, watch]
 {{- end }}
 
 {{/* Rules for Sesame's own namespace. */}}
@@ -87,11 +98,19 @@
   resources: [leases]
   resourceNames: [sesame-leader]
   verbs: [get, update]
+{{- if or .Values.watchNamespaces (ne .Values.mode "managed") }}
+# Where Sesame keeps Envoys in all namespaces, it may write Secrets in this one too.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create]
 - apiGroups: [""]
   resources: [secrets]
-  resourceNames: [sesame-ca, sesame-xds]
-  verbs: [get, list, patch, update, watch]
+  resourceNames:
+    - sesame-ca
+    - sesame-xds
+    {{- if ne .Values.mode "managed" }}
+    - sesame-envoy
+    {{- end }}
+  verbs: [delete, get, list, update, watch]
+{{- end }}
 {{- end }}
