@@ -93,7 +93,9 @@ impl Slot {
             // What was wrong with the old one may not be wrong with this one.
             self.refused = false;
             self.failures = 0;
-            self.not_before = self.written.map(|at| at + INTERVAL);
+            if self.state != State::InFlight {
+                self.not_before = self.written.map(|at| at + INTERVAL);
+            }
         }
         self.asked.get_or_insert(now);
         self.looked(now);
@@ -130,9 +132,11 @@ impl Slot {
     pub(super) fn rest(&mut self) {
         if self.state != State::InFlight {
             self.state = State::Idle;
+            self.not_before = self.written.map(|at| at + INTERVAL);
         }
         self.dirty = false;
-        self.forget_writes();
+        self.failures = 0;
+        self.refused = false;
     }
 
     /// The object is gone.
@@ -229,6 +233,10 @@ impl Slot {
                 None
             }
             Outcome::Gone => None,
+            Outcome::Failed(failure) if failure.reason == Reason::Refused && !self.sending => {
+                // It was about what isn't to be said any more.
+                None
+            }
             Outcome::Failed(failure) => {
                 let step = u32::from(self.failures.min(8));
                 let wait = first_wait(failure.reason) * 2u32.pow(step);
