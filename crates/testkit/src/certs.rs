@@ -3,11 +3,12 @@
 //! In: names. Out: certificates and keys in PEM, freshly made. Nothing here is fit for anything but a loopback address.
 
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result};
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa,
-    KeyPair, KeyUsagePurpose,
+    KeyPair, KeyUsagePurpose, SanType,
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -94,20 +95,93 @@ impl Authority {
     }
 }
 
+impl Authority {
+    /// A certificate of a client whose names are these URIs, valid between two moments (to the second).
+    ///
+    /// # Errors
+    /// If a name is not one that a certificate can hold, or a moment lies before 1970.
+    pub fn issue_client(
+        &self,
+        uris: &[&str],
+        not_before: SystemTime,
+        not_after: SystemTime,
+    ) -> Result<Identity> {
+        let key = KeyPair::generate()?;
+        let mut params = params(&[])?;
+        for uri in uris {
+            params
+                .subject_alt_names
+                .push(SanType::URI((*uri).try_into()?));
+        }
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let epoch = rcgen::date_time_ymd(1970, 1, 1);
+        let seconds = |at: SystemTime| -> Result<Duration> {
+            let since = at.duration_since(SystemTime::UNIX_EPOCH)?;
+            Ok(Duration::from_secs(since.as_secs()))
+        };
+        params.not_before = epoch + seconds(not_before)?;
+        params.not_after = epoch + seconds(not_after)?;
+        let certificate = params.signed_by(&key, &self.0)?;
+        Ok(Identity {
+            chain: certificate.pem(),
+            private_key: key.serialize_pem(),
+        })
+    }
+}
+
+impl Authority {
+    /// A certificate of a client that an API server takes for this user in this group: it finds them in the subject.
+    ///
+    /// # Errors
+    /// If a name is not one that a certificate can hold.
+    pub fn issue_user(&self, user: &str, group: &str) -> Result<Identity> {
+        let key = KeyPair::generate()?;
+        let mut params = CertificateParams::new(Vec::new())?;
+        params.distinguished_name.push(DnType::CommonName, user);
+        params
+            .distinguished_name
+            .push(DnType::OrganizationName, group);
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = params.signed_by(&key, &self.0)?;
+        Ok(Identity {
+            chain: certificate.pem(),
+            private_key: key.serialize_pem(),
+        })
+    }
+}
+
 /// A client that trusts the certificates in `roots` (PEM) and offers `alpn`, most wanted first.
 ///
 /// # Errors
 /// If the PEM holds no certificate that can be a root.
 pub fn client_config(roots: &str, alpn: &[&str]) -> Result<Arc<ClientConfig>> {
+    client_config_as(None, roots, alpn)
+}
+
+/// The same for a client that shows a certificate of its own.
+///
+/// # Errors
+/// If some PEM is not what it should be.
+pub fn client_config_as(
+    identity: Option<&Identity>,
+    roots: &str,
+    alpn: &[&str],
+) -> Result<Arc<ClientConfig>> {
     let mut store = RootCertStore::empty();
     for certificate in certificates(roots)? {
         store.add(certificate)?;
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_provider(provider)
+    let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
-        .with_root_certificates(store)
-        .with_no_client_auth();
+        .with_root_certificates(store);
+    let mut config = match identity {
+        None => builder.with_no_client_auth(),
+        Some(identity) => builder.with_client_auth_cert(
+            certificates(&identity.chain)?,
+            PrivateKeyDer::from_pem_slice(identity.private_key.as_bytes())?,
+        )?,
+    };
     config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
     Ok(Arc::new(config))
 }

@@ -12,8 +12,10 @@
 //! with the first message only, and tells what it has when it comes again.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
@@ -24,10 +26,15 @@ use envoy_types::pb::envoy::service::discovery::v3::{
 };
 use envoy_types::pb::google::rpc::Status;
 use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use sesame_xds::ResourceType;
-use tokio::net::UnixStream;
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, watch};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::codegen::{BoxFuture, Service};
 use tonic::transport::{Channel, Endpoint, Uri};
 
 /// How long [`FakeEnvoy::until`] waits at most.
@@ -47,6 +54,15 @@ pub enum Server {
     Unix(PathBuf),
     /// An `http://` or `https://` address.
     Tcp(Uri),
+    /// A TCP port, with TLS.
+    Tls {
+        /// The port.
+        address: SocketAddr,
+        /// The name that the server has to prove.
+        name: String,
+        /// Whom the client trusts, and what it shows of itself.
+        config: Arc<ClientConfig>,
+    },
 }
 
 /// One message, in the order in which this client saw or sent them.
@@ -311,40 +327,81 @@ async fn open(server: &Server) -> anyhow::Result<Channel> {
             .connect()
             .await
             .with_context(|| format!("cannot connect to {uri}")),
-        Server::Unix(path) => {
-            let connector = Connector {
-                path: path.as_path().into(),
+        Server::Unix(path) => connect_by(Unix(path.as_path().into()))
+            .await
+            .with_context(|| format!("cannot connect to {}", path.display())),
+        Server::Tls {
+            address,
+            name,
+            config,
+        } => {
+            let connector = Tls {
+                address: *address,
+                name: ServerName::try_from(name.clone())?,
+                tls: TlsConnector::from(Arc::clone(config)),
             };
-            // The address is never looked at, but has to be one.
-            Endpoint::from_static("http://discovery")
-                .connect_with_connector(connector)
+            connect_by(connector)
                 .await
-                .with_context(|| format!("cannot connect to {}", path.display()))
+                .with_context(|| format!("cannot connect to {address}"))
         }
     }
 }
 
-/// Connects to a Unix socket whatever the address.
-#[derive(Clone)]
-struct Connector {
-    path: Arc<Path>,
+/// Connects by a way of ours, whatever the address.
+async fn connect_by<C>(connector: C) -> Result<Channel, tonic::transport::Error>
+where
+    C: Service<Uri, Error = std::io::Error> + Send + 'static,
+    C::Response: hyper::rt::Read + hyper::rt::Write + Send + Unpin,
+    C::Future: Send,
+{
+    // The address is never looked at, but has to be one.
+    Endpoint::from_static("http://discovery")
+        .connect_with_connector(connector)
+        .await
 }
 
-impl tonic::codegen::Service<Uri> for Connector {
+/// Connects to a Unix socket.
+#[derive(Clone)]
+struct Unix(Arc<Path>);
+
+impl Service<Uri> for Unix {
     type Response = TokioIo<UnixStream>;
     type Error = std::io::Error;
-    type Future = tonic::codegen::BoxFuture<Self::Response, std::io::Error>;
+    type Future = BoxFuture<Self::Response, std::io::Error>;
 
-    fn poll_ready(
-        &mut self,
-        _: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Result<(), std::io::Error>> {
-        std::task::Poll::Ready(Ok(()))
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), std::io::Error>> {
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let path = Arc::clone(&self.path);
+        let path = Arc::clone(&self.0);
         Box::pin(async move { Ok(TokioIo::new(UnixStream::connect(path).await?)) })
+    }
+}
+
+/// Connects to a TCP port with TLS.
+#[derive(Clone)]
+struct Tls {
+    address: SocketAddr,
+    name: ServerName<'static>,
+    tls: TlsConnector,
+}
+
+impl Service<Uri> for Tls {
+    type Response = TokioIo<TlsStream<TcpStream>>;
+    type Error = std::io::Error;
+    type Future = BoxFuture<Self::Response, std::io::Error>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), std::io::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let Tls { address, name, tls } = self.clone();
+        Box::pin(async move {
+            let stream = TcpStream::connect(address).await?;
+            Ok(TokioIo::new(tls.connect(name, stream).await?))
+        })
     }
 }
 

@@ -18,6 +18,7 @@
 //!   requests, time and the fleet go in, responses come out; no IO.
 //! - `fleet`: what all clients of a fleet share: tables, change log, verdicts.
 //! - `codec`, `stream`, `server`: the thin shell of gRPC and tasks around it.
+//! - [`tls`]: the same for clients that have to prove which fleet they are of.
 
 mod codec;
 mod config;
@@ -32,6 +33,7 @@ mod server;
 mod session;
 mod stream;
 mod subscription;
+pub mod tls;
 
 pub use config::{Authorize, Config, Limits};
 pub use event::{Event, Events};

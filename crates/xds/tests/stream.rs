@@ -47,7 +47,7 @@ impl Running {
     fn path(&self) -> &Path {
         match &self.server {
             Server::Unix(path) => path,
-            Server::Tcp(_) => unreachable!(),
+            Server::Tcp(_) | Server::Tls { .. } => unreachable!(),
         }
     }
 
