@@ -57,6 +57,10 @@
 - apiGroups: [discovery.k8s.io]
   resources: [endpointslices]
   verbs: [list, watch]
+{{ include "sesame.rules.events" . }}
+{{- end }}
+
+{{- define "sesame.rules.events" -}}
 # What a user must see of an object.
 - apiGroups: [events.k8s.io]
   resources: [events]
