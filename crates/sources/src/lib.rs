@@ -7,3 +7,4 @@
 
 pub mod change;
 pub mod files;
+pub mod kube;
