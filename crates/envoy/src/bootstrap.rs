@@ -4,6 +4,7 @@
 //! model, nor how Envoys are run.
 
 mod stats;
+mod tls;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -17,16 +18,16 @@ use envoy_types::pb::envoy::config::metrics::v3 as metrics;
 use envoy_types::pb::envoy::config::overload::v3 as overload;
 use envoy_types::pb::envoy::extensions::resource_monitors::downstream_connections::v3::DownstreamConnectionsConfig;
 use envoy_types::pb::envoy::extensions::resource_monitors::fixed_heap::v3::FixedHeapConfig;
-use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
 use envoy_types::pb::envoy::extensions::upstreams::http::v3 as http;
-use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
 use envoy_types::pb::google::protobuf::{Struct, Value, value::Kind};
 use envoy_types::util::pack_any;
 use prost::{Message, Name};
 use sesame_model::FleetId;
 
-use crate::cluster::{HTTP_OPTIONS, TLS_SOCKET};
+use crate::cluster::HTTP_OPTIONS;
 use crate::wire;
+
+pub use tls::{XdsTls, xds_secrets};
 
 /// The cluster through which Envoy reaches Sesame. No cluster of the model is called so: theirs have a slash.
 pub const XDS_CLUSTER: &str = "xds";
@@ -67,19 +68,6 @@ pub enum XdsAddress {
     },
 }
 
-/// Files, as the Envoy sees them, with which it and Sesame prove to each other who they are.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct XdsTls {
-    /// PEM: the Envoy's certificate.
-    pub certificate: PathBuf,
-    /// PEM: its private key.
-    pub private_key: PathBuf,
-    /// PEM: who vouches for Sesame.
-    pub authority: PathBuf,
-    /// A DNS name that must be in Sesame's certificate.
-    pub server_name: String,
-}
-
 /// Where the Envoy's own pages are. Whoever reaches them rules the Envoy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admin {
@@ -104,8 +92,8 @@ pub fn bootstrap(options: &BootstrapOptions) -> pb::Bootstrap {
             ..Default::default()
         }),
         dynamic_resources: Some(pb::bootstrap::DynamicResources {
-            lds_config: Some(wire::ads()),
-            cds_config: Some(wire::ads()),
+            lds_config: Some(patiently(wire::ads())),
+            cds_config: Some(patiently(wire::ads())),
             ads_config: Some(ads_stream()),
             ..Default::default()
         }),
@@ -122,6 +110,15 @@ pub fn bootstrap(options: &BootstrapOptions) -> pb::Bootstrap {
         // Nobody is sent statistics, so they need not be gathered before somebody asks.
         stats_flush: Some(pb::bootstrap::StatsFlush::StatsFlushOnAdmin(true)),
         ..Default::default()
+    }
+}
+
+/// Waits for the first answer for as long as it takes. Otherwise an Envoy would call itself ready after 15 s without a
+/// single listener, and a rollout would take that for a good one.
+fn patiently(source: core::ConfigSource) -> core::ConfigSource {
+    core::ConfigSource {
+        initial_fetch_timeout: Some(wire::duration(Duration::ZERO)),
+        ..source
     }
 }
 
@@ -167,7 +164,7 @@ fn xds_cluster(address: &XdsAddress) -> cluster::Cluster {
                     ..Default::default()
                 })),
             },
-            tls.as_ref().map(transport_socket),
+            tls.as_ref().map(tls::transport_socket),
         ),
     };
     let mut out = cluster::Cluster {
@@ -217,44 +214,6 @@ fn http2() -> http::HttpProtocolOptions {
             },
         )),
         ..Default::default()
-    }
-}
-
-fn transport_socket(paths: &XdsTls) -> core::TransportSocket {
-    use tls::common_tls_context::ValidationContextType;
-    use tls::subject_alt_name_matcher::SanType;
-    let validation = tls::CertificateValidationContext {
-        trusted_ca: Some(file(&paths.authority)),
-        match_typed_subject_alt_names: vec![tls::SubjectAltNameMatcher {
-            san_type: SanType::Dns.into(),
-            matcher: Some(exact(&paths.server_name)),
-            ..Default::default()
-        }],
-        ..Default::default()
-    };
-    let context = tls::UpstreamTlsContext {
-        common_tls_context: Some(tls::CommonTlsContext {
-            tls_params: Some(tls::TlsParameters {
-                tls_minimum_protocol_version: tls::tls_parameters::TlsProtocol::TlSv13.into(),
-                tls_maximum_protocol_version: tls::tls_parameters::TlsProtocol::TlSv13.into(),
-                ..Default::default()
-            }),
-            tls_certificates: vec![tls::TlsCertificate {
-                certificate_chain: Some(file(&paths.certificate)),
-                private_key: Some(file(&paths.private_key)),
-                ..Default::default()
-            }],
-            validation_context_type: Some(ValidationContextType::ValidationContext(validation)),
-            ..Default::default()
-        }),
-        sni: paths.server_name.clone(),
-        ..Default::default()
-    };
-    core::TransportSocket {
-        name: TLS_SOCKET.to_owned(),
-        config_type: Some(core::transport_socket::ConfigType::TypedConfig(pack_any(
-            context,
-        ))),
     }
 }
 
@@ -346,28 +305,12 @@ fn runtime() -> pb::LayeredRuntime {
     }
 }
 
-fn exact(text: &str) -> StringMatcher {
-    StringMatcher {
-        match_pattern: Some(MatchPattern::Exact(text.to_owned())),
-        ..Default::default()
-    }
-}
-
 fn pipe(path: &Path, mode: u32) -> core::Address {
     core::Address {
         address: Some(core::address::Address::Pipe(core::Pipe {
             path: path.to_string_lossy().into_owned(),
             mode,
         })),
-    }
-}
-
-fn file(path: &Path) -> core::DataSource {
-    core::DataSource {
-        specifier: Some(core::data_source::Specifier::Filename(
-            path.to_string_lossy().into_owned(),
-        )),
-        ..Default::default()
     }
 }
 

@@ -28,6 +28,7 @@ mod wire;
 pub use assembler::{Assembler, ResourceChange};
 pub use bootstrap::{
     Admin, BootstrapOptions, MAX_CONNECTIONS, XDS_CLUSTER, XdsAddress, XdsTls, bootstrap,
+    xds_secrets,
 };
 pub use cluster::cluster;
 pub use endpoint::endpoints;

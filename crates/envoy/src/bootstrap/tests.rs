@@ -21,7 +21,8 @@ fn everything_comes_over_one_delta_stream() {
     let out = to_json(&bootstrap(&options())).unwrap();
     assert_eq!(out["node"], json!({"id": "pod-1", "cluster": "ns/gw"}));
     let dynamic = &out["dynamic_resources"];
-    let ads = json!({"ads": {}, "resource_api_version": "V3"});
+    // Without a first answer it is not ready, however long that takes.
+    let ads = json!({"ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"});
     assert_eq!(dynamic["lds_config"], ads);
     assert_eq!(dynamic["cds_config"], ads);
     let stream = &dynamic["ads_config"];
@@ -56,6 +57,7 @@ fn tcp_with_tls_proves_both_ends() {
                 private_key: "/certs/tls.key".into(),
                 authority: "/certs/ca.crt".into(),
                 server_name: "sesame".to_owned(),
+                secrets: None,
             }),
         },
         admin: Admin::None,
@@ -86,4 +88,57 @@ fn tcp_with_tls_proves_both_ends() {
         out["overload_manager"]["resource_monitors"][1]["typed_config"]["max_heap_size_bytes"],
         1 << 30
     );
+}
+
+#[test]
+fn certificates_that_are_replaced_are_followed() {
+    let paths = XdsTls {
+        certificate: "/certs/tls.crt".into(),
+        private_key: "/certs/tls.key".into(),
+        authority: "/certs/ca.crt".into(),
+        server_name: "sesame".to_owned(),
+        secrets: Some("/etc/envoy".into()),
+    };
+    let files = xds_secrets(&paths);
+    let out = to_json(&bootstrap(&BootstrapOptions {
+        xds: XdsAddress::Tcp {
+            host: "sesame.example".to_owned(),
+            port: 18000,
+            tls: Some(paths),
+        },
+        ..options()
+    }))
+    .unwrap();
+    let socket = &out["static_resources"]["clusters"][0]["transport_socket"]["typed_config"];
+    let common = &socket["common_tls_context"];
+    let validation = &common["combined_validation_context"];
+    assert_eq!(
+        validation["default_validation_context"]["match_typed_subject_alt_names"][0]["matcher"],
+        json!({"exact": "sesame"})
+    );
+    // Each secret is in the file that the bootstrap names, under the name that the bootstrap gives it.
+    let secret_of = |config: &serde_json::Value| {
+        let path = &config["sds_config"]["path_config_source"]["path"];
+        let name = path.as_str().unwrap().strip_prefix("/etc/envoy/").unwrap();
+        let file: serde_json::Value = serde_json::from_str(&files[name]).unwrap();
+        let secret = file["resources"][0].clone();
+        assert_eq!(secret["name"], config["name"]);
+        secret
+    };
+    assert_eq!(
+        secret_of(&common["tls_certificate_sds_secret_configs"][0])["tls_certificate"],
+        json!({
+            "certificate_chain": {"filename": "/certs/tls.crt"},
+            "private_key": {"filename": "/certs/tls.key"},
+            "watched_directory": {"path": "/certs"},
+        })
+    );
+    assert_eq!(
+        secret_of(&validation["validation_context_sds_secret_config"])["validation_context"],
+        json!({
+            "trusted_ca": {"filename": "/certs/ca.crt"},
+            "watched_directory": {"path": "/certs"},
+        })
+    );
+    assert_eq!(files.len(), 2);
 }
