@@ -50,6 +50,7 @@ fn xds_address(args: &BootstrapArgs) -> Result<XdsAddress> {
             private_key: private_key.clone(),
             authority: authority.clone(),
             server_name: args.tls_server_name.clone().unwrap_or_else(|| host.clone()),
+            secrets: None,
         }),
         _ => None,
     };
