@@ -34,12 +34,14 @@ mod session;
 mod stream;
 mod subscription;
 pub mod tls;
+mod traffic;
 
 pub use config::{Authorize, Config, Limits};
 pub use event::{Event, Events};
 pub use fleet::{ClientStatus, FleetStatus, Rejection, TypeStatus};
 pub use resource::{FleetId, Resource, ResourceType, Update, Version};
 pub use server::{AdsService, Registry, ServeError};
+pub use traffic::Traffic;
 
 /// The encoded bytes of a resource: cheap to clone, shared by all streams.
 pub use prost::bytes::Bytes;

@@ -25,9 +25,10 @@ use crate::codec::DeltaCodec;
 use crate::config::{Authorize, Config, Limits};
 use crate::event::{Events, Hub};
 use crate::fleet::{Fleet, FleetStatus};
-use crate::resource::{FleetId, Update};
+use crate::resource::{FleetId, ResourceType, Update};
 use crate::session::Response;
 use crate::stream;
+use crate::traffic::{Counts, Traffic};
 
 const DELTA: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
@@ -100,6 +101,7 @@ pub(crate) struct Inner {
     fleets: Mutex<Fleets>,
     hub: Arc<Hub>,
     clients: AtomicU64,
+    pub(crate) traffic: Counts,
 }
 
 impl std::fmt::Debug for Inner {
@@ -190,6 +192,7 @@ impl Registry {
                 fleets: Mutex::default(),
                 hub: Arc::default(),
                 clients: AtomicU64::new(1),
+                traffic: Counts::default(),
             }),
         }
     }
@@ -215,6 +218,11 @@ impl Registry {
     /// A receiver of all that happens from now on.
     pub fn events(&self) -> Events {
         self.inner.hub.subscribe()
+    }
+
+    /// What was sent since the registry was made, by type.
+    pub fn traffic(&self) -> [Traffic; ResourceType::ALL.len()] {
+        self.inner.traffic.read()
     }
 
     /// The fleets that are known, in order; those that are only waited for are not.

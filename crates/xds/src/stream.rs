@@ -78,6 +78,7 @@ async fn drive(
             let Some(response) = response else {
                 break;
             };
+            registry.traffic.add(&response);
             // A client that doesn't read is waited for here; what changes meanwhile merges.
             if out.send(Ok(response)).await.is_err() {
                 return Ok(());
