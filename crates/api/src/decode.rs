@@ -122,6 +122,18 @@ impl Object {
     }
 }
 
+/// Decodes a value that is no object by itself, such as one that stands as text in a ConfigMap, with the same care.
+///
+/// # Errors
+/// When the value is none of its type. The error names no object.
+pub fn decode_value<T: DeserializeOwned>(mut value: Value) -> Result<T, DecodeError> {
+    let Some(()) = prune(&mut value, MAX_DEPTH) else {
+        let message = format!("lists and mappings are nested more than {MAX_DEPTH} deep");
+        return Err(error(None, &[], &message));
+    };
+    typed(value).map(|decoded| *decoded)
+}
+
 /// Removes fields that are null. `None` when the value is nested too deep.
 fn prune(value: &mut Value, depth: usize) -> Option<()> {
     match value {
@@ -323,6 +335,7 @@ fn humanize(message: String, path: &mut Vec<PathSegment>) -> String {
         "a sequence" => "a list",
         "a boolean" => "true or false",
         other if other.starts_with("struct ") => "a mapping",
+        other if other.starts_with("enum ") => "a word",
         other => other,
     };
     let found = match found {

@@ -50,7 +50,7 @@ pub use backend_tls_policy::{
 };
 pub use check::{is_header_name, is_hostname, is_precise_hostname};
 pub use condition::{Condition, ConditionStatus};
-pub use decode::{DecodeError, PathSegment};
+pub use decode::{DecodeError, PathSegment, decode_value};
 pub use duration::{Duration, InvalidDuration};
 pub use filter::{ListenerFilter, RouteFilter};
 pub use gateway::{

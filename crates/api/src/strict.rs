@@ -80,12 +80,25 @@ impl<'de> Deserializer<'de> for Strict {
         }
     }
 
+    /// A word of a list of words: nothing else is read as an enum.
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        words: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        match self.0 {
+            Value::String(_) => self.0.deserialize_enum(name, words, visitor),
+            _ => Err(Error::invalid_type(self.unexpected(), &visitor)),
+        }
+    }
+
     fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
         visitor.visit_unit()
     }
 
     forward_to_deserialize_any! {
         bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string
-        bytes byte_buf unit unit_struct seq tuple tuple_struct map enum identifier
+        bytes byte_buf unit unit_struct seq tuple tuple_struct map identifier
     }
 }

@@ -24,6 +24,9 @@ pub enum Input {
     Fleet(FleetId, Option<FleetState>),
     /// What an Envoy said to a resource; `None`: it took it.
     Rejection(Rejected, Option<String>),
+    /// Which version of the Gateway API the cluster has, as the CRDs' annotation `gateway.networking.k8s.io/bundle-version`
+    /// says it; `None`: it can't be told.
+    ApiVersion(Option<String>),
 }
 
 /// What followed from some inputs.
@@ -43,6 +46,7 @@ pub struct Core {
     unborn: bool,
     /// Somebody wrote the class of that name, or nobody may leave that out.
     class_written: bool,
+    /// No class is there without being written.
     in_cluster: bool,
 }
 
@@ -114,6 +118,7 @@ impl Core {
                 Input::Rejection(rejected, message) => {
                     into.set_rejection(&mut batch, rejected, message);
                 }
+                Input::ApiVersion(version) => into.set_api_version(&mut batch, version),
             }
         }
         self.engine.commit(batch)
@@ -143,6 +148,11 @@ impl Core {
     /// Which tables to look at.
     pub fn outputs(&self) -> &Outputs {
         &self.pipeline.outputs
+    }
+
+    /// The API server's id of an object that gets a status, if it is there.
+    pub(crate) fn uid(&self, key: &ObjectKey) -> Option<String> {
+        self.pipeline.inputs.uid(&self.engine, key)
     }
 
     /// Whether a GatewayClass is the one that nobody wrote: its status is nobody's business.

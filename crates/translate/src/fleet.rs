@@ -91,7 +91,7 @@ impl fmt::Display for FleetAddress {
     }
 }
 
-/// What is wrong with the addresses that a Gateway asks for: each a sentence.
+/// What is wrong with a fleet or with the addresses that its Gateway asks for: each a sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AddressProblem {
     /// An address of a type that we can't give.
@@ -100,6 +100,8 @@ pub enum AddressProblem {
     NotUsable(String),
     /// No address could be found.
     NotAssigned(String),
+    /// What the fleet consists of can't be made.
+    NoResources(String),
 }
 
 /// A resource that an Envoy has refused.

@@ -1,6 +1,8 @@
 //! Gateway API objects → model and statuses. One folder or file a question:
 //!
 //! - `class`: is a GatewayClass ours, and may it be used?
+//! - `parameters`: what do classes and Gateways choose about fleets?
+//! - `unmanaged`: which Gateway is served where only one can be?
 //! - `gateway`, `listener`, `conflicts`: which listeners can be served?
 //! - `attach`: which routes belong to which listeners?
 //! - `http_route`: what do HTTPRoutes say, and in which order are they tried?
@@ -16,6 +18,8 @@ pub mod gateway;
 pub(crate) mod gateway_status;
 pub mod http_route;
 mod listener;
+pub mod parameters;
 pub(crate) mod ports;
 pub mod problem;
 pub(crate) mod route_status;
+pub(crate) mod unmanaged;

@@ -4,29 +4,29 @@
 //! change costs, follow the reads.
 
 mod inputs;
+mod reach;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sesame_api::{
-    GatewayClassStatus, GatewayStatus, HTTPRoute, Kind, NamespacedName, Route, RouteStatus,
-};
+use sesame_api::{GatewayClassStatus, GatewayStatus, Kind, NamespacedName, Route, RouteStatus};
 use sesame_engine::{Builder, Table};
 use sesame_model::{
-    Action, Certificate, CertificateKey, Cluster, ClusterKey, Endpoints, FleetId, Listener,
-    ListenerKey, ListenerKind, RouteTable, RouteTableKey, Target, VirtualHost, VirtualHostKey,
+    Certificate, CertificateKey, Cluster, ClusterKey, Endpoints, FleetId, Listener, ListenerKey,
+    RouteTable, RouteTableKey, VirtualHost, VirtualHostKey,
 };
 
 pub use self::inputs::Inputs;
-use crate::fleet::{FleetRequest, Rejected, RejectedKind};
+use self::reach::{certificates_of, clusters_of};
+use crate::fleet::FleetRequest;
 use crate::gateway_api::attach::{self, AttachPoints, Attaching, Attachments, gateway_of};
 use crate::gateway_api::class::{self, ClassState};
 use crate::gateway_api::gateway::{self, GatewayState};
-use crate::gateway_api::http_route::backends::referenced;
 use crate::gateway_api::http_route::rules::{self, RouteRules};
 use crate::gateway_api::http_route::virtual_host;
+use crate::gateway_api::parameters::{self, Chosen, GatewayParameters};
 use crate::gateway_api::ports::Bind;
 use crate::gateway_api::problem::Problem;
+use crate::gateway_api::unmanaged::Served;
 use crate::gateway_api::{fleet_request, gateway_status, ports, route_status};
 use crate::settings::Settings;
 use crate::shared::certificates::{self, CertificateState};
@@ -75,15 +75,24 @@ pub fn stages(b: &mut Builder, settings: Settings) -> Pipeline {
     let settings = Arc::new(settings);
     let inputs = Inputs::declare(b);
 
+    let served = Served::declare(b, &inputs, &settings.mode);
+    let chosen: Table<NamespacedName, Chosen> =
+        b.derive("parameters", inputs.config_maps, move |reader, name| {
+            Some(parameters::chosen(&*reader.get(inputs.config_maps, name)?))
+        });
+    let turn = served.clone();
     let classes: Table<Arc<str>, ClassState> =
         b.derive("class", inputs.gateway_classes, move |reader, name| {
-            class::read(&*reader.get(inputs.gateway_classes, name)?)
+            let class = reader.get(inputs.gateway_classes, name)?;
+            class::read(reader, chosen, &turn, &class)
         });
+    let mode = settings.mode.clone();
     let class_status = b.derive("class status", classes, move |reader, name| {
-        Some(class::status(
-            &*reader.get(inputs.gateway_classes, name)?,
-            &*reader.get(classes, name)?,
-        ))
+        let class = reader.get(inputs.gateway_classes, name)?;
+        let state = reader.get(classes, name)?;
+        let api = reader.get(inputs.api_version, &());
+        let api = api.as_deref().map(String::as_str);
+        Some(class::status(&class, &state, &mode, api))
     });
 
     let certificate_states: Table<CertificateKey, CertificateState> = b.derive(
@@ -106,18 +115,34 @@ pub fn stages(b: &mut Builder, settings: Settings) -> Pipeline {
         },
     );
 
-    let gateway_states: Table<NamespacedName, GatewayState> =
-        b.derive("gateway state", inputs.gateways, move |reader, name| {
+    let gateway_parameters: Table<NamespacedName, GatewayParameters> = b.derive(
+        "gateway parameters",
+        inputs.gateways,
+        move |reader, name| {
             let gateway = reader.get(inputs.gateways, name)?;
             let class = reader.get(classes, &gateway.spec.gateway_class_name)?;
+            Some(parameters::of_gateway(reader, chosen, &class, &gateway))
+        },
+    );
+    let (in_cluster, ipv6) = (settings.in_cluster(), settings.ipv6);
+    let gateway_states: Table<NamespacedName, GatewayState> = b.derive(
+        "gateway state",
+        gateway_parameters,
+        move |reader, name: &NamespacedName| {
+            let gateway = reader.get(inputs.gateways, name)?;
+            let wrong = reader.get(gateway_parameters, name)?.wrong.clone();
+            let elsewhere = served.refusal(reader, name);
             Some(gateway::read(
                 reader,
                 &inputs,
                 certificate_states,
                 &gateway,
-                class.refused.is_some(),
+                elsewhere,
+                wrong,
+                in_cluster,
             ))
-        });
+        },
+    );
     let of = Arc::clone(&settings);
     let attach_points: Table<NamespacedName, AttachPoints> =
         b.derive("attach points", gateway_states, move |reader, name| {
@@ -208,7 +233,6 @@ pub fn stages(b: &mut Builder, settings: Settings) -> Pipeline {
             .map(|points| ports::route_tables(&points))
             .unwrap_or_default()
     });
-    let (in_cluster, ipv6) = (settings.in_cluster(), settings.ipv6);
     let listeners: Table<ListenerKey, Listener> = b.derive_many(
         "listener",
         gateway_states,
@@ -244,19 +268,21 @@ pub fn stages(b: &mut Builder, settings: Settings) -> Pipeline {
         "fleet",
         gateway_states,
         move |reader, name: &NamespacedName| {
-            let (Some(gateway), Some(state)) = (
+            let (Some(gateway), Some(state), Some(parameters)) = (
                 reader.get(inputs.gateways, name),
                 reader.get(gateway_states, name),
+                reader.get(gateway_parameters, name),
             ) else {
                 return Vec::new();
             };
-            fleet_request::request(&of, &gateway, &state)
+            fleet_request::request(&of, &gateway, &state, &parameters)
                 .map(|request| (of.fleet_of(name), request))
                 .into_iter()
                 .collect()
         },
     );
 
+    let mode = settings.mode.clone();
     let gateway_status = b.derive("gateway status", gateway_states, move |reader, name| {
         let gateway = reader.get(inputs.gateways, name)?;
         let state = reader.get(gateway_states, name)?;
@@ -264,6 +290,8 @@ pub fn stages(b: &mut Builder, settings: Settings) -> Pipeline {
         let fleet = reader.get(inputs.fleets, &points.fleet);
         let sources = gateway_status::Sources {
             inputs: &inputs,
+            mode: &mode,
+            asked: &gateway.spec.addresses,
             state: &state,
             points: &points,
             fleet: fleet.as_deref(),
@@ -288,7 +316,7 @@ pub fn stages(b: &mut Builder, settings: Settings) -> Pipeline {
             .map(|parent| of.fleet_of(&parent.gateway))
             .collect();
         fleets.dedup();
-        let rejected = rejected_backend(reader, &inputs, refusing, fleets, &route);
+        let rejected = route_status::rejected_backend(reader, &inputs, refusing, fleets, &route);
         let verdict = route_status::RouteVerdict {
             partially_invalid: rules.partially_invalid.as_ref(),
             unresolved: rules.unresolved.as_ref().or(rejected.as_ref()),
@@ -316,77 +344,5 @@ pub fn stages(b: &mut Builder, settings: Settings) -> Pipeline {
             gateway_status,
             http_route_status,
         },
-    }
-}
-
-/// Reason of ResolvedRefs=False where Envoy refused a backend. The spec has none for it: it is our mistake, not the owner's.
-const REJECTED: &str = "RejectedByEnvoy";
-
-/// A backend of the route that an Envoy has refused.
-fn rejected_backend(
-    reader: &mut sesame_engine::Reader<'_>,
-    inputs: &Inputs,
-    refusing: Table<FleetId, ()>,
-    fleets: Vec<FleetId>,
-    route: &HTTPRoute,
-) -> Option<Problem> {
-    let clusters = referenced(route);
-    for fleet in fleets {
-        if !reader.exists(refusing, &fleet) {
-            continue;
-        }
-        for cluster in &clusters {
-            for what in [RejectedKind::Cluster, RejectedKind::Endpoints] {
-                let key = Rejected {
-                    fleet: fleet.clone(),
-                    what,
-                    name: cluster.to_string().into(),
-                };
-                if let Some(message) = reader.get(inputs.rejections, &key) {
-                    return Some(Problem::new(
-                        REJECTED,
-                        format!(
-                            "Envoy refused backend {cluster} and keeps the configuration before: {message}"
-                        ),
-                    ));
-                }
-            }
-        }
-    }
-    None
-}
-
-/// The clusters that a host leads to.
-fn clusters_of(key: &VirtualHostKey, host: &VirtualHost) -> Vec<(FleetId, ClusterKey)> {
-    let mut clusters = BTreeSet::new();
-    for route in &host.routes {
-        if let Action::Forward(forward) = &route.action {
-            clusters.extend(forward.mirrors.iter().map(|mirror| &mirror.cluster));
-            clusters.extend(
-                forward
-                    .targets
-                    .iter()
-                    .filter_map(|target| match &target.target {
-                        Target::Cluster(cluster) => Some(cluster),
-                        Target::Refused => None,
-                    }),
-            );
-        }
-    }
-    clusters
-        .into_iter()
-        .map(|cluster| (key.table.fleet.clone(), cluster.clone()))
-        .collect()
-}
-
-/// The certificates that a port offers.
-fn certificates_of(key: &ListenerKey, listener: &Listener) -> Vec<(FleetId, CertificateKey)> {
-    match &listener.kind {
-        ListenerKind::Http { .. } => Vec::new(),
-        ListenerKind::Https { chains } => chains
-            .iter()
-            .flat_map(|chain| &chain.certificates)
-            .map(|certificate| (key.fleet.clone(), certificate.clone()))
-            .collect(),
     }
 }

@@ -4,6 +4,7 @@ pub mod certificates;
 pub(crate) mod grants;
 pub mod hostname;
 pub(crate) mod namespaces;
+pub mod parameters;
 pub mod precedence;
 pub mod regex;
 pub mod services;

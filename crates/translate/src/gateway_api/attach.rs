@@ -17,6 +17,8 @@ use crate::shared::namespaces;
 pub struct AttachPoints {
     /// Who serves it.
     pub fleet: FleetId,
+    /// Why no route may be here.
+    pub closed: Option<Problem>,
     /// In the order of the Gateway.
     pub listeners: Vec<ListenerPoint>,
 }
@@ -200,6 +202,9 @@ fn judge(
     parent: &ParentReference,
     route: &Attaching<'_>,
 ) -> Result<Vec<AttachedHost>, Problem> {
+    if let Some(problem) = &points.closed {
+        return Err(problem.clone());
+    }
     let named: Vec<&ListenerPoint> = points
         .listeners
         .iter()

@@ -1,15 +1,20 @@
 //! GatewayClasses: which are ours, and what we promise for them.
 
 use sesame_api::{
-    Condition, GatewayClass, GatewayClassStatus, SupportedFeature, condition, reason,
+    GatewayClass, GatewayClassStatus, NamespacedName, SupportedFeature, condition, reason,
 };
+use sesame_engine::{Reader, Table};
+use sesame_model::FleetParameters;
 
-use super::problem::Problem;
+use super::parameters::{self, Chosen};
+use super::problem::{Problem, bounded};
+use super::unmanaged::Served;
+use crate::settings::Mode;
 
 /// The name under which Sesame is asked for.
 pub const CONTROLLER_NAME: &str = "projectsesame.io/gateway-controller";
 
-/// The features of Gateway API v1.7 that work, by the names of its conformance suite. Sorted.
+/// The features of Gateway API v1.7 that work wherever Sesame runs the Envoys, by the names of its conformance suite. Sorted.
 ///
 /// A name stands here only if the translator does all of it and a test through Envoy shows it.
 const FEATURES: &[&str] = &[
@@ -50,32 +55,52 @@ const FEATURES: &[&str] = &[
     "ReferenceGrant",
 ];
 
+/// Those of them that somebody else's Envoys can't have: where they are is not ours to choose.
+const ADDRESSES: &[&str] = &["GatewayAddressEmpty", "GatewayStaticAddresses"];
+
+/// What works where Sesame makes the infrastructure, beside the others.
+const INFRASTRUCTURE: &str = "GatewayInfrastructure";
+
+/// The release of the Gateway API that we are made for, as in the annotation of its CRDs.
+const API_RELEASE: &str = "v1.7";
+
 /// A GatewayClass of ours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassState {
     /// Why it may not be used.
     pub refused: Option<Problem>,
+    /// What it chooses for the fleets of its Gateways; `None`: that can't be read.
+    pub parameters: Option<FleetParameters>,
 }
 
 /// Reads a GatewayClass; `None` if it is somebody else's.
-pub(crate) fn read(class: &GatewayClass) -> Option<ClassState> {
+pub(crate) fn read(
+    reader: &mut Reader<'_>,
+    chosen: Table<NamespacedName, Chosen>,
+    served: &Served,
+    class: &GatewayClass,
+) -> Option<ClassState> {
     if &*class.spec.controller_name != CONTROLLER_NAME {
         return None;
     }
-    let refused = class.spec.parameters_ref.as_ref().map(|parameters| {
-        Problem::new(
-            reason::gateway_class::INVALID_PARAMETERS,
-            format!(
-                "spec.parametersRef: no kind of parameters is supported, and {} {} is one; remove it",
-                parameters.kind, parameters.name
-            ),
-        )
-    });
-    Some(ClassState { refused })
+    let (parameters, wrong) = match parameters::of_class(reader, chosen, class) {
+        Ok(parameters) => (Some(parameters), None),
+        Err(problem) => (None, Some(problem)),
+    };
+    let elsewhere = served.refusal_of_class(reader, &class.meta.name);
+    Some(ClassState {
+        refused: elsewhere.or(wrong),
+        parameters,
+    })
 }
 
-/// What the class's owner is told.
-pub(crate) fn status(class: &GatewayClass, state: &ClassState) -> GatewayClassStatus {
+/// What the class's owner is told. `api` is the release of the API that the cluster has, if there is one.
+pub(crate) fn status(
+    class: &GatewayClass,
+    state: &ClassState,
+    mode: &Mode,
+    api: Option<&str>,
+) -> GatewayClassStatus {
     let generation = class.meta.generation;
     let accepted = Problem::or_true(
         state.refused.as_ref(),
@@ -86,37 +111,99 @@ pub(crate) fn status(class: &GatewayClass, state: &ClassState) -> GatewayClassSt
         ),
         generation,
     );
-    let version = Condition::new(
+    let other = api.filter(|api| !is_release(api)).map(|api| {
+        let message = format!(
+            "made for Gateway API {API_RELEASE}, and the cluster has {api}: what both know works, the rest may not; install {API_RELEASE}"
+        );
+        Problem::new(reason::gateway_class::UNSUPPORTED_VERSION, bounded(message))
+    });
+    let version = Problem::or_true(
+        other.as_ref(),
         condition::gateway_class::SUPPORTED_VERSION,
-        true,
-        reason::gateway_class::SUPPORTED_VERSION,
-        "made for Gateway API v1.7",
+        (
+            reason::gateway_class::SUPPORTED_VERSION,
+            "made for Gateway API v1.7",
+        ),
         generation,
     );
     GatewayClassStatus {
         conditions: vec![accepted, version],
-        supported_features: FEATURES
-            .iter()
-            .map(|&name| SupportedFeature { name: name.into() })
+        supported_features: features(mode)
+            .into_iter()
+            .map(|name| SupportedFeature { name: name.into() })
             .collect(),
     }
 }
 
+/// Whether a bundle's version is of the release that we are made for: `v1.7.1`, or a candidate of it.
+fn is_release(version: &str) -> bool {
+    let rest = version.strip_prefix(API_RELEASE);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+']))
+}
+
+/// The features that work in a mode, sorted.
+fn features(mode: &Mode) -> Vec<&'static str> {
+    let mut features = FEATURES.to_vec();
+    match mode {
+        Mode::Local => {}
+        Mode::Managed => features.push(INFRASTRUCTURE),
+        Mode::Unmanaged { .. } => features.retain(|feature| !ADDRESSES.contains(feature)),
+    }
+    features.sort_unstable();
+    features
+}
+
 #[cfg(test)]
 mod tests {
-    use super::FEATURES;
+    use super::*;
 
     #[test]
     fn features_are_sorted_and_the_specs() {
-        assert!(FEATURES.is_sorted());
         let known = [
             sesame_api::features::CORE,
             sesame_api::features::STANDARD,
             sesame_api::features::EXPERIMENTAL,
         ]
         .concat();
-        for feature in FEATURES {
-            assert!(known.contains(feature), "{feature}");
+        let unmanaged = Mode::Unmanaged { gateway: None };
+        for mode in [Mode::Local, Mode::Managed, unmanaged] {
+            let features = features(&mode);
+            assert!(features.is_sorted());
+            for feature in features {
+                assert!(known.contains(&feature), "{feature}");
+            }
+        }
+    }
+
+    /// Who asks for such a thing must not be told that it works.
+    #[test]
+    fn what_a_mode_can_not_do_is_not_claimed() {
+        let has = |mode: &Mode, feature: &str| features(mode).contains(&feature);
+        let unmanaged = Mode::Unmanaged { gateway: None };
+        assert!(has(&Mode::Managed, INFRASTRUCTURE));
+        assert!(!has(&Mode::Local, INFRASTRUCTURE) && !has(&unmanaged, INFRASTRUCTURE));
+        for feature in ADDRESSES {
+            assert!(has(&Mode::Local, feature) && has(&Mode::Managed, feature));
+            assert!(!has(&unmanaged, feature));
+        }
+        assert!(has(&unmanaged, "HTTPRoute"));
+    }
+
+    #[test]
+    fn a_release_has_patches_and_candidates() {
+        for ours in ["v1.7", "v1.7.0", "v1.7.12", "v1.7.0-rc.1"] {
+            assert!(is_release(ours), "{ours}");
+        }
+        for other in [
+            "v1.6.1",
+            "v1.70.0",
+            "v1.8.0-rc.1",
+            "1.7.0",
+            "v2.0.0",
+            "",
+            "main",
+        ] {
+            assert!(!is_release(other), "{other}");
         }
     }
 }

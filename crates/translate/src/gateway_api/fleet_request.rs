@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use sesame_api::Gateway;
 
 use super::gateway::GatewayState;
+use super::parameters::GatewayParameters;
 use crate::fleet::FleetRequest;
 use crate::settings::Settings;
 
@@ -13,6 +14,7 @@ pub(crate) fn request(
     settings: &Settings,
     gateway: &Gateway,
     state: &GatewayState,
+    parameters: &GatewayParameters,
 ) -> Option<FleetRequest> {
     if state.refused.is_some() {
         return None;
@@ -30,7 +32,7 @@ pub(crate) fn request(
             .unwrap_or_default(),
         addresses: gateway.spec.addresses.clone(),
         ports: ports(settings, state),
-        parameters: Some(sesame_model::FleetParameters::default()),
+        parameters: parameters.chosen.clone(),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sesame_api::{Gateway, Kind, RouteGroupKind, reason};
+use sesame_api::{Gateway, Kind, RouteGroupKind};
 use sesame_engine::{Reader, Table};
 use sesame_model::{CertificateKey, FleetId};
 
@@ -18,6 +18,10 @@ use crate::shared::hostname;
 pub struct GatewayState {
     /// Why nothing of it is served.
     pub refused: Option<Problem>,
+    /// It isn't served because another one is: routes can't be here at all.
+    pub elsewhere: bool,
+    /// Why its fleet can't be made or changed. What there is of it goes on serving.
+    pub frozen: Option<Problem>,
     /// In the order of the Gateway.
     pub listeners: Vec<ListenerState>,
 }
@@ -92,13 +96,15 @@ impl ListenerState {
     }
 }
 
-/// Reads a Gateway.
+/// Reads a Gateway. `elsewhere` says why it is another one's turn, `wrong` why its parameters can't be read.
 pub(crate) fn read(
     reader: &mut Reader<'_>,
     inputs: &Inputs,
     certificates: Table<CertificateKey, CertificateState>,
     gateway: &Gateway,
-    class_refused: bool,
+    elsewhere: Option<Problem>,
+    wrong: Option<Problem>,
+    in_cluster: bool,
 ) -> GatewayState {
     let mut listeners: Vec<ListenerState> = gateway
         .spec
@@ -111,42 +117,25 @@ pub(crate) fn read(
         .collect();
     conflicts::mark(&mut listeners);
     conflicts::mark_overlaps(reader, certificates, &mut listeners);
+    let is_elsewhere = elsewhere.is_some();
+    // In a cluster a slip of the pen in a ConfigMap must not stop what serves. On one's own machine it had better be seen.
+    let (refused, frozen) = match in_cluster {
+        true => (elsewhere, wrong),
+        false => (elsewhere.or(wrong), None),
+    };
     GatewayState {
-        refused: refused(gateway, class_refused),
+        refused,
+        elsewhere: is_elsewhere,
+        frozen,
         listeners,
     }
-}
-
-fn refused(gateway: &Gateway, class_refused: bool) -> Option<Problem> {
-    if class_refused {
-        return Some(Problem::new(
-            reason::gateway::INVALID,
-            format!(
-                "GatewayClass {} is not accepted; see its status",
-                gateway.spec.gateway_class_name
-            ),
-        ));
-    }
-    let parameters = gateway
-        .spec
-        .infrastructure
-        .as_ref()
-        .and_then(|infrastructure| infrastructure.parameters_ref.as_ref());
-    parameters.map(|parameters| {
-        Problem::new(
-            reason::gateway::INVALID_PARAMETERS,
-            format!(
-                "spec.infrastructure.parametersRef: no kind of parameters is supported, and {} {} is one; remove it",
-                parameters.kind, parameters.name
-            ),
-        )
-    })
 }
 
 /// A Gateway as routes see it.
 pub(crate) fn attach_points(fleet: FleetId, state: &GatewayState) -> AttachPoints {
     AttachPoints {
         fleet,
+        closed: state.refused.clone().filter(|_| state.elsewhere),
         listeners: state
             .listeners
             .iter()

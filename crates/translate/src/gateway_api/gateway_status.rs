@@ -1,8 +1,8 @@
 //! What a Gateway's owner is told.
 
 use sesame_api::{
-    AddressType, Condition, Gateway, GatewayStatus, GatewayStatusAddress, ListenerStatus,
-    NamespacedName, condition, reason,
+    AddressType, Condition, Gateway, GatewaySpecAddress, GatewayStatus, GatewayStatusAddress,
+    ListenerStatus, NamespacedName, condition, reason,
 };
 use sesame_engine::{Index, Reader};
 use std::sync::Arc;
@@ -13,10 +13,14 @@ use super::http_route::virtual_host::table_of;
 use super::problem::{Problem, bounded};
 use crate::fleet::{AddressProblem, FleetAddress, FleetState, Rejected, RejectedKind};
 use crate::pipeline::Inputs;
+use crate::settings::Mode;
 
 /// What a status is made of besides the Gateway itself.
 pub(crate) struct Sources<'a> {
     pub(crate) inputs: &'a Inputs,
+    pub(crate) mode: &'a Mode,
+    /// The addresses that the Gateway asks for.
+    pub(crate) asked: &'a [GatewaySpecAddress],
     pub(crate) state: &'a GatewayState,
     pub(crate) points: &'a AttachPoints,
     pub(crate) fleet: Option<&'a FleetState>,
@@ -104,7 +108,7 @@ fn judge(reader: &mut Reader<'_>, sources: &Sources<'_>, listener: &ListenerStat
             "the Gateway is not accepted; see its conditions",
         ))
     } else {
-        rejected(reader, sources, listener).or_else(|| pending(sources.fleet))
+        rejected(reader, sources, listener).or_else(|| pending(sources))
     };
     Verdict { refused, idle }
 }
@@ -147,12 +151,16 @@ fn rejected(
     })
 }
 
-fn pending(fleet: Option<&FleetState>) -> Option<Problem> {
-    match fleet {
-        Some(fleet) if fleet.addresses.is_empty() => Some(Problem::new(
-            reason::listener::PENDING,
-            "there is no address to listen on yet",
-        )),
+/// Why nothing is served although nothing is wrong. In a cluster Envoys listen before anybody knows at which address clients
+/// reach them.
+fn pending(sources: &Sources<'_>) -> Option<Problem> {
+    match sources.fleet {
+        Some(fleet) if *sources.mode == Mode::Local && fleet.addresses.is_empty() => {
+            Some(Problem::new(
+                reason::listener::PENDING,
+                "there is no address to listen on yet",
+            ))
+        }
         Some(fleet) if fleet.ready => None,
         _ => Some(Problem::new(
             reason::listener::PENDING,
@@ -232,13 +240,12 @@ fn accepted(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> Co
             generation,
         )
     };
-    if let Some(problem) = &sources.state.refused {
+    let state = sources.state;
+    if let Some(problem) = state.refused.as_ref().or(state.frozen.as_ref()) {
         return make(false, problem.reason, problem.message.clone());
     }
-    if let Some(AddressProblem::Unsupported(message)) =
-        sources.fleet.and_then(|fleet| fleet.problem.as_ref())
-    {
-        return make(false, reason::gateway::UNSUPPORTED_ADDRESS, message.clone());
+    if let Some(message) = unsupported_address(sources) {
+        return make(false, reason::gateway::UNSUPPORTED_ADDRESS, message);
     }
     let bad: Vec<&str> = sources
         .state
@@ -283,6 +290,34 @@ fn accepted(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> Co
     )
 }
 
+/// What is asked for that whoever gives addresses can't give. In a cluster types are judged here, before anybody has tried, so
+/// that the Gateway isn't accepted for a moment.
+fn unsupported_address(sources: &Sources<'_>) -> Option<String> {
+    let of_fleet = match sources.fleet.and_then(|fleet| fleet.problem.as_ref()) {
+        Some(AddressProblem::Unsupported(message)) => Some(message.clone()),
+        _ => None,
+    };
+    let asked = match sources.mode {
+        Mode::Managed => sources.asked,
+        // Told by the fleet's state, or not ours to choose.
+        Mode::Local | Mode::Unmanaged { .. } => &[],
+    };
+    let mut asked = asked.iter().enumerate();
+    let other = asked.find(|(_, address)| match address.type_ {
+        AddressType::IpAddress => false,
+        // Whatever there is will do.
+        AddressType::Hostname => !address.value.is_empty(),
+        AddressType::NamedAddress | AddressType::Other(_) => true,
+    });
+    let message = other.map(|(index, address)| {
+        format!(
+            "spec.addresses[{index}].type: {} is not supported; use IPAddress, or leave addresses out",
+            address.type_
+        )
+    });
+    message.or(of_fleet)
+}
+
 /// Why the Gateway doesn't take traffic as it should.
 fn unprogrammed(
     sources: &Sources<'_>,
@@ -303,10 +338,23 @@ fn unprogrammed(
         Some(AddressProblem::NotAssigned(message)) => {
             return no(reason::gateway::ADDRESS_NOT_ASSIGNED, message);
         }
+        Some(AddressProblem::NoResources(message)) => {
+            return no(reason::gateway::NO_RESOURCES, message);
+        }
         Some(AddressProblem::Unsupported(_)) | None => {}
     }
-    if let Some(problem) = pending(sources.fleet) {
+    if let Some(problem) = pending(sources) {
         return no(reason::gateway::PENDING, &problem.message);
+    }
+    let addressed = sources
+        .fleet
+        .is_some_and(|fleet| !fleet.addresses.is_empty());
+    // Where somebody else runs the Envoys, their address may be known to nobody but them.
+    if *sources.mode == Mode::Managed && !addressed {
+        return no(
+            reason::gateway::ADDRESS_NOT_ASSIGNED,
+            "the Gateway has no address yet, so clients can't reach it",
+        );
     }
     if listeners.iter().all(|verdict| verdict.idle.is_some()) {
         return no(

@@ -1,10 +1,15 @@
 //! What a route's owner is told, for each of its parents.
 
-use sesame_api::{RouteParentStatus, RouteStatus, condition, reason};
+use sesame_api::{HTTPRoute, RouteParentStatus, RouteStatus, condition, reason};
+use sesame_engine::{Reader, Table};
+use sesame_model::FleetId;
 
 use super::attach::Attachments;
 use super::class::CONTROLLER_NAME;
+use super::http_route::backends::referenced;
 use super::problem::Problem;
+use crate::fleet::{Rejected, RejectedKind};
+use crate::pipeline::Inputs;
 
 /// What holds for a route whatever the parent.
 pub(crate) struct RouteVerdict<'a> {
@@ -56,4 +61,41 @@ pub(crate) fn status(
         })
         .collect();
     RouteStatus { parents }
+}
+
+/// Reason of ResolvedRefs=False where Envoy refused a backend. The spec has none for it: it is our mistake, not the owner's.
+const REJECTED: &str = "RejectedByEnvoy";
+
+/// A backend of the route that an Envoy has refused.
+pub(crate) fn rejected_backend(
+    reader: &mut Reader<'_>,
+    inputs: &Inputs,
+    refusing: Table<FleetId, ()>,
+    fleets: Vec<FleetId>,
+    route: &HTTPRoute,
+) -> Option<Problem> {
+    let clusters = referenced(route);
+    for fleet in fleets {
+        if !reader.exists(refusing, &fleet) {
+            continue;
+        }
+        for cluster in &clusters {
+            for what in [RejectedKind::Cluster, RejectedKind::Endpoints] {
+                let key = Rejected {
+                    fleet: fleet.clone(),
+                    what,
+                    name: cluster.to_string().into(),
+                };
+                if let Some(message) = reader.get(inputs.rejections, &key) {
+                    return Some(Problem::new(
+                        REJECTED,
+                        format!(
+                            "Envoy refused backend {cluster} and keeps the configuration before: {message}"
+                        ),
+                    ));
+                }
+            }
+        }
+    }
+    None
 }

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use sesame_api::{
     Gateway, GatewayClass, HTTPRoute, Kind, NamespacedName, Object, ObjectKey, ReferenceGrant,
 };
-use sesame_engine::{Batch, Builder, Index, Table};
+use sesame_engine::{Batch, Builder, Engine, Index, Table};
 use sesame_model::{CertificateKey, ClusterKey, FleetId};
 
 use crate::fleet::{FleetState, Rejected, RejectedKind};
 use crate::gateway_api::gateway;
 use crate::gateway_api::http_route::backends::referenced;
+use crate::gateway_api::parameters::ConfigData;
 use crate::shared::certificates::{CHAIN, PRIVATE_KEY, SecretData};
 use crate::shared::namespaces::Labels;
+use crate::shared::parameters::KEY;
 use crate::shared::services::{self, Service, Slice};
 
 /// Tables that are filled from outside.
@@ -26,9 +28,11 @@ pub struct Inputs {
     pub(crate) services: Table<NamespacedName, Service>,
     pub(crate) slices: Table<NamespacedName, Slice>,
     pub(crate) secrets: Table<NamespacedName, SecretData>,
+    pub(crate) config_maps: Table<NamespacedName, ConfigData>,
     pub(crate) namespaces: Table<Arc<str>, Labels>,
     pub(crate) fleets: Table<FleetId, FleetState>,
     pub(crate) rejections: Table<Rejected, String>,
+    pub(crate) api_version: Table<(), String>,
     pub(crate) grants_by_namespace: Index<NamespacedName, ReferenceGrant, Arc<str>>,
     pub(crate) slices_by_service: Index<NamespacedName, Slice, NamespacedName>,
     pub(crate) routes_by_backend: Index<NamespacedName, HTTPRoute, ClusterKey>,
@@ -51,6 +55,8 @@ impl Inputs {
             services: b.input("services"),
             slices,
             secrets: b.input("secrets"),
+            config_maps: b.input("config_maps"),
+            api_version: b.input("api_version"),
             namespaces: b.input("namespaces"),
             fleets: b.input("fleets"),
             rejections,
@@ -81,6 +87,20 @@ impl Inputs {
         }
     }
 
+    /// The API server's id of an object that gets a status, if it is there; empty outside a cluster.
+    pub fn uid(&self, engine: &Engine, key: &ObjectKey) -> Option<String> {
+        let name = key.namespaced_name();
+        match key.kind {
+            Kind::GatewayClass => {
+                let class = engine.get(self.gateway_classes, &key.name)?;
+                Some(class.meta.uid.clone())
+            }
+            Kind::Gateway => Some(engine.get(self.gateways, &name)?.meta.uid.clone()),
+            Kind::HTTPRoute => Some(engine.get(self.http_routes, &name)?.meta.uid.clone()),
+            _ => None,
+        }
+    }
+
     /// Whether objects of a kind matter: others are left out.
     pub fn takes(kind: Kind) -> bool {
         match kind {
@@ -91,14 +111,14 @@ impl Inputs {
             | Kind::Namespace
             | Kind::Service
             | Kind::EndpointSlice
-            | Kind::Secret => true,
+            | Kind::Secret
+            | Kind::ConfigMap => true,
             Kind::ListenerSet
             | Kind::GRPCRoute
             | Kind::TLSRoute
             | Kind::TCPRoute
             | Kind::UDPRoute
-            | Kind::BackendTLSPolicy
-            | Kind::ConfigMap => false,
+            | Kind::BackendTLSPolicy => false,
         }
     }
 
@@ -139,13 +159,13 @@ impl Inputs {
                 None => batch.remove(self.slices, name),
             },
             Object::Secret(secret) => batch.upsert(self.secrets, name, secret_data(*secret)),
+            Object::ConfigMap(map) => batch.upsert(self.config_maps, name, config_data(*map)),
             Object::ListenerSet(_)
             | Object::GRPCRoute(_)
             | Object::TLSRoute(_)
             | Object::TCPRoute(_)
             | Object::UDPRoute(_)
-            | Object::BackendTLSPolicy(_)
-            | Object::ConfigMap(_) => {}
+            | Object::BackendTLSPolicy(_) => {}
         }
     }
 
@@ -161,13 +181,13 @@ impl Inputs {
             Kind::Service => batch.remove(self.services, name),
             Kind::EndpointSlice => batch.remove(self.slices, name),
             Kind::Secret => batch.remove(self.secrets, name),
+            Kind::ConfigMap => batch.remove(self.config_maps, name),
             Kind::ListenerSet
             | Kind::GRPCRoute
             | Kind::TLSRoute
             | Kind::TCPRoute
             | Kind::UDPRoute
-            | Kind::BackendTLSPolicy
-            | Kind::ConfigMap => {}
+            | Kind::BackendTLSPolicy => {}
         }
     }
 
@@ -179,12 +199,28 @@ impl Inputs {
         }
     }
 
+    /// Says which version of the Gateway API the cluster has, as the annotation `gateway.networking.k8s.io/bundle-version` of
+    /// its CRDs says it; `None`: there is no cluster, or no annotation.
+    pub fn set_api_version(&self, batch: &mut Batch, version: Option<String>) {
+        match version {
+            Some(version) => batch.upsert(self.api_version, (), version),
+            None => batch.remove(self.api_version, ()),
+        }
+    }
+
     /// Says what an Envoy answered to a resource; `None`: it is content.
     pub fn set_rejection(&self, batch: &mut Batch, rejected: Rejected, message: Option<String>) {
         match message {
             Some(message) => batch.upsert(self.rejections, rejected, message),
             None => batch.remove(self.rejections, rejected),
         }
+    }
+}
+
+fn config_data(map: sesame_api::ConfigMap) -> ConfigData {
+    let mut data = map.data.unwrap_or_default();
+    ConfigData {
+        parameters: data.remove(KEY).map(Into::into),
     }
 }
 

@@ -1,0 +1,153 @@
+//! The ConfigMaps to which GatewayClasses and Gateways refer for what may be chosen about fleets.
+//!
+//! What can't be read costs no traffic: the owner is told, and whoever runs the fleet leaves it as it is.
+
+use std::sync::Arc;
+
+use sesame_api::{
+    Gateway, GatewayClass, Group, Kind, KindName, LocalObjectReference, NamespacedName,
+    ObjectReference, reason,
+};
+use sesame_engine::{Reader, Table};
+use sesame_model::FleetParameters;
+
+use super::class::ClassState;
+use super::problem::{Problem, bounded};
+use crate::shared::parameters::{self, KEY};
+
+/// What a ConfigMap says about fleets, if it does, or why that can't be read.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Chosen {
+    /// The choices.
+    Parameters(Box<FleetParameters>),
+    /// What is wrong, with the field.
+    Wrong(String),
+}
+
+/// What of a ConfigMap anybody reads.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ConfigData {
+    /// The text under [`KEY`].
+    pub(crate) parameters: Option<Arc<str>>,
+}
+
+/// What holds for the fleet of a Gateway: its own choices over those of its class.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GatewayParameters {
+    /// The choices; `None`: see `wrong`.
+    pub chosen: Option<FleetParameters>,
+    /// Why they can't be read.
+    pub wrong: Option<Problem>,
+}
+
+/// Reads a ConfigMap.
+pub(crate) fn chosen(config: &ConfigData) -> Chosen {
+    let Some(text) = &config.parameters else {
+        return Chosen::Wrong(format!("has no key {KEY}"));
+    };
+    match parameters::parse(text) {
+        Ok(parameters) => Chosen::Parameters(Box::new(parameters)),
+        Err(why) => Chosen::Wrong(format!("has a {KEY} that can't be read: {why}")),
+    }
+}
+
+/// What a GatewayClass chooses for the fleets of all its Gateways.
+pub(crate) fn of_class(
+    reader: &mut Reader<'_>,
+    table: Table<NamespacedName, Chosen>,
+    class: &GatewayClass,
+) -> Result<FleetParameters, Problem> {
+    let Some(reference) = &class.spec.parameters_ref else {
+        return Ok(FleetParameters::default());
+    };
+    let field = "spec.parametersRef";
+    let ObjectReference {
+        group,
+        kind,
+        name,
+        namespace,
+    } = reference;
+    if reference.known_kind() != Some(Kind::ConfigMap) {
+        return Err(other_kind(field, group, kind));
+    }
+    let Some(namespace) = namespace else {
+        return Err(invalid(format!(
+            "{field}.namespace: a ConfigMap is in a namespace, so it must be given"
+        )));
+    };
+    let name = NamespacedName::new(namespace.clone(), name.clone());
+    look_up(reader, table, field, &name)
+}
+
+/// What holds for the fleet of a Gateway of that class.
+pub(crate) fn of_gateway(
+    reader: &mut Reader<'_>,
+    table: Table<NamespacedName, Chosen>,
+    class: &ClassState,
+    gateway: &Gateway,
+) -> GatewayParameters {
+    let own = own(reader, table, gateway);
+    match (own, &class.parameters) {
+        (Ok(own), Some(wider)) => GatewayParameters {
+            chosen: Some(own.over(wider.clone())),
+            wrong: None,
+        },
+        (Err(problem), _) => GatewayParameters {
+            chosen: None,
+            wrong: Some(problem),
+        },
+        (Ok(_), None) => GatewayParameters {
+            chosen: None,
+            wrong: Some(Problem::new(
+                reason::gateway::INVALID,
+                format!(
+                    "GatewayClass {} is not accepted; see its status",
+                    gateway.spec.gateway_class_name
+                ),
+            )),
+        },
+    }
+}
+
+fn own(
+    reader: &mut Reader<'_>,
+    table: Table<NamespacedName, Chosen>,
+    gateway: &Gateway,
+) -> Result<FleetParameters, Problem> {
+    let infrastructure = gateway.spec.infrastructure.as_ref();
+    let Some(reference) = infrastructure.and_then(|wishes| wishes.parameters_ref.as_ref()) else {
+        return Ok(FleetParameters::default());
+    };
+    let field = "spec.infrastructure.parametersRef";
+    let LocalObjectReference { group, kind, name } = reference;
+    if reference.known_kind() != Some(Kind::ConfigMap) {
+        return Err(other_kind(field, group, kind));
+    }
+    let name = NamespacedName::new(gateway.meta.namespace.clone(), name.clone());
+    look_up(reader, table, field, &name)
+}
+
+fn look_up(
+    reader: &mut Reader<'_>,
+    table: Table<NamespacedName, Chosen>,
+    field: &str,
+    name: &NamespacedName,
+) -> Result<FleetParameters, Problem> {
+    match reader.get(table, name).as_deref() {
+        Some(Chosen::Parameters(parameters)) => Ok(FleetParameters::clone(parameters)),
+        Some(Chosen::Wrong(why)) => Err(invalid(format!("{field}: ConfigMap {name} {why}"))),
+        None => Err(invalid(format!("{field}: ConfigMap {name} does not exist"))),
+    }
+}
+
+fn other_kind(field: &str, group: &Group, kind: &KindName) -> Problem {
+    invalid(format!(
+        "{field}: {kind} of group {:?} can't hold parameters; use a ConfigMap with key {KEY}",
+        group.as_str()
+    ))
+}
+
+/// Both kinds have a reason of that name.
+fn invalid(message: String) -> Problem {
+    Problem::new(reason::gateway::INVALID_PARAMETERS, bounded(message))
+}

@@ -1,0 +1,266 @@
+//! A fleet for each Gateway, in pods.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use serde_json::json;
+use sesame_api::{AddressType, Kind};
+use sesame_translate::fleet::{AddressProblem, FleetAddress, FleetState};
+use sesame_translate::settings::{Mode, Settings};
+
+use crate::rig::{Rig, class, fleet, gateway, route, said, set};
+
+fn rig() -> Rig {
+    let mut rig = Rig::new(Mode::Managed);
+    rig.put([class("edge", 0), gateway("web", "edge", 1)]);
+    rig
+}
+
+fn at(ips: &[[u8; 4]], ready: bool) -> FleetState {
+    let ips = ips.iter().map(|ip| IpAddr::from(Ipv4Addr::from(*ip)));
+    FleetState {
+        addresses: ips.map(FleetAddress::Ip).collect(),
+        ready,
+        ..FleetState::default()
+    }
+}
+
+#[test]
+fn listeners_are_there_before_anything_is_known_of_the_fleet_and_stay_as_they_are() {
+    let mut rig = rig();
+    let listeners = rig.pipeline.outputs.listeners;
+    let everywhere = ["ns/web 80 [0.0.0.0:80, [::]:80]"];
+    assert_eq!(rig.binds(), everywhere);
+    let problem = AddressProblem::NotUsable("no".to_owned());
+    let states = [
+        Some(at(&[], true)),
+        Some(at(&[[192, 0, 2, 1]], true)),
+        Some(FleetState {
+            problem: Some(problem),
+            port_offset: 1_000,
+            ports: [(80, "taken".to_owned())].into(),
+            ..at(&[], false)
+        }),
+        None,
+    ];
+    for state in states {
+        let commit = rig.fleet(&fleet("web"), state);
+        assert!(commit.ran(listeners).is_empty());
+        assert_eq!(rig.binds(), everywhere);
+    }
+}
+
+#[test]
+fn without_ipv6_none_is_bound() {
+    let mut rig = Rig::with(Settings {
+        ipv6: false,
+        ..Settings::new(Mode::Managed)
+    });
+    rig.put([class("edge", 0), gateway("web", "edge", 1)]);
+    assert_eq!(rig.binds(), ["ns/web 80 [0.0.0.0:80]"]);
+}
+
+#[test]
+fn a_gateway_is_programmed_when_its_envoys_are_ready_and_it_has_an_address() {
+    let mut rig = rig();
+    let programmed = |rig: &Rig| said(&rig.gateway("web").conditions, "Programmed");
+    let waiting = "not Programmed/Pending: waiting for Envoy to take the configuration";
+    assert_eq!(programmed(&rig), waiting);
+    rig.fleet(&fleet("web"), Some(at(&[[192, 0, 2, 1]], false)));
+    assert_eq!(programmed(&rig), waiting);
+    rig.fleet(&fleet("web"), Some(at(&[], true)));
+    assert!(programmed(&rig).starts_with("not Programmed/AddressNotAssigned: "));
+    // Envoys take traffic, whoever knows where they are.
+    let listener = &rig.gateway("web").listeners[0];
+    assert_eq!(
+        said(&listener.conditions, "Programmed"),
+        "Programmed/Programmed"
+    );
+    rig.fleet(&fleet("web"), Some(at(&[[192, 0, 2, 1]], true)));
+    assert_eq!(programmed(&rig), "Programmed/Programmed");
+    assert_eq!(
+        said(&rig.gateway("web").conditions, "Accepted"),
+        "Accepted/Accepted"
+    );
+}
+
+#[test]
+fn addresses_are_told_with_their_type() {
+    let mut rig = rig();
+    let state = FleetState {
+        addresses: vec![
+            FleetAddress::Hostname("lb.example.com".to_owned()),
+            FleetAddress::Ip("2001:db8::1".parse().unwrap()),
+        ],
+        ready: true,
+        ..FleetState::default()
+    };
+    rig.fleet(&fleet("web"), Some(state));
+    let status = rig.gateway("web");
+    let told: Vec<_> = status
+        .addresses
+        .iter()
+        .map(|address| (address.type_.clone(), address.value.as_str()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (AddressType::Hostname, "lb.example.com"),
+            (AddressType::IpAddress, "2001:db8::1")
+        ]
+    );
+}
+
+/// GatewayStaticAddresses, with what the cluster says in between.
+#[test]
+fn addresses_that_are_asked_for_decide() {
+    let mut rig = rig();
+    let ask = |rig: &mut Rig, addresses| {
+        rig.put([set(gateway("web", "edge", 1), "/spec/addresses", addresses)]);
+        let status = rig.gateway("web");
+        (
+            said(&status.conditions, "Accepted"),
+            said(&status.conditions, "Programmed"),
+        )
+    };
+    let (bogus, bad, good) = (
+        json!({"type": "example.com/other", "value": "x"}),
+        json!({"type": "IPAddress", "value": "198.51.100.1"}),
+        json!({"type": "IPAddress", "value": "192.0.2.1"}),
+    );
+    // Before anybody has tried to get one.
+    let (accepted, programmed) = ask(&mut rig, json!([bad, bogus, good]));
+    assert_eq!(
+        accepted,
+        "not Accepted/UnsupportedAddress: spec.addresses[1].type: example.com/other is not supported; use IPAddress, or leave \
+         addresses out"
+    );
+    assert!(programmed.starts_with("not Programmed/Invalid"));
+    assert!(rig.request(&fleet("web")).is_some());
+
+    let not_usable = AddressProblem::NotUsable("198.51.100.1 is not to be had".to_owned());
+    let state = FleetState {
+        problem: Some(not_usable),
+        ..at(&[[192, 0, 2, 1]], true)
+    };
+    rig.fleet(&fleet("web"), Some(state));
+    let (accepted, programmed) = ask(&mut rig, json!([bad, good]));
+    assert_eq!(accepted, "Accepted/Accepted");
+    assert_eq!(
+        programmed,
+        "not Programmed/AddressNotUsable: 198.51.100.1 is not to be had"
+    );
+
+    for (problem, told) in [
+        (
+            AddressProblem::NotAssigned("nobody gives addresses here".to_owned()),
+            "not Programmed/AddressNotAssigned: nobody gives addresses here",
+        ),
+        (
+            AddressProblem::NoResources("pods are forbidden".to_owned()),
+            "not Programmed/NoResources: pods are forbidden",
+        ),
+    ] {
+        let state = FleetState {
+            problem: Some(problem),
+            ..at(&[], true)
+        };
+        rig.fleet(&fleet("web"), Some(state));
+        let conditions = &rig.gateway("web").conditions;
+        assert_eq!(said(conditions, "Programmed"), told);
+        assert_eq!(said(conditions, "Accepted"), "Accepted/Accepted");
+    }
+
+    rig.fleet(&fleet("web"), Some(at(&[[192, 0, 2, 1]], true)));
+    let (_, programmed) = ask(&mut rig, json!([good]));
+    assert_eq!(programmed, "Programmed/Programmed");
+    // Any address, and any name.
+    for any in [
+        json!([{"type": "IPAddress"}]),
+        json!([{"type": "Hostname"}]),
+    ] {
+        let (accepted, programmed) = ask(&mut rig, any);
+        assert_eq!(
+            (&*accepted, &*programmed),
+            ("Accepted/Accepted", "Programmed/Programmed")
+        );
+    }
+}
+
+#[test]
+fn a_fleet_is_asked_for_with_all_that_its_gateway_says() {
+    let mut rig = rig();
+    let wishes = json!({"labels": {"a": "b"}, "annotations": {"c": "d"}});
+    let web = set(gateway("web", "edge", 1), "/spec/infrastructure", wishes);
+    rig.put([web]);
+    let request = rig.request(&fleet("web")).unwrap();
+    assert_eq!(request.gateway.to_string(), "ns/web");
+    assert_eq!(
+        (&*request.gateway_uid, &*request.class),
+        ("uid-web", "edge")
+    );
+    assert_eq!(request.labels["a"], "b");
+    assert_eq!(request.annotations["c"], "d");
+    assert_eq!(request.ports, [80].into());
+    assert!(request.parameters.is_some());
+    // Of another uid it is another Gateway.
+    let again = set(gateway("web", "edge", 1), "/metadata/uid", json!("new"));
+    rig.put([again]);
+    assert_eq!(rig.request(&fleet("web")).unwrap().gateway_uid, "new");
+    rig.remove(Kind::Gateway, "ns", "web");
+    assert_eq!(rig.request(&fleet("web")), None);
+}
+
+/// Else the Service would lose its port, with its last one perhaps its address, whenever a Secret is late.
+#[test]
+fn a_port_stays_while_a_certificate_is_missing_and_goes_with_its_listener() {
+    let mut rig = rig();
+    let secure = json!({
+        "name": "https", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "missing"}]},
+    });
+    let unknown = json!({"name": "other", "port": 9000, "protocol": "OTHER"});
+    let listeners = json!([secure, unknown]);
+    rig.put([set(gateway("web", "edge", 1), "/spec/listeners", listeners)]);
+    assert_eq!(rig.request(&fleet("web")).unwrap().ports, [443].into());
+    assert!(rig.binds().is_empty());
+    let listeners = json!([unknown]);
+    rig.put([set(gateway("web", "edge", 1), "/spec/listeners", listeners)]);
+    assert!(rig.request(&fleet("web")).unwrap().ports.is_empty());
+}
+
+/// What changes all the time must not be written all the time.
+#[test]
+fn endpoints_and_what_is_known_already_change_no_status() {
+    let mut rig = rig();
+    rig.put([route("r", &["web"])]);
+    rig.fleet(&fleet("web"), Some(at(&[[192, 0, 2, 1]], true)));
+    let outputs = rig.pipeline.outputs;
+    let slice = |ready: bool| {
+        json!({
+            "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+            "metadata": {"name": "s", "namespace": "ns", "labels": {"kubernetes.io/service-name": "s"}},
+            "addressType": "IPv4", "ports": [{"port": 8080}],
+            "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": ready}}],
+        })
+    };
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "s", "namespace": "ns"},
+        "spec": {"ports": [{"port": 80, "targetPort": 8080}]},
+    });
+    let rules = json!([{"backendRefs": [{"name": "s", "port": 80}]}]);
+    rig.put([
+        service,
+        set(route("r", &["web"]), "/spec/rules", rules),
+        slice(true),
+    ]);
+    for ready in [false, true] {
+        let commit = rig.put([slice(ready)]);
+        assert!(!commit.changes(outputs.endpoints).is_empty());
+        assert!(commit.ran(outputs.gateway_status).is_empty());
+        assert!(commit.ran(outputs.http_route_status).is_empty());
+    }
+    let commit = rig.fleet(&fleet("web"), Some(at(&[[192, 0, 2, 1]], true)));
+    assert!(commit.is_empty());
+    // As read again after a restart of the source.
+    let commit = rig.put([class("edge", 0), gateway("web", "edge", 1)]);
+    assert!(commit.is_empty());
+}

@@ -1,0 +1,168 @@
+//! A translation, and objects for it.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use sesame_api::{
+    Condition, GatewayClassStatus, GatewayStatus, Kind, NamespacedName, Object, ObjectKey,
+    RouteStatus,
+};
+use sesame_engine::{Batch, Builder, Commit, Engine};
+use sesame_model::FleetId;
+use sesame_translate::fleet::{FleetRequest, FleetState};
+use sesame_translate::pipeline::{self, Pipeline};
+use sesame_translate::settings::{Mode, Settings};
+
+pub(crate) struct Rig {
+    pub(crate) engine: Engine,
+    pub(crate) pipeline: Pipeline,
+}
+
+impl Rig {
+    pub(crate) fn new(mode: Mode) -> Self {
+        Self::with(Settings::new(mode))
+    }
+
+    pub(crate) fn with(settings: Settings) -> Self {
+        let mut builder = Builder::new();
+        let pipeline = pipeline::stages(&mut builder, settings);
+        Self {
+            engine: builder.build(),
+            pipeline,
+        }
+    }
+
+    /// Puts objects in, as one change.
+    pub(crate) fn put(&mut self, objects: impl IntoIterator<Item = Value>) -> Commit {
+        let mut batch = Batch::new();
+        for object in objects {
+            let object = Object::decode(object).expect("a valid object");
+            let object = object.expect("a kind that is read");
+            self.pipeline.inputs.upsert(&mut batch, object);
+        }
+        self.engine.commit(batch)
+    }
+
+    pub(crate) fn remove(&mut self, kind: Kind, namespace: &str, name: &str) -> Commit {
+        let mut batch = Batch::new();
+        let key = ObjectKey::new(kind, namespace, name);
+        self.pipeline.inputs.remove(&mut batch, &key);
+        self.engine.commit(batch)
+    }
+
+    /// Says how the fleet of a Gateway is.
+    pub(crate) fn fleet(&mut self, fleet: &FleetId, state: Option<FleetState>) -> Commit {
+        let mut batch = Batch::new();
+        let inputs = self.pipeline.inputs;
+        inputs.set_fleet(&mut batch, fleet.clone(), state);
+        self.engine.commit(batch)
+    }
+
+    pub(crate) fn change(&mut self, change: impl FnOnce(&pipeline::Inputs, &mut Batch)) -> Commit {
+        let mut batch = Batch::new();
+        change(&self.pipeline.inputs, &mut batch);
+        self.engine.commit(batch)
+    }
+
+    pub(crate) fn class(&self, name: &str) -> Option<Arc<GatewayClassStatus>> {
+        let table = self.pipeline.outputs.class_status;
+        self.engine.get(table, &name.into())
+    }
+
+    pub(crate) fn gateway(&self, name: &str) -> Arc<GatewayStatus> {
+        let table = self.pipeline.outputs.gateway_status;
+        self.engine.get(table, &named(name)).expect("a status")
+    }
+
+    pub(crate) fn route(&self, name: &str) -> Arc<RouteStatus> {
+        let table = self.pipeline.outputs.http_route_status;
+        self.engine.get(table, &named(name)).expect("a status")
+    }
+
+    pub(crate) fn request(&self, fleet: &FleetId) -> Option<Arc<FleetRequest>> {
+        self.engine.get(self.pipeline.outputs.fleets, fleet)
+    }
+
+    /// Where each port is bound, as text.
+    pub(crate) fn binds(&self) -> Vec<String> {
+        let listeners = self.engine.iter(self.pipeline.outputs.listeners);
+        let mut binds: Vec<String> = listeners
+            .map(|(key, listener)| format!("{} {} {:?}", key.fleet, key.port, listener.bind))
+            .collect();
+        binds.sort();
+        binds
+    }
+}
+
+/// In namespace `ns`.
+pub(crate) fn named(name: &str) -> NamespacedName {
+    NamespacedName::new("ns", name)
+}
+
+pub(crate) fn fleet(name: &str) -> FleetId {
+    FleetId::of_gateway("ns", name)
+}
+
+/// A condition in short: `Accepted=False/Invalid: message`.
+pub(crate) fn said(conditions: &[Condition], type_: &str) -> String {
+    let condition = conditions.iter().find(|c| &*c.type_ == type_);
+    let condition = condition.expect("a condition of that type");
+    let Condition {
+        reason, message, ..
+    } = condition;
+    match condition.is_true() {
+        true => format!("{type_}/{reason}"),
+        false => format!("not {type_}/{reason}: {message}"),
+    }
+}
+
+/// Of our controller, made at that minute.
+pub(crate) fn class(name: &str, minute: u32) -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
+        "metadata": {"name": name, "generation": 1, "creationTimestamp": format!("2026-01-01T00:{minute:02}:00Z")},
+        "spec": {"controllerName": "projectsesame.io/gateway-controller"},
+    })
+}
+
+/// In namespace `ns`, with a listener on port 80, made at that minute.
+pub(crate) fn gateway(name: &str, class: &str, minute: u32) -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+        "metadata": {
+            "name": name, "namespace": "ns", "generation": 1, "uid": format!("uid-{name}"),
+            "creationTimestamp": format!("2026-01-01T00:{minute:02}:00Z"),
+        },
+        "spec": {"gatewayClassName": class, "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]},
+    })
+}
+
+/// At these Gateways.
+pub(crate) fn route(name: &str, gateways: &[&str]) -> Value {
+    let parents: Vec<Value> = gateways
+        .iter()
+        .map(|name| json!({ "name": name }))
+        .collect();
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "metadata": {"name": name, "namespace": "ns", "generation": 1},
+        "spec": {"parentRefs": parents, "rules": [{"filters": [
+            {"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}},
+        ]}]},
+    })
+}
+
+/// In namespace `ns`.
+pub(crate) fn config_map(name: &str, parameters: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "ns"},
+        "data": {"parameters.yaml": parameters},
+    })
+}
+
+/// The value with a field set, by a JSON pointer.
+pub(crate) fn set(mut object: Value, pointer: &str, value: Value) -> Value {
+    let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
+    object.pointer_mut(parent).expect("a field of the object")[field] = value;
+    object
+}

@@ -1,0 +1,154 @@
+//! What owners are told of what comes back from fleets and from the API server.
+
+use sesame_api::Kind;
+use sesame_translate::fleet::{FleetAddress, FleetState, Rejected, RejectedKind};
+use sesame_translate::settings::Mode;
+
+use crate::rig::{Rig, class, fleet, gateway, route, said};
+
+fn ready() -> FleetState {
+    FleetState {
+        addresses: vec![FleetAddress::Ip([192, 0, 2, 1].into())],
+        ready: true,
+        ..FleetState::default()
+    }
+}
+
+fn rig(mode: Mode) -> Rig {
+    let mut rig = Rig::new(mode);
+    rig.put([
+        class("edge", 0),
+        gateway("web", "edge", 1),
+        route("r", &["web"]),
+    ]);
+    rig.fleet(&fleet("web"), Some(ready()));
+    rig
+}
+
+#[test]
+fn what_an_envoy_refuses_is_told_until_it_takes_it() {
+    let mut rig = rig(Mode::Managed);
+    let rejected = |what, name: &str| Rejected {
+        fleet: fleet("web"),
+        what,
+        name: name.into(),
+    };
+    let of_listener = |rig: &Rig| said(&rig.gateway("web").listeners[0].conditions, "Programmed");
+    for key in [
+        rejected(RejectedKind::Listener, "80"),
+        rejected(RejectedKind::Routes, "80"),
+    ] {
+        let said_no = Some("too large".to_owned());
+        rig.change(|inputs, batch| inputs.set_rejection(batch, key.clone(), said_no));
+        assert_eq!(
+            of_listener(&rig),
+            "not Programmed/Invalid: Envoy refused the newest configuration and keeps the one before: too large"
+        );
+        // It was its only listener.
+        let gateway = rig.gateway("web");
+        assert!(
+            said(&gateway.conditions, "Programmed")
+                .starts_with("not Programmed/Invalid: no listener")
+        );
+        assert_eq!(said(&gateway.conditions, "Accepted"), "Accepted/Accepted");
+        rig.change(|inputs, batch| inputs.set_rejection(batch, key, None));
+        assert_eq!(of_listener(&rig), "Programmed/Programmed");
+    }
+    // Of another port, and of another fleet.
+    let other = Rejected {
+        fleet: fleet("other"),
+        ..rejected(RejectedKind::Listener, "80")
+    };
+    for key in [rejected(RejectedKind::Listener, "81"), other] {
+        let commit =
+            rig.change(|inputs, batch| inputs.set_rejection(batch, key, Some("no".to_owned())));
+        assert!(
+            commit
+                .changes(rig.pipeline.outputs.gateway_status)
+                .is_empty()
+        );
+    }
+}
+
+#[test]
+fn a_port_that_can_not_be_had_makes_its_listener_unacceptable() {
+    let mut rig = rig(Mode::Local);
+    assert_eq!(rig.binds().len(), 1);
+    let state = FleetState {
+        ports: [(80, "port 80 is taken".to_owned())].into(),
+        ..ready()
+    };
+    rig.fleet(&fleet("web"), Some(state));
+    let status = rig.gateway("web");
+    assert_eq!(
+        said(&status.listeners[0].conditions, "Accepted"),
+        "not Accepted/PortUnavailable: port 80 is taken"
+    );
+    assert!(said(&status.conditions, "Accepted").starts_with("not Accepted/ListenersNotValid"));
+    assert!(rig.binds().is_empty());
+}
+
+#[test]
+fn another_version_of_the_api_is_told_and_served_nevertheless() {
+    let mut rig = rig(Mode::Managed);
+    let version = |rig: &Rig| said(&rig.class("edge").unwrap().conditions, "SupportedVersion");
+    let tell = |rig: &mut Rig, version: Option<&str>| {
+        let version = version.map(str::to_owned);
+        rig.change(|inputs, batch| inputs.set_api_version(batch, version))
+    };
+    assert_eq!(version(&rig), "SupportedVersion/SupportedVersion");
+    assert!(
+        tell(&mut rig, Some("v1.7.3"))
+            .changes(rig.pipeline.outputs.class_status)
+            .is_empty()
+    );
+    tell(&mut rig, Some("v1.5.0"));
+    assert_eq!(
+        version(&rig),
+        "not SupportedVersion/UnsupportedVersion: made for Gateway API v1.7, and the cluster has v1.5.0: what both know works, \
+         the rest may not; install v1.7"
+    );
+    assert_eq!(
+        said(&rig.class("edge").unwrap().conditions, "Accepted"),
+        "Accepted/Accepted"
+    );
+    assert_eq!(
+        said(&rig.gateway("web").conditions, "Programmed"),
+        "Programmed/Programmed"
+    );
+    tell(&mut rig, None);
+    assert_eq!(version(&rig), "SupportedVersion/SupportedVersion");
+}
+
+/// Nobody may be told that an object is served which isn't even read.
+#[test]
+fn kinds_that_are_not_translated_are_not_taken() {
+    for kind in Kind::ALL {
+        let served = matches!(kind, Kind::GatewayClass | Kind::Gateway | Kind::HTTPRoute);
+        let taken = sesame_translate::pipeline::Inputs::takes(kind);
+        assert_eq!(taken && kind.has_status(), served, "{kind}");
+    }
+    let rig = rig(Mode::Managed);
+    let kinds: Vec<_> = rig.gateway("web").listeners[0]
+        .supported_kinds
+        .iter()
+        .map(|kind| kind.known_kind())
+        .collect();
+    assert_eq!(kinds, [Some(Kind::HTTPRoute)]);
+    assert_eq!(rig.gateway("web").attached_listener_sets, None);
+    for feature in &rig.class("edge").unwrap().supported_features {
+        let foreign = [
+            "GRPC",
+            "TLSRoute",
+            "TCP",
+            "UDP",
+            "ListenerSet",
+            "BackendTLS",
+        ];
+        assert!(
+            !foreign.iter().any(|kind| feature.name.starts_with(kind)),
+            "{}",
+            feature.name
+        );
+    }
+}
