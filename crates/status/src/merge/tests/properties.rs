@@ -41,7 +41,7 @@ fn conditions() -> impl Strategy<Value = Vec<Value>> {
 /// Conditions as translation gives them: of types that are ours, of one generation, without times.
 fn wanted_conditions() -> impl Strategy<Value = Vec<Value>> {
     conditions().prop_map(|mut conditions| {
-        conditions.retain(|condition| is_ours(condition));
+        conditions.retain(is_ours);
         for condition in &mut conditions {
             condition["observedGeneration"] = 3.into();
             condition

@@ -152,7 +152,8 @@ impl World {
                 match self.stored.get(&n) {
                     None => Outcome::Gone,
                     Some(stored)
-                        if patch["metadata"]["resourceVersion"] != stored.version.to_string() =>
+                        if *stored.live().resource_version
+                            != patch["metadata"]["resourceVersion"] =>
                     {
                         Outcome::Conflict(stored.live())
                     }

@@ -1,0 +1,187 @@
+//! What others wrote stays as it is.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+use sesame_api::{Kind, ObjectStatus};
+
+use crate::cluster::{
+    Cluster, cluster, condition, gateway_spec, gateway_status, our_parents, route_status, until,
+};
+
+/// What another controller says, with times and numbers of its own.
+fn foreign_entry(parent: &str) -> Value {
+    json!({"controllerName": "example.com/other", "parentRef": {"name": parent, "port": 7},
+        "conditions": [foreign_condition()]})
+}
+
+fn foreign_condition() -> Value {
+    json!({"type": "example.com/Seen", "status": "Unknown", "observedGeneration": 1,
+        "lastTransitionTime": "2001-02-03T04:05:06Z", "reason": "Seeded", "message": "é <&>"})
+}
+
+/// The text of every item of a list in the status that isn't ours.
+fn foreign_texts(list: &RawValue, is_foreign: impl Fn(&Value) -> bool) -> Vec<String> {
+    let items: Vec<&RawValue> = serde_json::from_str(list.get()).unwrap();
+    let texts = items.iter().map(|item| item.get().to_owned());
+    texts
+        .filter(|text| is_foreign(&serde_json::from_str(text).unwrap()))
+        .collect()
+}
+
+fn fields(raw: &RawValue) -> BTreeMap<String, &RawValue> {
+    serde_json::from_str(raw.get()).unwrap()
+}
+
+#[tokio::test]
+async fn entries_of_other_controllers_stay_byte_for_byte_when_ours_change_and_go() {
+    let cluster = cluster("foreign-entries").await;
+    let key = cluster.route("r");
+    cluster.create_route("r").await;
+    let seed = json!([{"op": "add", "path": "/status",
+        "value": {"parents": [foreign_entry("a"), foreign_entry("b")]}}]);
+    cluster.patch_status(&key, &seed).await.unwrap();
+    let texts = async || {
+        let status = cluster.get(&key).await.status.unwrap();
+        let foreign = |entry: &Value| entry["controllerName"] == "example.com/other";
+        foreign_texts(fields(&status)["parents"], foreign)
+    };
+    let before = texts().await;
+    assert_eq!(before.len(), 2);
+
+    let replica = cluster.leader(&[(key.clone(), route_status(&["g", "h"], 1))]);
+    let says = async |parents: &[(&str, i64)]| {
+        let parents: Vec<_> = parents.iter().map(|(p, n)| ((*p).to_owned(), *n)).collect();
+        until("the route says so", async || {
+            our_parents(&cluster.status(&key).await) == parents
+        })
+        .await;
+        assert_eq!(texts().await, before);
+    };
+    says(&[("g", 1), ("h", 1)]).await;
+    let spec = json!({"spec": {"hostnames": ["example.com"]}});
+    cluster.patch(&key, &spec).await;
+    replica.says(&key, &route_status(&["h"], 2));
+    says(&[("h", 2)]).await;
+    replica.writer.desired(key.clone(), None);
+    says(&[]).await;
+}
+
+#[tokio::test]
+async fn conditions_of_other_types_stay_byte_for_byte_in_a_gateway_and_its_listeners() {
+    let cluster = cluster("foreign-conditions").await;
+    let key = cluster.key(Kind::Gateway, "g");
+    cluster.create(Kind::Gateway, "g", gateway_spec()).await;
+    let replica = cluster.leader(&[(key.clone(), gateway_status(0, 1))]);
+    replica.rests(1).await;
+    let seed = json!([
+        {"op": "add", "path": "/status/conditions/-", "value": foreign_condition()},
+        {"op": "add", "path": "/status/listeners/0/conditions/0", "value": foreign_condition()},
+    ]);
+    cluster.patch_status(&key, &seed).await.unwrap();
+    let texts = async || {
+        let status = cluster.get(&key).await.status.unwrap();
+        let foreign = |condition: &Value| condition["type"] == "example.com/Seen";
+        let status = fields(&status);
+        let mut texts = foreign_texts(status["conditions"], foreign);
+        let listeners: Vec<&RawValue> = serde_json::from_str(status["listeners"].get()).unwrap();
+        texts.extend(foreign_texts(fields(listeners[0])["conditions"], foreign));
+        texts
+    };
+    let before = texts().await;
+    assert_eq!(before.len(), 2);
+    let spec = json!({"spec": {"listeners": [
+        {"name": "http", "port": 80, "protocol": "HTTP", "hostname": "example.com"}
+    ]}});
+    cluster.patch(&key, &spec).await;
+    replica.says(&key, &gateway_status(3, 2));
+    until("the Gateway is current", async || {
+        let status = cluster.status(&key).await;
+        let ours = |list: &Value| {
+            let mut ours = list.as_array().unwrap().iter();
+            ours.all(|c| c["type"] == "example.com/Seen" || c["observedGeneration"] == 2)
+        };
+        status["listeners"][0]["attachedRoutes"] == 3
+            && ours(&status["conditions"])
+            && ours(&status["listeners"][0]["conditions"])
+    })
+    .await;
+    assert_eq!(texts().await, before);
+}
+
+#[tokio::test]
+async fn a_listener_that_is_gone_goes_though_somebody_set_a_condition_on_it() {
+    let cluster = cluster("gone-listener").await;
+    let key = cluster.key(Kind::Gateway, "g");
+    cluster.create(Kind::Gateway, "g", gateway_spec()).await;
+    let replica = cluster.leader(&[(key.clone(), gateway_status(0, 1))]);
+    replica.rests(1).await;
+    let path = "/status/listeners/0/conditions/0";
+    let seed = json!([{"op": "add", "path": path, "value": foreign_condition()}]);
+    cluster.patch_status(&key, &seed).await.unwrap();
+    let spec = json!({"spec": {"listeners": [{"name": "web", "port": 80, "protocol": "HTTP"}]}});
+    cluster.patch(&key, &spec).await;
+    let status = json!({
+        "conditions": [condition("Accepted", "True", 2)],
+        "listeners": [{"name": "web", "attachedRoutes": 0,
+            "conditions": [condition("Accepted", "True", 2)]}],
+    });
+    let status = ObjectStatus::Gateway(serde_json::from_value(status).unwrap());
+    replica.says(&key, &status);
+    until("the listeners are those of the spec", async || {
+        let listeners = cluster.status(&key).await["listeners"].clone();
+        listeners
+            .as_array()
+            .is_some_and(|l| l.len() == 1 && l[0]["name"] == "web")
+    })
+    .await;
+    // What we no longer say of the Gateway itself is gone, too.
+    let status = cluster.status(&key).await;
+    assert_eq!(status["conditions"].as_array().unwrap().len(), 1);
+    assert_eq!(status["addresses"], Value::Null);
+}
+
+/// Somebody else writes to the same object as fast as the server lets him.
+async fn storm(cluster: &Cluster, key: &sesame_api::ObjectKey, over: &AtomicBool) -> u64 {
+    let mut count = 0;
+    while !over.load(Ordering::Relaxed) {
+        count += 1;
+        let mut entry = foreign_entry("a");
+        entry["conditions"][0]["message"] = count.to_string().into();
+        let patch = json!([{"op": "replace", "path": "/status/parents/0", "value": entry}]);
+        cluster.patch_status(key, &patch).await.unwrap();
+    }
+    count
+}
+
+#[tokio::test]
+async fn ours_gets_through_while_somebody_writes_to_the_same_status_all_the_time() {
+    let cluster = cluster("storm").await;
+    let key = cluster.route("r");
+    cluster.create_route("r").await;
+    let seed =
+        json!([{"op": "add", "path": "/status", "value": {"parents": [foreign_entry("a")]}}]);
+    cluster.patch_status(&key, &seed).await.unwrap();
+    let over = AtomicBool::new(false);
+    let ours = async {
+        let replica = cluster.leader(&[(key.clone(), route_status(&["g"], 1))]);
+        for round in 0..10 {
+            let parent = if round % 2 == 0 { "g" } else { "h" };
+            replica.says(&key, &route_status(&[parent], 1));
+            until("ours gets through", async || {
+                our_parents(&cluster.status(&key).await) == [(parent.to_owned(), 1)]
+            })
+            .await;
+        }
+        over.store(true, Ordering::Relaxed);
+        replica
+    };
+    let (replica, writes) = tokio::join!(ours, storm(&cluster, &key, &over));
+    let status = cluster.status(&key).await;
+    let message = &status["parents"][0]["conditions"][0]["message"];
+    assert_eq!(message, &writes.to_string(), "the other's last word stands");
+    assert_eq!(our_parents(&status), [("h".to_owned(), 1)]);
+    assert!(replica.writer.troubles().is_empty());
+}

@@ -1,0 +1,183 @@
+//! Restarts, leaders, objects that come and go.
+
+use serde_json::{Value, json};
+use sesame_api::Kind;
+
+use crate::cluster::{
+    OURS, cluster, gateway_spec, gateway_status, our_parents, route_status, until,
+};
+
+#[tokio::test]
+async fn after_a_restart_nothing_is_written() {
+    let cluster = cluster("restart").await;
+    let gateway = cluster.key(Kind::Gateway, "g");
+    cluster.create(Kind::Gateway, "g", gateway_spec()).await;
+    let mut says = vec![(gateway.clone(), gateway_status(20, 1))];
+    for n in 0..20 {
+        let name = format!("r{n}");
+        cluster.create_route(&name).await;
+        says.push((cluster.route(&name), route_status(&["g", "h"], 1)));
+    }
+    let before = cluster.leader(&says);
+    before.rests(21).await;
+    assert_eq!(before.counters.sent(), 21, "one write for each");
+    drop(before);
+    let mut versions = Vec::new();
+    for (key, _) in &says {
+        versions.push(cluster.get(key).await.metadata.resource_version);
+    }
+    let after = cluster.leader(&says);
+    after.rests(21).await;
+    assert_eq!((after.counters.looks(), after.counters.sent()), (21, 0));
+    for ((key, _), version) in says.iter().zip(&versions) {
+        assert_eq!(
+            &cluster.get(key).await.metadata.resource_version,
+            version,
+            "{key}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn only_the_leader_writes_and_the_next_one_goes_on() {
+    let cluster = cluster("leader").await;
+    let key = cluster.route("r");
+    cluster.create_route("r").await;
+    let first = cluster.leader(&[(key.clone(), route_status(&["g"], 1))]);
+    let second = cluster.replica(&cluster.client);
+    second.says(&key, &route_status(&["g"], 1));
+    second.writer.complete();
+    first.rests(1).await;
+    assert_eq!(
+        our_parents(&cluster.status(&key).await),
+        [("g".to_owned(), 1)]
+    );
+    for replica in [&first, &second] {
+        replica.says(&key, &route_status(&["h"], 1));
+    }
+    until("the leader writes", async || first.counters.sent() == 2).await;
+    assert_eq!((second.counters.looks(), second.counters.sent()), (0, 0));
+    first.writer.lead(false);
+    second.writer.lead(true);
+    second.rests(1).await;
+    for replica in [&first, &second] {
+        replica.says(&key, &route_status(&["g"], 1));
+    }
+    until("the next one writes", async || second.counters.sent() == 1).await;
+    until("it stands there", async || {
+        our_parents(&cluster.status(&key).await) == [("g".to_owned(), 1)]
+    })
+    .await;
+    assert_eq!(first.counters.sent(), 2);
+}
+
+#[tokio::test]
+async fn left_overs_that_nobody_speaks_of_are_taken_away() {
+    let cluster = cluster("left-overs").await;
+    let key = cluster.route("r");
+    cluster.create_route("r").await;
+    let before = cluster.leader(&[(key.clone(), route_status(&["g"], 1))]);
+    before.rests(1).await;
+    drop(before);
+    let after = cluster.leader(&[]);
+    until("our entry is gone", async || {
+        cluster.status(&key).await == json!({"parents": []})
+    })
+    .await;
+    assert_eq!(after.counters.sent(), 1);
+}
+
+#[tokio::test]
+async fn another_object_of_the_same_name_gets_a_status_of_its_own() {
+    let cluster = cluster("again").await;
+    let key = cluster.route("r");
+    cluster.create_route("r").await;
+    let replica = cluster.leader(&[(key.clone(), route_status(&["g"], 1))]);
+    replica.rests(1).await;
+    cluster.delete(&key).await;
+    cluster.create_route("r").await;
+    until("the new one says so", async || {
+        our_parents(&cluster.status(&key).await) == [("g".to_owned(), 1)]
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn times_change_with_the_status_alone_and_defaults_have_none() {
+    let cluster = cluster("times").await;
+    let key = cluster.key(Kind::Gateway, "g");
+    cluster.create(Kind::Gateway, "g", gateway_spec()).await;
+    let pending = cluster.status(&key).await;
+    assert_eq!(
+        pending["conditions"][0]["lastTransitionTime"],
+        "1970-01-01T00:00:00Z"
+    );
+    let replica = cluster.leader(&[(key.clone(), gateway_status(0, 1))]);
+    replica.rests(1).await;
+    let times = async || {
+        let status = cluster.status(&key).await;
+        let conditions = status["conditions"].as_array().unwrap().clone();
+        let times = conditions.iter().map(|c| c["lastTransitionTime"].clone());
+        times.collect::<Vec<Value>>()
+    };
+    let first = times().await;
+    assert!(
+        first.iter().all(|time| time != "1970-01-01T00:00:00Z"),
+        "{first:?}"
+    );
+    cluster
+        .patch(
+            &key,
+            &json!({"spec": {"addresses": [{"value": "10.0.0.1"}]}}),
+        )
+        .await;
+    replica.says(&key, &gateway_status(1, 2));
+    until("it is current", async || {
+        cluster.status(&key).await["listeners"][0]["attachedRoutes"] == 1
+    })
+    .await;
+    assert_eq!(times().await, first);
+}
+
+#[tokio::test]
+async fn what_we_said_of_a_gateway_goes_when_it_isn_t_ours_any_more() {
+    let cluster = cluster("taken-back").await;
+    let key = cluster.key(Kind::Gateway, "g");
+    cluster.create(Kind::Gateway, "g", gateway_spec()).await;
+    let pending = cluster.status(&key).await;
+    let replica = cluster.leader(&[(key.clone(), gateway_status(0, 1))]);
+    replica.rests(1).await;
+    assert_ne!(cluster.status(&key).await, pending);
+    replica.writer.desired(key.clone(), None);
+    until("it waits for a controller again", async || {
+        cluster.status(&key).await == pending
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn our_name_stands_beside_the_fields_that_we_wrote() {
+    let cluster = cluster("manager").await;
+    let key = cluster.route("r");
+    cluster.create_route("r").await;
+    let replica = cluster.leader(&[(key.clone(), route_status(&["g"], 1))]);
+    replica.rests(1).await;
+    let path = format!(
+        "/apis/gateway.networking.k8s.io/v1/namespaces/{}/httproutes/r",
+        cluster.namespace
+    );
+    let text = cluster
+        .ask(http::Method::GET, &path, "application/json", &Value::Null)
+        .await;
+    let object: Value = serde_json::from_str(&text.unwrap()).unwrap();
+    let managers = object["metadata"]["managedFields"]
+        .as_array()
+        .unwrap()
+        .clone();
+    let ours = managers
+        .iter()
+        .find(|entry| entry["manager"] == "sesame")
+        .unwrap();
+    assert_eq!(ours["subresource"], "status");
+    assert_eq!(object["status"]["parents"][0]["controllerName"], OURS);
+}

@@ -1,0 +1,9 @@
+//! Statuses, written to a real API server.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod cluster;
+mod crowd;
+mod failures;
+mod foreign;
+mod lifecycle;
