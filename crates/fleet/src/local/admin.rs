@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http_body_util::{BodyExt, Empty, Limited};
-use hyper::body::Bytes;
-use hyper::{Method, Request, StatusCode};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
@@ -77,6 +77,29 @@ impl Admin {
         self.send(Method::POST, path).await
     }
 
+    /// Asks for a path, whose answer may be large, and hands it on as it comes.
+    ///
+    /// # Errors
+    /// If no answer of status 200 begins within ten seconds.
+    pub async fn stream(&self, path: &str) -> Result<Response<Incoming>, AdminError> {
+        let exchange = async {
+            let request = request(Method::GET, path)?;
+            let stream = UnixStream::connect(&self.socket).await?;
+            let (mut sender, connection) =
+                hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+            // It ends with the answer, or when that is dropped; how it ends, the answer tells.
+            tokio::spawn(async move { connection.await.ok() });
+            let response = sender.send_request(request).await?;
+            match response.status() {
+                StatusCode::OK => Ok(response),
+                status => Err(AdminError::Refused(status)),
+            }
+        };
+        timeout(PATIENCE, exchange)
+            .await
+            .unwrap_or(Err(AdminError::Silent))
+    }
+
     /// Returns once Envoy says that it is ready. Wait for the process's end beside it.
     pub(super) async fn ready(&self) {
         let mut pause = Duration::from_millis(20);
@@ -115,11 +138,7 @@ impl Admin {
     }
 
     async fn exchange(&self, method: Method, path: &str) -> Result<Bytes, AdminError> {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("host", "envoy")
-            .body(Empty::<Bytes>::new())?;
+        let request = request(method, path)?;
         let stream = UnixStream::connect(&self.socket).await?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
@@ -141,6 +160,14 @@ impl Admin {
             }
         }
     }
+}
+
+fn request(method: Method, path: &str) -> Result<Request<Empty<Bytes>>, http::Error> {
+    Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "envoy")
+        .body(Empty::new())
 }
 
 /// The sum of all gauges but the admin interface's; `None` if there is none.

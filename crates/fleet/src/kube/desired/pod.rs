@@ -1,0 +1,315 @@
+//! A fleet's pods: Envoy, and beside it a process of Sesame's that says when it is ready and sees it off.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+use sesame_model::{FleetLogLevel, FleetParameters, TaintEffect, Toleration, Workload};
+use sha2::{Digest, Sha256};
+
+use super::Common;
+use crate::kube::{labels, layout, names};
+
+/// What is left of the time to end when clients have been waited for, in seconds.
+const TO_END: u64 = 10;
+
+/// The template of the pods.
+///
+/// It names no port of a listener, so that a listener comes and goes without a new pod. Labels and annotations of the
+/// owner are in it from the first moment.
+pub(super) fn template(common: &Common<'_>, workload: Workload) -> Value {
+    let parameters = &common.spec.parameters;
+    let mut annotations = common.annotations.clone();
+    let digest = Sha256::digest(json!(common.files()).to_string().as_bytes());
+    let digest: String = digest[..8].iter().map(|b| format!("{b:02x}")).collect();
+    annotations.insert(labels::BOOTSTRAP.to_owned(), digest);
+
+    let mut spec = json!({
+        "automountServiceAccountToken": false,
+        "containers": [envoy(common)],
+        // Variables named after the namespace's Services are of no use to Envoy.
+        "enableServiceLinks": false,
+        "initContainers": [sidecar(common)],
+        "securityContext": {
+            "runAsNonRoot": true,
+            "runAsUser": layout::USER,
+            "runAsGroup": layout::USER,
+            "fsGroup": layout::USER,
+            "seccompProfile": { "type": "RuntimeDefault" },
+            // Ports below 1024 without any capability.
+            "sysctls": [{ "name": "net.ipv4.ip_unprivileged_port_start", "value": "0" }],
+        },
+        "serviceAccountName": common.name,
+        "terminationGracePeriodSeconds":
+            seconds(drain_delay(parameters) + drain_timeout(parameters)) + TO_END,
+        "volumes": [
+            { "name": "bootstrap", "configMap": { "name": common.name } },
+            {
+                "name": "certificates",
+                "secret": {
+                    "secretName": names::certificate_secret(common.fleet),
+                    "defaultMode": 0o440,
+                },
+            },
+            { "name": "run", "emptyDir": {} },
+        ],
+    });
+    if workload == Workload::Deployment {
+        spec["topologySpreadConstraints"] = json!([
+            spread(common, "kubernetes.io/hostname"),
+            spread(common, "topology.kubernetes.io/zone"),
+        ]);
+    }
+    choices(&mut spec, parameters);
+    json!({
+        "metadata": { "labels": common.labels, "annotations": annotations },
+        "spec": spec,
+    })
+}
+
+fn envoy(common: &Common<'_>) -> Value {
+    let parameters = &common.spec.parameters;
+    let config = format!("{}/{}", layout::CONFIG, layout::BOOTSTRAP_FILE);
+    let level = match parameters.log_level.unwrap_or_default() {
+        FleetLogLevel::Trace => "trace",
+        FleetLogLevel::Debug => "debug",
+        FleetLogLevel::Info => "info",
+        FleetLogLevel::Warning => "warning",
+        FleetLogLevel::Error => "error",
+        FleetLogLevel::Critical => "critical",
+    };
+    let port = layout::sidecar_port(&common.spec.ports);
+    json!({
+        "name": "envoy",
+        "image": parameters.image.as_ref().unwrap_or(&common.config.envoy_image),
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["envoy"],
+        "args": [
+            "-c", config,
+            "--service-node", "$(POD_NAME)",
+            "--concurrency", layout::concurrency(parameters).to_string(),
+            "--log-level", level,
+            "--disable-hot-restart",
+            "--drain-strategy", "immediate",
+            "--drain-time-s", seconds(drain_timeout(parameters)).max(1).to_string(),
+        ],
+        "env": [{
+            "name": "POD_NAME",
+            "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.name" } },
+        }],
+        // Answered when clients have gone; Envoy is told to end only then.
+        "lifecycle": { "preStop": { "httpGet": { "path": "/drained", "port": port, "scheme": "HTTP" } } },
+        // There is no liveness probe: an Envoy that crashes is started again anyway, and one that is too busy to answer
+        // would be killed with all that it carries.
+        "readinessProbe": {
+            "httpGet": { "path": "/ready", "port": port, "scheme": "HTTP" },
+            "periodSeconds": 1,
+            "timeoutSeconds": 3,
+            "failureThreshold": 3,
+        },
+        "resources": resources(parameters),
+        "securityContext": confined(),
+        "volumeMounts": [
+            { "name": "bootstrap", "mountPath": layout::CONFIG, "readOnly": true },
+            { "name": "certificates", "mountPath": layout::CERTIFICATES, "readOnly": true },
+            { "name": "run", "mountPath": layout::RUN },
+        ],
+    })
+}
+
+/// Runs before Envoy and longer than it (`restartPolicy: Always` makes an init container such a sidecar).
+fn sidecar(common: &Common<'_>) -> Value {
+    let parameters = &common.spec.parameters;
+    let milliseconds = |time: Duration| time.as_millis().to_string();
+    json!({
+        "name": "sidecar",
+        "image": common.config.sidecar_image,
+        "imagePullPolicy": "IfNotPresent",
+        "command": ["sesame"],
+        "args": [
+            "envoy-sidecar", "serve",
+            "--port", layout::sidecar_port(&common.spec.ports).to_string(),
+            "--delay-ms", milliseconds(drain_delay(parameters)),
+            "--timeout-ms", milliseconds(drain_timeout(parameters)),
+        ],
+        // Only who may run programs in this container begins a drain; the kubelet does when the pod is to end. What is
+        // open to the network can but wait for it.
+        "lifecycle": { "preStop": { "exec": { "command": ["sesame", "envoy-sidecar", "drain"] } } },
+        "resources": {
+            "requests": { "cpu": "10m", "memory": "16Mi" },
+            "limits": { "memory": "128Mi" },
+        },
+        "restartPolicy": "Always",
+        "securityContext": confined(),
+        "volumeMounts": [{ "name": "run", "mountPath": layout::RUN }],
+    })
+}
+
+/// What the strictest of the Pod Security Standards asks of a container.
+fn confined() -> Value {
+    json!({
+        "allowPrivilegeEscalation": false,
+        "capabilities": { "drop": ["ALL"] },
+        "readOnlyRootFilesystem": true,
+    })
+}
+
+fn spread(common: &Common<'_>, topology: &str) -> Value {
+    json!({
+        "maxSkew": 1,
+        "topologyKey": topology,
+        "whenUnsatisfiable": "ScheduleAnyway",
+        "labelSelector": common.selector(),
+        // Pods that are about to be replaced don't count.
+        "matchLabelKeys": ["pod-template-hash"],
+    })
+}
+
+fn choices(spec: &mut Value, parameters: &FleetParameters) {
+    if let Some(secrets) = &parameters.image_pull_secrets {
+        let named: Vec<_> = secrets.iter().map(|name| json!({ "name": name })).collect();
+        spec["imagePullSecrets"] = json!(named);
+    }
+    if let Some(labels) = &parameters.node_selector {
+        spec["nodeSelector"] = json!(labels);
+    }
+    if let Some(class) = &parameters.priority_class {
+        spec["priorityClassName"] = json!(class);
+    }
+    if let Some(tolerations) = &parameters.tolerations {
+        spec["tolerations"] = tolerations.iter().map(toleration).collect();
+    }
+}
+
+fn toleration(toleration: &Toleration) -> Value {
+    let mut out = Map::new();
+    let mut set = |key: &str, value: Value| out.insert(key.to_owned(), value);
+    if let Some(key) = &toleration.key {
+        set("key", json!(key));
+    }
+    match &toleration.value {
+        Some(value) => {
+            set("operator", json!("Equal"));
+            set("value", json!(value));
+        }
+        None => {
+            set("operator", json!("Exists"));
+        }
+    }
+    if let Some(effect) = toleration.effect {
+        let effect = match effect {
+            TaintEffect::NoSchedule => "NoSchedule",
+            TaintEffect::PreferNoSchedule => "PreferNoSchedule",
+            TaintEffect::NoExecute => "NoExecute",
+        };
+        set("effect", json!(effect));
+    }
+    if let Some(seconds) = toleration.seconds {
+        set("tolerationSeconds", json!(seconds));
+    }
+    Value::Object(out)
+}
+
+fn resources(parameters: &FleetParameters) -> Value {
+    /// Thousandths of a processor that are promised where the owner says nothing.
+    const CPU: u64 = 100;
+    /// Bytes that are promised where the owner says nothing.
+    const MEMORY: u64 = 128 << 20;
+    // A promise above the limit is refused.
+    let promised = |request: Option<u64>, limit: Option<u64>, default: u64| {
+        request.unwrap_or(limit.map_or(default, |limit| limit.min(default)))
+    };
+    let requests = BTreeMap::from([
+        (
+            "cpu",
+            cpu(promised(parameters.cpu_request, parameters.cpu_limit, CPU)),
+        ),
+        (
+            "memory",
+            memory(promised(
+                parameters.memory_request,
+                parameters.memory_limit,
+                MEMORY,
+            )),
+        ),
+    ]);
+    let mut limits = BTreeMap::new();
+    if let Some(limit) = parameters.cpu_limit {
+        limits.insert("cpu", cpu(limit));
+    }
+    if let Some(limit) = parameters.memory_limit {
+        limits.insert("memory", memory(limit));
+    }
+    let mut out = json!({ "requests": requests });
+    if !limits.is_empty() {
+        out["limits"] = json!(limits);
+    }
+    out
+}
+
+/// A quantity in the form in which the API server keeps it, so that it reads back as it was written.
+fn cpu(thousandths: u64) -> String {
+    if thousandths.is_multiple_of(1000) {
+        (thousandths / 1000).to_string()
+    } else {
+        format!("{thousandths}m")
+    }
+}
+
+/// As [`cpu`], of bytes.
+fn memory(bytes: u64) -> String {
+    let scaled = |base: u64, suffixes: [&str; 4]| {
+        let mut out = (bytes, "");
+        for suffix in suffixes {
+            if out.0 == 0 || !out.0.is_multiple_of(base) {
+                break;
+            }
+            out = (out.0 / base, suffix);
+        }
+        format!("{}{}", out.0, out.1)
+    };
+    if bytes.is_multiple_of(1024) {
+        scaled(1024, ["Ki", "Mi", "Gi", "Ti"])
+    } else {
+        scaled(1000, ["k", "M", "G", "T"])
+    }
+}
+
+fn drain_delay(parameters: &FleetParameters) -> Duration {
+    parameters.drain_delay.unwrap_or(layout::DRAIN_DELAY)
+}
+
+fn drain_timeout(parameters: &FleetParameters) -> Duration {
+    parameters.drain_timeout.unwrap_or(layout::DRAIN_TIMEOUT)
+}
+
+/// Whole seconds, none lost.
+fn seconds(time: Duration) -> u64 {
+    time.as_secs() + u64::from(time.subsec_nanos() > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_written_as_the_api_server_writes_them() {
+        let cpus = [0, 1, 100, 1000, 1500, 64_000].map(cpu);
+        assert_eq!(cpus, ["0", "1m", "100m", "1", "1500m", "64"]);
+        let memories = [
+            0,
+            1,
+            1000,
+            1024,
+            1536 << 20,
+            1 << 30,
+            1_500_000,
+            5_000_000_000,
+        ]
+        .map(memory);
+        assert_eq!(
+            memories,
+            ["0", "1", "1k", "1Ki", "1536Mi", "1Gi", "1500k", "5G"]
+        );
+    }
+}

@@ -1,0 +1,76 @@
+//! A fleet's Service: its ports, and how it comes to an address.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use sesame_model::ServiceType;
+
+use super::Common;
+use crate::kube::addresses;
+use crate::kube::labels;
+use crate::kube::spec::{Port, Transport};
+
+/// The owner's annotations, with those for the load balancer over them.
+pub(super) fn annotations(common: &Common<'_>) -> BTreeMap<String, String> {
+    let mut annotations = common.annotations.clone();
+    annotations.extend(
+        common
+            .spec
+            .parameters
+            .service_annotations
+            .clone()
+            .unwrap_or_default(),
+    );
+    annotations
+}
+
+/// The specification. Ports of nodes are not mentioned, so that each keeps its own whatever becomes of the others.
+pub(super) fn spec(common: &Common<'_>) -> Value {
+    let parameters = &common.spec.parameters;
+    let kind = parameters.service_type.unwrap_or_default();
+    let ports: Vec<_> = common.spec.ports.iter().map(port).collect();
+    let mut spec = json!({
+        "type": match kind {
+            ServiceType::LoadBalancer => "LoadBalancer",
+            ServiceType::NodePort => "NodePort",
+            ServiceType::ClusterIp => "ClusterIP",
+        },
+        "ipFamilyPolicy": "PreferDualStack",
+        "ports": ports,
+        "selector": labels::selector(&common.name),
+    });
+    if kind != ServiceType::ClusterIp
+        && let Some(policy) = parameters.external_traffic_policy
+    {
+        spec["externalTrafficPolicy"] = json!(match policy {
+            sesame_model::TrafficPolicy::Cluster => "Cluster",
+            sesame_model::TrafficPolicy::Local => "Local",
+        });
+    }
+    if kind == ServiceType::LoadBalancer {
+        if let Some(class) = &parameters.load_balancer_class {
+            spec["loadBalancerClass"] = json!(class);
+        }
+        if let Some(ranges) = &parameters.load_balancer_source_ranges {
+            spec["loadBalancerSourceRanges"] = json!(ranges);
+        }
+        if let Some(ip) = addresses::asked_for(common.spec).ip() {
+            spec["loadBalancerIP"] = json!(ip);
+        }
+    }
+    spec
+}
+
+/// Envoy listens on the Gateway's port itself: there is nothing to map.
+fn port(port: &Port) -> Value {
+    let (prefix, protocol) = match port.transport {
+        Transport::Tcp => ("tcp", "TCP"),
+        Transport::Udp => ("udp", "UDP"),
+    };
+    json!({
+        "name": format!("{prefix}-{}", port.number),
+        "port": port.number,
+        "protocol": protocol,
+        "targetPort": port.number,
+    })
+}

@@ -1,0 +1,645 @@
+//! The whole of it without an API server: a map of Secrets, a leader, replicas and Envoys that get what they get late.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::ByteString;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::time_provider::TimeProvider;
+use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
+use sesame_xds::tls as discovery;
+
+use super::*;
+
+const NAMESPACE: &str = "sesame-system";
+const NAME: &str = "sesame-xds.sesame-system.svc";
+const HOUR: i64 = 3_600;
+const DAY: i64 = 24 * HOUR;
+const YEAR: i64 = 365 * DAY;
+
+fn start() -> Timestamp {
+    "2026-01-01T00:00:00Z".parse().unwrap()
+}
+
+fn at(seconds: i64) -> Timestamp {
+    start() + SignedDuration::from_secs(seconds)
+}
+
+fn config() -> Config {
+    Config::new(NAMESPACE, vec![NAME.to_owned()])
+}
+
+fn fleet(name: &str) -> FleetId {
+    FleetId::of_gateway("apps", name)
+}
+
+fn owner(name: &str) -> FleetOwner {
+    FleetOwner {
+        namespace: "apps".to_owned(),
+        secret_name: format!("{name}-xds"),
+        labels: [("app".to_owned(), "web".to_owned())].into(),
+        ..FleetOwner::default()
+    }
+}
+
+/// Does jobs in a map, as the store does them at an API server.
+#[derive(Default)]
+struct Cluster {
+    secrets: BTreeMap<Place, Secret>,
+    /// How many Secrets were written.
+    writes: usize,
+}
+
+impl Cluster {
+    fn write(&mut self, place: Place, fill: impl FnOnce(&mut Secret)) -> Secret {
+        let secret = self.secrets.entry(place.clone()).or_default();
+        secret.metadata.namespace = Some(place.0);
+        secret.metadata.name = Some(place.1);
+        fill(secret);
+        self.writes += 1;
+        secret.clone()
+    }
+
+    fn own(name: &str) -> Place {
+        (NAMESPACE.to_owned(), name.to_owned())
+    }
+
+    /// A replica that has just started, and has seen all there is.
+    fn join(&self) -> State {
+        let mut state = State::new(&config());
+        for source in [Source::Authority, Source::Server, Source::Fleets(0)] {
+            state.see(Seen::Begin(source));
+            for (place, secret) in &self.secrets {
+                let of = match place.1.as_str() {
+                    secret::AUTHORITY => Source::Authority,
+                    secret::SERVER => Source::Server,
+                    _ => Source::Fleets(0),
+                };
+                if of == source {
+                    state.see(Seen::Is(source, Box::new(secret.clone())));
+                }
+            }
+            state.see(Seen::Complete(source));
+        }
+        state
+    }
+
+    /// Does everything that a leader has to do now. Gives the steps of the authorities.
+    fn work(&mut self, state: &mut State, now: Timestamp) -> usize {
+        let mut steps = 0;
+        for turn in 0.. {
+            assert!(turn < 1_000, "the work has no end");
+            match state.next(now).unwrap() {
+                None => break,
+                Some(Job::Authorities { to, .. }) => {
+                    let place = Self::own(secret::AUTHORITY);
+                    let written = self.write(place, |s| secret::write_authorities(s, &to));
+                    state.see_authorities(Some(&written));
+                    assert_eq!(state.authorities(), Some(&to), "what is written is read");
+                    steps += 1;
+                }
+                Some(Job::Server) => {
+                    let place = Self::own(secret::SERVER);
+                    let subject = state.server_subject().clone();
+                    let written = self.fill(state, now, &subject, place, |_| {});
+                    state.see_server(Some(&written));
+                }
+                Some(Job::Fleets(batch)) => {
+                    for (id, owner) in batch {
+                        let place = (owner.namespace.clone(), owner.secret_name.clone());
+                        let subject = Subject::Fleet(id.clone());
+                        let written = self.fill(state, now, &subject, place, |metadata| {
+                            secret::write_owner(metadata, NAMESPACE, &id, &owner);
+                        });
+                        state.done(&id, &written);
+                    }
+                }
+                Some(Job::Remove(id, owner)) => {
+                    self.secrets.remove(&(owner.namespace, owner.secret_name));
+                    state.removed(&id);
+                }
+            }
+        }
+        steps
+    }
+
+    fn fill(
+        &mut self,
+        state: &State,
+        now: Timestamp,
+        subject: &Subject,
+        place: Place,
+        mark: impl FnOnce(&mut ObjectMeta),
+    ) -> Secret {
+        let authorities = state.authorities().unwrap();
+        let files = self.secrets.get(&place).map(secret::read_files);
+        let due = plan::due(now, &state.periods, authorities, subject, files).unwrap();
+        self.write(place, |s| {
+            if let Some(files) = due {
+                secret::write_files(s, &files);
+            }
+            mark(&mut s.metadata);
+        })
+    }
+
+    fn files(&self, place: &Place) -> Files {
+        secret::read_files(&self.secrets[place])
+    }
+}
+
+/// A process that reads its files some time after they were written.
+struct Process {
+    place: Place,
+    subject: Subject,
+    /// In seconds. What is written in between isn't seen.
+    late: i64,
+    read_at: i64,
+    files: Files,
+    leaf: Leaf,
+}
+
+impl Process {
+    fn new(cluster: &Cluster, place: Place, subject: Subject, late: i64) -> Self {
+        let files = cluster.files(&place);
+        let leaf = read::leaf(&files, &subject).unwrap();
+        Self {
+            place,
+            subject,
+            late,
+            read_at: 0,
+            files,
+            leaf,
+        }
+    }
+
+    fn run(&mut self, cluster: &Cluster, now: i64) {
+        if now - self.read_at < self.late {
+            return;
+        }
+        self.read_at = now;
+        let files = cluster.files(&self.place);
+        if files != self.files {
+            self.leaf = read::leaf(&files, &self.subject).unwrap();
+            self.files = files;
+        }
+    }
+
+    fn takes(&self, other: &Process, now: Timestamp) -> bool {
+        self.leaf.trusts.contains(&other.leaf.issuer)
+            && other.leaf.begin <= now
+            && now < other.leaf.end
+    }
+}
+
+#[derive(Debug)]
+struct At(Timestamp);
+
+impl TimeProvider for At {
+    fn current_time(&self) -> Option<UnixTime> {
+        let seconds = u64::try_from(self.0.as_second()).ok()?;
+        Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
+    }
+}
+
+/// A real handshake at that time, in memory.
+fn shake_hands(server: &Files, client: &Files, now: Timestamp) -> Result<(), String> {
+    let identity = discovery::Identity::new(&discovery::Pem {
+        chain: server.certified.certificate.clone(),
+        private_key: server.certified.private_key.clone(),
+        authorities: server.authorities.clone(),
+    })
+    .map_err(|error| error.to_string())?;
+    let mut server = (*identity.config().unwrap()).clone();
+    server.time_provider = Arc::new(At(now));
+    let mut roots = RootCertStore::empty();
+    for root in CertificateDer::pem_slice_iter(client.authorities.as_bytes()) {
+        roots.add(root.unwrap()).unwrap();
+    }
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let mut config = ClientConfig::builder_with_details(provider, Arc::new(At(now)))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_client_auth_cert(
+            vec![CertificateDer::from_pem_slice(client.certified.certificate.as_bytes()).unwrap()],
+            PrivateKeyDer::from_pem_slice(client.certified.private_key.as_bytes()).unwrap(),
+        )
+        .unwrap();
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let name = ServerName::try_from(NAME).unwrap();
+    let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut server = ServerConnection::new(Arc::new(server)).unwrap();
+    while client.is_handshaking() || server.is_handshaking() {
+        let mut bytes = Vec::new();
+        client.write_tls(&mut bytes).unwrap();
+        server.read_tls(&mut bytes.as_slice()).unwrap();
+        server
+            .process_new_packets()
+            .map_err(|error| format!("the server: {error}"))?;
+        bytes.clear();
+        server.write_tls(&mut bytes).unwrap();
+        client.read_tls(&mut bytes.as_slice()).unwrap();
+        client
+            .process_new_packets()
+            .map_err(|error| format!("the client: {error}"))?;
+    }
+    Ok(())
+}
+
+/// Replicas and Envoys of a cluster, with how late each gets its files.
+fn processes(cluster: &Cluster, fleets: &[&str]) -> (Vec<Process>, Vec<Process>) {
+    let server = Subject::Server(vec![NAME.to_owned()]);
+    let replicas = [0, 13 * HOUR]
+        .map(|late| Process::new(cluster, Cluster::own(secret::SERVER), server.clone(), late));
+    let envoys = fleets.iter().zip([0, HOUR, 20 * HOUR]).map(|(name, late)| {
+        let place = ("apps".to_owned(), format!("{name}-xds"));
+        Process::new(cluster, place, Subject::Fleet(fleet(name)), late)
+    });
+    let envoys = envoys.collect();
+    (replicas.into(), envoys)
+}
+
+#[test]
+fn in_twelve_years_no_envoy_is_refused_and_every_authority_is_followed() {
+    let mut cluster = Cluster::default();
+    let mut leader = cluster.join();
+    leader.lead(true);
+    let names = ["a", "b", "c"];
+    for name in names {
+        leader.want(fleet(name), Some(owner(name)));
+    }
+    cluster.work(&mut leader, start());
+    let (mut replicas, mut envoys) = processes(&cluster, &names);
+    let first = leader.authorities().unwrap().fingerprints();
+    let mut steps = 0;
+    let mut signers = std::collections::BTreeSet::new();
+    let mut most = 0;
+    for hour in 1..(12 * YEAR / HOUR) {
+        let (seconds, now) = (hour * HOUR, at(hour * HOUR));
+        let took = cluster.work(&mut leader, now);
+        for process in replicas.iter_mut().chain(&mut envoys) {
+            process.run(&cluster, seconds);
+        }
+        let authorities = leader.authorities().unwrap();
+        signers.extend(authorities.signing.as_ref().map(|a| a.trusted.fingerprint));
+        most = most.max(authorities.trusted().count());
+        for (server, client) in replicas
+            .iter()
+            .flat_map(|s| envoys.iter().map(move |c| (s, c)))
+        {
+            assert!(
+                server.takes(client, now),
+                "{now}: a replica refuses {:?}",
+                client.subject
+            );
+            assert!(
+                client.takes(server, now),
+                "{now}: {:?} refuses a replica",
+                client.subject
+            );
+            if took > 0 {
+                // What was just worked out is true of real certificates.
+                shake_hands(&server.files, &client.files, now).unwrap();
+            }
+        }
+        steps += took;
+        // The leader changes every month, and knows only what stands in Secrets.
+        if hour % 720 == 0 {
+            leader = cluster.join();
+            leader.lead(true);
+            for name in names {
+                leader.want(fleet(name), Some(owner(name)));
+            }
+        }
+    }
+    assert_eq!(
+        signers.len(),
+        4,
+        "every 3 years and 4 months another one signs"
+    );
+    assert_eq!(
+        steps,
+        3 * 4,
+        "introduced, everywhere, promoted, retired: three times"
+    );
+    assert_eq!(most, 2, "no more than two at a time");
+    let last = leader.authorities().unwrap().fingerprints();
+    assert!(first.is_disjoint(&last), "the first authority is forgotten");
+    let bundle = read::authorities(&cluster.files(&envoys[0].place).authorities);
+    assert_eq!(bundle.len(), 1, "also by Envoys");
+}
+
+#[test]
+fn an_authority_is_not_used_before_everybody_has_known_it_for_a_while() {
+    let mut cluster = Cluster::default();
+    let mut leader = cluster.join();
+    leader.lead(true);
+    leader.want(fleet("a"), Some(owner("a")));
+    cluster.work(&mut leader, start());
+    let introduced = 10 * YEAR / 3 + DAY;
+    cluster.work(&mut leader, at(introduced));
+    assert!(leader.authorities().unwrap().everywhere.is_some());
+    // Just before the time is over there comes a fleet whose Secret can't be written.
+    let almost = at(introduced + DAY - HOUR);
+    leader.want(fleet("b"), Some(owner("b")));
+    let Some(Job::Fleets(batch)) =
+        leader
+            .next(almost)
+            .unwrap_or_default()
+            .and_then(|job| match job {
+                // It is noted first that not all have it.
+                Job::Authorities { to, .. } => {
+                    assert_eq!(to.everywhere, None);
+                    let place = Cluster::own(secret::AUTHORITY);
+                    let written = cluster.write(place, |s| secret::write_authorities(s, &to));
+                    leader.see_authorities(Some(&written));
+                    leader.next(almost).unwrap()
+                }
+                other => Some(other),
+            })
+    else {
+        panic!("the new fleet is to be written");
+    };
+    assert!(batch.iter().any(|(id, _)| *id == fleet("b")));
+    leader.failed(almost, &fleet("b"), "forbidden".to_owned(), false);
+    assert!(leader.failures().unwrap().contains("forbidden"));
+    let stuck = leader.next(almost).unwrap();
+    assert!(matches!(stuck, None | Some(Job::Fleets(_))), "{stuck:?}");
+    // Then it can, and only a whole period later the next authority signs.
+    let mended = introduced + 3 * DAY;
+    cluster.work(&mut leader, at(mended));
+    assert!(leader.failures().is_none());
+    cluster.work(&mut leader, at(mended + DAY - 60));
+    assert!(leader.authorities().unwrap().next.is_some(), "not yet");
+    cluster.work(&mut leader, at(mended + DAY));
+    assert!(leader.authorities().unwrap().next.is_none(), "now");
+}
+
+#[test]
+fn a_place_that_somebody_else_has_holds_up_nobody() {
+    let mut cluster = Cluster::default();
+    let mut leader = cluster.join();
+    leader.lead(true);
+    leader.want(fleet("a"), Some(owner("a")));
+    let mut now = start();
+    while let Some(job) = leader.next(now).unwrap() {
+        match job {
+            Job::Fleets(batch) => {
+                leader.failed(now, &batch[0].0, "somebody else's".to_owned(), true);
+            }
+            Job::Authorities { to, .. } => {
+                let place = Cluster::own(secret::AUTHORITY);
+                let written = cluster.write(place, |s| secret::write_authorities(s, &to));
+                leader.see_authorities(Some(&written));
+            }
+            Job::Server => {
+                let subject = leader.server_subject().clone();
+                let place = Cluster::own(secret::SERVER);
+                let written = cluster.fill(&leader, now, &subject, place, |_| {});
+                leader.see_server(Some(&written));
+            }
+            Job::Remove(..) => unreachable!("nothing is to go"),
+        }
+    }
+    assert!(leader.complete());
+    assert!(leader.failures().unwrap().contains("somebody else's"));
+    // It is tried again, later and later.
+    for _ in 0..12 {
+        now = leader.next_look().unwrap();
+        assert!(matches!(leader.next(now).unwrap(), Some(Job::Fleets(_))));
+        leader.failed(now, &fleet("a"), "somebody else's".to_owned(), true);
+        assert_eq!(leader.next(now).unwrap(), None);
+    }
+    let pause = leader.next_look().unwrap().duration_since(now);
+    assert_eq!(pause, SignedDuration::from_secs(120));
+}
+
+#[test]
+fn who_does_not_lead_or_does_not_know_writes_nothing() {
+    let cluster = Cluster::default();
+    let mut follower = cluster.join();
+    assert_eq!(follower.next(start()).unwrap(), None);
+    let mut blind = State::new(&config());
+    blind.lead(true);
+    assert_eq!(blind.next(start()).unwrap(), None);
+    for source in [Source::Authority, Source::Fleets(0)] {
+        blind.see(Seen::Begin(source));
+        blind.see(Seen::Complete(source));
+    }
+    assert_eq!(
+        blind.next(start()).unwrap(),
+        None,
+        "the server's Secret is not known yet"
+    );
+}
+
+/// Everything is made; then `spoil` does something to a Secret, which the leader sees.
+fn spoiled(name: &str, spoil: impl FnOnce(&mut Secret)) -> (Cluster, State, Secret) {
+    let mut cluster = Cluster::default();
+    let mut leader = cluster.join();
+    leader.lead(true);
+    leader.want(fleet("a"), Some(owner("a")));
+    cluster.work(&mut leader, start());
+    let source = match name {
+        secret::AUTHORITY => Source::Authority,
+        secret::SERVER => Source::Server,
+        _ => Source::Fleets(0),
+    };
+    let (_, secret) = cluster
+        .secrets
+        .iter_mut()
+        .find(|(place, _)| place.1 == name)
+        .unwrap();
+    let good = secret.clone();
+    spoil(secret);
+    leader.see(Seen::Is(source, Box::new(secret.clone())));
+    (cluster, leader, good)
+}
+
+fn set(secret: &mut Secret, key: &str, text: &str) {
+    let data = secret.data.get_or_insert_default();
+    data.insert(key.to_owned(), ByteString(text.as_bytes().to_vec()));
+}
+
+#[test]
+fn a_spoiled_authority_is_put_back_by_who_remembers_it() {
+    let other = super::super::issue::authority(start(), &Periods::default()).unwrap();
+    let spoils: [&dyn Fn(&mut Secret); 4] = [
+        &|s| set(s, "tls.crt", "garbage"),
+        &|s| set(s, "tls.key", &other.private_key),
+        &|s| s.data = None,
+        &|s| _ = s.data.as_mut().unwrap().remove("tls.key"),
+    ];
+    for spoil in spoils {
+        let (mut cluster, mut leader, good) = spoiled(secret::AUTHORITY, spoil);
+        cluster.work(&mut leader, at(HOUR));
+        let mended = &cluster.secrets[&Cluster::own(secret::AUTHORITY)];
+        assert_eq!(mended.data, good.data);
+        assert_eq!(cluster.writes, 4, "three at first, one to mend");
+    }
+}
+
+#[test]
+fn a_spoiled_certificate_is_made_anew() {
+    let other = super::super::issue::authority(start(), &Periods::default()).unwrap();
+    let spoils: [&dyn Fn(&mut Secret); 5] = [
+        &|s| {
+            set(
+                s,
+                "tls.crt",
+                "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n",
+            )
+        },
+        &|s| set(s, "tls.key", &other.private_key),
+        &|s| {
+            set(s, "tls.crt", &other.certificate);
+            set(s, "tls.key", &other.private_key);
+        },
+        &|s| set(s, "ca.crt", &other.certificate),
+        &|s| s.data = None,
+    ];
+    for spoil in spoils {
+        for name in ["a-xds", secret::SERVER] {
+            let (mut cluster, mut leader, _) = spoiled(name, spoil);
+            let shown = leader.shown().cloned();
+            cluster.work(&mut leader, at(HOUR));
+            let own = Cluster::own(secret::SERVER);
+            let (server, client) = (
+                cluster.files(&own),
+                cluster.files(&("apps".to_owned(), "a-xds".to_owned())),
+            );
+            shake_hands(&server, &client, at(HOUR)).unwrap();
+            assert_eq!(cluster.writes, 4, "three at first, one to mend");
+            assert!(
+                shown.is_some(),
+                "what was good is shown until there is better"
+            );
+            assert_eq!(leader.shown().unwrap().files, server);
+        }
+    }
+}
+
+#[test]
+fn marks_that_somebody_took_are_put_back_and_the_certificate_stays() {
+    let (mut cluster, mut leader, good) = spoiled("a-xds", |secret| {
+        secret.metadata.labels = None;
+        secret
+            .metadata
+            .annotations
+            .as_mut()
+            .unwrap()
+            .insert("theirs".to_owned(), "1".to_owned());
+    });
+    cluster.work(&mut leader, at(HOUR));
+    let mended = &cluster.secrets[&("apps".to_owned(), "a-xds".to_owned())];
+    assert_eq!(mended.metadata.labels, good.metadata.labels);
+    assert_eq!(mended.data, good.data);
+    assert!(
+        mended
+            .metadata
+            .annotations
+            .as_ref()
+            .unwrap()
+            .contains_key("theirs")
+    );
+}
+
+#[test]
+fn a_lost_key_is_followed_without_cutting_off_those_who_have_certificates() {
+    let (mut cluster, _, _) = spoiled(secret::AUTHORITY, |_| {});
+    let (mut replicas, mut envoys) = processes(&cluster, &["a"]);
+    cluster.secrets.remove(&Cluster::own(secret::AUTHORITY));
+    // Nobody remembers it.
+    let mut leader = cluster.join();
+    leader.lead(true);
+    leader.want(fleet("a"), Some(owner("a")));
+    for hour in 1..60 * 24 {
+        let now = at(hour * HOUR);
+        cluster.work(&mut leader, now);
+        for process in replicas.iter_mut().chain(&mut envoys) {
+            process.run(&cluster, hour * HOUR);
+        }
+        for server in &replicas {
+            assert!(
+                server.takes(&envoys[0], now) && envoys[0].takes(server, now),
+                "{now}"
+            );
+        }
+    }
+    let authorities = leader.authorities().unwrap();
+    assert!(authorities.signing.is_some() && authorities.retired.is_empty());
+    shake_hands(&replicas[0].files, &envoys[0].files, at(60 * DAY)).unwrap();
+}
+
+#[test]
+fn a_fleet_that_is_gone_takes_its_secret_along_and_another_stays() {
+    let (mut cluster, mut leader, _) = spoiled(secret::SERVER, |_| {});
+    leader.want(fleet("b"), Some(owner("b")));
+    cluster.work(&mut leader, at(1));
+    let before = cluster.writes;
+    leader.want(fleet("a"), None);
+    cluster.work(&mut leader, at(2));
+    let names: Vec<_> = cluster
+        .secrets
+        .keys()
+        .map(|(_, name)| name.as_str())
+        .collect();
+    assert_eq!(names, ["b-xds", "sesame-ca", "sesame-xds"]);
+    // It comes again; nobody else is written.
+    leader.want(fleet("a"), Some(owner("a")));
+    cluster.work(&mut leader, at(3));
+    assert_eq!(cluster.writes, before + 1);
+    // It moves.
+    let moved = FleetOwner {
+        secret_name: "moved".to_owned(),
+        ..owner("a")
+    };
+    leader.want(fleet("a"), Some(moved));
+    cluster.work(&mut leader, at(4));
+    let names: Vec<_> = cluster
+        .secrets
+        .keys()
+        .map(|(_, name)| name.as_str())
+        .collect();
+    assert_eq!(names, ["b-xds", "moved", "sesame-ca", "sesame-xds"]);
+}
+
+#[test]
+fn a_restart_writes_nothing() {
+    let mut cluster = Cluster::default();
+    let mut leader = cluster.join();
+    leader.lead(true);
+    let names: Vec<String> = (0..50).map(|n| format!("f{n}")).collect();
+    for name in &names {
+        leader.want(fleet(name), Some(owner(name)));
+    }
+    cluster.work(&mut leader, start());
+    assert_eq!(cluster.writes, 52);
+    let mut next = cluster.join();
+    next.lead(true);
+    for name in &names {
+        next.want(fleet(name), Some(owner(name)));
+    }
+    cluster.work(&mut next, at(HOUR));
+    assert_eq!(cluster.writes, 52);
+    // Renewals don't come all at once.
+    let mut days = std::collections::BTreeSet::new();
+    for day in 1..21 {
+        let before = cluster.writes;
+        cluster.work(&mut next, at(day * DAY));
+        if cluster.writes > before {
+            days.insert(day);
+        }
+    }
+    assert_eq!(cluster.writes, 104, "each once");
+    assert!(days.len() >= 3 && days.first() >= Some(&16), "{days:?}");
+}
+
+#[test]
+fn both_ends_write_a_fleets_name_alike() {
+    for name in ["ns/gw", "a b", "ü/%", "x/../y", "~._-"] {
+        let ours = super::super::fleet_uri(&FleetId(name.into()));
+        assert_eq!(ours, discovery::fleet_uri(&sesame_xds::FleetId::new(name)));
+    }
+}

@@ -1,0 +1,87 @@
+//! The kinds of objects that a fleet is made of.
+
+use kube::core::{ApiResource, GroupVersionKind};
+
+/// A kind. The order is that in which they are written: what others need comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Kind {
+    ServiceAccount,
+    ConfigMap,
+    Service,
+    Deployment,
+    DaemonSet,
+    PodDisruptionBudget,
+    HorizontalPodAutoscaler,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 7] = [
+        Self::ServiceAccount,
+        Self::ConfigMap,
+        Self::Service,
+        Self::Deployment,
+        Self::DaemonSet,
+        Self::PodDisruptionBudget,
+        Self::HorizontalPodAutoscaler,
+    ];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::ServiceAccount => "ServiceAccount",
+            Self::ConfigMap => "ConfigMap",
+            Self::Service => "Service",
+            Self::Deployment => "Deployment",
+            Self::DaemonSet => "DaemonSet",
+            Self::PodDisruptionBudget => "PodDisruptionBudget",
+            Self::HorizontalPodAutoscaler => "HorizontalPodAutoscaler",
+        }
+    }
+
+    pub(super) fn api_version(self) -> &'static str {
+        match self {
+            Self::ServiceAccount | Self::ConfigMap | Self::Service => "v1",
+            Self::Deployment | Self::DaemonSet => "apps/v1",
+            Self::PodDisruptionBudget => "policy/v1",
+            Self::HorizontalPodAutoscaler => "autoscaling/v2",
+        }
+    }
+
+    pub(super) fn resource(self) -> ApiResource {
+        let (group, version) = self
+            .api_version()
+            .split_once('/')
+            .unwrap_or(("", self.api_version()));
+        // The plurals of all these are regular.
+        ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, self.name()))
+    }
+
+    /// Whether it runs pods.
+    pub(super) fn is_workload(self) -> bool {
+        matches!(self, Self::Deployment | Self::DaemonSet)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_those_of_the_api_server() {
+        let plurals = Kind::ALL.map(|kind| {
+            let resource = kind.resource();
+            format!("{} {}", resource.api_version, resource.plural)
+        });
+        assert_eq!(
+            plurals,
+            [
+                "v1 serviceaccounts",
+                "v1 configmaps",
+                "v1 services",
+                "apps/v1 deployments",
+                "apps/v1 daemonsets",
+                "policy/v1 poddisruptionbudgets",
+                "autoscaling/v2 horizontalpodautoscalers",
+            ]
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! What stands in the cluster, as it changes.
+//!
+//! In: an API server. Out: [`News`]. Of an object nothing is kept but a [`Seen`].
+
+use futures::StreamExt;
+use kube::Client;
+use kube::api::Api;
+use kube::core::DynamicObject;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{self, Event};
+use tokio::sync::mpsc;
+
+use super::fleets::News;
+use super::kind::Kind;
+use super::labels;
+use super::seen::Seen;
+use super::spec::Config;
+
+/// Tells of a kind, in a namespace or everywhere, until nobody listens.
+pub(super) async fn watch(
+    client: Client,
+    config: Config,
+    kind: Kind,
+    scope: Option<String>,
+    out: mpsc::Sender<News>,
+) {
+    let resource = kind.resource();
+    let api: Api<DynamicObject> = match &scope {
+        None => Api::all_with(client, &resource),
+        Some(namespace) => Api::namespaced_with(client, namespace, &resource),
+    };
+    let wanted = watcher::Config::default().labels(&labels::watched(&config));
+    // After an error it goes on by itself, with growing pauses.
+    let events = watcher::watcher(api, wanted).default_backoff();
+    tokio::pin!(events);
+    let mut listing = Vec::new();
+    let mut complaint = None;
+    while let Some(event) = events.next().await {
+        let news = match event {
+            Ok(Event::Init) => {
+                listing.clear();
+                None
+            }
+            Ok(Event::InitApply(object)) => {
+                listing.extend(Seen::of(kind, object, &config));
+                None
+            }
+            Ok(Event::InitDone) => {
+                complaint = None;
+                let all = std::mem::take(&mut listing);
+                Some(News::All(kind, scope.clone(), all))
+            }
+            Ok(Event::Apply(object)) => {
+                Seen::of(kind, object, &config).map(|(place, seen)| News::Seen(kind, place, seen))
+            }
+            Ok(Event::Delete(object)) => {
+                Seen::of(kind, object, &config).map(|(place, _)| News::Gone(kind, place))
+            }
+            Err(error) => {
+                let message = error.to_string();
+                if complaint.as_ref() != Some(&message) {
+                    tracing::warn!(kind = kind.name(), "watching fleets' objects: {message}");
+                    complaint = Some(message);
+                }
+                hidden(&error).map(|why| {
+                    let message = format!(
+                        "Sesame can't look at objects of kind {}: {why}",
+                        kind.name()
+                    );
+                    News::Hidden(kind, scope.clone(), message)
+                })
+            }
+        };
+        if let Some(news) = news
+            && out.send(news).await.is_err()
+        {
+            return;
+        }
+    }
+}
+
+/// Why a kind can't be looked at at all; `None` where it is a matter of time.
+fn hidden(error: &watcher::Error) -> Option<String> {
+    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
+    | watcher::Error::WatchStartFailed(kube::Error::Api(status))) = error
+    else {
+        return None;
+    };
+    matches!(status.code, 401 | 403 | 404).then(|| format!("{} ({})", status.message, status.code))
+}
