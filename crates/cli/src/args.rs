@@ -2,6 +2,8 @@
 //!
 //! In: the command line. Out: its parts, with the right types. Nothing is looked up here: no file, no environment.
 
+mod cluster;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -9,7 +11,9 @@ use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use sesame_api::NamespacedName;
 
+pub(crate) use self::cluster::{ServeArgs, StatusArgs, StatusOutput};
 use crate::output::Format;
+use crate::sidecar::SidecarArgs;
 
 /// Sesame: an ingress controller and Gateway API implementation with Envoy as its data plane.
 #[derive(Debug, Parser)]
@@ -21,6 +25,7 @@ use crate::output::Format;
 Examples:
   sesame local examples/quickstart         run what a folder says, and follow its changes
   sesame translate gateway.yaml routes/    show what Envoy would get
+  sesame status -A                         how a cluster's Gateways and routes are
   sesame local --help                      more about a command"
 )]
 pub(crate) struct Args {
@@ -34,10 +39,17 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Run the Gateways that files describe, each with an Envoy on this machine
     Local(LocalArgs),
+    /// Run in a cluster: watch its objects, serve its Envoys, write its statuses
+    Serve(Box<ServeArgs>),
+    /// Show the Gateways and routes of a cluster, problems first
+    Status(StatusArgs),
     /// Show what Envoys would get and what owners of objects would be told
     Translate(TranslateArgs),
     /// Print a bootstrap for an Envoy that you run yourself
     Bootstrap(BootstrapArgs),
+    /// Run beside an Envoy of a managed fleet: pods are made so
+    #[command(hide = true)]
+    EnvoySidecar(SidecarArgs),
     /// Print versions
     Version(VersionArgs),
     /// Print a completion script for a shell
@@ -177,14 +189,14 @@ pub(crate) enum Part {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  sesame bootstrap --fleet default/web --xds-address sesame.sesame-system:8001 > envoy.yaml && envoy -c envoy.yaml
-  sesame bootstrap --fleet default/web --xds-address unix:/run/sesame/xds.sock --admin none
-  sesame bootstrap --fleet default/web --xds-address sesame:8001 \\
-      --tls-certificate tls.crt --tls-key tls.key --tls-authority ca.crt --tls-server-name sesame")]
+  sesame bootstrap --xds-address sesame-xds.sesame-system.svc:18000 \\
+      --tls-certificate tls.crt --tls-key tls.key --tls-authority ca.crt > envoy.yaml && envoy -c envoy.yaml
+  sesame bootstrap --fleet default/web --xds-address unix:/run/sesame/xds.sock --admin none")]
 pub(crate) struct BootstrapArgs {
-    /// The fleet that the Envoy belongs to: the namespace and name of its Gateway
+    /// The fleet that the Envoy belongs to: the namespace and name of its Gateway; unless given, that of the unmanaged Envoys
+    /// of `sesame serve --unmanaged`
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
-    pub(crate) fleet: NamespacedName,
+    pub(crate) fleet: Option<NamespacedName>,
     /// What tells the Envoy from others of its fleet; the fleet's name unless given
     #[arg(long, value_name = "ID")]
     pub(crate) node_id: Option<String>,

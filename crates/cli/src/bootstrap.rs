@@ -18,7 +18,10 @@ pub(crate) fn run(args: &BootstrapArgs) -> Result<ExitCode> {
 }
 
 fn options(args: &BootstrapArgs) -> Result<BootstrapOptions> {
-    let fleet = FleetId::of_gateway(&args.fleet.namespace, &args.fleet.name);
+    let fleet = match &args.fleet {
+        Some(gateway) => FleetId::of_gateway(&gateway.namespace, &gateway.name),
+        None => FleetId::unmanaged(),
+    };
     let node_id = args.node_id.clone();
     Ok(BootstrapOptions {
         node_id: node_id.unwrap_or_else(|| fleet.to_string()),

@@ -4,7 +4,6 @@
 
 mod lines;
 mod screen;
-mod table;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -13,14 +12,14 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sesame_control::event::Event;
 use sesame_control::local::{Events, Local};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep_until};
 
 use self::screen::Screen;
 use crate::args::LocalArgs;
 use crate::settings::{LocalSettings, Show};
-use crate::{logging, output};
+use crate::signals::Signals;
+use crate::{logging, output, table};
 
 /// The table is drawn at most this often.
 const REDRAW: Duration = Duration::from_millis(100);
@@ -109,32 +108,6 @@ async fn next(events: &mut Events) -> Event {
         },
         // The run ends, which is noticed elsewhere.
         Err(RecvError::Closed) => std::future::pending().await,
-    }
-}
-
-/// Ctrl-C, SIGTERM, and the end of the terminal.
-struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-}
-
-impl Signals {
-    fn new() -> Result<Self> {
-        let listen = |kind| signal(kind).context("signals can't be listened to");
-        Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            hangup: listen(SignalKind::hangup())?,
-        })
-    }
-
-    async fn next(&mut self) {
-        tokio::select! {
-            _ = self.interrupt.recv() => {}
-            _ = self.terminate.recv() => {}
-            _ = self.hangup.recv() => {}
-        }
     }
 }
 

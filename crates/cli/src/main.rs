@@ -12,7 +12,12 @@ mod completion;
 mod local;
 mod logging;
 mod output;
+mod serve;
 mod settings;
+mod sidecar;
+mod signals;
+mod status;
+mod table;
 mod translate;
 mod version;
 
@@ -31,8 +36,11 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let done = match &args.command {
         Command::Local(args) => local::run(args),
+        Command::Serve(args) => serve::run(args),
+        Command::Status(args) => status::run(args),
         Command::Translate(args) => translate::run(args),
         Command::Bootstrap(args) => bootstrap::run(args),
+        Command::EnvoySidecar(args) => sidecar::run(args),
         Command::Version(args) => version::run(args),
         Command::Completion(args) => completion::run(args),
     };

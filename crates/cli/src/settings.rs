@@ -62,7 +62,7 @@ impl LocalSettings {
                 LocalOutput::Table if terminal => Show::Screen,
                 LocalOutput::Table => Show::Lines,
             },
-            colour: terminal && colours(env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty())),
+            colour: terminal && colours(),
             log_filter: log_filter(args.log_level, rust_log),
             log_format: args.log_format,
         })
@@ -70,12 +70,13 @@ impl LocalSettings {
 }
 
 /// See no-color.org; a terminal that calls itself dumb can't do it either.
-fn colours(forbidden: bool) -> bool {
+pub(crate) fn colours() -> bool {
+    let forbidden = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !forbidden && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// What is logged: the flag, else the environment, else warnings.
-fn log_filter(flag: Option<LogLevel>, rust_log: Option<String>) -> String {
+pub(crate) fn log_filter(flag: Option<LogLevel>, rust_log: Option<String>) -> String {
     let level = match flag {
         Some(LogLevel::Error) => "error",
         Some(LogLevel::Warn) => "warn",

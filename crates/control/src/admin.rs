@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::io;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Query, State};
@@ -21,6 +22,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::core::Core;
 use crate::owner::{Message, Outlets, xds_fleet};
+use crate::serve::health::Health;
 use crate::translate::Resources;
 
 /// What the pages are made from.
@@ -28,27 +30,46 @@ use crate::translate::Resources;
 pub(crate) struct Pages {
     pub(crate) outlets: Outlets,
     pub(crate) owner: mpsc::WeakSender<Message>,
-    /// Fleets whose Envoys should run.
-    pub(crate) running: watch::Receiver<BTreeSet<FleetId>>,
+    pub(crate) readiness: Readiness,
+}
+
+/// Who knows whether all is well.
+#[derive(Clone)]
+pub(crate) enum Readiness {
+    /// A local run: the fleets whose Envoys should run.
+    Local(watch::Receiver<BTreeSet<FleetId>>),
+    /// A replica in a cluster.
+    Serve(Arc<Health>),
+}
+
+/// All pages.
+pub(crate) fn pages(pages: Pages) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/status", get(status))
+        .route("/problems", get(problems))
+        .route("/fleets", get(fleets))
+        .route("/config", get(config))
+        .route("/debug/engine", get(engine))
+        .with_state(pages.clone())
+        .merge(probes(pages))
+}
+
+/// The pages for machines that look after Sesame. They show no configuration.
+pub(crate) fn probes(pages: Pages) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics))
+        .with_state(pages)
 }
 
 /// Serves until `stop` completes.
 pub(crate) async fn serve(
     listener: TcpListener,
-    pages: Pages,
+    router: Router,
     stop: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
-    let router = Router::new()
-        .route("/", get(index))
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(readyz))
-        .route("/status", get(status))
-        .route("/problems", get(problems))
-        .route("/fleets", get(fleets))
-        .route("/config", get(config))
-        .route("/metrics", get(metrics))
-        .route("/debug/engine", get(engine))
-        .with_state(pages);
     axum::serve(listener, router)
         .with_graceful_shutdown(stop)
         .await
@@ -57,28 +78,51 @@ pub(crate) async fn serve(
 async fn index() -> &'static str {
     "Sesame\n\n\
      /healthz       it runs\n\
-     /readyz        every Gateway is served\n\
+     /readyz        whether it serves, and what is wrong\n\
      /status        what owners of objects are told\n\
-     /problems      what is wrong with files\n\
+     /problems      what is wrong with files, or with the API server\n\
      /fleets        Envoys and what they have\n\
      /config?fleet= what an Envoy gets, by the namespace/name of its Gateway\n\
      /metrics       counts, for Prometheus\n\
      /debug/engine  the size of the tables\n"
 }
 
-/// 200 when every fleet that is wanted has an Envoy that serves it, 503 before.
 async fn readyz(State(pages): State<Pages>) -> Response {
-    let wanted = pages.running.borrow().clone();
+    match &pages.readiness {
+        Readiness::Local(running) => local_readiness(&pages, running).await,
+        Readiness::Serve(health) => served_readiness(health),
+    }
+}
+
+/// 200 when every fleet that is wanted has an Envoy that serves it, 503 before.
+async fn local_readiness(pages: &Pages, running: &watch::Receiver<BTreeSet<FleetId>>) -> Response {
+    let wanted = running.borrow().clone();
     let waiting: Vec<String> = wanted
         .iter()
         .filter(|fleet| !serves(&pages.outlets.registry, fleet))
         .map(ToString::to_string)
         .collect();
-    let synced = inspect(&pages, |core| core.engine().revision() > 0).await;
+    let synced = inspect(pages, |core| core.engine().revision() > 0).await;
     match (synced, waiting.is_empty()) {
         (Some(true), true) => "ok\n".into_response(),
         (Some(true), false) => unavailable(format!("waiting for {}\n", waiting.join(", "))),
         _ => unavailable("the objects have not been read yet\n".to_owned()),
+    }
+}
+
+/// 200 when Envoys that connect are served, with all that is wrong besides; 503 before.
+fn served_readiness(health: &Health) -> Response {
+    let mut text = match health.waits_for() {
+        None => "ok\n".to_owned(),
+        Some(waits) => format!("{waits}\n"),
+    };
+    for wrong in health.wrong() {
+        text.push_str(&wrong);
+        text.push('\n');
+    }
+    match health.waits_for() {
+        None => text.into_response(),
+        Some(_) => unavailable(text),
     }
 }
 
@@ -99,24 +143,32 @@ async fn status(State(pages): State<Pages>) -> Response {
 }
 
 async fn problems(State(pages): State<Pages>) -> Response {
-    let problems = pages.outlets.board.problems();
-    let views: Vec<crate::event::ProblemView> = problems.iter().map(Into::into).collect();
-    Json(views).into_response()
+    match &pages.readiness {
+        Readiness::Local(_) => {
+            let problems = pages.outlets.board.problems();
+            let views: Vec<crate::event::ProblemView> = problems.iter().map(Into::into).collect();
+            Json(views).into_response()
+        }
+        Readiness::Serve(health) => Json(health.wrong()).into_response(),
+    }
 }
 
 async fn fleets(State(pages): State<Pages>) -> Json<Value> {
     let registry = &pages.outlets.registry;
-    let wanted = pages.running.borrow().clone();
     let fleets = registry.fleets().into_iter().filter_map(|id| {
         let status = registry.status(&id)?;
-        Some(json!({
+        let mut view = json!({
             "fleet": id.as_str(),
-            "running": wanted.contains(&FleetId(id.as_str().into())),
             "revision": status.revision,
             "resources": counts(&status.resources),
             "clients": status.clients.iter().map(client).collect::<Vec<_>>(),
             "rejections": status.rejections.iter().map(rejection).collect::<Vec<_>>(),
-        }))
+        });
+        if let Readiness::Local(running) = &pages.readiness {
+            let fleet = FleetId(id.as_str().into());
+            view["running"] = running.borrow().contains(&fleet).into();
+        }
+        Some(view)
     });
     Json(Value::Array(fleets.collect()))
 }

@@ -5,12 +5,15 @@
 //!
 //! - [`translate()`]: once, without Envoys and without a network.
 //! - [`local`]: for as long as wanted, with Envoys of its own on this machine.
+//! - [`serve`]: as a replica in a cluster.
+//! - [`cluster`]: a look at the statuses in a cluster.
 //! - [`bootstrap()`]: what an Envoy starts with that somebody else runs.
 
 mod admin;
 pub mod board;
 mod bootstrap;
 mod class;
+pub mod cluster;
 pub mod core;
 pub mod event;
 pub mod local;
@@ -19,6 +22,8 @@ mod owner;
 mod place;
 mod plan;
 mod progress;
+mod running;
+pub mod serve;
 mod streams;
 mod translate;
 
@@ -27,6 +32,8 @@ pub use self::translate::{Options, Resources, StatusView, Translation, translate
 
 /// What a bootstrap depends on.
 pub use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress, XdsTls};
+/// The process beside each Envoy of a managed fleet.
+pub use sesame_fleet::kube::sidecar;
 /// The version of Envoy that Sesame is made for and tested with.
 pub use sesame_fleet::local::binary::VERSION as ENVOY_VERSION;
 /// Which Envoy to run, and what it logs.

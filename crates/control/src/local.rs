@@ -24,7 +24,6 @@ use sesame_xds as xds;
 use tempfile::TempDir;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{broadcast, mpsc, watch};
-use tokio::task::JoinSet;
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +36,10 @@ use crate::core::Core;
 use crate::event::Event;
 use crate::metrics::Metrics;
 use crate::owner::{Message, Outlets, Owner};
+use crate::running::{Running, Tasks, spawn};
 use crate::streams;
+
+pub use crate::running::RunError;
 
 /// Messages that may wait for the owner; whoever sends more waits.
 const MESSAGES: usize = 4096;
@@ -99,26 +101,6 @@ pub enum StartError {
     },
 }
 
-/// Why a local run ended by itself.
-#[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// The translating thread is gone: a defect, which has been printed.
-    #[error("translation has failed; please report what is printed above")]
-    Owner,
-    /// The files can't be read any more.
-    #[error(transparent)]
-    Files(#[from] files::WatchError),
-    /// Envoys can't be served any more.
-    #[error(transparent)]
-    Xds(#[from] xds::ServeError),
-    /// The admin pages can't be served any more.
-    #[error("the admin pages can't be served any more: {0}")]
-    Admin(io::Error),
-    /// A task of ours panicked: a defect, which has been printed.
-    #[error("a part of Sesame has failed; please report what is printed above")]
-    Panic,
-}
-
 /// Events of a local run.
 pub type Events = broadcast::Receiver<Event>;
 
@@ -131,10 +113,7 @@ pub struct Local {
     /// See [`Outlets::ending`].
     ending: CancellationToken,
     stop: CancellationToken,
-    /// Tasks that end only if they must, with the reason.
-    tasks: JoinSet<Result<(), RunError>>,
-    /// True when the owner's thread has ended as it should; closed before that if it panicked.
-    owner: watch::Receiver<bool>,
+    running: Running,
     /// Behind all that uses it.
     run_dir: TempDir,
 }
@@ -204,6 +183,7 @@ impl Local {
             progress: Arc::default(),
             metrics: Arc::new(Metrics::new()),
             events,
+            statuses: None,
             ending: CancellationToken::new(),
         };
         let stop = CancellationToken::new();
@@ -219,7 +199,7 @@ impl Local {
         );
         let owner = owner.spawn(messages).map_err(StartError::Supervisor)?;
 
-        let mut tasks = JoinSet::new();
+        let mut tasks = Tasks::new();
         let reports = registry.events();
         let starts = Arc::<Starts>::default();
         let serving = stop.clone().cancelled_owned();
@@ -248,11 +228,11 @@ impl Local {
             let pages = admin::Pages {
                 outlets: outlets.clone(),
                 owner: weak,
-                running,
+                readiness: admin::Readiness::Local(running),
             };
             let serving = stop.clone().cancelled_owned();
             tasks.spawn(async move {
-                let done = admin::serve(listener, pages, serving).await;
+                let done = admin::serve(listener, admin::pages(pages), serving).await;
                 done.map_err(RunError::Admin)
             });
         }
@@ -264,8 +244,7 @@ impl Local {
             supervisor,
             ending: outlets.ending,
             stop,
-            tasks,
-            owner,
+            running: Running::new(tasks, owner),
             run_dir,
         };
         Ok((local, receiver))
@@ -288,25 +267,7 @@ impl Local {
 
     /// Completes if something that everything depends on has failed. Cancel safe.
     pub async fn failed(&mut self) -> RunError {
-        let owner = &mut self.owner;
-        let panicked = async {
-            // One that ended as it should did so because a task had failed, or all is about to end.
-            if owner.wait_for(|ended| *ended).await.is_ok() {
-                std::future::pending::<()>().await;
-            }
-        };
-        tokio::pin!(panicked);
-        loop {
-            tokio::select! {
-                biased;
-                Some(ended) = self.tasks.join_next() => match ended {
-                    Ok(Ok(())) => {}
-                    Ok(Err(error)) => return error,
-                    Err(_) => return RunError::Panic,
-                },
-                () = &mut panicked => return RunError::Owner,
-            }
-        }
+        self.running.failed().await
     }
 
     /// Ends all Envoys, gently and at the same time, and removes every trace.
@@ -314,8 +275,7 @@ impl Local {
         self.ending.cancel();
         self.supervisor.shutdown().await;
         self.stop.cancel();
-        let mut tasks = self.tasks;
-        tasks.shutdown().await;
+        self.running.shutdown().await;
         if let Err(error) = self.run_dir.close() {
             tracing::warn!(%error, "the folder for sockets can't be removed");
         }
@@ -357,16 +317,6 @@ fn run_dir() -> io::Result<TempDir> {
         return Ok(dir);
     }
     builder.tempdir_in("/tmp")
-}
-
-fn spawn(
-    tasks: &mut JoinSet<Result<(), RunError>>,
-    task: impl Future<Output = ()> + Send + 'static,
-) {
-    tasks.spawn(async move {
-        task.await;
-        Ok(())
-    });
 }
 
 /// Reads files and passes on what is in them. Keeps the owner alive when there is nothing more to read.

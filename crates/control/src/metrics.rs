@@ -2,6 +2,8 @@
 //!
 //! In: what happened. Out: the text format of Prometheus (OpenMetrics). It must not know who asks.
 
+mod serving;
+
 use std::fmt;
 use std::time::Duration;
 
@@ -13,6 +15,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use sesame_api::Kind;
+
+pub(crate) use self::serving::Serving;
 
 /// All counts.
 #[derive(Debug)]
@@ -48,6 +52,13 @@ const SECONDS: [f64; 17] = [
 ];
 
 impl Metrics {
+    /// All at zero, with those of a replica in a cluster.
+    pub(crate) fn serving(serving: Serving) -> Self {
+        let mut metrics = Self::new();
+        metrics.registry.register_collector(Box::new(serving));
+        metrics
+    }
+
     /// All at zero.
     pub(crate) fn new() -> Self {
         let mut metrics = Self {

@@ -15,6 +15,7 @@ use sesame_api::{GATEWAY_GROUP, ObjectKey};
 use sesame_model::FleetId;
 use sesame_sources::change::Change;
 use sesame_sources::files::ChangeSet;
+use sesame_status::Writer;
 use sesame_translate::fleet::{FleetRequest, FleetState, Rejected, RejectedKind};
 use sesame_translate::pipeline;
 use sesame_xds as xds;
@@ -59,6 +60,8 @@ pub(crate) struct Outlets {
     pub(crate) progress: Arc<Progress>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) events: broadcast::Sender<Event>,
+    /// Writes statuses to where objects come from; `None`: they can't be written there.
+    pub(crate) statuses: Option<Writer>,
     /// Cancelled when all is about to end: what then happens to Envoys is no news.
     pub(crate) ending: CancellationToken,
 }
@@ -73,6 +76,8 @@ pub(crate) struct Owner {
     synced: bool,
     /// Event `Ready` has been sent.
     announced: bool,
+    /// Every object that was there at the start has its status.
+    judged: bool,
     known: HashSet<ObjectKey>,
     requests: Requests,
     /// As the engine has them.
@@ -109,6 +114,7 @@ impl Owner {
             start,
             synced: false,
             announced: false,
+            judged: false,
             known: HashSet::new(),
             requests: Requests::new(),
             states: BTreeMap::new(),

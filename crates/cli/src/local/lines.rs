@@ -8,7 +8,7 @@ use std::time::Duration;
 use sesame_control::board::Level;
 use sesame_control::event::{ChangeKind, Event, ObjectChange};
 
-use super::table::{GREEN, RED, RESET, YELLOW};
+use crate::table::{GREEN, RED, RESET, YELLOW};
 
 /// How many objects a line names.
 const MOST_NAMES: usize = 5;

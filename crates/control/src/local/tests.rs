@@ -35,7 +35,12 @@ async fn a_source_that_fails_is_the_reason_though_translation_ends_with_it() {
     })
     .await;
     // The thread has ended before the source says why.
-    local.owner.clone().wait_for(|ended| *ended).await.unwrap();
+    local
+        .running
+        .owner()
+        .wait_for(|ended| *ended)
+        .await
+        .unwrap();
     go.send(()).unwrap();
     let error = local.failed().await;
     assert!(matches!(error, RunError::Admin(_)), "{error:?}");

@@ -21,7 +21,16 @@ impl Owner {
         let now = Timestamp::now();
         let mut changes = Vec::new();
         for key in touched {
-            changes.extend(self.outlets.board.set(&key, self.status(&key), now));
+            let status = self.status(&key);
+            changes.extend(self.outlets.board.set(&key, status.clone(), now));
+            if let Some(writer) = &self.outlets.statuses {
+                writer.desired(key, status);
+            }
+        }
+        if let Some(writer) = &self.outlets.statuses
+            && !std::mem::replace(&mut self.judged, true)
+        {
+            writer.complete();
         }
         if changes.is_empty() {
             return;

@@ -44,6 +44,7 @@ fn rig() -> Rig {
         progress: Arc::default(),
         metrics: Arc::new(Metrics::new()),
         events,
+        statuses: None,
         ending: CancellationToken::new(),
     };
     let machine = Fake::default();

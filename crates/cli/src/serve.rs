@@ -1,0 +1,84 @@
+//! `sesame serve`.
+//!
+//! In: flags, signals. Out: logs. What is run is `sesame-control`'s business.
+
+use std::env;
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use sesame_control::serve::{Config, Envoys, Serve};
+
+use crate::args::ServeArgs;
+use crate::settings::log_filter;
+use crate::signals::Signals;
+use crate::{logging, output};
+
+pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
+    let rust_log = env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
+    let filter = match (args.log_level, rust_log) {
+        // An orchestrator's logs are read afterwards.
+        (None, None) => "info".to_owned(),
+        (level, rust_log) => log_filter(level, rust_log),
+    };
+    let colour = io::stderr().is_terminal();
+    logging::start(&filter, args.log_format, colour, logging::Stderr)?;
+    let config = config(args)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("the runtime can't be started")?;
+    runtime.block_on(serve(config))
+}
+
+async fn serve(config: Config) -> Result<ExitCode> {
+    let mut signals = Signals::new()?;
+    let mut serve = Serve::start(config).await?;
+    tracing::info!(xds = %serve.xds(), "Sesame serves");
+    tokio::select! {
+        () = signals.next() => {}
+        error = serve.failed() => return Err(error.into()),
+    }
+    tracing::info!("ending: Envoys go on with what they have");
+    tokio::select! {
+        () = serve.shutdown() => {}
+        () = signals.next() => output::complain(format_args!("ended at once")),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn config(args: &ServeArgs) -> Result<Config> {
+    let replica = match &args.name {
+        Some(name) => name.clone(),
+        None => fs::read_to_string("/proc/sys/kernel/hostname")
+            .context("the host's name can't be read: give one with --name")?
+            .trim()
+            .to_owned(),
+    };
+    let envoys = match args.unmanaged {
+        true => Envoys::Unmanaged {
+            gateway: args.gateway.clone(),
+            addresses: args.addresses.clone(),
+            service: args.envoy_service.clone(),
+        },
+        false => Envoys::Managed {
+            envoy_image: args.envoy_image.clone(),
+            sidecar_image: args.sidecar_image.clone(),
+            xds_host: args.xds_host.clone(),
+            xds_port: args.xds_port,
+        },
+    };
+    Ok(Config {
+        kubeconfig: args.kubeconfig.clone(),
+        namespace: args.namespace.clone(),
+        replica,
+        watch_namespaces: Some(args.watch_namespaces.clone()).filter(|list| !list.is_empty()),
+        envoys,
+        xds: args.xds,
+        certificates: args.xds_certificates.clone(),
+        leader_election: args.leader_election,
+        probes: Some(args.probes),
+        admin: Some(args.admin),
+    })
+}

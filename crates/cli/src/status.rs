@@ -1,0 +1,38 @@
+//! `sesame status`.
+//!
+//! In: a cluster's objects. Out: Gateways and routes with what stands in their statuses, problems first.
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use sesame_control::cluster;
+
+use crate::args::{StatusArgs, StatusOutput};
+use crate::output::{self, Format};
+use crate::settings::colours;
+use crate::table;
+
+pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("the runtime can't be started")?;
+    let scope = match (&args.namespace, args.all_namespaces) {
+        (_, true) => cluster::Scope::All,
+        (Some(namespace), false) => cluster::Scope::Namespace(namespace.clone()),
+        (None, false) => cluster::Scope::Current,
+    };
+    let board = runtime.block_on(cluster::board(args.kubeconfig.as_deref(), &scope))?;
+    match args.output {
+        StatusOutput::Json => output::print(&board.statuses(), Format::Json)?,
+        StatusOutput::Yaml => output::print(&board.statuses(), Format::Yaml)?,
+        StatusOutput::Table => {
+            let overview = board.overview(usize::MAX, 0);
+            let terminal = io::stdout().is_terminal();
+            let text = table::draw(&overview, terminal && colours(), None, usize::MAX);
+            output::print_text(text.trim_end())?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

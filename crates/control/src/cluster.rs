@@ -1,0 +1,212 @@
+//! What stands in the statuses of a cluster's objects.
+//!
+//! In: an API server. Out: a [`Board`], as a local run has one. Nothing is translated: what is shown is what was written.
+
+use std::path::Path;
+
+use kube::api::{ApiResource, DynamicObject, ListParams};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client};
+use serde_json::Value;
+use sesame_api::{
+    Condition, ConditionStatus, Kind, Object, ObjectStatus, ParentReference, Route,
+    RouteParentStatus, condition,
+};
+
+use crate::board::Board;
+
+/// Objects in one answer of the API server.
+const PAGE: u32 = 500;
+
+/// Where to look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In every namespace.
+    All,
+    /// In this one.
+    Namespace(String),
+    /// In that of the current context.
+    Current,
+}
+
+/// Why there is nothing to see. The message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// Nobody says where the API server is.
+    #[error("there is no API server to ask: {0}; name a file with --kubeconfig, or set KUBECONFIG")]
+    Kubeconfig(String),
+    /// It doesn't answer, or not as it should.
+    #[error("{kind}s can't be listed: {source}")]
+    List {
+        /// Of which kind.
+        kind: Kind,
+        /// Why not.
+        source: Box<kube::Error>,
+    },
+}
+
+/// Where the API server is, and who we are there.
+///
+/// # Errors
+/// If nobody says where the API server is.
+pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Config, ClusterError> {
+    let unusable = |error: &dyn std::error::Error| ClusterError::Kubeconfig(chain(error));
+    match kubeconfig {
+        Some(path) => {
+            let file = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
+            let options = KubeConfigOptions::default();
+            let found = kube::Config::from_custom_kubeconfig(file, &options).await;
+            found.map_err(|error| unusable(&error))
+        }
+        None => kube::Config::infer()
+            .await
+            .map_err(|error| unusable(&error)),
+    }
+}
+
+/// # Errors
+/// If what is said of the API server makes no sense.
+pub(crate) fn client(config: kube::Config) -> Result<Client, ClusterError> {
+    Client::try_from(config).map_err(|error| ClusterError::Kubeconfig(chain(&error)))
+}
+
+/// An error with all that is behind it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = error.source();
+    }
+    text
+}
+
+/// Gateways and routes with their statuses.
+///
+/// # Errors
+/// If the API server can't be found, or doesn't let us look.
+pub async fn board(kubeconfig: Option<&Path>, scope: &Scope) -> Result<Board, ClusterError> {
+    let config = connect(kubeconfig).await?;
+    let namespace = match scope {
+        Scope::All => None,
+        Scope::Namespace(namespace) => Some(namespace.clone()),
+        Scope::Current => Some(config.default_namespace.clone()),
+    };
+    let client = client(config)?;
+    let board = Board::default();
+    let now = jiff::Timestamp::now();
+    for kind in [Kind::Gateway, Kind::HTTPRoute] {
+        for object in list(&client, kind, namespace.as_deref()).await? {
+            board.sketch(&object);
+            board.set(&object.key(), status(&object), now);
+        }
+    }
+    Ok(board)
+}
+
+async fn list(
+    client: &Client,
+    kind: Kind,
+    namespace: Option<&str>,
+) -> Result<Vec<Object>, ClusterError> {
+    let (group, version) = kind.api_version().split_once('/').unwrap_or(("", "v1"));
+    let resource = ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version: kind.api_version().to_owned(),
+        kind: kind.as_str().to_owned(),
+        plural: kind.plural().to_owned(),
+    };
+    let api: Api<DynamicObject> = match namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let mut objects = Vec::new();
+    let mut page = ListParams::default().limit(PAGE);
+    loop {
+        let list = api.list(&page).await.map_err(|source| ClusterError::List {
+            kind,
+            source: Box::new(source),
+        })?;
+        for item in list.items {
+            objects.extend(decode(kind, &item));
+        }
+        match list.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => page.continue_token = Some(token),
+            None => return Ok(objects),
+        }
+    }
+}
+
+/// The object, if it can be understood: what can't has no status of ours either.
+fn decode(kind: Kind, item: &DynamicObject) -> Option<Object> {
+    let mut value = serde_json::to_value(item).ok()?;
+    // Items of a list don't say what they are.
+    value["apiVersion"] = Value::from(kind.api_version());
+    value["kind"] = Value::from(kind.as_str());
+    Object::decode(value).ok().flatten()
+}
+
+/// What stands in it. Of a route's parents those of which nobody has spoken are told, too.
+fn status(object: &Object) -> Option<ObjectStatus> {
+    match object {
+        Object::Gateway(gateway) => Some(ObjectStatus::Gateway(gateway.status.clone().into())),
+        Object::HTTPRoute(route) => {
+            let mut status = route.status.clone();
+            for parent in route.parent_refs() {
+                if !status.parents.iter().any(|seen| seen.parent_ref == *parent) {
+                    status.parents.push(unseen(parent));
+                }
+            }
+            Some(ObjectStatus::Route(status.into()))
+        }
+        _ => None,
+    }
+}
+
+fn unseen(parent: &ParentReference) -> RouteParentStatus {
+    let accepted = Condition::new(
+        condition::route::ACCEPTED,
+        ConditionStatus::Unknown,
+        "Pending",
+        "no controller has looked at this yet: is there such a parent, and does its controller run?",
+        0,
+    );
+    RouteParentStatus {
+        parent_ref: parent.clone(),
+        controller_name: "".into(),
+        conditions: vec![accepted],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::board::Level;
+
+    #[test]
+    fn a_parent_of_which_nobody_speaks_is_waited_for() {
+        let parent =
+            json!({"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "web"});
+        let route = json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+            "metadata": {"name": "shop", "namespace": "ns"},
+            "spec": {"parentRefs": [parent, {"name": "other"}]},
+            "status": {"parents": [{"parentRef": parent, "controllerName": "x/y", "conditions": [
+                {"type": "Accepted", "status": "True", "reason": "Accepted", "message": "",
+                 "lastTransitionTime": "2026-01-01T00:00:00Z"}]}]},
+        });
+        let object = Object::decode(route).unwrap().unwrap();
+        let board = Board::default();
+        board.sketch(&object);
+        board.set(&object.key(), status(&object), jiff::Timestamp::UNIX_EPOCH);
+        let overview = board.overview(10, 0);
+        let levels: Vec<Level> = overview.routes[0].parents.iter().map(|p| p.level).collect();
+        assert_eq!(levels, [Level::Well, Level::Waiting]);
+    }
+}

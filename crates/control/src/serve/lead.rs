@@ -1,0 +1,133 @@
+//! Who leads, and what follows from it.
+//!
+//! In: the lease, and how far this replica is. Out: orders to whoever writes to the API server. Statuses wait until
+//! every fleet has been looked at, since a Gateway whose address isn't known yet looks like one that has none.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sesame_fleet::kube::{Provisioner, identity};
+use sesame_model::FleetId;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::health::Health;
+use super::start::Parts;
+use super::{Config, lease};
+use crate::core::Core;
+use crate::owner::Message;
+use crate::streams::Envoys;
+
+/// How long statuses wait at most for a first look at every fleet.
+const FIRST_LOOK: Duration = Duration::from_secs(10);
+
+/// Everybody to whom it matters who leads.
+pub(super) struct Following {
+    pub(super) leads: watch::Receiver<bool>,
+    /// True when every fleet has been looked at.
+    pub(super) first_look: watch::Receiver<bool>,
+    pub(super) owner: mpsc::WeakSender<Message>,
+    pub(super) health: Arc<Health>,
+    pub(super) statuses: sesame_status::Writer,
+    pub(super) provisioner: Option<Provisioner>,
+    pub(super) keeper: Option<identity::Handle>,
+}
+
+/// Takes part in the election, if there is one. The first receiver says whether this replica leads; the second is closed
+/// when what was held has been given back.
+pub(super) fn run(
+    config: &Config,
+    client: &kube::Client,
+    step_down: &CancellationToken,
+    parts: &mut Parts,
+) -> (watch::Receiver<bool>, watch::Receiver<bool>) {
+    let (held, stepped_down) = watch::channel(false);
+    if !config.leader_election {
+        let (leads, leading) = watch::channel(true);
+        let step_down = step_down.clone();
+        parts.forever(async move {
+            step_down.cancelled().await;
+            drop((leads, held));
+            std::future::pending().await
+        });
+        return (leading, stepped_down);
+    }
+    let (leading, election) = lease::start(
+        client.clone(),
+        lease::Config::new(&config.namespace, &config.replica),
+        step_down.clone(),
+    );
+    parts.forever(async move {
+        election.await;
+        drop(held);
+        std::future::pending().await
+    });
+    (leading, stepped_down)
+}
+
+/// Tells everybody, for as long as there is an election.
+pub(super) async fn follow(mut following: Following) {
+    let (owner, health) = (following.owner.clone(), Arc::clone(&following.health));
+    let mut looked = following.first_look.clone();
+    let mut ready = std::pin::pin!(async move {
+        first_state(&owner).await;
+        health.synced();
+        let _ = tokio::time::timeout(FIRST_LOOK, looked.wait_for(|looked| *looked)).await;
+        // What was seen has been translated when the owner answers.
+        first_state(&owner).await;
+    });
+    let mut is_ready = false;
+    loop {
+        let leads = *following.leads.borrow_and_update();
+        tracing::info!(leads, "this replica");
+        following.statuses.lead(leads && is_ready);
+        if let Some(provisioner) = &following.provisioner {
+            provisioner.lead(leads);
+        }
+        if let Some(keeper) = &following.keeper {
+            keeper.lead(leads);
+        }
+        tokio::select! {
+            () = &mut ready, if !is_ready => is_ready = true,
+            changed = following.leads.changed() => if changed.is_err() {
+                // Nobody holds the lease for us any more.
+                following.statuses.lead(false);
+                return std::future::pending().await;
+            },
+        }
+    }
+}
+
+/// Waits until there has been a commit, and all that was told before has been taken in.
+async fn first_state(owner: &mpsc::WeakSender<Message>) {
+    loop {
+        let (reply, answer) = oneshot::channel();
+        let look = Box::new(move |core: &Core| {
+            // Whoever asked may have gone.
+            let _ = reply.send(core.engine().revision() > 0);
+        });
+        let Some(owner) = owner.upgrade() else {
+            return std::future::pending().await;
+        };
+        let sent = owner.send(Message::Inspect(look)).await;
+        drop(owner);
+        match (sent, answer.await) {
+            (Ok(()), Ok(true)) => return,
+            (Ok(()), Ok(false)) => tokio::time::sleep(Duration::from_millis(20)).await,
+            _ => return std::future::pending().await,
+        }
+    }
+}
+
+/// Envoys in pods: whether they are ready is for Kubernetes to say.
+pub(super) struct Pods;
+
+impl Envoys for Pods {
+    fn readies(&self) -> bool {
+        false
+    }
+
+    fn is_stale(&self, _fleet: &FleetId, _node_id: &str) -> bool {
+        false
+    }
+}

@@ -1,0 +1,220 @@
+//! A cluster as a place for fleets: Sesame has Kubernetes run the Envoys.
+//!
+//! In: what Gateways ask for, and what has become of it in the cluster. Out: states for translation; what there should be,
+//! for whoever makes it so.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use sesame_api::AddressType;
+use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress, XdsTls};
+use sesame_fleet::kube::identity::Handle;
+use sesame_fleet::kube::{FleetSpec, Observation, Port, Problem, Provisioner, layout};
+use sesame_model::{FleetId, FleetParameters};
+use sesame_translate::fleet::{AddressProblem, FleetAddress, FleetRequest, FleetState};
+use tokio::sync::watch;
+
+use super::inbox::Inbox;
+use crate::place::{Place, Requests};
+
+/// The place.
+pub(super) struct ManagedPlace {
+    provisioner: Provisioner,
+    /// `None`: somebody else gives Envoys their certificates.
+    identities: Option<Handle>,
+    news: Arc<Inbox<Observation>>,
+    observed: BTreeMap<FleetId, Observation>,
+    xds: XdsEnd,
+    /// Becomes true when every fleet that there should be has been looked at: before that, nobody should be told that an
+    /// address is missing.
+    looked: watch::Sender<bool>,
+    /// The last parameters of each fleet that could be read: what runs goes on by them while newer ones can't be.
+    parameters: BTreeMap<FleetId, FleetParameters>,
+    /// Fleets that wait for parameters that can be read: nobody knows how they should run, nor that they shouldn't.
+    unreadable: BTreeSet<FleetId>,
+    /// All fleets that there should be have been said once.
+    settled: bool,
+}
+
+/// Where Envoys reach Sesame.
+#[derive(Clone, Debug)]
+pub(super) struct XdsEnd {
+    /// A name that pods can look up, which is in Sesame's certificate.
+    pub(super) host: String,
+    /// The port.
+    pub(super) port: u16,
+}
+
+impl ManagedPlace {
+    pub(super) fn new(
+        provisioner: Provisioner,
+        identities: Option<Handle>,
+        news: Arc<Inbox<Observation>>,
+        xds: XdsEnd,
+        looked: watch::Sender<bool>,
+    ) -> Self {
+        Self {
+            provisioner,
+            identities,
+            news,
+            observed: BTreeMap::new(),
+            xds,
+            looked,
+            parameters: BTreeMap::new(),
+            unreadable: BTreeSet::new(),
+            settled: false,
+        }
+    }
+}
+
+impl Place for ManagedPlace {
+    fn plan(
+        &mut self,
+        requests: &Requests,
+        changed: &BTreeSet<FleetId>,
+        _now: Instant,
+    ) -> Vec<(FleetId, Option<FleetState>)> {
+        let mut fleets = changed.clone();
+        for (fleet, observation) in self.news.take() {
+            match observation {
+                Some(observation) => drop(self.observed.insert(fleet.clone(), observation)),
+                None => drop(self.observed.remove(&fleet)),
+            }
+            fleets.insert(fleet);
+        }
+        if !*self.looked.borrow() {
+            let all = requests
+                .keys()
+                .all(|fleet| self.observed.contains_key(fleet));
+            self.looked
+                .send_if_modified(|looked| std::mem::replace(looked, all) != all);
+        }
+        let states = fleets.into_iter().map(|fleet| {
+            let state = requests
+                .contains_key(&fleet)
+                .then(|| self.observed.get(&fleet).map(state).unwrap_or_default());
+            (fleet, state)
+        });
+        states.collect()
+    }
+
+    fn follow(&mut self, requests: &Requests, changed: &BTreeSet<FleetId>) {
+        for fleet in changed {
+            match requests.get(fleet) {
+                Some(request) => self.want(fleet, request),
+                None => self.forget(fleet),
+            }
+        }
+        if self.unreadable.is_empty() && !std::mem::replace(&mut self.settled, true) {
+            self.provisioner.settled();
+        }
+    }
+
+    fn awaited(&self) -> BTreeSet<FleetId> {
+        BTreeSet::new()
+    }
+}
+
+impl ManagedPlace {
+    fn want(&mut self, fleet: &FleetId, request: &FleetRequest) {
+        if let Some(parameters) = &request.parameters {
+            self.parameters.insert(fleet.clone(), parameters.clone());
+        }
+        let Some(parameters) = self.parameters.get(fleet) else {
+            self.unreadable.insert(fleet.clone());
+            return;
+        };
+        self.unreadable.remove(fleet);
+        let spec = spec(fleet, request, parameters, &self.xds);
+        if let Some(identities) = &self.identities {
+            let owner = self.provisioner.secret_owner(fleet, &spec);
+            identities.fleet(fleet.clone(), Some(owner));
+        }
+        self.provisioner.want(fleet.clone(), Some(spec));
+    }
+
+    fn forget(&mut self, fleet: &FleetId) {
+        self.parameters.remove(fleet);
+        self.unreadable.remove(fleet);
+        if let Some(identities) = &self.identities {
+            identities.fleet(fleet.clone(), None);
+        }
+        self.provisioner.want(fleet.clone(), None);
+    }
+}
+
+/// What translation is to know.
+fn state(observation: &Observation) -> FleetState {
+    let addresses = observation.addresses.iter();
+    FleetState {
+        addresses: addresses
+            .map(|address| match address.value.parse() {
+                Ok(ip) if address.type_ == AddressType::IpAddress => FleetAddress::Ip(ip),
+                _ => FleetAddress::Hostname(address.value.clone()),
+            })
+            .collect(),
+        problem: observation.problem.clone().map(|problem| match problem {
+            Problem::UnsupportedAddress(why) => AddressProblem::Unsupported(why),
+            Problem::NoResources(why) => AddressProblem::NoResources(why),
+            Problem::AddressNotUsable(why) => AddressProblem::NotUsable(why),
+            Problem::AddressNotAssigned(why) => AddressProblem::NotAssigned(why),
+        }),
+        ready: observation.available > 0,
+        ..FleetState::default()
+    }
+}
+
+/// What the cluster is to run.
+fn spec(
+    fleet: &FleetId,
+    request: &FleetRequest,
+    parameters: &FleetParameters,
+    xds: &XdsEnd,
+) -> FleetSpec {
+    let tls = tls(&xds.host);
+    FleetSpec {
+        gateway: request.gateway.clone(),
+        gateway_uid: request.gateway_uid.clone(),
+        gateway_class: Arc::clone(&request.class),
+        labels: request.labels.clone(),
+        annotations: request.annotations.clone(),
+        ports: request.ports.iter().copied().map(Port::tcp).collect(),
+        addresses: request.addresses.clone(),
+        files: sesame_envoy::xds_secrets(&tls),
+        bootstrap: bootstrap(fleet, parameters, xds, tls),
+        parameters: parameters.clone(),
+    }
+}
+
+/// The files by which an Envoy and Sesame know each other, as the Envoy sees them.
+fn tls(server_name: &str) -> XdsTls {
+    let file = |name: &str| Path::new(layout::CERTIFICATES).join(name);
+    XdsTls {
+        certificate: file("tls.crt"),
+        private_key: file("tls.key"),
+        authority: file("ca.crt"),
+        server_name: server_name.to_owned(),
+        secrets: Some(layout::CONFIG.into()),
+    }
+}
+
+/// What the fleet's Envoys start with. The name of each is its pod's, which is given to it elsewhere.
+fn bootstrap(fleet: &FleetId, parameters: &FleetParameters, xds: &XdsEnd, tls: XdsTls) -> Arc<str> {
+    let options = BootstrapOptions {
+        fleet: fleet.clone(),
+        node_id: String::new(),
+        xds: XdsAddress::Tcp {
+            host: xds.host.clone(),
+            port: xds.port,
+            tls: Some(tls),
+        },
+        admin: Admin::Unix(layout::ADMIN_SOCKET.into()),
+        max_connections: parameters.max_connections.unwrap_or(MAX_CONNECTIONS),
+        memory_limit: layout::heap_limit(parameters),
+    };
+    let bootstrap = sesame_envoy::to_json(&sesame_envoy::bootstrap(&options))
+        .expect("a bootstrap of ours has a form in JSON");
+    bootstrap.to_string().into()
+}

@@ -1,0 +1,217 @@
+//! Kubernetes Events: what a user must see who asks `kubectl describe`.
+//!
+//! In: what happens here. Out: Events on the objects concerned. What the conditions of an object say from now on is told
+//! by the leader alone; what an Envoy refuses is told by the replica that it is connected to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{Event as Report, EventType, Recorder, Reporter};
+use sesame_api::{Kind, ObjectKey};
+use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::health::Health;
+use crate::board::{Level, StatusChange};
+use crate::core::Core;
+use crate::event::Event;
+use crate::owner::Message;
+
+/// Events a second at most, over a while. Of what comes too fast the rest is left out: it stands in conditions and logs.
+const PER_SECOND: u32 = 10;
+/// How many may come at once.
+const BURST: u32 = 50;
+/// The longest note that the API server takes, in bytes.
+const LONGEST: usize = 1024;
+/// What Events say about who did it.
+const CONTROLLER: &str = "projectsesame.io/gateway-controller";
+
+/// Something to be told of an object.
+#[derive(Debug)]
+struct Note {
+    about: ObjectKey,
+    reason: String,
+    action: &'static str,
+    text: String,
+}
+
+/// Reports what is to be seen, until nothing happens any more.
+pub(super) async fn report(
+    client: Client,
+    replica: String,
+    mut events: broadcast::Receiver<Event>,
+    owner: mpsc::WeakSender<Message>,
+    health: Arc<Health>,
+) {
+    let reporter = Reporter {
+        controller: CONTROLLER.to_owned(),
+        instance: Some(replica),
+    };
+    let recorder = Recorder::new(client, reporter);
+    let mut tokens = BURST;
+    let mut refill = interval(Duration::from_secs(1) / PER_SECOND);
+    refill.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        let event = tokio::select! {
+            event = events.recv() => event,
+            _ = refill.tick() => {
+                tokens = (tokens + 1).min(BURST);
+                continue;
+            }
+        };
+        let notes = match event {
+            Ok(event) => notes(event, health.leads()),
+            Err(broadcast::error::RecvError::Lagged(_)) => continue,
+            Err(broadcast::error::RecvError::Closed) => return,
+        };
+        for note in notes {
+            let Some(left) = tokens.checked_sub(1) else {
+                tracing::debug!(object = %note.about, "too many Events: {}", note.text);
+                continue;
+            };
+            tokens = left;
+            let Some(uid) = uid(&owner, note.about.clone()).await else {
+                continue;
+            };
+            send(&recorder, &note, uid).await;
+        }
+    }
+}
+
+/// What is worth an Event.
+fn notes(event: Event, leads: bool) -> Vec<Note> {
+    match event {
+        Event::Rejected {
+            gateway,
+            resource,
+            name,
+            message,
+        } => {
+            let Some((namespace, gateway)) = gateway.split_once('/') else {
+                return Vec::new();
+            };
+            vec![Note {
+                about: ObjectKey::new(Kind::Gateway, namespace, gateway),
+                reason: "RejectedByEnvoy".to_owned(),
+                action: "Configure",
+                text: format!(
+                    "an Envoy refused {resource} {name} and keeps the one before: {message}"
+                ),
+            }]
+        }
+        Event::Status { changes, .. } if leads => changes
+            .into_iter()
+            .filter(|change| change.level == Level::Wrong)
+            .map(|change| Note {
+                reason: change.reason.clone(),
+                action: "Translate",
+                text: sentence(&change),
+                about: change.object,
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn sentence(change: &StatusChange) -> String {
+    let part = change.part.as_ref();
+    let part = part.map(|part| format!("{part}: ")).unwrap_or_default();
+    let (condition, status) = (&change.condition, &change.status);
+    format!("{part}{condition} is {status}: {}", change.message)
+}
+
+/// The uid of an object that is there.
+async fn uid(owner: &mpsc::WeakSender<Message>, key: ObjectKey) -> Option<String> {
+    let (reply, answer) = oneshot::channel();
+    let look = Box::new(move |core: &Core| {
+        // Whoever asked may have gone.
+        let _ = reply.send(core.uid(&key));
+    });
+    let owner = owner.upgrade()?;
+    owner.send(Message::Inspect(look)).await.ok()?;
+    answer.await.ok()?
+}
+
+async fn send(recorder: &Recorder, note: &Note, uid: String) {
+    let key = &note.about;
+    let namespace = Some(key.namespace.to_string()).filter(|namespace| !namespace.is_empty());
+    let about = ObjectReference {
+        api_version: Some(key.kind.api_version().to_owned()),
+        kind: Some(key.kind.as_str().to_owned()),
+        name: Some(key.name.to_string()),
+        namespace,
+        uid: Some(uid),
+        ..ObjectReference::default()
+    };
+    let report = Report {
+        type_: EventType::Warning,
+        reason: note.reason.clone(),
+        note: Some(cut(&note.text).to_owned()),
+        action: note.action.to_owned(),
+        secondary: None,
+    };
+    if let Err(error) = recorder.publish(&report, &about).await {
+        tracing::debug!(object = %key, %error, "an Event can't be written");
+    }
+}
+
+/// As much of a text as fits.
+fn cut(text: &str) -> &str {
+    &text[..text.floor_char_boundary(LONGEST)]
+}
+
+#[cfg(test)]
+mod tests {
+    use sesame_api::ConditionStatus;
+
+    use super::*;
+
+    fn change(level: Level) -> StatusChange {
+        StatusChange {
+            object: ObjectKey::new(Kind::HTTPRoute, "ns", "shop"),
+            part: Some("parent ns/web".to_owned()),
+            condition: "ResolvedRefs".to_owned(),
+            status: ConditionStatus::False,
+            reason: "BackendNotFound".to_owned(),
+            message: "there is no Service ns/shop".to_owned(),
+            level,
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_by_the_leader() {
+        let event = || Event::Status {
+            revision: 1,
+            changes: vec![change(Level::Wrong), change(Level::Well)],
+            more: 0,
+        };
+        let told = notes(event(), true);
+        assert_eq!(told.len(), 1);
+        assert_eq!(
+            told[0].text,
+            "parent ns/web: ResolvedRefs is False: there is no Service ns/shop"
+        );
+        assert!(notes(event(), false).is_empty());
+    }
+
+    #[test]
+    fn what_an_envoy_refuses_is_told_by_any() {
+        let event = Event::Rejected {
+            gateway: "ns/web".to_owned(),
+            resource: "listener".to_owned(),
+            name: "80".to_owned(),
+            message: "no".to_owned(),
+        };
+        let told = notes(event, false);
+        assert_eq!(told[0].about, ObjectKey::new(Kind::Gateway, "ns", "web"));
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_letters() {
+        let text = "é".repeat(LONGEST);
+        assert_eq!(cut(&text).len(), LONGEST);
+        assert_eq!(cut("short"), "short");
+    }
+}

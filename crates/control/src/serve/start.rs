@@ -1,0 +1,360 @@
+//! Putting a replica together.
+//!
+//! In: settings. Out: all parts, started and connected.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sesame_api::Kind;
+use sesame_fleet::kube as fleets;
+use sesame_fleet::kube::identity;
+use sesame_model::FleetId;
+use sesame_sources::kube::{self as source, KubeConfig};
+use sesame_status::Counters;
+use sesame_translate::gateway_api::class::CONTROLLER_NAME;
+use sesame_translate::pipeline::Inputs;
+use sesame_translate::settings::{Mode, Settings};
+use sesame_xds::{self as xds, tls};
+use tokio::net::TcpListener;
+use tokio::sync::{broadcast, mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::health::Health;
+use super::identify::identify;
+use super::inbox::Inbox;
+use super::lead::{self, Following};
+use super::managed::{ManagedPlace, XdsEnd};
+use super::unmanaged::UnmanagedPlace;
+use super::{Config, Envoys, SERVICE, Serve, addresses, feed, reports};
+use crate::admin::{self, Pages, Readiness};
+use crate::cluster::{self, ClusterError};
+use crate::core::Core;
+use crate::metrics::{Metrics, Serving};
+use crate::owner::{Message, Outlets, Owner};
+use crate::place::Place;
+use crate::running::{RunError, Running, Tasks};
+use crate::streams::{self, tell};
+
+/// Messages that may wait for the owner; whoever sends more waits.
+const MESSAGES: usize = 4096;
+/// Events that may wait for whoever looks on.
+const EVENTS: usize = 4096;
+/// What may wait of what the API server tells; further changes gather at the source.
+const TOLD: usize = 64;
+/// How long a replica that should end waits for its tasks.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Why a replica can't start. The message says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Nobody says where the API server is.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// An address can't be had.
+    #[error("{flag} {address}: {reason}; choose another address or port")]
+    Listen {
+        /// Which setting.
+        flag: &'static str,
+        /// As it was given.
+        address: SocketAddr,
+        /// Why not.
+        reason: io::Error,
+    },
+    /// The folder with certificates doesn't have what it should.
+    #[error("--xds-certificates: {0}")]
+    Certificates(#[from] tls::files::FilesError),
+    /// The system has no thread to give.
+    #[error("the thread that translates can't be started: {0}")]
+    Thread(io::Error),
+}
+
+/// Parts that have been started, with what still has to be spawned.
+pub(super) struct Parts {
+    tasks: Tasks,
+    stop: CancellationToken,
+}
+
+impl Parts {
+    /// A task that ends when Sesame does, and not before.
+    pub(super) fn forever(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+        let stop = self.stop.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = task => match stop.is_cancelled() {
+                    true => Ok(()),
+                    false => Err(RunError::Task),
+                },
+                () = stop.cancelled() => Ok(()),
+            }
+        });
+    }
+}
+
+impl Serve {
+    /// Starts. Must be called within a Tokio runtime with IO and time. An API server that is away is waited for.
+    ///
+    /// # Errors
+    /// If the settings can't be followed here: no API server is named, an address is taken, a file is missing.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let begin = Instant::now();
+        let client = client(&config).await?;
+        let discovery = listen("--xds", config.xds).await?;
+        let probes = listen_if("--probes", config.probes).await?;
+        let admin = listen_if("--admin", config.admin).await?;
+        let bound = |listener: &Option<TcpListener>| {
+            let listener = listener.as_ref();
+            listener.and_then(|listener| listener.local_addr().ok())
+        };
+        let (at_probes, at_admin) = (bound(&probes), bound(&admin));
+        let at_xds = discovery.local_addr().unwrap_or(config.xds);
+
+        let stop = CancellationToken::new();
+        let step_down = CancellationToken::new();
+        let mut parts = Parts {
+            tasks: Tasks::new(),
+            stop: stop.clone(),
+        };
+        let counters = Arc::new(Counters::default());
+        let (statuses, writing) = sesame_status::start(
+            client.clone(),
+            sesame_status::Config::new(CONTROLLER_NAME),
+            Arc::clone(&counters),
+        );
+        parts.forever(writing.run(stop.clone()));
+
+        let (identity, keeper) = identify(&config, &client, &mut parts).await?;
+        let (leads, stepped_down) = lead::run(&config, &client, &step_down, &mut parts);
+        let trouble = keeper.as_ref().map(identity::Handle::trouble);
+        let health = Arc::new(Health::new(
+            statuses.clone(),
+            identity.clone(),
+            trouble,
+            leads.clone(),
+        ));
+
+        let registry = xds::Registry::new(xds::Config {
+            authorize: Some(tls::authorize(&identity)),
+            ..xds::Config::default()
+        });
+        let (events, _) = broadcast::channel(EVENTS);
+        let outlets = Outlets {
+            registry: registry.clone(),
+            board: Arc::default(),
+            progress: Arc::default(),
+            metrics: Arc::new(Metrics::serving(Serving {
+                counters,
+                health: Arc::clone(&health),
+                refusals: identity.refusals().clone(),
+                registry: registry.clone(),
+            })),
+            events,
+            statuses: Some(statuses.clone()),
+            ending: stop.clone(),
+        };
+        let (to_owner, messages) = mpsc::channel(MESSAGES);
+        let (looked, first_look) = watch::channel(false);
+        let (place, provisioner) = place(
+            &config,
+            &client,
+            at_xds,
+            keeper.clone(),
+            looked,
+            &to_owner,
+            &mut parts,
+        );
+        let settings = Settings {
+            mode: mode(&config.envoys),
+            ipv6: has_ipv6(),
+        };
+        let owner = Owner::new(Core::in_cluster(settings), place, outlets.clone(), begin);
+        let owner = owner.spawn(messages).map_err(StartError::Thread)?;
+        let weak = to_owner.downgrade();
+
+        let reports = reports::report(
+            client.clone(),
+            config.replica.clone(),
+            outlets.events.subscribe(),
+            weak.clone(),
+            Arc::clone(&health),
+        );
+        parts.forever(reports);
+        let heard = streams::hear(
+            registry.events(),
+            weak.clone(),
+            outlets.clone(),
+            Arc::new(lead::Pods),
+        );
+        parts.forever(heard);
+        let (telling, told) = mpsc::channel(TOLD);
+        let reading = KubeConfig {
+            namespaces: config.watch_namespaces.clone(),
+            kinds: served_kinds(),
+            ..KubeConfig::default()
+        };
+        parts.tasks.spawn({
+            let client = client.clone();
+            let stop = stop.clone();
+            async move {
+                tokio::select! {
+                    done = source::watch(client, reading, telling) => Ok(done?),
+                    () = stop.cancelled() => Ok(()),
+                }
+            }
+        });
+        parts.forever(feed::pass_on(
+            told,
+            to_owner.clone(),
+            statuses.clone(),
+            Arc::clone(&health),
+        ));
+        parts.forever(lead::follow(Following {
+            leads,
+            first_look,
+            owner: weak.clone(),
+            health: Arc::clone(&health),
+            statuses,
+            provisioner,
+            keeper,
+        }));
+        let serving = stop.clone().cancelled_owned();
+        parts.tasks.spawn({
+            // An Envoy that comes before its fleet is known waits.
+            async move { Ok(registry.serve_tls(discovery, &identity, serving).await?) }
+        });
+        let pages = Pages {
+            outlets,
+            owner: weak,
+            readiness: Readiness::Serve(health),
+        };
+        for (listener, router) in [
+            (probes, admin::probes(pages.clone())),
+            (admin, admin::pages(pages)),
+        ] {
+            if let Some(listener) = listener {
+                let serving = stop.clone().cancelled_owned();
+                parts.tasks.spawn(async move {
+                    let done = admin::serve(listener, router, serving).await;
+                    done.map_err(RunError::Admin)
+                });
+            }
+        }
+        Ok(Self {
+            xds: at_xds,
+            probes: at_probes,
+            admin: at_admin,
+            step_down,
+            stop,
+            stepped_down,
+            running: Running::new(parts.tasks, owner),
+        })
+    }
+}
+
+async fn listen(flag: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    let listening = TcpListener::bind(address).await;
+    listening.map_err(|reason| StartError::Listen {
+        flag,
+        address,
+        reason,
+    })
+}
+
+async fn listen_if(
+    flag: &'static str,
+    address: Option<SocketAddr>,
+) -> Result<Option<TcpListener>, StartError> {
+    match address {
+        Some(address) => Ok(Some(listen(flag, address).await?)),
+        None => Ok(None),
+    }
+}
+
+async fn client(config: &Config) -> Result<kube::Client, StartError> {
+    let mut found = cluster::connect(config.kubeconfig.as_deref()).await?;
+    // Watches are silent for minutes, and whoever sends anything else has a timeout of its own.
+    found.read_timeout = None;
+    // Each part knows better what to send again.
+    found.default_retry = false;
+    Ok(cluster::client(found)?)
+}
+
+/// Who runs the Envoys, as translation sees it.
+fn mode(envoys: &Envoys) -> Mode {
+    match envoys {
+        Envoys::Managed { .. } => Mode::Managed,
+        Envoys::Unmanaged { gateway, .. } => Mode::Unmanaged {
+            gateway: gateway.clone(),
+        },
+    }
+}
+
+/// The kinds that translation reads. Others would only cost memory.
+fn served_kinds() -> Vec<Kind> {
+    let all = Kind::ALL.into_iter();
+    all.filter(|kind| Inputs::takes(*kind)).collect()
+}
+
+/// Whether the kernel has IPv6, here and so presumably where the Envoys are.
+fn has_ipv6() -> bool {
+    std::net::TcpListener::bind("[::]:0").is_ok()
+}
+
+/// Where the Envoys are.
+fn place(
+    config: &Config,
+    client: &kube::Client,
+    xds: SocketAddr,
+    keeper: Option<identity::Handle>,
+    looked: watch::Sender<bool>,
+    owner: &mpsc::Sender<Message>,
+    parts: &mut Parts,
+) -> (Box<dyn Place>, Option<fleets::Provisioner>) {
+    match &config.envoys {
+        Envoys::Unmanaged {
+            addresses: written,
+            service,
+            ..
+        } => {
+            let news = Arc::new(Inbox::default());
+            if let Some(service) = service {
+                let (client, service) = (client.clone(), service.clone());
+                let owner = owner.downgrade();
+                parts.forever(addresses::follow(client, service, Arc::clone(&news), owner));
+            } else {
+                let all = written.iter().map(|text| addresses::address(text));
+                news.put(FleetId::unmanaged(), Some(all.collect()));
+            }
+            looked.send_replace(true);
+            (Box::new(UnmanagedPlace::new(news)), None)
+        }
+        Envoys::Managed {
+            envoy_image,
+            sidecar_image,
+            xds_host,
+            xds_port,
+        } => {
+            let end = XdsEnd {
+                host: xds_host
+                    .clone()
+                    .unwrap_or_else(|| format!("{SERVICE}.{}.svc", config.namespace)),
+                port: xds_port.unwrap_or(xds.port()),
+            };
+            let mut settings = fleets::Config::new(&config.namespace, envoy_image, sidecar_image);
+            settings.namespaces.clone_from(&config.watch_namespaces);
+            let (provisioner, mut observations) = fleets::start(client.clone(), settings);
+            let news = Arc::new(Inbox::default());
+            let (inbox, owner) = (Arc::clone(&news), owner.downgrade());
+            parts.forever(async move {
+                while let Some((fleet, observation)) = observations.recv().await {
+                    inbox.put(fleet, observation);
+                    tell(&owner, Message::News).await;
+                }
+            });
+            let managed = ManagedPlace::new(provisioner.clone(), keeper, news, end, looked);
+            (Box::new(managed), Some(provisioner))
+        }
+    }
+}
