@@ -117,6 +117,8 @@ pub(super) struct State {
     dirty: BTreeSet<FleetId>,
     due: BTreeSet<(Timestamp, FleetId)>,
     todo: BTreeSet<FleetId>,
+    /// Those whose bundle isn't known to be as it should.
+    behind: BTreeSet<FleetId>,
     removals: BTreeMap<FleetId, FleetOwner>,
 }
 
@@ -146,6 +148,7 @@ impl State {
             dirty: BTreeSet::new(),
             due: BTreeSet::new(),
             todo: BTreeSet::new(),
+            behind: BTreeSet::new(),
             removals: BTreeMap::new(),
         }
     }
@@ -221,6 +224,7 @@ impl State {
         }
         self.dirty.remove(id);
         self.todo.remove(id);
+        self.behind.remove(id);
     }
 
     /// Takes what a watch tells.
@@ -440,13 +444,12 @@ impl State {
 
     /// All bundles are known to be as they should.
     fn complete(&self) -> bool {
-        let failing = |fleet: &Fleet| {
-            fleet
-                .failure
-                .as_ref()
-                .is_some_and(|failure| !failure.foreign)
+        // A place that is somebody else's is of no Envoy of ours.
+        let foreign = |id: &FleetId| {
+            let failure = self.fleets.get(id).and_then(|fleet| fleet.failure.as_ref());
+            failure.is_some_and(|failure| failure.foreign)
         };
-        self.unsynced.is_empty() && self.todo.is_empty() && !self.fleets.values().any(failing)
+        self.unsynced.is_empty() && self.behind.iter().all(foreign)
     }
 
     /// Looks at those fleets of which something changed or whose time has come.
@@ -460,16 +463,22 @@ impl State {
             }
             self.dirty.insert(id);
         }
+        let trusted = authorities.fingerprints();
         for id in std::mem::take(&mut self.dirty) {
             let Some(fleet) = self.fleets.get(&id) else {
                 continue;
             };
+            let kept = fleet.kept.as_ref();
+            let leaf = kept.and_then(|kept| kept.leaf.as_ref().ok());
+            if leaf.is_some_and(|leaf| leaf.trusts == trusted) {
+                self.behind.remove(&id);
+            } else {
+                self.behind.insert(id.clone());
+            }
             // It waits for its next attempt, whatever is seen meanwhile.
             if fleet.failure.is_some() && fleet.due.is_some() {
                 continue;
             }
-            let kept = fleet.kept.as_ref();
-            let leaf = kept.and_then(|kept| kept.leaf.as_ref().ok());
             let subject = Subject::Fleet(id.clone());
             let marked = kept.is_some_and(|kept| {
                 secret::owned(&kept.metadata, &self.kept_by, &id, &fleet.owner)
