@@ -11,9 +11,9 @@ use envoy_types::pb::envoy::config::route::v3::weighted_cluster::ClusterWeight;
 use envoy_types::pb::envoy::config::route::v3::weighted_cluster::cluster_weight;
 use envoy_types::pb::envoy::extensions::retry::host::previous_hosts::v3::PreviousHostsPredicate;
 use envoy_types::util::pack_any;
-use sesame_model::{Forward, HeaderChanges, PathMatch, Retry, Target, WeightedTarget};
+use sesame_model::{Forward, PathMatch, Retry, Target, WeightedTarget};
 
-use super::headers::{changes, host_set};
+use super::headers::changes;
 use super::matching::share;
 use super::rewrite::{Rewrite, rewrite};
 use super::virtual_host::respond;
@@ -22,12 +22,8 @@ use crate::{hcm, names, wire};
 /// How often the load balancer is asked for an endpoint that was not tried yet.
 const OTHER_HOST_ATTEMPTS: i64 = 5;
 
-/// The action. `request_headers` are the route's own: a Host among them is a rewrite to Envoy.
-pub(super) fn forward(
-    forward: &Forward,
-    matched: &PathMatch,
-    request_headers: &HeaderChanges,
-) -> Action {
+/// The action.
+pub(super) fn forward(forward: &Forward, matched: &PathMatch) -> Action {
     let targets: Vec<_> = forward
         .targets
         .iter()
@@ -45,7 +41,6 @@ pub(super) fn forward(
         host_rewrite_specifier: forward
             .host_rewrite
             .as_deref()
-            .or_else(|| host_set(request_headers))
             .map(|host| HostRewriteSpecifier::HostRewriteLiteral(host.to_owned())),
         // Said even where there is none: Envoy's own is 15 s.
         timeout: Some(wire::duration(forward.timeout.unwrap_or_default())),
@@ -121,7 +116,6 @@ fn weighted(target: &WeightedTarget, weight: u32) -> ClusterWeight {
         host_rewrite_specifier: target
             .host_rewrite
             .as_deref()
-            .or_else(|| host_set(&target.request_headers))
             .map(|host| cluster_weight::HostRewriteSpecifier::HostRewriteLiteral(host.to_owned())),
         ..Default::default()
     }

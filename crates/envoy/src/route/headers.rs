@@ -15,7 +15,7 @@ pub(super) struct Changes {
 }
 
 /// Values are taken literally: Envoy's `%…%` substitution is switched off by doubling the sign. The Host and pseudo
-/// headers are left out, since Envoy refuses a table that names them here: see [`host_set`].
+/// headers are left out, since Envoy refuses a table that names them here; who wants another Host rewrites it.
 pub(super) fn changes(changes: &HeaderChanges) -> Changes {
     let option = |name: &str, value: &str, action: HeaderAppendAction| HeaderValueOption {
         keep_empty_value: value.is_empty(),
@@ -125,19 +125,6 @@ fn names(changes: &HeaderChanges) -> impl Iterator<Item = &str> {
         .chain(changes.remove.iter().map(String::as_str))
 }
 
-/// The Host that the changes set, if they do.
-pub(super) fn host_set(changes: &HeaderChanges) -> Option<&str> {
-    changes
-        .set
-        .iter()
-        .find(|(name, value)| is_host(name) && !value.is_empty())
-        .map(|(_, value)| value.as_str())
-}
-
-fn is_host(name: &str) -> bool {
-    name.eq_ignore_ascii_case("host") || name.eq_ignore_ascii_case(":authority")
-}
-
 fn is_reserved(name: &str) -> bool {
-    name.is_empty() || name.starts_with(':') || is_host(name)
+    name.is_empty() || name.starts_with(':') || name.eq_ignore_ascii_case("host")
 }

@@ -117,10 +117,7 @@ pub(super) fn respond(status: u16) -> PbAction {
 fn push(route: &Route, place: &Place<'_>, out: &mut Vec<pb::Route>) {
     let route = &*in_order(route);
     let (action, with_port) = match &route.action {
-        Action::Forward(target) => (
-            forward::forward(target, &route.matches.path, &route.request_headers),
-            None,
-        ),
+        Action::Forward(target) => (forward::forward(target, &route.matches.path), None),
         Action::Redirect(target) => {
             let redirects = redirect(target, &route.matches.path, place);
             (

@@ -106,7 +106,6 @@ fn filter_bodies() {
                 "this name",
             );
             no(json!([header(":path", "1")]), "[0].name", "letters");
-            no(json!([header("a", "b\nc")]), "[0].value", "control");
             no(json!([header("a", "")]), "[0].value", "empty");
         }
         filter(

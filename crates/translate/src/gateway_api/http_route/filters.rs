@@ -10,7 +10,7 @@ use sesame_api::{
 };
 use sesame_model::{Cors, HeaderChanges, List, OriginMatch, PathRewrite, Redirect, RedirectPort};
 
-use super::matches::read_method;
+use super::matches::{CONTROLS, has_controls, read_method};
 use crate::gateway_api::problem::FieldError;
 
 /// What a list of filters asks for.
@@ -141,15 +141,8 @@ fn headers(
         for (index, header) in list.iter().enumerate() {
             let field = format!("{field}.{part}[{index}]");
             check_name(&format!("{field}.name"), &header.name)?;
-            if header
-                .value
-                .bytes()
-                .any(|byte| byte.is_ascii_control() && byte != b'\t')
-            {
-                return Err(FieldError::new(
-                    format!("{field}.value"),
-                    "a header's value can't have control characters",
-                ));
+            if has_controls(&header.value) {
+                return Err(FieldError::new(format!("{field}.value"), CONTROLS));
             }
         }
     }

@@ -36,6 +36,10 @@ pub(super) fn read(field: &str, source: &HttpRouteMatch) -> Result<RouteMatch, F
         headers: headers
             .map(|(index, header)| {
                 let field = format!("{field}.headers[{index}]");
+                if has_controls(&header.value) {
+                    let field = format!("{field}.value");
+                    return Err(FieldError::new(field, CONTROLS));
+                }
                 Ok(HeaderMatch {
                     name: header.name.to_string(),
                     value: read_value(&field, &header.type_, &header.value)?,
@@ -53,6 +57,16 @@ pub(super) fn read(field: &str, source: &HttpRouteMatch) -> Result<RouteMatch, F
             .collect::<Result<_, _>>()?,
         share: None,
     })
+}
+
+/// What is said of a header's value that can't be one.
+pub(super) const CONTROLS: &str = "a header's value can't have control characters";
+
+/// Whether a text can't be a header's value: no request has one with a line break in it.
+pub(super) fn has_controls(value: &str) -> bool {
+    value
+        .bytes()
+        .any(|byte| byte.is_ascii_control() && byte != b'\t')
 }
 
 /// A method that nobody knows makes what names it impossible, whether requests with it exist or not (HTTPMethod).
