@@ -8,12 +8,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
+use sesame_api::NamespacedName;
 use sesame_control::FleetId;
-use sesame_control::core::Input;
+use sesame_control::core::{Core, Input};
 use sesame_engine::Footprint;
 use sesame_testkit::generate::{self, Edit, GATEWAYS, PORTS, Set};
 use sesame_tests::world::{World, cases, differences, input};
 use sesame_translate::fleet::{AddressProblem, FleetAddress, FleetState, Rejected, RejectedKind};
+use sesame_translate::settings::{Mode, Settings};
 
 /// What happens to a world.
 #[derive(Clone, Debug)]
@@ -34,8 +36,25 @@ fn events() -> impl Strategy<Value = Event> {
 }
 
 fn fleet_ids() -> impl Strategy<Value = FleetId> {
-    prop::sample::select(GATEWAYS.to_vec())
-        .prop_map(|(namespace, name)| FleetId::of_gateway(namespace, name))
+    let of_gateways = prop::sample::select(GATEWAYS.to_vec())
+        .prop_map(|(namespace, name)| FleetId::of_gateway(namespace, name));
+    prop_oneof![6 => of_gateways, 1 => Just(FleetId::unmanaged())]
+}
+
+/// Who runs the Envoys.
+fn modes() -> impl Strategy<Value = Mode> {
+    let named = prop::option::of(prop::sample::select(GATEWAYS.to_vec())).prop_map(|gateway| {
+        let gateway = gateway.map(|(namespace, name)| NamespacedName::new(namespace, name));
+        Mode::Unmanaged { gateway }
+    });
+    prop_oneof![2 => Just(Mode::Local), 1 => Just(Mode::Managed), 2 => named]
+}
+
+fn new_world(mode: &Mode) -> World {
+    match mode {
+        Mode::Local => World::new(0),
+        in_cluster => World::of(Core::in_cluster(Settings::new(in_cluster.clone()))),
+    }
 }
 
 fn fleet_states() -> impl Strategy<Value = FleetState> {
@@ -54,6 +73,7 @@ fn fleet_states() -> impl Strategy<Value = FleetState> {
         1 => Just(Some(AddressProblem::Unsupported("u".into()))),
         1 => Just(Some(AddressProblem::NotUsable("n".into()))),
         1 => Just(Some(AddressProblem::NotAssigned("a".into()))),
+        1 => Just(Some(AddressProblem::NoResources("r".into()))),
     ];
     (
         prop::collection::vec(address, 0..3),
@@ -174,14 +194,15 @@ proptest! {
         fleets in prop::collection::btree_map(fleet_ids(), fleet_states(), 0..4),
         batches in prop::collection::vec(prop::collection::vec(events(), 1..6), 1..7),
         pieces in 1..5usize,
+        mode in modes(),
     ) {
         let mut said = Said { objects: first, fleets, ..Said::default() };
-        let mut world = World::new(0);
+        let mut world = new_world(&mode);
         world.apply(said.backwards());
         for batch in &batches {
             let inputs: Vec<Input> = batch.iter().filter_map(|event| said.hear(event)).collect();
             world.apply(inputs);
-            let mut fresh = World::new(0);
+            let mut fresh = new_world(&mode);
             fresh.apply(said.backwards());
             let different = differences(&world, &fresh);
             prop_assert!(different.is_empty(), "behind {batch:?}:\n{}", different.join("\n"));
@@ -189,7 +210,7 @@ proptest! {
         }
 
         // In pieces, too.
-        let mut slow = World::new(0);
+        let mut slow = new_world(&mode);
         let inputs = said.backwards();
         for piece in inputs.chunks(inputs.len().div_ceil(pieces).max(1)) {
             slow.apply(piece.to_vec());
@@ -202,7 +223,7 @@ proptest! {
         for piece in inputs.chunks(inputs.len().div_ceil(pieces).max(1)) {
             world.apply(piece.to_vec());
         }
-        let empty = World::new(0);
+        let empty = new_world(&mode);
         prop_assert!(world.resources().is_empty());
         prop_assert_eq!(footprint(&world), footprint(&empty));
         prop_assert_eq!(held(&world), held(&empty));

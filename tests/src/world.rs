@@ -22,8 +22,13 @@ pub struct World {
 impl World {
     /// Without objects. `port_offset` is added to a Gateway's port to get the one that clients see.
     pub fn new(port_offset: u16) -> Self {
+        Self::of(Core::new(port_offset))
+    }
+
+    /// With a core that has no objects.
+    pub fn of(core: Core) -> Self {
         let mut world = Self {
-            core: Core::new(port_offset),
+            core,
             resources: BTreeMap::new(),
         };
         // Brings what is there without being written.
