@@ -83,6 +83,23 @@ maxConnections: 5000
     }
 }
 
+/// What is written for users is read, and no field is missing there.
+#[test]
+fn the_documented_example_has_all_choices() {
+    let page = include_str!("../../../../../docs/parameters.md");
+    let (_, example) = page.split_once("```yaml\n").expect("an example");
+    let (example, _) = example.split_once("```").expect("its end");
+    let documented = parse(example).expect("parameters");
+    let replicas = FleetParameters {
+        replicas: Some(2),
+        ..FleetParameters::default()
+    };
+    assert!(page.contains("`replicas: 2`"));
+    assert_eq!(parse("replicas: 2"), Ok(replicas.clone()));
+    let all = format!("{:?}", documented.over(replicas));
+    assert!(!all.contains("None"), "{all}");
+}
+
 /// The first words tell the field, so that it is found without help.
 #[test]
 fn what_is_wrong_is_told_with_its_field() {
