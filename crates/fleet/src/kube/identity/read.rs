@@ -106,13 +106,24 @@ impl fmt::Debug for Files {
 /// # Errors
 /// It is of no use.
 pub fn leaf(files: &Files, subject: &Subject) -> Result<Leaf, Flaw> {
+    let leaf = usable(files)?;
     let der = certificate(&files.certified.certificate, "tls.crt")?;
     let (_, parsed) = X509Certificate::from_der(&der).map_err(|_| Flaw::Certificate("tls.crt"))?;
-    key_of(&parsed, &files.certified.private_key)?;
     let wanted = subject.names();
     if names(&parsed, subject) != wanted.iter().cloned().collect() {
         return Err(Flaw::Names(wanted));
     }
+    Ok(leaf)
+}
+
+/// Looks at what is kept for somebody, whoever that is.
+///
+/// # Errors
+/// It is of no use.
+pub fn usable(files: &Files) -> Result<Leaf, Flaw> {
+    let der = certificate(&files.certified.certificate, "tls.crt")?;
+    let (_, parsed) = X509Certificate::from_der(&der).map_err(|_| Flaw::Certificate("tls.crt"))?;
+    key_of(&parsed, &files.certified.private_key)?;
     let mut issuer = None;
     let mut trusts = BTreeSet::new();
     for authority in certificates(&files.authorities)? {

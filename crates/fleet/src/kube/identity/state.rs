@@ -33,9 +33,9 @@ pub(super) enum Job {
     /// The authorities are to be `to`, if they still are `from`.
     Authorities {
         /// What they were when that was decided.
-        from: Option<Authorities>,
+        from: Option<Box<Authorities>>,
         /// What they are to be.
-        to: Authorities,
+        to: Box<Authorities>,
     },
     /// The server's Secret is to be made, or made anew.
     Server,
@@ -285,18 +285,19 @@ impl State {
     pub(super) fn see_server(&mut self, secret: Option<&Secret>) {
         self.server = secret.map(|secret| Kept::new(secret, &self.server_subject));
         let files = secret.map(secret::read_files);
-        let leaf = self.server.as_ref().map(|kept| &kept.leaf);
-        match (leaf, &files) {
-            (Some(Ok(leaf)), Some(files)) => {
-                self.shown = Some(ServerIdentity {
-                    files: files.clone(),
+        // Other names than ours are a leader's to change that knows them. Until then they are better than
+        // nothing: else a replica of another version could not be ready, and so not come to lead.
+        match files.as_ref().map(read::usable) {
+            Some(Ok(leaf)) => {
+                self.shown = files.clone().map(|files| ServerIdentity {
+                    files,
                     expires: leaf.end,
                 });
             }
-            (Some(Err(flaw)), _) => {
+            Some(Err(flaw)) => {
                 tracing::warn!("the Secret {} is of no use: {flaw}", secret::SERVER);
             }
-            _ => {}
+            None => {}
         }
         self.server_bundle = files
             .map(|files: Files| files.authorities)
@@ -411,8 +412,8 @@ impl State {
             let to = plan::take(step, now, &self.periods, Some(&authorities))?;
             tracing::info!(?step, "authorities of discovery");
             return Ok(Some(Job::Authorities {
-                from: Some(authorities),
-                to,
+                from: Some(Box::new(authorities)),
+                to: Box::new(to),
             }));
         }
         if let Some((id, owner)) = self.removals.first_key_value() {
@@ -432,14 +433,17 @@ impl State {
         if let Some(known) = &self.authorities {
             return Ok(Job::Authorities {
                 from: None,
-                to: known.clone(),
+                to: Box::new(known.clone()),
             });
         }
         let recovered = secret::recover(&self.server_bundle, now);
         let step = plan::step(now, &self.periods, recovered.as_ref(), false);
         let step = step.unwrap_or(plan::Step::Found);
         let to = plan::take(step, now, &self.periods, recovered.as_ref())?;
-        Ok(Job::Authorities { from: None, to })
+        Ok(Job::Authorities {
+            from: None,
+            to: Box::new(to),
+        })
     }
 
     /// All bundles are known to be as they should.

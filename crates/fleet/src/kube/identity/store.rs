@@ -18,7 +18,7 @@ use kube::api::{DeleteParams, ObjectMeta, PostParams, Preconditions};
 use kube::{Api, Client};
 use sesame_model::FleetId;
 use tokio::sync::{mpsc, watch as latest};
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use super::issue::{IssueError, Subject};
 use super::plan::{self, Authorities, StepError};
@@ -31,6 +31,8 @@ const FIELD_MANAGER: &str = "sesame-identity";
 /// How long to wait after a first failure of a Secret of Sesame's own, and at most.
 const FIRST: Duration = Duration::from_millis(500);
 const LAST: Duration = Duration::from_secs(30);
+/// How long one job may take.
+const SLOW: Duration = Duration::from_secs(30);
 /// How long to sleep at most before the clock is looked at again, which may have been set.
 const LOOK: Duration = Duration::from_secs(600);
 
@@ -40,6 +42,9 @@ enum Trouble {
     /// Somebody was faster: look again.
     #[error("somebody else wrote at the same time")]
     Conflict,
+    /// The API server takes too long.
+    #[error("no answer from the API server within {} s", SLOW.as_secs())]
+    Slow,
     /// A Secret of that name is somebody else's.
     #[error("the Secret {0} is not Sesame's; delete or rename it")]
     Foreign(String),
@@ -191,7 +196,10 @@ impl Store {
             let now = (self.config.clock)();
             let done = match self.state.next(now) {
                 Ok(None) => break,
-                Ok(Some(job)) => self.job(now, job).await,
+                Ok(Some(job)) => match timeout(SLOW, self.job(now, job)).await {
+                    Ok(done) => done,
+                    Err(_) => Err(Trouble::Slow),
+                },
                 Err(error) => Err(error.into()),
             };
             match done {
@@ -212,7 +220,7 @@ impl Store {
 
     async fn job(&mut self, now: Timestamp, job: Job) -> Result<(), Trouble> {
         match job {
-            Job::Authorities { from, to } => self.write_authorities(from.as_ref(), &to).await,
+            Job::Authorities { from, to } => self.write_authorities(from.as_deref(), &to).await,
             Job::Server => self.write_server(now).await,
             Job::Fleets(batch) => {
                 self.write_fleets(now, batch).await;

@@ -301,6 +301,20 @@ fn a_spoiled_certificate_is_made_anew() {
 }
 
 #[test]
+fn a_replica_that_wants_other_names_shows_what_there_is_until_it_leads() {
+    let (mut cluster, _, _) = spoiled(secret::AUTHORITY, |_| {});
+    let mut config = config();
+    config.dns_names.push("sesame.example".to_owned());
+    let mut other = cluster.join_as(&config);
+    let before = other.shown().cloned().expect("there is something to show");
+    other.lead(true);
+    cluster.work(&mut other, at(HOUR));
+    let after = other.shown().cloned().unwrap();
+    assert_ne!(after.files.certified, before.files.certified);
+    assert!(read::leaf(&after.files, &Subject::Server(config.dns_names)).is_ok());
+}
+
+#[test]
 fn marks_that_somebody_took_are_put_back_and_the_certificate_stays() {
     let (mut cluster, mut leader, good) = spoiled("a-xds", |secret| {
         secret.metadata.labels = None;

@@ -34,7 +34,12 @@ impl Cluster {
 
     /// A replica that has just started, and has seen all there is.
     pub(super) fn join(&self) -> State {
-        let mut state = State::new(&config());
+        self.join_as(&config())
+    }
+
+    /// The same for a replica of another configuration.
+    pub(super) fn join_as(&self, config: &Config) -> State {
+        let mut state = State::new(config);
         for source in [Source::Authority, Source::Server, Source::Fleets(0)] {
             state.see(Seen::Begin(source));
             for (place, secret) in &self.secrets {
@@ -63,7 +68,7 @@ impl Cluster {
                     let place = Self::own(secret::AUTHORITY);
                     let written = self.write(place, |s| secret::write_authorities(s, &to));
                     state.see_authorities(Some(&written));
-                    assert_eq!(state.authorities(), Some(&to), "what is written is read");
+                    assert_eq!(state.authorities(), Some(&*to), "what is written is read");
                     steps += 1;
                 }
                 Some(Job::Server) => {
