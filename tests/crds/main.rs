@@ -161,7 +161,8 @@ fn defaults_are_filled_in() {
 fn remove(value: &mut Value, path: &[Step]) {
     match path {
         [Step::Field(name)] => {
-            value.as_object_mut().unwrap().remove(name);
+            let fields = value.as_object_mut();
+            fields.expect("the path names a field").remove(name);
         }
         [Step::Field(name), rest @ ..] => remove(&mut value[name], rest),
         [Step::Item, rest @ ..] => remove(&mut value[0], rest),

@@ -3,8 +3,8 @@
 //! In: the folder that `SESAME_CRDS` names, with one subfolder a channel. Out: [`Crd`]s and their [`Place`]s.
 
 use std::fmt;
-use std::path::PathBuf;
-use std::{env, fs};
+use std::path::{Path as Folder, PathBuf};
+use std::{env, fs, io};
 
 use serde_json::Value;
 
@@ -29,13 +29,9 @@ pub(crate) fn load() -> Vec<Crd> {
     );
     let mut crds = Vec::new();
     for channel in CHANNELS {
-        let folder = folder.join(channel);
-        let entries = fs::read_dir(&folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
-        for entry in entries {
-            let path = entry.unwrap().path();
-            let text = fs::read_to_string(&path).unwrap();
-            let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
-                .unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        for text in files(&folder.join(channel)) {
+            let documents: Vec<Value> =
+                serde_saphyr::from_multiple(&text).expect("a CRD's file is YAML");
             for document in documents {
                 if document["kind"] == "CustomResourceDefinition" {
                     versions(channel, &document["spec"], &mut crds);
@@ -46,13 +42,26 @@ pub(crate) fn load() -> Vec<Crd> {
     crds
 }
 
+fn files(folder: &Folder) -> Vec<String> {
+    let unreadable = |e: io::Error| -> String { panic!("{}: {e}", folder.display()) };
+    let entries = fs::read_dir(folder).unwrap_or_else(|e| panic!("{}: {e}", folder.display()));
+    entries
+        .map(|entry| {
+            let text = entry.and_then(|entry| fs::read_to_string(entry.path()));
+            text.unwrap_or_else(unreadable)
+        })
+        .collect()
+}
+
 fn versions(channel: &'static str, spec: &Value, crds: &mut Vec<Crd>) {
-    let group = spec["group"].as_str().unwrap();
-    for version in spec["versions"].as_array().unwrap() {
+    let text = |value: &Value| value.as_str().expect("a name is a text").to_owned();
+    let group = text(&spec["group"]);
+    let versions = spec["versions"].as_array().expect("a CRD has versions");
+    for version in versions {
         crds.push(Crd {
             channel,
-            kind: spec["names"]["kind"].as_str().unwrap().to_owned(),
-            api_version: format!("{group}/{}", version["name"].as_str().unwrap()),
+            kind: text(&spec["names"]["kind"]),
+            api_version: format!("{group}/{}", text(&version["name"])),
             schema: version["schema"]["openAPIV3Schema"].clone(),
         });
     }
