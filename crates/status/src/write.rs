@@ -64,7 +64,7 @@ impl Task {
         let mut under_way = FuturesUnordered::new();
         loop {
             let mut looks = 0;
-            while let Some(job) = self.shared.queue().next(Instant::now()) {
+            while let Some(job) = self.next() {
                 match self.look(&job) {
                     Ok(patch) => {
                         let sender = self.sender.clone();
@@ -102,6 +102,10 @@ impl Task {
         if tokio::time::timeout(LAST_ANSWERS, last).await.is_err() {
             tracing::warn!("some statuses were being written when Sesame stopped");
         }
+    }
+
+    fn next(&self) -> Option<Job> {
+        self.shared.queue().next(Instant::now())
     }
 
     /// The patch of a job, or how it ended without one.

@@ -1,11 +1,14 @@
 //! An API server, a namespace in it, and a writer that sees what stands there.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::StreamExt;
 use http::{Method, Request};
-use kube::Client;
+use kube::api::{Api, DynamicObject};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::watcher::{self, Event, watcher};
+use kube::{Client, ResourceExt};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -28,7 +31,7 @@ pub(crate) struct Cluster {
     pub namespace: String,
 }
 
-/// A writer at work, fed by a look at the cluster every few milliseconds. Dropping it ends it as a crash would.
+/// A writer at work, fed by watches. Dropping it ends it as a crash would.
 pub(crate) struct Replica {
     pub writer: Writer,
     pub counters: Arc<Counters>,
@@ -45,11 +48,7 @@ pub(crate) struct Stored {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Metadata {
-    pub name: String,
-    pub uid: String,
     pub resource_version: String,
-    #[serde(default)]
-    pub generation: i64,
 }
 
 /// The shared server with the Gateway API, and a new namespace in it.
@@ -145,18 +144,6 @@ impl Cluster {
         })
     }
 
-    async fn list(&self, kind: Kind) -> kube::Result<Vec<Stored>> {
-        #[derive(Deserialize)]
-        struct List {
-            items: Vec<Stored>,
-        }
-        let path = self.collection(kind);
-        let text = self
-            .ask(Method::GET, &path, "application/json", &Value::Null)
-            .await?;
-        Ok(serde_json::from_str::<List>(&text).unwrap().items)
-    }
-
     fn collection(&self, kind: Kind) -> String {
         let (version, plural) = (kind.api_version(), kind.plural());
         match kind.namespaced() {
@@ -188,11 +175,13 @@ impl Cluster {
             sesame_status::start(client.clone(), Config::new(OURS), counters.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
-        let cluster = Cluster {
-            client: self.client.clone(),
-            namespace: self.namespace.clone(),
-        };
-        tasks.spawn(watch(cluster, writer.clone()));
+        for kind in [Kind::HTTPRoute, Kind::Gateway] {
+            let cluster = Cluster {
+                client: self.client.clone(),
+                namespace: self.namespace.clone(),
+            };
+            tasks.spawn(watch(cluster, kind, writer.clone()));
+        }
         Replica {
             writer,
             counters,
@@ -228,41 +217,38 @@ impl Replica {
     }
 }
 
-/// Shows the writer what stands there, again and again; what it knows already it passes over.
-async fn watch(cluster: Cluster, writer: Writer) {
-    let mut known = BTreeMap::new();
-    loop {
-        let mut there = BTreeMap::new();
-        for kind in [Kind::HTTPRoute, Kind::Gateway] {
-            let Ok(list) = cluster.list(kind).await else {
-                there = known.clone();
-                break;
-            };
-            for stored in list {
-                let key = cluster.key(kind, &stored.metadata.name);
-                let version = stored.metadata.resource_version.clone();
-                if known.get(&key) != Some(&version) {
-                    writer.live(key.clone(), Some(stored.live()));
-                }
-                there.insert(key, version);
+/// Shows the writer what stands there.
+async fn watch(cluster: Cluster, kind: Kind, writer: Writer) {
+    let (group, version) = kind.api_version().split_once('/').unwrap();
+    let kind_ = GroupVersionKind::gvk(group, version, kind.as_str());
+    let resource = ApiResource::from_gvk_with_plural(&kind_, kind.plural());
+    let api: Api<DynamicObject> =
+        Api::namespaced_with(cluster.client, &cluster.namespace, &resource);
+    let mut events = watcher(api, watcher::Config::default()).boxed();
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Apply(object) | Event::InitApply(object)) => {
+                let key = ObjectKey::new(kind, &*cluster.namespace, object.name_any());
+                writer.live(key, Some(live(object)));
             }
+            Ok(Event::Delete(object)) => {
+                let key = ObjectKey::new(kind, &*cluster.namespace, object.name_any());
+                writer.live(key, None);
+            }
+            Ok(Event::Init | Event::InitDone) => {}
+            // The server is away.
+            Err(_) => sleep(PAUSE).await,
         }
-        for key in known.keys().filter(|key| !there.contains_key(*key)) {
-            writer.live(key.clone(), None);
-        }
-        known = there;
-        sleep(PAUSE).await;
     }
 }
 
-impl Stored {
-    fn live(self) -> LiveStatus {
-        LiveStatus {
-            uid: self.metadata.uid.into(),
-            resource_version: self.metadata.resource_version.into(),
-            generation: self.metadata.generation,
-            status: self.status,
-        }
+fn live(object: DynamicObject) -> LiveStatus {
+    let status = object.data.get("status").map(Value::to_string);
+    LiveStatus {
+        uid: object.metadata.uid.unwrap().into(),
+        resource_version: object.metadata.resource_version.unwrap().into(),
+        generation: object.metadata.generation.unwrap(),
+        status: status.map(|text| RawValue::from_string(text).unwrap()),
     }
 }
 
