@@ -2,6 +2,7 @@
 //!
 //! In: nothing of a user's. Out: helpers. No other crate may need this one to run.
 
+pub mod api_server;
 pub mod backend;
 pub mod certs;
 pub mod client;

@@ -1,0 +1,104 @@
+//! The Gateway API's definitions on a test's API server.
+//!
+//! In: a folder with upstream's files. Out: kinds that are served.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use kube::api::{Api, DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
+use kube::{Client, ResourceExt as _};
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::{PAUSE, places};
+
+/// A definition that isn't established by then has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Which of upstream's sets of definitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channel {
+    /// What is stable.
+    Standard,
+    /// All that there is. A server that has these takes the others no more.
+    Experimental,
+}
+
+impl Channel {
+    /// The name of its folder.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Self::Standard => "standard",
+            Self::Experimental => "experimental",
+        }
+    }
+}
+
+pub(super) async fn install(client: &Client, channel: Channel) -> Result<()> {
+    let objects = read(&places::definitions()?.join(channel.folder()))?;
+    for object in &objects {
+        let api = api(client, object)?;
+        let params = PatchParams::apply("sesame-tests").force();
+        api.patch(&object.name_any(), &params, &Patch::Apply(object))
+            .await
+            .with_context(|| format!("{} is refused", object.name_any()))?;
+    }
+    let until = Instant::now() + PATIENCE;
+    for object in &objects {
+        while !established(&api(client, object)?.get(&object.name_any()).await?) {
+            if Instant::now() > until {
+                bail!("{} isn't served after {PATIENCE:?}", object.name_any());
+            }
+            sleep(PAUSE).await;
+        }
+    }
+    Ok(())
+}
+
+/// Whether the server serves what this defines; true of anything that defines no kind.
+fn established(object: &DynamicObject) -> bool {
+    let is_definition = |types: &TypeMeta| types.kind == "CustomResourceDefinition";
+    if !object.types.as_ref().is_some_and(is_definition) {
+        return true;
+    }
+    let conditions = object.data["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+}
+
+fn api(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>> {
+    let types = object.types.as_ref().context("an object without a kind")?;
+    let kind = GroupVersionKind::try_from(types)?;
+    Ok(Api::all_with(client.clone(), &ApiResource::from_gvk(&kind)))
+}
+
+/// All objects in a folder's YAML files.
+fn read(folder: &Path) -> Result<Vec<DynamicObject>> {
+    let unreadable = || format!("can't read {}", folder.display());
+    let mut paths = fs::read_dir(folder)
+        .with_context(unreadable)?
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect::<Result<Vec<_>, _>>()
+        .with_context(unreadable)?;
+    paths.retain(|path| {
+        path.extension()
+            .is_some_and(|extension| extension == "yaml")
+            && !path.ends_with("kustomization.yaml")
+    });
+    paths.sort();
+    let mut objects = Vec::new();
+    for path in paths {
+        let text = fs::read_to_string(&path).with_context(unreadable)?;
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
+            .with_context(|| format!("{} is no YAML", path.display()))?;
+        for document in documents.into_iter().filter(Value::is_object) {
+            objects.push(serde_json::from_value(document)?);
+        }
+    }
+    Ok(objects)
+}

@@ -1,0 +1,97 @@
+//! Where the programs and the Gateway API's definitions are.
+//!
+//! In: the environment, the cache folder. Out: a folder, or a sentence that says how to get it.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context, Result, ensure};
+
+/// Names the folder of programs.
+const PROGRAMS: &str = "SESAME_CLUSTER_BIN";
+
+/// Names the folder of definitions, which has one for each channel.
+const DEFINITIONS: &str = "SESAME_CRDS";
+
+/// The folder that holds etcd and the API server.
+pub(super) fn programs() -> Result<PathBuf> {
+    find(PROGRAMS, "bin", "kube-apiserver", "the API server")
+}
+
+/// The folder that holds `standard` and `experimental`.
+pub(super) fn definitions() -> Result<PathBuf> {
+    find(
+        DEFINITIONS,
+        "crds",
+        "standard",
+        "the definitions of the Gateway API",
+    )
+}
+
+fn find(variable: &str, folder: &str, holds: &str, what: &str) -> Result<PathBuf> {
+    let remedy =
+        || format!("{what} can't be found: run `cargo xtask cluster build`, or set {variable}");
+    if let Some(named) = non_empty(variable) {
+        let named = PathBuf::from(named);
+        ensure!(
+            named.join(holds).exists(),
+            "{variable} names {}, which holds no {holds}",
+            named.display()
+        );
+        return Ok(named);
+    }
+    newest(&builds().with_context(remedy)?, folder, holds).with_context(remedy)
+}
+
+/// The folder of builds in the cache folder, which is where `cargo xtask` has it.
+fn builds() -> Option<PathBuf> {
+    let cache = non_empty("SESAME_CACHE")
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(non_empty("XDG_CACHE_HOME")?).join("sesame")))
+        .or_else(|| Some(PathBuf::from(non_empty("HOME")?).join(".cache/sesame")))?;
+    Some(cache.join("cluster"))
+}
+
+/// The newest build that has what is looked for.
+fn newest(builds: &Path, folder: &str, holds: &str) -> Option<PathBuf> {
+    let age = |path: &PathBuf| {
+        let modified = path.join(holds).metadata().and_then(|meta| meta.modified());
+        modified.unwrap_or(SystemTime::UNIX_EPOCH)
+    };
+    builds
+        .read_dir()
+        .ok()?
+        .flatten()
+        .map(|build| build.path().join(folder))
+        .filter(|path| path.join(holds).exists())
+        .max_by_key(age)
+}
+
+fn non_empty(variable: &str) -> Option<OsString> {
+    env::var_os(variable).filter(|value| !value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn the_newest_complete_build_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        assert_eq!(newest(dir.path(), "bin", "etcd"), None);
+        for (name, seconds) in [("old", 1), ("new", 3), ("middle", 2)] {
+            let bin = dir.path().join(name).join("bin");
+            fs::create_dir_all(&bin).unwrap();
+            let file = fs::File::create(bin.join("etcd")).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds))
+                .unwrap();
+        }
+        fs::create_dir_all(dir.path().join("unfinished/bin")).unwrap();
+        let expected = dir.path().join("new/bin");
+        assert_eq!(newest(dir.path(), "bin", "etcd"), Some(expected));
+    }
+}
