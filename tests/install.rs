@@ -1,0 +1,298 @@
+//! What is installed in a cluster, before a real API server: it takes the manifests as they are, and they allow Sesame what it
+//! does and nothing else.
+//!
+//! A list of what Sesame does stands here by hand, so that a right which goes by mistake is missed at once. That no right is
+//! there which nobody uses is what the conformance run's audit log tells (`cargo xtask deploy rbac`).
+
+use std::fs;
+use std::path::Path;
+
+use k8s_openapi::api::authorization::v1::{
+    ResourceAttributes, SelfSubjectAccessReview, SelfSubjectAccessReviewSpec,
+};
+use kube::api::{Api, Patch, PatchParams, PostParams, ValidationDirective};
+use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
+use kube::{Client, ResourceExt};
+use sesame_testkit::api_server::{ApiServer, Channel};
+
+const GATEWAYS: &str = "gateway.networking.k8s.io";
+
+/// Sesame's own namespace.
+const OWN: &str = "sesame-system";
+
+/// One with Gateways.
+const SHOP: &str = "shop";
+
+/// What may be asked for: verbs, group, resource, namespace, name. An empty namespace is all of them, an empty name any.
+type Asked = (
+    &'static [&'static str],
+    &'static str,
+    &'static str,
+    &'static str,
+    &'static str,
+);
+
+const READ: &[&str] = &["list", "watch"];
+const KEEP: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
+
+/// What Sesame does, room by room.
+const DOES: &[Asked] = &[
+    // sources
+    (
+        READ,
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "",
+        "",
+    ),
+    (READ, GATEWAYS, "gatewayclasses", "", ""),
+    (READ, GATEWAYS, "gateways", "", ""),
+    (READ, GATEWAYS, "listenersets", "", ""),
+    (READ, GATEWAYS, "httproutes", "", ""),
+    (READ, GATEWAYS, "grpcroutes", "", ""),
+    (READ, GATEWAYS, "tlsroutes", "", ""),
+    (READ, GATEWAYS, "tcproutes", "", ""),
+    (READ, GATEWAYS, "udproutes", "", ""),
+    (READ, GATEWAYS, "referencegrants", "", ""),
+    (READ, GATEWAYS, "backendtlspolicies", "", ""),
+    (READ, "", "namespaces", "", ""),
+    (READ, "", "services", "", ""),
+    (READ, "discovery.k8s.io", "endpointslices", "", ""),
+    (&["get", "list", "watch"], "", "secrets", "", ""),
+    (&["get", "list", "watch"], "", "configmaps", "", ""),
+    // status: a patch, and a look after a conflict
+    (&["get"], GATEWAYS, "gatewayclasses", "", "sesame"),
+    (&["patch"], GATEWAYS, "gatewayclasses/status", "", "sesame"),
+    (&["get"], GATEWAYS, "gateways", SHOP, "web"),
+    (&["patch"], GATEWAYS, "gateways/status", SHOP, "web"),
+    (&["get"], GATEWAYS, "listenersets", SHOP, "web"),
+    (&["patch"], GATEWAYS, "listenersets/status", SHOP, "web"),
+    (&["get"], GATEWAYS, "httproutes", SHOP, "shop"),
+    (&["patch"], GATEWAYS, "httproutes/status", SHOP, "shop"),
+    (&["get"], GATEWAYS, "grpcroutes", SHOP, "shop"),
+    (&["patch"], GATEWAYS, "grpcroutes/status", SHOP, "shop"),
+    (&["get"], GATEWAYS, "tlsroutes", SHOP, "shop"),
+    (&["patch"], GATEWAYS, "tlsroutes/status", SHOP, "shop"),
+    (&["get"], GATEWAYS, "tcproutes", SHOP, "shop"),
+    (&["patch"], GATEWAYS, "tcproutes/status", SHOP, "shop"),
+    (&["get"], GATEWAYS, "udproutes", SHOP, "shop"),
+    (&["patch"], GATEWAYS, "udproutes/status", SHOP, "shop"),
+    (&["get"], GATEWAYS, "backendtlspolicies", SHOP, "shop"),
+    (
+        &["patch"],
+        GATEWAYS,
+        "backendtlspolicies/status",
+        SHOP,
+        "shop",
+    ),
+    // fleets
+    (KEEP, "", "serviceaccounts", SHOP, ""),
+    (KEEP, "", "configmaps", SHOP, ""),
+    (KEEP, "", "services", SHOP, ""),
+    (KEEP, "apps", "deployments", SHOP, ""),
+    (KEEP, "apps", "daemonsets", SHOP, ""),
+    (KEEP, "policy", "poddisruptionbudgets", SHOP, ""),
+    (KEEP, "autoscaling", "horizontalpodautoscalers", SHOP, ""),
+    // identity
+    (
+        &["create", "delete", "get", "update"],
+        "",
+        "secrets",
+        SHOP,
+        "",
+    ),
+    (
+        &["delete", "get", "list", "update", "watch"],
+        "",
+        "secrets",
+        OWN,
+        "sesame-ca",
+    ),
+    (
+        &["delete", "get", "list", "update", "watch"],
+        "",
+        "secrets",
+        OWN,
+        "sesame-xds",
+    ),
+    (&["create"], "", "secrets", OWN, ""),
+    // who leads, and Events
+    (&["create"], "coordination.k8s.io", "leases", OWN, ""),
+    (
+        &["get", "update"],
+        "coordination.k8s.io",
+        "leases",
+        OWN,
+        "sesame-leader",
+    ),
+    (&["create", "patch"], "events.k8s.io", "events", SHOP, ""),
+    (
+        &["create", "patch"],
+        "events.k8s.io",
+        "events",
+        "default",
+        "",
+    ),
+];
+
+/// What would be worth stealing Sesame's account for, and what it must not do by mistake.
+const NEVER: &[Asked] = &[
+    (
+        &["create", "patch", "update", "delete"],
+        GATEWAYS,
+        "gateways",
+        SHOP,
+        "web",
+    ),
+    (
+        &["create", "patch", "update", "delete"],
+        GATEWAYS,
+        "httproutes",
+        SHOP,
+        "shop",
+    ),
+    (
+        &["update", "patch", "delete"],
+        GATEWAYS,
+        "gatewayclasses",
+        "",
+        "sesame",
+    ),
+    (
+        &["patch", "update"],
+        GATEWAYS,
+        "referencegrants",
+        SHOP,
+        "any",
+    ),
+    (&["get", "list", "create", "delete"], "", "pods", SHOP, ""),
+    (&["create"], "", "pods/exec", SHOP, ""),
+    (&["create"], "", "serviceaccounts/token", SHOP, ""),
+    (&["get", "list"], "", "nodes", "", ""),
+    (&["create", "patch", "delete"], "", "namespaces", "", "any"),
+    (
+        &["create", "patch", "update", "delete"],
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        "",
+        "any",
+    ),
+    (
+        &["create", "patch", "escalate", "bind"],
+        "rbac.authorization.k8s.io",
+        "clusterroles",
+        "",
+        "any",
+    ),
+    (
+        &["create", "patch"],
+        "rbac.authorization.k8s.io",
+        "rolebindings",
+        SHOP,
+        "any",
+    ),
+    (&["impersonate"], "", "users", "", "any"),
+    (
+        &["get", "update"],
+        "coordination.k8s.io",
+        "leases",
+        OWN,
+        "another",
+    ),
+    (
+        &["create", "get", "update"],
+        "coordination.k8s.io",
+        "leases",
+        SHOP,
+        "sesame-leader",
+    ),
+    (&["deletecollection"], "", "secrets", SHOP, ""),
+];
+
+fn objects(path: &str) -> Vec<DynamicObject> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
+    let text = fs::read_to_string(path).expect("the file is part of the repository");
+    serde_saphyr::from_multiple(&text).expect("it holds objects")
+}
+
+/// Applies objects as `kubectl apply --server-side` does; a field that isn't known is an error.
+async fn apply(client: &Client, objects: &[DynamicObject]) {
+    let params = PatchParams {
+        field_validation: Some(ValidationDirective::Strict),
+        ..PatchParams::apply("install")
+    };
+    for object in objects {
+        let types = object.types.as_ref().expect("each object has a kind");
+        let kind =
+            GroupVersionKind::try_from(types).expect("an apiVersion is a group and a version");
+        let resource = ApiResource::from_gvk(&kind);
+        let api: Api<DynamicObject> = match object.namespace() {
+            Some(namespace) => Api::namespaced_with(client.clone(), &namespace, &resource),
+            None => Api::all_with(client.clone(), &resource),
+        };
+        let name = object.name_any();
+        if let Err(error) = api.patch(&name, &params, &Patch::Apply(object)).await {
+            panic!("{} {name}: {error}", types.kind);
+        }
+    }
+}
+
+/// Whether the client's user may do it.
+async fn may(client: &Client, verb: &str, asked: &Asked) -> bool {
+    let (_, group, resource, namespace, name) = asked;
+    let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
+    let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    let review = SelfSubjectAccessReview {
+        spec: SelfSubjectAccessReviewSpec {
+            resource_attributes: Some(ResourceAttributes {
+                verb: text(verb),
+                group: text(group),
+                resource: text(resource),
+                subresource: text(part),
+                namespace: text(namespace),
+                name: text(name),
+                ..ResourceAttributes::default()
+            }),
+            ..SelfSubjectAccessReviewSpec::default()
+        },
+        ..SelfSubjectAccessReview::default()
+    };
+    let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
+    let answer = api.create(&PostParams::default(), &review).await;
+    let answer = answer.expect("everybody may ask about himself");
+    answer.status.expect("an answer says whether").allowed
+}
+
+#[tokio::test]
+async fn an_api_server_takes_what_is_installed_and_sesame_may_do_its_work_and_no_more() {
+    let server = ApiServer::start().await.unwrap();
+    server
+        .install_definitions(Channel::Experimental)
+        .await
+        .unwrap();
+    let admin = server.admin().await.unwrap();
+    // Twice, as an upgrade does.
+    for path in ["deploy/manifests/sesame.yaml", "deploy/example.yaml"].repeat(2) {
+        apply(&admin, &objects(path)).await;
+    }
+
+    let sesame = server.service_account(OWN, "sesame").await.unwrap();
+    let mut wrong = Vec::new();
+    for (list, right) in [(DOES, true), (NEVER, false)] {
+        for asked in list {
+            for verb in asked.0 {
+                if may(&sesame, verb, asked).await != right {
+                    wrong.push((*verb, asked.1, asked.2, asked.3, asked.4, right));
+                }
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "verb, group, resource, namespace, name, whether it should be allowed: {wrong:#?}"
+    );
+
+    // Another account of the same namespace gets nothing of it.
+    let other = server.service_account(OWN, "default").await.unwrap();
+    assert!(!may(&other, "list", &(READ, GATEWAYS, "gateways", "", "")).await);
+}
