@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::cargo::{self, cargo};
-use crate::{deploy, envoy, tidy};
+use crate::{cluster, deploy, envoy, tidy};
 
 /// The variable by which tests find Envoy.
 const ENVOY: &str = "SESAME_ENVOY";
@@ -43,8 +43,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ];
         cargo::run(cargo(clippy), "clippy finds fault with the code")?;
     }
+    let built = cluster::api_server()?;
     let mut test = cargo(["test", "--workspace", "--locked"]);
-    test.args(&args.rest).env(ENVOY, envoy);
+    test.args(&args.rest)
+        .env(ENVOY, envoy)
+        .env(cluster::PROGRAMS_VARIABLE, built.programs())
+        .env(cluster::DEFINITIONS_VARIABLE, built.definitions());
     if let Some(cases) = args.cases {
         test.env("SESAME_CASES", cases.to_string());
     }

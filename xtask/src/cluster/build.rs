@@ -34,6 +34,16 @@ pub(crate) struct Built {
 }
 
 impl Built {
+    /// What was built into a folder, as [`Built::home`] named it earlier.
+    pub(super) fn at(home: PathBuf) -> Self {
+        Self { home }
+    }
+
+    /// The folder of all.
+    pub(super) fn home(&self) -> &Path {
+        &self.home
+    }
+
     /// The folder of programs.
     pub(crate) fn programs(&self) -> PathBuf {
         self.home.join("bin")
@@ -44,7 +54,7 @@ impl Built {
         self.programs().join(name)
     }
 
-    /// The folder of the Gateway API's definitions, with a folder for each channel.
+    /// The folder of the Gateway API's definitions.
     pub(crate) fn definitions(&self) -> PathBuf {
         self.home.join("crds")
     }
@@ -52,13 +62,17 @@ impl Built {
 
 /// Everything that a cluster needs, built if it isn't yet.
 pub(crate) fn everything() -> Result<Built> {
-    packages::ensure(packages::TO_BUILD)?;
     build(programs::ALL)
 }
 
 /// What tests need that talk to an API server without a cluster behind it, built if it isn't yet.
 pub(crate) fn api_server() -> Result<Built> {
     build(programs::API_SERVER)
+}
+
+/// The folder of the Gateway API's definitions, with a folder for each channel.
+pub(crate) fn definitions() -> Result<PathBuf> {
+    Ok(build(&[])?.definitions())
 }
 
 fn build(programs: &[Program]) -> Result<Built> {
@@ -85,8 +99,11 @@ fn build(programs: &[Program]) -> Result<Built> {
         lock.lock().context("can't lock the cache folder")?;
         step.done();
     }
-    let go = go::obtain()?;
     let missing = missing(programs);
+    if missing.iter().any(|program| program.c) {
+        packages::ensure(packages::TO_BUILD)?;
+    }
+    let go = go::obtain()?;
     for (number, program) in missing.iter().enumerate() {
         let step = Step::new(format!(
             "Building {} ({} of {})",

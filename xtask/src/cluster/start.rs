@@ -1,0 +1,170 @@
+//! Starts a cluster, and waits until pods can run in it.
+//!
+//! In: a layout, programs. Out: a node that is ready, with all archives of the images folder on it. Done again on a cluster that
+//! is up, or on one whose start was broken off, it does what is missing.
+
+use std::fs;
+use std::path::PathBuf;
+use std::thread::{self, sleep};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::build::Built;
+use super::layout::{self, Layout};
+use super::{Cluster, components, down, images, node, packages, pki, process, settings};
+use crate::image::{self, Image};
+use crate::progress::Step;
+use crate::wheel::last_lines;
+
+/// What isn't there by then has failed. A busy machine needs long.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Between looks at something that is awaited.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Starts a cluster unless it is up.
+pub(super) fn up(layout: &Layout, built: &Built) -> Result<Cluster> {
+    ensure!(
+        nix::unistd::geteuid().is_root(),
+        "a cluster needs namespaces, mounts and control groups: run this as root"
+    );
+    packages::ensure(packages::TO_RUN)?;
+    let _alone = down::lock(layout)?;
+    if process::read(&layout.first_process()).is_none() {
+        down::clean(layout)?;
+        let step = Step::new(format!("Starting the node of cluster {}", layout.name()));
+        begin(layout, built)?;
+        step.done();
+    }
+    let cluster = Cluster::own(layout)?;
+    let built = &cluster.built;
+
+    let step = Step::new("Waiting for the API server, importing images");
+    thread::scope(|scope| {
+        let importing = scope.spawn(|| import(layout, built, &cluster));
+        ready(layout, &cluster)?;
+        release(layout)?;
+        let objects = layout.settings().join("objects.yaml");
+        output(&cluster, &["apply", "-f", &objects.to_string_lossy()])?;
+        importing
+            .join()
+            .unwrap_or_else(|_| bail!("the import of images broke off"))
+    })?;
+    step.done();
+
+    let step = Step::new("Waiting for the node to be ready for pods");
+    wait(layout, "the node isn't ready", || {
+        let state =
+            "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}/{.spec.taints[*].key}";
+        let state = output(&cluster, &["get", "node", layout.name(), "-o", state])?;
+        ensure!(state == "True/", "ready/taints: {state}");
+        output(&cluster, &["get", "serviceaccount", "default"]).map(drop)
+    })?;
+    step.done();
+    Ok(cluster)
+}
+
+/// Everything up to the first process.
+fn begin(layout: &Layout, built: &Built) -> Result<()> {
+    let home = built
+        .home()
+        .to_str()
+        .context("the cache folder's name is not UTF-8")?;
+    pki::write(layout)?;
+    fs::write(layout.built(), home)?;
+    settings::write(layout, &built.programs())?;
+    fs::create_dir_all(layout.held())?;
+    for component in components::all(layout) {
+        if component.later {
+            fs::write(layout.held().join(component.name), "")?;
+        }
+    }
+    node::start(layout, &built.programs())
+}
+
+/// Lets everything run.
+fn release(layout: &Layout) -> Result<()> {
+    for component in components::all(layout) {
+        start_component(layout, component.name)?;
+    }
+    Ok(())
+}
+
+/// Lets a component run.
+pub(super) fn start_component(layout: &Layout, name: &str) -> Result<()> {
+    let file = layout.held().join(name);
+    if file.exists() {
+        fs::remove_file(&file).with_context(|| format!("can't remove {}", file.display()))?;
+    }
+    Ok(())
+}
+
+/// Ends a component, and keeps it from running until it is started again.
+pub(super) fn stop_component(layout: &Layout, name: &str) -> Result<()> {
+    fs::write(layout.held().join(name), "")?;
+    wait(layout, &format!("{name} doesn't end"), || {
+        let runs = super::status::running(layout).contains_key(name);
+        ensure!(!runs, "it still runs");
+        Ok(())
+    })
+}
+
+/// Waits until the API server says that it is ready.
+pub(super) fn ready(layout: &Layout, cluster: &Cluster) -> Result<()> {
+    wait(layout, "the API server isn't ready", || {
+        output(cluster, &["get", "--raw", "/readyz"]).map(drop)
+    })
+}
+
+/// Imports the archives of all images that there are.
+fn import(layout: &Layout, built: &Built, cluster: &Cluster) -> Result<()> {
+    let done = layout.images_imported();
+    if done.exists() {
+        return Ok(());
+    }
+    // No pod runs without it.
+    let pause = Image::of_program(layout::PAUSE_IMAGE, &built.program("pause"), "/pause")?;
+    image::store("pause", &pause)?;
+    wait(layout, "containerd isn't ready", || {
+        images::answers(layout, built)
+    })?;
+    let mut archives: Vec<PathBuf> = fs::read_dir(image::archives()?)?
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "tar"))
+        .collect();
+    archives.sort();
+    cluster.load(&archives)?;
+    fs::write(&done, "").context("can't write to the cluster's folder")
+}
+
+/// Asks again and again. `problem` says what it means if the answer never comes.
+fn wait(layout: &Layout, problem: &str, ask: impl Fn() -> Result<()>) -> Result<()> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let Err(error) = ask() else { return Ok(()) };
+        let logs = layout.logs();
+        ensure!(
+            process::read(&layout.first_process()).is_some(),
+            "the node ended; see {}",
+            components::log(layout, node::SUBCOMMAND).display()
+        );
+        if Instant::now() > until {
+            return Err(error).with_context(|| {
+                format!(
+                    "{problem} after {PATIENCE:?}; logs are in {}",
+                    logs.display()
+                )
+            });
+        }
+        sleep(PAUSE);
+    }
+}
+
+/// What kubectl prints.
+fn output(cluster: &Cluster, args: &[&str]) -> Result<String> {
+    let output = cluster.kubectl().args(args).output()?;
+    ensure!(output.status.success(), "{}", last_lines(&output.stderr));
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
