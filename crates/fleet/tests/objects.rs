@@ -1,5 +1,6 @@
 //! Fleets' objects on a real API server. No controller runs there: there are no pods, and what a controller would say in a
 //! status the test says.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod objects {
     pub(crate) mod rig;

@@ -1,4 +1,5 @@
 //! The sidecar with a real Envoy: no request is lost when it is seen off, and nobody from outside can do it.
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
