@@ -1,0 +1,428 @@
+//! An API server, a namespace in it, and what is done with them.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use sesame_control::serve::{Config, Envoys, Serve};
+use sesame_testkit::api_server::{ApiServer, Channel};
+use sesame_testkit::certs::client_config_as;
+use sesame_testkit::client::{Ask, ask};
+use sesame_testkit::fake_envoy::{FakeEnvoy, Server};
+use sesame_xds::ResourceType;
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, sleep};
+
+/// Longer than anything takes on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Between looks at something that is awaited.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Whose the server is.
+enum Held {
+    Shared(&'static ApiServer),
+    Own(Box<ApiServer>),
+}
+
+/// A test's own corner.
+pub(crate) struct Rig {
+    server: Held,
+    client: Client,
+    namespace: String,
+    files: TempDir,
+    envoys: AtomicUsize,
+}
+
+/// What a condition says, or nothing.
+pub(crate) fn condition<'a>(status: &'a Value, type_: &str) -> &'a str {
+    let conditions = status["conditions"].as_array().map(Vec::as_slice);
+    let found = conditions.unwrap_or_default().iter();
+    let mut found = found.filter(|condition| condition["type"] == type_);
+    found
+        .next()
+        .and_then(|c| c["status"].as_str())
+        .unwrap_or("")
+}
+
+fn resource(plural: &str) -> ApiResource {
+    let (group, version, kind) = match plural {
+        "gatewayclasses" => ("gateway.networking.k8s.io", "v1", "GatewayClass"),
+        "gateways" => ("gateway.networking.k8s.io", "v1", "Gateway"),
+        "httproutes" => ("gateway.networking.k8s.io", "v1", "HTTPRoute"),
+        "services" => ("", "v1", "Service"),
+        "secrets" => ("", "v1", "Secret"),
+        "configmaps" => ("", "v1", "ConfigMap"),
+        "namespaces" => ("", "v1", "Namespace"),
+        "endpointslices" => ("discovery.k8s.io", "v1", "EndpointSlice"),
+        "deployments" => ("apps", "v1", "Deployment"),
+        other => panic!("{other}"),
+    };
+    ApiResource {
+        group: group.to_owned(),
+        version: version.to_owned(),
+        api_version: match group {
+            "" => version.to_owned(),
+            _ => format!("{group}/{version}"),
+        },
+        kind: kind.to_owned(),
+        plural: plural.to_owned(),
+    }
+}
+
+impl Rig {
+    /// In a server that other tests use, too.
+    pub(crate) async fn new() -> Self {
+        static DEFINED: OnceCell<()> = OnceCell::const_new();
+        let server = ApiServer::shared().await.unwrap();
+        DEFINED
+            .get_or_init(|| async {
+                server
+                    .install_definitions(Channel::Experimental)
+                    .await
+                    .unwrap()
+            })
+            .await;
+        Self::of(Held::Shared(server)).await
+    }
+
+    /// In a server of its own.
+    pub(crate) async fn on(server: ApiServer) -> Self {
+        server
+            .install_definitions(Channel::Experimental)
+            .await
+            .unwrap();
+        Self::of(Held::Own(Box::new(server))).await
+    }
+
+    async fn of(server: Held) -> Self {
+        static NUMBER: AtomicUsize = AtomicUsize::new(0);
+        let namespace = format!("test-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        let api: &ApiServer = match &server {
+            Held::Shared(server) => server,
+            Held::Own(server) => server,
+        };
+        let client = api.admin().await.unwrap();
+        let files = tempfile::tempdir().unwrap();
+        let kubeconfig = api.kubeconfig(None).unwrap();
+        std::fs::write(files.path().join("kubeconfig"), kubeconfig).unwrap();
+        let rig = Self {
+            server,
+            client,
+            namespace: namespace.clone(),
+            files,
+            envoys: AtomicUsize::new(0),
+        };
+        rig.apply("namespaces", json!({"metadata": {"name": namespace}}))
+            .await;
+        rig.apply(
+            "gatewayclasses",
+            json!({"metadata": {"name": "sesame"}, "spec": {"controllerName": "projectsesame.io/gateway-controller"}}),
+        )
+        .await;
+        rig
+    }
+
+    pub(crate) fn server(&self) -> &ApiServer {
+        match &self.server {
+            Held::Shared(server) => server,
+            Held::Own(server) => server,
+        }
+    }
+
+    fn api(&self, plural: &str) -> Api<DynamicObject> {
+        let resource = resource(plural);
+        match plural {
+            "gatewayclasses" | "namespaces" => Api::all_with(self.client.clone(), &resource),
+            _ => Api::namespaced_with(self.client.clone(), &self.namespace, &resource),
+        }
+    }
+
+    async fn apply(&self, plural: &str, mut object: Value) {
+        let kind = resource(plural);
+        object["apiVersion"] = json!(kind.api_version);
+        object["kind"] = json!(kind.kind);
+        let name = object["metadata"]["name"].as_str().unwrap().to_owned();
+        let params = PatchParams::apply("test").force();
+        let patched = self
+            .api(plural)
+            .patch(&name, &params, &Patch::Apply(&object))
+            .await;
+        patched.unwrap();
+    }
+
+    pub(crate) async fn gateway(&self, name: &str) {
+        let spec = json!({"gatewayClassName": "sesame", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]});
+        self.apply(
+            "gateways",
+            json!({"metadata": {"name": name}, "spec": spec}),
+        )
+        .await;
+    }
+
+    /// A Service with one endpoint.
+    pub(crate) async fn service(&self, name: &str) {
+        let ports = json!([{"name": "http", "port": 80, "targetPort": 8080}]);
+        self.apply(
+            "services",
+            json!({"metadata": {"name": name}, "spec": {"ports": ports}}),
+        )
+        .await;
+        self.apply(
+            "endpointslices",
+            json!({
+                "metadata": {"name": name, "labels": {"kubernetes.io/service-name": name}},
+                "addressType": "IPv4",
+                "endpoints": [{"addresses": ["192.0.2.1"], "conditions": {"ready": true}}],
+                "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+            }),
+        )
+        .await;
+    }
+
+    pub(crate) async fn route(&self, name: &str, gateway: &str, service: &str) {
+        let spec = json!({
+            "parentRefs": [{"name": gateway}],
+            "hostnames": [format!("{name}.example.com")],
+            "rules": [{"backendRefs": [{"name": service, "port": 80}]}],
+        });
+        self.apply(
+            "httproutes",
+            json!({"metadata": {"name": name}, "spec": spec}),
+        )
+        .await;
+    }
+
+    pub(crate) async fn get(&self, plural: &str, name: &str) -> Value {
+        let object = self.api(plural).get(name).await.unwrap();
+        serde_json::to_value(object).unwrap()
+    }
+
+    pub(crate) async fn delete(&self, plural: &str, name: &str) {
+        let params = DeleteParams::default();
+        self.api(plural).delete(name, &params).await.unwrap();
+    }
+
+    async fn list(&self, plural: &str, selector: &str) -> Vec<DynamicObject> {
+        let params = ListParams::default().labels(selector);
+        self.api(plural).list(&params).await.unwrap().items
+    }
+
+    /// Names of what Sesame has made for a Gateway.
+    pub(crate) async fn owned(&self, gateway: &str) -> Vec<String> {
+        let selector = format!("gateway.networking.k8s.io/gateway-name={gateway}");
+        let mut names = Vec::new();
+        for plural in ["deployments", "services", "configmaps", "secrets"] {
+            for object in self.list(plural, &selector).await {
+                names.push(format!("{plural}/{}", object.metadata.name.unwrap()));
+            }
+        }
+        names
+    }
+
+    /// Says what a cluster would of a Gateway's Deployment and Service.
+    pub(crate) async fn play_cluster(&self, gateway: &str, address: &str) {
+        let selector = format!("gateway.networking.k8s.io/gateway-name={gateway}");
+        for plural in ["deployments", "services"] {
+            self.until(plural, async || {
+                !self.list(plural, &selector).await.is_empty()
+            })
+            .await;
+        }
+        let deployment = self.list("deployments", &selector).await.remove(0);
+        let generation = deployment.metadata.generation.unwrap();
+        let status = json!({"status": {
+            "observedGeneration": generation, "replicas": 2, "updatedReplicas": 2, "readyReplicas": 2,
+            "availableReplicas": 2,
+        }});
+        self.status("deployments", &deployment.metadata.name.unwrap(), status)
+            .await;
+        let service = self.list("services", &selector).await.remove(0);
+        let status = json!({"status": {"loadBalancer": {"ingress": [{"ip": address}]}}});
+        self.status("services", &service.metadata.name.unwrap(), status)
+            .await;
+    }
+
+    async fn status(&self, plural: &str, name: &str, status: Value) {
+        let params = PatchParams::default();
+        let patched = self
+            .api(plural)
+            .patch_status(name, &params, &Patch::Merge(&status))
+            .await;
+        patched.unwrap();
+    }
+
+    /// A replica of Sesame.
+    pub(crate) async fn replica(&self, name: &str) -> Serve {
+        let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        let config = Config {
+            kubeconfig: Some(self.files.path().join("kubeconfig")),
+            namespace: self.namespace.clone(),
+            replica: name.to_owned(),
+            watch_namespaces: Some(vec![self.namespace.clone()]),
+            envoys: Envoys::Managed {
+                envoy_image: "envoy:test".to_owned(),
+                sidecar_image: "sesame:test".to_owned(),
+                xds_host: None,
+                xds_port: Some(18000),
+            },
+            xds: local,
+            certificates: None,
+            leader_election: true,
+            probes: Some(local),
+            admin: None,
+        };
+        Serve::start(config).await.unwrap()
+    }
+
+    /// An Envoy of a Gateway's fleet, with the certificate that Sesame has made for it.
+    pub(crate) async fn envoy(&self, replica: &Serve, gateway: &str) -> FakeEnvoy {
+        self.envoy_with(replica, gateway, gateway).await
+    }
+
+    /// One that says it is of a Gateway's fleet, with the certificate of another's.
+    pub(crate) async fn envoy_with(
+        &self,
+        replica: &Serve,
+        gateway: &str,
+        certificate: &str,
+    ) -> FakeEnvoy {
+        let selector = format!("gateway.networking.k8s.io/gateway-name={certificate}");
+        self.until("the Envoy's certificate is there", async || {
+            !self.list("secrets", &selector).await.is_empty()
+        })
+        .await;
+        let secret = self.list("secrets", &selector).await.remove(0);
+        for (key, text) in secret_files(&secret) {
+            std::fs::write(self.file(certificate, &key), text).unwrap();
+        }
+        self.envoy_again_with(replica, gateway, certificate).await
+    }
+
+    /// Another one, without asking the API server.
+    pub(crate) async fn envoy_again(&self, replica: &Serve, gateway: &str) -> FakeEnvoy {
+        self.envoy_again_with(replica, gateway, gateway).await
+    }
+
+    async fn envoy_again_with(
+        &self,
+        replica: &Serve,
+        gateway: &str,
+        certificate: &str,
+    ) -> FakeEnvoy {
+        let read = |key: &str| std::fs::read_to_string(self.file(certificate, key)).unwrap();
+        let identity = sesame_testkit::certs::Identity {
+            chain: read("tls.crt"),
+            private_key: read("tls.key"),
+        };
+        let config = client_config_as(Some(&identity), &read("ca.crt"), &["h2"]).unwrap();
+        let server = Server::Tls {
+            address: replica.xds(),
+            name: format!("sesame-xds.{}.svc", self.namespace),
+            config,
+        };
+        let number = self.envoys.fetch_add(1, Ordering::Relaxed);
+        let fleet = format!("{}/{gateway}", self.namespace);
+        FakeEnvoy::builder(&fleet, &format!("envoy-{number}"))
+            .follow(follow)
+            .connect(server)
+            .await
+            .unwrap()
+    }
+
+    fn file(&self, certificate: &str, key: &str) -> PathBuf {
+        self.files.path().join(format!("{certificate}-{key}"))
+    }
+
+    /// Waits for something to be so.
+    pub(crate) async fn until(&self, what: &str, so: impl AsyncFn() -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !so().await {
+            assert!(Instant::now() < end, "{what}: not in time");
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+/// What a plain listener makes an Envoy ask for: the route table of its port.
+fn follow(ty: ResourceType, _: &[u8]) -> Vec<(ResourceType, String)> {
+    match ty {
+        ResourceType::Listener => vec![(ResourceType::Route, "80".to_owned())],
+        _ => Vec::new(),
+    }
+}
+
+/// The texts of a Secret.
+fn secret_files(secret: &DynamicObject) -> BTreeMap<String, String> {
+    let data = secret.data["data"].as_object().unwrap();
+    let files = data.iter().map(|(key, encoded)| {
+        let bytes = BASE64_STANDARD.decode(encoded.as_str().unwrap()).unwrap();
+        (key.clone(), String::from_utf8(bytes).unwrap())
+    });
+    files.collect()
+}
+
+impl Rig {
+    async fn page(&self, replica: &Serve, path: &str) -> (u16, String) {
+        let answer = ask(replica.probes().unwrap(), &Ask::get("sesame", path))
+            .await
+            .unwrap();
+        let text = String::from_utf8(answer.body.to_vec()).unwrap();
+        (answer.status.as_u16(), text)
+    }
+
+    /// What the readiness page says.
+    pub(crate) async fn readyz(&self, replica: &Serve) -> (u16, String) {
+        self.page(replica, "/readyz").await
+    }
+
+    /// Whether a replica's metrics say that it leads.
+    pub(crate) async fn says_it_leads(&self, replica: &Serve) -> bool {
+        let (_, text) = self.page(replica, "/metrics").await;
+        text.lines().any(|line| line == "sesame_leader 1")
+    }
+
+    /// Waits until a replica leads.
+    pub(crate) async fn leads(&self, replica: &Serve) {
+        self.until("it leads", async || self.says_it_leads(replica).await)
+            .await;
+    }
+
+    /// Versions of all objects that Sesame may write.
+    pub(crate) async fn versions(&self) -> BTreeMap<(String, String), String> {
+        let mut versions = BTreeMap::new();
+        for plural in [
+            "gateways",
+            "httproutes",
+            "deployments",
+            "services",
+            "configmaps",
+            "secrets",
+        ] {
+            for object in self.list(plural, "").await {
+                let key = (plural.to_owned(), object.metadata.name.unwrap());
+                versions.insert(key, object.metadata.resource_version.unwrap());
+            }
+        }
+        versions
+    }
+
+    /// Waits until nothing is written any more.
+    pub(crate) async fn settled(&self) {
+        let mut before = self.versions().await;
+        loop {
+            sleep(Duration::from_secs(1)).await;
+            let now = self.versions().await;
+            if now == before {
+                return;
+            }
+            before = now;
+        }
+    }
+}
