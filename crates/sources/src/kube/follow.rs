@@ -23,8 +23,12 @@ use super::work::Work;
 /// After this the server ends a watch, which then is asked for again. Seconds.
 const WATCH_SECONDS: u32 = 290;
 
-/// A connection on which even that end did not arrive is dead.
+/// A list that tells nothing for so long does not come any more.
 const DEAD: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 10);
+
+/// A watch that tells nothing for so long is asked for again from where it is: servers send a bookmark about once a minute, and
+/// nothing else shows that the connection is dead, as when the server's machine has lost its power.
+const QUIET: Duration = Duration::from_secs(90);
 
 /// A watch that lasted so long was a good one, even if nothing happened.
 const GOOD: Duration = Duration::from_secs(1);
@@ -245,7 +249,11 @@ async fn watch<L: Listener>(
         if !listener.flush().await {
             return Outcome::Good;
         }
-        let Ok(Some(chunk)) = timeout(DEAD, chunks.next()).await else {
+        let patience = match progress.begins_list() {
+            true => DEAD,
+            false => QUIET,
+        };
+        let Ok(Some(chunk)) = timeout(patience, chunks.next()).await else {
             progress.ended();
             return match news || opened.elapsed() > GOOD {
                 true => Outcome::Good,

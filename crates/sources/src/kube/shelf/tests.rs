@@ -276,3 +276,12 @@ proptest! {
         prop_assert!(world.heard.keys().all(|heard| statuses.contains_key(heard)));
     }
 }
+
+#[test]
+fn an_object_costs_its_name_and_32_bytes() {
+    assert_eq!(size_of::<(Box<str>, Entry)>(), 32);
+    let mut shelf = Shelf::new(Kind::HTTPRoute);
+    exists(&mut shelf, &route("r", 1, 1));
+    let names: Vec<_> = shelf.held.keys().map(|name| &**name).collect();
+    assert_eq!(names, ["a/r"]);
+}

@@ -1,0 +1,154 @@
+//! CRDs that are missing, of another version, come and go.
+
+use serde_json::{Value, json};
+use sesame_api::{Kind, ObjectKey};
+use sesame_testkit::api_server::ApiServer;
+
+use crate::listener::{Cluster, Listener, config};
+
+/// A definition that serves some versions, and stores the first.
+fn definition(kind: Kind, versions: &[&str]) -> Value {
+    let version = |(index, name): (usize, &&str)| {
+        json!({
+            "name": name, "served": true, "storage": index == 0, "subresources": {"status": {}},
+            "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+        })
+    };
+    let singular = kind.as_str().to_lowercase();
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{}.gateway.networking.k8s.io", kind.plural()),
+            "annotations": {"api-approved.kubernetes.io": "unapproved, for a test"},
+        },
+        "spec": {
+            "group": "gateway.networking.k8s.io", "scope": "Namespaced",
+            "names": {"kind": kind.as_str(), "plural": kind.plural(), "singular": singular},
+            "versions": versions.iter().enumerate().map(version).collect::<Vec<_>>(),
+        },
+    })
+}
+
+fn object(kind: Kind, version: &str) -> Value {
+    json!({
+        "apiVersion": format!("gateway.networking.k8s.io/{version}"), "kind": kind.as_str(),
+        "metadata": {"namespace": "default", "name": "r"},
+        "spec": {"hostnames": ["x.example"], "rules": [{"backendRefs": [{"name": "b", "port": 80}]}]},
+    })
+}
+
+#[tokio::test]
+async fn definitions_come_and_go_while_we_watch() {
+    let server = ApiServer::start().await.unwrap();
+    let cluster = Cluster(server.admin().await.unwrap());
+    let kinds = [Kind::HTTPRoute, Kind::GRPCRoute, Kind::TLSRoute];
+    let mut listener = Listener::new(cluster.0.clone(), config(&kinds, None));
+    listener.synced().await;
+    assert!(listener.objects.is_empty());
+    assert_eq!(
+        listener.wrong(),
+        kinds.map(|kind| format!("{kind}: NotInstalled"))
+    );
+
+    // One of an older version that is read, one of a version that is not.
+    let http = ObjectKey::new(Kind::HTTPRoute, "default", "r");
+    let older = definition(Kind::HTTPRoute, &["v1beta1"]);
+    cluster.apply(&older).await;
+    cluster
+        .apply(&definition(Kind::GRPCRoute, &["v1alpha2"]))
+        .await;
+    listener
+        .until("two definitions", |known| {
+            known.wrong() == ["GRPCRoute: OtherVersion", "TLSRoute: NotInstalled"]
+        })
+        .await;
+    let message = &listener.troubles[0].message;
+    assert!(
+        message.contains("serves v1alpha2, and Sesame reads v1:"),
+        "{message}"
+    );
+    cluster.apply(&object(Kind::HTTPRoute, "v1beta1")).await;
+    listener.until("the route", |known| known.has(&http)).await;
+
+    // The version moves on: what is there stays, and nothing is told again.
+    cluster
+        .apply(&definition(Kind::HTTPRoute, &["v1beta1", "v1"]))
+        .await;
+    let mut only_new = definition(Kind::HTTPRoute, &["v1beta1", "v1"]);
+    only_new["spec"]["versions"][0]["served"] = false.into();
+    cluster.apply(&only_new).await;
+    let mut changed = object(Kind::HTTPRoute, "v1");
+    changed["metadata"]["labels"] = json!({"a": "b"});
+    apply_soon(&cluster, &changed).await;
+    listener
+        .until("a change in the new version", |known| {
+            !known.objects[&http].labels().is_empty()
+        })
+        .await;
+    assert_eq!(listener.times_told(&http), 2);
+
+    // A definition of no version that is read keeps what was read; one that is gone takes its objects along.
+    let mut neither = only_new.clone();
+    neither["spec"]["versions"][1]["served"] = false.into();
+    neither["spec"]["versions"]
+        .as_array_mut()
+        .unwrap()
+        .push(definition(Kind::HTTPRoute, &["x", "v9"])["spec"]["versions"][1].clone());
+    cluster.apply(&neither).await;
+    listener
+        .until("no version", |known| {
+            known
+                .wrong()
+                .contains(&"HTTPRoute: OtherVersion".to_owned())
+        })
+        .await;
+    assert!(listener.has(&http) && listener.times_told(&http) == 2);
+    cluster.delete(&neither).await;
+    listener
+        .until("no definition", |known| {
+            !known.has(&http)
+                && known
+                    .wrong()
+                    .contains(&"HTTPRoute: NotInstalled".to_owned())
+        })
+        .await;
+    cluster.apply(&definition(Kind::HTTPRoute, &["v1"])).await;
+    apply_soon(&cluster, &object(Kind::HTTPRoute, "v1")).await;
+    listener
+        .until("the route again", |known| known.has(&http))
+        .await;
+}
+
+/// Applies an object of a kind that will be served in a moment.
+async fn apply_soon(cluster: &Cluster, object: &Value) {
+    let tries = 600;
+    for attempt in 0..tries {
+        match cluster.try_apply(object).await {
+            Ok(()) => return,
+            Err(error) if attempt + 1 == tries => panic!("{error}"),
+            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_the_right_to_watch_definitions_they_are_found_as_well() {
+    let server = ApiServer::start().await.unwrap();
+    let cluster = Cluster(server.admin().await.unwrap());
+    let rules = json!([{"apiGroups": ["gateway.networking.k8s.io"], "resources": ["*"], "verbs": ["list", "watch"]}]);
+    crate::rights::grant(&cluster, "reader", rules).await;
+    let reader = server.service_account("default", "reader").await.unwrap();
+    let mut listener = Listener::new(reader, config(&[Kind::TLSRoute], None));
+    listener.synced().await;
+    assert_eq!(listener.wrong(), ["TLSRoute: NotInstalled"]);
+    cluster
+        .apply(&definition(Kind::TLSRoute, &["v1alpha2"]))
+        .await;
+    apply_soon(&cluster, &object(Kind::TLSRoute, "v1alpha2")).await;
+    let key = ObjectKey::new(Kind::TLSRoute, "default", "r");
+    listener
+        .until("the route", |known| {
+            known.has(&key) && known.wrong().is_empty()
+        })
+        .await;
+}

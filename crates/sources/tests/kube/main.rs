@@ -1,0 +1,11 @@
+//! Watching a real API server.
+
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
+mod bulk;
+mod changes;
+mod definitions;
+mod listener;
+mod outage;
+mod rights;
+mod secrets;

@@ -1,0 +1,136 @@
+//! What RBAC forbids.
+
+use serde_json::{Value, json};
+use sesame_api::{Kind, ObjectKey};
+use sesame_testkit::api_server::{ApiServer, Channel};
+
+use crate::listener::{Cluster, Listener, config, gateway, route, secret};
+
+/// Grants a service account of the namespace `default` what the rules say, everywhere.
+pub(crate) async fn grant(cluster: &Cluster, account: &str, rules: Value) {
+    let name = format!("test-{account}");
+    let group = "rbac.authorization.k8s.io";
+    let role = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules,
+    });
+    let binding = json!({
+        "apiVersion": format!("{group}/v1"), "kind": "ClusterRoleBinding", "metadata": {"name": name},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": account}],
+    });
+    cluster.apply(&role).await;
+    cluster.apply(&binding).await;
+}
+
+fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": [group], "resources": resources, "verbs": verbs})
+}
+
+#[tokio::test]
+async fn what_is_forbidden_is_told_and_read_once_it_is_allowed() {
+    let server = ApiServer::shared().await.unwrap();
+    server.install_definitions(Channel::Standard).await.unwrap();
+    let cluster = Cluster(server.admin().await.unwrap());
+    cluster.namespace("rights").await;
+    cluster.apply(&route("rights", "r", "b")).await;
+    cluster.apply(&gateway("rights", "g", "s")).await;
+    cluster.apply(&secret("rights", "s", "content")).await;
+    let watch = ["list", "watch"];
+    let definitions = rule(
+        "apiextensions.k8s.io",
+        &["customresourcedefinitions"],
+        &watch,
+    );
+    let gateways = rule("gateway.networking.k8s.io", &["gateways"], &watch);
+    grant(&cluster, "limited", json!([definitions, gateways])).await;
+
+    let client = server.service_account("default", "limited").await.unwrap();
+    let kinds = [Kind::Gateway, Kind::HTTPRoute, Kind::Secret];
+    let mut listener = Listener::new(client, config(&kinds, Some("rights")));
+    listener.synced().await;
+    let at = |kind, name| ObjectKey::new(kind, "rights", name);
+    assert!(listener.has(&at(Kind::Gateway, "g")));
+    assert_eq!(listener.objects.len(), 1);
+    listener
+        .until("all that is wrong", |known| known.troubles.len() == 3)
+        .await;
+    assert_eq!(
+        listener.wrong(),
+        [
+            "HTTPRoute in namespace rights: Forbidden",
+            "Secret in namespace rights: Forbidden",
+            "Secret/rights/s: Forbidden"
+        ]
+    );
+    let messages: Vec<_> = listener
+        .troubles
+        .iter()
+        .map(|t| t.message.clone())
+        .collect();
+    let routes = "grant the verbs list and watch on httproutes.gateway.networking.k8s.io: ";
+    assert!(messages[0].starts_with(routes), "{}", messages[0]);
+    let get = "grant the verb get on secrets: ";
+    assert!(messages[2].starts_with(get), "{}", messages[2]);
+
+    let all = rule(
+        "gateway.networking.k8s.io",
+        &["gateways", "httproutes"],
+        &watch,
+    );
+    let secrets = rule("", &["secrets"], &["get", "list", "watch"]);
+    grant(&cluster, "limited", json!([definitions, all, secrets])).await;
+    listener
+        .until("what is allowed now", |known| {
+            known.troubles.is_empty()
+                && known.has(&at(Kind::HTTPRoute, "r"))
+                && known.has(&at(Kind::Secret, "s"))
+        })
+        .await;
+    // What was read stays when it is forbidden again; the running watch need not notice.
+    grant(&cluster, "limited", json!([definitions])).await;
+    assert_eq!(listener.objects.len(), 3);
+}
+
+#[tokio::test]
+async fn rights_in_one_namespace_suffice_for_it() {
+    let server = ApiServer::shared().await.unwrap();
+    server.install_definitions(Channel::Standard).await.unwrap();
+    let cluster = Cluster(server.admin().await.unwrap());
+    for namespace in ["inside", "outside"] {
+        cluster.namespace(namespace).await;
+        cluster.apply(&route(namespace, "r", "b")).await;
+    }
+    let watch = ["list", "watch"];
+    let definitions = rule(
+        "apiextensions.k8s.io",
+        &["customresourcedefinitions"],
+        &watch,
+    );
+    let mut namespaces = rule("", &["namespaces"], &watch);
+    namespaces["resourceNames"] = json!(["inside"]);
+    grant(&cluster, "insider", json!([definitions, namespaces])).await;
+    let group = "rbac.authorization.k8s.io";
+    let metadata = json!({"namespace": "inside", "name": "insider"});
+    let routes = rule("gateway.networking.k8s.io", &["httproutes"], &watch);
+    cluster
+        .apply(&json!({
+            "apiVersion": format!("{group}/v1"), "kind": "Role", "metadata": metadata, "rules": [routes],
+        }))
+        .await;
+    cluster
+        .apply(&json!({
+            "apiVersion": format!("{group}/v1"), "kind": "RoleBinding", "metadata": metadata,
+            "roleRef": {"apiGroup": group, "kind": "Role", "name": "insider"},
+            "subjects": [{"kind": "ServiceAccount", "namespace": "default", "name": "insider"}],
+        }))
+        .await;
+    let client = server.service_account("default", "insider").await.unwrap();
+    let kinds = [Kind::HTTPRoute, Kind::Namespace];
+    let mut listener = Listener::new(client, config(&kinds, Some("inside")));
+    listener.synced().await;
+    listener
+        .until("nothing is wrong", |known| known.troubles.is_empty())
+        .await;
+    let keys: Vec<_> = listener.objects.keys().map(ToString::to_string).collect();
+    assert_eq!(keys, ["HTTPRoute/inside/r", "Namespace/inside"]);
+}
