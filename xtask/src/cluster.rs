@@ -33,6 +33,9 @@ pub(crate) use self::build::{DEFINITIONS_VARIABLE, PROGRAMS_VARIABLE, api_server
 pub(crate) use self::layout::LOAD_BALANCERS;
 use self::layout::Layout;
 
+/// Variables that send requests elsewhere.
+const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
+
 /// Options of `cargo xtask cluster`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -245,6 +248,11 @@ impl Cluster {
                     .arg(format!("--net=/proc/{}/ns/net", own.pid))
                     .arg("--")
                     .arg(program);
+                // No proxy can be reached from there.
+                for variable in PROXIES {
+                    command.env_remove(variable);
+                    command.env_remove(variable.to_lowercase());
+                }
                 command
             }
         };

@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::layout::{API_SERVICE, LOAD_BALANCERS, Layout, NODE_ADDRESS, SERVICES};
+use super::layout::{LOAD_BALANCERS, Layout, NODE_ADDRESS, SERVICES};
 
 /// A program that is kept running.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +81,6 @@ impl Here<'_> {
     fn first(&self, name: &'static str, flags: &[(&str, &str)]) -> Component {
         Component {
             name,
-            // One hyphen is enough for all, and two are too many for none.
             args: flags
                 .iter()
                 .map(|(flag, value)| format!("--{flag}={value}"))
@@ -117,7 +116,6 @@ impl Here<'_> {
     }
 
     fn api_server(&self) -> Component {
-        debug_assert!(SERVICES.starts_with(API_SERVICE.trim_end_matches(".1")));
         let key = |name: &str| self.pki(&format!("{name}.key"));
         let certificate = |name: &str| self.pki(&format!("{name}.crt"));
         self.first(

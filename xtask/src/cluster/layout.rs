@@ -12,8 +12,7 @@ use sesame_fleet::local::binary;
 pub(crate) const NODE_ADDRESS: &str = "10.77.0.1";
 /// The node's network.
 pub(super) const NODE_NETWORK: &str = "10.77.0.1/24";
-/// What Services of type LoadBalancer get. The upper half is handed out only to those that ask for an address of it, as long
-/// as there are fewer than 127 of them.
+/// What Services of type LoadBalancer get, from the lowest. One that asks for an address gets it, if it is free.
 pub(crate) const LOAD_BALANCERS: &str = "10.77.1.0/24";
 /// What Services get.
 pub(super) const SERVICES: &str = "10.77.64.0/18";
@@ -149,6 +148,19 @@ mod tests {
         for bad in ["", "A", "a b", "-a", "a-", "../a", "a.b", &"a".repeat(31)] {
             assert!(Layout::below(shelf, bad).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn services_of_ours_have_addresses_of_services() {
+        let (network, bits) = SERVICES.split_once('/').unwrap();
+        assert_eq!(bits, "18");
+        let number = |text: &str| u32::from(text.parse::<std::net::Ipv4Addr>().unwrap());
+        assert_eq!(
+            number(API_SERVICE),
+            number(network) + 1,
+            "the API server insists on it"
+        );
+        assert_eq!(number(DNS_SERVICE) >> 14, number(network) >> 14);
     }
 
     #[test]

@@ -197,8 +197,10 @@ fn spawn(layout: &Layout, programs: &Path, component: &Component) -> Result<Chil
     )?;
     Command::new(programs.join(component.name))
         .args(&component.args)
+        // Settings of whoever started the cluster, such as proxies, mean nothing here.
+        .env_clear()
         .env("PATH", path)
-        .env_remove("KUBECONFIG")
+        .env("HOME", "/")
         .current_dir("/")
         .process_group(0)
         .stdin(Stdio::null())

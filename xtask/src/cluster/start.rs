@@ -38,11 +38,16 @@ pub(super) fn up(layout: &Layout, built: &Built) -> Result<Cluster> {
         step.done();
     }
     let cluster = Cluster::own(layout)?;
-    let built = &cluster.built;
+    // No pod runs without it.
+    let pause = cluster.built.program("pause");
+    image::store(
+        "pause",
+        &Image::of_program(layout::PAUSE_IMAGE, &pause, "/pause")?,
+    )?;
 
     let step = Step::new("Waiting for the API server, importing images");
     thread::scope(|scope| {
-        let importing = scope.spawn(|| import(layout, built, &cluster));
+        let importing = scope.spawn(|| import(layout, &cluster));
         ready(layout, &cluster)?;
         release(layout)?;
         let objects = layout.settings().join("objects.yaml");
@@ -118,16 +123,13 @@ pub(super) fn ready(layout: &Layout, cluster: &Cluster) -> Result<()> {
 }
 
 /// Imports the archives of all images that there are.
-fn import(layout: &Layout, built: &Built, cluster: &Cluster) -> Result<()> {
+fn import(layout: &Layout, cluster: &Cluster) -> Result<()> {
     let done = layout.images_imported();
     if done.exists() {
         return Ok(());
     }
-    // No pod runs without it.
-    let pause = Image::of_program(layout::PAUSE_IMAGE, &built.program("pause"), "/pause")?;
-    image::store("pause", &pause)?;
     wait(layout, "containerd isn't ready", || {
-        images::answers(layout, built)
+        images::answers(layout, &cluster.built)
     })?;
     let mut archives: Vec<PathBuf> = fs::read_dir(image::archives()?)?
         .flatten()

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use super::layout::Layout;
@@ -31,14 +32,29 @@ pub(super) fn running(layout: &Layout) -> BTreeMap<String, i32> {
 
 /// Prints what there is to know. Says whether all components run.
 pub(super) fn print(layout: &Layout, cluster: &Cluster) -> bool {
+    let (text, all) = components_of(layout);
+    // Whoever reads may have seen enough.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    for question in [
+        &["get", "nodes", "-o", "wide"][..],
+        &["get", "pods,services", "--all-namespaces"],
+    ] {
+        // What it has to say it says itself.
+        let _ = cluster.kubectl().args(question).status();
+    }
+    all
+}
+
+/// A line for each component, and whether all run.
+fn components_of(layout: &Layout) -> (String, bool) {
     let running = running(layout);
-    let mut all = true;
-    println!("cluster {}", layout.name());
-    println!(
-        "  kubeconfig   {} (usable in its network alone)",
-        layout.kubeconfig().display()
+    let mut text = format!(
+        "cluster {}\n  kubeconfig   {} (of use in its network alone)\n  logs         {}\n",
+        layout.name(),
+        layout.kubeconfig().display(),
+        layout.logs().display()
     );
-    println!("  logs         {}", layout.logs().display());
+    let mut all = true;
     for component in components::all(layout) {
         let state = match running.get(component.name) {
             Some(pid) => format!("runs as process {pid}"),
@@ -46,22 +62,7 @@ pub(super) fn print(layout: &Layout, cluster: &Cluster) -> bool {
             None => "doesn't run".to_owned(),
         };
         all &= running.contains_key(component.name);
-        println!("  {:24} {state}", component.name);
+        text += &format!("  {:24} {state}\n", component.name);
     }
-    for question in [
-        &["get", "nodes", "-o", "wide"][..],
-        &["get", "pods", "--all-namespaces"],
-        &["get", "services", "--all-namespaces"],
-        &[
-            "get",
-            "gateways,gatewayclasses",
-            "--all-namespaces",
-            "--ignore-not-found",
-        ],
-    ] {
-        println!();
-        // What it has to say it says itself; kinds that aren't installed are no reason to stop.
-        let _ = cluster.kubectl().args(question).status();
-    }
-    all
+    (text, all)
 }
