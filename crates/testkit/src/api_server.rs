@@ -182,7 +182,7 @@ impl ApiServer {
         self.ready().await
     }
 
-    /// Makes etcd forget everything but the present. See [`ApiServer::start_with`] for who notices.
+    /// Makes etcd forget all changes but the last. See [`ApiServer::start_with`] for who notices.
     ///
     /// # Errors
     /// If etcd doesn't do it.

@@ -76,6 +76,8 @@ async fn compaction_ends_watches_from_the_past() {
     let client = server.admin().await.unwrap();
     let first = create(&client, "first").await;
     create(&client, "second").await;
+    // The last change is still told, and must not be the only one.
+    create(&client, "third").await;
     assert_eq!(watch_from(&client, &first).await, 0);
     server.compact().await.unwrap();
     assert_eq!(watch_from(&client, &first).await, 410);
