@@ -226,13 +226,21 @@ impl Fleet {
         })))
     }
 
+    /// Takes in how an object stands, unless that is known better.
+    pub(super) fn sees(&mut self, kind: Kind, seen: Seen) {
+        match self.seen.get(&kind) {
+            Some(known) if seen.is_older_than(known) => {}
+            _ => drop(self.seen.insert(kind, seen)),
+        }
+    }
+
     /// Takes in what came of an action.
     pub(super) fn done(&mut self, outcome: Outcome) {
         match outcome {
             Outcome::Applied(kind, said, seen) => {
                 self.problems.remove(&kind);
                 self.accepted.insert(kind, (said, seen.fingerprint));
-                self.seen.insert(kind, seen);
+                self.sees(kind, seen);
             }
             Outcome::Deleted(kind) => {
                 self.problems.remove(&kind);

@@ -268,7 +268,7 @@ impl Fleets {
 
     fn seen(&mut self, kind: Kind, place: Place, seen: Seen) {
         let entry = self.fleets.entry(place.clone()).or_default();
-        entry.fleet.seen.insert(kind, seen);
+        entry.fleet.sees(kind, seen);
         self.look(place);
     }
 

@@ -24,6 +24,9 @@ pub(super) struct Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) uid: String,
+    /// The resource version: the greater one of an object is the newer one (Kubernetes compares them as numbers, too).
+    /// 0 if it is no number.
+    pub(super) version: u64,
     /// What Sesame has said about it.
     pub(super) fingerprint: Fingerprint,
     /// It is about to go.
@@ -99,10 +102,13 @@ impl Seen {
             });
         let deleting = object.metadata.deletion_timestamp.is_some();
         let uid = object.metadata.uid.clone().unwrap_or_default();
+        let version = object.metadata.resource_version.as_deref();
+        let version = version.and_then(|v| v.parse().ok()).unwrap_or(0);
         // Our own metadata is read above; what follows wants the whole.
         let whole = whole(object);
         let seen = Self {
             uid,
+            version,
             fingerprint: fingerprint::of_observed(&whole, managed.as_ref()),
             deleting,
             owner,
@@ -110,6 +116,11 @@ impl Seen {
             detail: detail(kind, &whole, managed.as_ref()),
         };
         Some((place, seen))
+    }
+
+    /// Whether this is an earlier state of the same object. Answers to requests and what a watch tells overtake each other.
+    pub(super) fn is_older_than(&self, other: &Seen) -> bool {
+        self.uid == other.uid && self.version < other.version
     }
 
     /// Whether it is for us to write, for the Gateway of that name and uid. A Gateway that was deleted and made anew takes

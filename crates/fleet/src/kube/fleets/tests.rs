@@ -1,6 +1,6 @@
 //! Fleets against a cluster of the mind: objects are what was written, and time is what a test says.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sesame_model::{Autoscaling, ServiceType, Workload};
 
 use super::*;
@@ -129,6 +129,7 @@ impl Rig {
         self.made += 1;
         Seen {
             uid: uid.unwrap_or_else(|| self.made.to_string()),
+            version: self.made.into(),
             fingerprint: fingerprint::of_desired(object),
             deleting: false,
             owner: Some(Owner {
@@ -158,6 +159,8 @@ impl Rig {
     fn change(&mut self, kind: Kind, change: impl FnOnce(&mut Seen)) {
         let mut seen = self.objects[&(place(), kind)].clone();
         change(&mut seen);
+        self.made += 1;
+        seen.version = self.made.into();
         self.put(kind, seen);
     }
 
@@ -497,6 +500,25 @@ fn what_the_api_server_makes_of_our_words_is_not_written_for_ever() {
 }
 
 #[test]
+fn what_the_watch_tells_during_a_job_outlives_the_jobs_answers() {
+    let mut rig = Rig::new();
+    rig.want(Some(spec()));
+    let job = rig.fleets.next_job(rig.now).unwrap();
+    let (place, outcomes) = rig.act(job);
+    // The load balancer is quicker than the rest of the job.
+    let service = json!({
+        "spec": { "type": "LoadBalancer" },
+        "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }] } },
+    });
+    rig.change(Kind::Service, |seen| {
+        seen.detail = Detail::Service(Given::of(&service));
+    });
+    rig.fleets.done(place, outcomes, rig.now);
+    let addresses = rig.observation().unwrap().addresses;
+    assert_eq!(addresses.len(), 1, "{addresses:?}");
+}
+
+#[test]
 fn a_wish_that_changes_during_a_job_is_carried_out_after_it() {
     let mut rig = Rig::new();
     rig.want(Some(spec()));
@@ -525,7 +547,7 @@ fn observations_tell_addresses_envoys_and_the_end() {
     ));
     assert_eq!((first.available, first.replicas), (0, 2));
     rig.change(Kind::Service, |seen| {
-        seen.detail = Detail::Service(Given::of(&serde_json::json!({
+        seen.detail = Detail::Service(Given::of(&json!({
             "spec": { "type": "ClusterIP", "clusterIPs": ["10.0.0.9"] },
         })));
     });
