@@ -8,6 +8,7 @@
 mod bench;
 mod cargo;
 mod cluster;
+mod conformance;
 mod demo;
 mod deploy;
 mod envoy;
@@ -37,6 +38,8 @@ enum Command {
     Image(image::Args),
     /// Build, start, ask and end a Kubernetes cluster for tests
     Cluster(cluster::Args),
+    /// Run the Gateway API's conformance suite against Sesame in a cluster
+    Conformance(conformance::Args),
     /// Make deploy/manifests of deploy/chart, or check what is there
     Deploy(deploy::Args),
     /// Check the repository's structure and formatting
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Command::Envoy(args) => envoy::run(&args),
         Command::Image(args) => image::run(&args),
         Command::Cluster(args) => cluster::run(&args),
+        Command::Conformance(args) => conformance::run(&args),
         Command::Deploy(args) => deploy::run(&args),
         Command::Tidy(args) => tidy::run(&args),
     };

@@ -42,6 +42,11 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
+    /// Whether what is granted is enough for what was done, though it may be more.
+    pub(crate) fn suffices(&self) -> bool {
+        self.refused.is_empty() && self.foreign.is_empty()
+    }
+
     /// Whether everything fits.
     pub(crate) fn fits(&self) -> bool {
         self.unused.is_empty() && self.refused.is_empty() && self.foreign.is_empty()

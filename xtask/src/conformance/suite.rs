@@ -1,0 +1,213 @@
+//! The upstream suite as a program, and the backend that its manifests ask for, built once for each content of the Go module.
+//!
+//! In: the module `xtask/go/conformance`, Go. Out: a folder with the two programs and the names under which the manifests ask
+//! for the backend's image.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use sesame_fleet::local::binary;
+use sha2::{Digest, Sha256};
+
+use crate::cargo;
+use crate::cluster::go::{self, Go};
+use crate::image::Image;
+use crate::image::recipes::NONROOT;
+use crate::progress::Step;
+use crate::wheel::{self, hex, last_lines};
+
+/// The suite's module, whose manifests name images.
+const SUITE: &str = "sigs.k8s.io/gateway-api/conformance";
+
+/// The backend's package.
+const BACKEND: &str = "sigs.k8s.io/gateway-api-conformance-images/echo-basic";
+
+/// The folders of the suite's module with manifests of tests for gateways. Those for meshes ask for other images.
+const MANIFESTS: [&str; 2] = ["base", "tests"];
+
+/// What is built.
+#[derive(Clone, Debug)]
+pub(crate) struct Suite {
+    home: PathBuf,
+}
+
+impl Suite {
+    /// The suite's program.
+    pub(crate) fn program(&self) -> PathBuf {
+        self.home.join("conformance.test")
+    }
+
+    /// The image of the backend, under every name by which a manifest asks for it.
+    pub(crate) fn backend(&self) -> Result<Image> {
+        let names = fs::read_to_string(self.home.join("names")).context("the cache is broken")?;
+        let names: Vec<String> = names.lines().map(str::to_owned).collect();
+        let first = names.first().context("no manifest asks for the backend")?;
+        let mut image = Image::of_program(first, &self.home.join("echo-basic"), "/echo-basic")?;
+        image.names = names;
+        image.run.user = NONROOT.to_owned();
+        Ok(image)
+    }
+}
+
+/// What was built before, else built now; the first time takes minutes.
+pub(crate) fn obtain() -> Result<Suite> {
+    let module = cargo::root().join("xtask/go/conformance");
+    let shelf = binary::cache_dir()
+        .context("there is no cache folder: set HOME or SESAME_CACHE")?
+        .join("conformance");
+    let home = shelf.join(fingerprint(&module)?);
+    wheel::place("the conformance suite", &shelf, &home, |scratch| {
+        let go = go::obtain()?;
+        let step = Step::new("Building the conformance suite (minutes, the first time)");
+        let folder = scratch.join("built");
+        fs::create_dir_all(&folder)?;
+        build(
+            &go,
+            &module,
+            &["build"],
+            BACKEND,
+            &folder.join("echo-basic"),
+        )?;
+        build(
+            &go,
+            &module,
+            &["test", "-c"],
+            ".",
+            &folder.join("conformance.test"),
+        )?;
+        go.output(&module, ["mod", "download", SUITE])?;
+        let source = go.output(&module, ["list", "-m", "-f", "{{.Dir}}", SUITE])?;
+        fs::write(folder.join("names"), names(Path::new(&source))?)?;
+        step.done();
+        Ok(folder)
+    })
+    .context("the conformance suite could not be built")?;
+    Ok(Suite { home })
+}
+
+fn build(go: &Go, module: &Path, how: &[&str], package: &str, path: &Path) -> Result<()> {
+    let mut command = go.command(module, how);
+    command
+        .args(["-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o"])
+        .arg(path)
+        .arg(package);
+    let output = command.output().context("Go can't be run")?;
+    ensure!(
+        output.status.success(),
+        "`go {}` failed: {}",
+        go::words(&command),
+        last_lines(&output.stderr)
+    );
+    Ok(())
+}
+
+/// The images that manifests ask for, a line each.
+fn names(source: &Path) -> Result<String> {
+    let mut names = BTreeSet::new();
+    for folder in MANIFESTS {
+        for file in fs::read_dir(source.join(folder))? {
+            let path = file?.path();
+            if path
+                .extension()
+                .is_some_and(|extension| extension == "yaml")
+            {
+                let text = fs::read_to_string(&path)?;
+                names.extend(images(&text).map(str::to_owned));
+            }
+        }
+    }
+    let names: Vec<String> = names.into_iter().collect();
+    for name in &names {
+        ensure!(
+            name.contains("/echo-basic:"),
+            "a manifest of the suite asks for the image {name}, which isn't built here"
+        );
+    }
+    Ok(names.join("\n"))
+}
+
+/// The images that a manifest asks for.
+fn images(manifest: &str) -> impl Iterator<Item = &str> {
+    let lines = manifest
+        .lines()
+        .map(|line| line.trim().trim_start_matches("- "));
+    lines.filter_map(|line| Some(line.strip_prefix("image:")?.trim()))
+}
+
+/// Names what is built: by the module's files and by Go's version.
+fn fingerprint(module: &Path) -> Result<String> {
+    let unreadable = || format!("can't read {}", module.display());
+    let files = fs::read_dir(module).with_context(unreadable)?;
+    let mut paths = files
+        .map(|file| file.map(|file| file.path()))
+        .collect::<Result<Vec<_>, _>>()
+        .with_context(unreadable)?;
+    paths.sort();
+    let mut hasher = Sha256::new();
+    hasher.update(go::VERSION);
+    for path in paths {
+        let content = fs::read(&path).with_context(|| format!("can't read {}", path.display()))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        hasher.update(format!("\n{name} {}\n", content.len()));
+        hasher.update(content);
+    }
+    Ok(hex(&hasher.finalize()[..8]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn images_of_a_manifest() {
+        let manifest = "
+containers:
+- image: example.com/echo-basic:v1
+  name: a
+- name: b
+  image:   example.com/echo-basic:v2
+  imagePullPolicy: Never
+";
+        let found: Vec<_> = images(manifest).collect();
+        assert_eq!(
+            found,
+            ["example.com/echo-basic:v1", "example.com/echo-basic:v2"]
+        );
+    }
+
+    #[test]
+    fn only_the_backend_is_built() {
+        let dir = tempfile::tempdir().unwrap();
+        for folder in MANIFESTS {
+            fs::create_dir(dir.path().join(folder)).unwrap();
+        }
+        let write = |file: &str, image: &str| {
+            fs::write(
+                dir.path().join(file),
+                format!("image: example.com/{image}\n"),
+            )
+            .unwrap();
+        };
+        write("base/a.yaml", "echo-basic:v2");
+        write("tests/b.yaml", "echo-basic:v1");
+        write("tests/c.yaml", "echo-basic:v2");
+        write("tests/c.go", "other:v1");
+        let expected = "example.com/echo-basic:v1\nexample.com/echo-basic:v2";
+        assert_eq!(names(dir.path()).unwrap(), expected);
+        write("tests/d.yaml", "other:v1");
+        let error = names(dir.path()).unwrap_err().to_string();
+        assert!(error.contains("example.com/other:v1"), "{error}");
+    }
+
+    #[test]
+    fn the_fingerprint_follows_the_modules_files() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("go.mod"), "module a\n").unwrap();
+        let first = fingerprint(dir.path()).unwrap();
+        assert_eq!(first, fingerprint(dir.path()).unwrap());
+        fs::write(dir.path().join("go.mod"), "module b\n").unwrap();
+        assert_ne!(first, fingerprint(dir.path()).unwrap());
+    }
+}
