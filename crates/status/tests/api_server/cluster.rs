@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) const OURS: &str = "projectsesame.io/gateway-controller";
 /// What takes longer will never be.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(240);
 /// Between looks at something that is awaited.
 const PAUSE: Duration = Duration::from_millis(10);
 

@@ -7,7 +7,8 @@ use tokio::task::JoinSet;
 
 use crate::cluster::{Cluster, cluster, gateway_spec, gateway_status, on, route_status, until};
 
-const ROUTES: usize = 5_000;
+/// Enough that a second write of each, or one after the other, would show.
+const ROUTES: usize = 2_000;
 
 async fn create_routes(cluster: &Cluster, count: usize) {
     let mut tasks = JoinSet::new();

@@ -64,7 +64,7 @@ struct World {
     /// Milliseconds there and back, used in turn.
     delays: Vec<(u64, u64)>,
     next_delay: usize,
-    /// How fast the clock of each runs, in thousandths.
+    /// Who came to lead, and after how many milliseconds.
     led: Vec<(u128, &'static str)>,
 }
 

@@ -37,7 +37,7 @@ fn replica(client: &kube::Client, lease: &str, identity: &str) -> Replica {
 
 async fn leads(replica: &mut Replica) {
     let leads = replica.leads.wait_for(|leads| *leads);
-    let leads = tokio::time::timeout(Duration::from_secs(60), leads).await;
+    let leads = tokio::time::timeout(Duration::from_secs(240), leads).await;
     leads.expect("it never leads").unwrap();
 }
 
@@ -98,7 +98,7 @@ async fn without_an_api_server_nobody_leads_and_with_it_somebody_does() {
     leads(&mut only).await;
     server.stop().await.unwrap();
     let lost = only.leads.wait_for(|leads| !*leads);
-    let lost = tokio::time::timeout(Duration::from_secs(60), lost).await;
+    let lost = tokio::time::timeout(Duration::from_secs(240), lost).await;
     lost.expect("it goes on leading").unwrap();
     server.resume().await.unwrap();
     leads(&mut only).await;
