@@ -4,7 +4,8 @@
 //! It must not know what a bootstrap says, nor routes, nor xDS.
 //!
 //! - [`local`]: processes on this machine.
-//! - [`kube`]: pods of a cluster.
+//! - `kube`: pods of a cluster; behind the feature of that name, which is on unless asked otherwise.
 
+#[cfg(feature = "kube")]
 pub mod kube;
 pub mod local;
