@@ -46,6 +46,8 @@ pub(crate) enum Message {
     FleetEnded(FleetId),
     /// What an Envoy said to a resource; `None`: it took it.
     Rejection(Rejected, Option<String>),
+    /// The release of the Gateway API whose definitions are installed, if that is known.
+    Release(Option<String>),
     /// The place knows more of its fleets than when it was last asked.
     News,
     /// A look at the tables.
@@ -74,6 +76,8 @@ pub(crate) struct Owner {
     start: Instant,
     /// Everything has been read once; nothing is served before.
     synced: bool,
+    /// What was told before everything had been read.
+    early: Vec<Input>,
     /// Event `Ready` has been sent.
     announced: bool,
     /// Every object that was there at the start has its status.
@@ -113,6 +117,7 @@ impl Owner {
             outlets,
             start,
             synced: false,
+            early: Vec::new(),
             announced: false,
             judged: false,
             known: HashSet::new(),
@@ -173,12 +178,17 @@ impl Owner {
         let begin = Instant::now();
         let mut turn = Turn {
             plan: self.place.due().is_some_and(|due| due <= begin),
+            inputs: std::mem::take(&mut self.early),
             ..Turn::default()
         };
         for message in messages {
             self.take(message, &mut turn);
         }
-        if !self.synced || (turn.inputs.is_empty() && !turn.plan) {
+        if !self.synced {
+            self.early = turn.inputs;
+            return;
+        }
+        if turn.inputs.is_empty() && !turn.plan {
             return self.announce();
         }
         let inputs = std::mem::take(&mut turn.inputs);
@@ -242,6 +252,7 @@ impl Owner {
                 self.outlets.metrics.rejected(self.rejected.len());
                 turn.inputs.push(Input::Rejection(rejected, message));
             }
+            Message::Release(release) => turn.inputs.push(Input::ApiVersion(release)),
             Message::News => turn.plan = true,
             Message::Inspect(look) => look(&self.core),
         }

@@ -3,9 +3,11 @@
 //! In: list-and-watches of the kinds that Sesame reads. Out: [`Event`]s: what changed, what stands in statuses, what is wrong. Must not
 //! know what objects mean together, except which Secrets and ConfigMaps they name.
 //!
-//!     follow ─► feed (shelf) ─┐
-//!     discovery (catalog) ────┼─► hub (references, troubles) ─► outbox ─► Event
-//!     fetch ◄────── orders ───┘
+//! ```text
+//! follow ─► feed (shelf) ─┐
+//! discovery (catalog) ────┼─► hub (references, troubles) ─► outbox ─► Event
+//! fetch ◄────── orders ───┘
+//! ```
 //!
 //! - What is there keeps being told as it is while the API server is away, forgets (`410 Gone`), forbids, or serves a CRD in a version
 //!   that we do not read; [`Event::Trouble`] says so. Only a CRD that is gone takes its objects along.
@@ -94,6 +96,9 @@ pub enum Event {
     /// What stands in the statuses of these objects; `None`: the object is gone. Told whether or not anything else of the object
     /// changed, and before it.
     Live(Vec<(ObjectKey, Option<LiveStatus>)>),
+    /// The release of the Gateway API that the CRDs are of, as they say; `None`: they don't. Told when it changes, and first
+    /// before the first [`Event::Set`] if it is known by then.
+    Release(Option<String>),
     /// Everything that is wrong now.
     Trouble(Vec<Trouble>),
 }

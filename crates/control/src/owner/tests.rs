@@ -119,6 +119,22 @@ fn nothing_is_made_before_everything_was_read() {
 }
 
 #[test]
+fn what_is_told_early_counts() {
+    let mut rig = rig();
+    rig.owner
+        .turn(vec![Message::Release(Some("v1.3.0".to_owned()))]);
+    let class = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "edge"},
+        "spec": {"controllerName": "projectsesame.io/gateway-controller"},
+    });
+    let class = Change::Upsert(Object::decode(class).unwrap().unwrap());
+    rig.owner.turn(vec![set(vec![class])]);
+    let statuses = rig.owner.outlets.board.statuses();
+    let text = serde_json::to_string(&statuses).unwrap();
+    assert!(text.contains("UnsupportedVersion"), "{text}");
+}
+
+#[test]
 fn what_waits_becomes_one_change() {
     let mut rig = rig();
     rig.owner.turn(vec![

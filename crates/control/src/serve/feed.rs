@@ -40,6 +40,11 @@ pub(super) async fn pass_on(
                     statuses.live(key, live);
                 }
             }
+            Event::Release(release) => {
+                if owner.send(Message::Release(release)).await.is_err() {
+                    return;
+                }
+            }
             Event::Trouble(troubles) => {
                 log(&mut told, &troubles);
                 health.source(troubles);

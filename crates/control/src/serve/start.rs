@@ -44,6 +44,8 @@ const MESSAGES: usize = 4096;
 const EVENTS: usize = 4096;
 /// What may wait of what the API server tells; further changes gather at the source.
 const TOLD: usize = 64;
+/// How long the API server may take to answer a call.
+const CONNECT: Duration = Duration::from_secs(3);
 /// How long a replica that should end waits for its tasks.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -276,6 +278,8 @@ async fn client(config: &Config) -> Result<kube::Client, StartError> {
     let mut found = cluster::connect(config.kubeconfig.as_deref()).await?;
     // Watches are silent for minutes, and whoever sends anything else has a timeout of its own.
     found.read_timeout = None;
+    // One that is cut off is tried again soon.
+    found.connect_timeout = Some(CONNECT);
     // Each part knows better what to send again.
     found.default_retry = false;
     Ok(cluster::client(found)?)

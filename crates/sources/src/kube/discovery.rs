@@ -69,7 +69,15 @@ async fn look_for_ever(
     let mut catalog = Catalog::default();
     let mut failures = 0;
     let mut changes = 0;
+    let mut release = None;
     loop {
+        let known = crds.borrow().release.clone();
+        if known != release {
+            release.clone_from(&known);
+            if out.send(Message::Release(known)).await.is_err() {
+                return;
+            }
+        }
         {
             let crds = crds.borrow_and_update();
             catalog.set_crds(crds.names.clone());
@@ -219,6 +227,32 @@ struct Crds {
     names: Option<BTreeSet<String>>,
     /// Counts what happened to them.
     changes: u64,
+    /// The release that they are of, as they say.
+    release: Option<String>,
+}
+
+/// The CRD that is asked of which release all are: they are installed together.
+const ASKED: &str = "gatewayclasses.gateway.networking.k8s.io";
+
+/// The annotation that says it.
+const RELEASE: &str = "gateway.networking.k8s.io/bundle-version";
+
+/// The annotations of a CRD.
+#[derive(Deserialize)]
+struct Annotated {
+    metadata: Annotations,
+}
+
+#[derive(Deserialize)]
+struct Annotations {
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
+}
+
+/// The release that a CRD says it is of.
+fn release(text: &str) -> Option<String> {
+    let mut read = serde_json::from_str::<Annotated>(text).ok()?;
+    read.metadata.annotations.remove(RELEASE)
 }
 
 struct CrdListener {
@@ -253,6 +287,14 @@ impl Listener for CrdListener {
         let Some(name) = Self::name(text) else {
             return;
         };
+        if name == ASKED {
+            let release = release(text);
+            self.tell.send_if_modified(|crds| {
+                let differs = crds.release != release;
+                crds.release = release;
+                differs
+            });
+        }
         if self.synced {
             self.names.insert(name);
             self.changed();

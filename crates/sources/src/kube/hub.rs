@@ -30,6 +30,8 @@ pub(super) enum Message {
     Fetch(ObjectKey, Ticket, Instant, Result<Fetched, Failure>),
     /// A kind can be watched, or can't.
     Kind(Kind, Kinds),
+    /// The release of the Gateway API's CRDs, as they say.
+    Release(Option<String>),
     /// Discovery was asked.
     Discovery(Result<(), Failure>),
 }
@@ -110,6 +112,8 @@ pub(super) struct Hub {
     references: References,
     outbox: Outbox,
     troubles: Troubles,
+    /// The release of the CRDs, if it has not been told yet.
+    release: Option<Option<String>>,
 }
 
 impl Hub {
@@ -120,6 +124,7 @@ impl Hub {
             references: References::default(),
             outbox: Outbox::default(),
             troubles: Troubles::default(),
+            release: None,
         }
     }
 
@@ -133,6 +138,7 @@ impl Hub {
             }
             Message::Fetch(key, ticket, at, result) => self.fetched(key, ticket, at, result, now),
             Message::Kind(kind, kinds) => self.kind(kind, kinds, now),
+            Message::Release(release) => self.release = Some(release),
             Message::Discovery(Ok(())) => self.troubles.reached(&Asker::Discovery),
             Message::Discovery(Err(failure)) => {
                 let text = match failure {
@@ -166,6 +172,9 @@ impl Hub {
         if let Some(troubles) = self.troubles.take() {
             return Some(Event::Trouble(troubles));
         }
+        if let Some(release) = self.release.take() {
+            return Some(Event::Release(release));
+        }
         if let Some(live) = self.outbox.take_live() {
             return Some(Event::Live(live));
         }
@@ -178,7 +187,7 @@ impl Hub {
     /// Whether there is something to tell.
     pub(super) fn pending(&self) -> bool {
         let first = !self.outbox.started() && self.ready();
-        first || self.troubles.changed() || self.outbox.pending()
+        first || self.troubles.changed() || self.release.is_some() || self.outbox.pending()
     }
 
     /// Whether everything that is there was heard.

@@ -28,6 +28,11 @@ async fn objects_come_change_and_go() {
     // Every namespace has a ConfigMap with certificates, which nobody names.
     let data = |key: &ObjectKey| matches!(key.kind, Kind::Secret | Kind::ConfigMap);
     assert!(!listener.objects.keys().any(data));
+    listener
+        .until("the release of the CRDs", |known| {
+            known.release.as_deref() == Some("v1.7.0")
+        })
+        .await;
 
     cluster.apply(&route("changes", "after", "a")).await;
     listener

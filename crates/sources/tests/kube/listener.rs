@@ -28,6 +28,8 @@ pub(crate) struct Listener {
     pub(crate) objects: BTreeMap<ObjectKey, Object>,
     pub(crate) live: BTreeMap<ObjectKey, LiveStatus>,
     pub(crate) troubles: Vec<Trouble>,
+    /// The release of the CRDs, as they say.
+    pub(crate) release: Option<String>,
     /// So many sets were told.
     pub(crate) sets: usize,
     /// What was told of each object, in order: `true` for "it is this", `false` for "it is gone".
@@ -46,6 +48,7 @@ impl Listener {
             objects: BTreeMap::new(),
             live: BTreeMap::new(),
             troubles: Vec::new(),
+            release: None,
             sets: 0,
             told: Vec::new(),
         }
@@ -98,6 +101,7 @@ impl Listener {
                     };
                 }
             }
+            Event::Release(release) => self.release = release,
             Event::Trouble(troubles) => self.troubles = troubles,
         }
     }

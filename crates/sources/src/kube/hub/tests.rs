@@ -64,6 +64,7 @@ fn told(hub: &mut Hub) -> Vec<String> {
                 Some(live) => format!("live {key} {}", live.resource_version),
                 None => format!("live {key} gone"),
             })),
+            Event::Release(release) => lines.push(format!("release {release:?}")),
             Event::Trouble(troubles) => {
                 let line = |t: &crate::kube::Trouble| format!("{}: {}", t.place, t.reason);
                 let troubles: Vec<_> = troubles.iter().map(line).collect();
