@@ -11,6 +11,8 @@ use crate::kube::seen::{self, Detail, Owner};
 use crate::kube::spec::{Port, Problem};
 use crate::kube::testing;
 
+mod answers;
+
 struct Rig {
     fleets: Fleets,
     now: Instant,
@@ -474,63 +476,6 @@ fn failures_are_tried_again_ever_later_and_told() {
         rig.observation().unwrap().problem,
         Some(Problem::NoResources(_))
     ));
-}
-
-#[test]
-fn what_the_api_server_makes_of_our_words_is_not_written_for_ever() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    let job = rig.fleets.next_job(rig.now).unwrap();
-    let (place, mut outcomes) = rig.act(job);
-    let webhooks = fingerprint::of_desired(&Value::Null);
-    for outcome in &mut outcomes {
-        if let Outcome::Applied(Kind::Deployment, _, seen) = outcome {
-            seen.fingerprint = webhooks;
-        }
-    }
-    rig.fleets.done(place, outcomes, rig.now);
-    rig.log.clear();
-    rig.change(Kind::Deployment, |seen| seen.fingerprint = webhooks);
-    assert!(rig.work().is_empty());
-    // Anything else isn't what it was.
-    rig.change(Kind::Deployment, |seen| {
-        seen.fingerprint = fingerprint::of_desired(&Value::Bool(true));
-    });
-    assert_eq!(rig.work(), ["apply Deployment"]);
-}
-
-#[test]
-fn what_the_watch_tells_during_a_job_outlives_the_jobs_answers() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    let job = rig.fleets.next_job(rig.now).unwrap();
-    let (place, outcomes) = rig.act(job);
-    // The load balancer is quicker than the rest of the job.
-    let service = json!({
-        "spec": { "type": "LoadBalancer" },
-        "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }] } },
-    });
-    rig.change(Kind::Service, |seen| {
-        seen.detail = Detail::Service(Given::of(&service));
-    });
-    rig.fleets.done(place, outcomes, rig.now);
-    let addresses = rig.observation().unwrap().addresses;
-    assert_eq!(addresses.len(), 1, "{addresses:?}");
-}
-
-#[test]
-fn a_wish_that_changes_during_a_job_is_carried_out_after_it() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    let job = rig.fleets.next_job(rig.now).unwrap();
-    let mut other = spec();
-    other.ports.insert(Port::tcp(81));
-    rig.want(Some(other));
-    assert!(rig.fleets.next_job(rig.now).is_none(), "one job at a time");
-    let (place, outcomes) = rig.act(job);
-    rig.fleets.done(place, outcomes, rig.now);
-    rig.log.clear();
-    assert_eq!(rig.work(), ["apply Service"]);
 }
 
 #[test]
