@@ -145,12 +145,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         Subcommand::Load { archives } => own()?.1.load(archives)?,
         Subcommand::ApiServer { what } => {
-            let (layout, cluster) = own()?;
-            if *what == Switch::Stop {
-                start::stop_component(&layout, components::API_SERVER)?;
-            } else {
-                start::start_component(&layout, components::API_SERVER)?;
-                start::ready(&layout, &cluster)?;
+            let (_, cluster) = own()?;
+            match what {
+                Switch::Stop => cluster.stop_api_server()?,
+                Switch::Start => cluster.start_api_server()?,
             }
         }
         Subcommand::Node { programs } => node::run(&Layout::of(&args.name)?, programs)?,
@@ -271,6 +269,39 @@ impl Cluster {
         archives
             .iter()
             .try_for_each(|archive| images::import(&own.layout, &self.built, archive))
+    }
+
+    /// Its network's namespace, as a file.
+    ///
+    /// # Errors
+    /// If the cluster is someone else's.
+    pub(crate) fn network(&self) -> Result<PathBuf> {
+        let own = self.own.as_ref();
+        let own = own.context("an existing cluster's network is not ours to enter")?;
+        Ok(format!("/proc/{}/ns/net", own.pid).into())
+    }
+
+    /// Ends the API server, and keeps it from running until it is started again.
+    ///
+    /// # Errors
+    /// If it doesn't end, or the cluster is someone else's.
+    pub(crate) fn stop_api_server(&self) -> Result<()> {
+        start::stop_component(self.layout()?, components::API_SERVER)
+    }
+
+    /// Starts the API server, and waits until it is ready.
+    ///
+    /// # Errors
+    /// If it doesn't become so, or the cluster is someone else's.
+    pub(crate) fn start_api_server(&self) -> Result<()> {
+        start::start_component(self.layout()?, components::API_SERVER)?;
+        start::ready(self.layout()?, self)
+    }
+
+    fn layout(&self) -> Result<&Layout> {
+        let own = self.own.as_ref();
+        own.map(|own| &own.layout)
+            .context("this is for clusters of our own")
     }
 
     /// What the service accounts of `sesame-system` asked of the API server, an event a line. Empty for a cluster that isn't

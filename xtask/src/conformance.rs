@@ -19,6 +19,7 @@ use self::run::{Done, Wanted};
 use crate::cargo;
 use crate::cluster::Cluster;
 use crate::deploy;
+use crate::install::Channel;
 
 /// Lines that are shown of a run in which no test came to its end.
 const LAST_LINES: usize = 30;
@@ -41,8 +42,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "TEST")]
     run: Option<String>,
     /// The Gateway API's channel that is installed
-    #[arg(long, value_enum, default_value_t = install::Channel::Standard)]
-    channel: install::Channel,
+    #[arg(long, value_enum, default_value_t = Channel::Standard)]
+    channel: Channel,
     /// Write the suite's report there, too
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,

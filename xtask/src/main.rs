@@ -13,6 +13,7 @@ mod demo;
 mod deploy;
 mod envoy;
 mod image;
+mod install;
 mod progress;
 mod test;
 mod tidy;
