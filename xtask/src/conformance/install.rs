@@ -10,6 +10,9 @@ use crate::cluster::{self, Cluster};
 use crate::image;
 use crate::install::{self, Channel};
 
+/// What is chosen about Envoys.
+const PARAMETERS: &str = include_str!("parameters.yaml");
+
 /// An address of the cluster's pool that is handed out to those only that ask for it, and one that is outside of the pool.
 pub(crate) fn addresses() -> (String, String) {
     let pool = cluster::LOAD_BALANCERS;
@@ -26,6 +29,16 @@ pub(crate) fn cluster(name: &str, channel: Channel, suite: &Suite) -> Result<Clu
     cluster.load(&archives)?;
     install::gateway_api(&cluster, channel)?;
     install::manifests(&cluster)?;
+    // Under a name of its own, so that applying the manifests again takes nothing of it away.
+    let apply = [
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--field-manager=conformance",
+        "-f",
+        "-",
+    ];
+    install::kubectl_fed(&cluster, &apply, PARAMETERS)?;
     Ok(cluster)
 }
 
