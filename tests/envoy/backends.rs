@@ -8,11 +8,8 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::harness::{
-    Sesame, assert_share, at, backend, backends, becomes, check, gateway, grant, listening,
-    namespace, route, service, shares,
+    Sesame, assert_share, at, backend, backends, becomes, check, grant, namespace, service, shares,
 };
-
-const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
 
 fn weighted(path: &str, backends: &[(&str, u32)]) -> String {
     let backends: Vec<_> = backends
@@ -37,15 +34,7 @@ async fn weights_divide_the_requests_and_what_is_missing_keeps_its_share() {
         weighted("/both-missing", &[("missing", 1), ("gone", 1)]),
         weighted("/large", &[("a", 1_000_000), ("b", 1_000_000)]),
     ];
-    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
-    let sesame = Sesame::serving(|ip| {
-        let text = gateway("web", ip, &[HTTP]) + &services;
-        vec![(
-            "all.yaml",
-            text + &route("a", &["web"], &["a.example.com"], &rules),
-        )]
-    })
-    .await;
+    let sesame = Sesame::with_rules(&services, &rules).await;
     for (path, expected) in [
         ("/70-30-0", vec![("a", 0.7), ("b", 0.3)]),
         ("/all-zero", vec![("500", 1.0)]),
@@ -70,17 +59,8 @@ async fn backends_in_other_namespaces_need_a_grant_as_long_as_they_are_used() {
     let rule =
         "matches: [{path: {value: /there}}], backendRefs: [{name: a, namespace: other, port: 80}]";
     let (_here, here) = backend("here").await;
-    let sesame = Sesame::serving(|ip| {
-        let text = gateway("web", ip, &[HTTP]) + &namespace("other") + &there + &here;
-        let route = route(
-            "a",
-            &["web"],
-            &["a.example.com"],
-            &[rule, &at("/here", "here")],
-        );
-        vec![("all.yaml", text + &route)]
-    })
-    .await;
+    let objects = namespace("other") + &there + &here;
+    let sesame = Sesame::with_rules(&objects, &[rule, &at("/here", "here")]).await;
     let cases = |there| {
         [
             ("a.example.com", "/there", there),
@@ -88,14 +68,9 @@ async fn backends_in_other_namespaces_need_a_grant_as_long_as_they_are_used() {
         ]
     };
     check(sesame.at(8080), &cases("500")).await;
-    let resolved = sesame
-        .of_route("a", "ResolvedRefs")
-        .await
-        .expect("a condition");
-    assert_eq!(
-        (resolved.status.as_str(), resolved.reason.as_str()),
-        ("False", "RefNotPermitted")
-    );
+    sesame
+        .assert_route("a", "ResolvedRefs", ("False", "RefNotPermitted"))
+        .await;
 
     sesame.folder().write("grant.yaml", &grant("other"));
     becomes(sesame.at(8080), "a.example.com", "/there", "a").await;
@@ -129,19 +104,15 @@ async fn what_the_service_says_is_spoken() {
     let services = speaks(&services, "h2c", "kubernetes.io/h2c");
     let services = speaks(&services, "ws", "kubernetes.io/ws");
     let encrypted = speaks(&service("tls", &[tls.address()]), "tls", "https");
-    let sesame = Sesame::serving(|ip| {
-        let text = gateway("web", ip, &[HTTP]) + &services + &encrypted;
-        let rules = ["plain", "h2c", "tls", "ws"].map(|name| at(&format!("/{name}"), name));
-        let mut rules: Vec<_> = rules.iter().map(String::as_str).collect();
-        rules.push("matches: [{path: {value: /}}], backendRefs: [{name: ws, port: 80}]");
-        vec![(
-            "all.yaml",
-            text + &route("a", &["web"], &["a.example.com"], &rules),
-        )]
-    })
-    .await;
+    let rules = [
+        at("/plain", "plain"),
+        at("/h2c", "h2c"),
+        at("/tls", "tls"),
+        at("/ws", "ws"),
+        at("/", "ws"),
+    ];
+    let sesame = Sesame::with_rules(&(services + &encrypted), &rules).await;
     let address = sesame.at(8080);
-    listening(address).await;
     // Whatever the client speaks.
     for connect in [Connect::plain(), Connect::plain().h2()] {
         for (path, protocol) in [("/plain", "HTTP/1.1"), ("/h2c", "HTTP/2")] {

@@ -8,9 +8,7 @@ use std::net::SocketAddr;
 use sesame_testkit::backend::Backend;
 use sesame_testkit::client::{Answer, Ask, Connect};
 
-use crate::harness::{Sesame, backends, eventually, gateway, listening, route, service};
-
-const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
+use crate::harness::{HTTP, Sesame, backends, eventually, listening, route, service};
 
 /// How many changes are made.
 const CHANGES: usize = 200;
@@ -151,8 +149,7 @@ async fn steady(address: SocketAddr, allowed: &Allowed, done: &Cell<bool>, keep:
 #[tokio::test]
 async fn answers_fit_the_old_objects_or_the_new_ones() {
     let (backends, services) = backends(&["a", "b"]).await;
-    let sesame =
-        Sesame::serving(|ip| vec![("all.yaml", gateway("web", ip, &[HTTP]) + &services)]).await;
+    let sesame = Sesame::with_gateway(&[HTTP], &services).await;
     let address = sesame.at(8080);
     listening(address).await;
     let silent = (

@@ -2,29 +2,13 @@
 
 use sesame_testkit::client::{Answer, Ask, Connect};
 
-use crate::harness::{Sesame, at, backends, gateway, listening, route};
-
-const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
+use crate::harness::{Sesame, at, backends};
 
 fn rule(path: &str, cors: &str) -> String {
     format!(
         "filters: [{{type: CORS, cors: {{{cors}}}}}], {}",
         at(path, "a")
     )
-}
-
-async fn serving(services: &str, rules: &[String]) -> Sesame {
-    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
-    let sesame = Sesame::serving(|ip| {
-        let text = gateway("web", ip, &[HTTP]) + services;
-        vec![(
-            "all.yaml",
-            text + &route("a", &["web"], &["a.example.com"], &rules),
-        )]
-    })
-    .await;
-    listening(sesame.at(8080)).await;
-    sesame
 }
 
 /// A browser's question whether a script of this origin may send such a request.
@@ -51,10 +35,7 @@ async fn preflight(
 /// A script's request.
 async fn simple(sesame: &Sesame, path: &str, origin: &str) -> Answer {
     let ask = Ask::get("a.example.com", path).header("origin", origin);
-    let answer = Connect::plain()
-        .ask(sesame.at(8080), &ask)
-        .await
-        .expect("an answer");
+    let answer = sesame.ask(&ask).await;
     assert_eq!(
         (answer.status.as_u16(), answer.backend().as_str()),
         (200, "a"),
@@ -91,7 +72,7 @@ async fn listed_origins_may_and_others_may_not() {
         "allowOrigins: ['https://www.foo.com', 'https://*.bar.com', 'http://port.com:8080'], allowMethods: [GET, PUT], \
          allowHeaders: [x-one, X-Two], exposeHeaders: [x-three, x-four], maxAge: 3600",
     )];
-    let sesame = serving(&services, &rules).await;
+    let sesame = Sesame::with_rules(&services, &rules).await;
     for origin in [
         "https://www.foo.com",
         "https://www.bar.com",
@@ -162,7 +143,7 @@ async fn stars_mean_whatever_is_asked_for() {
             &format!("{all}, allowCredentials: false"),
         ),
     ];
-    let sesame = serving(&services, &rules).await;
+    let sesame = Sesame::with_rules(&services, &rules).await;
     let origin = "https://anywhere.example.net:8443";
     for (path, credentials) in [
         ("/free", ""),
@@ -211,7 +192,7 @@ async fn rules_for_one_method_answer_the_preflights_for_it() {
     let rules = [format!(
         "filters: [{{type: CORS, cors: {{{one}}}}}], matches: [{{method: PUT}}], backendRefs: [{{name: a, port: 80}}]"
     )];
-    let sesame = serving(&services, &rules).await;
+    let sesame = Sesame::with_rules(&services, &rules).await;
     let answer = preflight(&sesame, "/", "https://foo.com", "PUT", "").await;
     assert!(matches!(answer.status.as_u16(), 200 | 204), "{answer:?}");
     assert_eq!(permission(&answer), ("https://foo.com", ""));

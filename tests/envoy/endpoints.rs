@@ -7,11 +7,9 @@ use sesame_testkit::backend::Backend;
 use sesame_testkit::client::{Ask, Connect};
 
 use crate::harness::{
-    Question, Sesame, at, becomes, check, eventually, gateway, listening, new_ip, route, service,
-    shares,
+    HTTP, Question, Sesame, at, becomes, check, eventually, gateway, listening, new_ip, route,
+    service, shares,
 };
-
-const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
 
 async fn start(name: &str) -> Backend {
     let any = ([127, 0, 0, 1], 0).into();
@@ -29,27 +27,40 @@ fn slice(name: &str, service: &str, ports: &str, endpoints: &str) -> String {
 #[tokio::test]
 async fn ports_are_found_by_their_names_and_endpoints_in_all_slices() {
     let (one, two, three) = (start("one").await, start("two").await, start("three").await);
-    let sesame = Sesame::serving(|ip| {
-        let named = "apiVersion: v1\nkind: Service\nmetadata: {name: named}\nspec: {clusterIP: None, ports: [{name: web, port: \
-                     80, targetPort: 1}, {name: admin, port: 81, targetPort: named}]}\n---\n"
-            .to_owned();
-        let ports = |web: u16, admin: u16| format!("{{name: admin, port: {admin}}}, {{name: web, port: {web}}}");
-        let here = "{addresses: [127.0.0.1]}";
-        let text = gateway("web", ip, &[HTTP])
-            + &named
-            + &slice("named-x", "named", &ports(one.address().port(), three.address().port()), here)
-            + &slice("named-y", "named", &ports(two.address().port(), three.address().port()), here)
-            + &slice("named-z", "named", &ports(two.address().port(), three.address().port()), "")
-            + &slice("other", "other", &ports(three.address().port(), 1), here);
-        let rules = [
-            "matches: [{path: {value: /web}}], backendRefs: [{name: named, port: 80}]",
-            "matches: [{path: {value: /admin}}], backendRefs: [{name: named, port: 81}]",
-            "matches: [{path: {value: /no-port}}], backendRefs: [{name: named, port: 82}]",
-            "matches: [{path: {value: /no-service}}], backendRefs: [{name: other, port: 80}]",
-        ];
-        vec![("all.yaml", text + &route("a", &["web"], &["a.example.com"], &rules))]
-    })
-    .await;
+    let named = "apiVersion: v1\nkind: Service\nmetadata: {name: named}\nspec: {clusterIP: None, ports: [{name: web, port: \
+                 80, targetPort: 1}, {name: admin, port: 81, targetPort: named}]}\n---\n"
+        .to_owned();
+    let ports = |web: u16, admin: u16| {
+        format!("{{name: admin, port: {admin}}}, {{name: web, port: {web}}}")
+    };
+    let here = "{addresses: [127.0.0.1]}";
+    let rules = [
+        "matches: [{path: {value: /web}}], backendRefs: [{name: named, port: 80}]",
+        "matches: [{path: {value: /admin}}], backendRefs: [{name: named, port: 81}]",
+        "matches: [{path: {value: /no-port}}], backendRefs: [{name: named, port: 82}]",
+        "matches: [{path: {value: /no-service}}], backendRefs: [{name: other, port: 80}]",
+    ];
+    let services = named
+        + &slice(
+            "named-x",
+            "named",
+            &ports(one.address().port(), three.address().port()),
+            here,
+        )
+        + &slice(
+            "named-y",
+            "named",
+            &ports(two.address().port(), three.address().port()),
+            here,
+        )
+        + &slice(
+            "named-z",
+            "named",
+            &ports(two.address().port(), three.address().port()),
+            "",
+        )
+        + &slice("other", "other", &ports(three.address().port(), 1), here);
+    let sesame = Sesame::with_rules(&services, &rules).await;
     let found = shares(sesame.at(8080), &Ask::get("a.example.com", "/web"), 100).await;
     assert_eq!(
         found.keys().collect::<Vec<_>>(),

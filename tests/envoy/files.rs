@@ -3,9 +3,7 @@
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-use crate::harness::{Folder, Sesame, at, backends, becomes, check, gateway, new_ip, route};
-
-const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
+use crate::harness::{Folder, HTTP, Sesame, at, backends, becomes, check, gateway, new_ip, route};
 
 fn is_problem(event: &Value, file: &str) -> bool {
     event["type"] == "problem"

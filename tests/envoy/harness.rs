@@ -15,8 +15,8 @@ mod sesame;
 
 pub(crate) use self::folder::{Folder, new_ip};
 pub(crate) use self::objects::{
-    Https, at, backend, backends, certificate, gateway, grant, https, namespace, on, route,
-    service, to,
+    HTTP, Https, at, backend, backends, born, certificate, gateway, grant, https, namespace, on,
+    route, service, to,
 };
 pub(crate) use self::process::{children, ended, is_running, send};
 pub(crate) use self::questions::{

@@ -1,34 +1,9 @@
 //! Filters that change headers of requests and answers, on rules and on backends.
 
 use serde_json::Value;
-use sesame_testkit::client::{Answer, Ask, Connect};
+use sesame_testkit::client::{Answer, Ask};
 
-use crate::harness::{Sesame, assert_share, backends, gateway, listening, route};
-
-const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
-
-/// A Sesame with these rules for a.example.com.
-async fn serving(services: &str, rules: &[&str]) -> Sesame {
-    let sesame = Sesame::serving(|ip| {
-        let text = gateway("web", ip, &[HTTP]) + services;
-        vec![(
-            "all.yaml",
-            text + &route("a", &["web"], &["a.example.com"], rules),
-        )]
-    })
-    .await;
-    listening(sesame.at(8080)).await;
-    sesame
-}
-
-async fn ask(sesame: &Sesame, ask: &Ask) -> Answer {
-    let answer = Connect::plain()
-        .ask(sesame.at(8080), ask)
-        .await
-        .expect("an answer");
-    assert_eq!(answer.status, 200, "{answer:?}");
-    answer
-}
+use crate::harness::{Sesame, assert_share, at, backends};
 
 /// All values of a header, joined as the HTTP specification allows it; `-` if it isn't there.
 fn joined(values: &Value) -> String {
@@ -42,37 +17,41 @@ fn joined(values: &Value) -> String {
 const CHANGES: &str = "set: [{name: X-Set, value: new}, {name: x-percent, value: '100%REQ(host)%'}], add: [{name: X-Add, \
                        value: more}], remove: [X-Remove, x-remove-too]";
 
+/// What becomes of headers by these changes: of those that weren't there, and of those that were.
+const CHANGED: [(&str, &str, &str); 6] = [
+    ("x-set", "new", "new"),
+    ("x-percent", "100%REQ(host)%", "100%REQ(host)%"),
+    ("x-add", "more", "some,more"),
+    ("x-remove", "-", "-"),
+    ("x-remove-too", "-", "-"),
+    ("x-keep", "-", "kept"),
+];
+
 #[tokio::test]
 async fn request_headers() {
     let (_backends, services) = backends(&["a"]).await;
     let filter =
         format!("filters: [{{type: RequestHeaderModifier, requestHeaderModifier: {{{CHANGES}}}}}]");
     let rules = [
-        format!(
-            "matches: [{{path: {{value: /rule}}}}], {filter}, backendRefs: [{{name: a, port: 80}}]"
-        ),
+        format!("{filter}, {}", at("/rule", "a")),
         format!(
             "matches: [{{path: {{value: /backend}}}}], backendRefs: [{{name: a, port: 80, {filter}}}]"
         ),
     ];
-    let sesame = serving(&services, &[&rules[0], &rules[1]]).await;
+    let sesame = Sesame::with_rules(&services, &rules).await;
     for path in ["/rule", "/backend"] {
-        let bare = ask(&sesame, &Ask::get("a.example.com", path)).await.json();
+        let bare = sesame
+            .ask_well(&Ask::get("a.example.com", path))
+            .await
+            .json();
         let full = Ask::get("a.example.com", path)
             .header("x-set", "old")
             .header("x-add", "some")
             .header("X-REMOVE", "1")
             .header("x-remove-too", "1")
             .header("x-keep", "kept");
-        let full = ask(&sesame, &full).await.json();
-        for (header, without, with) in [
-            ("x-set", "new", "new"),
-            ("x-percent", "100%REQ(host)%", "100%REQ(host)%"),
-            ("x-add", "more", "some,more"),
-            ("x-remove", "-", "-"),
-            ("x-remove-too", "-", "-"),
-            ("x-keep", "-", "kept"),
-        ] {
+        let full = sesame.ask_well(&full).await.json();
+        for (header, without, with) in CHANGED {
             assert_eq!(
                 joined(&bare["headers"][header]),
                 without,
@@ -94,23 +73,21 @@ async fn response_headers() {
     let filter = format!("{{type: ResponseHeaderModifier, responseHeaderModifier: {{{CHANGES}}}}}");
     let request = "{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x-request, value: changed}]}}";
     let rules = [
-        format!(
-            "matches: [{{path: {{value: /rule}}}}], filters: [{request}, {filter}], backendRefs: [{{name: a, port: 80}}]"
-        ),
+        format!("filters: [{request}, {filter}], {}", at("/rule", "a")),
         format!(
             "matches: [{{path: {{value: /backend}}}}], backendRefs: [{{name: a, port: 80, filters: [{filter}, {request}]}}]"
         ),
     ];
-    let sesame = serving(&services, &[&rules[0], &rules[1]]).await;
+    let sesame = Sesame::with_rules(&services, &rules).await;
     for path in ["/rule", "/backend"] {
-        let bare = ask(&sesame, &Ask::get("a.example.com", path)).await;
+        let bare = sesame.ask_well(&Ask::get("a.example.com", path)).await;
         let full = Ask::get("a.example.com", path)
             .header("x-echo-set-header", "x-set: old")
             .header("x-echo-set-header", "X-Add: some")
             .header("x-echo-set-header", "x-remove: 1")
             .header("x-echo-set-header", "x-remove-too: 1")
             .header("x-echo-set-header", "x-keep: kept");
-        let full = ask(&sesame, &full).await;
+        let full = sesame.ask_well(&full).await;
         let of = |answer: &Answer, header: &str| {
             let values: Vec<_> = answer.headers.get_all(header).iter().collect();
             if values.is_empty() {
@@ -122,14 +99,7 @@ async fn response_headers() {
                 .collect();
             values.join(",")
         };
-        for (header, without, with) in [
-            ("x-set", "new", "new"),
-            ("x-percent", "100%REQ(host)%", "100%REQ(host)%"),
-            ("x-add", "more", "some,more"),
-            ("x-remove", "-", "-"),
-            ("x-remove-too", "-", "-"),
-            ("x-keep", "-", "kept"),
-        ] {
+        for (header, without, with) in CHANGED {
             assert_eq!(of(&bare, header), without, "{path}: {header}");
             assert_eq!(of(&full, header), with, "{path}: {header}");
         }
@@ -158,11 +128,8 @@ async fn each_backend_has_its_own_changes() {
         own("a"),
         own("b")
     );
-    let sesame = serving(&services, &[&rule]).await;
-    let mut connection = Connect::plain()
-        .open(sesame.at(8080))
-        .await
-        .expect("a connection");
+    let sesame = Sesame::with_rules(&services, &[&rule]).await;
+    let mut connection = sesame.open().await;
     let mut a = 0;
     for _ in 0..100 {
         let answer = connection

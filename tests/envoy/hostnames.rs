@@ -3,25 +3,17 @@
 use sesame_testkit::client::{Ask, Connect};
 
 use crate::harness::{
-    Question, Sesame, at, backends, check, check_asks, gateway, listening, route, to,
+    HTTP, Question, Sesame, at, backends, born, check, check_asks, listening, route, to,
 };
-
-const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
 
 #[tokio::test]
 async fn exact_before_long_wildcard_before_short_wildcard_before_any() {
     let (_backends, services) = backends(&["exact", "long", "short", "any"]).await;
-    let sesame = Sesame::serving(|ip| {
-        let routes = route("exact", &["web"], &["a.b.example.com"], &[&to("exact")])
-            + &route("long", &["web"], &["*.b.example.com"], &[&to("long")])
-            + &route("short", &["web"], &["*.example.com"], &[&to("short")])
-            + &route("any", &["web"], &[], &[&to("any")]);
-        vec![(
-            "all.yaml",
-            gateway("web", ip, &[HTTP]) + &services + &routes,
-        )]
-    })
-    .await;
+    let routes = route("exact", &["web"], &["a.b.example.com"], &[&to("exact")])
+        + &route("long", &["web"], &["*.b.example.com"], &[&to("long")])
+        + &route("short", &["web"], &["*.example.com"], &[&to("short")])
+        + &route("any", &["web"], &[], &[&to("any")]);
+    let sesame = Sesame::with_gateway(&[HTTP], &(services + &routes)).await;
     check(
         sesame.at(8080),
         &[
@@ -51,24 +43,18 @@ async fn exact_before_long_wildcard_before_short_wildcard_before_any() {
 #[tokio::test]
 async fn requests_fall_through_to_the_wider_hostname_and_no_further_than_the_route_says() {
     let (_backends, services) = backends(&["exact", "wide"]).await;
-    let sesame = Sesame::serving(|ip| {
-        let routes = route(
-            "exact",
-            &["web"],
-            &["very.specific.com", "other.specific.com"],
-            &[&at("/s1", "exact")],
-        ) + &route(
-            "wide",
-            &["web"],
-            &["*.specific.com"],
-            &[&at("/s3", "wide"), &at("/s1/deeper", "wide")],
-        );
-        vec![(
-            "all.yaml",
-            gateway("web", ip, &[HTTP]) + &services + &routes,
-        )]
-    })
-    .await;
+    let routes = route(
+        "exact",
+        &["web"],
+        &["very.specific.com", "other.specific.com"],
+        &[&at("/s1", "exact")],
+    ) + &route(
+        "wide",
+        &["web"],
+        &["*.specific.com"],
+        &[&at("/s3", "wide"), &at("/s1/deeper", "wide")],
+    );
+    let sesame = Sesame::with_gateway(&[HTTP], &(services + &routes)).await;
     check(
         sesame.at(8080),
         &[
@@ -90,62 +76,49 @@ async fn requests_fall_through_to_the_wider_hostname_and_no_further_than_the_rou
 #[tokio::test]
 async fn the_original_hostname_decides_where_the_intersection_is_the_same() {
     let (_backends, services) = backends(&["narrow", "wide"]).await;
-    let born = |text: String, year: u16| {
-        let born = format!("metadata: {{creationTimestamp: \"{year}-01-01T00:00:00Z\", ");
-        text.replacen("metadata: {", &born, 1)
-    };
     let header = |name: &str, backend: &str| {
         format!(
             "matches: [{{path: {{value: /header}}, headers: [{{name: {name}, value: x}}]}}], {}",
             to(backend)
         )
     };
-    let sesame = Sesame::serving(|ip| {
-        let listeners = [
-            "name: exact, protocol: HTTP, port: 8080, hostname: abc.example.com",
-            "name: wide, protocol: HTTP, port: 8081, hostname: '*.example.com'",
+    let listeners = [
+        "name: exact, protocol: HTTP, port: 8080, hostname: abc.example.com",
+        "name: wide, protocol: HTTP, port: 8081, hostname: '*.example.com'",
+    ];
+    let pair = |listener: &str, narrow: &str, wide: &str| {
+        let parent = format!("web, sectionName: {listener}");
+        let narrow_rules = [
+            at("/same", "narrow"),
+            at("/path", "narrow"),
+            header("header-a", "narrow"),
         ];
-        let pair = |listener: &str, narrow: &str, wide: &str| {
-            let parent = format!("web, sectionName: {listener}");
-            let narrow_rules = [
-                at("/same", "narrow"),
-                at("/path", "narrow"),
-                header("header-a", "narrow"),
-            ];
-            let wide_rules = [
-                at("/same", "wide"),
-                at("/path/prefix", "wide"),
-                header("header-b", "wide"),
-            ];
-            let rules = |rules: &[String; 3]| rules.clone();
-            let [a, b, c] = rules(&wide_rules);
-            let [d, e, f] = rules(&narrow_rules);
-            born(
-                route(
-                    &format!("{listener}-wide"),
-                    &[&parent],
-                    &[wide],
-                    &[&a, &b, &c],
-                ),
-                2025,
-            ) + &born(
-                route(
-                    &format!("{listener}-narrow"),
-                    &[&parent],
-                    &[narrow],
-                    &[&d, &e, &f],
-                ),
-                2026,
-            )
-        };
-        let routes = pair("exact", "abc.example.com", "*.example.com")
-            + &pair("wide", "*.example.com", "*.com");
-        vec![(
-            "all.yaml",
-            gateway("web", ip, &listeners) + &services + &routes,
-        )]
-    })
-    .await;
+        let wide_rules = [
+            at("/same", "wide"),
+            at("/path/prefix", "wide"),
+            header("header-b", "wide"),
+        ];
+        born(
+            &route(
+                &format!("{listener}-wide"),
+                &[&parent],
+                &[wide],
+                &wide_rules,
+            ),
+            "2025-01-01",
+        ) + &born(
+            &route(
+                &format!("{listener}-narrow"),
+                &[&parent],
+                &[narrow],
+                &narrow_rules,
+            ),
+            "2026-01-01",
+        )
+    };
+    let routes =
+        pair("exact", "abc.example.com", "*.example.com") + &pair("wide", "*.example.com", "*.com");
+    let sesame = Sesame::with_gateway(&listeners, &(services + &routes)).await;
     for port in [8080, 8081] {
         let get = |path| Ask::get("abc.example.com", path);
         check_asks(
@@ -183,38 +156,30 @@ async fn listeners_are_isolated_from_each_other() {
             format!("name: {name}-{port}, protocol: HTTP, port: {port}{hostname}")
         })
     };
-    let sesame = Sesame::serving(|ip| {
-        let mut text = services.clone();
-        let all: Vec<String> = [8080, 8081].into_iter().flat_map(listeners).collect();
-        text += &gateway(
-            "web",
-            ip,
-            &all.iter().map(String::as_str).collect::<Vec<_>>(),
+    let mut objects = services;
+    let all: Vec<String> = [8080, 8081].into_iter().flat_map(listeners).collect();
+    for (name, hostname) in [
+        ("any", "bar.com"),
+        ("wide", "*.example.com"),
+        ("narrow", "*.foo.example.com"),
+        ("exact", "abc.foo.example.com"),
+    ] {
+        let path = format!("/{name}");
+        // Hostnames on the listeners only, and on the routes too.
+        objects += &route(
+            &format!("{name}-8080"),
+            &[&format!("web, sectionName: {name}-8080")],
+            &[],
+            &[&at(&path, name)],
         );
-        for (name, hostname) in [
-            ("any", "bar.com"),
-            ("wide", "*.example.com"),
-            ("narrow", "*.foo.example.com"),
-            ("exact", "abc.foo.example.com"),
-        ] {
-            let path = format!("/{name}");
-            // Hostnames on the listeners only, and on the routes too.
-            text += &route(
-                &format!("{name}-8080"),
-                &[&format!("web, sectionName: {name}-8080")],
-                &[],
-                &[&at(&path, name)],
-            );
-            text += &route(
-                &format!("{name}-8081"),
-                &[&format!("web, sectionName: {name}-8081")],
-                &[hostname],
-                &[&at(&path, name)],
-            );
-        }
-        vec![("all.yaml", text)]
-    })
-    .await;
+        objects += &route(
+            &format!("{name}-8081"),
+            &[&format!("web, sectionName: {name}-8081")],
+            &[hostname],
+            &[&at(&path, name)],
+        );
+    }
+    let sesame = Sesame::with_gateway(&all, &objects).await;
     let paths = ["any", "wide", "narrow", "exact"];
     for port in [8080, 8081] {
         listening(sesame.at(port)).await;
@@ -235,34 +200,28 @@ async fn listeners_are_isolated_from_each_other() {
 #[tokio::test]
 async fn routes_attach_by_listener_by_port_and_by_both() {
     let (_backends, services) = backends(&["section", "port", "both"]).await;
-    let sesame = Sesame::serving(|ip| {
-        let listeners = [
-            "name: bar, protocol: HTTP, port: 8080, hostname: bar.com",
-            "name: foo-bar, protocol: HTTP, port: 8080, hostname: foo.bar.com",
-            "name: wild, protocol: HTTP, port: 8080, hostname: '*.foo.com'",
-            "name: other-bar, protocol: HTTP, port: 8081, hostname: bar.com",
-            "name: other-foo, protocol: HTTP, port: 8081, hostname: foo.com",
-            "name: third-bar, protocol: HTTP, port: 8082, hostname: bar.com",
-            "name: third-foo, protocol: HTTP, port: 8082, hostname: foo.com",
-        ];
-        let routes = route(
-            "section",
-            &["web, sectionName: bar", "web, sectionName: wild"],
+    let listeners = [
+        "name: bar, protocol: HTTP, port: 8080, hostname: bar.com",
+        "name: foo-bar, protocol: HTTP, port: 8080, hostname: foo.bar.com",
+        "name: wild, protocol: HTTP, port: 8080, hostname: '*.foo.com'",
+        "name: other-bar, protocol: HTTP, port: 8081, hostname: bar.com",
+        "name: other-foo, protocol: HTTP, port: 8081, hostname: foo.com",
+        "name: third-bar, protocol: HTTP, port: 8082, hostname: bar.com",
+        "name: third-foo, protocol: HTTP, port: 8082, hostname: foo.com",
+    ];
+    let routes = route(
+        "section",
+        &["web, sectionName: bar", "web, sectionName: wild"],
+        &[],
+        &[&to("section")],
+    ) + &route("port", &["web, port: 8081"], &[], &[&to("port")])
+        + &route(
+            "both",
+            &["web, port: 8082, sectionName: third-foo"],
             &[],
-            &[&to("section")],
-        ) + &route("port", &["web, port: 8081"], &[], &[&to("port")])
-            + &route(
-                "both",
-                &["web, port: 8082, sectionName: third-foo"],
-                &[],
-                &[&to("both")],
-            );
-        vec![(
-            "all.yaml",
-            gateway("web", ip, &listeners) + &services + &routes,
-        )]
-    })
-    .await;
+            &[&to("both")],
+        );
+    let sesame = Sesame::with_gateway(&listeners, &(services + &routes)).await;
     check(
         sesame.at(8080),
         &[
@@ -300,28 +259,22 @@ async fn routes_attach_by_listener_by_port_and_by_both() {
 #[tokio::test]
 async fn only_hostnames_that_the_listener_has_too_are_served() {
     let (_backends, services) = backends(&["a", "b"]).await;
-    let sesame = Sesame::serving(|ip| {
-        let listeners = ["name: http, protocol: HTTP, port: 8080, hostname: '*.wildcard.io'"];
-        let hosts = [
-            "one.wildcard.io",
-            "*.two.wildcard.io",
-            "*.io",
-            "wildcard.io",
-            "elsewhere.com",
-        ];
-        let routes = route("some", &["web"], &hosts, &[&at("/a", "a")])
-            + &route(
-                "none",
-                &["web"],
-                &["wildcard.io", "*.elsewhere.com"],
-                &[&at("/b", "b")],
-            );
-        vec![(
-            "all.yaml",
-            gateway("web", ip, &listeners) + &services + &routes,
-        )]
-    })
-    .await;
+    let listeners = ["name: http, protocol: HTTP, port: 8080, hostname: '*.wildcard.io'"];
+    let hosts = [
+        "one.wildcard.io",
+        "*.two.wildcard.io",
+        "*.io",
+        "wildcard.io",
+        "elsewhere.com",
+    ];
+    let routes = route("some", &["web"], &hosts, &[&at("/a", "a")])
+        + &route(
+            "none",
+            &["web"],
+            &["wildcard.io", "*.elsewhere.com"],
+            &[&at("/b", "b")],
+        );
+    let sesame = Sesame::with_gateway(&listeners, &(services + &routes)).await;
     check(
         sesame.at(8080),
         &[
@@ -336,14 +289,9 @@ async fn only_hostnames_that_the_listener_has_too_are_served() {
         ],
     )
     .await;
-    let accepted = sesame
-        .of_route("none", "Accepted")
-        .await
-        .expect("a condition");
-    assert_eq!(
-        (accepted.status.as_str(), accepted.reason.as_str()),
-        ("False", "NoMatchingListenerHostname")
-    );
+    sesame
+        .assert_route("none", "Accepted", ("False", "NoMatchingListenerHostname"))
+        .await;
     let status = sesame.listener("web", "http").await.expect("a listener");
     assert_eq!(status["attachedRoutes"], 1);
 }

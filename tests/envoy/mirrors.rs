@@ -1,28 +1,12 @@
 //! RequestMirror: who gets copies, how many, and of what.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sesame_testkit::backend::{Backend, Received};
-use sesame_testkit::client::{Ask, Connect};
+use sesame_testkit::client::Ask;
 
-use crate::harness::{
-    Sesame, assert_share, backend, backends, eventually, gateway, listening, route, to,
-};
-
-const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
-
-async fn serving(services: &str, rules: &[&str]) -> Sesame {
-    let sesame = Sesame::serving(|ip| {
-        let text = gateway("web", ip, &[HTTP]) + services;
-        vec![(
-            "all.yaml",
-            text + &route("a", &["web"], &["a.example.com"], rules),
-        )]
-    })
-    .await;
-    listening(sesame.at(8080)).await;
-    sesame
-}
+use crate::harness::{Sesame, assert_share, backend, backends, eventually, shares, to};
 
 fn mirror(to: &str, share: &str) -> String {
     format!(
@@ -48,15 +32,12 @@ async fn all_mirrors_get_the_request_as_the_backend_does() {
         mirror("two", ""),
         to("a")
     );
-    let sesame = serving(&services, &[&rule]).await;
+    let sesame = Sesame::with_rules(&services, &[&rule]).await;
     let ask = Ask::get("a.example.com", "/copied?q=1")
         .method("POST")
         .body("what it says")
         .header("x-gone", "1");
-    let answer = Connect::plain()
-        .ask(sesame.at(8080), &ask)
-        .await
-        .expect("an answer");
+    let answer = sesame.ask(&ask).await;
     assert_eq!(
         (answer.status.as_u16(), answer.backend().as_str()),
         (200, "a")
@@ -88,26 +69,12 @@ async fn a_mirror_that_fails_or_is_missing_harms_nobody() {
         mirror("slow", ""),
         to("a")
     );
-    let sesame = serving(&(services + &gone_text), &[&rule]).await;
-    let mut connection = Connect::plain()
-        .open(sesame.at(8080))
-        .await
-        .expect("a connection");
-    for _ in 0..20 {
-        let answer = connection
-            .ask(&Ask::get("a.example.com", "/"))
-            .await
-            .expect("an answer");
-        assert_eq!(answer.backend(), "a");
-    }
-    let resolved = sesame
-        .of_route("a", "ResolvedRefs")
-        .await
-        .expect("a condition");
-    assert_eq!(
-        (resolved.status.as_str(), resolved.reason.as_str()),
-        ("False", "BackendNotFound")
-    );
+    let sesame = Sesame::with_rules(&(services + &gone_text), &[&rule]).await;
+    let answers = shares(sesame.at(8080), &Ask::get("a.example.com", "/"), 20).await;
+    assert_eq!(answers, BTreeMap::from([("a".to_owned(), 20)]));
+    sesame
+        .assert_route("a", "ResolvedRefs", ("False", "BackendNotFound"))
+        .await;
 }
 
 #[tokio::test]
@@ -140,18 +107,9 @@ async fn shares_of_the_requests_are_copied() {
         .map(|(name, share, _)| mirror(name, share))
         .collect();
     let rule = format!("filters: [{}], {}", filters.join(", "), to("a"));
-    let sesame = serving(&services, &[&rule]).await;
-    let mut connection = Connect::plain()
-        .open(sesame.at(8080))
-        .await
-        .expect("a connection");
-    for _ in 0..ASKED {
-        let answer = connection
-            .ask(&Ask::get("a.example.com", "/"))
-            .await
-            .expect("an answer");
-        assert_eq!(answer.backend(), "a");
-    }
+    let sesame = Sesame::with_rules(&services, &[&rule]).await;
+    let answers = shares(sesame.at(8080), &Ask::get("a.example.com", "/"), ASKED).await;
+    assert_eq!(answers, BTreeMap::from([("a".to_owned(), ASKED)]));
     // Copies may be under way when the answers are there. Of those to `all` it is known when they have come.
     eventually("all copies arrive", async || {
         let count = mirrors[4].count();

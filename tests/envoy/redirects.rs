@@ -6,7 +6,7 @@ use sesame_testkit::certs::Identity;
 use sesame_testkit::client::{Ask, Connect};
 
 use crate::harness::{
-    Folder, Https, Sesame, certificate, gateway, https, listening, new_ip, route,
+    Folder, HTTP, Https, Sesame, certificate, gateway, https, listening, new_ip, route,
 };
 
 fn rule(path: &str, redirect: &str) -> String {
@@ -62,15 +62,7 @@ async fn hosts_paths_and_statuses() {
             "scheme: https, hostname: b.example.org, port: 444, path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}, statusCode: 301",
         ),
     ];
-    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
-    let sesame = Sesame::serving(|ip| {
-        let listeners = ["name: http, protocol: HTTP, port: 8080"];
-        vec![(
-            "all.yaml",
-            gateway("web", ip, &listeners) + &route("a", &["web"], &["a.example.com"], &rules),
-        )]
-    })
-    .await;
+    let sesame = Sesame::with_rules("", &rules).await;
     check(
         &Connect::plain(),
         sesame.at(8080),
@@ -99,10 +91,7 @@ async fn hosts_paths_and_statuses() {
     )
     .await;
     let post = Ask::get("a.example.com", "/303").method("POST").body("x");
-    let answer = Connect::plain()
-        .ask(sesame.at(8080), &post)
-        .await
-        .expect("an answer");
+    let answer = sesame.ask(&post).await;
     assert_eq!(answer.status, 303);
 }
 
@@ -121,22 +110,16 @@ async fn ports_follow_the_scheme_or_the_listener() {
         rule("/http-and-80", "scheme: http, port: 80"),
         rule("/http-and-8080", "scheme: http, port: 8080"),
     ];
-    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
-    let sesame = Sesame::serving(|ip| {
-        let secure = https(Https {
-            name: "https",
-            port: 8443,
-            hostname: "",
-            certificates: &["a"],
-        });
-        let listeners = ["name: http, protocol: HTTP, port: 8080", &secure];
-        let identity = Identity::self_signed(&["a.example.com"]).expect("a certificate");
-        let text = gateway("web", ip, &listeners)
-            + &certificate("a", &identity)
-            + &route("a", &["web"], &["a.example.com"], &rules);
-        vec![("all.yaml", text)]
-    })
-    .await;
+    let secure = https(Https {
+        name: "https",
+        port: 8443,
+        hostname: "",
+        certificates: &["a"],
+    });
+    let listeners = [HTTP, &secure];
+    let identity = Identity::self_signed(&["a.example.com"]).expect("a certificate");
+    let objects = certificate("a", &identity) + &route("a", &["web"], &["a.example.com"], &rules);
+    let sesame = Sesame::with_gateway(&listeners, &objects).await;
     for host in ["a.example.com", "a.example.com:8080", "a.example.com:7"] {
         check(
             &Connect::plain(),
@@ -182,15 +165,9 @@ async fn the_host_of_a_wildcard_route_stays_and_its_port_goes() {
         rule("/https", "scheme: https"),
         rule("/nothing", "statusCode: 301"),
     ];
-    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
-    let sesame = Sesame::serving(|ip| {
-        let listeners = ["name: http, protocol: HTTP, port: 8080"];
-        let text = gateway("web", ip, &listeners)
-            + &route("wild", &["web"], &["*.example.com"], &rules)
-            + &route("any", &["web"], &[], &rules);
-        vec![("all.yaml", text)]
-    })
-    .await;
+    let objects =
+        route("wild", &["web"], &["*.example.com"], &rules) + &route("any", &["web"], &[], &rules);
+    let sesame = Sesame::with_gateway(&[HTTP], &objects).await;
     for host in ["x.example.com", "other.org"] {
         check(
             &Connect::plain(),
@@ -225,7 +202,6 @@ async fn moved_ports_are_said_as_they_are() {
         rule("/nothing", "statusCode: 301"),
         rule("/port", "port: 81"),
     ];
-    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
     let ip = new_ip();
     let listeners = ["name: http, protocol: HTTP, port: 80"];
     let text = gateway("web", ip, &listeners) + &route("a", &["web"], &["a.example.com"], &rules);

@@ -2,32 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use sesame_testkit::client::{Ask, Connect};
+use sesame_testkit::client::Ask;
 
-use crate::harness::{Sesame, assert_share, backends, gateway, listening, route, to};
-
-const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
-
-/// A Sesame with these rules for a.example.com.
-async fn serving(services: &str, rules: &[&str]) -> Sesame {
-    let sesame = Sesame::serving(|ip| {
-        let text = gateway("web", ip, &[HTTP]) + services;
-        vec![(
-            "all.yaml",
-            text + &route("a", &["web"], &["a.example.com"], rules),
-        )]
-    })
-    .await;
-    listening(sesame.at(8080)).await;
-    sesame
-}
+use crate::harness::{Sesame, assert_share, backends, to};
 
 /// Asks for each path and compares what the backend saw.
 async fn check(sesame: &Sesame, host: &str, cases: &[(&str, &str)]) {
-    let mut connection = Connect::plain()
-        .open(sesame.at(8080))
-        .await
-        .expect("a connection");
+    let mut connection = sesame.open().await;
     let mut wrong = Vec::new();
     for (path, expected) in cases {
         let answer = connection
@@ -79,8 +60,7 @@ async fn prefixes_and_whole_paths() {
         ),
         prefix("/", "/base"),
     ];
-    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
-    let sesame = serving(&services, &rules).await;
+    let sesame = Sesame::with_rules(&services, &rules).await;
     check(
         &sesame,
         "a.example.com",
@@ -135,8 +115,7 @@ async fn the_host_with_and_without_the_path() {
         )
         .replace("filters: [", &format!("filters: [{modifier}, ")),
     ];
-    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
-    let sesame = serving(&services, &rules).await;
+    let sesame = Sesame::with_rules(&services, &rules).await;
     check(
         &sesame,
         "inner.example.org",
@@ -147,13 +126,8 @@ async fn the_host_with_and_without_the_path() {
         ],
     )
     .await;
-    let answer = Connect::plain()
-        .ask(sesame.at(8080), &Ask::get("a.example.com", "/with-header"))
-        .await;
-    assert_eq!(
-        answer.expect("an answer").json()["headers"]["x-set"][0],
-        "new"
-    );
+    let answer = sesame.ask(&Ask::get("a.example.com", "/with-header")).await;
+    assert_eq!(answer.json()["headers"]["x-set"][0], "new");
 }
 
 /// The choice of the backend decides about path and host, and the shares stay as they are.
@@ -168,11 +142,8 @@ async fn each_of_several_backends_has_its_own_rewrite() {
         filter("path: {type: ReplacePrefixMatch, replacePrefixMatch: /for-a}"),
         filter("hostname: b.internal, path: {type: ReplaceFullPath, replaceFullPath: /for-b}"),
     );
-    let sesame = serving(&services, &[&rule]).await;
-    let mut connection = Connect::plain()
-        .open(sesame.at(8080))
-        .await
-        .expect("a connection");
+    let sesame = Sesame::with_rules(&services, &[&rule]).await;
+    let mut connection = sesame.open().await;
     let mut seen = Vec::new();
     for _ in 0..400 {
         let answer = connection

@@ -2,13 +2,7 @@
 
 use sesame_testkit::client::Ask;
 
-use crate::harness::{Sesame, backends, check, check_asks, gateway, new_ip, on, route};
-
-const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
-
-fn refs(rules: &[String]) -> Vec<&str> {
-    rules.iter().map(String::as_str).collect()
-}
+use crate::harness::{HTTP, Sesame, backends, born, check, check_asks, gateway, new_ip, on, route};
 
 #[tokio::test]
 async fn paths() {
@@ -23,20 +17,14 @@ async fn paths() {
             "regex",
         ),
     ];
-    let sesame = Sesame::serving(|ip| {
-        let routes = route("paths", &["web"], &["paths.example.com"], &refs(&rules))
-            + &route(
-                "all",
-                &["web"],
-                &["all.example.com"],
-                &["backendRefs: [{name: any, port: 80}]"],
-            );
-        vec![(
-            "all.yaml",
-            gateway("web", ip, &[HTTP]) + &services + &routes,
-        )]
-    })
-    .await;
+    let routes = route("paths", &["web"], &["paths.example.com"], &rules)
+        + &route(
+            "all",
+            &["web"],
+            &["all.example.com"],
+            &["backendRefs: [{name: any, port: 80}]"],
+        );
+    let sesame = Sesame::with_gateway(&[HTTP], &(services + &routes)).await;
     check(
         sesame.at(8080),
         &[
@@ -95,14 +83,7 @@ async fn headers_queries_and_methods() {
         on("{method: POST}", "post"),
         on("{path: {value: /longer}}", "longer"),
     ];
-    let sesame = Sesame::serving(|ip| {
-        let routes = route("matches", &["web"], &["a.example.com"], &refs(&rules));
-        vec![(
-            "all.yaml",
-            gateway("web", ip, &[HTTP]) + &services + &routes,
-        )]
-    })
-    .await;
+    let sesame = Sesame::with_rules(&services, &rules).await;
     let get = |path| Ask::get("a.example.com", path);
     check_asks(
         sesame.at(8080),
@@ -152,49 +133,36 @@ async fn headers_queries_and_methods() {
 #[tokio::test]
 async fn across_routes_the_more_specific_match_then_the_older_route_then_the_alphabet() {
     let (_backends, services) = backends(&["old", "young", "a", "b", "long"]).await;
-    let born = |text: String, time: &str| {
-        text.replacen(
-            "metadata: {",
-            &format!("metadata: {{creationTimestamp: \"{time}\", "),
-            1,
-        )
-    };
-    let sesame = Sesame::serving(|ip| {
-        let hosts = ["a.example.com"];
-        let root = |backend: &str| on("{path: {value: /}}", backend);
-        let routes = [
-            born(
-                route("a-young", &["web"], &hosts, &[&root("young")]),
-                "2026-02-01T00:00:00Z",
+    let hosts = ["a.example.com"];
+    let root = |backend: &str| on("{path: {value: /}}", backend);
+    let routes = [
+        born(
+            &route("a-young", &["web"], &hosts, &[&root("young")]),
+            "2026-02-01",
+        ),
+        born(
+            &route("z-old", &["web"], &hosts, &[&root("old")]),
+            "2026-01-01",
+        ),
+        born(
+            &route(
+                "long",
+                &["web"],
+                &["a.example.com", "b.example.com"],
+                &[&on("{path: {value: /long}}", "long")],
             ),
-            born(
-                route("z-old", &["web"], &hosts, &[&root("old")]),
-                "2026-01-01T00:00:00Z",
-            ),
-            born(
-                route(
-                    "long",
-                    &["web"],
-                    &["a.example.com", "b.example.com"],
-                    &[&on("{path: {value: /long}}", "long")],
-                ),
-                "2026-03-01T00:00:00Z",
-            ),
-            born(
-                route("b", &["web"], &["b.example.com"], &[&root("b")]),
-                "2026-01-01T00:00:00Z",
-            ),
-            born(
-                route("a", &["web"], &["b.example.com"], &[&root("a")]),
-                "2026-01-01T00:00:00Z",
-            ),
-        ];
-        vec![(
-            "all.yaml",
-            gateway("web", ip, &[HTTP]) + &services + &routes.concat(),
-        )]
-    })
-    .await;
+            "2026-03-01",
+        ),
+        born(
+            &route("b", &["web"], &["b.example.com"], &[&root("b")]),
+            "2026-01-01",
+        ),
+        born(
+            &route("a", &["web"], &["b.example.com"], &[&root("a")]),
+            "2026-01-01",
+        ),
+    ];
+    let sesame = Sesame::with_gateway(&[HTTP], &(services + &routes.concat())).await;
     check(
         sesame.at(8080),
         &[
@@ -230,14 +198,7 @@ async fn of_rules_that_match_alike_the_first_answers_even_if_it_leads_nowhere() 
          Filter, name: x}}], backendRefs: [{name: second, port: 80}]".to_owned(),
         on("{path: {value: /}}", "second"),
     ];
-    let sesame = Sesame::serving(|ip| {
-        let routes = route("order", &["web"], &["a.example.com"], &refs(&rules));
-        vec![(
-            "all.yaml",
-            gateway("web", ip, &[HTTP]) + &services + &routes,
-        )]
-    })
-    .await;
+    let sesame = Sesame::with_rules(&services, &rules).await;
     check_asks(
         sesame.at(8080),
         [
@@ -261,7 +222,7 @@ async fn of_rules_that_match_alike_the_first_answers_even_if_it_leads_nowhere() 
     )
     .await;
     let resolved = sesame
-        .of_route("order", "ResolvedRefs")
+        .of_route("a", "ResolvedRefs")
         .await
         .expect("a condition");
     assert_eq!(resolved.status, "False", "{resolved:?}");

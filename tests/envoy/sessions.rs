@@ -2,11 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use sesame_testkit::client::{Answer, Ask, Connect};
+use sesame_testkit::client::Ask;
 
-use crate::harness::{Sesame, backends, gateway, listening, route, service, shares};
-
-const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
+use crate::harness::{Sesame, backends, service, shares};
 
 /// One Service with three endpoints.
 async fn serving(rules: &[&str]) -> (Vec<sesame_testkit::backend::Backend>, Sesame) {
@@ -16,26 +14,8 @@ async fn serving(rules: &[&str]) -> (Vec<sesame_testkit::backend::Backend>, Sesa
         .iter()
         .map(|rule| format!("{rule}, backendRefs: [{{name: a, port: 80}}]"))
         .collect();
-    let rules: Vec<_> = rules.iter().map(String::as_str).collect();
-    let sesame = Sesame::serving(|ip| {
-        let text = gateway("web", ip, &[HTTP]) + &service("a", &addresses);
-        vec![(
-            "all.yaml",
-            text + &route("a", &["web"], &["a.example.com"], &rules),
-        )]
-    })
-    .await;
-    listening(sesame.at(8080)).await;
+    let sesame = Sesame::with_rules(&service("a", &addresses), &rules).await;
     (backends, sesame)
-}
-
-async fn ask(sesame: &Sesame, ask: &Ask) -> Answer {
-    let answer = Connect::plain()
-        .ask(sesame.at(8080), ask)
-        .await
-        .expect("an answer");
-    assert_eq!(answer.status, 200, "{answer:?}");
-    answer
 }
 
 /// Asks some times with what the first answer gave, and says who answered.
@@ -59,7 +39,7 @@ async fn by_cookie() {
     let mut homes = BTreeSet::new();
     for path in ["/named", "/unnamed", "/permanent"] {
         for _ in 0..6 {
-            let first = ask(&sesame, &Ask::get("a.example.com", path)).await;
+            let first = sesame.ask_well(&Ask::get("a.example.com", path)).await;
             let home = first.backend();
             let cookie = first.header("set-cookie").to_owned();
             let (pair, attributes) = cookie.split_once(';').unwrap_or((&cookie, ""));
@@ -87,7 +67,7 @@ async fn by_cookie() {
     }
     // Newcomers are spread, or the cookie has proved nothing.
     assert!(homes.len() > 1, "{homes:?}");
-    let none = ask(&sesame, &Ask::get("a.example.com", "/none")).await;
+    let none = sesame.ask_well(&Ask::get("a.example.com", "/none")).await;
     assert_eq!(none.header("set-cookie"), "");
     let nonsense = returning(&sesame, "/named", "cookie", "mine=nonsense").await;
     assert!(
@@ -102,7 +82,7 @@ async fn by_header() {
         serving(&["sessionPersistence: {type: Header, header: {name: x-session}}"]).await;
     let mut homes = BTreeSet::new();
     for _ in 0..12 {
-        let first = ask(&sesame, &Ask::get("a.example.com", "/")).await;
+        let first = sesame.ask_well(&Ask::get("a.example.com", "/")).await;
         let session = first.header("x-session").to_owned();
         assert!(!session.is_empty(), "{first:?}");
         let found = returning(&sesame, "/", "x-session", &session).await;
@@ -116,7 +96,7 @@ async fn by_header() {
 #[tokio::test]
 async fn who_has_lost_an_endpoint_gets_another_one() {
     let (mut backends, sesame) = serving(&["sessionPersistence: {cookie: {name: mine}}"]).await;
-    let first = ask(&sesame, &Ask::get("a.example.com", "/")).await;
+    let first = sesame.ask_well(&Ask::get("a.example.com", "/")).await;
     let cookie = first
         .header("set-cookie")
         .split(';')
@@ -139,11 +119,9 @@ async fn who_has_lost_an_endpoint_gets_another_one() {
         &format!("{before}{}apiVersion: gateway{after}", service("a", &left)),
     );
     crate::harness::eventually("somebody else answers", async || {
-        let answer = ask(
-            &sesame,
-            &Ask::get("a.example.com", "/").header("cookie", &cookie),
-        )
-        .await;
+        let answer = sesame
+            .ask_well(&Ask::get("a.example.com", "/").header("cookie", &cookie))
+            .await;
         anyhow::ensure!(answer.backend() != home, "it is {home}");
         Ok(())
     })

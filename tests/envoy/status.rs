@@ -5,11 +5,9 @@ use std::net::TcpListener;
 use sesame_testkit::client::Ask;
 
 use crate::harness::{
-    Condition, Folder, Question, Sesame, at, backends, becomes, check, eventually, gateway,
+    Condition, Folder, HTTP, Question, Sesame, at, backends, becomes, check, eventually, gateway,
     listening, new_ip, route,
 };
-
-const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
 
 /// Waits until a condition has this status and reason, and returns its message.
 async fn turns(
@@ -32,14 +30,11 @@ async fn turns(
 #[tokio::test]
 async fn gateways_are_programmed_when_envoy_serves_and_count_their_routes() {
     let (_backends, services) = backends(&["a"]).await;
-    let sesame = Sesame::serving(|ip| {
-        let listeners = [
-            HTTP,
-            "name: other, protocol: HTTP, port: 8081, hostname: b.example.com",
-        ];
-        vec![("all.yaml", gateway("web", ip, &listeners) + &services)]
-    })
-    .await;
+    let listeners = [
+        HTTP,
+        "name: other, protocol: HTTP, port: 8081, hostname: b.example.com",
+    ];
+    let sesame = Sesame::with_gateway(&listeners, &services).await;
     let count = async |listener: &str, count: u32| {
         eventually(&format!("{listener} has {count} routes"), async || {
             let found = sesame.listener("web", listener).await?["attachedRoutes"].clone();

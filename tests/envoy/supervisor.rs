@@ -9,11 +9,9 @@ use sesame_testkit::backend::Backend;
 use sesame_testkit::client::{Ask, Connect};
 
 use crate::harness::{
-    Folder, Question, Sesame, at, backends, becomes, ended, eventually, eventually_within, gateway,
-    is_running, new_ip, route, send,
+    Folder, HTTP, Question, Sesame, at, backends, becomes, ended, eventually, eventually_within,
+    gateway, is_running, new_ip, route, send,
 };
-
-const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
 
 /// Gateways `web` and, at the other address, `other`, with one route for both.
 async fn two() -> (Vec<Backend>, Sesame, IpAddr) {
@@ -154,10 +152,7 @@ async fn ctrl_c_and_sigterm_leave_nothing() {
 #[tokio::test]
 async fn requests_under_way_are_answered_while_it_ends() {
     let (_backends, sesame, _other) = two().await;
-    let mut connection = Connect::plain()
-        .open(sesame.at(8080))
-        .await
-        .expect("a connection");
+    let mut connection = sesame.open().await;
     let slow = Ask::get("a.example.com", "/?delay=1s");
     let pid = sesame.pid();
     let signal = async {

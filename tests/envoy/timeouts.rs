@@ -3,13 +3,11 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use sesame_testkit::client::{Ask, Connect};
+use sesame_testkit::client::Ask;
 
 use crate::harness::{
-    Question, Sesame, backends, check, check_asks, gateway, listening, route, service, shares,
+    HTTP, Question, Sesame, backends, check, check_asks, listening, route, service, shares,
 };
-
-const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
 
 /// A rule for each host name: the path says what the backend does.
 fn routes(rules: &[(&str, &str)]) -> String {
@@ -24,13 +22,7 @@ fn routes(rules: &[(&str, &str)]) -> String {
 }
 
 async fn serving(services: &str, rules: &[(&str, &str)]) -> Sesame {
-    let sesame = Sesame::serving(|ip| {
-        vec![(
-            "all.yaml",
-            gateway("web", ip, &[HTTP]) + services + &routes(rules),
-        )]
-    })
-    .await;
+    let sesame = Sesame::with_gateway(&[HTTP], &(services.to_owned() + &routes(rules))).await;
     listening(sesame.at(8080)).await;
     sesame
 }
@@ -121,10 +113,7 @@ async fn listed_codes_are_retried_as_often_as_said() {
     let post = flaky("one", "post", 2, "500")
         .method("POST")
         .body("what it says");
-    let answer = Connect::plain()
-        .ask(sesame.at(8080), &post)
-        .await
-        .expect("an answer");
+    let answer = sesame.ask(&post).await;
     assert_eq!(
         (answer.status.as_u16(), answer.json()["body"].as_str()),
         (200, Some("what it says"))

@@ -37,19 +37,16 @@ fn listener<'a>(name: &'a str, hostname: &'a str, certificates: &'a [&'a str]) -
 #[tokio::test]
 async fn the_server_name_chooses_listener_and_certificate() {
     let (_backends, services) = backends(&["one", "wild"]).await;
-    let sesame = Sesame::serving(|ip| {
-        let listeners = [
-            listener("one", "one.example.com", &["one"]),
-            listener("wild", "*.example.com", &["wild"]),
-        ];
-        let text = gateway("web", ip, &listeners.each_ref().map(String::as_str))
-            + &certificate("one", &identity(&["one.example.com"]))
-            + &certificate("wild", &identity(&["*.example.com"]))
-            + &route("one", &["web, sectionName: one"], &[], &[&to("one")])
-            + &route("wild", &["web, sectionName: wild"], &[], &[&to("wild")]);
-        vec![("all.yaml", text + &services)]
-    })
-    .await;
+    let listeners = [
+        listener("one", "one.example.com", &["one"]),
+        listener("wild", "*.example.com", &["wild"]),
+    ];
+    let objects = certificate("one", &identity(&["one.example.com"]))
+        + &certificate("wild", &identity(&["*.example.com"]))
+        + &route("one", &["web, sectionName: one"], &[], &[&to("one")])
+        + &route("wild", &["web, sectionName: wild"], &[], &[&to("wild")])
+        + &services;
+    let sesame = Sesame::with_gateway(&listeners, &objects).await;
     let address = sesame.at(8443);
     listening(address).await;
     for (name, certificate, backend) in [
@@ -91,14 +88,11 @@ async fn the_server_name_chooses_listener_and_certificate() {
 async fn a_listener_with_several_certificates_shows_the_one_that_fits() {
     let (_backends, services) = backends(&["any"]).await;
     let names = ["a.example.com", "b.example.com"];
-    let sesame = Sesame::serving(|ip| {
-        let text = gateway("web", ip, &[&listener("any", "", &["a", "b"])])
-            + &certificate("a", &identity(&["a.example.com"]))
-            + &certificate("b", &identity(&["b.example.com"]))
-            + &route("any", &["web"], &[], &[&to("any")]);
-        vec![("all.yaml", text + &services)]
-    })
-    .await;
+    let objects = certificate("a", &identity(&["a.example.com"]))
+        + &certificate("b", &identity(&["b.example.com"]))
+        + &route("any", &["web"], &[], &[&to("any")])
+        + &services;
+    let sesame = Sesame::with_gateway(&[&listener("any", "", &["a", "b"])], &objects).await;
     let address = sesame.at(8443);
     listening(address).await;
     for name in names {
@@ -120,31 +114,26 @@ async fn a_listener_with_several_certificates_shows_the_one_that_fits() {
 #[tokio::test]
 async fn requests_for_another_listener_are_misdirected() {
     let (_backends, services) = backends(&["any", "second", "wild", "fourth"]).await;
-    let sesame = Sesame::serving(|ip| {
-        let listeners = [
-            listener("any", "", &["all"]),
-            listener("second", "second.org", &["all"]),
-            listener("wild", "*.wildcard.org", &["all"]),
-            listener("fourth", "fourth.wildcard.org", &["all"]),
-        ];
-        let section = |name: &str| format!("web, sectionName: {name}");
-        let text = gateway("web", ip, &listeners.each_ref().map(String::as_str))
-            + &certificate(
-                "all",
-                &identity(&["example.org", "second.org", "*.wildcard.org"]),
-            )
-            + &route(
-                "any",
-                &[&section("any")],
-                &["example.org"],
-                &[&at("/", "any")],
-            )
-            + &route("second", &[&section("second")], &[], &[&at("/", "second")])
-            + &route("wild", &[&section("wild")], &[], &[&at("/", "wild")])
-            + &route("fourth", &[&section("fourth")], &[], &[&at("/", "fourth")]);
-        vec![("all.yaml", text + &services)]
-    })
-    .await;
+    let listeners = [
+        listener("any", "", &["all"]),
+        listener("second", "second.org", &["all"]),
+        listener("wild", "*.wildcard.org", &["all"]),
+        listener("fourth", "fourth.wildcard.org", &["all"]),
+    ];
+    let section = |name: &str| format!("web, sectionName: {name}");
+    let objects = certificate(
+        "all",
+        &identity(&["example.org", "second.org", "*.wildcard.org"]),
+    ) + &route(
+        "any",
+        &[&section("any")],
+        &["example.org"],
+        &[&at("/", "any")],
+    ) + &route("second", &[&section("second")], &[], &[&at("/", "second")])
+        + &route("wild", &[&section("wild")], &[], &[&at("/", "wild")])
+        + &route("fourth", &[&section("fourth")], &[], &[&at("/", "fourth")])
+        + &services;
+    let sesame = Sesame::with_gateway(&listeners, &objects).await;
     let address = sesame.at(8443);
     listening(address).await;
     let mut wrong = Vec::new();
@@ -218,18 +207,15 @@ async fn requests_for_another_listener_are_misdirected() {
 #[tokio::test]
 async fn a_name_of_no_listener_is_unknown_and_not_misdirected() {
     let (_backends, services) = backends(&["a", "b"]).await;
-    let sesame = Sesame::serving(|ip| {
-        let listeners = [
-            listener("a", "a.org", &["both"]),
-            listener("b", "b.org", &["both"]),
-        ];
-        let text = gateway("web", ip, &listeners.each_ref().map(String::as_str))
-            + &certificate("both", &identity(&["a.org", "b.org"]))
-            + &route("a", &["web, sectionName: a"], &[], &[&to("a")])
-            + &route("b", &["web, sectionName: b"], &[], &[&to("b")]);
-        vec![("all.yaml", text + &services)]
-    })
-    .await;
+    let listeners = [
+        listener("a", "a.org", &["both"]),
+        listener("b", "b.org", &["both"]),
+    ];
+    let objects = certificate("both", &identity(&["a.org", "b.org"]))
+        + &route("a", &["web, sectionName: a"], &[], &[&to("a")])
+        + &route("b", &["web, sectionName: b"], &[], &[&to("b")])
+        + &services;
+    let sesame = Sesame::with_gateway(&listeners, &objects).await;
     let address = sesame.at(8443);
     listening(address).await;
     let connect = Connect::tls("a.org");
@@ -298,19 +284,16 @@ async fn a_listener_without_a_usable_certificate_is_closed_and_its_neighbour_ser
         chain: one.chain.clone(),
         private_key: other.private_key,
     };
-    let sesame = Sesame::serving(|ip| {
-        let listeners = [
-            listener("good", "a.example.com", &["good"]),
-            listener("missing", "b.example.com", &["missing"]),
-            listener("mismatched", "c.example.com", &["mismatched"]),
-        ];
-        let text = gateway("web", ip, &listeners.each_ref().map(String::as_str))
-            + &certificate("good", &one)
-            + &certificate("mismatched", &mismatched)
-            + &route("a", &["web"], &[], &[&to("a")]);
-        vec![("all.yaml", text + &services)]
-    })
-    .await;
+    let listeners = [
+        listener("good", "a.example.com", &["good"]),
+        listener("missing", "b.example.com", &["missing"]),
+        listener("mismatched", "c.example.com", &["mismatched"]),
+    ];
+    let objects = certificate("good", &one)
+        + &certificate("mismatched", &mismatched)
+        + &route("a", &["web"], &[], &[&to("a")])
+        + &services;
+    let sesame = Sesame::with_gateway(&listeners, &objects).await;
     let address = sesame.at(8443);
     listening(address).await;
     let good = Connect::tls("a.example.com");

@@ -6,14 +6,17 @@ use std::net::{IpAddr, SocketAddr};
 use sesame_testkit::backend::Backend;
 use sesame_testkit::certs::Identity;
 
+/// The inside of the mapping of a plain listener.
+pub(crate) const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
+
 /// A Gateway at an address; a listener is the inside of a mapping: `name: http, protocol: HTTP, port: 8080`.
-pub(crate) fn gateway(name: &str, ip: IpAddr, listeners: &[&str]) -> String {
+pub(crate) fn gateway(name: &str, ip: IpAddr, listeners: &[impl AsRef<str>]) -> String {
     let mut text = format!(
         "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: {name}}}\nspec:\n  \
          gatewayClassName: sesame\n  addresses: [{{type: IPAddress, value: \"{ip}\"}}]\n  listeners:\n"
     );
     for listener in listeners {
-        let _ = writeln!(text, "  - {{{listener}}}");
+        let _ = writeln!(text, "  - {{{}}}", listener.as_ref());
     }
     text + "---\n"
 }
@@ -55,16 +58,27 @@ pub(crate) fn https(listener: Https<'_>) -> String {
 
 /// An HTTPRoute. A parent is its name, and what else is said of it: `web, sectionName: http`; a rule is the inside of a
 /// mapping.
-pub(crate) fn route(name: &str, parents: &[&str], hostnames: &[&str], rules: &[&str]) -> String {
+pub(crate) fn route(
+    name: &str,
+    parents: &[&str],
+    hostnames: &[&str],
+    rules: &[impl AsRef<str>],
+) -> String {
     let parents = parents.join("}, {name: ");
     let mut text = format!(
         "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {{name: {name}}}\nspec:\n  \
          parentRefs: [{{name: {parents}}}]\n  hostnames: {hostnames:?}\n  rules:\n"
     );
     for rule in rules {
-        let _ = writeln!(text, "  - {{{rule}}}");
+        let _ = writeln!(text, "  - {{{}}}", rule.as_ref());
     }
     text + "---\n"
+}
+
+/// The same object, made at the beginning of that day: `2026-01-31`.
+pub(crate) fn born(object: &str, day: &str) -> String {
+    let since = format!("metadata: {{creationTimestamp: \"{day}T00:00:00Z\", ");
+    object.replacen("metadata: {", &since, 1)
 }
 
 /// The part of a rule that leads to a backend.

@@ -13,9 +13,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use sesame_testkit::client::{Ask, ask};
+use sesame_testkit::client::{Answer, Ask, Connect, Connection, ask};
 
-use super::{Folder, binary, children, eventually, new_ip, process};
+use super::{
+    Folder, HTTP, binary, children, eventually, gateway, listening, new_ip, process, route,
+};
 
 /// The port of Sesame's own pages.
 const ADMIN: u16 = 9900;
@@ -57,6 +59,20 @@ impl Sesame {
         let ip = new_ip();
         let sesame = Self::start(ip, Folder::new(&files(ip)), &[]).await;
         sesame.programmed().await;
+        sesame
+    }
+
+    /// Starts it on the Gateway `web` with these listeners, and on these objects; all of it in the file `all.yaml`.
+    pub(crate) async fn with_gateway(listeners: &[impl AsRef<str>], objects: &str) -> Self {
+        Self::serving(|ip| vec![("all.yaml", gateway("web", ip, listeners) + objects)]).await
+    }
+
+    /// Starts it on a plain Gateway, these objects, and the HTTPRoute `a` with these rules for a.example.com, and waits until
+    /// the Gateway listens.
+    pub(crate) async fn with_rules(objects: &str, rules: &[impl AsRef<str>]) -> Self {
+        let route = route("a", &["web"], &["a.example.com"], rules);
+        let sesame = Self::with_gateway(&[HTTP], &(objects.to_owned() + &route)).await;
+        listening(sesame.at(8080)).await;
         sesame
     }
 
@@ -128,6 +144,25 @@ impl Sesame {
     /// A port of its address.
     pub(crate) fn at(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.ip, port)
+    }
+
+    /// A plain connection to the Gateway on port 8080.
+    pub(crate) async fn open(&self) -> Connection {
+        let opened = Connect::plain().open(self.at(8080)).await;
+        opened.expect("the gateway listens")
+    }
+
+    /// What the Gateway on port 8080 answers to a plain request.
+    pub(crate) async fn ask(&self, ask: &Ask) -> Answer {
+        let answer = Connect::plain().ask(self.at(8080), ask).await;
+        answer.expect("an answer")
+    }
+
+    /// The same where that must be a 200.
+    pub(crate) async fn ask_well(&self, ask: &Ask) -> Answer {
+        let answer = self.ask(ask).await;
+        assert_eq!(answer.status, 200, "{answer:?}");
+        answer
     }
 
     /// Waits until its own pages are there.
@@ -212,6 +247,13 @@ impl Sesame {
     pub(crate) async fn of_route(&self, name: &str, type_: &str) -> Result<Condition> {
         let status = self.status("HTTPRoute", name).await?;
         condition(&status["parents"][0]["conditions"], type_)
+    }
+
+    /// Asserts status and reason of a condition of an HTTPRoute at its first parent.
+    pub(crate) async fn assert_route(&self, name: &str, type_: &str, expected: (&str, &str)) {
+        let found = self.of_route(name, type_).await.expect("a condition");
+        let said = (found.status.as_str(), found.reason.as_str());
+        assert_eq!(said, expected, "{found:?}");
     }
 
     /// Waits for an event that `wanted` likes among those behind the first `from`.
