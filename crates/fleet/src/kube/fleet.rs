@@ -253,11 +253,11 @@ impl Fleet {
         }
     }
 
-    /// What has become of it; `troubles` is what hinders all fleets.
+    /// What has become of it; `hidden` are the kinds that can't be looked at, in a namespace or in all.
     pub(super) fn observation(
         &self,
         place: &Place,
-        troubles: &BTreeMap<Kind, String>,
+        hidden: &BTreeMap<(Kind, Option<String>), String>,
     ) -> Option<Observation> {
         let wanted = self.wanted.as_ref()?;
         let given = match self.seen.get(&Kind::Service) {
@@ -285,9 +285,10 @@ impl Fleet {
             }
         }
         let service = format!("{}/{}", place.namespace, place.name);
-        let hindered = troubles
+        let here = |scope: &Option<String>| scope.as_deref().is_none_or(|s| s == &*place.namespace);
+        let hindered = hidden
             .iter()
-            .find(|(kind, _)| self.wants(**kind))
+            .find(|((kind, scope), _)| self.wants(*kind) && here(scope))
             .map(|(_, message)| message);
         let unwritten = self.problems.values().next();
         out.problem = addresses::problem(&wanted.asked, given, &service)

@@ -57,8 +57,8 @@ pub(super) struct Fleets {
     later: BTreeSet<(Instant, Place)>,
     /// What hasn't been listed yet.
     unlisted: BTreeSet<(Kind, Option<String>)>,
-    /// Kinds that can't be looked at.
-    hidden: BTreeMap<Kind, String>,
+    /// Kinds that can't be looked at, in a namespace or (`None`) in all, and why.
+    hidden: BTreeMap<(Kind, Option<String>), String>,
     leading: bool,
     /// All wishes are known, so that what nobody wants is left over.
     settled: bool,
@@ -147,7 +147,7 @@ impl Fleets {
             News::Seen(kind, place, seen) => self.seen(kind, place, seen),
             News::Gone(kind, place) => self.gone(kind, place, now),
             News::All(kind, scope, all) => {
-                self.hidden.remove(&kind);
+                let over = self.hidden.remove(&(kind, scope.clone())).is_some();
                 let there: BTreeSet<Place> = all.iter().map(|(place, _)| place.clone()).collect();
                 let missing: Vec<Place> = self
                     .fleets
@@ -168,12 +168,15 @@ impl Fleets {
                     self.seen(kind, place, seen);
                 }
                 self.listed(kind, scope);
+                if over {
+                    self.observe_all();
+                }
             }
             News::Hidden(kind, scope, message) => {
-                self.hidden.insert(kind, message);
+                let before = self.hidden.insert((kind, scope.clone()), message.clone());
                 self.listed(kind, scope);
-                for place in self.fleets.keys().cloned().collect::<Vec<_>>() {
-                    self.observe(&place);
+                if before != Some(message) {
+                    self.observe_all();
                 }
             }
         }
@@ -292,9 +295,13 @@ impl Fleets {
         if first && self.unlisted.is_empty() {
             self.due.extend(self.fleets.keys().cloned());
             // Nothing was told before everything was known.
-            for place in self.fleets.keys().cloned().collect::<Vec<_>>() {
-                self.observe(&place);
-            }
+            self.observe_all();
+        }
+    }
+
+    fn observe_all(&mut self) {
+        for place in self.fleets.keys().cloned().collect::<Vec<_>>() {
+            self.observe(&place);
         }
     }
 

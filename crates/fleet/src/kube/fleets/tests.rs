@@ -12,6 +12,7 @@ use crate::kube::spec::{Port, Problem};
 use crate::kube::testing;
 
 mod answers;
+mod hidden;
 
 struct Rig {
     fleets: Fleets,
