@@ -24,28 +24,16 @@
 {{- define "sesame.rules.objects" -}}
 - apiGroups: [gateway.networking.k8s.io]
   resources:
-    - backendtlspolicies
     - gateways
-    - grpcroutes
     - httproutes
-    - listenersets
-    - tcproutes
-    - tlsroutes
-    - udproutes
   verbs: [get, list, watch]
 - apiGroups: [gateway.networking.k8s.io]
   resources: [referencegrants]
   verbs: [list, watch]
 - apiGroups: [gateway.networking.k8s.io]
   resources:
-    - backendtlspolicies/status
     - gateways/status
-    - grpcroutes/status
     - httproutes/status
-    - listenersets/status
-    - tcproutes/status
-    - tlsroutes/status
-    - udproutes/status
   verbs: [patch]
 # Where requests go, and what is named by a Gateway or a policy: certificates, authorities, parameters.
 - apiGroups: [""]
