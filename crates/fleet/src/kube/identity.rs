@@ -109,6 +109,7 @@ pub struct FleetOwner {
 struct Orders {
     fleets: BTreeMap<FleetId, Option<FleetOwner>>,
     lead: bool,
+    settled: bool,
 }
 
 #[derive(Debug, Default)]
@@ -145,6 +146,13 @@ impl Handle {
     /// Whether this replica leads: only a leader writes.
     pub fn lead(&self, lead: bool) {
         self.shared.with(|orders| orders.lead = lead);
+        self.shared.bell.notify_one();
+    }
+
+    /// All fleets that there should be have been said once. From now on Secrets of fleets that nobody wants are taken
+    /// away, too.
+    pub fn settled(&self) {
+        self.shared.with(|orders| orders.settled = true);
         self.shared.bell.notify_one();
     }
 

@@ -11,6 +11,8 @@
 //!    reaches processes; if a bundle turns out to lack it, the time begins anew.
 //! 3. *Promote*: from now on the new one signs, and everybody is given a certificate of it. The old one stays in
 //!    all bundles.
+//!    If the old one has but a sixth of its life left, nobody is waited for any more: one fleet whose Secret can't be
+//!    written must not have everybody's certificates end.
 //! 4. *Retire*: the last certificate that the old one signed has expired. It leaves the bundles.
 //!
 //! A lost key (the Secret was destroyed and nobody remembers it) begins at 1 with the old authority's
@@ -124,6 +126,9 @@ pub fn step(
         (Some(signing), None, _) if now >= introduction(&signing.trusted) => {
             return Some(Step::Introduce);
         }
+        (signing, Some(next), _) if now >= deadline(signing.as_ref().unwrap_or(next)) => {
+            return Some(Step::Promote);
+        }
         (_, Some(_), Some(_)) if !complete => return Some(Step::NotEverywhere),
         (_, Some(_), None) if complete => return Some(Step::Everywhere),
         (_, Some(_), Some(since)) if now >= after(since, periods.settle) => {
@@ -143,11 +148,16 @@ pub fn next_look(periods: &Periods, state: &Authorities) -> Option<Timestamp> {
         _ => None,
     };
     let promoted = state.everywhere.map(|since| after(since, periods.settle));
+    let hurried = state.next.as_ref();
+    let hurried = hurried.map(|next| deadline(state.signing.as_ref().unwrap_or(next)));
     let retired = match state.since {
         Some(since) if !state.retired.is_empty() => Some(retirement(since, periods)),
         _ => None,
     };
-    [introduced, promoted, retired].into_iter().flatten().min()
+    [introduced, promoted, hurried, retired]
+        .into_iter()
+        .flatten()
+        .min()
 }
 
 /// What the authorities are after a step.
@@ -287,12 +297,18 @@ pub fn renewal(leaf: &Leaf, subject: &Subject) -> Timestamp {
 
 /// When the authority that follows this one is made.
 fn introduction(authority: &Trusted) -> Timestamp {
-    let life = authority
-        .end
-        .duration_since(authority.begin)
-        .as_secs()
-        .max(0);
-    moved(authority.end, -(life / 3))
+    moved(authority.end, -(life(authority) / 3))
+}
+
+/// When the one that follows signs, whoever hasn't heard of it.
+fn deadline(authority: &Authority) -> Timestamp {
+    moved(authority.trusted.end, -(life(&authority.trusted) / 6))
+}
+
+/// In seconds.
+fn life(authority: &Trusted) -> i64 {
+    let life = authority.end.duration_since(authority.begin);
+    life.as_secs().max(0)
 }
 
 /// When the last certificate has expired that was signed before `since`, by every clock.

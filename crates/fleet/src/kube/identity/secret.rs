@@ -14,6 +14,7 @@ use super::FleetOwner;
 use super::issue::Certified;
 use super::plan::{Authorities, Authority};
 use super::read::{self, Files, Flaw};
+use crate::kube::names;
 
 /// The Secret with the authorities and their keys, in Sesame's namespace.
 pub const AUTHORITY: &str = "sesame-ca";
@@ -191,6 +192,18 @@ pub(super) fn is_ours(metadata: &ObjectMeta, kept_by: &str, fleet: &sesame_model
             .is_some_and(|is| is == value)
     };
     has(&metadata.labels, KEPT_BY, kept_by) || has(&metadata.annotations, FLEET, fleet.as_str())
+}
+
+/// The fleet whose Secret stands in a place (namespace, name), if it is one that Sesame has made for a Gateway: copies that
+/// others have made are theirs.
+pub(super) fn left_over(
+    metadata: &ObjectMeta,
+    (namespace, name): &(String, String),
+) -> Option<sesame_model::FleetId> {
+    let fleet = metadata.annotations.as_ref()?.get(FLEET)?;
+    let (its, _) = fleet.split_once('/')?;
+    let fleet = sesame_model::FleetId(fleet.as_str().into());
+    (its == namespace && names::certificate_secret(&fleet) == *name).then_some(fleet)
 }
 
 fn own(metadata: &mut ObjectMeta) {

@@ -6,6 +6,10 @@
 //! A fleet is looked at when something of it changed or its time has come; all of them only when the authorities
 //! changed, which concerns all of them.
 
+mod removals;
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -20,6 +24,7 @@ use super::read::{self, Files, Flaw, Leaf};
 use super::secret;
 use super::watch::{Seen, Source};
 use super::{Config, FleetOwner, ServerIdentity};
+use removals::Removals;
 
 /// How many fleets' Secrets are written at the same time.
 const AT_ONCE: usize = 8;
@@ -119,7 +124,9 @@ pub(super) struct State {
     todo: BTreeSet<FleetId>,
     /// Those whose bundle isn't known to be as it should.
     behind: BTreeSet<FleetId>,
-    removals: BTreeMap<FleetId, FleetOwner>,
+    removals: Removals,
+    /// All fleets that there should be have been said once.
+    settled: bool,
 }
 
 impl State {
@@ -149,12 +156,18 @@ impl State {
             due: BTreeSet::new(),
             todo: BTreeSet::new(),
             behind: BTreeSet::new(),
-            removals: BTreeMap::new(),
+            removals: Removals::default(),
+            settled: false,
         }
     }
 
     pub(super) fn lead(&mut self, lead: bool) {
         self.lead = lead;
+    }
+
+    /// From now on Secrets of fleets that nobody wants are left over.
+    pub(super) fn settle(&mut self) {
+        self.settled = true;
     }
 
     pub(super) fn authorities(&self) -> Option<&Authorities> {
@@ -185,19 +198,17 @@ impl State {
         if let Some(before) = before
             && moved
         {
+            // Who doesn't lead and sees none need not remember one: the leader has been faster.
+            let there = self.fleets.get(&id).is_some_and(|f| f.kept.is_some());
             self.forget(&id);
             self.by_place.remove(&place(&before));
-            self.removals.insert(id.clone(), before);
+            if there || self.lead || !self.unsynced.is_empty() {
+                self.removals.add(id.clone(), before);
+            }
         }
         let Some(owner) = owner else { return };
         let at = place(&owner);
-        if self
-            .removals
-            .get(&id)
-            .is_some_and(|removed| place(removed) == at)
-        {
-            self.removals.remove(&id);
-        }
+        self.removals.forget(&at);
         if let Some(fleet) = self.fleets.get_mut(&id) {
             fleet.owner = owner;
         } else {
@@ -326,6 +337,7 @@ impl State {
 
     fn lose_fleet(&mut self, place: &Place) {
         self.unclaimed.remove(place);
+        self.removals.forget(place);
         if let Some(id) = self.by_place.get(place).cloned() {
             self.see_secret_of(&id, None);
         }
@@ -366,13 +378,39 @@ impl State {
             message,
             foreign,
         });
-        let pause = FIRST.saturating_mul(1 << (attempts - 1).min(7)).min(LAST);
-        self.set_due(id, later(now, pause));
+        if !foreign {
+            // Its Envoys may have an old bundle still.
+            self.behind.insert(id.clone());
+        }
+        self.set_due(id, later(now, pause(attempts - 1)));
     }
 
     /// The Secret of a fleet that is gone has gone, or is not ours.
     pub(super) fn removed(&mut self, id: &FleetId) {
-        self.removals.remove(id);
+        self.removals.done(id);
+    }
+
+    /// It could not be deleted.
+    pub(super) fn not_removed(&mut self, now: Timestamp, id: &FleetId) {
+        self.removals.failed(now, id);
+    }
+
+    /// Secrets that are left of fleets which nobody wants are to go: their Gateways went to another class while no Sesame
+    /// was running.
+    fn find_left_overs(&mut self) {
+        if !self.settled || !self.unsynced.is_empty() {
+            return;
+        }
+        for (place, secret) in std::mem::take(&mut self.unclaimed) {
+            if let Some(id) = secret::left_over(&secret.metadata, &place) {
+                let owner = FleetOwner {
+                    namespace: place.0,
+                    secret_name: place.1,
+                    ..FleetOwner::default()
+                };
+                self.removals.add(id, owner);
+            }
+        }
     }
 
     fn set_due(&mut self, id: &FleetId, at: Timestamp) {
@@ -397,15 +435,18 @@ impl State {
         let Some(authorities) = self.authorities.clone().filter(|_| self.authorities_stand) else {
             return self.mend_authorities(now).map(Some);
         };
+        self.find_left_overs();
         self.examine(now, &authorities);
+        // What it would sign would be of no use.
+        let signs = authorities
+            .signer()
+            .is_some_and(|signer| now < signer.trusted.end);
         let server = self
             .server
             .as_ref()
             .and_then(|kept| kept.leaf.as_ref().ok());
-        if !matches!(
-            plan::need(now, &authorities, &self.server_subject, server),
-            Need::Nothing(_)
-        ) {
+        let need = plan::need(now, &authorities, &self.server_subject, server);
+        if signs && !matches!(need, Need::Nothing(_)) {
             return Ok(Some(Job::Server));
         }
         if let Some(step) = plan::step(now, &self.periods, Some(&authorities), self.complete()) {
@@ -416,7 +457,7 @@ impl State {
                 to: Box::new(to),
             }));
         }
-        if let Some((id, owner)) = self.removals.first_key_value() {
+        if let Some((id, owner)) = self.removals.next(now) {
             return Ok(Some(Job::Remove(id.clone(), owner.clone())));
         }
         let batch: Vec<_> = self
@@ -474,7 +515,9 @@ impl State {
             };
             let kept = fleet.kept.as_ref();
             let leaf = kept.and_then(|kept| kept.leaf.as_ref().ok());
-            if leaf.is_some_and(|leaf| leaf.trusts == trusted) {
+            // Where there is no Secret yet, no Envoy has an old bundle, and it will be made with the newest.
+            let fresh = kept.is_none() && fleet.failure.is_none();
+            if fresh || leaf.is_some_and(|leaf| leaf.trusts == trusted) {
                 self.behind.remove(&id);
             } else {
                 self.behind.insert(id.clone());
@@ -507,7 +550,9 @@ impl State {
         let server = server.map(|leaf| plan::renewal(leaf, &self.server_subject));
         let fleet = self.due.first().map(|(at, _)| *at);
         let authority = plan::next_look(&self.periods, authorities);
-        [server, fleet, authority].into_iter().flatten().min()
+        let removal = self.removals.next_look();
+        let all = [server, fleet, authority, removal];
+        all.into_iter().flatten().min()
     }
 
     /// What is wrong with fleets' Secrets, if something is.
@@ -535,10 +580,12 @@ fn place_of(secret: &Secret) -> Option<Place> {
     Some((metadata.namespace.clone()?, metadata.name.clone()?))
 }
 
+/// The pause after so many failures and one more.
+fn pause(failures: u32) -> Duration {
+    FIRST.saturating_mul(1 << failures.min(7)).min(LAST)
+}
+
 fn later(at: Timestamp, pause: Duration) -> Timestamp {
     let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
     at.saturating_add(pause).unwrap_or(at)
 }
-
-#[cfg(test)]
-mod tests;

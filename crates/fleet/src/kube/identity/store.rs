@@ -33,6 +33,8 @@ const FIRST: Duration = Duration::from_millis(500);
 const LAST: Duration = Duration::from_secs(30);
 /// How long one job may take.
 const SLOW: Duration = Duration::from_secs(30);
+/// How long a watch's complaint is believed. It tries again every 30 seconds at least, and would complain again.
+const BLIND: Duration = Duration::from_secs(90);
 /// How long to sleep at most before the clock is looked at again, which may have been set.
 const LOOK: Duration = Duration::from_secs(600);
 
@@ -83,8 +85,10 @@ pub(super) struct Store {
     state: State,
     identity: latest::Sender<Option<ServerIdentity>>,
     trouble: latest::Sender<Option<Arc<str>>>,
-    /// What a watch or a write of Sesame's own Secrets last complained of.
+    /// What a write of Sesame's own Secrets last complained of.
     complaint: Option<String>,
+    /// What a watch last complained of, and until when that is believed: one that goes on says nothing of it.
+    blindness: Option<(String, Instant)>,
     attempts: u32,
     retry: Option<Instant>,
 }
@@ -105,6 +109,7 @@ impl Store {
             identity,
             trouble,
             complaint: None,
+            blindness: None,
             attempts: 0,
             retry: None,
         }
@@ -130,26 +135,37 @@ impl Store {
     fn see(&mut self, seen: Seen) {
         match &seen {
             Seen::Failed(source, message) => {
-                self.complain(format!("cannot watch Secrets ({source:?}): {message}"));
+                let message = format!("cannot watch Secrets ({source:?}): {message}");
+                if self.blindness.as_ref().map(|(told, _)| told) != Some(&message) {
+                    tracing::warn!("certificates of discovery: {message}");
+                }
+                self.blindness = Some((message, Instant::now() + BLIND));
             }
-            Seen::Complete(_) => self.complaint = None,
+            Seen::Complete(_) => self.blindness = None,
             _ => {}
         }
         self.state.see(seen);
     }
 
     fn hear(&mut self) {
-        let (fleets, lead) = self
-            .shared
-            .with(|orders| (std::mem::take(&mut orders.fleets), orders.lead));
+        let (fleets, lead, settled) = self.shared.with(|orders| {
+            let fleets = std::mem::take(&mut orders.fleets);
+            (fleets, orders.lead, orders.settled)
+        });
         self.state.lead(lead);
         for (id, owner) in fleets {
             self.state.want(id, owner);
         }
+        // Behind the wishes, which it speaks of.
+        if settled {
+            self.state.settle();
+        }
     }
 
     /// Tells outside what has changed.
-    fn tell(&self) {
+    fn tell(&mut self) {
+        self.blindness
+            .take_if(|(_, until)| *until <= Instant::now());
         self.identity.send_if_modified(|shown| {
             let changed = shown.as_ref() != self.state.shown();
             if changed {
@@ -157,7 +173,9 @@ impl Store {
             }
             changed
         });
-        let trouble = self.complaint.clone().or_else(|| self.state.failures());
+        let blindness = self.blindness.as_ref().map(|(message, _)| message.clone());
+        let trouble = self.complaint.clone().or(blindness);
+        let trouble = trouble.or_else(|| self.state.failures());
         self.trouble.send_if_modified(|told| {
             let changed = told.as_deref() != trouble.as_deref();
             if changed {
@@ -183,7 +201,9 @@ impl Store {
             // A moment too early would be a turn for nothing.
             Duration::try_from(left).unwrap_or_default() + Duration::from_secs(1)
         });
-        Instant::now() + until.unwrap_or(LOOK).min(LOOK)
+        let wake = Instant::now() + until.unwrap_or(LOOK).min(LOOK);
+        let sight = self.blindness.as_ref().map(|(_, until)| *until);
+        sight.map_or(wake, |sight| sight.min(wake))
     }
 
     /// Does all that there is to do.
@@ -196,10 +216,7 @@ impl Store {
             let now = (self.config.clock)();
             let done = match self.state.next(now) {
                 Ok(None) => break,
-                Ok(Some(job)) => match timeout(SLOW, self.job(now, job)).await {
-                    Ok(done) => done,
-                    Err(_) => Err(Trouble::Slow),
-                },
+                Ok(Some(job)) => self.job(now, job).await,
                 Err(error) => Err(error.into()),
             };
             match done {
@@ -220,15 +237,23 @@ impl Store {
 
     async fn job(&mut self, now: Timestamp, job: Job) -> Result<(), Trouble> {
         match job {
-            Job::Authorities { from, to } => self.write_authorities(from.as_deref(), &to).await,
-            Job::Server => self.write_server(now).await,
+            Job::Authorities { from, to } => {
+                patiently(self.write_authorities(from.as_deref(), &to)).await
+            }
+            Job::Server => patiently(self.write_server(now)).await,
             Job::Fleets(batch) => {
                 self.write_fleets(now, batch).await;
                 Ok(())
             }
             Job::Remove(id, owner) => {
-                remove(&self.client, &self.config.namespace, &id, &owner).await?;
-                self.state.removed(&id);
+                let kept_by = &self.config.namespace;
+                match patiently(remove(&self.client, kept_by, &id, &owner)).await {
+                    Ok(()) => self.state.removed(&id),
+                    Err(trouble) => {
+                        tracing::warn!(fleet = %id, "the Secret of a fleet that is gone stays: {trouble}");
+                        self.state.not_removed(now, &id);
+                    }
+                }
                 Ok(())
             }
         }
@@ -299,7 +324,8 @@ impl Store {
         let writes = batch.into_iter().map(|(id, owner)| {
             let authorities = &authorities;
             async move {
-                let written = write_fleet(client, config, now, authorities, &id, &owner).await;
+                let writing = write_fleet(client, config, now, authorities, &id, &owner);
+                let written = patiently(writing).await;
                 (id, written)
             }
         });
@@ -314,6 +340,11 @@ impl Store {
             }
         }
     }
+}
+
+/// Gives up a job that takes too long.
+async fn patiently<T>(job: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
+    timeout(SLOW, job).await.unwrap_or(Err(Trouble::Slow))
 }
 
 async fn write_fleet(
