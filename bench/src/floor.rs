@@ -102,6 +102,11 @@ impl Floor {
             .blocking_send(push)
             .context("the floor's Envoy has gone")
     }
+
+    /// For who pushes from a task.
+    pub(crate) fn pushes(&self) -> mpsc::Sender<Push> {
+        self.pushes.clone()
+    }
 }
 
 /// The gRPC service, for one stream.

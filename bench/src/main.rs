@@ -7,6 +7,7 @@
 // A command-line tool talks to its user by printing.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
+mod api_server;
 mod floor;
 mod machine;
 mod objects;
@@ -24,6 +25,8 @@ use std::path::PathBuf;
 use anyhow::Result;
 use clap::{Parser, ValueEnum};
 
+use crate::report::Figure;
+
 /// As in the binary `sesame`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
@@ -38,19 +41,29 @@ struct Settings {
     /// How to print it
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
+    /// Measure `sesame serve` with a real API server, instead of figures
+    #[arg(long, conflicts_with = "figures")]
+    api_server: bool,
+    /// HTTPRoutes of `--api-server`
+    #[arg(
+        long,
+        value_name = "SMALL,MIDDLE,LARGE",
+        default_value = "500,1000,5000"
+    )]
+    api_server_routes: api_server::Sizes,
     /// HTTPRoutes of `translate` and `rss`
     #[arg(long, default_value_t = 10_000)]
     routes: usize,
     /// HTTPRoutes of `propagate` and `steady`
     #[arg(long, default_value_t = 1_000)]
     hosts: usize,
-    /// Rounds of `propagate`
+    /// Rounds of `propagate` and `--api-server`
     #[arg(long, default_value_t = 100)]
     rounds: usize,
     /// Changes of `steady`
     #[arg(long, default_value_t = 1_000)]
     changes: usize,
-    /// Use this `sesame` for `rss` instead of the one beside this program
+    /// Use this `sesame` for `rss` and `--api-server` instead of the one beside this program
     #[arg(long, value_name = "PATH")]
     sesame: Option<PathBuf>,
     /// Use this Envoy
@@ -84,20 +97,28 @@ fn main() -> Result<()> {
     if cfg!(debug_assertions) {
         eprintln!("this is a debug build: numbers mean nothing");
     }
-    let mut figures = Vec::new();
-    for &group in Group::value_variants() {
-        if settings.figures.is_empty() || settings.figures.contains(&group) {
-            figures.extend(match group {
-                Group::Translate => translate::run(&settings)?,
-                Group::Rss => rss::run(&settings)?,
-                Group::Propagate => propagate::run(&settings)?,
-                Group::Steady => steady::run(&settings)?,
-            });
-        }
-    }
+    let figures = match settings.api_server {
+        true => api_server::run(&settings)?,
+        false => groups(&settings)?,
+    };
     match settings.output {
         Output::Table => println!("{}", report::table(&figures)),
         Output::Json => println!("{}", report::json(&figures)?),
     }
     Ok(())
+}
+
+fn groups(settings: &Settings) -> Result<Vec<Figure>> {
+    let mut figures = Vec::new();
+    for &group in Group::value_variants() {
+        if settings.figures.is_empty() || settings.figures.contains(&group) {
+            figures.extend(match group {
+                Group::Translate => translate::run(settings)?,
+                Group::Rss => rss::run(settings)?,
+                Group::Propagate => propagate::run(settings)?,
+                Group::Steady => steady::run(settings)?,
+            });
+        }
+    }
+    Ok(figures)
 }

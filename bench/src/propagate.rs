@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use sesame_control::core::Core;
+use sesame_envoy::XdsAddress;
 use sesame_sources::change::Change;
 use sesame_testkit::many;
 
@@ -214,7 +215,7 @@ fn floor(rig: &Rig, count: usize, backends: [SocketAddr; 2]) -> Result<Side> {
     let inputs = changes.map(objects::input).chain([objects::ready()]);
     let first = scribe.apply(inputs);
     let floor = Floor::start(&socket, Push::new(&first.resources))?;
-    rig.envoy("floor", socket)?;
+    rig.envoy(&objects::fleet(), "floor", XdsAddress::Unix(socket))?;
     let scribe = Box::new(scribe);
     let feed = Feed::Floor {
         bytes: 0,

@@ -9,11 +9,11 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress};
 use sesame_fleet::local::{BootstrapFormat, Config, FleetSpec, Supervisor, binary};
+use sesame_model::FleetId;
 use sesame_testkit::backend::Backend;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::objects;
 use crate::sesame::Sesame;
 
 /// Envoys and backends.
@@ -53,13 +53,13 @@ impl Rig {
         self.folder.path().join(format!("{name}.sock"))
     }
 
-    /// Starts an Envoy of the fleet of [`objects`], as `sesame local` does, with one worker thread.
-    pub(crate) fn envoy(&self, name: &str, xds: PathBuf) -> Result<()> {
+    /// Starts an Envoy of a fleet, as `sesame local` does, with one worker thread.
+    pub(crate) fn envoy(&self, fleet: &FleetId, name: &str, xds: XdsAddress) -> Result<()> {
         let admin_socket = self.supervisor.dir(name).admin_socket();
         let bootstrap = sesame_envoy::bootstrap(&BootstrapOptions {
-            fleet: objects::fleet(),
+            fleet: fleet.clone(),
             node_id: name.to_owned(),
-            xds: XdsAddress::Unix(xds),
+            xds,
             admin: Admin::Unix(admin_socket.clone()),
             max_connections: MAX_CONNECTIONS,
             memory_limit: None,

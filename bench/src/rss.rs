@@ -34,10 +34,7 @@ const REST: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     let count = settings.routes;
-    let sesame = match &settings.sesame {
-        Some(path) => path.clone(),
-        None => beside_this()?,
-    };
+    let sesame = sesame(settings)?;
     eprintln!("rss: {} with {count} routes", sesame.display());
     let folder = tempfile::tempdir()?;
     let values = objects::values(rig::free_port()?, count, many::endpoint);
@@ -84,6 +81,14 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
             ready.as_secs_f64() * 1e3,
         ),
     ])
+}
+
+/// The binary to measure.
+pub(crate) fn sesame(settings: &Settings) -> Result<PathBuf> {
+    match &settings.sesame {
+        Some(path) => Ok(path.clone()),
+        None => beside_this(),
+    }
 }
 
 /// `sesame`, built by the same profile.

@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use anyhow::Result;
 
 use crate::cargo::{self, cargo};
-use crate::envoy;
+use crate::{cluster, envoy};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Use this Envoy instead of fetching one
     #[arg(long, value_name = "PATH")]
     envoy: Option<PathBuf>,
+    /// Measure `sesame serve` with a real API server, which is built if there is none
+    #[arg(long)]
+    api_server: bool,
     /// Handed on to the bench; `-- --help` tells
     #[arg(
         trailing_var_arg = true,
@@ -34,6 +37,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     ];
     cargo::run(cargo(build), "Sesame can't be built")?;
     let mut bench = cargo::built("release", "sesame-bench");
-    bench.args(&args.rest).env("SESAME_ENVOY", envoy);
+    bench.env("SESAME_ENVOY", envoy);
+    if args.api_server {
+        let built = cluster::api_server()?;
+        bench
+            .arg("--api-server")
+            .env(cluster::PROGRAMS_VARIABLE, built.programs())
+            .env(cluster::DEFINITIONS_VARIABLE, built.definitions());
+    }
+    bench.args(&args.rest);
     cargo::run(bench, "the bench fails")
 }

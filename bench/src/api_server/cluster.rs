@@ -1,0 +1,241 @@
+//! The API server, and what is written there and read from it.
+//!
+//! In: objects as a user would write them. Out: answers, and events of watches. It must not know what objects are for.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, Patch, PatchParams, PostParams, WatchEvent,
+    WatchParams,
+};
+use kube::core::GroupVersionKind;
+use kube::{Api, Client};
+use serde_json::Value;
+use sesame_testkit::api_server::{ApiServer, Channel};
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// Requests on their way when many objects are written.
+const AT_ONCE: usize = 48;
+/// Threads for all of the bench's own requests.
+const THREADS: usize = 2;
+/// Something that isn't so by then has failed.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// Between looks at it.
+const PAUSE: Duration = Duration::from_millis(20);
+/// The longest watch that the client library allows, in seconds; another one follows.
+const WATCH_SECONDS: u32 = 290;
+/// Events of a watch on their way.
+const EVENTS: usize = 1024;
+
+/// A running API server.
+pub(crate) struct Cluster {
+    /// Taken away with this.
+    _server: ApiServer,
+    client: Client,
+    files: TempDir,
+    runtime: Runtime,
+}
+
+/// What is done to an object.
+#[derive(Clone, Debug)]
+pub(crate) enum Write {
+    Create(Value),
+    /// Merged into what there is; lists are replaced.
+    Change(Value),
+    Delete(Value),
+}
+
+/// What a watch tells.
+#[derive(Clone, Debug)]
+pub(crate) struct Told {
+    pub(crate) at: Instant,
+    /// Whether the object was there before, and still is.
+    pub(crate) changed: bool,
+    pub(crate) object: DynamicObject,
+}
+
+impl Cluster {
+    /// Starts one that knows the Gateway API.
+    pub(crate) fn start() -> Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("cluster")
+            .enable_all()
+            .build()?;
+        let (server, client) = runtime.block_on(async {
+            let server = ApiServer::start().await?;
+            server.install_definitions(Channel::Standard).await?;
+            let client = server.admin().await?;
+            anyhow::Ok((server, client))
+        })?;
+        let files = tempfile::tempdir()?;
+        std::fs::write(files.path().join("kubeconfig"), server.kubeconfig(None)?)?;
+        Ok(Self {
+            _server: server,
+            client,
+            files,
+            runtime,
+        })
+    }
+
+    /// A file by which everything may be done.
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
+        self.files.path().join("kubeconfig")
+    }
+
+    /// A folder for files of the run.
+    pub(crate) fn folder(&self) -> &Path {
+        self.files.path()
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        self.runtime.handle()
+    }
+
+    /// Writes all of it, in no order.
+    pub(crate) fn write_all(&self, writes: impl IntoIterator<Item = Write>) -> Result<()> {
+        let writes: Vec<Write> = writes.into_iter().collect();
+        let all = stream::iter(writes)
+            .map(|one| {
+                let sent = tokio::spawn(write(self.client.clone(), one));
+                async { sent.await? }
+            })
+            .buffer_unordered(AT_ONCE)
+            .try_collect::<()>();
+        self.runtime.block_on(all)
+    }
+
+    /// Begins to write; the result is for how long the API server took.
+    pub(crate) fn begin(&self, one: Write) -> JoinHandle<Result<Duration>> {
+        let client = self.client.clone();
+        self.runtime.spawn(async move {
+            let begin = Instant::now();
+            write(client, one).await?;
+            Ok(begin.elapsed())
+        })
+    }
+
+    /// Waits for what [`Cluster::begin`] began.
+    pub(crate) fn finish(&self, begun: JoinHandle<Result<Duration>>) -> Result<Duration> {
+        self.runtime.block_on(begun)?
+    }
+
+    /// Waits until an object is there and as wanted.
+    pub(crate) fn until(
+        &self,
+        like: &Value,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let api = api(&self.client, like)?;
+        let name = name(like)?;
+        let begin = Instant::now();
+        loop {
+            if let Some(object) = self.runtime.block_on(api.get_opt(name))? {
+                let value = serde_json::to_value(object)?;
+                if wanted(&value) {
+                    return Ok(value);
+                }
+            }
+            if begin.elapsed() > PATIENCE {
+                bail!("{what}: not after {PATIENCE:?}");
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Watches objects like this one in its namespace, from now on, in the given runtime.
+    pub(crate) fn watch(&self, like: &Value, runtime: &Handle) -> Result<mpsc::Receiver<Told>> {
+        let api = api(&self.client, like)?;
+        // Nothing that is written from here on is missed.
+        let listed = self
+            .runtime
+            .block_on(api.list_metadata(&Default::default()))?;
+        let from = listed
+            .metadata
+            .resource_version
+            .context("a list without a version")?;
+        let (tell, told) = mpsc::channel(EVENTS);
+        runtime.spawn(follow(api, from, tell));
+        Ok(told)
+    }
+}
+
+/// Passes events on for as long as somebody listens.
+async fn follow(api: Api<DynamicObject>, mut from: String, tell: mpsc::Sender<Told>) -> Result<()> {
+    let params = WatchParams::default().timeout(WATCH_SECONDS);
+    loop {
+        let mut events = api.watch(&params, &from).await?.boxed();
+        while let Some(event) = events.try_next().await? {
+            let (changed, object) = match event {
+                WatchEvent::Modified(object) => (true, object),
+                WatchEvent::Added(object) | WatchEvent::Deleted(object) => (false, object),
+                WatchEvent::Bookmark(mark) => {
+                    from = mark.metadata.resource_version;
+                    continue;
+                }
+                WatchEvent::Error(status) => bail!("a watch ended: {}", status.message),
+            };
+            if let Some(version) = &object.metadata.resource_version {
+                from.clone_from(version);
+            }
+            let at = Instant::now();
+            let one = Told {
+                at,
+                changed,
+                object,
+            };
+            if tell.send(one).await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+}
+
+async fn write(client: Client, one: Write) -> Result<()> {
+    let (Write::Create(value) | Write::Change(value) | Write::Delete(value)) = &one;
+    let (api, name) = (api(&client, value)?, name(value)?);
+    let refused = || format!("the API server refuses {name}");
+    match &one {
+        Write::Create(value) => {
+            let object = serde_json::from_value(value.clone())?;
+            let params = PostParams::default();
+            api.create(&params, &object).await.with_context(refused)?;
+        }
+        Write::Change(value) => {
+            let params = PatchParams::default();
+            let patch = Patch::Merge(value);
+            api.patch(name, &params, &patch)
+                .await
+                .with_context(refused)?;
+        }
+        Write::Delete(_) => {
+            let params = DeleteParams::default();
+            api.delete(name, &params).await.with_context(refused)?;
+        }
+    }
+    Ok(())
+}
+
+fn name(value: &Value) -> Result<&str> {
+    let name = value["metadata"]["name"].as_str();
+    name.context("an object without a name")
+}
+
+fn api(client: &Client, like: &Value) -> Result<Api<DynamicObject>> {
+    let types = serde_json::from_value(serde_json::json!({
+        "apiVersion": like["apiVersion"], "kind": like["kind"],
+    }))?;
+    let kind = GroupVersionKind::try_from(&types)?;
+    let resource = ApiResource::from_gvk(&kind);
+    Ok(match like["metadata"]["namespace"].as_str() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    })
+}

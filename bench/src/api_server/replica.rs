@@ -1,0 +1,184 @@
+//! `sesame serve` as a process of its own, as it runs in a pod but for its flags.
+//!
+//! In: where the API server is. Out: a process, and what the kernel says of it. Somebody else runs the Envoys
+//! (`--unmanaged`), since nothing runs pods here: the bench does, with the certificate that Sesame makes for them.
+
+use std::fs::{self, File};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use sesame_control::serve::{SERVICE, UNMANAGED_SECRET};
+use sesame_envoy::{XdsAddress, XdsTls};
+use sesame_testkit::many;
+
+use super::cluster::Cluster;
+use super::site;
+use crate::machine::{self, Memory};
+use crate::rig;
+
+/// It has ended by then.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How replicas are started.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    sesame: PathBuf,
+    kubeconfig: PathBuf,
+    /// The same for each: an Envoy finds the next one there.
+    pub(crate) xds: SocketAddr,
+    log: PathBuf,
+}
+
+/// What an Envoy shows and whom it trusts, as files.
+#[derive(Clone, Debug)]
+pub(crate) struct EnvoyFiles {
+    pub(crate) certificate: PathBuf,
+    pub(crate) private_key: PathBuf,
+    pub(crate) authority: PathBuf,
+}
+
+/// A running one. It is killed if nothing else ends it.
+pub(crate) struct Replica {
+    child: Child,
+    /// The moment before its start.
+    pub(crate) begun: Instant,
+}
+
+impl Settings {
+    pub(crate) fn new(sesame: PathBuf, cluster: &Cluster) -> Result<Self> {
+        Ok(Self {
+            sesame,
+            kubeconfig: cluster.kubeconfig(),
+            xds: (Ipv4Addr::LOCALHOST, rig::free_port()?).into(),
+            log: cluster.folder().join("sesame.log"),
+        })
+    }
+
+    /// The name in its certificate.
+    pub(crate) fn server_name() -> String {
+        format!("{SERVICE}.{}.svc", site::SYSTEM)
+    }
+
+    /// Starts one. Its log goes on where that of the last one ended.
+    pub(crate) fn start(&self, name: &str) -> Result<Replica> {
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let mut command = Command::new(&self.sesame);
+        command
+            .arg("serve")
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .args(["--namespace", site::SYSTEM, "--name", name])
+            .arg(format!("--xds={}", self.xds))
+            .args(["--probes=127.0.0.1:0", "--admin=127.0.0.1:0"])
+            .args(["--unmanaged", "--address=127.0.0.1"])
+            .arg(format!("--gateway={}/{}", many::NAMESPACE, many::GATEWAY))
+            .args(["--log-format=json", "--log-level=info"])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        let begun = Instant::now();
+        let child = command
+            .spawn()
+            .with_context(|| format!("can't run {}", self.sesame.display()))?;
+        Ok(Replica { child, begun })
+    }
+
+    /// What the log says, for when something goes wrong.
+    pub(crate) fn last_words(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().rev().take(5).collect();
+        lines.join("\n")
+    }
+
+    /// Waits for the certificate of unmanaged Envoys and writes it to files.
+    pub(crate) fn envoy_files(&self, cluster: &Cluster) -> Result<EnvoyFiles> {
+        let like = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {"namespace": site::SYSTEM, "name": UNMANAGED_SECRET},
+        });
+        let found = cluster.until(&like, "the Envoys' certificate is there", |secret| {
+            secret["data"]["tls.crt"].is_string()
+        });
+        let secret = found.with_context(|| self.last_words())?;
+        let write = |key: &str| -> Result<PathBuf> {
+            let text = secret["data"][key].as_str();
+            let bytes = BASE64_STANDARD.decode(text.context("a Secret without a key")?)?;
+            let path = cluster.folder().join(key);
+            fs::write(&path, bytes)?;
+            Ok(path)
+        };
+        Ok(EnvoyFiles {
+            certificate: write("tls.crt")?,
+            private_key: write("tls.key")?,
+            authority: write("ca.crt")?,
+        })
+    }
+
+    /// Where an Envoy finds it, and how they know each other.
+    pub(crate) fn xds_address(&self, files: &EnvoyFiles) -> XdsAddress {
+        XdsAddress::Tcp {
+            host: self.xds.ip().to_string(),
+            port: self.xds.port(),
+            tls: Some(XdsTls {
+                certificate: files.certificate.clone(),
+                private_key: files.private_key.clone(),
+                authority: files.authority.clone(),
+                server_name: Self::server_name(),
+                secrets: None,
+            }),
+        }
+    }
+}
+
+impl Replica {
+    pub(crate) fn memory(&self) -> Result<Memory> {
+        machine::memory(Some(self.child.id()))
+    }
+
+    /// Processor time of all its threads so far, in milliseconds.
+    pub(crate) fn milliseconds(&self) -> Result<f64> {
+        machine::process_milliseconds(self.child.id())
+    }
+
+    /// Ends it as a kubelet does.
+    pub(crate) fn end(&mut self) -> Result<()> {
+        kill(Pid::from_raw(self.child.id().try_into()?), Signal::SIGTERM)?;
+        let since = Instant::now();
+        while since.elapsed() < PATIENCE {
+            if let Some(status) = self.child.try_wait()? {
+                if !status.success() {
+                    bail!("Sesame ended with {status}");
+                }
+                return Ok(());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        bail!("Sesame doesn't end")
+    }
+}
+
+impl Drop for Replica {
+    fn drop(&mut self) {
+        // Fails if it has ended already, which is what is wanted.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether a Gateway's status says that it serves.
+pub(crate) fn programmed(gateway: &Value) -> bool {
+    let conditions = gateway["status"]["conditions"].as_array();
+    conditions
+        .into_iter()
+        .flatten()
+        .any(|condition| condition["type"] == "Programmed" && condition["status"] == "True")
+}

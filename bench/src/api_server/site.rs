@@ -1,0 +1,192 @@
+//! What is in the API server, and what happens to it.
+//!
+//! In: numbers and addresses. Out: objects, changes of them, and what a host answers before and after.
+
+use std::net::SocketAddr;
+use std::ops::Range;
+
+use serde_json::{Value, json};
+use sesame_testkit::many;
+
+use super::cluster::Write;
+use crate::probe::Answer;
+
+pub(crate) const BLUE: &str = "blue";
+pub(crate) const GREEN: &str = "green";
+
+/// Where the floor's changes are written: Sesame sees them, and they are of no Gateway.
+pub(crate) const FLOOR: &str = "floor";
+
+/// Sesame's own namespace.
+pub(crate) const SYSTEM: &str = "sesame-system";
+
+/// A route led from one Service to the other.
+const SWAPPED: &str = "swapped";
+/// A route whose Service's endpoint changes.
+const MOVED: &str = "moved";
+
+/// Routes that are there all the time.
+pub(crate) const EXTRAS: usize = 4;
+/// Services that such routes lead to.
+pub(crate) const EXTRA_SERVICES: usize = 3;
+
+/// What a host answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Shown {
+    /// 404.
+    Nothing,
+    /// 200, by a backend of this name.
+    By(&'static str),
+}
+
+impl Shown {
+    pub(crate) fn is(self, answer: &Answer) -> bool {
+        match self {
+            Self::Nothing => answer.status == 404,
+            Self::By(name) => answer.status == 200 && answer.backend().as_deref() == Some(name),
+        }
+    }
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    NewRoute,
+    Backend,
+    Endpoint,
+    Deleted,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 4] =
+        [Self::NewRoute, Self::Backend, Self::Endpoint, Self::Deleted];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::NewRoute => "new HTTPRoute",
+            Self::Backend => "backend changed",
+            Self::Endpoint => "endpoint changed",
+            Self::Deleted => "HTTPRoute deleted",
+        }
+    }
+}
+
+/// One change, and the host that shows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) write: Write,
+    pub(crate) host: String,
+    pub(crate) before: Shown,
+    pub(crate) after: Shown,
+}
+
+/// The namespaces and the class.
+pub(crate) fn ground() -> Vec<Value> {
+    let mut all: Vec<Value> = [many::NAMESPACE, FLOOR, SYSTEM]
+        .iter()
+        .map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))
+        .collect();
+    all.push(json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "GatewayClass",
+        "metadata": {"name": "sesame"},
+        "spec": {"controllerName": "projectsesame.io/gateway-controller"},
+    }));
+    all
+}
+
+/// Routes that are there all the time, with Services and slices.
+pub(crate) fn extras([blue, green]: [SocketAddr; 2]) -> Vec<Value> {
+    let mut all = Vec::new();
+    for (name, address) in [(BLUE, blue), (GREEN, green), (MOVED, blue)] {
+        all.extend([
+            many::route(name, &host(name), &[(name, 1)]),
+            many::service(name),
+            many::slice(name, address),
+        ]);
+    }
+    all.push(many::route(SWAPPED, &host(SWAPPED), &[(BLUE, 1)]));
+    all
+}
+
+/// Those of [`extras`] that the floor's changes change; the rest of its objects is only in its Envoy.
+pub(crate) fn floor_extras(backends: [SocketAddr; 2]) -> Vec<Value> {
+    let mut all = extras(backends);
+    let changed = [json!(SWAPPED), json!(format!("{MOVED}-1"))];
+    all.retain(|value| changed.contains(&value["metadata"]["name"]));
+    all
+}
+
+/// A host of [`extras`].
+pub(crate) fn host(name: &str) -> String {
+    format!("{name}.example.com")
+}
+
+/// The Services and slices of so many apps.
+pub(crate) fn services(apps: Range<usize>, backend: SocketAddr) -> Vec<Value> {
+    apps.flat_map(|index| {
+        let [_, service, slice] = many::app(index, backend);
+        [service, slice]
+    })
+    .collect()
+}
+
+/// Their routes.
+pub(crate) fn routes(apps: Range<usize>, backend: SocketAddr) -> Vec<Value> {
+    apps.map(|index| {
+        let [route, _, _] = many::app(index, backend);
+        route
+    })
+    .collect()
+}
+
+/// The Services and slices of routes that are new in some rounds.
+pub(crate) fn prepared(rounds: usize, backend: SocketAddr) -> Vec<Value> {
+    let names = (0..rounds).map(new);
+    names
+        .flat_map(|name| [many::service(&name), many::slice(&name, backend)])
+        .collect()
+}
+
+fn new(round: usize) -> String {
+    format!("new-{round}")
+}
+
+/// A change. Rounds of a kind follow each other from 0; a route is deleted after it was made.
+pub(crate) fn step(kind: Kind, round: usize, [blue, green]: [SocketAddr; 2]) -> Step {
+    let name = new(round);
+    let route = || many::route(&name, &host(&name), &[(&name, 1)]);
+    let colours = [(BLUE, blue), (GREEN, green)];
+    let (from, to) = (colours[round % 2], colours[(round + 1) % 2]);
+    let swap = (Shown::By(from.0), Shown::By(to.0));
+    let (write, host, (before, after)) = match kind {
+        Kind::NewRoute => {
+            let shown = (Shown::Nothing, Shown::By(BLUE));
+            (Write::Create(route()), host(&name), shown)
+        }
+        Kind::Deleted => {
+            let shown = (Shown::By(BLUE), Shown::Nothing);
+            (Write::Delete(route()), host(&name), shown)
+        }
+        Kind::Backend => {
+            let value = many::route(SWAPPED, &host(SWAPPED), &[(to.0, 1)]);
+            (Write::Change(value), host(SWAPPED), swap)
+        }
+        Kind::Endpoint => {
+            let value = many::slice(MOVED, to.1);
+            (Write::Change(value), host(MOVED), swap)
+        }
+    };
+    Step {
+        write,
+        host,
+        before,
+        after,
+    }
+}
+
+/// The same in another namespace.
+pub(crate) fn within(namespace: &str, mut value: Value) -> Value {
+    value["metadata"]["namespace"] = json!(namespace);
+    value
+}
