@@ -15,20 +15,23 @@ use crate::event::Event;
 use crate::fleet::Fleet;
 use crate::resource::ResourceType;
 
+/// One route over one cluster.
+const ONE: [(ResourceType, &str, &str); 4] = [
+    (Cluster, "c0", "v0"),
+    (Endpoint, "c0", "v0"),
+    (Listener, "l0", "v0;r0"),
+    (Route, "r0", "v0;c0"),
+];
+
 /// A fleet of one route over one cluster, and a client that has all of it.
 fn served() -> (Fleet, Client) {
+    served_within(limits())
+}
+
+fn served_within(limits: Limits) -> (Fleet, Client) {
     let mut fleet = fleet();
-    fleet.apply(update(
-        1,
-        &[
-            (Cluster, "c0", "v0"),
-            (Endpoint, "c0", "v0"),
-            (Listener, "l0", "v0;r0"),
-            (Route, "r0", "v0;c0"),
-        ],
-        &[],
-    ));
-    let mut client = Client::connect(&mut fleet, 1, limits());
+    fleet.apply(update(1, &ONE, &[]));
+    let mut client = Client::connect(&mut fleet, 1, limits);
     client.settle(&mut fleet);
     client.take_log();
     fleet.take_events();
@@ -185,22 +188,9 @@ fn what_changes_while_a_response_is_under_way_merges() {
 
 #[test]
 fn removal_goes_the_other_way_round_and_after_a_grace() {
-    let mut fleet = fleet();
-    fleet.apply(update(
-        1,
-        &[
-            (Cluster, "c0", "v0"),
-            (Endpoint, "c0", "v0"),
-            (Listener, "l0", "v0;r0"),
-            (Route, "r0", "v0;c0"),
-        ],
-        &[],
-    ));
     let limits = Limits::default();
     let grace = limits.removal_grace;
-    let mut client = Client::connect(&mut fleet, 1, limits);
-    client.settle(&mut fleet);
-    client.take_log();
+    let (mut fleet, mut client) = served_within(limits);
     fleet.apply(update(
         2,
         &[(Listener, "l1", "v0")],
@@ -211,7 +201,6 @@ fn removal_goes_the_other_way_round_and_after_a_grace() {
             (Route, "r0"),
         ],
     ));
-    fleet.take_events();
     let events = settled_events(&mut fleet, &mut client);
     assert_eq!(client.take_log(), ["listener +l1 -l0"]);
     assert_eq!(events, ["acked 2"], "the leftovers are not waited for");
@@ -225,10 +214,7 @@ fn removal_goes_the_other_way_round_and_after_a_grace() {
 
 #[test]
 fn a_cluster_that_comes_back_within_the_grace_was_never_gone() {
-    let (mut fleet, _) = served();
-    let mut client = Client::connect(&mut fleet, 2, Limits::default());
-    client.settle(&mut fleet);
-    client.take_log();
+    let (mut fleet, mut client) = served_within(Limits::default());
     fleet.apply(update(2, &[], &[(Cluster, "c0"), (Endpoint, "c0")]));
     client.settle(&mut fleet);
     fleet.apply(update(
@@ -377,17 +363,20 @@ fn a_large_response_is_split() {
 #[test]
 fn a_client_may_cost_only_so_much() {
     let mut fleet = fleet();
-    let small = Limits {
-        names: 2,
-        name_bytes: 8,
-        ..limits()
-    };
     let names = |names: &[&str]| {
         let mut ask = request(Route);
         ask.resource_names_subscribe = names.iter().map(|name| (*name).to_owned()).collect();
         ask
     };
-    let mut session = Session::new(1, small.into(), std::time::Instant::now());
+    let begun = || {
+        let small = Limits {
+            names: 2,
+            name_bytes: 8,
+            ..limits()
+        };
+        Session::new(1, small.into(), std::time::Instant::now())
+    };
+    let mut session = begun();
     session.request(&mut fleet, &names(&["a", "b"])).unwrap();
     assert_eq!(
         session.request(&mut fleet, &names(&["c"])),
@@ -396,16 +385,7 @@ fn a_client_may_cost_only_so_much() {
             limit: 2
         })
     );
-    let mut session = Session::new(
-        1,
-        Limits {
-            names: 2,
-            name_bytes: 8,
-            ..limits()
-        }
-        .into(),
-        std::time::Instant::now(),
-    );
+    let mut session = begun();
     assert_eq!(
         session.request(&mut fleet, &names(&["123456789"])),
         Err(Violation::NameTooLong {

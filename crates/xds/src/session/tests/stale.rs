@@ -57,11 +57,7 @@ fn a_refused_routes_clusters_stay_until_it_is_mended() {
 
 #[test]
 fn a_mended_routes_clusters_have_their_grace() {
-    let (mut fleet, _) = served();
-    let mut client = Client::connect(&mut fleet, 2, Limits::default());
-    client.settle(&mut fleet);
-    client.take_log();
-    fleet.take_events();
+    let (mut fleet, mut client) = served_within(Limits::default());
     refused(&mut fleet, &mut client);
     fleet.apply(update(3, &[(Route, "r0", "v5;c1")], &[]));
     client.settle(&mut fleet);
