@@ -234,13 +234,14 @@ impl Fleet {
         }
     }
 
-    /// Takes in what came of an action.
-    pub(super) fn done(&mut self, outcome: Outcome) {
+    /// Takes in what came of an action. True if the same had been said before: somebody has undone it since.
+    pub(super) fn done(&mut self, outcome: Outcome) -> bool {
         match outcome {
             Outcome::Applied(kind, said, seen) => {
                 self.problems.remove(&kind);
-                self.accepted.insert(kind, (said, seen.fingerprint));
+                let before = self.accepted.insert(kind, (said, seen.fingerprint));
                 self.sees(kind, seen);
+                return before.is_some_and(|(before, _)| before == said);
             }
             Outcome::Deleted(kind) => {
                 self.problems.remove(&kind);
@@ -251,6 +252,7 @@ impl Fleet {
                 self.problems.insert(kind, message);
             }
         }
+        false
     }
 
     /// What has become of it; `hidden` are the kinds that can't be looked at, in a namespace or in all.

@@ -24,6 +24,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// No pause is longer: what can't be done may have become possible without our hearing of it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
+/// Who has left things alone for so long starts anew. Longer than the longest pause.
+const CALM: Duration = Duration::from_secs(600);
+
 /// News of the cluster.
 #[derive(Debug)]
 pub(super) enum News {
@@ -76,6 +79,8 @@ struct Entry {
     busy: bool,
     /// Failed jobs in a row.
     failures: u32,
+    /// What somebody has undone was said again: when for the last time, and how often in a row.
+    repairs: Option<(Instant, u32)>,
     /// Not to be looked at before.
     not_before: Option<Instant>,
     told: Option<Observation>,
@@ -242,16 +247,16 @@ impl Fleets {
         let failed = outcomes
             .iter()
             .any(|outcome| matches!(outcome, Outcome::Failed(..)));
+        let mut repaired = false;
         for outcome in outcomes {
-            entry.fleet.done(outcome);
+            repaired |= entry.fleet.done(outcome);
+        }
+        if repaired {
+            entry.repaired(&place, now);
         }
         if failed {
-            let doublings = entry.failures.min(16);
+            entry.wait_until(now + pause(entry.failures));
             entry.failures += 1;
-            let pause = FIRST_PAUSE
-                .saturating_mul(1 << doublings)
-                .min(LONGEST_PAUSE);
-            entry.not_before = Some(now + pause);
         } else {
             entry.failures = 0;
         }
@@ -284,8 +289,7 @@ impl Fleets {
         };
         // What was to go anyway need not be waited for, unless all of it goes.
         if entry.fleet.wants(kind) && !seen.deleting {
-            let at = now + AFTER_LOSS;
-            entry.not_before = Some(entry.not_before.map_or(at, |before| before.max(at)));
+            entry.wait_until(now + AFTER_LOSS);
         }
         self.look(place);
     }
@@ -342,6 +346,39 @@ impl Fleets {
         }
         over
     }
+}
+
+impl Entry {
+    fn wait_until(&mut self, at: Instant) {
+        self.not_before = Some(self.not_before.map_or(at, |before| before.max(at)));
+    }
+
+    /// What somebody undoes is said again at once; by him who does it again and again, less and less often: two who
+    /// disagree would otherwise keep the API server busy, and the Deployment's pods coming and going.
+    fn repaired(&mut self, place: &Place, now: Instant) {
+        let before = self
+            .repairs
+            .filter(|(at, _)| now.saturating_duration_since(*at) < CALM);
+        let often = before.map_or(0, |(_, often)| often + 1);
+        self.repairs = Some((now, often));
+        if often > 0 {
+            self.wait_until(now + pause(often - 1));
+        }
+        if often == 3 {
+            tracing::warn!(
+                namespace = &*place.namespace,
+                name = &*place.name,
+                "somebody changes a fleet's objects again and again (another Sesame?); they are put back less and less often"
+            );
+        }
+    }
+}
+
+/// The pause after so many of a row, and one more.
+fn pause(before: u32) -> Duration {
+    FIRST_PAUSE
+        .saturating_mul(1 << before.min(16))
+        .min(LONGEST_PAUSE)
 }
 
 /// Where each kind is watched: everywhere, or in some namespaces.

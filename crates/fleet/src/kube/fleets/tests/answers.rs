@@ -58,3 +58,36 @@ fn a_wish_that_changes_during_a_job_is_carried_out_after_it() {
     rig.log.clear();
     assert_eq!(rig.work(), ["apply Service"]);
 }
+
+#[test]
+fn who_undoes_it_again_and_again_is_answered_less_and_less_often() {
+    let mut rig = Rig::new();
+    rig.want(Some(spec()));
+    rig.work();
+    let begun = rig.now;
+    let mut answers = Vec::new();
+    while rig.now < begun + Duration::from_secs(600) {
+        rig.change(Kind::Deployment, |seen| {
+            seen.fingerprint = fingerprint::of_desired(&json!({ "theirs": 1 }));
+        });
+        for done in rig.work() {
+            assert_eq!(done, "apply Deployment");
+            answers.push(rig.now.duration_since(begun).as_millis());
+        }
+        rig.pass(Duration::from_millis(100));
+    }
+    assert_eq!(answers[..4], [0, 100, 600, 1600], "at once, then slower");
+    assert!(answers.len() < 20, "{answers:?}");
+    // What its owner wants is done at once.
+    let mut other = spec();
+    other.ports.insert(Port::tcp(443));
+    rig.want(Some(other));
+    assert!(rig.work().contains(&"apply Service".to_owned()));
+    // Peace for a while, and all is as at first.
+    rig.pass(LONGEST_PAUSE);
+    rig.work();
+    rig.pass(CALM);
+    rig.lose(Kind::ConfigMap);
+    rig.pass(AFTER_LOSS);
+    assert_eq!(rig.work(), ["apply ConfigMap"]);
+}
