@@ -3,6 +3,8 @@
 //! In: the command line. Out: its parts, with the right types. Nothing is looked up here: no file, no environment.
 
 mod cluster;
+#[cfg(test)]
+mod pods;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

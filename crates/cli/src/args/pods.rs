@@ -1,0 +1,137 @@
+//! The command lines of pods are written elsewhere: in `deploy/` for Sesame, by `fleet` for what runs beside an Envoy. They
+//! must be ones that `sesame` takes.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use clap::{CommandFactory, Parser};
+use serde_json::Value;
+
+use super::{Args, Command, ServeArgs};
+
+/// A file of the repository.
+fn read(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+/// The container of Sesame in the manifests.
+fn container() -> Value {
+    let objects: Vec<Value> =
+        serde_saphyr::from_multiple(&read("deploy/manifests/sesame.yaml")).unwrap();
+    let mut deployments = objects.iter().filter(|o| o["kind"] == "Deployment");
+    let (Some(deployment), None) = (deployments.next(), deployments.next()) else {
+        panic!("the manifests have one Deployment");
+    };
+    deployment["spec"]["template"]["spec"]["containers"][0].clone()
+}
+
+fn words(list: &Value) -> Vec<&str> {
+    let words = list.as_array().expect("a list of words");
+    words.iter().map(|word| word.as_str().unwrap()).collect()
+}
+
+fn serve(args: &[&str]) -> ServeArgs {
+    match Args::try_parse_from([&["sesame"], args].concat()) {
+        Ok(Args {
+            command: Command::Serve(serve),
+        }) => *serve,
+        other => panic!("{args:?}: {other:?}"),
+    }
+}
+
+#[test]
+fn the_deployment_says_what_serve_takes() {
+    let container = container();
+    let deployed = serve(&words(&container["args"]));
+    let port = |name: &str| {
+        let ports = container["ports"].as_array().expect("ports");
+        let found = ports.iter().find(|port| port["name"] == name);
+        found.map(|port| port["containerPort"].clone())
+    };
+    assert_eq!(port("probes"), Some(deployed.probes.port().into()));
+    assert_eq!(port("xds"), Some(deployed.xds.port().into()));
+    assert!(deployed.admin.ip().is_loopback(), "pages for the pod alone");
+    // Manifests and binary are of one release.
+    let bare = serve(&["serve"]);
+    assert_eq!(deployed.envoy_image, bare.envoy_image);
+    assert_eq!(deployed.sidecar_image, bare.sidecar_image);
+    assert_eq!(container["image"], *deployed.sidecar_image);
+}
+
+#[test]
+fn the_deployment_sets_variables_that_serve_reads() {
+    let args = Args::command();
+    let serve = args.find_subcommand("serve").unwrap();
+    let read: BTreeSet<_> = serve.get_arguments().filter_map(|a| a.get_env()).collect();
+    let container = container();
+    let set = container["env"].as_array().expect("variables");
+    let set = set
+        .iter()
+        .map(|variable| variable["name"].as_str().unwrap());
+    assert_eq!(set.map(AsRef::as_ref).collect::<BTreeSet<_>>(), read);
+}
+
+/// The manifests are the chart with its own values; others bring further flags.
+#[test]
+fn the_chart_knows_no_flag_that_serve_does_not() {
+    let args = Args::command();
+    let serve = args.find_subcommand("serve").unwrap();
+    let known: BTreeSet<_> = serve.get_arguments().filter_map(|a| a.get_long()).collect();
+    let template = read("deploy/chart/templates/deployment.yaml");
+    let mut flags = 0;
+    for word in template.split(|c: char| c.is_whitespace() || c == '"') {
+        let Some(flag) = word.strip_prefix("--") else {
+            continue;
+        };
+        let name = flag.split('=').next().unwrap_or_default();
+        assert!(known.contains(name), "--{name}");
+        flags += 1;
+    }
+    let shipped = words(&container()["args"]).len() - 1;
+    assert!(
+        flags > shipped,
+        "{flags} flags, {shipped} of them by default"
+    );
+}
+
+/// `fleet` holds what it makes against these files.
+#[test]
+fn pods_of_fleets_say_what_the_sidecar_takes() {
+    for name in ["plain", "chosen", "everywhere"] {
+        let path = format!("crates/fleet/src/kube/desired/tests/{name}.json");
+        let objects = serde_json::from_str(&read(&path)).unwrap();
+        let mut lines = Vec::new();
+        collect(&objects, &mut lines);
+        assert!(!lines.is_empty(), "{path}");
+        for line in lines {
+            let parsed = Args::try_parse_from(&line);
+            assert!(
+                matches!(
+                    &parsed,
+                    Ok(Args {
+                        command: Command::EnvoySidecar(_)
+                    })
+                ),
+                "{path}: {line:?}: {parsed:?}"
+            );
+        }
+    }
+}
+
+/// The command lines of `sesame` that stand anywhere below: `command` with `args` behind it.
+fn collect(value: &Value, lines: &mut Vec<Vec<String>>) {
+    match value {
+        Value::Array(items) => items.iter().for_each(|item| collect(item, lines)),
+        Value::Object(fields) => {
+            let said = |field: &str| fields.get(field).map(words).unwrap_or_default();
+            let line = [said("command"), said("args")].concat();
+            if line.first() == Some(&"sesame") {
+                lines.push(line.into_iter().map(str::to_owned).collect());
+            }
+            fields.values().for_each(|field| collect(field, lines));
+        }
+        _ => {}
+    }
+}
