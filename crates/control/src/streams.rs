@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::event::{Event, millis};
 use crate::owner::{Message, Outlets};
+use crate::progress::Progress;
 
 /// What is known of Envoys beside what they say themselves.
 pub(crate) trait Envoys: Send + Sync {
@@ -33,6 +34,7 @@ pub(crate) async fn hear(
         match events.next().await {
             xds::Event::Connected { fleet, .. } => {
                 tracing::debug!(gateway = %fleet, "Envoy has connected");
+                connected(&outlets.progress, &*envoys, &FleetId(fleet.as_str().into()));
             }
             xds::Event::Disconnected { fleet, .. } => {
                 tracing::debug!(gateway = %fleet, "Envoy has disconnected");
@@ -94,6 +96,13 @@ pub(crate) async fn hear(
     }
 }
 
+/// Where Envoys come and go by themselves, what waited for one to come says nothing about how long a change takes.
+fn connected(progress: &Progress, envoys: &dyn Envoys, fleet: &FleetId) {
+    if !envoys.readies() {
+        progress.forget(fleet);
+    }
+}
+
 fn served(outlets: &Outlets, fleet: &FleetId, revision: u64) {
     for (revision, after) in outlets.progress.acked(fleet, revision, Instant::now()) {
         outlets.metrics.served(after);
@@ -124,5 +133,34 @@ fn rejected(fleet: &xds::FleetId, resource_type: ResourceType, name: Arc<str>) -
 pub(crate) async fn tell(owner: &mpsc::WeakSender<Message>, message: Message) {
     if let Some(owner) = owner.upgrade() {
         let _ = owner.send(message).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Envoys that come and go by themselves, or that Sesame starts.
+    struct Moving(bool);
+
+    impl Envoys for Moving {
+        fn readies(&self) -> bool {
+            !self.0
+        }
+
+        fn is_stale(&self, _fleet: &FleetId, _node_id: &str) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn what_waits_for_an_envoy_to_come_is_not_counted_where_nobody_makes_it_come() {
+        let fleet = FleetId::of_gateway("ns", "web");
+        for (by_themselves, counted) in [(true, 0), (false, 1)] {
+            let progress = Progress::default();
+            progress.sent(&fleet, 1, Instant::now());
+            connected(&progress, &Moving(by_themselves), &fleet);
+            assert_eq!(progress.acked(&fleet, 1, Instant::now()).len(), counted);
+        }
     }
 }

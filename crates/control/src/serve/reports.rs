@@ -1,6 +1,6 @@
 //! Kubernetes Events: what a user must see who asks `kubectl describe`.
 //!
-//! In: what happens here. Out: Events on the objects concerned. What the conditions of an object say from now on is told
+//! In: what happens here. Out: Events on the objects concerned, and the same in the log. What the conditions of an object say from now on is told
 //! by the leader alone; what an Envoy refuses is told by the replica that it is connected to.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use kube::Client;
 use kube::runtime::events::{Event as Report, EventType, Recorder, Reporter};
 use sesame_api::{Kind, ObjectKey};
 use tokio::sync::{broadcast, mpsc, oneshot};
-use tokio::time::{MissedTickBehavior, interval};
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::health::Health;
 use crate::board::{Level, StatusChange};
@@ -23,6 +23,8 @@ use crate::owner::Message;
 const PER_SECOND: u32 = 10;
 /// How many may come at once.
 const BURST: u32 = 50;
+/// How long the API server may take to write one.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest note that the API server takes, in bytes.
 const LONGEST: usize = 1024;
 /// What Events say about who did it.
@@ -67,8 +69,9 @@ pub(super) async fn report(
             Err(broadcast::error::RecvError::Closed) => return,
         };
         for note in notes {
+            tracing::warn!(object = %note.about, reason = note.reason, "{}", note.text);
             let Some(left) = tokens.checked_sub(1) else {
-                tracing::debug!(object = %note.about, "too many Events: {}", note.text);
+                tracing::debug!(object = %note.about, "too many Events");
                 continue;
             };
             tokens = left;
@@ -152,8 +155,10 @@ async fn send(recorder: &Recorder, note: &Note, uid: String) {
         action: note.action.to_owned(),
         secondary: None,
     };
-    if let Err(error) = recorder.publish(&report, &about).await {
-        tracing::debug!(object = %key, %error, "an Event can't be written");
+    match timeout(PATIENCE, recorder.publish(&report, &about)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(object = %key, %error, "an Event can't be written"),
+        Err(_) => tracing::debug!(object = %key, "an Event can't be written: no answer"),
     }
 }
 
