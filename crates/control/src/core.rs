@@ -48,6 +48,8 @@ pub struct Core {
     class_written: bool,
     /// No class is there without being written.
     in_cluster: bool,
+    /// There has been a commit, even if there was nothing in it.
+    committed: bool,
 }
 
 impl Core {
@@ -86,6 +88,7 @@ impl Core {
             unborn: !in_cluster,
             class_written: in_cluster,
             in_cluster,
+            committed: false,
         }
     }
 
@@ -121,7 +124,13 @@ impl Core {
                 Input::ApiVersion(version) => into.set_api_version(&mut batch, version),
             }
         }
+        self.committed = true;
         self.engine.commit(batch)
+    }
+
+    /// Whether there has been a commit. One of nothing, as in an empty cluster, counts.
+    pub(crate) fn committed(&self) -> bool {
+        self.committed
     }
 
     /// The other half, to be given every commit in turn: it joins route tables, which costs as much as they are long.

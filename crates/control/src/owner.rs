@@ -48,6 +48,8 @@ pub(crate) enum Message {
     Rejection(Rejected, Option<String>),
     /// The release of the Gateway API whose definitions are installed, if that is known.
     Release(Option<String>),
+    /// Every object was told that may ask for a fleet: what nobody asks for is left over.
+    Complete,
     /// The place knows more of its fleets than when it was last asked.
     News,
     /// A look at the tables.
@@ -80,6 +82,8 @@ pub(crate) struct Owner {
     early: Vec<Input>,
     /// Event `Ready` has been sent.
     announced: bool,
+    /// Every object was told that may ask for a fleet.
+    complete: bool,
     /// Every object that was there at the start has its status.
     judged: bool,
     known: HashSet<ObjectKey>,
@@ -119,6 +123,7 @@ impl Owner {
             synced: false,
             early: Vec::new(),
             announced: false,
+            complete: false,
             judged: false,
             known: HashSet::new(),
             requests: Requests::new(),
@@ -253,6 +258,11 @@ impl Owner {
                 turn.inputs.push(Input::Rejection(rejected, message));
             }
             Message::Release(release) => turn.inputs.push(Input::ApiVersion(release)),
+            Message::Complete => {
+                self.complete = true;
+                self.place.complete();
+                turn.plan = true;
+            }
             Message::News => turn.plan = true,
             Message::Inspect(look) => look(&self.core),
         }

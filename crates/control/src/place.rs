@@ -27,6 +27,9 @@ pub(crate) trait Place: Send {
     /// Makes it so, after resources have been handed out: what runs then has something to ask for.
     fn follow(&mut self, requests: &Requests, changed: &BTreeSet<FleetId>);
 
+    /// Every fleet that there should be is asked for when [`follow`](Self::follow) is called next: others that run are left over.
+    fn complete(&mut self) {}
+
     /// When to plan again though nothing was asked.
     fn due(&self) -> Option<Instant> {
         None

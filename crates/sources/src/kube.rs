@@ -99,6 +99,10 @@ pub enum Event {
     /// The release of the Gateway API that the CRDs are of, as they say; `None`: they don't. Told when it changes, and first
     /// before the first [`Event::Set`] if it is known by then.
     Release(Option<String>),
+    /// Every GatewayClass and Gateway that there is was told in the sets before. Told once, and not as long as such objects are
+    /// forbidden, can't be decoded, or are served in a version that we do not read: what in the cluster nobody seems to ask for
+    /// may be theirs until then.
+    Complete,
     /// Everything that is wrong now.
     Trouble(Vec<Trouble>),
 }

@@ -28,6 +28,7 @@ impl Owner {
             }
         }
         if let Some(writer) = &self.outlets.statuses
+            && self.complete
             && !std::mem::replace(&mut self.judged, true)
         {
             writer.complete();

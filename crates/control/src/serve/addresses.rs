@@ -12,7 +12,7 @@ use kube::{Api, Client};
 use sesame_api::NamespacedName;
 use sesame_model::FleetId;
 use sesame_translate::fleet::FleetAddress;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::inbox::Inbox;
 use crate::owner::Message;
@@ -26,12 +26,13 @@ pub(super) fn address(text: &str) -> FleetAddress {
     }
 }
 
-/// Follows a Service for ever.
+/// Follows a Service for ever. `looked` becomes true when it is known how it is, or that there is none.
 pub(super) async fn follow(
     client: Client,
     service: NamespacedName,
     news: Arc<Inbox<Vec<FleetAddress>>>,
     owner: mpsc::WeakSender<Message>,
+    looked: watch::Sender<bool>,
 ) {
     let api: Api<Service> = Api::namespaced(client, &service.namespace);
     let only = watcher::Config::default().fields(&format!("metadata.name={}", service.name));
@@ -59,6 +60,7 @@ pub(super) async fn follow(
         let addresses = seen.as_ref().map(addresses).unwrap_or_default();
         news.put(FleetId::unmanaged(), Some(addresses));
         tell(&owner, Message::News).await;
+        looked.send_replace(true);
     }
 }
 

@@ -45,6 +45,11 @@ pub(super) async fn pass_on(
                     return;
                 }
             }
+            Event::Complete => {
+                if owner.send(Message::Complete).await.is_err() {
+                    return;
+                }
+            }
             Event::Trouble(troubles) => {
                 log(&mut told, &troubles);
                 health.source(troubles);

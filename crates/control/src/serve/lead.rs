@@ -77,23 +77,33 @@ pub(super) async fn follow(mut following: Following) {
         first_state(&owner).await;
     });
     let mut is_ready = false;
+    let mut leads = *following.leads.borrow_and_update();
+    tracing::info!(leads, "this replica");
     loop {
-        let leads = *following.leads.borrow_and_update();
-        tracing::info!(leads, "this replica");
-        following.statuses.lead(leads && is_ready);
-        if let Some(provisioner) = &following.provisioner {
-            provisioner.lead(leads);
-        }
-        if let Some(keeper) = &following.keeper {
-            keeper.lead(leads);
-        }
+        following.tell(leads, is_ready);
         tokio::select! {
             () = &mut ready, if !is_ready => is_ready = true,
-            changed = following.leads.changed() => if changed.is_err() {
-                // Nobody holds the lease for us any more.
-                following.statuses.lead(false);
-                return std::future::pending().await;
-            },
+            changed = following.leads.changed() => {
+                // Without an election any more nobody leads here.
+                leads = changed.is_ok() && *following.leads.borrow_and_update();
+                tracing::info!(leads, "this replica");
+                if changed.is_err() {
+                    following.tell(false, is_ready);
+                    return std::future::pending().await;
+                }
+            }
+        }
+    }
+}
+
+impl Following {
+    fn tell(&self, leads: bool, is_ready: bool) {
+        self.statuses.lead(leads && is_ready);
+        if let Some(provisioner) = &self.provisioner {
+            provisioner.lead(leads);
+        }
+        if let Some(keeper) = &self.keeper {
+            keeper.lead(leads);
         }
     }
 }
@@ -104,7 +114,7 @@ async fn first_state(owner: &mpsc::WeakSender<Message>) {
         let (reply, answer) = oneshot::channel();
         let look = Box::new(move |core: &Core| {
             // Whoever asked may have gone.
-            let _ = reply.send(core.engine().revision() > 0);
+            let _ = reply.send(core.committed());
         });
         let Some(owner) = owner.upgrade() else {
             return std::future::pending().await;
@@ -129,5 +139,34 @@ impl Envoys for Pods {
 
     fn is_stale(&self, _fleet: &FleetId, _node_id: &str) -> bool {
         false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sesame_translate::settings::{Mode, Settings};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_empty_cluster_is_a_state_too() {
+        let (sender, mut messages) = mpsc::channel(1);
+        let mut core = Core::in_cluster(Settings::new(Mode::Managed));
+        let answering = async {
+            for _ in 0..3 {
+                let Some(Message::Inspect(look)) = messages.recv().await else {
+                    panic!("it looks at nothing");
+                };
+                look(&core);
+                core.apply([]);
+            }
+            panic!("it waits for more than a commit of nothing");
+        };
+        let owner = sender.downgrade();
+        tokio::select! {
+            () = first_state(&owner) => {}
+            () = answering => {}
+        }
+        assert_eq!(core.engine().revision(), 0);
     }
 }

@@ -30,11 +30,14 @@ pub(super) struct ManagedPlace {
     /// Becomes true when every fleet that there should be has been looked at: before that, nobody should be told that an
     /// address is missing.
     looked: watch::Sender<bool>,
-    /// The last parameters of each fleet that could be read: what runs goes on by them while newer ones can't be.
-    parameters: BTreeMap<FleetId, FleetParameters>,
+    /// The last parameters of each fleet that could be read, with its Gateway's uid: what runs goes on by them while newer
+    /// ones can't be.
+    parameters: BTreeMap<FleetId, (String, FleetParameters)>,
     /// Fleets that wait for parameters that can be read: nobody knows how they should run, nor that they shouldn't.
     unreadable: BTreeSet<FleetId>,
-    /// All fleets that there should be have been said once.
+    /// All fleets that there should be are asked for.
+    complete: bool,
+    /// They have been said once.
     settled: bool,
 }
 
@@ -64,6 +67,7 @@ impl ManagedPlace {
             looked,
             parameters: BTreeMap::new(),
             unreadable: BTreeSet::new(),
+            complete: false,
             settled: false,
         }
     }
@@ -85,9 +89,10 @@ impl Place for ManagedPlace {
             fleets.insert(fleet);
         }
         if !*self.looked.borrow() {
-            let all = requests
-                .keys()
-                .all(|fleet| self.observed.contains_key(fleet));
+            // Of one that nobody can make there is nothing to see.
+            let all = requests.iter().all(|(fleet, request)| {
+                self.observed.contains_key(fleet) || request.parameters.is_none()
+            });
             self.looked
                 .send_if_modified(|looked| std::mem::replace(looked, all) != all);
         }
@@ -107,9 +112,19 @@ impl Place for ManagedPlace {
                 None => self.forget(fleet),
             }
         }
-        if self.unreadable.is_empty() && !std::mem::replace(&mut self.settled, true) {
+        if self.complete
+            && self.unreadable.is_empty()
+            && !std::mem::replace(&mut self.settled, true)
+        {
             self.provisioner.settled();
+            if let Some(identities) = &self.identities {
+                identities.settled();
+            }
         }
+    }
+
+    fn complete(&mut self) {
+        self.complete = true;
     }
 
     fn awaited(&self) -> BTreeSet<FleetId> {
@@ -119,10 +134,15 @@ impl Place for ManagedPlace {
 
 impl ManagedPlace {
     fn want(&mut self, fleet: &FleetId, request: &FleetRequest) {
+        let uid = &request.gateway_uid;
         if let Some(parameters) = &request.parameters {
-            self.parameters.insert(fleet.clone(), parameters.clone());
+            let known = (uid.clone(), parameters.clone());
+            self.parameters.insert(fleet.clone(), known);
+        } else if self.parameters.get(fleet).is_some_and(|(of, _)| of != uid) {
+            // Another Gateway of the same name: what was chosen for the one before, and what runs for it, isn't its own.
+            self.forget(fleet);
         }
-        let Some(parameters) = self.parameters.get(fleet) else {
+        let Some((_, parameters)) = self.parameters.get(fleet) else {
             self.unreadable.insert(fleet.clone());
             return;
         };
@@ -217,4 +237,92 @@ fn bootstrap(fleet: &FleetId, parameters: &FleetParameters, xds: &XdsEnd, tls: X
     let bootstrap = sesame_envoy::to_json(&sesame_envoy::bootstrap(&options))
         .expect("a bootstrap of ours has a form in JSON");
     bootstrap.to_string().into()
+}
+
+#[cfg(test)]
+mod tests {
+    use sesame_api::NamespacedName;
+
+    use super::*;
+
+    /// A place in a cluster that doesn't answer.
+    fn place() -> ManagedPlace {
+        let nowhere = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
+        let client = kube::Client::try_from(nowhere).unwrap();
+        let settings = sesame_fleet::kube::Config::new("sesame", "envoy:test", "sesame:test");
+        let (provisioner, _) = sesame_fleet::kube::start(client, settings);
+        let end = XdsEnd {
+            host: "sesame".to_owned(),
+            port: 18000,
+        };
+        let looked = watch::channel(false).0;
+        ManagedPlace::new(provisioner, None, Arc::default(), end, looked)
+    }
+
+    fn request(name: &str, uid: &str, readable: bool) -> FleetRequest {
+        let mut request = FleetRequest::new(NamespacedName::new("ns", name));
+        request.gateway_uid = uid.to_owned();
+        request.parameters = readable.then(FleetParameters::default);
+        request
+    }
+
+    fn all(requests: &Requests) -> BTreeSet<FleetId> {
+        requests.keys().cloned().collect()
+    }
+
+    #[tokio::test]
+    async fn nothing_is_left_over_before_all_are_known() {
+        let mut place = place();
+        let a = FleetId::of_gateway("ns", "a");
+        // Its class may not have been read yet, as that of every other one.
+        place.follow(&Requests::new(), &BTreeSet::new());
+        assert!(!place.settled);
+        place.complete();
+        let mut requests = Requests::from([(a.clone(), request("a", "1", false))]);
+        place.follow(&requests, &all(&requests));
+        // Nobody knows how it should run, and it may run.
+        assert!(!place.settled);
+        requests.insert(a, request("a", "1", true));
+        place.follow(&requests, &all(&requests));
+        assert!(place.settled);
+    }
+
+    #[tokio::test]
+    async fn one_that_can_not_be_made_is_not_waited_for() {
+        let mut place = place();
+        let (a, b) = (
+            FleetId::of_gateway("ns", "a"),
+            FleetId::of_gateway("ns", "b"),
+        );
+        let requests = Requests::from([
+            (a, request("a", "1", false)),
+            (b.clone(), request("b", "2", true)),
+        ]);
+        let none = BTreeSet::new();
+        place.plan(&requests, &none, Instant::now());
+        assert!(!*place.looked.borrow());
+        place.news.put(b, Some(Observation::default()));
+        place.plan(&requests, &none, Instant::now());
+        assert!(*place.looked.borrow());
+    }
+
+    #[tokio::test]
+    async fn parameters_hold_while_newer_ones_can_not_be_read_but_not_for_another_gateway() {
+        let mut place = place();
+        let a = FleetId::of_gateway("ns", "a");
+        for (uid, readable, unreadable) in [
+            ("1", false, true),
+            ("1", true, false),
+            ("1", false, false),
+            ("2", false, true),
+        ] {
+            let requests = Requests::from([(a.clone(), request("a", uid, readable))]);
+            place.follow(&requests, &all(&requests));
+            assert_eq!(
+                place.unreadable.contains(&a),
+                unreadable,
+                "{uid} {readable}"
+            );
+        }
+    }
 }

@@ -326,12 +326,13 @@ fn place(
             if let Some(service) = service {
                 let (client, service) = (client.clone(), service.clone());
                 let owner = owner.downgrade();
-                parts.forever(addresses::follow(client, service, Arc::clone(&news), owner));
+                let news = Arc::clone(&news);
+                parts.forever(addresses::follow(client, service, news, owner, looked));
             } else {
                 let all = written.iter().map(|text| addresses::address(text));
                 news.put(FleetId::unmanaged(), Some(all.collect()));
+                looked.send_replace(true);
             }
-            looked.send_replace(true);
             (Box::new(UnmanagedPlace::new(news)), None)
         }
         Envoys::Managed {

@@ -12,8 +12,9 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
 use super::failure::Failure;
-use super::follow::Means;
+use super::follow::{Means, in_time};
 use super::hub::{Fetched, Message};
+use super::pace::Row;
 use super::path;
 use super::reading::Reading;
 use super::references::{Found, Order, Ticket};
@@ -68,6 +69,7 @@ async fn fetch(
     turn: Arc<Semaphore>,
     out: mpsc::Sender<Message>,
 ) {
+    let mut row = Row::default();
     let mut attempts = 0;
     loop {
         let result = {
@@ -79,11 +81,11 @@ async fn fetch(
         let wait = match &result {
             Ok(_) | Err(Failure::Missing) => None,
             Err(failure) => {
-                attempts += 1;
+                attempts = row.failed(failure);
                 Some(means.pace.after(failure, attempts, ticket))
             }
         };
-        let message = Message::Fetch(key.clone(), ticket, Instant::now(), result);
+        let message = Message::Fetch(key.clone(), ticket, Instant::now(), result, attempts);
         if out.send(message).await.is_err() {
             return;
         }
@@ -102,8 +104,7 @@ async fn get(means: &Means, key: &ObjectKey) -> Result<Fetched, Failure> {
         return Ok(Fetched::Found(Found::Nothing));
     };
     means.work.count_get();
-    let text = means.client.request_text(request).await;
-    let text = text.map_err(|error| Failure::of(&error))?;
+    let text = in_time(means.client.request_text(request)).await?;
     let reading = match Reading::of(key.kind, &text) {
         Ok(reading) => reading,
         Err(error) => return Ok(Fetched::Unreadable(error.to_string())),

@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use tokio::time::{sleep, timeout};
 
 use super::failure::Failure;
-use super::pace::Pace;
+use super::pace::{Pace, Row};
 use super::progress::{Ask, Meaning, Progress};
 use super::work::Work;
 
@@ -29,6 +29,10 @@ const DEAD: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 10);
 /// A watch that tells nothing for so long is asked for again from where it is: servers send a bookmark about once a minute, and
 /// nothing else shows that the connection is dead, as when the server's machine has lost its power.
 const QUIET: Duration = Duration::from_secs(90);
+
+/// The server gives up after 60 s at the latest, and answers. Without an answer for so long there is nobody: a connection whose
+/// other end is gone would tell so after a quarter of an hour.
+pub(super) const ANSWER: Duration = Duration::from_secs(70);
 
 /// A watch that lasted so long was a good one, even if nothing happened.
 const GOOD: Duration = Duration::from_secs(1);
@@ -51,7 +55,7 @@ pub(super) trait Listener: Send {
     fn synced(&mut self);
     /// The server lets us.
     fn connected(&mut self);
-    /// A request came to nothing, for the nth time in a row.
+    /// A request came to nothing, for the nth time in a row for the same sort of reason.
     fn failed(&mut self, failure: Failure, attempts: u32);
     /// That was all that has arrived. False: nobody wants to know any more.
     fn flush(&mut self) -> impl Future<Output = bool> + Send;
@@ -100,7 +104,7 @@ pub(super) async fn follow<L: Listener>(
     listener: &mut L,
 ) {
     let mut progress = Progress::new();
-    let mut attempts = 0;
+    let mut row = Row::default();
     loop {
         if progress.begins_list() {
             listener.begin();
@@ -112,21 +116,27 @@ pub(super) async fn follow<L: Listener>(
         };
         let wait = match outcome {
             Outcome::Good => {
-                attempts = 0;
+                row.ends();
                 None
             }
             Outcome::Broken { after_news } => {
-                attempts = if after_news { 1 } else { attempts + 1 };
                 let broken = Failure::Unreachable(String::new());
+                if after_news {
+                    row.ends();
+                }
+                let attempts = row.failed(&broken);
                 Some(means.pace.after(&broken, attempts, spread))
             }
             // The list that is needed now need not wait.
             Outcome::Failed(Failure::Gone, _) if watched => {
-                attempts = 0;
+                row.ends();
                 None
             }
             Outcome::Failed(failure, after_news) => {
-                attempts = if after_news { 1 } else { attempts + 1 };
+                if after_news {
+                    row.ends();
+                }
+                let attempts = row.failed(&failure);
                 let fallback = matches!(failure, Failure::Invalid(_)) && attempts == 1;
                 let wait = means.pace.after(&failure, attempts, spread);
                 if !fallback {
@@ -177,8 +187,8 @@ async fn page<L: Listener>(
     };
     means.work.count_list();
     let page = match request {
-        Ok(request) => means.client.request::<Page>(request).await,
-        Err(error) => Err(::kube::Error::BuildRequest(error)),
+        Ok(request) => in_time(means.client.request::<Page>(request)).await,
+        Err(error) => Err(Failure::of(&::kube::Error::BuildRequest(error))),
     };
     match page {
         Ok(page) => {
@@ -192,11 +202,20 @@ async fn page<L: Listener>(
             }
             Outcome::Good
         }
-        Err(error) => {
-            let failure = Failure::of(&error);
+        Err(failure) => {
             progress.failed(&failure);
             Outcome::Failed(failure, false)
         }
+    }
+}
+
+/// An answer, unless it takes too long.
+pub(super) async fn in_time<T>(
+    answer: impl Future<Output = ::kube::Result<T>>,
+) -> Result<T, Failure> {
+    match timeout(ANSWER, answer).await {
+        Ok(answer) => answer.map_err(|error| Failure::of(&error)),
+        Err(_) => Err(Failure::Unreachable(format!("no answer within {ANSWER:?}"))),
     }
 }
 
@@ -230,14 +249,13 @@ async fn watch<L: Listener>(
     let events = match request {
         Ok(request) => {
             let client = &means.client;
-            client.request_events::<Box<RawValue>>(request).await
+            in_time(client.request_events::<Box<RawValue>>(request)).await
         }
-        Err(error) => Err(::kube::Error::BuildRequest(error)),
+        Err(error) => Err(Failure::of(&::kube::Error::BuildRequest(error))),
     };
     let events = match events {
         Ok(events) => events,
-        Err(error) => {
-            let failure = Failure::of(&error);
+        Err(failure) => {
             progress.failed(&failure);
             return Outcome::Failed(failure, false);
         }

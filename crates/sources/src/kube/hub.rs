@@ -17,17 +17,20 @@ use super::references::{Found, Order, References, Ticket};
 use super::shelf::Step;
 use super::trouble::{Asker, Place, TroubleReason, Troubles};
 
-/// A kind that can't be listed after so many attempts counts as empty at the start: a server that has just started forbids everything
-/// for a moment.
+/// A kind that was forbidden so many times in a row counts as empty at the start, and a Secret or ConfigMap as missing: a server
+/// that has just started forbids everything for a moment.
 pub(super) const ATTEMPTS: u32 = 5;
+
+/// A Secret or ConfigMap that the server failed to give so many times, in half a minute, is not waited for any longer.
+pub(super) const HOPELESS: u32 = 8;
 
 /// Something that was heard.
 #[derive(Debug)]
 pub(super) enum Message {
     /// By the list-and-watch of that number, and when it was read.
     Feed(usize, Instant, Vec<Heard>),
-    /// By a fetch of a Secret or ConfigMap.
-    Fetch(ObjectKey, Ticket, Instant, Result<Fetched, Failure>),
+    /// By a fetch of a Secret or ConfigMap; and if it came to nothing, for which time in a row.
+    Fetch(ObjectKey, Ticket, Instant, Result<Fetched, Failure>, u32),
     /// A kind can be watched, or can't.
     Kind(Kind, Kinds),
     /// The release of the Gateway API's CRDs, as they say.
@@ -73,6 +76,9 @@ pub(super) enum Kinds {
     OtherVersion(Vec<String>),
 }
 
+/// The kinds that say what there should be at all: what one of them would ask for looks left over while it has not been read.
+const ROOTS: [Kind; 2] = [Kind::GatewayClass, Kind::Gateway];
+
 /// One list-and-watch.
 #[derive(Debug)]
 pub(super) struct Feed {
@@ -82,6 +88,8 @@ pub(super) struct Feed {
     pub(super) namespace: Option<Arc<str>>,
     /// It has told what there is, or that it can't.
     answered: bool,
+    /// It has told what there is, or there is no such kind.
+    read: bool,
 }
 
 impl Feed {
@@ -92,6 +100,7 @@ impl Feed {
             namespace,
             // What nobody names is not needed.
             answered: metadata_only(kind),
+            read: false,
         }
     }
 
@@ -114,6 +123,8 @@ pub(super) struct Hub {
     troubles: Troubles,
     /// The release of the CRDs, if it has not been told yet.
     release: Option<Option<String>>,
+    /// [`Event::Complete`] was told.
+    completed: bool,
 }
 
 impl Hub {
@@ -125,6 +136,7 @@ impl Hub {
             outbox: Outbox::default(),
             troubles: Troubles::default(),
             release: None,
+            completed: false,
         }
     }
 
@@ -136,7 +148,9 @@ impl Hub {
                     self.feed(feed, at, heard, now);
                 }
             }
-            Message::Fetch(key, ticket, at, result) => self.fetched(key, ticket, at, result, now),
+            Message::Fetch(key, ticket, at, result, attempts) => {
+                self.fetched((key, ticket), at, result, attempts, now);
+            }
             Message::Kind(kind, kinds) => self.kind(kind, kinds, now),
             Message::Release(release) => self.release = Some(release),
             Message::Discovery(Ok(())) => self.troubles.reached(&Asker::Discovery),
@@ -181,13 +195,34 @@ impl Hub {
         if !self.outbox.started() && self.ready() {
             return Some(Event::Set(self.outbox.start(Instant::now())));
         }
-        self.outbox.take_changes().map(Event::Set)
+        if let Some(changes) = self.outbox.take_changes() {
+            return Some(Event::Set(changes));
+        }
+        if self.complete() {
+            self.completed = true;
+            return Some(Event::Complete);
+        }
+        None
     }
 
     /// Whether there is something to tell.
     pub(super) fn pending(&self) -> bool {
         let first = !self.outbox.started() && self.ready();
-        first || self.troubles.changed() || self.release.is_some() || self.outbox.pending()
+        first
+            || self.troubles.changed()
+            || self.release.is_some()
+            || self.outbox.pending()
+            || self.complete()
+    }
+
+    /// Whether it is to be told that every GatewayClass and Gateway was told.
+    fn complete(&self) -> bool {
+        let mut roots = self.feeds.iter().filter(|feed| ROOTS.contains(&feed.kind));
+        !self.completed
+            && self.outbox.started()
+            && roots.all(|feed| feed.read)
+            && !self.references.waits()
+            && !self.troubles.any_unreadable(&ROOTS)
     }
 
     /// Whether everything that is there was heard.
@@ -205,6 +240,7 @@ impl Hub {
             Heard::Noticed(key, version) => self.references.noticed(number, key, &version),
             Heard::Synced => {
                 feed.answered = true;
+                feed.read = true;
                 let (kind, namespace) = (feed.kind, feed.namespace.clone());
                 if metadata_only(kind) {
                     let namespace = namespace.as_deref();
@@ -299,10 +335,10 @@ impl Hub {
 
     fn fetched(
         &mut self,
-        key: ObjectKey,
-        ticket: Ticket,
+        (key, ticket): (ObjectKey, Ticket),
         at: Instant,
         result: Result<Fetched, Failure>,
+        attempts: u32,
         now: Timestamp,
     ) {
         let place = Place::Object(key.clone());
@@ -331,13 +367,21 @@ impl Hub {
                 let message = format!("grant the verb get on {resource}: {text}");
                 let reason = TroubleReason::Forbidden;
                 self.troubles.begin(place, reason, message, now);
+                if attempts < ATTEMPTS {
+                    return;
+                }
                 Found::Denied
             }
             Err(Failure::Invalid(text) | Failure::Refused(text)) => {
                 self.troubles.reached(&asker);
                 let message = format!("getting it fails: {text}");
                 let reason = TroubleReason::Refused;
-                return self.troubles.begin(place, reason, message, now);
+                self.troubles.begin(place, reason, message, now);
+                // One that can't be decrypted, say, must not keep all others from being served.
+                if attempts < HOPELESS {
+                    return;
+                }
+                Found::Denied
             }
         };
         let outbox = &mut self.outbox;
@@ -363,6 +407,7 @@ impl Hub {
             for number in 0..self.feeds.len() {
                 if self.feeds[number].kind == kind {
                     self.feeds[number].answered = true;
+                    self.feeds[number].read |= kinds == Kinds::NotInstalled;
                     // It stops to ask, so it will not tell when this is over.
                     self.reached(number);
                 }

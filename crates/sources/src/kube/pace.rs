@@ -1,5 +1,6 @@
 //! How long to wait before asking again.
 
+use std::mem::{Discriminant, discriminant};
 use std::time::Duration;
 
 use super::failure::Failure;
@@ -49,9 +50,46 @@ impl Pace {
     }
 }
 
+/// Failures of one sort in a row. A server that was away and now forbids has forbidden once, however long it was away: what is
+/// believed after some answers is not believed after one.
+#[derive(Debug, Default)]
+pub(super) struct Row {
+    sort: Option<Discriminant<Failure>>,
+    number: u32,
+}
+
+impl Row {
+    /// One more. Gives how many that makes.
+    pub(super) fn failed(&mut self, failure: &Failure) -> u32 {
+        let sort = Some(discriminant(failure));
+        self.number = match self.sort == sort {
+            true => self.number.saturating_add(1),
+            false => 1,
+        };
+        self.sort = sort;
+        self.number
+    }
+
+    /// It went well.
+    pub(super) fn ends(&mut self) {
+        *self = Self::default();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_failures_of_one_sort_add_up() {
+        let away = || Failure::Unreachable(String::new());
+        let forbidden = || Failure::Forbidden(String::new());
+        let mut row = Row::default();
+        let told = [away(), away(), away(), forbidden(), forbidden(), away()];
+        assert_eq!(told.map(|failure| row.failed(&failure)), [1, 2, 3, 1, 2, 1]);
+        row.ends();
+        assert_eq!(row.failed(&away()), 1);
+    }
 
     #[test]
     fn waits_grow_to_a_bound_that_depends_on_the_failure() {

@@ -47,7 +47,7 @@ pub(super) enum Found {
     Nothing,
     /// There is one that can't be decoded: its last good version counts.
     Unreadable,
-    /// Not known for long, as RBAC forbids it. The fetch goes on, but nobody waits.
+    /// Not known for long, as RBAC forbids it or the server can't give it. The fetch goes on, but nobody waits.
     Denied,
 }
 

@@ -146,6 +146,18 @@ impl Troubles {
         }
     }
 
+    /// Whether there are objects of these kinds that can't be decoded.
+    pub(super) fn any_unreadable(&self, kinds: &[Kind]) -> bool {
+        self.all.keys().any(|(place, reason)| {
+            let of_them = match place {
+                Place::ApiServer => false,
+                Place::Kind(kind, _) => kinds.contains(kind),
+                Place::Object(key) => kinds.contains(&key.kind),
+            };
+            of_them && *reason == TroubleReason::Unreadable
+        })
+    }
+
     /// Whether what is wrong is not what was told last.
     pub(super) fn changed(&self) -> bool {
         self.changed

@@ -102,6 +102,7 @@ impl Listener {
                 }
             }
             Event::Release(release) => self.release = release,
+            Event::Complete => {}
             Event::Trouble(troubles) => self.troubles = troubles,
         }
     }

@@ -65,6 +65,8 @@ fn told(hub: &mut Hub) -> Vec<String> {
                 None => format!("live {key} gone"),
             })),
             Event::Release(release) => lines.push(format!("release {release:?}")),
+            // Tests of its own look at it.
+            Event::Complete => {}
             Event::Trouble(troubles) => {
                 let line = |t: &crate::kube::Trouble| format!("{}: {}", t.place, t.reason);
                 let troubles: Vec<_> = troubles.iter().map(line).collect();
@@ -80,7 +82,10 @@ fn fetched(hub: &mut Hub, result: Result<Fetched, Failure>) {
     let Some(Order::Fetch(key, ticket)) = hub.orders().pop() else {
         panic!("nothing is fetched")
     };
-    hub.hear(Message::Fetch(key, ticket, Instant::now(), result), now());
+    hub.hear(
+        Message::Fetch(key, ticket, Instant::now(), result, ATTEMPTS),
+        now(),
+    );
 }
 
 fn certificate() -> Fetched {
@@ -192,24 +197,28 @@ fn a_secret_that_can_not_be_had_is_told_of_and_missing() {
     let Some(Order::Fetch(key, ticket)) = orders.first().cloned() else {
         panic!("nothing is fetched")
     };
-    let answer = |hub: &mut Hub, result| {
-        let message = Message::Fetch(key.clone(), ticket, Instant::now(), result);
+    let answer = |hub: &mut Hub, result, attempts| {
+        let message = Message::Fetch(key.clone(), ticket, Instant::now(), result, attempts);
         hub.hear(message, now());
         told(hub)
     };
     let away = Err(Failure::Unreachable("connection refused".to_owned()));
     assert_eq!(
-        answer(&mut hub, away),
+        answer(&mut hub, away, 99),
         ["trouble [API server: Unreachable]", "live Gateway/a/g 5"]
     );
-    let forbidden = Err(Failure::Forbidden("no".to_owned()));
+    let forbidden = || Err(Failure::Forbidden("no".to_owned()));
     assert_eq!(
-        answer(&mut hub, forbidden),
-        ["trouble [Secret/a/s: Forbidden]", "set [Gateway/a/g]"]
+        answer(&mut hub, forbidden(), 1),
+        ["trouble [Secret/a/s: Forbidden]"]
+    );
+    assert_eq!(
+        answer(&mut hub, forbidden(), ATTEMPTS),
+        ["set [Gateway/a/g]"]
     );
     let unreadable = Ok(Fetched::Unreadable("data: expected a mapping".to_owned()));
     assert_eq!(
-        answer(&mut hub, unreadable),
+        answer(&mut hub, unreadable, 0),
         ["trouble [Secret/a/s: Unreadable]"]
     );
     // Nobody names it any more: what is wrong with it is nobody's business.
@@ -263,4 +272,83 @@ fn an_object_that_does_not_decode_is_told_of_until_it_does() {
     // A list without nonsense ends it.
     hear(&mut hub, ROUTES, Heard::Synced);
     assert_eq!(told(&mut hub), ["trouble []"]);
+}
+
+#[test]
+fn a_secret_that_the_server_fails_to_give_keeps_nobody_waiting_for_ever() {
+    let mut hub = hub();
+    seen(&mut hub, GATEWAYS, Kind::Gateway, &[gateway("g", "s")]);
+    hear(&mut hub, GATEWAYS, Heard::Synced);
+    hear(&mut hub, ROUTES, Heard::Synced);
+    let orders = hub.orders();
+    let Some(Order::Fetch(key, ticket)) = orders.first().cloned() else {
+        panic!("nothing is fetched")
+    };
+    let mut fails = |attempts| {
+        let failure = Failure::Refused("unable to transform key".to_owned());
+        let message = Message::Fetch(key.clone(), ticket, Instant::now(), Err(failure), attempts);
+        hub.hear(message, now());
+        told(&mut hub)
+    };
+    let expected = ["trouble [Secret/a/s: Refused]", "live Gateway/a/g 5"];
+    assert_eq!(fails(1), expected);
+    assert!(fails(HOPELESS - 1).is_empty());
+    assert_eq!(fails(HOPELESS), ["set [Gateway/a/g]"]);
+    let message = Message::Fetch(key, ticket, Instant::now(), Ok(certificate()), 0);
+    hub.hear(message, now());
+    assert_eq!(told(&mut hub), ["trouble []", "set [Secret/a/s]"]);
+}
+
+/// Whether it is told now that all Gateways were told.
+fn completes(hub: &mut Hub) -> bool {
+    let events: Vec<_> = std::iter::from_fn(|| hub.next_event()).collect();
+    let completes = matches!(events.last(), Some(Event::Complete));
+    let all = events.iter();
+    let number = all.filter(|event| matches!(event, Event::Complete)).count();
+    assert_eq!(number, usize::from(completes));
+    completes
+}
+
+#[test]
+fn all_gateways_are_told_once_none_can_be_missing() {
+    let mut hub = hub();
+    hear(&mut hub, ROUTES, Heard::Synced);
+    assert!(!completes(&mut hub));
+    hear(&mut hub, GATEWAYS, Heard::Synced);
+    assert!(completes(&mut hub));
+    hear(&mut hub, GATEWAYS, Heard::Synced);
+    assert!(!completes(&mut hub));
+}
+
+#[test]
+fn gateways_that_are_forbidden_or_of_another_version_are_missing() {
+    let forbidden = Failure::Forbidden("no".to_owned());
+    let mut hub = hub();
+    hear(&mut hub, ROUTES, Heard::Synced);
+    hear(&mut hub, GATEWAYS, Heard::Failed(forbidden, ATTEMPTS));
+    // Everything else is served.
+    assert!(!completes(&mut hub) && hub.outbox.started());
+    hear(&mut hub, GATEWAYS, Heard::Connected);
+    assert!(!completes(&mut hub));
+    kind(&mut hub, Kind::Gateway, Kinds::OtherVersion(Vec::new()));
+    assert!(!completes(&mut hub));
+    seen(&mut hub, GATEWAYS, Kind::Gateway, &[gateway("g", "s")]);
+    hear(&mut hub, GATEWAYS, Heard::Synced);
+    // It waits for its Secret.
+    assert!(!completes(&mut hub));
+    fetched(&mut hub, Ok(certificate()));
+    assert!(completes(&mut hub));
+}
+
+#[test]
+fn a_gateway_that_can_not_be_decoded_is_missing() {
+    let mut hub = hub();
+    hear(&mut hub, ROUTES, Heard::Synced);
+    let key = ObjectKey::new(Kind::Gateway, "a", "g");
+    let step = Step::Unreadable(key.clone(), "spec: expected a mapping".to_owned());
+    hear(&mut hub, GATEWAYS, Heard::Step(step));
+    hear(&mut hub, GATEWAYS, Heard::Synced);
+    assert!(!completes(&mut hub) && hub.outbox.started());
+    hear(&mut hub, GATEWAYS, Heard::Step(Step::Readable(key)));
+    assert!(completes(&mut hub));
 }
