@@ -160,7 +160,13 @@ pub(crate) fn kubectl_fed(cluster: &Cluster, args: &[&str], text: &str) -> Resul
 pub(crate) fn state(cluster: &Cluster) -> String {
     let questions: [&[&str]; 3] = [
         &["-n", NAMESPACE, "get", "pods", "-o", "wide"],
-        &["-n", NAMESPACE, "get", "events"],
+        &[
+            "-n",
+            NAMESPACE,
+            "get",
+            "events",
+            "--field-selector=type=Warning",
+        ],
         &[
             "-n",
             NAMESPACE,

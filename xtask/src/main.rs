@@ -11,6 +11,7 @@ mod cluster;
 mod conformance;
 mod demo;
 mod deploy;
+mod e2e;
 mod envoy;
 mod image;
 mod install;
@@ -41,6 +42,8 @@ enum Command {
     Cluster(cluster::Args),
     /// Run the Gateway API's conformance suite against Sesame in a cluster
     Conformance(conformance::Args),
+    /// Install Sesame in a cluster, and see that requests are answered whatever happens to it
+    E2e(e2e::Args),
     /// Make deploy/manifests of deploy/chart, or check what is there
     Deploy(deploy::Args),
     /// Check the repository's structure and formatting
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Image(args) => image::run(&args),
         Command::Cluster(args) => cluster::run(&args),
         Command::Conformance(args) => conformance::run(&args),
+        Command::E2e(args) => e2e::run(&args),
         Command::Deploy(args) => deploy::run(&args),
         Command::Tidy(args) => tidy::run(&args),
     };

@@ -1,0 +1,170 @@
+//! Installing, using and removing Sesame as `docs/install.md` says, by the manifests and by the chart.
+//!
+//! In: a scene without Sesame. Out: the same scene; an error if an object is left, or anything in between isn't as told.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+
+use super::scene::{Scene, until};
+use super::shop;
+use crate::cargo;
+use crate::deploy;
+use crate::install;
+use crate::wheel::last_lines;
+
+/// How long Sesame's objects may take to go.
+const GONE: Duration = Duration::from_secs(120);
+
+/// By the manifests.
+pub(super) fn manifests(scene: &Scene) -> Result<String> {
+    let before = clean(scene)?;
+    let begun = Instant::now();
+    install::manifests(&scene.cluster)?;
+    let used = used(scene, begun)?;
+    remove_manifests(scene)?;
+    nothing_left(scene, &before)?;
+    Ok(used)
+}
+
+/// By the chart.
+pub(super) fn helm(scene: &Scene) -> Result<String> {
+    let helm = deploy::helm::obtain()?;
+    let before = clean(scene)?;
+    let begun = Instant::now();
+    let chart = cargo::root().join("deploy/chart");
+    let home = tempfile::tempdir().context("no folder for Helm")?;
+    let mut command = command(scene, &helm, home.path());
+    command.args(["install", "sesame"]).arg(chart).args([
+        "--namespace",
+        install::NAMESPACE,
+        "--create-namespace",
+    ]);
+    run(&mut command)?;
+    install::ready(&scene.cluster)?;
+    let used = used(scene, begun)?;
+    run(self::command(scene, &helm, home.path()).args([
+        "uninstall",
+        "sesame",
+        "--namespace",
+        install::NAMESPACE,
+        "--wait",
+    ]))?;
+    scene.kubectl(&["delete", "namespace", install::NAMESPACE])?;
+    nothing_left(scene, &before)?;
+    Ok(used)
+}
+
+/// Sesame, of the manifests, unless it is there. Tests of a Sesame that runs begin with this.
+pub(super) fn ensure_installed(scene: &Scene) -> Result<()> {
+    let there = [
+        "-n",
+        install::NAMESPACE,
+        "get",
+        install::DEPLOYMENT,
+        "--ignore-not-found",
+        "-o",
+        "name",
+    ];
+    if scene.kubectl(&there)?.is_empty() {
+        return install::manifests(&scene.cluster);
+    }
+    install::ready(&scene.cluster)
+}
+
+/// What is in the cluster without Sesame.
+fn clean(scene: &Scene) -> Result<BTreeSet<String>> {
+    scene.kubectl(&["delete", "gateways", "--all", "--all-namespaces"])?;
+    shop::close(scene)?;
+    remove_manifests(scene)?;
+    scene.everything()
+}
+
+fn remove_manifests(scene: &Scene) -> Result<()> {
+    let manifests = deploy::manifests();
+    let manifests = manifests.to_str().context("a path is not UTF-8")?;
+    scene
+        .kubectl(&["delete", "--ignore-not-found", "-f", manifests])
+        .map(drop)
+}
+
+/// Everything that the guide shows of a Gateway.
+fn used(scene: &Scene, begun: Instant) -> Result<String> {
+    let ready = begun.elapsed();
+    let begun = Instant::now();
+    let address = shop::open(scene)?;
+    let answered = begun.elapsed();
+
+    let mut ask = shop::ask(address, shop::HOST);
+    let answer = scene.ask(&ask)?;
+    ensure!(
+        answer.body == "Welcome to the shop.\n",
+        "the shop says {:?}",
+        answer.body
+    );
+    ask.path = "/old/cup".to_owned();
+    let answer = scene.ask(&ask)?;
+    let location = answer.header("location");
+    ensure!(
+        answer.status == 302 && location.ends_with("/new/cup"),
+        "{} to {location:?}, not 302 to /new/cup",
+        answer.status
+    );
+
+    let shown = scene.kubectl(&["-n", shop::NAMESPACE, "get", "gateway,httproute"])?;
+    let line = |of: &str| shown.lines().find(|line| line.contains(of));
+    let gateway = line("/web ").context("`kubectl get gateway` doesn't show it")?;
+    let columns: Vec<&str> = gateway.split_whitespace().collect();
+    ensure!(
+        columns[1..4] == ["sesame", &address.ip().to_string(), "True"],
+        "`kubectl get gateway` shows {gateway:?}"
+    );
+    let route = line("httproute.gateway.networking.k8s.io/shop ");
+    ensure!(
+        route.is_some_and(|route| route.contains(shop::HOST)),
+        "`kubectl get httproute` shows {route:?}"
+    );
+
+    let gone = shop::delete(scene, shop::GATEWAY)?;
+    shop::close(scene)?;
+    Ok(format!(
+        "ready after {:.1} s, the first answer {:.1} s after the Gateway, nothing left of it {:.1} s after its end",
+        ready.as_secs_f32(),
+        answered.as_secs_f32(),
+        gone.as_secs_f32()
+    ))
+}
+
+fn nothing_left(scene: &Scene, before: &BTreeSet<String>) -> Result<()> {
+    let look = || {
+        let now = scene.everything()?;
+        let left: Vec<&String> = now.difference(before).collect();
+        ensure!(left.is_empty(), "{left:?} is left of Sesame");
+        let lost: Vec<&String> = before.difference(&now).collect();
+        ensure!(lost.is_empty(), "{lost:?} went with Sesame");
+        Ok(())
+    };
+    until("the cluster is as before Sesame", GONE, look).map(drop)
+}
+
+/// Helm in the cluster's network, which keeps nothing on this machine.
+fn command(scene: &Scene, helm: &Path, home: &Path) -> Command {
+    let mut command = scene.cluster.command(helm);
+    for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+        command.env(variable, home);
+    }
+    command
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let output = command.output().context("Helm can't be run")?;
+    ensure!(
+        output.status.success(),
+        "Helm failed: {}",
+        last_lines(&output.stderr)
+    );
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! The API server is away.
+//!
+//! In: a scene with Sesame. Out: that requests went on, and that changes are served soon after it is back.
+
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+
+use super::load::Load;
+use super::scene::{Scene, until};
+use super::shop;
+
+/// When changes made right after its return must be served.
+const SERVED: Duration = Duration::from_secs(5);
+
+/// When statuses must be right again: whoever leads may have to be found first.
+const RIGHT: Duration = Duration::from_secs(30);
+
+/// Runs it.
+pub(super) fn outage(scene: &Scene) -> Result<String> {
+    let address = shop::open(scene)?;
+    scene.apply(&[shop::route(shop::GATEWAY, "outage", "before")])?;
+    let ask = shop::ask(address, &shop::host("outage"));
+    shop::served(scene, &ask, "before")?;
+    let load = Load::start(
+        &scene.network,
+        vec![ask.clone(), shop::ask(address, shop::HOST)],
+    );
+
+    scene.cluster.stop_api_server()?;
+    sleep(scene.outage);
+    scene.cluster.start_api_server()?;
+    shop::change(scene, "outage", "after")?;
+    scene.apply(&[shop::route(shop::GATEWAY, "arrival", "first")])?;
+    let changed = Instant::now();
+    let arrival = shop::ask(address, &shop::host("arrival"));
+    shop::served(scene, &ask, "after")?;
+    shop::served(scene, &arrival, "first")?;
+    let served = changed.elapsed();
+    ensure!(
+        served <= SERVED,
+        "changes were served {served:?} after they were made, not within {SERVED:?}"
+    );
+    let ((), right) = until("all statuses are right", RIGHT, || {
+        shop::statuses_are_right(scene, shop::GATEWAY)
+    })?;
+    let tally = load.stop()?;
+    let of = format!("of={}", shop::GATEWAY);
+    scene.kubectl(&["-n", shop::NAMESPACE, "delete", "httproutes", "-l", &of])?;
+    Ok(format!(
+        "{tally}; away for {} s; changes right after it served within {:.1} s, statuses right {:.1} s later",
+        scene.outage.as_secs(),
+        served.as_secs_f32(),
+        right.as_secs_f32()
+    ))
+}

@@ -1,0 +1,218 @@
+//! What owners choose for their Envoys.
+//!
+//! In: a scene with Sesame. Out: that each choice is what there is, at once or from the first moment, and that a slip ends
+//! nothing.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
+use std::net::{IpAddr, SocketAddr};
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::load::Load;
+use super::scene::{Scene, is_true, until};
+use super::shop;
+
+/// The Gateway's name.
+const NAME: &str = "chosen";
+
+/// How long a choice may take to come about.
+const DONE: Duration = Duration::from_secs(120);
+
+/// How long after a slip it is looked whether anything has ended.
+const SLIP: Duration = Duration::from_secs(5);
+
+/// A ConfigMap of parameters.
+pub(super) fn parameters(name: &str, text: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": { "name": name, "namespace": shop::NAMESPACE },
+        "data": { "parameters.yaml": text },
+    })
+}
+
+/// Runs it.
+pub(super) fn chosen(scene: &Scene) -> Result<String> {
+    shop::open(scene)?;
+    let watches = ["deployments", "services", "pods", "serviceaccounts"]
+        .map(|kind| Labels::watch(scene, kind));
+    let watches = watches.into_iter().collect::<Result<Vec<_>>>()?;
+    let choose = |text: &str| scene.apply(&[parameters(NAME, text)]);
+    choose("replicas: 1")?;
+    scene.apply(&shop::gateway(
+        NAME,
+        json!({
+            "parametersRef": { "group": "", "kind": "ConfigMap", "name": NAME },
+            "labels": { "example.com/team": "shop" },
+        }),
+    ))?;
+    let address = shop::programmed(scene, NAME)?;
+    let ask = shop::ask(address, &shop::host(NAME));
+    shop::served(scene, &ask, "")?;
+    let mut events = 0;
+    for watch in watches {
+        events += watch.all_labelled()?;
+    }
+
+    // The address stays, so that nobody need notice.
+    let load = Load::start(&scene.network, vec![ask.clone()]);
+    choose("{replicas: 1, workload: DaemonSet}")?;
+    let to = workload(scene, "daemonsets", "deployments")?;
+    choose("{replicas: 1, workload: Deployment}")?;
+    let back = workload(scene, "deployments", "daemonsets")?;
+    choose("replicas: many")?;
+    until("the slip is told", DONE, || slip_is_told(scene))?;
+    sleep(SLIP);
+    ensure!(
+        shop::made_for(scene, NAME, "pods")?.len() == 1,
+        "Envoys came or went for a slip"
+    );
+    choose("replicas: 1")?;
+    shop::programmed(scene, NAME)?;
+    let tally = load.stop()?;
+
+    choose("{replicas: 1, service: {type: ClusterIP}}")?;
+    let service = service(scene, "ClusterIP")?;
+    let cluster: IpAddr = text(&service["spec"]["clusterIP"])?.parse()?;
+    until("the Gateway has the Service's address", DONE, || {
+        let address = shop::programmed(scene, NAME)?;
+        ensure!(address.ip() == cluster, "the Gateway has {address}");
+        Ok(())
+    })?;
+    let within = shop::ask(SocketAddr::new(cluster, 80), &shop::host(NAME));
+    shop::served(scene, &within, "")?;
+
+    choose("{replicas: 1, service: {type: NodePort}}")?;
+    let service = self::service(scene, "NodePort")?;
+    let port = service["spec"]["ports"][0]["nodePort"].as_u64();
+    let port = u16::try_from(port.context("there is no node port")?)?;
+    let nodes = scene.list(&["nodes"])?;
+    let node: IpAddr = text(&nodes[0]["status"]["addresses"][0]["address"])?.parse()?;
+    let outside = shop::ask(SocketAddr::new(node, port), &shop::host(NAME));
+    shop::served(scene, &outside, "")?;
+
+    let gone = shop::delete(scene, NAME)?;
+    Ok(format!(
+        "{events} objects labelled from the first moment; to a DaemonSet {:.0} s, back {:.0} s: {tally}; ClusterIP and \
+         NodePort answered; all gone after {:.0} s",
+        to.as_secs_f32(),
+        back.as_secs_f32(),
+        gone.as_secs_f32()
+    ))
+}
+
+/// Waits until the Envoys are of one kind of workload alone.
+fn workload(scene: &Scene, kind: &str, other: &str) -> Result<Duration> {
+    let look = || {
+        shop::one_made_for(scene, NAME, kind)?;
+        let others = shop::made_for(scene, NAME, other)?.len();
+        ensure!(others == 0, "{others} {other} left");
+        let pods = shop::made_for(scene, NAME, "pods")?.len();
+        ensure!(pods == 1, "{pods} pods, not 1");
+        Ok(())
+    };
+    until(&format!("{kind} instead of {other}"), DONE, look).map(|((), took)| took)
+}
+
+/// Waits until the Service is of a type.
+fn service(scene: &Scene, wanted: &str) -> Result<Value> {
+    let look = || {
+        let service = shop::one_made_for(scene, NAME, "services")?;
+        let found = &service["spec"]["type"];
+        ensure!(found == wanted, "the Service is of type {found}");
+        Ok(service)
+    };
+    until(&format!("a Service of type {wanted}"), DONE, look).map(|(service, _)| service)
+}
+
+fn slip_is_told(scene: &Scene) -> Result<()> {
+    let gateway = scene.get(&["-n", shop::NAMESPACE, "gateway", NAME])?;
+    let conditions = &gateway["status"]["conditions"];
+    ensure!(
+        is_true(&gateway, conditions, "Accepted").is_err(),
+        "it is accepted"
+    );
+    let told = conditions
+        .as_array()
+        .into_iter()
+        .flatten()
+        .find(|one| one["type"] == "Accepted" && one["reason"] == "InvalidParameters");
+    let told = told.context("nobody says why")?;
+    let message = told["message"].as_str().unwrap_or_default();
+    ensure!(
+        message.contains("replicas"),
+        "the field isn't named: {message}"
+    );
+    Ok(())
+}
+
+fn text(value: &Value) -> Result<&str> {
+    value.as_str().context("a field is missing")
+}
+
+/// What is seen of one kind's objects, from their first moment.
+struct Labels {
+    kind: &'static str,
+    watching: Child,
+    seen: File,
+}
+
+impl Labels {
+    fn watch(scene: &Scene, kind: &'static str) -> Result<Self> {
+        let seen = tempfile::tempfile()?;
+        let line = "jsonpath={.metadata.name} {.metadata.labels.example\\.com/team}{\"\\n\"}";
+        let watching = scene
+            .cluster
+            .kubectl()
+            .args(["-n", shop::NAMESPACE, "get", kind, "--watch-only"])
+            .args(["-o", line])
+            .stdout(Stdio::from(seen.try_clone()?))
+            .stderr(Stdio::null())
+            .spawn()
+            .context("kubectl can't be run")?;
+        Ok(Self {
+            kind,
+            watching,
+            seen,
+        })
+    }
+
+    /// How many times an object of the Gateway's was seen; an error if one was without the label.
+    fn all_labelled(mut self) -> Result<usize> {
+        self.end();
+        let mut text = String::new();
+        self.seen.rewind()?;
+        self.seen.read_to_string(&mut text)?;
+        let ours = format!("{NAME}-");
+        let seen: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with(&ours))
+            .collect();
+        ensure!(!seen.is_empty(), "no {} were seen: {text:?}", self.kind);
+        for line in &seen {
+            ensure!(
+                line.ends_with(" shop"),
+                "{} without the label: {line}",
+                self.kind
+            );
+        }
+        Ok(seen.len())
+    }
+
+    fn end(&mut self) {
+        // If it has ended by itself there is nothing to do.
+        let _ = self.watching.kill();
+        let _ = self.watching.wait();
+    }
+}
+
+impl Drop for Labels {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

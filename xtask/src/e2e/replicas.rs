@@ -1,0 +1,142 @@
+//! Sesame's replicas come and go while routes change.
+//!
+//! In: a scene with Sesame. Out: that no request failed, and that all that was asked for has come about in the end.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use super::load::Load;
+use super::scene::{Scene, until};
+use super::shop;
+use crate::install;
+
+/// How many routes there are, and how many changes of them.
+const ROUTES: usize = 20;
+const CHANGES: usize = 200;
+
+/// When all must be right after the last change.
+const RIGHT: Duration = Duration::from_secs(30);
+
+/// When another replica must lead, or the same one again.
+const LED: Duration = Duration::from_secs(30);
+
+/// The leader crashes in the middle of changes.
+pub(super) fn leader(scene: &Scene) -> Result<String> {
+    let crash = |scene: &Scene| {
+        let leader = leading(scene)?;
+        let before = restarts(scene, &leader)?;
+        scene.kill(install::NAMESPACE, &leader, "sesame")?;
+        Ok((leader, before))
+    };
+    let ((leader, before), figures) = while_routes_change(scene, crash)?;
+    let (now, _) = until("the leader is started again", LED, || {
+        let now = restarts(scene, &leader)?;
+        ensure!(now > before, "it has been started {now} times more");
+        Ok(now)
+    })?;
+    ensure!(
+        now == before + 1,
+        "{leader} was started {} times, not once",
+        now - before
+    );
+    install::ready(&scene.cluster)?;
+    Ok(figures)
+}
+
+/// All replicas are replaced in the middle of changes, as in an upgrade.
+pub(super) fn rollout(scene: &Scene) -> Result<String> {
+    let before = pods(scene)?;
+    let restart = |scene: &Scene| {
+        let restart = [
+            "-n",
+            install::NAMESPACE,
+            "rollout",
+            "restart",
+            install::DEPLOYMENT,
+        ];
+        scene.kubectl(&restart)
+    };
+    let (_, figures) = while_routes_change(scene, restart)?;
+    install::ready(&scene.cluster)?;
+    until("the old replicas are gone", LED, || {
+        let now = pods(scene)?;
+        let old: Vec<&String> = now.iter().filter(|pod| before.contains(pod)).collect();
+        ensure!(old.is_empty(), "{old:?} are still there");
+        Ok(())
+    })?;
+    Ok(figures)
+}
+
+/// Changes routes under steady requests, and does something in the middle.
+fn while_routes_change<T>(
+    scene: &Scene,
+    middle: impl FnOnce(&Scene) -> Result<T>,
+) -> Result<(T, String)> {
+    let address = shop::open(scene)?;
+    let names: Vec<String> = (0..ROUTES).map(|number| format!("r{number}")).collect();
+    let routes: Vec<Value> = names
+        .iter()
+        .map(|name| shop::route(shop::GATEWAY, name, "new"))
+        .collect();
+    scene.apply(&routes)?;
+    let asks: Vec<_> = names
+        .iter()
+        .map(|name| shop::ask(address, &shop::host(name)))
+        .collect();
+    for ask in &asks {
+        shop::served(scene, ask, "new")?;
+    }
+
+    let load = Load::start(&scene.network, asks.clone());
+    let mut middle = Some(middle);
+    let mut done = None;
+    for change in 0..CHANGES {
+        if change == CHANGES / 2
+            && let Some(middle) = middle.take()
+        {
+            done = Some(middle(scene)?);
+        }
+        shop::change(scene, &names[change % ROUTES], &change.to_string())?;
+    }
+    let ((), right) = until("all statuses are right", RIGHT, || {
+        shop::statuses_are_right(scene, shop::GATEWAY)
+    })?;
+    let version = |index: usize| (CHANGES - ROUTES + index).to_string();
+    for (index, ask) in asks.iter().enumerate() {
+        shop::served(scene, ask, &version(index))?;
+    }
+    let tally = load.stop()?;
+    let of = format!("of={}", shop::GATEWAY);
+    scene.kubectl(&["-n", shop::NAMESPACE, "delete", "httproutes", "-l", &of])?;
+    let done = done.context("there is a middle")?;
+    Ok((
+        done,
+        format!(
+            "{tally}; {CHANGES} changes, all statuses right {:.1} s after the last",
+            right.as_secs_f32()
+        ),
+    ))
+}
+
+/// The pod that leads: the Lease's holder is called by it.
+fn leading(scene: &Scene) -> Result<String> {
+    let lease = ["-n", install::NAMESPACE, "lease", "sesame-leader"];
+    let lease = scene.get(&lease)?;
+    let holder = lease["spec"]["holderIdentity"].as_str();
+    holder.map(str::to_owned).context("nobody leads")
+}
+
+fn restarts(scene: &Scene, pod: &str) -> Result<u64> {
+    let pod = scene.get(&["-n", install::NAMESPACE, "pod", pod])?;
+    let count = &pod["status"]["containerStatuses"][0]["restartCount"];
+    count.as_u64().context("a pod counts its restarts")
+}
+
+fn pods(scene: &Scene) -> Result<Vec<String>> {
+    let label = ["-l", "app.kubernetes.io/name=sesame"];
+    let pods = scene.list(&[&["-n", install::NAMESPACE, "pods"], &label[..]].concat())?;
+    let name = |pod: &Value| pod["metadata"]["name"].as_str().map(str::to_owned);
+    Ok(pods.iter().filter_map(name).collect())
+}
