@@ -6,6 +6,8 @@
 //! A fleet is looked at when something of it changed or its time has come; all of them only when the authorities
 //! changed, which concerns all of them.
 
+mod kept;
+mod pace;
 mod removals;
 #[cfg(test)]
 mod tests;
@@ -15,15 +17,16 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::ObjectMeta;
 use sesame_model::FleetId;
 
 use super::issue::{Periods, Subject};
 use super::plan::{self, Authorities, Need, StepError};
-use super::read::{self, Files, Flaw, Leaf};
+use super::read::{self, Files};
 use super::secret;
 use super::watch::{Seen, Source};
 use super::{Config, FleetOwner, ServerIdentity};
+use kept::Kept;
+use pace::Pace;
 use removals::Removals;
 
 /// How many fleets' Secrets are written at the same time.
@@ -50,32 +53,6 @@ pub(super) enum Job {
     Remove(FleetId, FleetOwner),
 }
 
-/// A Secret in the place of somebody's.
-#[derive(Clone, Debug)]
-struct Kept {
-    leaf: Result<Leaf, Flaw>,
-    metadata: ObjectMeta,
-}
-
-impl Kept {
-    fn new(secret: &Secret, subject: &Subject) -> Self {
-        Self {
-            leaf: read::leaf(&secret::read_files(secret), subject),
-            metadata: marks(&secret.metadata),
-        }
-    }
-}
-
-/// What of an object's metadata matters.
-fn marks(metadata: &ObjectMeta) -> ObjectMeta {
-    ObjectMeta {
-        labels: metadata.labels.clone(),
-        annotations: metadata.annotations.clone(),
-        owner_references: metadata.owner_references.clone(),
-        ..ObjectMeta::default()
-    }
-}
-
 #[derive(Debug)]
 struct Fleet {
     owner: FleetOwner,
@@ -83,6 +60,7 @@ struct Fleet {
     /// The entry in `due`.
     due: Option<Timestamp>,
     failure: Option<Failure>,
+    pace: Pace,
 }
 
 #[derive(Debug)]
@@ -211,6 +189,7 @@ impl State {
         self.removals.forget(&at);
         if let Some(fleet) = self.fleets.get_mut(&id) {
             fleet.owner = owner;
+            fleet.pace = Pace::default();
         } else {
             let subject = Subject::Fleet(id.clone());
             let kept = self
@@ -222,6 +201,7 @@ impl State {
                 kept,
                 due: None,
                 failure: None,
+                pace: Pace::default(),
             };
             self.fleets.insert(id.clone(), fleet);
             self.by_place.insert(at, id.clone());
@@ -360,6 +340,13 @@ impl State {
         self.todo.remove(id);
         if let Some(fleet) = self.fleets.get_mut(id) {
             fleet.failure = None;
+        }
+    }
+
+    /// A fleet's Secret had to be changed.
+    pub(super) fn wrote(&mut self, now: Timestamp, id: &FleetId) {
+        if let Some(fleet) = self.fleets.get_mut(id) {
+            fleet.pace.wrote(now);
         }
     }
 
@@ -535,7 +522,10 @@ impl State {
                     self.todo.remove(&id);
                     self.set_due(&id, until);
                 }
-                _ => _ = self.todo.insert(id),
+                _ => match fleet.pace.until(now) {
+                    Some(at) => self.set_due(&id, at),
+                    None => _ = self.todo.insert(id),
+                },
             }
         }
     }

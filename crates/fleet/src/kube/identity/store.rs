@@ -331,7 +331,12 @@ impl Store {
         });
         for (id, written) in futures::future::join_all(writes).await {
             match written {
-                Ok(secret) => self.state.done(&id, &secret),
+                Ok((secret, changed)) => {
+                    if changed {
+                        self.state.wrote(now, &id);
+                    }
+                    self.state.done(&id, &secret);
+                }
                 Err(trouble) => {
                     let foreign = matches!(trouble, Trouble::Foreign(_));
                     tracing::warn!(fleet = %id, "no certificate for a fleet: {trouble}");
@@ -347,6 +352,7 @@ async fn patiently<T>(job: impl Future<Output = Result<T, Trouble>>) -> Result<T
     timeout(SLOW, job).await.unwrap_or(Err(Trouble::Slow))
 }
 
+/// The Secret as it stands then, and whether it had to be changed.
 async fn write_fleet(
     client: &Client,
     config: &Config,
@@ -354,7 +360,7 @@ async fn write_fleet(
     authorities: &Authorities,
     id: &FleetId,
     owner: &FleetOwner,
-) -> Result<Secret, Trouble> {
+) -> Result<(Secret, bool), Trouble> {
     let api: Api<Secret> = Api::namespaced(client.clone(), &owner.namespace);
     let found = api.get_opt(&owner.secret_name).await?;
     let kept_by = &config.namespace;
@@ -371,15 +377,15 @@ async fn write_fleet(
         && new.is_none()
         && secret::owned(&found.metadata, kept_by, id, owner)
     {
-        return Ok(found.clone());
+        return Ok((found.clone(), false));
     }
-    put(&api, &owner.secret_name, found, |secret| {
+    let written = put(&api, &owner.secret_name, found, |secret| {
         if let Some(files) = &new {
             secret::write_files(secret, files);
         }
         secret::write_owner(&mut secret.metadata, kept_by, id, owner);
-    })
-    .await
+    });
+    Ok((written.await?, true))
 }
 
 /// Writes a Secret as `fill` has it, over what was found.

@@ -144,3 +144,31 @@ fn secrets_that_are_left_of_unwanted_fleets_go_when_all_wishes_are_known() {
     let kept = ("apps".to_owned(), at_home("a").secret_name);
     assert!(cluster.secrets.contains_key(&kept));
 }
+
+#[test]
+fn who_spoils_a_secret_again_and_again_is_answered_less_and_less_often() {
+    let mut cluster = Cluster::default();
+    let mut leader = cluster.join();
+    leader.lead(true);
+    leader.want(fleet("a"), Some(owner("a")));
+    cluster.work(&mut leader, start());
+    let place = ("apps".to_owned(), "a-xds".to_owned());
+    let mut answers = Vec::new();
+    for second in 0..600 {
+        let mut spoiled = cluster.secrets[&place].clone();
+        spoiled.data = None;
+        cluster.secrets.insert(place.clone(), spoiled.clone());
+        leader.see(Seen::Is(Source::Fleets(0), Box::new(spoiled)));
+        let before = cluster.writes;
+        cluster.work(&mut leader, at(second));
+        if cluster.writes > before {
+            answers.push(second);
+        }
+    }
+    assert_eq!(answers[..4], [0, 1, 2, 4], "at once, then slower");
+    assert!(answers.len() < 15, "{answers:?}");
+    // The last answer comes without anybody's doing.
+    let now = leader.next_look().unwrap();
+    cluster.work(&mut leader, now);
+    assert!(cluster.secrets[&place].data.is_some());
+}

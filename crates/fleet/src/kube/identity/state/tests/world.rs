@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use kube::api::ObjectMeta;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
@@ -9,6 +10,7 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
 use sesame_xds::tls as discovery;
 
 use super::*;
+use crate::kube::identity::read::Leaf;
 
 /// Does jobs in a map, as the store does them at an API server.
 #[derive(Default)]
@@ -84,6 +86,7 @@ impl Cluster {
                         let written = self.fill(state, now, &subject, place, |metadata| {
                             secret::write_owner(metadata, NAMESPACE, &id, &owner);
                         });
+                        state.wrote(now, &id);
                         state.done(&id, &written);
                     }
                 }
