@@ -169,6 +169,15 @@ fn refusals_and_rights_of_others_are_told() {
 }
 
 #[test]
+fn what_is_refused_for_a_moment_is_not_told() {
+    let refused = ("watch", GATEWAYS, "gateways", "", "", 403);
+    let verdict = judged(&[&[refused], ALL].concat(), &[]);
+    assert!(verdict.fits(), "{verdict}");
+    let verdict = judged(&[&[refused], &ALL[1..]].concat(), &[]);
+    assert!(!verdict.suffices(), "{verdict}");
+}
+
+#[test]
 fn what_a_run_could_not_use_is_passed_over() {
     let verdict = judged(
         &ALL[..2],

@@ -33,7 +33,7 @@ const OF_EVERYONE: &[&str] = &["authorization.k8s.io", "authentication.k8s.io"];
 pub(crate) struct Verdict {
     /// Rights that nothing was done with.
     pub(super) unused: BTreeSet<Right>,
-    /// Requests that were refused.
+    /// Requests that were refused, by whatever right of ours they may be covered, if that was never honoured.
     pub(super) refused: BTreeSet<Request>,
     /// Requests that were allowed, though by no right of ours: whoever gave it won't be there elsewhere.
     pub(super) foreign: BTreeSet<Request>,
@@ -86,17 +86,21 @@ pub(super) fn of(granted: &BTreeSet<Right>, requests: &BTreeSet<Request>) -> Ver
     let unused = granted
         .iter()
         .filter(|right| !used(right) && !excused(right));
+    // An API server that has just started refuses everything, until it has read who may do what.
+    let honoured = |request: &Request| {
+        let mut rights = granted.iter();
+        rights.any(|right| covers(right, request) && used(right))
+    };
+    let refused = requests
+        .iter()
+        .filter(|request| !request.allowed && !honoured(request));
     let foreign = allowed().filter(|request| {
         !OF_EVERYONE.contains(&request.group.as_str())
             && !granted.iter().any(|right| covers(right, request))
     });
     Verdict {
         unused: unused.cloned().collect(),
-        refused: requests
-            .iter()
-            .filter(|request| !request.allowed)
-            .cloned()
-            .collect(),
+        refused: refused.cloned().collect(),
         foreign: foreign.cloned().collect(),
         rights: granted.len(),
     }
