@@ -12,6 +12,7 @@ use kube::Client;
 use kube::api::Api;
 use kube::core::DynamicObject;
 use kube::runtime::WatchStreamExt;
+use kube::runtime::utils::Backoff;
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::mpsc;
 
@@ -27,6 +28,37 @@ const REFUSALS: u32 = 2;
 
 /// The pause before everything is listed again.
 const PAUSE: Duration = Duration::from_secs(2);
+
+/// How long a watch waits before it asks again. Never long, however long the API server has been away: what happens at its
+/// return is learned by that much later.
+#[derive(Clone, Debug)]
+pub(super) struct Pace(Duration);
+
+impl Pace {
+    const FIRST: Duration = Duration::from_millis(200);
+    const LONGEST: Duration = Duration::from_secs(2);
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self(Self::FIRST)
+    }
+}
+
+impl Iterator for Pace {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let next = (self.0 * 2).min(Self::LONGEST);
+        Some(std::mem::replace(&mut self.0, next))
+    }
+}
+
+impl Backoff for Pace {
+    fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
 
 /// Tells of a kind, in a namespace or everywhere, until nobody listens.
 pub(super) async fn watch(
@@ -59,8 +91,8 @@ async fn follow(
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
     };
     let wanted = watcher::Config::default().labels(&labels::watched(config));
-    // After an error it goes on by itself, with growing pauses.
-    let events = watcher::watcher(api, wanted).default_backoff();
+    // After an error it goes on by itself.
+    let events = watcher::watcher(api, wanted).backoff(Pace::default());
     tokio::pin!(events);
     let mut listing = Vec::new();
     let mut complaint = None;

@@ -9,7 +9,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Api, Client};
 
 use super::{Config, secret};
-use crate::kube::watch::pace;
+use crate::kube::watch::Pace;
 
 /// One of the watches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,7 +64,7 @@ pub(super) fn all(client: &Client, config: &Config) -> SelectAll<BoxStream<'stat
 }
 
 fn one(source: Source, api: Api<Secret>, config: watcher::Config) -> BoxStream<'static, Seen> {
-    let events = watcher::watcher(api, config.timeout(TIMEOUT)).backoff(pace());
+    let events = watcher::watcher(api, config.timeout(TIMEOUT)).backoff(Pace::default());
     let told = events.map(move |event| match event {
         Ok(watcher::Event::Apply(secret) | watcher::Event::InitApply(secret)) => {
             Seen::Is(source, Box::new(secret))

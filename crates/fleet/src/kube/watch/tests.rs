@@ -88,3 +88,12 @@ async fn a_watch_that_is_refused_for_a_while_is_not_hidden_for_ever() {
     assert!(all(&over), "{over:?}");
     watching.abort();
 }
+
+#[test]
+fn no_pause_is_long_and_after_an_answer_the_next_is_short() {
+    let mut pace = Pace::default();
+    let pauses: Vec<_> = pace.by_ref().take(6).map(|wait| wait.as_millis()).collect();
+    assert_eq!(pauses, [200, 400, 800, 1600, 2000, 2000]);
+    pace.reset();
+    assert_eq!(pace.next(), Some(Pace::FIRST));
+}
