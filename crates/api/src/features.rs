@@ -1,6 +1,7 @@
 //! Names of the Gateway API's features (v1.7.0), as they stand in a GatewayClass's status.
 //!
-//! Features of meshes are left out.
+//! Features of meshes are left out. A name that is added here is promised by every GatewayClass, unless `translate` says that it
+//! is missing.
 
 /// Features that every implementation of a profile has.
 pub const CORE: &[&str] = &[
