@@ -6,44 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::filter::RouteFilter;
 use crate::http_route::{HeaderMatch, MatchType};
-use crate::meta::Meta;
-use crate::reference::ParentReference;
-use crate::route::{BackendRef, DefaultScope, RouteStatus, impl_route};
+use crate::route::{BackendRef, RouteSpec, Rule, route_kind};
 use crate::session::SessionPersistence;
 
-/// A GRPCRoute.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GRPCRoute {
-    /// The metadata.
-    #[serde(rename = "metadata")]
-    pub meta: Meta,
-    /// What is wanted.
-    #[serde(default)]
-    pub spec: GrpcRouteSpec,
-    /// What became of it, per parent.
-    #[serde(default, skip_serializing_if = "RouteStatus::is_empty")]
-    pub status: RouteStatus,
+route_kind! {
+    /// A GRPCRoute.
+    GRPCRoute { #[serde(default)] spec: GrpcRouteSpec }
 }
-
-impl_route!(GRPCRoute);
 
 /// What a GRPCRoute wants.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct GrpcRouteSpec {
-    /// What the route attaches to.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parent_refs: Vec<ParentReference>,
-    /// Which default Gateways it attaches to besides (experimental).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub use_default_gateways: Option<DefaultScope>,
-    /// The hostnames, exact or with `*.` in front; those of the listener when empty.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hostnames: Vec<Arc<str>>,
-    /// The rules.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rules: Vec<GrpcRouteRule>,
-}
+pub type GrpcRouteSpec = RouteSpec<GrpcRouteRule>;
+
+impl Rule for GrpcRouteRule {}
 
 /// Calls that match, and where they go.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -6,44 +6,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::duration::Duration;
 use crate::filter::RouteFilter;
-use crate::meta::Meta;
 use crate::open_enum::open_enum;
-use crate::reference::ParentReference;
-use crate::route::{BackendRef, DefaultScope, RouteStatus, impl_route};
+use crate::route::{BackendRef, RouteSpec, Rule, route_kind};
 use crate::session::SessionPersistence;
 
-/// An HTTPRoute.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct HTTPRoute {
-    /// The metadata.
-    #[serde(rename = "metadata")]
-    pub meta: Meta,
-    /// What is wanted.
-    pub spec: HttpRouteSpec,
-    /// What became of it, per parent.
-    #[serde(default, skip_serializing_if = "RouteStatus::is_empty")]
-    pub status: RouteStatus,
+route_kind! {
+    /// An HTTPRoute.
+    HTTPRoute { spec: HttpRouteSpec }
 }
 
-impl_route!(HTTPRoute);
-
-/// What an HTTPRoute wants.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct HttpRouteSpec {
-    /// What the route attaches to.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub parent_refs: Vec<ParentReference>,
-    /// Which default Gateways it attaches to besides (experimental).
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub use_default_gateways: Option<DefaultScope>,
-    /// The hostnames, exact or with `*.` in front; those of the listener when empty.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hostnames: Vec<Arc<str>>,
-    /// The rules; one for every path when missing.
-    #[serde(default = "HttpRouteRule::default_rules")]
-    pub rules: Vec<HttpRouteRule>,
-}
+/// What an HTTPRoute wants; one rule for every path when `rules` are missing.
+pub type HttpRouteSpec = RouteSpec<HttpRouteRule>;
 
 /// Requests that match, and where they go.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -72,8 +45,8 @@ pub struct HttpRouteRule {
     pub session_persistence: Option<Box<SessionPersistence>>,
 }
 
-impl HttpRouteRule {
-    fn default_rules() -> Vec<Self> {
+impl Rule for HttpRouteRule {
+    fn unsaid() -> Vec<Self> {
         vec![HttpRouteRule {
             name: None,
             matches: HttpRouteMatch::default_matches(),

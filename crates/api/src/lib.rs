@@ -87,7 +87,7 @@ pub use reference::{
 pub use reference_grant::{
     ReferenceGrant, ReferenceGrantFrom, ReferenceGrantSpec, ReferenceGrantTo,
 };
-pub use route::{BackendRef, DefaultScope, Route, RouteParentStatus, RouteStatus};
+pub use route::{BackendRef, DefaultScope, Route, RouteParentStatus, RouteSpec, RouteStatus, Rule};
 pub use session::{
     CookieLifetime, SessionCookie, SessionHeader, SessionPersistence, SessionPersistenceType,
 };

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::key::NamespacedName;
 use crate::kind::{Group, Kind, KindName};
 
 /// A reference inside the own namespace.
@@ -120,13 +119,13 @@ macro_rules! resolvable {
     ($($name:ident),+) => {$(
         impl $name {
             /// The kind referred to, if group and kind together name one that we read.
-            pub fn known_kind(&self) -> Option<Kind> {
-                Kind::from_group_kind(&self.group, &self.kind)
+            pub fn known_kind(&self) -> Option<$crate::kind::Kind> {
+                $crate::kind::Kind::from_group_kind(&self.group, &self.kind)
             }
 
             /// The name referred to, seen from an object in `own_namespace`.
-            pub fn resolve(&self, own_namespace: &Arc<str>) -> NamespacedName {
-                NamespacedName {
+            pub fn resolve(&self, own_namespace: &std::sync::Arc<str>) -> $crate::key::NamespacedName {
+                $crate::key::NamespacedName {
                     namespace: self.namespace.as_ref().unwrap_or(own_namespace).clone(),
                     name: self.name.clone(),
                 }
@@ -142,6 +141,8 @@ resolvable!(
     ParentReference,
     ParentGatewayReference
 );
+
+pub(crate) use resolvable;
 
 impl LocalObjectReference {
     /// The kind referred to, if group and kind together name one that we read.

@@ -1,4 +1,4 @@
-//! What all route kinds share: backends, status, and one view over the five kinds.
+//! What all route kinds share: their shape, backends, status, and one view over the five kinds.
 
 use std::sync::Arc;
 
@@ -6,11 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 use crate::filter::RouteFilter;
-use crate::key::NamespacedName;
 use crate::kind::{Group, Kind, KindName};
 use crate::meta::Meta;
 use crate::open_enum::open_enum;
-use crate::reference::{BackendObjectReference, ParentReference};
+use crate::reference::{BackendObjectReference, ParentReference, resolvable};
 
 /// A backend of a route rule, with its share of the traffic.
 ///
@@ -46,20 +45,9 @@ fn one() -> u32 {
     1
 }
 
+resolvable!(BackendRef);
+
 impl BackendRef {
-    /// The kind referred to, if group and kind together name one that we read.
-    pub fn known_kind(&self) -> Option<Kind> {
-        Kind::from_group_kind(&self.group, &self.kind)
-    }
-
-    /// The name referred to, seen from a route in `own_namespace`.
-    pub fn resolve(&self, own_namespace: &Arc<str>) -> NamespacedName {
-        NamespacedName {
-            namespace: self.namespace.as_ref().unwrap_or(own_namespace).clone(),
-            name: self.name.clone(),
-        }
-    }
-
     /// The reference without weight and filters, as filters hold it.
     pub fn object_reference(&self) -> BackendObjectReference {
         BackendObjectReference {
@@ -127,9 +115,64 @@ pub trait Route {
     fn status(&self) -> &RouteStatus;
 }
 
-/// Implements [`Route`] for a kind with `meta`, `spec` and `status`.
-macro_rules! impl_route {
-    ($name:ident) => {
+/// What a route wants. Kinds differ in their rules.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(
+    rename_all = "camelCase",
+    bound(deserialize = "R: Rule + Deserialize<'de>")
+)]
+pub struct RouteSpec<R> {
+    /// What the route attaches to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parent_refs: Vec<ParentReference>,
+    /// Which default Gateways it attaches to besides (experimental).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub use_default_gateways: Option<DefaultScope>,
+    /// The hostnames, exact or with `*.` in front; those of the listener when empty. A TLSRoute has some; always empty for
+    /// TCPRoute and UDPRoute.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hostnames: Vec<Arc<str>>,
+    /// The rules.
+    #[serde(default = "Rule::unsaid", skip_serializing_if = "Vec::is_empty")]
+    pub rules: Vec<R>,
+}
+
+impl<R> Default for RouteSpec<R> {
+    fn default() -> Self {
+        Self {
+            parent_refs: Vec::new(),
+            use_default_gateways: None,
+            hostnames: Vec::new(),
+            rules: Vec::new(),
+        }
+    }
+}
+
+/// A rule of some kind of route.
+pub trait Rule: Sized {
+    /// The rules of a route that says nothing of rules.
+    fn unsaid() -> Vec<Self> {
+        Vec::new()
+    }
+}
+
+/// Declares a kind of route with `meta`, `spec` and `status`, and implements [`Route`] for it.
+macro_rules! route_kind {
+    ($(#[$meta:meta])* $name:ident { $(#[$of_spec:meta])* spec: $spec:ty }) => {
+        $(#[$meta])*
+        #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
+        pub struct $name {
+            /// The metadata.
+            #[serde(rename = "metadata")]
+            pub meta: $crate::meta::Meta,
+            /// What is wanted.
+            $(#[$of_spec])*
+            pub spec: $spec,
+            /// What became of it, per parent.
+            #[serde(default, skip_serializing_if = "crate::route::RouteStatus::is_empty")]
+            pub status: $crate::route::RouteStatus,
+        }
+
         impl $crate::route::Route for $name {
             const KIND: $crate::kind::Kind = $crate::kind::Kind::$name;
 
@@ -156,4 +199,4 @@ macro_rules! impl_route {
     };
 }
 
-pub(crate) use impl_route;
+pub(crate) use route_kind;
