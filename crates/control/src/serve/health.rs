@@ -10,6 +10,8 @@ use sesame_sources::kube::Trouble;
 use sesame_xds::tls::Identity;
 use tokio::sync::watch;
 
+use super::lease;
+
 /// What is known. Readers may look at any time.
 #[derive(Debug)]
 pub(crate) struct Health {
@@ -21,6 +23,8 @@ pub(crate) struct Health {
     identity: Identity,
     /// What is wrong with certificates.
     identity_trouble: Option<watch::Receiver<Option<Arc<str>>>>,
+    /// What is wrong with the election.
+    election_trouble: watch::Receiver<lease::Trouble>,
     leads: watch::Receiver<bool>,
 }
 
@@ -29,6 +33,7 @@ impl Health {
         statuses: sesame_status::Writer,
         identity: Identity,
         identity_trouble: Option<watch::Receiver<Option<Arc<str>>>>,
+        election_trouble: watch::Receiver<lease::Trouble>,
         leads: watch::Receiver<bool>,
     ) -> Self {
         Self {
@@ -37,6 +42,7 @@ impl Health {
             statuses,
             identity,
             identity_trouble,
+            election_trouble,
             leads,
         }
     }
@@ -78,6 +84,12 @@ impl Health {
         let identity = self.identity_trouble.as_ref();
         let identity = identity.and_then(|trouble| trouble.borrow().clone());
         wrong.extend(identity.map(|trouble| trouble.to_string()));
+        let election = self.election_trouble.borrow().clone();
+        wrong.extend(election.map(|error| {
+            format!(
+                "nobody may lead, and then no status is written: the Lease can't be had: {error}"
+            )
+        }));
         wrong
     }
 }

@@ -33,15 +33,25 @@ pub(super) struct Following {
     pub(super) keeper: Option<identity::Handle>,
 }
 
-/// Takes part in the election, if there is one. The first receiver says whether this replica leads; the second is closed
-/// when what was held has been given back.
+/// What is known of an election.
+pub(super) struct Election {
+    /// Whether this replica leads.
+    pub(super) leads: watch::Receiver<bool>,
+    /// What is in the way of it.
+    pub(super) trouble: watch::Receiver<lease::Trouble>,
+    /// Closed when what was held has been given back.
+    pub(super) stepped_down: watch::Receiver<bool>,
+}
+
+/// Takes part in the election, if there is one.
 pub(super) fn run(
     config: &Config,
     client: &kube::Client,
     step_down: &CancellationToken,
     parts: &mut Parts,
-) -> (watch::Receiver<bool>, watch::Receiver<bool>) {
+) -> Election {
     let (held, stepped_down) = watch::channel(false);
+    let (in_the_way, trouble) = watch::channel(None);
     if !config.leader_election {
         let (leads, leading) = watch::channel(true);
         let step_down = step_down.clone();
@@ -50,11 +60,16 @@ pub(super) fn run(
             drop((leads, held));
             std::future::pending().await
         });
-        return (leading, stepped_down);
+        return Election {
+            leads: leading,
+            trouble,
+            stepped_down,
+        };
     }
-    let (leading, election) = lease::start(
+    let (leads, election) = lease::start(
         client.clone(),
         lease::Config::new(&config.namespace, &config.replica),
+        in_the_way,
         step_down.clone(),
     );
     parts.forever(async move {
@@ -62,7 +77,11 @@ pub(super) fn run(
         drop(held);
         std::future::pending().await
     });
-    (leading, stepped_down)
+    Election {
+        leads,
+        trouble,
+        stepped_down,
+    }
 }
 
 /// Tells everybody, for as long as there is an election.

@@ -8,6 +8,7 @@ mod candidate;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -76,11 +77,15 @@ impl Config {
     }
 }
 
-/// Takes part until `stop`. Gives whether this replica leads, and what has to run for it; when that has ended, this replica
+/// Why nobody can agree on who leads, for people; `None`: they can.
+pub(super) type Trouble = Option<Arc<str>>;
+
+/// Takes part until `stop`, and says in `trouble` what is in the way. Gives whether this replica leads, and what has to run for it; when that has ended, this replica
 /// doesn't lead, and the Lease is free at once if the API server could be told.
 pub(super) fn start(
     client: kube::Client,
     config: Config,
+    trouble: watch::Sender<Trouble>,
     stop: CancellationToken,
 ) -> (watch::Receiver<bool>, impl Future<Output = ()>) {
     let (leads, leading) = watch::channel(false);
@@ -89,7 +94,7 @@ pub(super) fn start(
         candidate: Candidate::new(&config, Instant::now()),
         answer: config.times.answer,
         leads,
-        failing: false,
+        trouble,
     };
     (leading, election.run(stop))
 }
@@ -99,8 +104,8 @@ struct Election {
     candidate: Candidate,
     answer: Duration,
     leads: watch::Sender<bool>,
-    /// Whether the last request failed, so that it is said once.
-    failing: bool,
+    /// Why the last request failed, if it did.
+    trouble: watch::Sender<Trouble>,
 }
 
 impl Election {
@@ -167,7 +172,12 @@ impl Election {
         };
         match answer {
             Ok(lease) => Answer::Lease(Box::new(lease)),
-            Err(kube::Error::Api(status)) if status.code == 404 => Answer::Missing,
+            // What is made is missing only if its namespace is.
+            Err(kube::Error::Api(status))
+                if status.code == 404 && !matches!(ask, Ask::Create(_)) =>
+            {
+                Answer::Missing
+            }
             Err(kube::Error::Api(status)) if status.code == 409 => Answer::Conflict,
             Err(error) => Answer::Failed(error.to_string()),
         }
@@ -196,22 +206,20 @@ impl Election {
         }
     }
 
-    fn log(&mut self, answer: &Answer) {
-        let failing = match answer {
-            Answer::Failed(error) => {
-                if !self.failing {
-                    tracing::warn!(error, "who leads can't be agreed on");
-                }
-                true
-            }
-            _ => {
-                if self.failing {
-                    tracing::info!("who leads can be agreed on again");
-                }
-                false
-            }
+    /// Says once what is in the way, and once that nothing is any more.
+    fn log(&self, answer: &Answer) {
+        let trouble: Trouble = match answer {
+            Answer::Failed(error) => Some(error.as_str().into()),
+            // Whether it can be made shows when it is tried.
+            Answer::Missing => return,
+            Answer::Lease(_) | Answer::Conflict => None,
         };
-        self.failing = failing;
+        let before = self.trouble.send_replace(trouble.clone());
+        match (before, trouble) {
+            (None, Some(error)) => tracing::warn!(%error, "who leads can't be agreed on"),
+            (Some(_), None) => tracing::info!("who leads can be agreed on again"),
+            _ => {}
+        }
     }
 }
 

@@ -142,17 +142,20 @@ impl ManagedPlace {
             // Another Gateway of the same name: what was chosen for the one before, and what runs for it, isn't its own.
             self.forget(fleet);
         }
-        let Some((_, parameters)) = self.parameters.get(fleet) else {
-            self.unreadable.insert(fleet.clone());
-            return;
-        };
-        self.unreadable.remove(fleet);
-        let spec = spec(fleet, request, parameters, &self.xds);
+        let known = self.parameters.get(fleet).map(|(_, known)| known.clone());
+        let readable = known.is_some();
+        let spec = spec(fleet, request, known.unwrap_or_default(), &self.xds);
+        // Whatever its Envoys run as, they have to show who they are.
         if let Some(identities) = &self.identities {
             let owner = self.provisioner.secret_owner(fleet, &spec);
             identities.fleet(fleet.clone(), Some(owner));
         }
-        self.provisioner.want(fleet.clone(), Some(spec));
+        if readable {
+            self.unreadable.remove(fleet);
+            self.provisioner.want(fleet.clone(), Some(spec));
+        } else {
+            self.unreadable.insert(fleet.clone());
+        }
     }
 
     fn forget(&mut self, fleet: &FleetId) {
@@ -190,7 +193,7 @@ fn state(observation: &Observation) -> FleetState {
 fn spec(
     fleet: &FleetId,
     request: &FleetRequest,
-    parameters: &FleetParameters,
+    parameters: FleetParameters,
     xds: &XdsEnd,
 ) -> FleetSpec {
     let tls = tls(&xds.host);
@@ -203,8 +206,8 @@ fn spec(
         ports: request.ports.iter().copied().map(Port::tcp).collect(),
         addresses: request.addresses.clone(),
         files: sesame_envoy::xds_secrets(&tls),
-        bootstrap: bootstrap(fleet, parameters, xds, tls),
-        parameters: parameters.clone(),
+        bootstrap: bootstrap(fleet, &parameters, xds, tls),
+        parameters,
     }
 }
 

@@ -128,12 +128,14 @@ impl Serve {
         parts.forever(writing.run(stop.clone()));
 
         let (identity, keeper) = identify(&config, &client, &mut parts).await?;
-        let (leads, stepped_down) = lead::run(&config, &client, &step_down, &mut parts);
+        let election = lead::run(&config, &client, &step_down, &mut parts);
+        let leads = election.leads;
         let trouble = keeper.as_ref().map(identity::Handle::trouble);
         let health = Arc::new(Health::new(
             statuses.clone(),
             identity.clone(),
             trouble,
+            election.trouble,
             leads.clone(),
         ));
 
@@ -249,7 +251,7 @@ impl Serve {
             admin: at_admin,
             step_down,
             stop,
-            stepped_down,
+            stepped_down: election.stepped_down,
             running: Running::new(parts.tasks, owner),
         })
     }

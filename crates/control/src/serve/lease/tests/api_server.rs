@@ -27,7 +27,8 @@ fn replica(client: &kube::Client, lease: &str, identity: &str) -> Replica {
         times: QUICK,
         ..Config::new("default", identity)
     };
-    let (leads, election) = start(client.clone(), config, stop.clone());
+    let (trouble, _) = watch::channel(None);
+    let (leads, election) = start(client.clone(), config, trouble, stop.clone());
     Replica {
         leads,
         stop,
@@ -130,4 +131,22 @@ async fn the_rights_that_a_lease_needs_are_to_get_create_and_update() {
     only.stop.cancel();
     only.election.await.unwrap();
     assert_eq!(lease(&admin, "rights").await.holder_identity, None);
+}
+
+#[tokio::test]
+async fn a_namespace_that_is_not_there_is_told() {
+    let server = ApiServer::shared().await.unwrap();
+    let client = server.admin().await.unwrap();
+    let (trouble, mut told) = watch::channel(None);
+    let stop = CancellationToken::new();
+    let config = Config::new("nowhere", "a");
+    let (leads, election) = start(client, config, trouble, stop.clone());
+    let election = tokio::spawn(election);
+    let failing = told.wait_for(Option::is_some);
+    let failing = tokio::time::timeout(Duration::from_secs(240), failing).await;
+    let text = failing.expect("nothing is told").unwrap().clone();
+    assert!(text.is_some_and(|text| text.contains("nowhere")));
+    assert!(!*leads.borrow());
+    stop.cancel();
+    election.await.unwrap();
 }
