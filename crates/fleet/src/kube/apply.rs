@@ -40,7 +40,7 @@ pub(super) async fn work(client: &Client, config: &Config, job: Job) -> (Place, 
         let kind = action.kind();
         let outcome = match timeout(PATIENCE, writer.act(action)).await {
             Ok(outcome) => outcome,
-            Err(_) => Some(Outcome::Failed(
+            Err(_) => Some(Outcome::Stumbled(
                 kind,
                 format!("the API server doesn't answer about {}", writer.named(kind)),
             )),
@@ -70,7 +70,10 @@ impl Writer<'_> {
         done.unwrap_or_else(|error| {
             let message = self.sentence(kind, verb, &error);
             tracing::warn!("{message}");
-            Some(Outcome::Failed(kind, message))
+            Some(match passes(&error) {
+                true => Outcome::Stumbled(kind, message),
+                false => Outcome::Failed(kind, message),
+            })
         })
     }
 
@@ -175,6 +178,14 @@ impl Writer<'_> {
             }
             other => format!("can't {verb} {named}: {other}"),
         }
+    }
+}
+
+/// Whether it may be otherwise in a moment: somebody else was quicker, or the API server is busy, or away.
+fn passes(error: &Error) -> bool {
+    match error {
+        Error::Api(status) => matches!(status.code, 401 | 409 | 429 | 500..),
+        _ => true,
     }
 }
 

@@ -59,6 +59,8 @@ pub(super) enum Outcome {
     Applied(Kind, Fingerprint, Seen),
     Deleted(Kind),
     Failed(Kind, String),
+    /// It failed, and may not the next time.
+    Stumbled(Kind, String),
 }
 
 impl Fleet {
@@ -248,7 +250,7 @@ impl Fleet {
                 // If it lingers, the watch tells so.
                 self.seen.remove(&kind);
             }
-            Outcome::Failed(kind, message) => {
+            Outcome::Failed(kind, message) | Outcome::Stumbled(kind, message) => {
                 self.problems.insert(kind, message);
             }
         }

@@ -21,6 +21,9 @@ const AFTER_LOSS: Duration = Duration::from_millis(700);
 /// The first pause after a failure; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
+/// How often in a row what may pass has to fail before it is told: until then it is a matter of seconds.
+const PATIENCE: u32 = 3;
+
 /// No pause is longer: what can't be done may have become possible without our hearing of it.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -246,9 +249,14 @@ impl Fleets {
         entry.busy = false;
         let failed = outcomes
             .iter()
-            .any(|outcome| matches!(outcome, Outcome::Failed(..)));
+            .any(|outcome| matches!(outcome, Outcome::Failed(..) | Outcome::Stumbled(..)));
+        let patient = entry.failures < PATIENCE;
         let mut repaired = false;
         for outcome in outcomes {
+            // Of a stumble nobody hears: what runs goes on, and its owner would be told the contrary a moment later.
+            if patient && matches!(outcome, Outcome::Stumbled(..)) {
+                continue;
+            }
             repaired |= entry.fleet.done(outcome);
         }
         if repaired {

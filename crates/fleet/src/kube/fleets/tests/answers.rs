@@ -91,3 +91,40 @@ fn who_undoes_it_again_and_again_is_answered_less_and_less_often() {
     rig.pass(AFTER_LOSS);
     assert_eq!(rig.work(), ["apply ConfigMap"]);
 }
+
+#[test]
+fn a_stumble_is_told_only_when_it_lasts() {
+    let mut rig = Rig::new();
+    rig.want(Some(spec()));
+    rig.work();
+    rig.available(Kind::Deployment, 1);
+    rig.change(Kind::Service, |seen| {
+        let with = json!({ "spec": { "type": "LoadBalancer" },
+            "status": { "loadBalancer": { "ingress": [{ "ip": "10.0.0.9" }] } } });
+        seen.detail = Detail::Service(Given::of(&with));
+    });
+    rig.work();
+    assert_eq!(rig.observation().unwrap().problem, None);
+    let mut other = spec();
+    other.labels.insert("a".to_owned(), "b".to_owned());
+    rig.want(Some(other));
+    let mut stumbles = 0;
+    while !rig.fleets.has_observation() {
+        rig.pass(LONGEST_PAUSE);
+        let job = rig.fleets.next_job(rig.now).expect("it is tried again");
+        let stumble = Outcome::Stumbled(Kind::Service, "busy".to_owned());
+        rig.fleets.done(job.place, vec![stumble], rig.now);
+        stumbles += 1;
+    }
+    assert_eq!(stumbles, PATIENCE + 1);
+    let problem = rig.observation().unwrap().problem;
+    assert_eq!(problem, Some(Problem::NoResources("busy".to_owned())));
+    // It works again.
+    rig.pass(LONGEST_PAUSE);
+    rig.work();
+    let problem = rig.observation().unwrap().problem;
+    assert!(
+        !matches!(problem, Some(Problem::NoResources(_))),
+        "{problem:?}"
+    );
+}
