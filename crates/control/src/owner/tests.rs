@@ -274,3 +274,45 @@ fn kinds_that_are_not_served_are_noted_once() {
         .filter(|event| matches!(event, Event::Note { .. }));
     assert_eq!(notes.count(), 1);
 }
+
+/// Says whether everything was known when it was to follow.
+struct Listening {
+    complete: bool,
+    followed: mpsc::Sender<bool>,
+}
+
+impl Place for Listening {
+    fn plan(
+        &mut self,
+        _: &Requests,
+        _: &BTreeSet<FleetId>,
+        _: Instant,
+    ) -> Vec<(FleetId, Option<FleetState>)> {
+        Vec::new()
+    }
+
+    fn follow(&mut self, _: &Requests, _: &BTreeSet<FleetId>) {
+        self.followed.try_send(self.complete).unwrap();
+    }
+
+    fn complete(&mut self) {
+        self.complete = true;
+    }
+
+    fn awaited(&self) -> BTreeSet<FleetId> {
+        BTreeSet::new()
+    }
+}
+
+#[test]
+fn a_place_hears_when_all_is_known_even_if_nothing_else_changes() {
+    let mut rig = rig();
+    let (followed, mut told) = mpsc::channel(2);
+    rig.owner.place = Box::new(Listening {
+        complete: false,
+        followed,
+    });
+    rig.owner.turn(vec![set(vec![])]);
+    rig.owner.turn(vec![Message::Complete]);
+    assert_eq!((told.try_recv(), told.try_recv()), (Ok(false), Ok(true)));
+}
