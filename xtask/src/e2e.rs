@@ -57,6 +57,8 @@ enum Test {
     Leader,
     /// Sesame is replaced in the middle of changes
     Rollout,
+    /// Another version of Sesame comes and goes, and the Envoys with it
+    Upgrade,
     /// The API server is away
     Outage,
     /// What Sesame was allowed and what it did
@@ -127,6 +129,7 @@ impl Test {
             Self::Envoys => envoys::envoys(scene),
             Self::Leader => replicas::leader(scene),
             Self::Rollout => replicas::rollout(scene),
+            Self::Upgrade => replicas::upgrade(scene),
             Self::Outage => outage::outage(scene),
         }
     }

@@ -182,3 +182,98 @@ fn check(answer: &Answer) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read as _, Write as _};
+    use std::net::{SocketAddr, TcpListener};
+    use std::thread;
+
+    use super::*;
+
+    /// A server that gives each connection this, for every request on it.
+    fn server(answer: &'static str) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                thread::spawn(move || {
+                    let mut request = [0; 1024];
+                    while stream.read(&mut request).is_ok_and(|read| read > 0) {
+                        let told = stream.write_all(answer.as_bytes());
+                        if told.is_err() || !answer.contains("keep") {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    /// What becomes of three requests of one client.
+    fn three(answer: &'static str, keeps: bool) -> Tally {
+        let address = server(answer);
+        let ask = Ask {
+            address,
+            host: "a.example.com".to_owned(),
+            path: "/".to_owned(),
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let stop = AtomicBool::new(false);
+        let done = async {
+            let asks = [ask.clone(), ask.clone(), ask];
+            let ends = async {
+                sleep(PAUSE * 3 - PAUSE / 2).await;
+                stop.store(true, Ordering::Relaxed);
+            };
+            tokio::join!(client(&asks, &stop, keeps, Instant::now()), ends).0
+        };
+        runtime.block_on(done)
+    }
+
+    #[test]
+    fn an_answer_counts_on_kept_and_on_new_connections() {
+        for answer in [
+            "HTTP/1.1 200 OK\r\nx-connection: keep\r\ncontent-length: 2\r\n\r\nok",
+            "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok",
+        ] {
+            for keeps in [true, false] {
+                let tally = three(answer, keeps);
+                assert!(
+                    tally.answered > 0 && tally.failed == 0,
+                    "{tally}{}",
+                    tally.reasons()
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_else_comes_is_a_failure() {
+        for (answer, why) in [
+            (
+                "HTTP/1.1 503 No\r\nx-connection: keep\r\ncontent-length: 2\r\n\r\nno",
+                "503",
+            ),
+            (
+                "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok",
+                "broke off",
+            ),
+            ("", "no answer"),
+        ] {
+            for keeps in [true, false] {
+                let tally = three(answer, keeps);
+                assert_eq!(tally.answered, 0, "{answer:?}");
+                assert!(
+                    tally.failed > 0 && tally.reasons().contains(why),
+                    "{}",
+                    tally.reasons()
+                );
+            }
+        }
+    }
+}

@@ -2,14 +2,18 @@
 //!
 //! In: a scene with Sesame. Out: that no request failed, and that all that was asked for has come about in the end.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::load::Load;
 use super::scene::{Scene, until};
 use super::shop;
+use crate::cargo;
+use crate::deploy;
+use crate::image;
 use crate::install;
 
 /// How many routes there are, and how many changes of them.
@@ -21,6 +25,9 @@ const RIGHT: Duration = Duration::from_secs(30);
 
 /// When another replica must lead, or the same one again.
 const LED: Duration = Duration::from_secs(30);
+
+/// Another version: the same under another name.
+const NEXT: &str = "localhost/sesame/next:1";
 
 /// The leader crashes in the middle of changes.
 pub(super) fn leader(scene: &Scene) -> Result<String> {
@@ -67,6 +74,68 @@ pub(super) fn rollout(scene: &Scene) -> Result<String> {
         Ok(())
     })?;
     Ok(figures)
+}
+
+/// Another version of Sesame comes, and goes again: its replicas are replaced, and with them all Envoys, since the process beside
+/// each is Sesame's.
+pub(super) fn upgrade(scene: &Scene) -> Result<String> {
+    let program = cargo::built("release", "sesame");
+    let mut next = image::recipes::sesame(Path::new(program.get_program()))?;
+    next.names = vec![NEXT.to_owned()];
+    let folder = tempfile::tempdir().context("no folder for an image")?;
+    let archive = folder.path().join("next.tar");
+    next.write(&archive)?;
+    scene.cluster.load(&[archive])?;
+
+    let address = shop::open(scene)?;
+    let load = Load::start(&scene.network, vec![shop::ask(address, shop::HOST)]);
+    let before = shop::envoys(scene, shop::GATEWAY)?;
+    let deployment = scene.get(&["-n", install::NAMESPACE, install::DEPLOYMENT])?;
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let patch = upgraded(container)?;
+    let patch = [
+        "-n",
+        install::NAMESPACE,
+        "patch",
+        install::DEPLOYMENT,
+        "-p",
+        &patch,
+    ];
+    scene.kubectl(&patch)?;
+    install::ready(&scene.cluster)?;
+    let there = shop::rolled_out(scene, shop::GATEWAY, before.len(), &before)?;
+
+    let between = shop::envoys(scene, shop::GATEWAY)?;
+    install::apply(&scene.cluster, &deploy::manifests())?;
+    install::ready(&scene.cluster)?;
+    let back = shop::rolled_out(scene, shop::GATEWAY, between.len(), &between)?;
+    let tally = load.stop()?;
+    Ok(format!(
+        "{tally}; Envoys replaced {:.0} s after Sesame, and back after {:.0} s",
+        there.as_secs_f32(),
+        back.as_secs_f32()
+    ))
+}
+
+/// What makes a Deployment run the other version.
+fn upgraded(container: &Value) -> Result<String> {
+    const SIDECAR: &str = "--sidecar-image=";
+    let args = container["args"].as_array();
+    let args = args.context("Sesame's container has no arguments")?;
+    let mut found = false;
+    let args: Vec<Value> = args
+        .iter()
+        .map(|arg| match arg.as_str() {
+            Some(text) if text.starts_with(SIDECAR) => {
+                found = true;
+                json!(format!("{SIDECAR}{NEXT}"))
+            }
+            _ => arg.clone(),
+        })
+        .collect();
+    ensure!(found, "Sesame isn't told which image is beside Envoy");
+    let container = json!({ "name": container["name"], "image": NEXT, "args": args });
+    Ok(json!({ "spec": { "template": { "spec": { "containers": [container] } } } }).to_string())
 }
 
 /// Changes routes under steady requests, and does something in the middle.

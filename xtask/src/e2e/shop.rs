@@ -26,6 +26,9 @@ const START: Duration = Duration::from_secs(90);
 /// How long they may take to go: the time that they give their clients.
 const END: Duration = Duration::from_secs(120);
 
+/// How long a rollout of Envoys may take: a drain for each at the worst.
+const ROLLED: Duration = Duration::from_secs(240);
+
 /// How long a route may take until it is answered.
 const SERVED: Duration = Duration::from_secs(30);
 
@@ -204,4 +207,55 @@ pub(super) fn delete(scene: &Scene, gateway: &str) -> Result<Duration> {
         Ok(())
     };
     until(&format!("{gateway} is gone"), END, look).map(|((), took)| took)
+}
+
+/// Waits until there are so many Envoys, all ready, and nobody else any more: none of the old ones, none that ends.
+pub(super) fn rolled_out(
+    scene: &Scene,
+    gateway: &str,
+    replicas: usize,
+    old: &[String],
+) -> Result<Duration> {
+    let look = || {
+        let workload = one_made_for(scene, gateway, "deployments")?;
+        ensure!(
+            workload["status"]["observedGeneration"] == workload["metadata"]["generation"],
+            "the Deployment isn't looked at yet"
+        );
+        let pods = made_for(scene, gateway, "pods")?;
+        let ready = pods.iter().filter(|pod| is_ready(pod)).count();
+        let gone = old
+            .iter()
+            .all(|old| pods.iter().all(|pod| name(pod) != *old));
+        ensure!(
+            pods.len() == replicas && ready == replicas && gone,
+            "{} pods, {ready} ready, for {replicas}",
+            pods.len()
+        );
+        Ok(())
+    };
+    until(
+        &format!("{gateway} has {replicas} Envoys and no others"),
+        ROLLED,
+        look,
+    )
+    .map(|((), took)| took)
+}
+
+/// The names of a Gateway's Envoys.
+pub(super) fn envoys(scene: &Scene, gateway: &str) -> Result<Vec<String>> {
+    let pods = made_for(scene, gateway, "pods")?;
+    let first = pods.first().context("there are no Envoys")?;
+    ensure!(!name(first).is_empty(), "a pod has a name");
+    Ok(pods.iter().map(|pod| name(pod).to_owned()).collect())
+}
+
+fn name(pod: &Value) -> &str {
+    pod["metadata"]["name"].as_str().unwrap_or_default()
+}
+
+fn is_ready(pod: &Value) -> bool {
+    let conditions = pod["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
 }
