@@ -2,17 +2,16 @@
 //! status the test says.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod objects {
-    pub(crate) mod rig;
-}
+mod rig;
 
 use std::collections::BTreeMap;
 
-use objects::rig::{Rig, chosen, spec};
 use serde_json::{Value, json};
 use sesame_api::{AddressType, GatewaySpecAddress};
 use sesame_fleet::kube::{Port, Problem};
 use sesame_model::{Autoscaling, ServiceType, Workload};
+
+use crate::rig::{Rig, chosen, spec};
 
 /// All kinds that a fleet of a test may have.
 const KINDS: [&str; 7] = [
