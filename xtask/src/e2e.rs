@@ -90,6 +90,7 @@ fn all(args: &Args, scene: &Scene) -> Result<()> {
         [] => Test::value_variants(),
         tests => tests,
     };
+    installs::renew(scene)?;
     let mut failed = Vec::new();
     for test in tests {
         let name = test.name();

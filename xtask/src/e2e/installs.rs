@@ -60,6 +60,21 @@ pub(super) fn helm(scene: &Scene) -> Result<String> {
 
 /// Sesame, of the manifests, unless it is there. Tests of a Sesame that runs begin with this.
 pub(super) fn ensure_installed(scene: &Scene) -> Result<()> {
+    match is_installed(scene)? {
+        true => install::ready(&scene.cluster),
+        false => install::manifests(&scene.cluster),
+    }
+}
+
+/// Has a Sesame that is there already, of a run before, be the one whose image has come now.
+pub(super) fn renew(scene: &Scene) -> Result<()> {
+    match is_installed(scene)? {
+        true => install::manifests(&scene.cluster),
+        false => Ok(()),
+    }
+}
+
+fn is_installed(scene: &Scene) -> Result<bool> {
     let there = [
         "-n",
         install::NAMESPACE,
@@ -69,10 +84,7 @@ pub(super) fn ensure_installed(scene: &Scene) -> Result<()> {
         "-o",
         "name",
     ];
-    if scene.kubectl(&there)?.is_empty() {
-        return install::manifests(&scene.cluster);
-    }
-    install::ready(&scene.cluster)
+    Ok(!scene.kubectl(&there)?.is_empty())
 }
 
 /// What is in the cluster without Sesame.

@@ -31,9 +31,9 @@ pub(super) fn outage(scene: &Scene) -> Result<String> {
     scene.cluster.stop_api_server()?;
     sleep(scene.outage);
     scene.cluster.start_api_server()?;
+    let changed = Instant::now();
     shop::change(scene, "outage", "after")?;
     scene.apply(&[shop::route(shop::GATEWAY, "arrival", "first")])?;
-    let changed = Instant::now();
     let arrival = shop::ask(address, &shop::host("arrival"));
     shop::served(scene, &ask, "after")?;
     shop::served(scene, &arrival, "first")?;
