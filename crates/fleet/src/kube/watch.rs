@@ -22,9 +22,9 @@ use super::labels;
 use super::seen::Seen;
 use super::spec::Config;
 
-/// How many refusals in a row are told. An API server that has just started refuses everybody for a moment, until it has
-/// read who may do what.
-const REFUSALS: u32 = 2;
+/// From how many refusals in a row on they are told. An API server that has just started refuses everybody for a moment,
+/// until it has read who may do what.
+const REFUSALS: u32 = 4;
 
 /// The pause before everything is listed again.
 const PAUSE: Duration = Duration::from_secs(2);
