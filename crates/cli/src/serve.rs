@@ -10,16 +10,22 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use sesame_control::serve::{Config, Envoys, Serve};
 
-use crate::args::ServeArgs;
+use crate::args::{LogLevel, ServeArgs};
 use crate::settings::log_filter;
 use crate::signals::Signals;
 use crate::{logging, output};
+
+/// Each request that fails is an error to the client's library, which doesn't say what it was about. Whoever asked does.
+const WITHOUT: &str = "kube_client::client=off";
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let rust_log = env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
     let filter = match (args.log_level, rust_log) {
         // An orchestrator's logs are read afterwards.
-        (None, None) => "info".to_owned(),
+        (None, None) => format!("info,{WITHOUT}"),
+        (Some(LogLevel::Error | LogLevel::Warn | LogLevel::Info), rust_log) => {
+            format!("{},{WITHOUT}", log_filter(args.log_level, rust_log))
+        }
         (level, rust_log) => log_filter(level, rust_log),
     };
     let colour = io::stderr().is_terminal();
