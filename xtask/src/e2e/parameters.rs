@@ -23,6 +23,9 @@ const NAME: &str = "chosen";
 /// How long a choice may take to come about.
 const DONE: Duration = Duration::from_secs(120);
 
+/// Who says how many Envoys there are, if owners like.
+const AUTOSCALERS: &str = "horizontalpodautoscalers";
+
 /// How long after a slip it is looked whether anything has ended.
 const SLIP: Duration = Duration::from_secs(5);
 
@@ -75,6 +78,24 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
     choose("replicas: 1")?;
     shop::programmed(scene, NAME)?;
     let tally = load.stop()?;
+
+    for most in [3, 4] {
+        choose(&format!(
+            "autoscaling: {{min: 1, max: {most}, cpuPercent: 80}}"
+        ))?;
+        until("an autoscaler", DONE, || {
+            let autoscaler = shop::one_made_for(scene, NAME, AUTOSCALERS)?;
+            let found = &autoscaler["spec"]["maxReplicas"];
+            ensure!(*found == most, "it goes up to {found}, not {most}");
+            Ok(())
+        })?;
+    }
+    choose("replicas: 1")?;
+    until("no autoscaler", DONE, || {
+        let left = shop::made_for(scene, NAME, AUTOSCALERS)?.len();
+        ensure!(left == 0, "{left} are left");
+        Ok(())
+    })?;
 
     choose("{replicas: 1, service: {type: ClusterIP}}")?;
     let service = service(scene, "ClusterIP")?;
