@@ -15,6 +15,7 @@
 //!
 //! All processes share the machine: compare ratios, and read the load average beside the figures.
 
+mod apart;
 mod cluster;
 mod floor;
 mod load;
@@ -98,11 +99,15 @@ struct Run<'a> {
 }
 
 pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
+    if !apart::is() {
+        match apart::become_it()? {}
+    }
     let begin = Instant::now();
     eprintln!("api-server: starting etcd, the API server, Sesame and Envoy");
     let cluster = Cluster::start()?;
     let rig = Rig::new(settings.envoy.as_deref())?;
-    let (blue, green) = (rig.backend(BLUE)?, rig.backend(GREEN)?);
+    let blue = rig.backend(BLUE, apart::BACKENDS)?;
+    let green = rig.backend(GREEN, apart::BACKENDS)?;
     let backends = [blue.address(), green.address()];
     let port = rig::free_port()?;
     let create = |value| Write::Create(value);

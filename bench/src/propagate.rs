@@ -70,8 +70,8 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
         "propagate: {count} routes, {rounds} rounds of 3 changes, Sesame and the floor in turn"
     );
     let rig = Rig::new(settings.envoy.as_deref())?;
-    let blue = rig.backend(BLUE)?;
-    let green = rig.backend(GREEN)?;
+    let blue = rig.backend(BLUE, objects::ADDRESS)?;
+    let green = rig.backend(GREEN, objects::ADDRESS)?;
     let backends = [blue.address(), green.address()];
     let mut sides = [
         sesame(&rig, count, backends)?,

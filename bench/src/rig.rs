@@ -2,7 +2,7 @@
 //!
 //! In: names and paths. Out: running processes, which end with the [`Rig`] or with this process.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -75,8 +75,8 @@ impl Rig {
     }
 
     /// Starts a backend that names itself in its answers.
-    pub(crate) fn backend(&self, name: &str) -> Result<Backend> {
-        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    pub(crate) fn backend(&self, name: &str, at: IpAddr) -> Result<Backend> {
+        let any_port = SocketAddr::from((at, 0));
         self.runtime
             .block_on(Backend::start(name, any_port))
             .context("a backend can't be started")

@@ -50,7 +50,8 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     let (count, changes) = (settings.hosts, settings.changes);
     eprintln!("steady: {changes} changes at {count} routes, under requests");
     let rig = Rig::new(settings.envoy.as_deref())?;
-    let (blue, green) = (rig.backend(BLUE)?, rig.backend(GREEN)?);
+    let blue = rig.backend(BLUE, objects::ADDRESS)?;
+    let green = rig.backend(GREEN, objects::ADDRESS)?;
     let backends = [blue.address(), green.address()];
     let port = rig::free_port()?;
     let mut sesame = rig.sesame()?;
