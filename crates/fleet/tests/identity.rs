@@ -80,6 +80,11 @@ impl Place {
         Api::namespaced(self.client.clone(), &self.sesame)
     }
 
+    /// The Secret of the authorities.
+    async fn authority(&self) -> Secret {
+        self.own().get(secret::AUTHORITY).await.unwrap()
+    }
+
     fn of_fleets(&self) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &self.apps)
     }
@@ -222,7 +227,7 @@ async fn two_replicas_that_both_lead_agree_and_what_they_issue_serves() {
         agree(&shown.files, &issued, &place);
     }
     served(&first, &issued, &place).await;
-    let authority = place.own().get(secret::AUTHORITY).await.unwrap();
+    let authority = place.authority().await;
     assert_eq!(
         read::authorities(&files(&authority).authorities).len(),
         1,
@@ -264,15 +269,31 @@ async fn who_does_not_lead_waits_and_follows() {
     assert_eq!(second.files.authorities, first.files.authorities);
     eventually(|| async { (place.issued().await != issued).then_some(()) }).await;
 
-    // Years go by, and another authority signs in the end; both are trusted meanwhile.
+    // Years go by, and another authority signs in the end; both are trusted meanwhile. A step is awaited before
+    // the clock goes on: how long the next one takes is counted from it.
     let day = 86_400;
-    for (ahead, trusted) in [(1_300 * day, 2), (1_302 * day, 2), (1_340 * day, 1)] {
-        place.ahead.store(ahead, Ordering::Relaxed);
+    let old = place.authority().await;
+    let introduced = |now: &Secret| {
+        let annotations = now.metadata.annotations.as_ref();
+        annotations.is_some_and(|all| all.contains_key(secret::EVERYWHERE))
+    };
+    let promoted = |now: &Secret| {
+        let key = |secret: &Secret| secret.data.as_ref().unwrap()["tls.key"].clone();
+        key(now) != key(&old)
+    };
+    let steps: [(i64, usize, &dyn Fn(&Secret) -> bool); 3] = [
+        (1_300, 2, &introduced),
+        (1_302, 2, &promoted),
+        (1_340, 1, &promoted),
+    ];
+    for (days, trusted, taken) in steps {
+        place.ahead.store(days * day, Ordering::Relaxed);
         leader.handle.lead(true);
         let many = |files: &Files| read::authorities(&files.authorities).len() == trusted;
         let shown = follower.until(|shown| many(&shown.files)).await;
         let issued = eventually(|| async { Some(place.issued().await).filter(many) }).await;
         agree(&shown.files, &issued, &place);
+        eventually(|| async { taken(&place.authority().await).then_some(()) }).await;
     }
     let bundle = |files: &Files| read::authorities(&files.authorities);
     let last = follower.until(|_| true).await;
@@ -287,7 +308,7 @@ async fn what_somebody_spoils_is_mended() {
     leader.handle.lead(true);
     let first = leader.until(|_| true).await;
     let issued = place.issued().await;
-    let authority = place.own().get(secret::AUTHORITY).await.unwrap();
+    let authority = place.authority().await;
     let apply = PatchParams::default();
 
     // The authority's key: put back as it was, so that nobody notices.

@@ -33,8 +33,8 @@ const NEXT_CERTIFICATE: &str = "next.crt";
 const NEXT_KEY: &str = "next.key";
 /// Since when the authority signs.
 const SINCE: &str = "projectsesame.io/signing-since";
-/// Since when all bundles have the next one.
-const EVERYWHERE: &str = "projectsesame.io/next-everywhere-since";
+/// Annotation on the Secret of the authorities: since when all bundles have the next one.
+pub const EVERYWHERE: &str = "projectsesame.io/next-everywhere-since";
 
 /// Kubernetes' type for a certificate and its key; `ca.crt` may stand beside them.
 const TLS: &str = "kubernetes.io/tls";
