@@ -18,10 +18,9 @@ use serde_json::{Value, json};
 use sesame_model::FleetId;
 use sesame_xds as xds;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 
-use crate::core::Core;
-use crate::owner::{Message, Outlets, xds_fleet};
+use crate::owner::{Message, Outlets, inspect, xds_fleet};
 use crate::serve::health::Health;
 use crate::translate::Resources;
 
@@ -102,7 +101,7 @@ async fn local_readiness(pages: &Pages, running: &watch::Receiver<BTreeSet<Fleet
         .filter(|fleet| !serves(&pages.outlets.registry, fleet))
         .map(ToString::to_string)
         .collect();
-    let synced = inspect(pages, |core| core.engine().revision() > 0).await;
+    let synced = inspect(&pages.owner, |core| core.engine().revision() > 0).await;
     match (synced, waiting.is_empty()) {
         (Some(true), true) => "ok\n".into_response(),
         (Some(true), false) => unavailable(format!("waiting for {}\n", waiting.join(", "))),
@@ -221,7 +220,7 @@ async fn config(State(pages): State<Pages>, Query(query): Query<OfFleet>) -> Res
         return (StatusCode::BAD_REQUEST, text).into_response();
     };
     let fleet = FleetId(fleet.into());
-    let resources = match inspect(&pages, move |core| core.resources(&fleet)).await {
+    let resources = match inspect(&pages.owner, move |core| core.resources(&fleet)).await {
         Some(Some(resources)) => resources,
         Some(None) => {
             let text = "there is no such fleet; see /fleets\n";
@@ -248,7 +247,7 @@ async fn metrics(State(pages): State<Pages>) -> Response {
 }
 
 async fn engine(State(pages): State<Pages>) -> Response {
-    let seen = inspect(&pages, |core| {
+    let seen = inspect(&pages.owner, |core| {
         let (engine, footprint) = (core.engine(), core.engine().footprint());
         json!({
             "revision": engine.revision(),
@@ -261,19 +260,4 @@ async fn engine(State(pages): State<Pages>) -> Response {
         Some(value) => Json(value).into_response(),
         None => unavailable("Sesame is about to end\n".to_owned()),
     }
-}
-
-/// Looks at the tables from the thread that owns them; `None` if it is gone.
-async fn inspect<T: Send + 'static>(
-    pages: &Pages,
-    look: impl FnOnce(&Core) -> T + Send + 'static,
-) -> Option<T> {
-    let (reply, answer) = oneshot::channel();
-    let look = Box::new(move |core: &Core| {
-        // Whoever asked may have gone.
-        let _ = reply.send(look(core));
-    });
-    let owner = pages.owner.upgrade()?;
-    owner.send(Message::Inspect(look)).await.ok()?;
-    answer.await.ok()
 }

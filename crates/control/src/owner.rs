@@ -19,7 +19,7 @@ use sesame_status::Writer;
 use sesame_translate::fleet::{FleetRequest, FleetState, Rejected, RejectedKind};
 use sesame_translate::pipeline;
 use sesame_xds as xds;
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::publish::merged;
@@ -54,6 +54,23 @@ pub(crate) enum Message {
     News,
     /// A look at the tables.
     Inspect(Box<dyn FnOnce(&Core) + Send>),
+}
+
+/// Looks at the tables from the thread that owns them; `None` if it is gone.
+pub(crate) async fn inspect<T: Send + 'static>(
+    owner: &mpsc::WeakSender<Message>,
+    look: impl FnOnce(&Core) -> T + Send + 'static,
+) -> Option<T> {
+    let (reply, answer) = oneshot::channel();
+    let look = Box::new(move |core: &Core| {
+        // Whoever asked may have gone.
+        let _ = reply.send(look(core));
+    });
+    let owner = owner.upgrade()?;
+    owner.send(Message::Inspect(look)).await.ok()?;
+    // Who only looks doesn't keep the owner up.
+    drop(owner);
+    answer.await.ok()
 }
 
 /// What the owner tells others.

@@ -281,7 +281,8 @@ async fn who_does_not_lead_waits_and_follows() {
         let key = |secret: &Secret| secret.data.as_ref().unwrap()["tls.key"].clone();
         key(now) != key(&old)
     };
-    let steps: [(i64, usize, &dyn Fn(&Secret) -> bool); 3] = [
+    type Taken<'a> = &'a dyn Fn(&Secret) -> bool;
+    let steps: [(i64, usize, Taken<'_>); 3] = [
         (1_300, 2, &introduced),
         (1_302, 2, &promoted),
         (1_340, 1, &promoted),

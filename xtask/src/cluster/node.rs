@@ -29,6 +29,9 @@ const TURN: Duration = Duration::from_millis(50);
 /// A component that ended is started again after this.
 const PAUSE: Duration = Duration::from_secs(1);
 
+/// This program, even if its file has been built anew meanwhile.
+const OURSELVES: &str = "/proc/self/exe";
+
 /// The subcommand that becomes the node, out of sight.
 pub(super) const SUBCOMMAND: &str = "node";
 
@@ -41,8 +44,7 @@ pub(super) fn start(layout: &Layout, programs: &Path) -> Result<()> {
     let log_path = components::log(layout, SUBCOMMAND);
     let log =
         File::create(&log_path).with_context(|| format!("can't write {}", log_path.display()))?;
-    let ourselves = std::env::current_exe().context("can't find out which program this is")?;
-    let status = Command::new(ourselves)
+    let status = Command::new(OURSELVES)
         .args(["cluster", "--name", layout.name(), SUBCOMMAND, "--programs"])
         .arg(programs)
         .current_dir("/")
@@ -74,7 +76,7 @@ pub(super) fn run(layout: &Layout, programs: &Path) -> Result<()> {
     )
     .context("can't have namespaces of our own: this needs root")?;
     // The next process is the first of the new namespaces.
-    let child = Command::new(std::env::current_exe()?)
+    let child = Command::new(OURSELVES)
         .args(std::env::args_os().skip(1))
         .spawn()
         .context("can't start the first process")?;

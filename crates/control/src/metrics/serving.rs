@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -29,76 +29,50 @@ pub(crate) struct Serving {
 
 impl Collector for Serving {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let leads = ConstGauge::new(i64::from(self.health.leads()));
-        gauge(&mut encoder, "leader", "1 where this replica leads", &leads)?;
+        let encoder = &mut encoder;
+        let leads = i64::from(self.health.leads());
+        gauge(encoder, "leader", "1 where this replica leads", leads)?;
         let waiting = i64::try_from(self.counters.waiting()).unwrap_or(i64::MAX);
-        gauge(
-            &mut encoder,
-            "statuses_waiting",
-            "Statuses that are not written yet",
-            &ConstGauge::new(waiting),
-        )?;
+        let help = "Statuses that are not written yet";
+        gauge(encoder, "statuses_waiting", help, waiting)?;
         let envoys = self.registry.fleets().into_iter().filter_map(|fleet| {
             let status = self.registry.status(&fleet)?;
             i64::try_from(status.clients.len()).ok()
         });
-        gauge(
-            &mut encoder,
-            "envoys",
-            "Envoys that are connected to this replica",
-            &ConstGauge::new(envoys.sum::<i64>()),
-        )?;
-        self.pushed(&mut encoder)?;
-        self.writes(&mut encoder)?;
-        self.troubles(&mut encoder)?;
-        self.refused(&mut encoder)
+        let help = "Envoys that are connected to this replica";
+        gauge(encoder, "envoys", help, envoys.sum())?;
+        self.pushed(encoder)?;
+        self.writes(encoder)?;
+        self.troubles(encoder)?;
+        self.refused(encoder)
     }
 }
 
 impl Serving {
     fn pushed(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let mut family = encoder.encode_descriptor(
-            "xds_sent_bytes",
-            "Bytes of resources sent to Envoys",
-            None,
-            MetricType::Counter,
-        )?;
-        for sent in self.registry.traffic() {
-            let resource = sent.resource_type.to_string();
-            let labels = [("resource", resource.as_str())];
-            ConstCounter::new(sent.bytes).encode(family.encode_family(&labels)?)?;
-        }
-        let mut family = encoder.encode_descriptor(
-            "xds_responses",
-            "Responses sent to Envoys",
-            None,
-            MetricType::Counter,
-        )?;
-        for sent in self.registry.traffic() {
-            let resource = sent.resource_type.to_string();
-            let labels = [("resource", resource.as_str())];
-            ConstCounter::new(sent.responses).encode(family.encode_family(&labels)?)?;
-        }
-        Ok(())
+        let traffic = self.registry.traffic();
+        let by_resource = |count: fn(&xds::Traffic) -> u64| {
+            let each = traffic.iter();
+            each.map(move |sent| ([("resource", sent.resource_type.to_string())], count(sent)))
+        };
+        let help = "Bytes of resources sent to Envoys";
+        let bytes = by_resource(|sent| sent.bytes);
+        counters(encoder, "xds_sent_bytes", help, bytes)?;
+        let help = "Responses sent to Envoys";
+        let responses = by_resource(|sent| sent.responses);
+        counters(encoder, "xds_responses", help, responses)
     }
 
     fn writes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let mut family = encoder.encode_descriptor(
-            "status_writes",
-            "Statuses sent to the API server, by how that ended",
-            None,
-            MetricType::Counter,
-        )?;
-        for kind in Kind::ALL.into_iter().filter(|kind| kind.has_status()) {
-            for sent in Sent::ALL {
-                let count = self.counters.writes(kind, sent);
-                if count > 0 {
-                    let labels = [("kind", kind.as_str()), ("result", sent.as_str())];
-                    ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
-                }
-            }
-        }
-        Ok(())
+        let kinds = Kind::ALL.into_iter().filter(|kind| kind.has_status());
+        let writes = kinds.flat_map(|kind| Sent::ALL.map(|sent| (kind, sent)));
+        let counts = writes.map(|(kind, sent)| {
+            let labels = [("kind", kind.as_str()), ("result", sent.as_str())];
+            (labels, self.counters.writes(kind, sent))
+        });
+        let help = "Statuses sent to the API server, by how that ended";
+        let counts = counts.filter(|(_, count)| *count > 0);
+        counters(encoder, "status_writes", help, counts)
     }
 
     fn troubles(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -106,12 +80,9 @@ impl Serving {
         for trouble in self.health.troubles() {
             *counts.entry(trouble.reason.as_str()).or_default() += 1;
         }
-        let mut family = encoder.encode_descriptor(
-            "source_troubles",
-            "What is wrong with what the API server tells, by reason",
-            None,
-            MetricType::Gauge,
-        )?;
+        let help = "What is wrong with what the API server tells, by reason";
+        let mut family =
+            encoder.encode_descriptor("source_troubles", help, None, MetricType::Gauge)?;
         for (reason, count) in counts {
             ConstGauge::new(count).encode(family.encode_family(&[("reason", reason)])?)?;
         }
@@ -119,27 +90,29 @@ impl Serving {
     }
 
     fn refused(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let mut family = encoder.encode_descriptor(
-            "xds_refused",
-            "Connections and streams of Envoys that were refused, by reason",
-            None,
-            MetricType::Counter,
-        )?;
-        for (reason, count) in self.refusals.counts() {
-            if count > 0 {
-                let labels = [("reason", reason.as_str())];
-                ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
-            }
-        }
-        Ok(())
+        let counts = self.refusals.counts().into_iter();
+        let counts = counts.filter(|(_, count)| *count > 0);
+        let help = "Connections and streams of Envoys that were refused, by reason";
+        let counts = counts.map(|(reason, count)| ([("reason", reason.as_str())], count));
+        counters(encoder, "xds_refused", help, counts)
     }
 }
 
-fn gauge(
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: i64) -> fmt::Result {
+    let gauge = ConstGauge::new(value);
+    gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
+}
+
+/// A counter for each set of labels.
+fn counters<L: EncodeLabelSet>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,
-    gauge: &ConstGauge<i64>,
+    counts: impl Iterator<Item = (L, u64)>,
 ) -> fmt::Result {
-    gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (labels, count) in counts {
+        ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
 }

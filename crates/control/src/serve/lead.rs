@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use sesame_fleet::kube::{Provisioner, identity};
 use sesame_model::FleetId;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::health::Health;
 use super::start::Parts;
 use super::{Config, lease};
 use crate::core::Core;
-use crate::owner::Message;
+use crate::owner::{Message, inspect};
 use crate::streams::Envoys;
 
 /// How long statuses wait at most for a first look at every fleet.
@@ -130,20 +130,10 @@ impl Following {
 /// Waits until there has been a commit, and all that was told before has been taken in.
 async fn first_state(owner: &mpsc::WeakSender<Message>) {
     loop {
-        let (reply, answer) = oneshot::channel();
-        let look = Box::new(move |core: &Core| {
-            // Whoever asked may have gone.
-            let _ = reply.send(core.committed());
-        });
-        let Some(owner) = owner.upgrade() else {
-            return std::future::pending().await;
-        };
-        let sent = owner.send(Message::Inspect(look)).await;
-        drop(owner);
-        match (sent, answer.await) {
-            (Ok(()), Ok(true)) => return,
-            (Ok(()), Ok(false)) => tokio::time::sleep(Duration::from_millis(20)).await,
-            _ => return std::future::pending().await,
+        match inspect(owner, Core::committed).await {
+            Some(true) => return,
+            Some(false) => tokio::time::sleep(Duration::from_millis(20)).await,
+            None => return std::future::pending().await,
         }
     }
 }

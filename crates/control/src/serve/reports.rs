@@ -1,7 +1,7 @@
 //! Kubernetes Events: what a user must see who asks `kubectl describe`.
 //!
-//! In: what happens here. Out: Events on the objects concerned, and the same in the log. What the conditions of an object say from now on is told
-//! by the leader alone; what an Envoy refuses is told by the replica that it is connected to.
+//! In: what happens here. Out: Events on the objects concerned, and the same in the log. What the conditions of an object
+//! say from now on is told by the leader alone; what an Envoy refuses is told by the replica that it is connected to.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event as Report, EventType, Recorder, Reporter};
 use sesame_api::{Kind, ObjectKey};
-use tokio::sync::{broadcast, mpsc, oneshot};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use sesame_translate::gateway_api::class::CONTROLLER_NAME;
+use tokio::sync::{broadcast, mpsc};
+use tokio::time::{Instant, timeout};
 
 use super::health::Health;
 use crate::board::{Level, StatusChange};
-use crate::core::Core;
 use crate::event::Event;
-use crate::owner::Message;
+use crate::owner::{Message, inspect};
 
 /// Events a second at most, over a while. Of what comes too fast the rest is left out: it stands in conditions and logs.
 const PER_SECOND: u32 = 10;
@@ -27,8 +27,6 @@ const BURST: u32 = 50;
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The longest note that the API server takes, in bytes.
 const LONGEST: usize = 1024;
-/// What Events say about who did it.
-const CONTROLLER: &str = "projectsesame.io/gateway-controller";
 
 /// Something to be told of an object.
 #[derive(Debug)]
@@ -37,6 +35,40 @@ struct Note {
     reason: String,
     action: &'static str,
     text: String,
+}
+
+/// How many Events may be written: [`PER_SECOND`] over a while, [`BURST`] at once.
+#[derive(Debug)]
+struct Budget {
+    tokens: u32,
+    /// Up to when tokens have been added.
+    counted: Instant,
+}
+
+impl Budget {
+    fn new(now: Instant) -> Self {
+        Self {
+            tokens: BURST,
+            counted: now,
+        }
+    }
+
+    /// Whether one more may be written.
+    fn spend(&mut self, now: Instant) -> bool {
+        let each = Duration::from_secs(1) / PER_SECOND;
+        let new = now.duration_since(self.counted).as_nanos() / each.as_nanos();
+        let new = u32::try_from(new).unwrap_or(u32::MAX);
+        self.tokens = self.tokens.saturating_add(new).min(BURST);
+        // What is left over of the time counts for the next one.
+        self.counted = if new > BURST {
+            now
+        } else {
+            self.counted + each * new
+        };
+        let left = self.tokens.checked_sub(1);
+        self.tokens = left.unwrap_or(0);
+        left.is_some()
+    }
 }
 
 /// Reports what is to be seen, until nothing happens any more.
@@ -48,37 +80,27 @@ pub(super) async fn report(
     health: Arc<Health>,
 ) {
     let reporter = Reporter {
-        controller: CONTROLLER.to_owned(),
+        controller: CONTROLLER_NAME.to_owned(),
         instance: Some(replica),
     };
     let recorder = Recorder::new(client, reporter);
-    let mut tokens = BURST;
-    let mut refill = interval(Duration::from_secs(1) / PER_SECOND);
-    refill.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut budget = Budget::new(Instant::now());
     loop {
-        let event = tokio::select! {
-            event = events.recv() => event,
-            _ = refill.tick() => {
-                tokens = (tokens + 1).min(BURST);
-                continue;
-            }
-        };
-        let notes = match event {
+        let notes = match events.recv().await {
             Ok(event) => notes(event, health.leads()),
             Err(broadcast::error::RecvError::Lagged(_)) => continue,
             Err(broadcast::error::RecvError::Closed) => return,
         };
         for note in notes {
             tracing::warn!(object = %note.about, reason = note.reason, "{}", note.text);
-            let Some(left) = tokens.checked_sub(1) else {
+            if !budget.spend(Instant::now()) {
                 tracing::debug!(object = %note.about, "too many Events");
                 continue;
-            };
-            tokens = left;
-            let Some(uid) = uid(&owner, note.about.clone()).await else {
-                continue;
-            };
-            send(&recorder, &note, uid).await;
+            }
+            let about = note.about.clone();
+            if let Some(Some(uid)) = inspect(&owner, move |core| core.uid(&about)).await {
+                send(&recorder, &note, uid).await;
+            }
         }
     }
 }
@@ -123,18 +145,6 @@ fn sentence(change: &StatusChange) -> String {
     let part = part.map(|part| format!("{part}: ")).unwrap_or_default();
     let (condition, status) = (&change.condition, &change.status);
     format!("{part}{condition} is {status}: {}", change.message)
-}
-
-/// The uid of an object that is there.
-async fn uid(owner: &mpsc::WeakSender<Message>, key: ObjectKey) -> Option<String> {
-    let (reply, answer) = oneshot::channel();
-    let look = Box::new(move |core: &Core| {
-        // Whoever asked may have gone.
-        let _ = reply.send(core.uid(&key));
-    });
-    let owner = owner.upgrade()?;
-    owner.send(Message::Inspect(look)).await.ok()?;
-    answer.await.ok()?
 }
 
 async fn send(recorder: &Recorder, note: &Note, uid: String) {
@@ -211,6 +221,17 @@ mod tests {
         };
         let told = notes(event, false);
         assert_eq!(told[0].about, ObjectKey::new(Kind::Gateway, "ns", "web"));
+    }
+
+    #[test]
+    fn a_flood_is_thinned_out() {
+        let start = Instant::now();
+        let mut budget = Budget::new(start);
+        let mut written = |now| (0..1_000).filter(|_| budget.spend(now)).count();
+        assert_eq!(written(start), 50);
+        assert_eq!(written(start + Duration::from_millis(250)), 2);
+        assert_eq!(written(start + Duration::from_millis(300)), 1);
+        assert_eq!(written(start + Duration::from_secs(3_600)), 50);
     }
 
     #[test]

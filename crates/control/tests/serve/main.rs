@@ -15,9 +15,7 @@ use crate::rig::{Rig, condition};
 #[tokio::test(flavor = "multi_thread")]
 async fn objects_become_configuration_and_statuses() {
     let rig = Rig::new().await;
-    rig.gateway("web").await;
-    rig.service("shop").await;
-    rig.route("shop", "web", "shop").await;
+    rig.shop().await;
     let replica = rig.replica("one").await;
     let envoy = rig.envoy(&replica, "web").await;
     envoy
@@ -62,9 +60,7 @@ async fn objects_become_configuration_and_statuses() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_writes_nothing() {
     let rig = Rig::new().await;
-    rig.gateway("web").await;
-    rig.service("shop").await;
-    rig.route("shop", "web", "shop").await;
+    rig.shop().await;
     let first = rig.replica("one").await;
     rig.until("the Deployment is there", async || {
         !rig.owned("web").await.is_empty()
@@ -83,11 +79,7 @@ async fn a_restart_writes_nothing() {
     rig.leads(&second).await;
     // A route that is written shows that whatever had to be written before it has been.
     rig.route("other", "web", "shop").await;
-    rig.until("the new route is accepted", async || {
-        let route = rig.get("httproutes", "other").await;
-        condition(&route["status"]["parents"][0], "Accepted") == "True"
-    })
-    .await;
+    rig.until_accepted("other").await;
     let mut after = rig.versions().await;
     after.retain(|key, _| before.contains_key(key));
     // The Gateway counts one more route.
@@ -122,11 +114,8 @@ async fn a_leader_that_dies_is_followed_and_nobody_else_writes() {
         .until(|state| state.names(Cluster).len() == 1)
         .await
         .unwrap();
-    rig.until("the other one writes", async || {
-        let route = rig.get("httproutes", "shop").await;
-        condition(&route["status"]["parents"][0], "Accepted") == "True"
-    })
-    .await;
+    // The other one writes.
+    rig.until_accepted("shop").await;
     assert!(rig.says_it_leads(&second).await && envoy.state().connected());
     second.shutdown().await;
 }
@@ -135,9 +124,7 @@ async fn a_leader_that_dies_is_followed_and_nobody_else_writes() {
 async fn what_is_there_is_served_while_the_api_server_is_away() {
     let server = ApiServer::start().await.unwrap();
     let rig = Rig::on(server).await;
-    rig.gateway("web").await;
-    rig.service("shop").await;
-    rig.route("shop", "web", "shop").await;
+    rig.shop().await;
     let replica = rig.replica("one").await;
     let envoy = rig.envoy(&replica, "web").await;
     envoy

@@ -186,6 +186,22 @@ impl Rig {
         .await;
     }
 
+    /// A Gateway `web`, and a route `shop` through it to a Service of that name.
+    pub(crate) async fn shop(&self) {
+        self.gateway("web").await;
+        self.service("shop").await;
+        self.route("shop", "web", "shop").await;
+    }
+
+    /// Waits until a route's only parent has accepted it.
+    pub(crate) async fn until_accepted(&self, name: &str) {
+        self.until(&format!("the route {name} is accepted"), async || {
+            let route = self.get("httproutes", name).await;
+            condition(&route["status"]["parents"][0], "Accepted") == "True"
+        })
+        .await;
+    }
+
     pub(crate) async fn route(&self, name: &str, gateway: &str, service: &str) {
         let spec = json!({
             "parentRefs": [{"name": gateway}],
