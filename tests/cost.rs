@@ -6,8 +6,8 @@ use std::net::Ipv4Addr;
 
 use serde_json::{Value, json};
 use sesame_api::{Kind, NamespacedName, ObjectKey};
-use sesame_control::FleetId;
 use sesame_control::core::{Input, Step};
+use sesame_control::{FleetId, Options};
 use sesame_model::ClusterKey;
 use sesame_testkit::certs::Identity;
 use sesame_testkit::generate::decode;
@@ -132,7 +132,7 @@ fn full_world() -> World {
         inputs.push(upsert(service(&name)));
         inputs.push(upsert(slice(&name, "10.0.0.1")));
     }
-    let mut world = World::new(0);
+    let mut world = World::new(Options::default());
     world.apply(inputs);
     world
 }
@@ -142,12 +142,15 @@ fn work(step: &Step) -> BTreeMap<&'static str, usize> {
     step.commit.work().iter().copied().collect()
 }
 
-/// What Envoys were sent: type and name, with `-` in front of what is gone.
+/// What Envoys were sent: type and name, with `-` in front of what is gone. A shard is named without its number.
 fn sent(step: &Step) -> Vec<String> {
     let line = |change: &sesame_envoy::ResourceChange| {
         let (_, short) = change.type_url.rsplit_once('.').expect("a type url");
         let sign = if change.body.is_some() { "" } else { "-" };
-        format!("{sign}{short} {}", change.name)
+        let name = change
+            .name
+            .trim_end_matches(|c: char| change.name.contains('#') && c.is_ascii_digit());
+        format!("{sign}{short} {name}")
     };
     step.resources.iter().map(line).collect()
 }
@@ -186,7 +189,11 @@ const BACKEND: &[(&str, usize)] = &[
     ("envoy.endpoints", 1),
 ];
 
-const TABLES: [&str; 2] = ["RouteConfiguration 443/https", "RouteConfiguration 80"];
+/// One shard of the tables of both listeners.
+const TABLES: [&str; 2] = ["RouteConfiguration 443/https#", "RouteConfiguration 80#"];
+
+/// How many shards a table has.
+const SHARDS: usize = 64;
 
 fn with<T: Clone>(parts: &[&[T]]) -> Vec<T> {
     parts.concat()
@@ -198,7 +205,8 @@ fn a_change_runs_what_it_concerns() {
     let mut world = full_world();
     let outputs = *world.core().outputs();
     assert_eq!(world.core().engine().len(outputs.virtual_hosts), 2 * ROUTES);
-    assert_eq!(world.resources().len(), 2 * ROUTES + 5);
+    // Clusters and endpoints; listeners and the certificate; scopes and shards of two tables.
+    assert_eq!(world.resources().len(), 2 * ROUTES + 3 + 4 * SHARDS);
 
     routes(&mut world);
     backends(&mut world);
@@ -255,7 +263,8 @@ fn routes(world: &mut World) {
         world,
         vec![upsert(route("new", "newer.example.com", &service))],
         ROUTE,
-        &TABLES,
+        // The shards of both hosts.
+        &[TABLES[0], TABLES[0], TABLES[1], TABLES[1]],
     );
     costs(
         world,

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
 use serde_json::{Value, json};
-use sesame_control::FleetId;
 use sesame_control::core::{Input, Step};
+use sesame_control::{FleetId, Options};
 use sesame_fleet::local::admin::Admin;
 use sesame_fleet::local::{
     BootstrapFormat, Config, Event as Process, Events as Processes, FleetSpec, Supervisor, binary,
@@ -74,7 +74,7 @@ impl Rig {
             }
         });
 
-        let mut world = World::new(0);
+        let mut world = World::new(Options::default());
         let mut offsets = free_offsets();
         for fleet in fleets() {
             let state = FleetState {

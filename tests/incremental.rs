@@ -9,8 +9,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use sesame_api::NamespacedName;
-use sesame_control::FleetId;
 use sesame_control::core::{Core, Input};
+use sesame_control::{FleetId, Options, Sharding};
 use sesame_engine::Footprint;
 use sesame_testkit::generate::{self, Edit, GATEWAYS, PORTS, Set};
 use sesame_tests::world::{World, cases, differences, input};
@@ -50,11 +50,22 @@ fn modes() -> impl Strategy<Value = Mode> {
     prop_oneof![2 => Just(Mode::Local), 1 => Just(Mode::Managed), 2 => named]
 }
 
+/// With shards in some modes.
 fn new_world(mode: &Mode) -> World {
-    match mode {
-        Mode::Local => World::new(0),
-        in_cluster => World::of(Core::in_cluster(Settings::new(in_cluster.clone()))),
-    }
+    let sharding = match mode {
+        Mode::Local => return World::new(Options::default()),
+        Mode::Managed => Sharding::Always,
+        Mode::Unmanaged { .. } => Sharding::Never,
+    };
+    World::of(Core::in_cluster(Settings::new(mode.clone()), sharding))
+}
+
+/// Without objects, and with shards as soon as there are.
+fn in_shards() -> World {
+    World::new(Options {
+        sharding: Sharding::Always,
+        ..Options::default()
+    })
 }
 
 fn fleet_states() -> impl Strategy<Value = FleetState> {
@@ -262,9 +273,9 @@ fn random_sets_lead_to_something() {
             let fleet = FleetId::of_gateway(namespace, name);
             Input::Fleet(fleet, Some(state.clone()))
         });
-        let mut world = World::new(0);
+        let mut world = in_shards();
         world.apply(objects.decoded().map(Input::Upsert).chain(fleets));
-        assert!(!differences(&world, &World::new(0)).is_empty());
+        assert!(!differences(&world, &in_shards()).is_empty());
         for (_, type_url, _) in world.resources().keys() {
             *kinds.entry(type_url).or_default() += 1;
         }

@@ -155,7 +155,7 @@ impl Subject {
             .chain(neighbours())
             .filter_map(|value| Object::decode(value).ok().flatten())
             .collect();
-        let mut world = World::new(0);
+        let mut world = World::new(Options::default());
         let mut fleets = Vec::new();
         world.apply(objects.iter().cloned().map(Input::Upsert));
         settle(&mut world, &mut fleets);
@@ -270,7 +270,7 @@ impl Subject {
             .filter(|object| Some(object.key()) != key);
         let mut objects: Vec<Object> = others.chain(changed).cloned().collect();
         objects.reverse();
-        let mut world = World::new(0);
+        let mut world = World::new(Options::default());
         world.apply(objects.iter().cloned().map(Input::Upsert));
         let states = fleets.iter().enumerate();
         world.apply(states.map(|(number, fleet)| Input::Fleet(fleet.clone(), Some(well(number)))));

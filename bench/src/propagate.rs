@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use sesame_control::core::Core;
-use sesame_envoy::XdsAddress;
+use sesame_envoy::{Options, XdsAddress};
 use sesame_sources::change::Change;
 use sesame_testkit::many;
 
@@ -210,7 +210,7 @@ fn sesame(rig: &Rig, count: usize, backends: [SocketAddr; 2]) -> Result<Side> {
 fn floor(rig: &Rig, count: usize, backends: [SocketAddr; 2]) -> Result<Side> {
     let port = rig::free_port()?;
     let socket = rig.socket("floor");
-    let mut scribe = Core::new(0);
+    let mut scribe = Core::new(Options::default());
     let changes = site(port, count, backends).into_iter();
     let inputs = changes.map(objects::input).chain([objects::ready()]);
     let first = scribe.apply(inputs);

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use sesame_api::Object;
 use sesame_control::core::{Core, Input};
-use sesame_envoy::names;
+use sesame_envoy::{Options, names};
 use sesame_testkit::many;
 
 use crate::Settings;
@@ -28,10 +28,10 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     eprintln!("translate: {count} routes, {LOADS} times");
     let empty = machine::memory(None)?.now;
     let mut loads = Samples::default();
-    let mut core = Core::new(0);
+    let mut core = Core::new(Options::default());
     for _ in 0..LOADS {
         // The one before is gone before the next is made, as far as memory goes.
-        core = Core::new(0);
+        core = Core::new(Options::default());
         let objects = objects::site(PORT, count, many::endpoint);
         let start = Instant::now();
         let first = core.apply(objects.into_iter().map(Input::Upsert));

@@ -7,7 +7,7 @@ use std::fmt::Debug;
 use sesame_control::FleetId;
 use sesame_control::core::{Core, Input, Step};
 use sesame_engine::{Key, Table, Value};
-use sesame_envoy::Bytes;
+use sesame_envoy::{Bytes, Options};
 use sesame_testkit::generate::Change;
 
 /// A resource's fleet, type and name.
@@ -20,9 +20,9 @@ pub struct World {
 }
 
 impl World {
-    /// Without objects. `port_offset` is added to a Gateway's port to get the one that clients see.
-    pub fn new(port_offset: u16) -> Self {
-        Self::of(Core::new(port_offset))
+    /// Without objects.
+    pub fn new(options: Options) -> Self {
+        Self::of(Core::new(options))
     }
 
     /// With a core that has no objects.

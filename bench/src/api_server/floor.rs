@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
 use sesame_control::core::Core;
-use sesame_envoy::XdsAddress;
+use sesame_envoy::{Options, XdsAddress};
 use sesame_sources::change::Change;
 use sesame_testkit::many;
 use tokio::runtime::Runtime;
@@ -47,7 +47,7 @@ impl WatchedFloor {
         let [blue, _] = backends;
         let port = rig::free_port()?;
         let rig = Rig::new(envoy)?;
-        let mut scribe = Core::new(0);
+        let mut scribe = Core::new(Options::default());
         let site = objects::site(port, apps, |_| blue);
         let others = site::extras(backends)
             .into_iter()

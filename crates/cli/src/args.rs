@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, Parser, Subcommand, ValueEnum, ValueHint};
 use clap_complete::Shell;
 use sesame_api::NamespacedName;
+use sesame_control::Sharding;
 
 pub(crate) use self::cluster::{ServeArgs, StatusArgs, StatusOutput};
 use crate::output::Format;
@@ -86,6 +87,9 @@ pub(crate) struct LocalArgs {
     /// Added to each port of a Gateway to get the one that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
+    /// Put route tables in shards, so that a change costs Envoy the same whatever the number of hosts
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    pub(crate) route_shards: RouteShards,
     /// Follow changes of the files; false: read them once and go on serving
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
@@ -168,6 +172,31 @@ pub(crate) struct TranslateArgs {
     /// Added to each port of a Gateway to get the one that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
+    /// Put route tables in shards, so that a change costs Envoy the same whatever the number of hosts
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    pub(crate) route_shards: RouteShards,
+}
+
+/// When route tables are in shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RouteShards {
+    /// Where a table has some hundreds of hosts
+    #[default]
+    Auto,
+    /// From the first host on
+    Always,
+    /// Nowhere
+    Never,
+}
+
+impl From<RouteShards> for Sharding {
+    fn from(when: RouteShards) -> Self {
+        match when {
+            RouteShards::Auto => Self::Auto,
+            RouteShards::Always => Self::Always,
+            RouteShards::Never => Self::Never,
+        }
+    }
 }
 
 /// A part of a translation.

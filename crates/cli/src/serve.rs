@@ -83,6 +83,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
         envoys,
         xds: args.xds,
         certificates: args.xds_certificates.clone(),
+        sharding: args.route_shards.into(),
         leader_election: args.leader_election,
         probes: Some(args.probes),
         admin: Some(args.admin),

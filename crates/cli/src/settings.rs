@@ -52,6 +52,7 @@ impl LocalSettings {
         Ok(Self {
             run: Config {
                 port_offset: args.port_offset,
+                sharding: args.route_shards.into(),
                 concurrency: Some(args.concurrency),
                 envoy_log: envoy_log(args.log_level),
                 admin: args.admin,

@@ -28,6 +28,7 @@ pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
     let snapshot = files::load(&FilesConfig::new(&args.paths));
     let options = Options {
         port_offset: args.port_offset,
+        sharding: args.route_shards.into(),
     };
     let mut translation = sesame_control::translate(snapshot.objects, options);
     if let Some(gateway) = &args.gateway {
@@ -103,6 +104,7 @@ fn shown<'a>(translation: &'a Translation, only: &[Part]) -> Shown<'a> {
                 .map(|(fleet, resources)| {
                     let resources = Resources {
                         listeners: list(Part::Listeners, &resources.listeners),
+                        scopes: list(Part::Routes, &resources.scopes),
                         routes: list(Part::Routes, &resources.routes),
                         clusters: list(Part::Clusters, &resources.clusters),
                         endpoints: list(Part::Endpoints, &resources.endpoints),

@@ -5,7 +5,7 @@
 
 use sesame_api::{Object, ObjectKey};
 use sesame_engine::{Batch, Builder, Commit, Engine};
-use sesame_envoy::{Assembler, ResourceChange};
+use sesame_envoy::{Assembler, Options, ResourceChange, Sharding};
 use sesame_model::FleetId;
 use sesame_translate::fleet::{FleetState, Rejected};
 use sesame_translate::pipeline::{self, Outputs, Pipeline};
@@ -53,18 +53,21 @@ pub struct Core {
 }
 
 impl Core {
-    /// Without objects, for Envoys on this machine. `port_offset` is added to a Gateway's port to get the one that clients
-    /// see.
-    pub fn new(port_offset: u16) -> Self {
-        Self::of(Settings::new(Mode::Local), port_offset)
+    /// Without objects, for Envoys on this machine.
+    pub fn new(options: Options) -> Self {
+        Self::of(Settings::new(Mode::Local), options)
     }
 
     /// Without objects, for Envoys in a cluster. No class is there without being written.
-    pub fn in_cluster(settings: Settings) -> Self {
-        Self::of(settings, 0)
+    pub fn in_cluster(settings: Settings, sharding: Sharding) -> Self {
+        let options = Options {
+            port_offset: 0,
+            sharding,
+        };
+        Self::of(settings, options)
     }
 
-    fn of(settings: Settings, port_offset: u16) -> Self {
+    fn of(settings: Settings, options: Options) -> Self {
         let in_cluster = settings.in_cluster();
         let mut builder = Builder::new();
         let pipeline = pipeline::stages(&mut builder, settings);
@@ -79,10 +82,9 @@ impl Core {
             fleet_clusters: outputs.fleet_clusters,
             fleet_certificates: outputs.fleet_certificates,
         };
-        let options = sesame_envoy::Options { port_offset };
         let encoded = sesame_envoy::stages(&mut builder, inputs, options);
         Self {
-            assembler: Assembler::new(&inputs, &encoded),
+            assembler: Assembler::new(&inputs, &encoded, options),
             engine: builder.build(),
             pipeline,
             unborn: !in_cluster,
@@ -133,15 +135,27 @@ impl Core {
         self.committed
     }
 
-    /// The other half, to be given every commit in turn: it joins route tables, which costs as much as they are long.
+    /// The other half, to be given every commit in turn: it joins route tables, which costs as much as they,
+    /// or their shards, are long.
     pub fn assemble(&mut self, commit: &Commit) -> Vec<ResourceChange> {
         self.assembler.apply(commit)
+    }
+
+    /// How many listeners were replaced so far, whose connections may still need what only [`settle`](Self::settle) takes
+    /// away.
+    pub(crate) fn replaced(&self) -> u64 {
+        self.assembler.replaced()
+    }
+
+    /// These connections are gone: what Envoys don't need any more.
+    pub(crate) fn settle(&mut self) -> Vec<ResourceChange> {
+        self.assembler.settle()
     }
 
     /// All that the Envoys of a fleet have, sorted by type and name; `None` if there is no such fleet.
     pub(crate) fn resources(&self, fleet: &FleetId) -> Option<Vec<ResourceChange>> {
         self.engine.get(self.outputs().fleets, fleet)?;
-        Some(self.assembler.resources(&self.engine, fleet))
+        Some(self.assembler.resources(fleet))
     }
 
     /// The tables, to be looked at.

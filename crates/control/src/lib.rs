@@ -28,10 +28,12 @@ mod streams;
 mod translate;
 
 pub use self::bootstrap::{BootstrapError, bootstrap};
-pub use self::translate::{Options, Resources, StatusView, Translation, translate};
+pub use self::translate::{Resources, StatusView, Translation, translate};
 
 /// What a bootstrap depends on.
 pub use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress, XdsTls};
+/// What a translation depends on beside the objects.
+pub use sesame_envoy::{Options, Sharding};
 /// The process beside each Envoy of a managed fleet.
 pub use sesame_fleet::kube::sidecar;
 /// The version of Envoy that Sesame is made for and tested with.

@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use sesame_envoy::{Options, Sharding};
 use sesame_fleet::local::{Level, Supervisor};
 use sesame_sources::files::{self, ChangeSet, FilesConfig};
 use sesame_xds as xds;
@@ -57,6 +58,8 @@ pub struct Config {
     pub envoy: PathBuf,
     /// Added to a Gateway's port to get the one that is bound.
     pub port_offset: u16,
+    /// Which route tables are in shards.
+    pub sharding: Sharding,
     /// Worker threads of each Envoy; `None`: one for each processor.
     pub concurrency: Option<u32>,
     /// What Envoys log.
@@ -74,6 +77,7 @@ impl Config {
             files,
             envoy: envoy.into(),
             port_offset: 0,
+            sharding: Sharding::Auto,
             concurrency: Some(2),
             envoy_log: Level::Warning,
             drain: Duration::from_secs(5),
@@ -189,14 +193,13 @@ impl Local {
         let stop = CancellationToken::new();
         let (to_owner, messages) = mpsc::channel(MESSAGES);
         let port_offset = config.port_offset;
+        let options = Options {
+            port_offset,
+            sharding: config.sharding,
+        };
         let ports = Ports::new(port_offset, Box::new(ThisMachine));
         let place = LocalPlace::new(ports, wanted, orders);
-        let owner = Owner::new(
-            Core::new(port_offset),
-            Box::new(place),
-            outlets.clone(),
-            start,
-        );
+        let owner = Owner::new(Core::new(options), Box::new(place), outlets.clone(), start);
         let owner = owner.spawn(messages).map_err(StartError::Supervisor)?;
 
         let mut tasks = Tasks::new();

@@ -9,7 +9,7 @@ mod statuses;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sesame_api::{GATEWAY_GROUP, ObjectKey};
 use sesame_model::FleetId;
@@ -33,6 +33,10 @@ use crate::progress::Progress;
 
 /// Messages that are taken at once, so that a flood can't keep what came first from being served.
 const MOST_AT_ONCE: usize = 1024;
+
+/// How long Envoys may take to drain the connections of a listener that was replaced: as long as they do unless somebody
+/// chose otherwise.
+const DRAIN: Duration = Duration::from_secs(60);
 
 /// Something that the owner should know.
 pub(crate) enum Message {
@@ -115,6 +119,10 @@ pub(crate) struct Owner {
     /// Fleets that the registry knows.
     published: BTreeSet<FleetId>,
     noted: BTreeSet<String>,
+    /// As the core last counted them.
+    replaced: u64,
+    /// When no connection to any of them is left.
+    settled_at: Option<Instant>,
 }
 
 /// What the messages of one turn amount to.
@@ -150,6 +158,8 @@ impl Owner {
             rejected: BTreeSet::new(),
             published: BTreeSet::new(),
             noted: BTreeSet::new(),
+            replaced: 0,
+            settled_at: None,
         }
     }
 
@@ -177,7 +187,10 @@ impl Owner {
     async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         loop {
             let mut taken = Vec::new();
-            let due = self.place.due();
+            let due = [self.place.due(), self.settled_at]
+                .into_iter()
+                .flatten()
+                .min();
             let pause = async {
                 match due {
                     Some(due) => tokio::time::sleep_until(due.into()).await,
@@ -210,13 +223,18 @@ impl Owner {
             self.early = turn.inputs;
             return;
         }
-        if turn.inputs.is_empty() && !turn.plan {
+        let settled = self.settled_at.take_if(|at| *at <= begin);
+        if turn.inputs.is_empty() && !turn.plan && settled.is_none() {
             return self.announce();
         }
+        let former = settled.map(|_| self.core.settle()).unwrap_or_default();
         let inputs = std::mem::take(&mut turn.inputs);
         let mut steps = self.commit(inputs, &mut turn);
+        if std::mem::replace(&mut self.replaced, self.core.replaced()) != self.core.replaced() {
+            self.settled_at = Some(begin + DRAIN);
+        }
         let revision = self.core.engine().revision();
-        let changes = merged(&mut steps);
+        let changes = merged(former, &mut steps);
         if !turn.objects.is_empty() {
             let (objects, more) = cut(std::mem::take(&mut turn.objects));
             self.tell(Event::Change {

@@ -20,6 +20,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use sesame_api::NamespacedName;
+use sesame_envoy::Sharding;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -49,6 +50,8 @@ pub struct Config {
     pub xds: SocketAddr,
     /// A folder with `tls.crt`, `tls.key` and `ca.crt` for it; `None`: Sesame makes them and keeps them in Secrets.
     pub certificates: Option<PathBuf>,
+    /// Which route tables are in shards.
+    pub sharding: Sharding,
     /// Whether several replicas agree on who leads; without it this one always does.
     pub leader_election: bool,
     /// Where the pages for the kubelet and for Prometheus are; `None`: nowhere.

@@ -9,20 +9,13 @@ use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
 use sesame_api::{GATEWAY_GROUP, Kind, Object, ObjectKey};
-use sesame_envoy::{ResourceChange, names, render};
+use sesame_envoy::{Options, ResourceChange, names, render};
 use sesame_model::FleetId;
 use sesame_translate::fleet::FleetRequest;
 use sesame_translate::pipeline;
 
 use crate::core::{Core, Input};
 use crate::plan::Planner;
-
-/// What a translation depends on beside the objects.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Added to a Gateway's port to get the one that is bound.
-    pub port_offset: u16,
-}
 
 /// The outcome of [`translate`]. The same objects give the same one, in whatever order they come.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,7 +35,10 @@ pub struct Resources {
     /// Listeners (LDS).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<Value>,
-    /// Route tables (RDS).
+    /// Which shards route tables have (SRDS).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub scopes: Vec<Value>,
+    /// Route tables (RDS), whole or in shards.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Value>,
     /// Clusters (CDS).
@@ -82,7 +78,7 @@ impl Serialize for StatusView {
 ///
 /// The GatewayClass `sesame` is there without being among them; its status is left out then.
 pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
-    let mut core = Core::new(options.port_offset);
+    let mut core = Core::new(options);
     let unserved = unserved(&objects);
     let before = core.apply(objects.into_iter().map(Input::Upsert)).resources;
     let requests: BTreeMap<FleetId, FleetRequest> = core
@@ -157,6 +153,7 @@ impl Resources {
     fn push(&mut self, type_url: &str, resource: Value) {
         let list = match type_url {
             names::LISTENER => &mut self.listeners,
+            names::SCOPE => &mut self.scopes,
             names::ROUTES => &mut self.routes,
             names::CLUSTER => &mut self.clusters,
             names::ENDPOINTS => &mut self.endpoints,

@@ -3,20 +3,20 @@
 //! In: the commits of an engine with our [`stages`](crate::stages()), every one from the first on. Out: per fleet, which
 //! resources changed. It must not know what the resources say, nor who asks for them.
 //!
-//! Three things can't be a row of one key and happen here: a route table is joined from its hosts, a fleet gets only the
-//! clusters and certificates that it may see, and a cluster always has endpoints, if only none.
+//! Three things can't be a row of one key and happen here: a route table is joined from its hosts, as a whole or in shards, a
+//! fleet gets only the clusters and certificates that it may see, and a cluster always has endpoints, if only none.
+
+mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
-use prost::Message;
 use prost::bytes::Bytes;
-use sesame_engine::{Change, Commit, Engine};
-use sesame_model::{CertificateKey, ClusterKey, FleetId, RouteTableKey};
+use sesame_engine::{Change, Commit};
+use sesame_model::{CertificateKey, ClusterKey, FleetId};
 
-use crate::route::table_tail;
+use self::tables::Tables;
 use crate::stages::no_endpoints;
-use crate::{Encoded, EncodedTable, Inputs, names, wire};
+use crate::{Encoded, Inputs, Options, names, wire};
 
 /// A resource of a fleet that appeared, changed or went away.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,19 +45,9 @@ impl ResourceChange {
 pub struct Assembler {
     inputs: Inputs,
     encoded: Encoded,
-    /// Behind the hosts of every table.
-    tail: Bytes,
-    tables: BTreeMap<RouteTableKey, TableRows>,
+    tables: Tables,
     clusters: BTreeMap<ClusterKey, ClusterRows>,
     certificates: BTreeMap<CertificateKey, CertificateRows>,
-}
-
-/// What a route table is joined from.
-#[derive(Debug, Default)]
-struct TableRows {
-    /// Absent: hosts are here, but the table is not (yet).
-    table: Option<Arc<EncodedTable>>,
-    hosts: BTreeMap<Arc<str>, Bytes>,
 }
 
 /// Fleets in order, mostly one: a set, but in as little memory as that takes.
@@ -77,13 +67,12 @@ struct CertificateRows {
 }
 
 impl Assembler {
-    /// Of the stages that were declared with `inputs` and gave `encoded`.
-    pub fn new(inputs: &Inputs, encoded: &Encoded) -> Self {
+    /// Of the stages that were declared with `inputs` and `options` and gave `encoded`.
+    pub fn new(inputs: &Inputs, encoded: &Encoded, options: Options) -> Self {
         Self {
             inputs: *inputs,
             encoded: *encoded,
-            tail: table_tail().encode_to_vec().into(),
-            tables: BTreeMap::new(),
+            tables: Tables::new(options.sharding),
             clusters: BTreeMap::new(),
             certificates: BTreeMap::new(),
         }
@@ -93,7 +82,8 @@ impl Assembler {
     /// most once.
     ///
     /// A route table whose rows changed may come out with the bytes that it had; other resources that come have changed.
-    /// A changed host costs one copy of its table; other changes cost as much as themselves times their fleets.
+    /// A changed host costs one copy of its table, or of its shard; other changes cost as much as themselves times their
+    /// fleets.
     ///
     /// # Panics
     /// If the commit is of another engine.
@@ -101,18 +91,31 @@ impl Assembler {
         let mut out = Vec::new();
         self.clusters(commit, &mut out);
         self.certificates(commit, &mut out);
-        self.listeners(commit, &mut out);
-        self.tables(commit, &mut out);
+        self.tables
+            .apply(&self.inputs, &self.encoded, commit, &mut out);
         out.sort_by(|a, b| order(a).cmp(&order(b)));
         out
     }
 
-    /// All that a fleet has now, in the order of [`Assembler::apply`]. `engine` is the one whose commits were applied.
-    /// Costs as much as all rows: for people who look, not for Envoys.
-    ///
-    /// # Panics
-    /// If the engine is another one.
-    pub fn resources(&self, engine: &Engine, fleet: &FleetId) -> Vec<ResourceChange> {
+    /// How many listeners were replaced so far because their route tables went from whole to shards or back. Such a table is
+    /// given in both forms from then on, so that connections to the listener before don't see it grow old, until
+    /// [`Assembler::settle`].
+    pub fn replaced(&self) -> u64 {
+        self.tables.replaced()
+    }
+
+    /// What is no longer needed when no connection to any replaced listener is left, in the order of
+    /// [`Assembler::apply`].
+    pub fn settle(&mut self) -> Vec<ResourceChange> {
+        let mut out = Vec::new();
+        self.tables.settle(&mut out);
+        out.sort_by(|a, b| order(a).cmp(&order(b)));
+        out
+    }
+
+    /// All that a fleet has now, in the order of [`Assembler::apply`]. Costs as much as all rows: for people who look, not
+    /// for Envoys.
+    pub fn resources(&self, fleet: &FleetId) -> Vec<ResourceChange> {
         let mut out = Vec::new();
         let mut push = |type_url, name, body| {
             out.push(ResourceChange {
@@ -136,69 +139,9 @@ impl Assembler {
                 push(names::SECRET, names::secret(key), body.clone());
             }
         }
-        for (key, body) in engine.iter(self.encoded.listeners) {
-            if key.fleet == *fleet {
-                push(names::LISTENER, names::listener(key), Bytes::clone(body));
-            }
-        }
-        for (key, rows) in &self.tables {
-            if key.fleet == *fleet
-                && let Some(body) = rows.join(&self.tail)
-            {
-                push(names::ROUTES, names::routes(key), body);
-            }
-        }
+        self.tables.resources(fleet, &mut out);
         out.sort_by(|a, b| order(a).cmp(&order(b)));
         out
-    }
-
-    fn listeners(&self, commit: &Commit, out: &mut Vec<ResourceChange>) {
-        for (key, change) in commit.changes(self.encoded.listeners) {
-            out.push(ResourceChange {
-                fleet: key.fleet.clone(),
-                type_url: names::LISTENER,
-                name: names::listener(key),
-                body: bytes(change),
-            });
-        }
-    }
-
-    fn tables(&mut self, commit: &Commit, out: &mut Vec<ResourceChange>) {
-        let mut changed = BTreeSet::new();
-        let mut gone = BTreeSet::new();
-        for (key, change) in commit.changes(self.encoded.route_tables) {
-            let rows = self.tables.entry(key.clone()).or_default();
-            if rows.table.is_some() && change.value().is_none() {
-                gone.insert(key.clone());
-            }
-            let before = std::mem::replace(&mut rows.table, change.value().cloned());
-            // A domain that is reserved no more shows only if it has no host of its own.
-            if rows.shown(before.as_deref()) != rows.shown(rows.table.as_deref()) {
-                changed.insert(key.clone());
-            }
-        }
-        for (key, change) in commit.changes(self.encoded.virtual_hosts) {
-            let rows = self.tables.entry(key.table.clone()).or_default();
-            match bytes(change) {
-                Some(host) => rows.hosts.insert(key.domain.clone(), host),
-                None => rows.hosts.remove(&key.domain),
-            };
-            changed.insert(key.table.clone());
-        }
-        for key in changed {
-            let body = self.tables.get(&key).and_then(|rows| rows.join(&self.tail));
-            if body.is_some() || gone.contains(&key) {
-                out.push(ResourceChange {
-                    fleet: key.fleet.clone(),
-                    type_url: names::ROUTES,
-                    name: names::routes(&key),
-                    body,
-                });
-            }
-            if self.tables.get(&key).is_some_and(TableRows::is_empty) {
-                self.tables.remove(&key);
-            }
-        }
     }
 
     fn clusters(&mut self, commit: &Commit, out: &mut Vec<ResourceChange>) {
@@ -281,44 +224,6 @@ impl Assembler {
 
 /// What a fleet sees of a cluster's rows; the last argument stands for missing endpoints.
 type Seen<'a> = fn(&'a ClusterRows, &FleetId, &'a Bytes) -> Option<&'a Bytes>;
-
-/// The head of a table, and the reserved domains that have no host of their own.
-type Shown<'a> = (&'a Bytes, Vec<&'a (Arc<str>, Bytes)>);
-
-impl TableRows {
-    /// What is seen of a table beside the hosts that are here.
-    fn shown<'a>(&'a self, table: Option<&'a EncodedTable>) -> Option<Shown<'a>> {
-        let table = table?;
-        let reserved = table.reserved.iter();
-        let shown = reserved.filter(|(domain, _)| !self.hosts.contains_key(domain));
-        Some((&table.head, shown.collect()))
-    }
-
-    /// Own hosts and the reserved ones without a host, merged in the order of their domains.
-    fn join(&self, tail: &Bytes) -> Option<Bytes> {
-        let table = self.table.as_ref()?;
-        let mut hosts: Vec<(&str, &Bytes)> = self
-            .hosts
-            .iter()
-            .map(|(domain, host)| (&**domain, host))
-            .collect();
-        let own = hosts.len();
-        for (domain, host) in &table.reserved {
-            if !self.hosts.contains_key(domain) {
-                hosts.push((domain, host));
-            }
-        }
-        if hosts.len() > own {
-            hosts.sort_by_key(|(domain, _)| *domain);
-        }
-        let hosts = hosts.iter().map(|(_, host)| *host);
-        Some(wire::join_table(&table.head, hosts, tail))
-    }
-
-    fn is_empty(&self) -> bool {
-        self.table.is_none() && self.hosts.is_empty()
-    }
-}
 
 impl ClusterRows {
     fn cluster_of<'a>(&'a self, fleet: &FleetId, _: &'a Bytes) -> Option<&'a Bytes> {

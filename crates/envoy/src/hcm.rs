@@ -1,22 +1,27 @@
 //! What an Envoy does with every HTTP connection, whichever listener accepted it.
 //!
-//! In: the name of a route table. Out: an `HttpConnectionManager`. It must not know routes or certificates.
+//! In: the name of a route table, and whether it is in shards. Out: an `HttpConnectionManager`. It must not know routes or
+//! certificates.
 //!
-//! **These bytes are frozen**: they are the same in every listener but for two names, and nothing in the model changes
-//! them, because a change of a listener closes its connections. Whatever a route may need is therefore always there,
+//! **These bytes are frozen**: they are the same in every listener but for two names and the shards, and nothing else
+//! changes them, because a change of a listener closes its connections. Whatever a route may need is therefore always there,
 //! switched off, and each route switches on what it uses.
 
 use std::time::Duration;
 
+use envoy_types::pb::envoy::config::common::mutation_rules::v3::{HeaderMutation, header_mutation};
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::extensions::filters::http::cors::v3::Cors;
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
 use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3::StatefulSession;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3 as pb;
+use envoy_types::pb::envoy::extensions::http::early_header_mutation::header_mutation::v3::HeaderMutation as EarlyHeaderMutation;
 use envoy_types::util::pack_any;
+use pb::http_connection_manager::RouteSpecifier;
 use prost::{Message, Name};
+use sesame_model::RouteTableKey;
 
-use crate::wire;
+use crate::{names, shard, wire};
 
 /// The filter that answers preflights; routes switch it on.
 pub(crate) const CORS: &str = "envoy.filters.http.cors";
@@ -35,18 +40,41 @@ const STREAMS: u32 = 100;
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
-/// The connection manager that answers from the table called `routes`.
+/// Where a connection manager finds its routes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Routes<'a> {
+    /// In that table.
+    Whole(&'a RouteTableKey),
+    /// In its shards.
+    Shards(&'a RouteTableKey),
+}
+
+/// The header in which an Envoy notes for itself in which shard a request's host is. What a client sends by that name
+/// doesn't count, and no backend gets to see it.
+pub(crate) const SHARD_HEADER: &str = "x-sesame-shard";
+
+/// The connection manager that answers from `routes`.
 ///
 /// HTTP/1.0 is accepted: old probes and load balancers speak it, and a request still needs a Host. A host with a
 /// trailing dot means the same host. The client's address is that of the connection, so `x-forwarded-for` gets it
 /// appended and `x-envoy-*` from outside is dropped. A backend's `server` header passes, and none is added.
-pub(crate) fn connection_manager(stat_prefix: String, routes: String) -> pb::HttpConnectionManager {
+pub(crate) fn connection_manager(
+    stat_prefix: String,
+    routes: Routes<'_>,
+) -> pb::HttpConnectionManager {
     pb::HttpConnectionManager {
         stat_prefix,
-        route_specifier: Some(pb::http_connection_manager::RouteSpecifier::Rds(pb::Rds {
-            config_source: Some(wire::ads()),
-            route_config_name: routes,
-        })),
+        route_specifier: Some(match routes {
+            Routes::Whole(table) => RouteSpecifier::Rds(pb::Rds {
+                config_source: Some(wire::ads()),
+                route_config_name: names::routes(table),
+            }),
+            Routes::Shards(_) => RouteSpecifier::ScopedRoutes(by_header()),
+        }),
+        early_header_mutation_extensions: match routes {
+            Routes::Whole(_) => vec![],
+            Routes::Shards(table) => vec![note_shard(table)],
+        },
         http_filters: filters(),
         use_remote_address: wire::boolean(true),
         normalize_path: wire::boolean(true),
@@ -71,6 +99,52 @@ pub(crate) fn connection_manager(stat_prefix: String, routes: String) -> pb::Htt
         }),
         ..Default::default()
     }
+}
+
+/// Routes from the shard that [`SHARD_HEADER`] names.
+fn by_header() -> pb::ScopedRoutes {
+    use pb::scoped_routes::scope_key_builder::fragment_builder as fragment;
+    use pb::scoped_routes::{ConfigSpecifier, ScopeKeyBuilder};
+    let extractor = fragment::HeaderValueExtractor {
+        name: SHARD_HEADER.to_owned(),
+        // Never part of a shard's name, so that the name is the only element.
+        element_separator: ";".to_owned(),
+        extract_type: Some(fragment::header_value_extractor::ExtractType::Index(0)),
+    };
+    pb::ScopedRoutes {
+        name: "shards".to_owned(),
+        scope_key_builder: Some(ScopeKeyBuilder {
+            fragments: vec![pb::scoped_routes::scope_key_builder::FragmentBuilder {
+                r#type: Some(fragment::Type::HeaderValueExtractor(extractor)),
+            }],
+        }),
+        rds_config_source: Some(wire::ads()),
+        config_specifier: Some(ConfigSpecifier::ScopedRds(pb::ScopedRds {
+            scoped_rds_config_source: Some(wire::ads()),
+            ..Default::default()
+        })),
+    }
+}
+
+/// Writes [`SHARD_HEADER`] before anybody looks for a route.
+fn note_shard(table: &RouteTableKey) -> core::TypedExtensionConfig {
+    let append = core::HeaderValueOption {
+        header: Some(core::HeaderValue {
+            key: SHARD_HEADER.to_owned(),
+            value: names::shard(table, shard::expression()),
+            ..Default::default()
+        }),
+        append_action: core::header_value_option::HeaderAppendAction::OverwriteIfExistsOrAdd.into(),
+        ..Default::default()
+    };
+    wire::extension(
+        "envoy.http.early_header_mutation.header_mutation",
+        EarlyHeaderMutation {
+            mutations: vec![HeaderMutation {
+                action: Some(header_mutation::Action::Append(append)),
+            }],
+        },
+    )
 }
 
 /// Requests pass them in this order: a preflight is answered before anybody looks for an endpoint.

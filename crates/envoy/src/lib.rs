@@ -22,6 +22,7 @@ mod listener;
 mod render;
 mod route;
 mod secret;
+mod shard;
 mod stages;
 mod wire;
 
@@ -37,7 +38,7 @@ pub use prost::bytes::Bytes;
 pub use render::{RenderError, render, to_json};
 pub use route::{route_table, virtual_host};
 pub use secret::secret;
-pub use stages::{Encoded, EncodedTable, Inputs, Options, stages};
+pub use stages::{Encoded, EncodedTable, Inputs, Options, Sharding, stages};
 
 #[cfg(test)]
 mod testing;

@@ -14,21 +14,33 @@ use envoy_types::util::pack_any;
 use sesame_model::{CertificateKey, Listener, ListenerKey, ListenerKind, RouteTableKey, TlsChain};
 
 use crate::cluster::TLS_SOCKET;
-use crate::{hcm, names, wire};
+use crate::hcm::{self, Routes};
+use crate::{names, wire};
 
 /// How long a client may take for its TLS handshake. Without it a silent client holds the connection for an hour.
 const HANDSHAKE: Duration = Duration::from_secs(15);
 
-/// The listener of that port, on all its addresses.
+/// The listener of that port, on all its addresses. Where `sharded` says so, it answers from the shards of a route table.
 ///
 /// On a TLS port a connection that no chain wants (another server name, or none where each chain has one) is closed
 /// without a word of TLS.
-pub fn listener(key: &ListenerKey, listener: &Listener) -> pb::Listener {
+pub fn listener(
+    key: &ListenerKey,
+    listener: &Listener,
+    sharded: impl Fn(&RouteTableKey) -> bool,
+) -> pb::Listener {
+    let routes = |table| match sharded(table) {
+        false => Routes::Whole(table),
+        true => Routes::Shards(table),
+    };
     let mut addresses = listener.bind.iter().copied();
     let (filter_chains, listener_filters) = match &listener.kind {
-        ListenerKind::Http { routes } => (vec![plain(key, routes)], vec![]),
+        ListenerKind::Http { routes: table } => (vec![plain(key, routes(table))], vec![]),
         ListenerKind::Https { chains } => (
-            chains.iter().map(|chain| encrypted(key, chain)).collect(),
+            chains
+                .iter()
+                .map(|chain| encrypted(key, chain, routes(&chain.routes)))
+                .collect(),
             vec![tls_inspector()],
         ),
     };
@@ -51,32 +63,32 @@ fn additional(address: SocketAddr) -> pb::AdditionalAddress {
     }
 }
 
-fn plain(key: &ListenerKey, routes: &RouteTableKey) -> pb::FilterChain {
+fn plain(key: &ListenerKey, routes: Routes<'_>) -> pb::FilterChain {
     pb::FilterChain {
         filters: vec![http(key, routes)],
         ..Default::default()
     }
 }
 
-fn encrypted(key: &ListenerKey, chain: &TlsChain) -> pb::FilterChain {
+fn encrypted(key: &ListenerKey, chain: &TlsChain, routes: Routes<'_>) -> pb::FilterChain {
     pb::FilterChain {
         name: chain.server_name.clone().unwrap_or_else(|| "*".to_owned()),
         filter_chain_match: chain.server_name.as_ref().map(|name| pb::FilterChainMatch {
             server_names: vec![name.clone()],
             ..Default::default()
         }),
-        filters: vec![http(key, &chain.routes)],
+        filters: vec![http(key, routes)],
         transport_socket: Some(transport_socket(&chain.certificates)),
         transport_socket_connect_timeout: Some(wire::duration(HANDSHAKE)),
         ..Default::default()
     }
 }
 
-fn http(key: &ListenerKey, routes: &RouteTableKey) -> pb::Filter {
+fn http(key: &ListenerKey, routes: Routes<'_>) -> pb::Filter {
     pb::Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
         config_type: Some(pb::filter::ConfigType::TypedConfig(pack_any(
-            hcm::connection_manager(names::listener(key), names::routes(routes)),
+            hcm::connection_manager(names::listener(key), routes),
         ))),
     }
 }

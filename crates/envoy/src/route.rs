@@ -13,9 +13,10 @@ mod matching;
 mod redirect;
 mod rewrite;
 mod session;
+mod tree;
 mod virtual_host;
 
-pub(crate) use virtual_host::{reserved, table_head, table_tail};
+pub(crate) use virtual_host::{reserved, scope, shard_tail, table_head, table_tail};
 pub use virtual_host::{route_table, virtual_host};
 
 #[cfg(test)]

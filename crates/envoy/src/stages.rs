@@ -13,7 +13,7 @@ use sesame_model::{
 };
 
 use crate::route::{reserved, table_head};
-use crate::{cluster, endpoints, listener, secret, virtual_host, wire};
+use crate::{cluster, endpoints, secret, virtual_host, wire};
 
 /// The tables of the model.
 #[derive(Clone, Copy, Debug)]
@@ -41,14 +41,27 @@ pub struct Inputs {
 pub struct Options {
     /// Added to a Gateway's port to get the one that clients see; 0 in a cluster, where the Service maps ports.
     pub port_offset: u16,
+    /// Which route tables are in shards.
+    pub sharding: Sharding,
+}
+
+/// Which route tables are in shards: then a change costs an Envoy one shard instead of the table, and each request some
+/// microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sharding {
+    /// Those with some hundreds of hosts.
+    #[default]
+    Auto,
+    /// All of them.
+    Always,
+    /// None of them.
+    Never,
 }
 
 /// The tables of encoded resources. Whole resources are the bytes of a `google.protobuf.Any`.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoded {
-    /// LDS resources.
-    pub listeners: Table<ListenerKey, Bytes>,
-    /// RDS resources without their hosts.
+    /// RDS resources without their names and hosts.
     pub route_tables: Table<RouteTableKey, EncodedTable>,
     /// Their hosts: the bytes of a `VirtualHost`.
     pub virtual_hosts: Table<VirtualHostKey, Bytes>,
@@ -60,20 +73,28 @@ pub struct Encoded {
     pub certificates: Table<CertificateKey, Bytes>,
 }
 
-/// A route table apart from the hosts that are rows of their own.
+/// A route table apart from its name and the hosts that are rows of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedTable {
-    /// Bytes of a `RouteConfiguration`: what stands before the hosts.
+    /// Bytes of a `RouteConfiguration`: what stands between the name and the hosts.
     pub(crate) head: Bytes,
     /// Domains that must not fall to a wider host, sorted, with the bytes of the `VirtualHost` that sees to it where the
     /// domain has none of its own.
     pub(crate) reserved: Vec<(Arc<str>, Bytes)>,
 }
 
+impl EncodedTable {
+    pub(crate) fn reserves(&self, domain: &str) -> bool {
+        let at = self
+            .reserved
+            .binary_search_by(|(other, _)| (**other).cmp(domain));
+        at.is_ok()
+    }
+}
+
 /// Declares the stages, which run behind whatever makes `inputs`. A changed row costs its own encoding and nothing else.
 pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
     let Inputs {
-        listeners,
         route_tables,
         virtual_hosts,
         clusters,
@@ -82,13 +103,9 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
         ..
     } = inputs;
     Encoded {
-        listeners: b.derive("envoy.listeners", listeners, move |reader, key| {
-            let row = reader.get(listeners, key)?;
-            Some(wire::resource(&listener(key, &row)))
-        }),
         route_tables: b.derive("envoy.route_tables", route_tables, move |reader, key| {
             let row = reader.get(route_tables, key)?;
-            Some(encoded_table(key, &row))
+            Some(encoded_table(&row))
         }),
         virtual_hosts: b.derive("envoy.virtual_hosts", virtual_hosts, move |reader, key| {
             let row = reader.get(virtual_hosts, key)?;
@@ -110,7 +127,7 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
     }
 }
 
-fn encoded_table(key: &RouteTableKey, table: &RouteTable) -> EncodedTable {
+fn encoded_table(table: &RouteTable) -> EncodedTable {
     let mut reserved: Vec<(Arc<str>, Bytes)> = table
         .reserved
         .iter()
@@ -123,7 +140,7 @@ fn encoded_table(key: &RouteTableKey, table: &RouteTable) -> EncodedTable {
         .collect();
     reserved.sort();
     EncodedTable {
-        head: wire::table(table_head(key, table)).into(),
+        head: wire::table(table_head(table)).into(),
         reserved,
     }
 }

@@ -12,7 +12,10 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
-use envoy_types::pb::google::protobuf::{self as wkt, Any};
+use envoy_types::pb::google::protobuf as wkt;
+use envoy_types::pb::xds::r#type::matcher::v3::Matcher;
+use envoy_types::pb::xds::r#type::matcher::v3::matcher::MatcherType;
+use envoy_types::pb::xds::r#type::matcher::v3::matcher::matcher_tree::TreeType;
 use envoy_types::util::pack_any;
 use prost::bytes::{BufMut, Bytes, BytesMut};
 use prost::encoding::{
@@ -22,8 +25,20 @@ use prost::{Message, Name};
 
 /// Number of `VirtualHost.routes`.
 const VIRTUAL_HOST_ROUTES: u32 = 3;
+/// Number of `VirtualHost.matcher`.
+const VIRTUAL_HOST_MATCHER: u32 = 21;
+/// Number of `RouteList.routes`.
+const LIST_ROUTES: u32 = 1;
+/// Number of `Matcher.matcher_tree`.
+const MATCHER_TREE: u32 = 2;
+/// Number of `MatcherTree.prefix_match_map`.
+const TREE_PREFIXES: u32 = 3;
+/// Number of `MatchMap.map`.
+const MAP_ENTRIES: u32 = 1;
 /// Number of `Route.typed_per_filter_config`.
 const ROUTE_FILTERS: u32 = 13;
+/// Number of `RouteConfiguration.name`.
+const TABLE_NAME: u32 = 1;
 /// Number of `RouteConfiguration.virtual_hosts`.
 const TABLE_VIRTUAL_HOSTS: u32 = 2;
 
@@ -63,14 +78,16 @@ pub(crate) fn any_value(type_url: &str, any: &Bytes) -> Bytes {
     rest
 }
 
-/// A route table as the bytes of a `google.protobuf.Any`, from its bytes without hosts and those of each host: one
+/// A route table as the bytes of a `google.protobuf.Any`, from its name, its bytes without hosts and those of each host: one
 /// allocation, one copy, nothing decoded.
 pub(crate) fn join_table<'a>(
+    name: &str,
     head: &[u8],
     hosts: impl Iterator<Item = &'a Bytes> + Clone,
     tail: &[u8],
 ) -> Bytes {
-    let value: usize = head.len()
+    let value: usize = delimited_len(TABLE_NAME, name.len())
+        + head.len()
         + tail.len()
         + hosts
             .clone()
@@ -78,6 +95,7 @@ pub(crate) fn join_table<'a>(
             .sum::<usize>();
     let mut out = BytesMut::with_capacity(any_len(crate::names::ROUTES, value));
     any_head(crate::names::ROUTES, value, &mut out);
+    delimited(TABLE_NAME, name.as_bytes(), &mut out);
     out.put_slice(head);
     for host in hosts {
         delimited(TABLE_VIRTUAL_HOSTS, host, &mut out);
@@ -99,9 +117,22 @@ pub(crate) fn table(mut table: RouteConfiguration) -> Vec<u8> {
 /// The bytes of a virtual host.
 pub(crate) fn virtual_host(mut host: VirtualHost) -> Vec<u8> {
     let routes = std::mem::take(&mut host.routes);
+    let matcher = host.matcher.take();
     let mut out = host.encode_to_vec();
     for route in routes {
         delimited(VIRTUAL_HOST_ROUTES, &self::route(route), &mut out);
+    }
+    if let Some(matcher) = matcher {
+        delimited(VIRTUAL_HOST_MATCHER, &self::matcher(matcher), &mut out);
+    }
+    out
+}
+
+/// The bytes of a `RouteList`.
+pub(crate) fn route_list<'a>(routes: impl Iterator<Item = &'a Route>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for route in routes {
+        delimited(LIST_ROUTES, &self::route(route.clone()), &mut out);
     }
     out
 }
@@ -113,8 +144,32 @@ fn route(mut route: Route) -> Vec<u8> {
     out
 }
 
+fn matcher(mut matcher: Matcher) -> Vec<u8> {
+    let tree = match matcher.matcher_type.take() {
+        Some(MatcherType::MatcherTree(tree)) => Some(tree),
+        other => {
+            matcher.matcher_type = other;
+            None
+        }
+    };
+    let mut out = matcher.encode_to_vec();
+    if let Some(mut tree) = tree {
+        let mut entries = Vec::new();
+        match tree.tree_type.take() {
+            Some(TreeType::PrefixMatchMap(keys)) => map(MAP_ENTRIES, keys.map, &mut entries),
+            other => tree.tree_type = other,
+        }
+        let mut bytes = tree.encode_to_vec();
+        if !entries.is_empty() {
+            delimited(TREE_PREFIXES, &entries, &mut bytes);
+        }
+        delimited(MATCHER_TREE, &bytes, &mut out);
+    }
+    out
+}
+
 /// Entries of a map field, sorted by key.
-fn map(field: u32, entries: HashMap<String, Any>, out: &mut Vec<u8>) {
+fn map(field: u32, entries: HashMap<String, impl Message>, out: &mut Vec<u8>) {
     let mut entries: Vec<_> = entries.into_iter().collect();
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     for (key, value) in entries {

@@ -111,8 +111,16 @@ pub struct Rejected {
     pub fleet: FleetId,
     /// What it is.
     pub what: RejectedKind,
-    /// Its name on the wire.
+    /// Its name on the wire. A shard of a route table is called like the table, with `#` and its number behind.
     pub name: Arc<str>,
+}
+
+impl Rejected {
+    /// The route table that it is or is a shard of.
+    pub(crate) fn table(&self) -> Option<&str> {
+        let table = self.name.split('#').next();
+        table.filter(|_| self.what == RejectedKind::Routes)
+    }
 }
 
 /// Kinds of resources.
@@ -120,7 +128,7 @@ pub struct Rejected {
 pub enum RejectedKind {
     /// A port.
     Listener,
-    /// A route table.
+    /// A route table or a shard of one.
     Routes,
     /// A Service port.
     Cluster,

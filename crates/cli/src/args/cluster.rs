@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::{ArgAction, ValueHint};
 use sesame_api::NamespacedName;
 
-use super::{LogFormat, LogLevel, namespaced_name};
+use super::{LogFormat, LogLevel, RouteShards, namespaced_name};
 
 /// `sesame serve`.
 #[derive(Debug, clap::Args)]
@@ -52,6 +52,9 @@ pub(crate) struct ServeArgs {
     /// itself and for Envoys, and keeps them in Secrets
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) xds_certificates: Option<PathBuf>,
+    /// Put route tables in shards, so that a change costs Envoy the same whatever the number of hosts
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
+    pub(crate) route_shards: RouteShards,
     /// Serve /healthz, /readyz and /metrics here
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:8080")]
     pub(crate) probes: SocketAddr,

@@ -1,8 +1,9 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sesame_envoy::Options;
 
 use super::*;
-use crate::translate::{Options, translate};
+use crate::translate::translate;
 
 fn object(value: Value) -> Object {
     Object::decode(value).unwrap().unwrap()

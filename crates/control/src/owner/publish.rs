@@ -63,11 +63,12 @@ pub(crate) fn xds_fleet(fleet: &FleetId) -> xds::FleetId {
     xds::FleetId::new(Arc::clone(&fleet.0))
 }
 
-/// The resource changes of all steps, the last of each resource, in the order of its fleet, type and name.
-pub(super) fn merged(steps: &mut [Step]) -> Vec<ResourceChange> {
-    let mut all = steps
-        .iter_mut()
-        .map(|step| std::mem::take(&mut step.resources));
+/// The resource changes of before and of all steps, the last of each resource, in the order of its fleet, type and name.
+pub(super) fn merged(before: Vec<ResourceChange>, steps: &mut [Step]) -> Vec<ResourceChange> {
+    let steps = steps.iter_mut();
+    let steps = steps.map(|step| std::mem::take(&mut step.resources));
+    let all = std::iter::once(before).chain(steps);
+    let mut all = all.filter(|changes| !changes.is_empty());
     let first = all.next().unwrap_or_default();
     let mut last = BTreeMap::new();
     for later in all {

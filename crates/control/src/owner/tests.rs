@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::json;
 use sesame_api::{Kind, Object};
+use sesame_envoy::Options;
 use sesame_fleet::local::ports::PortProblem;
 
 use super::*;
@@ -51,7 +52,12 @@ fn rig() -> Rig {
     let ports = Ports::new(0, Box::new(machine.clone()));
     let place = LocalPlace::new(ports, wanted, orders);
     Rig {
-        owner: Owner::new(Core::new(0), Box::new(place), outlets, Instant::now()),
+        owner: Owner::new(
+            Core::new(Options::default()),
+            Box::new(place),
+            outlets,
+            Instant::now(),
+        ),
         machine,
         events: receiver,
         wanted: to_run,

@@ -153,6 +153,7 @@ impl Envoys for Pods {
 
 #[cfg(test)]
 mod tests {
+    use sesame_envoy::Sharding;
     use sesame_translate::settings::{Mode, Settings};
 
     use super::*;
@@ -160,7 +161,7 @@ mod tests {
     #[tokio::test]
     async fn an_empty_cluster_is_a_state_too() {
         let (sender, mut messages) = mpsc::channel(1);
-        let mut core = Core::in_cluster(Settings::new(Mode::Managed));
+        let mut core = Core::in_cluster(Settings::new(Mode::Managed), Sharding::Auto);
         let answering = async {
             for _ in 0..3 {
                 let Some(Message::Inspect(look)) = messages.recv().await else {

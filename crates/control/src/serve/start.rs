@@ -173,7 +173,8 @@ impl Serve {
             mode: mode(&config.envoys),
             ipv6: has_ipv6(),
         };
-        let owner = Owner::new(Core::in_cluster(settings), place, outlets.clone(), begin);
+        let core = Core::in_cluster(settings, config.sharding);
+        let owner = Owner::new(core, place, outlets.clone(), begin);
         let owner = owner.spawn(messages).map_err(StartError::Thread)?;
         let weak = to_owner.downgrade();
 

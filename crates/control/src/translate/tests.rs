@@ -110,7 +110,13 @@ fn a_class_that_is_written_is_used_and_shown() {
 
 #[test]
 fn ports_move_together() {
-    let translation = translate(shop(), Options { port_offset: 8000 });
+    let translation = translate(
+        shop(),
+        Options {
+            port_offset: 8000,
+            ..Options::default()
+        },
+    );
     let listener = &translation.fleets[&edge()].listeners[0];
     assert_eq!(listener["name"], "80");
     assert_eq!(listener["address"]["socket_address"]["port_value"], 8080);

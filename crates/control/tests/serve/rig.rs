@@ -10,6 +10,7 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use sesame_control::Sharding;
 use sesame_control::serve::{Config, Envoys, Serve};
 use sesame_testkit::api_server::{ApiServer, Channel};
 use sesame_testkit::certs::client_config_as;
@@ -290,6 +291,7 @@ impl Rig {
             },
             xds: local,
             certificates: None,
+            sharding: Sharding::Auto,
             leader_election: true,
             probes: Some(local),
             admin: None,

@@ -1,20 +1,26 @@
 //! Any history of changes gives each fleet what its final rows mean.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::route::v3 as pb;
 use envoy_types::pb::google::protobuf::Any;
 use proptest::prelude::*;
+use prost::Message;
 use sesame_engine::{Batch, Builder, Engine, Table};
 use sesame_model::*;
 
 use super::*;
+use crate::shard::{SHARDS, shard};
 use crate::testing::{any_virtual_host, cluster_key};
-use crate::{Options, cluster, endpoints, listener, route_table, secret, stages, virtual_host};
+use crate::{
+    Options, Sharding, cluster, endpoints, listener, route_table, secret, stages, virtual_host,
+};
 
 const OFFSET: u16 = 8000;
 
 struct World {
+    sharding: Sharding,
     engine: Engine,
     inputs: Inputs,
     encoded: Encoded,
@@ -24,7 +30,7 @@ struct World {
 }
 
 impl World {
-    fn new() -> Self {
+    fn new(sharding: Sharding) -> Self {
         let mut b = Builder::new();
         let inputs = Inputs {
             listeners: b.input("listeners"),
@@ -38,11 +44,13 @@ impl World {
         };
         let options = Options {
             port_offset: OFFSET,
+            sharding,
         };
         let encoded = stages(&mut b, inputs, options);
         Self {
+            sharding,
             engine: b.build(),
-            assembler: Assembler::new(&inputs, &encoded),
+            assembler: Assembler::new(&inputs, &encoded, options),
             inputs,
             encoded,
             fleets: BTreeMap::new(),
@@ -82,8 +90,10 @@ impl World {
         let (engine, inputs) = (&self.engine, &self.inputs);
         let mut out = BTreeMap::new();
         for (key, row) in engine.iter(inputs.listeners) {
+            let always = self.sharding == Sharding::Always;
+            let sharded = |table: &_| always && engine.get(inputs.route_tables, table).is_some();
+            let body = wire::resource(&listener(key, row, sharded));
             let name = names::listener(key);
-            let body = wire::resource(&listener(key, row));
             out.insert((key.fleet.clone(), names::LISTENER, name), body);
         }
         for (key, row) in engine.iter(inputs.route_tables) {
@@ -91,6 +101,10 @@ impl World {
                 .iter(inputs.virtual_hosts)
                 .filter(|(host, _)| host.table == *key)
                 .map(|(host, row)| virtual_host(host, row, OFFSET));
+            if self.sharding == Sharding::Always {
+                out.extend(shards(key, row, &hosts.collect::<Vec<_>>()));
+                continue;
+            }
             let body = wire::resource(&route_table(key, row, hosts));
             out.insert((key.fleet.clone(), names::ROUTES, names::routes(key)), body);
         }
@@ -119,7 +133,7 @@ impl World {
         let keys: Vec<_> = self.fleets.keys().collect();
         assert_eq!(keys, expected.keys().collect::<Vec<_>>());
         for fleet in keys.iter().map(|key| &key.0).collect::<BTreeSet<_>>() {
-            let mut resources = self.assembler.resources(&self.engine, fleet);
+            let mut resources = self.assembler.resources(fleet);
             resources.sort_by_key(|resource| (resource.type_url, resource.name.clone()));
             let of_it = self.fleets.iter().filter(|(key, _)| key.0 == *fleet);
             let of_it = of_it.map(|(key, body)| ResourceChange {
@@ -142,6 +156,41 @@ impl World {
     }
 }
 
+/// The resources of a table in shards.
+fn shards<'a>(
+    key: &'a RouteTableKey,
+    row: &'a RouteTable,
+    hosts: &'a [pb::VirtualHost],
+) -> impl Iterator<Item = ((FleetId, &'static str, String), Bytes)> + 'a {
+    (0..SHARDS).flat_map(move |number| {
+        let name = names::shard(key, number);
+        let here = |domain: &String| domain.starts_with('*') || shard(domain) == number;
+        let row = RouteTable {
+            reserved: row
+                .reserved
+                .iter()
+                .filter(|domain| here(domain))
+                .cloned()
+                .collect(),
+            misdirected: row.misdirected.clone(),
+        };
+        let hosts = hosts.iter().filter(|host| here(&host.name)).cloned();
+        let table = pb::RouteConfiguration {
+            name: name.clone(),
+            request_headers_to_remove: vec!["x-sesame-shard".to_owned()],
+            ..route_table(key, &row, hosts)
+        };
+        let scope = wire::resource(&crate::route::scope(&name));
+        [
+            ((key.fleet.clone(), names::SCOPE, name.clone()), scope),
+            (
+                (key.fleet.clone(), names::ROUTES, name),
+                wire::resource(&table),
+            ),
+        ]
+    })
+}
+
 fn table(body: &Bytes) -> pb::RouteConfiguration {
     let any = Any::decode(&**body).unwrap();
     assert_eq!(any.type_url, names::ROUTES);
@@ -157,6 +206,23 @@ fn table_key(index: u8) -> RouteTableKey {
         fleet: fleet(index % 2),
         port: 80,
         listener: (index >= 2).then(|| "web".into()),
+    }
+}
+
+fn plain_host(status: u16) -> VirtualHost {
+    VirtualHost {
+        secure: false,
+        routes: vec![Arc::new(crate::testing::route(
+            crate::testing::prefix("/"),
+            Action::Respond(status),
+        ))],
+    }
+}
+
+fn numbered(index: u16) -> VirtualHostKey {
+    VirtualHostKey {
+        table: table_key(0),
+        domain: format!("h{index}.example.com").into(),
     }
 }
 
@@ -323,9 +389,10 @@ fn perform(op: Op, inputs: &Inputs, batch: &mut Batch) {
 proptest! {
     #[test]
     fn any_history_gives_what_the_rows_mean(
-        batches in prop::collection::vec(prop::collection::vec(any_op(), 1..6), 1..12)
+        batches in prop::collection::vec(prop::collection::vec(any_op(), 1..6), 1..12),
+        sharding in prop_oneof![Just(Sharding::Auto), Just(Sharding::Always)],
     ) {
-        let mut world = World::new();
+        let mut world = World::new(sharding);
         for ops in batches {
             world.commit(|inputs, batch| {
                 for op in ops {
@@ -339,18 +406,8 @@ proptest! {
 
 #[test]
 fn a_changed_host_is_encoded_alone_and_changes_one_table() {
-    let mut world = World::new();
-    let host = |status| VirtualHost {
-        secure: false,
-        routes: vec![Arc::new(crate::testing::route(
-            crate::testing::prefix("/"),
-            Action::Respond(status),
-        ))],
-    };
-    let key = |index: u16| VirtualHostKey {
-        table: table_key(0),
-        domain: format!("h{index}.example.com").into(),
-    };
+    let mut world = World::new(Sharding::Never);
+    let (host, key) = (plain_host, numbered);
     world.commit(|inputs, batch| {
         for index in 0..3 {
             batch.upsert(inputs.route_tables, table_key(index), some_table(0));
@@ -370,8 +427,91 @@ fn a_changed_host_is_encoded_alone_and_changes_one_table() {
 }
 
 #[test]
+fn a_large_table_is_in_shards_and_a_host_changes_one_of_them() {
+    let mut world = World::new(Sharding::Auto);
+    let of = |changes: &[ResourceChange], kind, come: bool| {
+        let of = changes.iter();
+        of.filter(|change| change.type_url == kind && change.body.is_some() == come)
+            .count()
+    };
+    let fill = |inputs: &Inputs, batch: &mut Batch, hosts: std::ops::Range<u16>| {
+        for index in hosts {
+            batch.upsert(inputs.virtual_hosts, numbered(index), plain_host(200));
+        }
+    };
+    world.commit(|inputs, batch| {
+        perform(Op::Listener(0, Some(false)), inputs, batch);
+        perform(Op::Table(0, Some(2)), inputs, batch);
+        fill(inputs, batch, 0..399);
+    });
+    let shards = SHARDS as usize;
+    // One more makes it large: the listener is replaced, and the whole table stays for those whom the one before serves.
+    let (_, changes) = world.commit(|inputs, batch| fill(inputs, batch, 399..400));
+    assert_eq!(of(&changes, names::LISTENER, true), 1);
+    assert_eq!(of(&changes, names::SCOPE, true), shards);
+    assert_eq!(of(&changes, names::ROUTES, true), shards + 1);
+    assert_eq!(world.assembler.replaced(), 1);
+    let (_, changes) = world.commit(|inputs, batch| {
+        batch.upsert(inputs.virtual_hosts, numbered(7), plain_host(404));
+    });
+    assert_eq!(of(&changes, names::ROUTES, true), 2);
+    let settled = world.assembler.settle();
+    assert_eq!(settled.len(), 1);
+    assert_eq!((settled[0].name.as_str(), &settled[0].body), ("80", &None));
+    assert!(world.assembler.settle().is_empty());
+
+    // From now on a host changes one shard, and one for many hosts all of them.
+    for (domain, changed) in [("h7.example.com", 1), ("new.example.com", 1), ("*", shards)] {
+        let (_, changes) = world.commit(|inputs, batch| {
+            let key = VirtualHostKey {
+                domain: domain.into(),
+                ..numbered(0)
+            };
+            batch.upsert(inputs.virtual_hosts, key, plain_host(201));
+        });
+        assert_eq!(changes.len(), changed, "{domain}");
+        assert_eq!(of(&changes, names::ROUTES, true), changed, "{domain}");
+    }
+
+    // It is in shards until there are few hosts again.
+    let less = |world: &mut World, hosts: std::ops::Range<u16>| {
+        let (_, changes) = world.commit(|inputs, batch| {
+            for index in hosts {
+                batch.remove(inputs.virtual_hosts, numbered(index));
+            }
+        });
+        changes
+    };
+    assert_eq!(of(&less(&mut world, 0..200), names::LISTENER, true), 0);
+    let changes = less(&mut world, 200..202);
+    assert_eq!(of(&changes, names::LISTENER, true), 1);
+    assert!(of(&changes, names::ROUTES, true) > 1, "both are kept");
+    let settled = world.assembler.settle();
+    assert_eq!(of(&settled, names::SCOPE, false), shards);
+    assert_eq!(of(&settled, names::ROUTES, false), shards);
+    assert_eq!(world.assembler.replaced(), 2);
+}
+
+#[test]
+fn many_hosts_that_would_be_in_every_shard_are_in_none() {
+    let mut world = World::new(Sharding::Auto);
+    let (_, changes) = world.commit(|inputs, batch| {
+        perform(Op::Table(0, Some(0)), inputs, batch);
+        for index in 0..1_000 {
+            batch.upsert(inputs.virtual_hosts, numbered(index), plain_host(200));
+            let key = VirtualHostKey {
+                domain: format!("*.h{index}.example.com").into(),
+                ..numbered(0)
+            };
+            batch.upsert(inputs.virtual_hosts, key, plain_host(200));
+        }
+    });
+    assert_eq!(changes.len(), 1);
+}
+
+#[test]
 fn changes_come_sorted_and_a_cluster_comes_with_endpoints() {
-    let mut world = World::new();
+    let mut world = World::new(Sharding::Auto);
     let (_, changes) = world.commit(|inputs, batch| {
         for op in [
             Op::Table(1, Some(0)),
@@ -391,13 +531,14 @@ fn changes_come_sorted_and_a_cluster_comes_with_endpoints() {
         .map(|change| (change.fleet.clone(), change.type_url))
         .collect();
     let mut expected: Vec<_> = names::TYPES.map(|kind| (fleet(0), kind)).to_vec();
+    expected.retain(|(_, kind)| *kind != names::SCOPE);
     expected.push((fleet(1), names::ROUTES));
     assert_eq!(seen, expected);
 }
 
 #[test]
 fn nothing_is_kept_of_what_is_gone() {
-    let mut world = World::new();
+    let mut world = World::new(Sharding::Auto);
     let ops = |here: bool| {
         vec![
             Op::Table(0, here.then_some(2)),

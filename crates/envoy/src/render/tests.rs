@@ -69,7 +69,10 @@ fn listeners_are_opened_down_to_the_filters() {
             ],
         },
     };
-    let shown = render(&wire::resource(&crate::listener(&key, &listener))).unwrap();
+    let shown = render(&wire::resource(&crate::listener(&key, &listener, |_| {
+        false
+    })))
+    .unwrap();
     assert_eq!(shown["@type"], names::LISTENER);
     assert_eq!(shown["name"], "443");
     assert_eq!(

@@ -9,6 +9,7 @@ use sesame_model::{Action, Route, RouteTable, RouteTableKey, VirtualHost, Virtua
 use super::headers::{changes, in_order};
 use super::matching::{exact, matches_regex, matching, present};
 use super::redirect::{Place, redirect};
+use super::tree::Tree;
 use super::{cors, forward, session};
 use crate::{hcm, names};
 
@@ -24,16 +25,17 @@ pub fn virtual_host(key: &VirtualHostKey, host: &VirtualHost, port_offset: u16) 
         port: key.table.port,
         offset: port_offset,
     };
-    let mut routes = Vec::with_capacity(host.routes.len());
-    for route in &host.routes {
-        push(route, &place, &mut routes);
-    }
-    pb::VirtualHost {
+    let routes = host.routes.iter().map(|route| as_envoys(route, &place));
+    let mut out = pb::VirtualHost {
         name: key.domain.to_string(),
         domains: vec![key.domain.to_string()],
-        routes,
         ..Default::default()
+    };
+    match Tree::new(&host.routes) {
+        Some(tree) => out.matcher = Some(tree.matcher(&routes.collect::<Vec<_>>())),
+        None => out.routes = routes.flatten().collect(),
     }
+    out
 }
 
 /// The table with these hosts. A port in the Host doesn't count, and of several changes to one header the backend's
@@ -52,19 +54,18 @@ pub fn route_table(
         .map(|domain| (domain.clone(), reserved(domain)))
         .collect();
     sorted.extend(hosts.into_iter().map(|host| (host.name.clone(), host)));
-    let mut out = table_head(key, table);
+    let mut out = table_head(table);
     out.virtual_hosts.extend(sorted.into_values());
     pb::RouteConfiguration {
-        name: out.name,
+        name: names::routes(key),
         virtual_hosts: out.virtual_hosts,
         ..table_tail()
     }
 }
 
-/// What stands before the hosts that are rows of their own.
-pub(crate) fn table_head(key: &RouteTableKey, table: &RouteTable) -> pb::RouteConfiguration {
+/// What stands before the hosts that are rows of their own, but for the name.
+pub(crate) fn table_head(table: &RouteTable) -> pb::RouteConfiguration {
     pb::RouteConfiguration {
-        name: names::routes(key),
         virtual_hosts: misdirected(table).into_iter().collect(),
         ..Default::default()
     }
@@ -75,6 +76,29 @@ pub(crate) fn table_tail() -> pb::RouteConfiguration {
     pb::RouteConfiguration {
         ignore_port_in_host_matching: true,
         most_specific_header_mutations_wins: true,
+        ..Default::default()
+    }
+}
+
+/// What stands behind those of a shard.
+pub(crate) fn shard_tail() -> pb::RouteConfiguration {
+    pb::RouteConfiguration {
+        request_headers_to_remove: vec![hcm::SHARD_HEADER.to_owned()],
+        ..table_tail()
+    }
+}
+
+/// Which shard is for requests that say that they are for it.
+pub(crate) fn scope(shard: &str) -> pb::ScopedRouteConfiguration {
+    use pb::scoped_route_configuration::{Key, key};
+    pb::ScopedRouteConfiguration {
+        name: shard.to_owned(),
+        route_configuration_name: shard.to_owned(),
+        key: Some(Key {
+            fragments: vec![key::Fragment {
+                r#type: Some(key::fragment::Type::StringKey(shard.to_owned())),
+            }],
+        }),
         ..Default::default()
     }
 }
@@ -114,7 +138,8 @@ pub(super) fn respond(status: u16) -> PbAction {
 }
 
 /// The route as one of Envoy's, or as several that together mean it.
-fn push(route: &Route, place: &Place<'_>, out: &mut Vec<pb::Route>) {
+fn as_envoys(route: &Route, place: &Place<'_>) -> Vec<pb::Route> {
+    let mut out = Vec::with_capacity(1);
     let route = &*in_order(route);
     let (action, with_port) = match &route.action {
         Action::Forward(target) => (forward::forward(target, &route.matches.path), None),
@@ -145,6 +170,7 @@ fn push(route: &Route, place: &Place<'_>, out: &mut Vec<pb::Route>) {
         out.push(variant);
     }
     out.push(main);
+    out
 }
 
 fn without_action(route: &Route) -> pb::Route {

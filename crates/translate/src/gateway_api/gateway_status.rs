@@ -124,31 +124,34 @@ fn rejected(
         .listeners
         .iter()
         .find(|point| point.name == listener.name)?;
+    let (fleet, inputs) = (&sources.points.fleet, sources.inputs);
     let table = table_of(sources.points, point).name();
-    let mut names = vec![
-        (RejectedKind::Listener, listener.port.to_string()),
-        (RejectedKind::Routes, table),
-    ];
-    names.extend(
-        listener
-            .certificates
-            .iter()
-            .map(|key| (RejectedKind::Secret, key.to_string())),
-    );
-    names.into_iter().find_map(|(what, name)| {
-        let key = Rejected {
-            fleet: sources.points.fleet.clone(),
-            what,
-            name: name.into(),
-        };
-        let message = reader.get(sources.inputs.rejections, &key)?;
-        Some(Problem::new(
-            reason::listener::INVALID,
-            bounded(format!(
-                "Envoy refused the newest configuration and keeps the one before: {message}"
-            )),
-        ))
-    })
+    let key = |what, name: String| Rejected {
+        fleet: fleet.clone(),
+        what,
+        name: name.into(),
+    };
+    let port = key(RejectedKind::Listener, listener.port.to_string());
+    let table = (fleet.clone(), table.into());
+    let message = reader
+        .get(inputs.rejections, &port)
+        .or_else(|| {
+            let routes = reader.by(inputs.rejected_routes_by_table, &table);
+            routes.into_iter().next().map(|(_, message)| message)
+        })
+        .or_else(|| {
+            let mut names = listener.certificates.iter();
+            names.find_map(|name| {
+                let certificate = key(RejectedKind::Secret, name.to_string());
+                reader.get(inputs.rejections, &certificate)
+            })
+        })?;
+    Some(Problem::new(
+        reason::listener::INVALID,
+        bounded(format!(
+            "Envoy refused the newest configuration and keeps the one before: {message}"
+        )),
+    ))
 }
 
 /// Why nothing is served although nothing is wrong. In a cluster Envoys listen before anybody knows at which address clients

@@ -38,6 +38,7 @@ pub struct Inputs {
     pub(crate) routes_by_backend: Index<NamespacedName, HTTPRoute, ClusterKey>,
     pub(crate) gateways_by_secret: Index<NamespacedName, Gateway, CertificateKey>,
     pub(crate) rejected_backends_by_fleet: Index<Rejected, String, FleetId>,
+    pub(crate) rejected_routes_by_table: Index<Rejected, String, (FleetId, Arc<str>)>,
 }
 
 impl Inputs {
@@ -79,6 +80,15 @@ impl Inputs {
                     RejectedKind::Listener | RejectedKind::Routes | RejectedKind::Secret => {
                         Vec::new()
                     }
+                },
+            ),
+            rejected_routes_by_table: b.index(
+                rejections,
+                "rejected routes by table",
+                |rejected: &Rejected, _| {
+                    let table = rejected.table();
+                    let table = table.map(|table| (rejected.fleet.clone(), table.into()));
+                    table.into_iter().collect()
                 },
             ),
             gateways_by_secret: b.index(gateways, "gateways by secret", |_, gateway| {

@@ -37,6 +37,7 @@ fn what_an_envoy_refuses_is_told_until_it_takes_it() {
     for key in [
         rejected(RejectedKind::Listener, "80"),
         rejected(RejectedKind::Routes, "80"),
+        rejected(RejectedKind::Routes, "80#17"),
     ] {
         let said_no = Some("too large".to_owned());
         rig.change(|inputs, batch| inputs.set_rejection(batch, key.clone(), said_no));

@@ -1,0 +1,231 @@
+//! Many paths of one host as a tree.
+//!
+//! In: routes in the order in which they are to be tried. Out: the same as Envoy's matcher. It must not know what a route
+//! does.
+//!
+//! An Envoy tries the routes of a list one by one. In a tree it finds the longest key that the path begins with, and tries
+//! what hangs there. It never goes back to a shorter key, so at each key hangs everything that a path which begins
+//! with it may match, in the order of the list: what is tried, and what answers, is the same as without a tree.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use envoy_types::pb::envoy::config::route::v3 as pb;
+use envoy_types::pb::envoy::r#type::matcher::v3::HttpRequestHeaderMatchInput;
+use envoy_types::pb::google::protobuf::Any;
+use envoy_types::pb::xds::core::v3 as xds;
+use envoy_types::pb::xds::r#type::matcher::v3::{Matcher, matcher};
+use envoy_types::util::pack_any;
+use matcher::matcher_tree::{MatchMap, TreeType};
+use matcher::{MatcherTree, MatcherType, OnMatch, on_match};
+use prost::Name;
+use sesame_model::{PathMatch, Route};
+
+use crate::wire;
+
+/// From how many routes on a tree is worth its size.
+const MANY: usize = 64;
+/// How many times as many routes may hang at all keys together as there are: routes that match any path hang everywhere.
+const COPIES: usize = 8;
+
+/// Which routes hang at which keys, as places in the list; and which at none.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Tree<'a> {
+    keys: BTreeMap<&'a str, Vec<usize>>,
+    rest: Vec<usize>,
+}
+
+/// What the tree looks at of one path.
+#[derive(Debug, Default)]
+struct Named {
+    /// Routes for exactly this path.
+    exact: Vec<usize>,
+    /// Routes for this path and all below it.
+    prefix: Vec<usize>,
+}
+
+impl<'a> Tree<'a> {
+    /// `None` if a list is as good, or better.
+    pub(super) fn new(routes: &'a [Arc<Route>]) -> Option<Self> {
+        if routes.len() < MANY {
+            return None;
+        }
+        let mut named: BTreeMap<&str, Named> = BTreeMap::new();
+        let mut rest = Vec::new();
+        for (place, route) in routes.iter().enumerate() {
+            match &route.matches.path {
+                PathMatch::Regex(_) => rest.push(place),
+                PathMatch::Prefix(path) if path == "/" => rest.push(place),
+                // In what the tree is searched for, a query stands behind the path.
+                PathMatch::Exact(path) | PathMatch::Prefix(path) if path.contains('?') => {
+                    return None;
+                }
+                PathMatch::Exact(path) => named.entry(path).or_default().exact.push(place),
+                PathMatch::Prefix(path) => named.entry(path).or_default().prefix.push(place),
+            }
+        }
+        let mut left = routes.len().saturating_mul(COPIES);
+        let mut keys = BTreeMap::new();
+        for (key, own) in &named {
+            let mut places: Vec<usize> = own.exact.iter().chain(&rest).copied().collect();
+            for above in segments(key) {
+                places.extend(named.get(above).into_iter().flat_map(|above| &above.prefix));
+            }
+            left = left.checked_sub(places.len())?;
+            places.sort_unstable();
+            keys.insert(*key, places);
+        }
+        Some(Self { keys, rest })
+    }
+
+    /// As Envoy's matcher. `routes` gives what each route is in Envoy's terms.
+    pub(super) fn matcher(&self, routes: &[Vec<pb::Route>]) -> Matcher {
+        let on_match = |places: &Vec<usize>| OnMatch {
+            on_match: Some(on_match::OnMatch::Action(tried(
+                places.iter().flat_map(|place| &routes[*place]),
+            ))),
+            ..Default::default()
+        };
+        let keys = self.keys.iter();
+        let map: HashMap<String, OnMatch> = keys
+            .map(|(key, places)| ((*key).to_owned(), on_match(places)))
+            .collect();
+        Matcher {
+            on_no_match: Some(Box::new(on_match(&self.rest))),
+            matcher_type: Some(MatcherType::MatcherTree(MatcherTree {
+                input: Some(path()),
+                tree_type: Some(TreeType::PrefixMatchMap(MatchMap { map })),
+            })),
+        }
+    }
+}
+
+/// The path itself, and what it is below of: `/a/b` and `/a` for `/a/b`.
+fn segments(path: &str) -> impl Iterator<Item = &str> {
+    let above = path.match_indices('/').map(|(end, _)| &path[..end]);
+    above.filter(|above| !above.is_empty()).chain([path])
+}
+
+/// The path with its query.
+fn path() -> xds::TypedExtensionConfig {
+    extension(
+        "path",
+        pack_any(HttpRequestHeaderMatchInput {
+            header_name: ":path".to_owned(),
+        }),
+    )
+}
+
+/// Routes to be tried one by one.
+fn tried<'a>(routes: impl Iterator<Item = &'a pb::Route>) -> xds::TypedExtensionConfig {
+    let list = Any {
+        type_url: pb::RouteList::type_url(),
+        value: wire::route_list(routes),
+    };
+    extension("routes", list)
+}
+
+fn extension(name: &str, config: Any) -> xds::TypedExtensionConfig {
+    xds::TypedExtensionConfig {
+        name: name.to_owned(),
+        typed_config: Some(config),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use sesame_model::Action;
+
+    use super::*;
+    use crate::testing::route;
+
+    fn routes(paths: impl IntoIterator<Item = PathMatch>) -> Vec<Arc<Route>> {
+        let routes = paths.into_iter();
+        routes
+            .map(|path| Arc::new(route(path, Action::Respond(200))))
+            .collect()
+    }
+
+    fn exact(path: &str) -> PathMatch {
+        PathMatch::Exact(path.to_owned())
+    }
+
+    fn prefix(path: &str) -> PathMatch {
+        PathMatch::Prefix(path.to_owned())
+    }
+
+    /// As the model says it.
+    fn matches(path: &PathMatch, asked: &str) -> bool {
+        let asked = asked.split('?').next().unwrap_or_default();
+        match path {
+            PathMatch::Exact(path) => asked == path,
+            PathMatch::Prefix(path) if path == "/" => true,
+            PathMatch::Prefix(path) => {
+                let rest = asked.strip_prefix(path.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
+            // All that the tests use.
+            PathMatch::Regex(_) => asked.ends_with('b'),
+        }
+    }
+
+    /// As Envoy does it.
+    fn hanging<'a>(tree: &'a Tree<'_>, asked: &str) -> &'a [usize] {
+        let keys = tree.keys.iter().filter(|(key, _)| asked.starts_with(**key));
+        let longest = keys.max_by_key(|(key, _)| key.len());
+        longest.map_or(&tree.rest, |(_, places)| places)
+    }
+
+    fn any_path() -> impl Strategy<Value = PathMatch> {
+        let path = "(/[ab]{1,2}){1,3}";
+        prop_oneof![
+            path.prop_map(PathMatch::Exact),
+            path.prop_map(PathMatch::Prefix),
+            "/a{0,3}/?".prop_map(PathMatch::Exact),
+            Just(prefix("/")),
+            Just(PathMatch::Regex(".*b".to_owned())),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn a_tree_tries_what_a_list_would(
+            paths in prop::collection::vec(any_path(), MANY..MANY + 40),
+            asked in prop::collection::vec("(/[ab]{0,2}){1,4}/?(\\?a=/b)?", 40),
+        ) {
+            let routes = routes(paths);
+            // Routes for any path hang everywhere: then there may be no tree.
+            if let Some(tree) = Tree::new(&routes) {
+                for asked in asked {
+                    let wanted = |place: &usize| matches(&routes[*place].matches.path, &asked);
+                    let list: Vec<usize> = (0..routes.len()).filter(wanted).collect();
+                    let hanging = hanging(&tree, &asked).iter().copied();
+                    let tree: Vec<usize> = hanging.filter(wanted).collect();
+                    prop_assert_eq!(tree, list, "{}", asked);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn at_a_key_hangs_what_may_match_below_it() {
+        let mut paths = vec![exact("/a/b"), prefix("/a"), prefix("/"), exact("/a")];
+        paths.extend((0..MANY).map(|number| prefix(&format!("/n{number}"))));
+        let routes = routes(paths);
+        let tree = Tree::new(&routes).unwrap();
+        assert_eq!(tree.keys["/a/b"], [0, 1, 2]);
+        assert_eq!(tree.keys["/a"], [1, 2, 3]);
+        assert_eq!(tree.keys["/n7"], [2, 11]);
+        assert_eq!(tree.rest, [2]);
+    }
+
+    #[test]
+    fn few_routes_and_many_for_any_path_stay_a_list() {
+        let few = routes((1..MANY).map(|number| prefix(&format!("/n{number}"))));
+        assert_eq!(Tree::new(&few), None);
+        let any = (0..MANY).map(|number| PathMatch::Regex(format!("/{number}")));
+        let any = routes(any.chain((0..MANY).map(|number| prefix(&format!("/n{number}")))));
+        assert_eq!(Tree::new(&any), None);
+    }
+}

@@ -1,0 +1,143 @@
+//! A host with many paths answers by a tree as it would by a list.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use sesame_testkit::client::{Ask, Connect};
+
+use crate::harness::{Dice, Folder, HTTP, Sesame, gateway, new_ip, route};
+
+/// How many routes the host has, each with a match or two.
+const ROUTES: usize = 90;
+/// How often they are others.
+const ROUNDS: usize = 3;
+/// How many requests are made of each.
+const REQUESTS: usize = 1_000;
+
+/// A path of few letters, so that many are below others.
+fn path(dice: &mut Dice) -> String {
+    let segments = 1 + dice.roll(4);
+    let segment =
+        |dice: &mut Dice| format!("/{}", dice.one_of(&["a", "b", "ab", "a-b", "%41", "c.d"]));
+    (0..segments).map(|_| segment(dice)).collect()
+}
+
+fn some_match(dice: &mut Dice) -> String {
+    let path = path(dice);
+    // Few match any path: they hang at every key of a tree.
+    let path = match dice.roll(60) {
+        0 => "{value: /}".to_owned(),
+        1 => format!("{{type: RegularExpression, value: \"{path}[ab]?\"}}"),
+        2..10 => format!("{{type: Exact, value: {path}/}}"),
+        10..25 => format!("{{type: Exact, value: {path}}}"),
+        _ => format!("{{value: {path}}}"),
+    };
+    let more = dice.one_of(&[
+        "",
+        "",
+        "",
+        ", method: POST",
+        ", headers: [{name: x-a, value: b}]",
+        ", queryParams: [{name: q, value: \"1\"}]",
+    ]);
+    format!("{{path: {path}{more}}}")
+}
+
+/// Routes whose answers tell which of them gave them.
+fn routes(dice: &mut Dice) -> String {
+    let mut text = String::new();
+    for number in 0..ROUTES {
+        let matches: BTreeSet<String> = (0..=dice.roll(2)).map(|_| some_match(dice)).collect();
+        // Only a prefix can be replaced, and only where there is one.
+        let replaced = matches.len() == 1 && !matches.iter().any(|one| one.contains("type: "));
+        let new = match replaced {
+            true => ", path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}",
+            false => "",
+        };
+        let matches = Vec::from_iter(matches).join(", ");
+        let rule = format!(
+            "matches: [{matches}], filters: [{{type: RequestRedirect, requestRedirect: {{hostname: r{number}.test{new}}}}}]"
+        );
+        text += &route(&format!("r{number}"), &["web"], &["many.test"], &[rule]);
+    }
+    text
+}
+
+/// Routes that match nothing that is asked, so many and for so many paths that no tree is made.
+fn never() -> String {
+    let rule = |number: usize| {
+        format!("matches: [{{path: {{type: RegularExpression, value: \"/never-{number}[0-9]\"}}}}]")
+    };
+    let mut text = String::new();
+    for number in 0..20 {
+        let rules: Vec<String> = (0..8)
+            .map(|rule_number| rule(number * 8 + rule_number))
+            .collect();
+        text += &route(&format!("never-{number}"), &["web"], &["many.test"], &rules);
+    }
+    text
+}
+
+fn question(dice: &mut Dice) -> Ask {
+    let mut path = path(dice);
+    path += dice.one_of(&["", "", "", "/", "x", "?q=1", "/?q=1", "?q=2&r=/a/b"]);
+    let mut ask = Ask::get("many.test", &path);
+    if dice.roll(5) == 0 {
+        ask = ask.method("POST");
+    }
+    if dice.roll(5) == 0 {
+        ask = ask.header("x-a", "b");
+    }
+    ask
+}
+
+async fn told(at: SocketAddr, asks: &[Ask]) -> Vec<String> {
+    let mut connection = Connect::plain()
+        .open(at)
+        .await
+        .expect("the gateway listens");
+    let mut out = Vec::new();
+    for ask in asks {
+        let answer = connection.ask(ask).await.expect("an answer");
+        let (status, location) = (answer.status.as_u16(), answer.header("location"));
+        out.push(format!("{status} {location}"));
+    }
+    out
+}
+
+#[tokio::test]
+async fn a_tree_answers_like_a_list() {
+    let mut dice = Dice::new(11);
+    let mut found = BTreeSet::new();
+    for _ in 0..ROUNDS {
+        let routes = routes(&mut dice);
+        let serving = async |more: &str| {
+            let ip = new_ip();
+            let text = gateway("web", ip, &[HTTP]) + &routes + more;
+            let folder = Folder::new(&[("all.yaml", text)]);
+            let sesame = Sesame::start(ip, folder, &[]).await;
+            sesame.programmed().await;
+            sesame
+        };
+        let (tree, list) = (serving("").await, serving(&never()).await);
+        for (sesame, has) in [(&tree, true), (&list, false)] {
+            let config = sesame
+                .page("/config?fleet=default/web")
+                .await
+                .expect("its resources");
+            assert_eq!(
+                config["routes"].to_string().contains("prefix_match_map"),
+                has
+            );
+        }
+        let asks: Vec<Ask> = (0..REQUESTS).map(|_| question(&mut dice)).collect();
+        let by_tree = told(tree.at(8080), &asks).await;
+        let by_list = told(list.at(8080), &asks).await;
+        for ((ask, one), other) in asks.iter().zip(&by_tree).zip(&by_list) {
+            assert_eq!(one, other, "{ask:?}");
+        }
+        found.extend(by_tree);
+    }
+    // They were real questions.
+    assert!(found.len() > 100, "{found:?}");
+}

@@ -1,0 +1,288 @@
+//! Route tables in shards answer like whole ones, and no request is lost where one becomes the other.
+
+use std::cell::Cell;
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use sesame_testkit::client::{Ask, Connect, Connection};
+
+use crate::harness::{
+    Dice, Folder, HTTP, Sesame, backend, eventually, eventually_within, gateway, new_ip, route, to,
+};
+
+/// How many HTTPRoutes there are.
+const ROUTES: usize = 120;
+/// How often some of them change.
+const ROUNDS: usize = 5;
+/// How many requests are made after each change.
+const REQUESTS: usize = 2_000;
+
+/// Listeners of one port whose hosts overlap: a request reaches the routes of the most specific one only.
+const LISTENERS: [&str; 4] = [
+    "name: all, protocol: HTTP, port: 8080",
+    "name: example, protocol: HTTP, port: 8080, hostname: \"*.example.com\"",
+    "name: team, protocol: HTTP, port: 8080, hostname: \"*.t1.example.com\"",
+    "name: one, protocol: HTTP, port: 8080, hostname: h1.t1.example.com",
+];
+
+/// A host that a route may have.
+fn hostname(dice: &mut Dice) -> String {
+    let (host, team) = (dice.roll(40), dice.roll(4));
+    match dice.roll(12) {
+        0 => "*.example.com".to_owned(),
+        1 => format!("*.t{team}.example.com"),
+        2 => format!("*.h{host}.t{team}.example.com"),
+        3 => format!("shop-{host}.io"),
+        4 => format!("{host}.com"),
+        _ => format!("h{host}.t{team}.example.com"),
+    }
+}
+
+/// The route of that number: its answers tell which of its rules gave them, and when it was written.
+fn some_route(number: usize, round: usize, dice: &mut Dice) -> String {
+    let hosts: Vec<String> = (0..=dice.roll(2)).map(|_| hostname(dice)).collect();
+    let mut hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
+    if dice.roll(40) == 0 {
+        // Every host of its listeners.
+        hosts.clear();
+    }
+    let section = dice.one_of(&["", ", sectionName: all", ", sectionName: example"]);
+    let rule = |name: &str, matches: &str| {
+        format!(
+            "matches: [{matches}], filters: [{{type: RequestRedirect, requestRedirect: {{hostname: \
+             {name}.r{number}.v{round}.test, statusCode: 302}}}}]"
+        )
+    };
+    let path = dice.one_of(&["/", "/a", "/a/b"]);
+    let rules = [
+        rule("path", &format!("{{path: {{value: {path}}}}}")),
+        rule("exact", "{path: {type: Exact, value: /a}}"),
+        rule("header", "{headers: [{name: x-a, value: b}]}"),
+    ];
+    let rules = &rules[..=dice.roll(rules.len())].to_vec();
+    route(
+        &format!("r{number}"),
+        &[&format!("web{section}")],
+        &hosts,
+        rules,
+    )
+}
+
+/// A Host as clients write it: mostly one that some route has.
+fn host(dice: &mut Dice) -> String {
+    let known = hostname(dice).replace('*', dice.one_of(&["x", "h1", "a.b", "x-y"]));
+    match dice.roll(16) {
+        0 => known.to_uppercase(),
+        1 => format!("{known}:8080"),
+        2 => format!("{known}."),
+        3 => format!("{known}.:80"),
+        4 => format!("X.{known}:1"),
+        5 => known.replacen('h', "H", 1),
+        6 => dice
+            .one_of(&[
+                "127.0.0.1",
+                "[::1]",
+                "[::1]:8080",
+                "localhost",
+                "example.com",
+                "a_b.c",
+                ".",
+                "*",
+            ])
+            .to_owned(),
+        7 => format!("{known}.de"),
+        8 => "marker.test".to_owned(),
+        _ => known,
+    }
+}
+
+fn question(dice: &mut Dice) -> Ask {
+    let path = dice.one_of(&["/", "/a", "/a/b", "/a/b/c?d=e", "/ab"]);
+    let mut ask = Ask::get(&host(dice), path);
+    if dice.roll(4) == 0 {
+        ask = ask.header("x-a", "b");
+    }
+    match dice.roll(8) {
+        0 => ask.header("x-sesame-shard", "8080#3"),
+        1 => ask
+            .header("X-Sesame-Shard", "")
+            .header("x-sesame-shard", "8080#63"),
+        _ => ask,
+    }
+}
+
+/// Where it leads, or the status.
+async fn told(connection: &mut Option<Connection>, at: SocketAddr, ask: &Ask) -> Result<String> {
+    let mut open = match connection.take() {
+        Some(open) => open,
+        None => Connect::plain().open(at).await?,
+    };
+    let answer = open.ask(ask).await?;
+    // Envoy closes after some that it doesn't understand.
+    if answer.header("connection") != "close" {
+        *connection = Some(open);
+    }
+    Ok(format!(
+        "{} {}",
+        answer.status.as_u16(),
+        answer.header("location")
+    ))
+}
+
+#[tokio::test]
+async fn shards_answer_like_a_whole_table() {
+    let mut dice = Dice::new(7);
+    let mut routes: Vec<String> = (0..ROUTES)
+        .map(|number| some_route(number, 0, &mut dice))
+        .collect();
+    let text = |routes: &[String], ip: IpAddr, round: usize| {
+        let marker = format!(
+            "filters: [{{type: RequestRedirect, requestRedirect: {{hostname: v{round}.test}}}}]"
+        );
+        let marker = route("marker", &["web"], &["marker.test"], &[marker]);
+        let mut text = gateway("web", ip, &LISTENERS) + &marker;
+        routes.iter().for_each(|route| text += route);
+        text
+    };
+    let start = async |ip: IpAddr, when: &str| {
+        let folder = Folder::new(&[("all.yaml", text(&routes, ip, 0))]);
+        let sesame = Sesame::start(ip, folder, &["--route-shards", when]).await;
+        sesame.programmed().await;
+        sesame
+    };
+    let whole = start(new_ip(), "never").await;
+    let shards = start(new_ip(), "always").await;
+    let (mut to_whole, mut to_shards) = (None, None);
+    for round in 0..ROUNDS {
+        if round > 0 {
+            for _ in 0..ROUTES / 6 {
+                let number = dice.roll(ROUTES);
+                routes[number] = match dice.roll(5) {
+                    0 => String::new(),
+                    _ => some_route(number, round, &mut dice),
+                };
+            }
+            for sesame in [&whole, &shards] {
+                sesame
+                    .folder()
+                    .replace("all.yaml", &text(&routes, sesame.ip, round));
+            }
+        }
+        for sesame in [&whole, &shards] {
+            eventually("the change is served", async || {
+                let mut none = None;
+                let said = told(&mut none, sesame.at(8080), &Ask::get("marker.test", "/")).await?;
+                ensure!(said == format!("302 http://v{round}.test:8080/"), "{said}");
+                Ok(())
+            })
+            .await;
+        }
+        for _ in 0..REQUESTS {
+            let ask = question(&mut dice);
+            // The last shard may come a moment behind the first.
+            eventually_within(Duration::from_secs(5), "the same answer", async || {
+                let one = told(&mut to_whole, whole.at(8080), &ask).await?;
+                let other = told(&mut to_shards, shards.at(8080), &ask).await?;
+                let (ours, theirs) = (shards.ip.to_string(), whole.ip.to_string());
+                ensure!(
+                    one == other.replace(&ours, &theirs),
+                    "{ask:?}: {one} or {other}"
+                );
+                Ok(())
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn backends_see_nothing_of_shards() {
+    let (_backend, service) = backend("a").await;
+    let ip = new_ip();
+    let rule = "backendRefs: [{name: a, port: 80}], filters: [{type: RequestHeaderModifier, \
+                requestHeaderModifier: {add: [{name: x-b, value: c}]}}]";
+    let text = gateway("web", ip, &[HTTP]) + &service + &route("a", &["web"], &["a.test"], &[rule]);
+    let folder = Folder::new(&[("all.yaml", text)]);
+    let sesame = Sesame::start(ip, folder, &["--route-shards", "always"]).await;
+    sesame.programmed().await;
+    let ask = Ask::get("A.test:99", "/").header("x-sesame-shard", "8080#1");
+    let answer = sesame.ask_well(&ask).await.json();
+    let headers = answer["headers"].to_string().to_lowercase();
+    assert!(
+        headers.contains("x-b") && headers.contains("a.test:99"),
+        "{answer}"
+    );
+    assert!(!headers.contains("shard"), "{answer}");
+}
+
+/// So many hosts, the first of which leads to a backend.
+fn hosts(number: usize) -> String {
+    let mut text = String::new();
+    for host in 0..number {
+        let _ = write!(
+            text,
+            "{}",
+            route(
+                &format!("h{host}"),
+                &["web"],
+                &[&format!("h{host}.test")],
+                &[to("a")]
+            )
+        );
+    }
+    text
+}
+
+#[tokio::test]
+async fn nothing_is_lost_where_a_table_grows_and_shrinks() {
+    let (_backend, service) = backend("a").await;
+    let sesame = Sesame::with_gateway(&[HTTP], &service).await;
+    sesame.folder().write("hosts.yaml", &hosts(390));
+    let at = sesame.at(8080);
+    let serves = async |host: usize| {
+        eventually("the host is served", async || {
+            let answer = Connect::plain()
+                .ask(at, &Ask::get(&format!("h{host}.test"), "/"))
+                .await?;
+            ensure!(answer.status == 200, "{}", answer.status);
+            Ok(())
+        })
+        .await;
+    };
+    serves(389).await;
+    let (over, asked) = (Cell::new(false), Cell::new(0_u32));
+    let ask = Ask::get("h0.test", "/");
+    let steady = async {
+        let mut kept: Option<Connection> = None;
+        while !over.get() {
+            // One that was kept may be closed where it idles, but not with a request on its way.
+            let said = told(&mut kept, at, &ask).await;
+            let fresh = Connect::plain().ask(at, &ask).await;
+            let said = said
+                .context("on a connection that was kept")
+                .expect("an answer");
+            assert_eq!(said, "200 ", "on a connection that was kept");
+            assert_eq!(fresh.expect("an answer").status, 200);
+            asked.set(asked.get() + 2);
+        }
+    };
+    let changes = async {
+        // Over the mark at which the table is put in shards, and far below that at which it is whole again.
+        for number in [410, 600, 150, 420, 100] {
+            sesame.folder().replace("hosts.yaml", &hosts(number));
+            serves(number - 1).await;
+            let last = format!("h{number}.test");
+            eventually("what is gone is not served", async || {
+                let answer = Connect::plain().ask(at, &Ask::get(&last, "/")).await?;
+                ensure!(answer.status == 404, "{}", answer.status);
+                Ok(())
+            })
+            .await;
+        }
+        over.set(true);
+    };
+    tokio::join!(steady, changes);
+    assert!(asked.get() > 100, "{}", asked.get());
+}
