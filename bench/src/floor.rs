@@ -3,7 +3,7 @@
 //!
 //! In: resources. Out: the same, to one Envoy. What it sends when:
 //!
-//! - what Envoy asks for by name, or all clusters and listeners at the start, at once;
+//! - what Envoy asks for by name, or all clusters, listeners and scopes at the start, at once;
 //! - a push without new clusters at once: routes and endpoints;
 //! - a push with new clusters: those; when Envoy asks for their endpoints, endpoints and routes back to back, which Envoy
 //!   takes in that order. That is the fastest order in which no request meets a cluster that isn't there;
@@ -198,8 +198,8 @@ impl Server {
         if type_url == names::ROUTES && acknowledges {
             return std::mem::take(&mut self.behind_routes);
         }
-        let all =
-            self.started.insert(type_url) && [names::CLUSTER, names::LISTENER].contains(&type_url);
+        let roots = [names::CLUSTER, names::LISTENER, names::SCOPE];
+        let all = self.started.insert(type_url) && roots.contains(&type_url);
         let of_type = self.resources.get(type_url);
         let wanted: Vec<Resource> = of_type
             .into_iter()

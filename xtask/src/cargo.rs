@@ -23,6 +23,15 @@ where
 {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
+    // What cargo says of this program's package is not for others: build scripts that look at it would run again, and half of
+    // the workspace be built again, each time that somebody uses cargo with and without `xtask`.
+    for (name, _) in env::vars_os() {
+        let of_package =
+            |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+        if name.to_str().is_some_and(of_package) {
+            command.env_remove(name);
+        }
+    }
     command
 }
 
