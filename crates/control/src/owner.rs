@@ -7,6 +7,7 @@ mod publish;
 mod statuses;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -107,7 +108,7 @@ pub(crate) struct Owner {
     complete: bool,
     /// Every object that was there at the start has its status.
     judged: bool,
-    known: HashSet<ObjectKey>,
+    known: Known,
     requests: Requests,
     /// As the engine has them.
     states: BTreeMap<FleetId, FleetState>,
@@ -123,6 +124,25 @@ pub(crate) struct Owner {
     replaced: u64,
     /// When no connection to any of them is left.
     settled_at: Option<Instant>,
+}
+
+/// The keys of all objects, as hashes: there may be many of them, and one that is taken for another would only be counted
+/// wrongly.
+#[derive(Default)]
+struct Known {
+    hashes: HashSet<u64>,
+    hasher: RandomState,
+}
+
+impl Known {
+    /// Whether it is a new one.
+    fn insert(&mut self, key: &ObjectKey) -> bool {
+        self.hashes.insert(self.hasher.hash_one(key))
+    }
+
+    fn remove(&mut self, key: &ObjectKey) {
+        self.hashes.remove(&self.hasher.hash_one(key));
+    }
 }
 
 /// What the messages of one turn amount to.
@@ -150,7 +170,7 @@ impl Owner {
             announced: false,
             complete: false,
             judged: false,
-            known: HashSet::new(),
+            known: Known::default(),
             requests: Requests::new(),
             states: BTreeMap::new(),
             serving: BTreeSet::new(),
@@ -337,7 +357,7 @@ impl Owner {
         let kind = match &change {
             Change::Upsert(object) => {
                 self.outlets.board.sketch(object);
-                match self.known.insert(key.clone()) {
+                match self.known.insert(&key) {
                     true => ChangeKind::Added,
                     false => ChangeKind::Changed,
                 }
