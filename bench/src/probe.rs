@@ -55,10 +55,12 @@ impl Probe {
         })
     }
 
-    /// Asks for `/` of a host. After an error the next request has a new connection.
+    /// Asks for `/` of a host. After an error, and where Envoy says that it will close, the next request has a new
+    /// connection.
     pub(crate) fn ask(&mut self, host: &str) -> Result<Answer> {
         let answer = self.try_ask(host);
-        if answer.is_err() {
+        let over = |answer: &Answer| answer.header("connection") == Some("close");
+        if answer.as_ref().map_or(true, over) {
             self.stream = open(self.address)?;
         }
         answer

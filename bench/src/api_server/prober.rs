@@ -142,11 +142,11 @@ impl Prober {
                 let answer = probe.ask(&host);
                 self.own
                     .judge(&host, &answer, &[Shown::Nothing, Shown::By(BLUE)]);
-                if answer.is_ok_and(|answer| wanted.is(&answer)) {
+                if answer.as_ref().is_ok_and(|answer| wanted.is(answer)) {
                     break;
                 }
                 if since.elapsed() > PATIENCE {
-                    bail!("{host} isn't {wanted:?} after {PATIENCE:?}");
+                    bail!("{host} isn't {wanted:?} after {PATIENCE:?}, but {answer:?}");
                 }
                 thread::sleep(PACE);
             }

@@ -3,11 +3,12 @@
 //! That Envoy only pretends, since a real one takes longer to take in so many clusters than Sesame to send them. The real
 //! one goes on meanwhile with what it has, under the requests of the prober.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use envoy_types::pb::envoy::config::route::v3::RouteConfiguration;
+use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, ScopedRouteConfiguration};
 use prost::Message as _;
 use sesame_model::FleetId;
 use sesame_testkit::certs::{Identity, client_config_as};
@@ -59,9 +60,16 @@ pub(crate) fn restart(
                 name: Settings::server_name(),
                 config: config.clone(),
             };
-            // A listener asks for the table of its port.
-            let follow = move |ty, _: &[u8]| match ty {
-                ResourceType::Listener => vec![(ResourceType::Route, port.to_string())],
+            // A listener asks for the table of its port, or for scopes, of which each asks for a shard.
+            let follow = move |ty, body: &[u8]| match ty {
+                ResourceType::Listener => vec![
+                    (ResourceType::Route, port.to_string()),
+                    (ResourceType::ScopedRoute, "*".to_owned()),
+                ],
+                ResourceType::ScopedRoute => ScopedRouteConfiguration::decode(body)
+                    .map(|scope| (ResourceType::Route, scope.route_configuration_name))
+                    .into_iter()
+                    .collect(),
                 _ => Vec::new(),
             };
             let fake = FakeEnvoy::builder(FleetId::unmanaged().as_str(), name).follow(follow);
@@ -75,7 +83,7 @@ pub(crate) fn restart(
     let (fake, connected) = connected.with_context(|| settings.last_words())?;
     let done = cluster
         .runtime()
-        .block_on(fake.until(|state| complete(state, port, apps)));
+        .block_on(fake.until(|state| complete(state, apps)));
     let complete = begun.elapsed();
     let used = replica.milliseconds()?;
     if done.is_err() {
@@ -98,15 +106,20 @@ pub(crate) fn restart(
     })
 }
 
-fn complete(state: &State, port: u16, apps: usize) -> bool {
+fn complete(state: &State, apps: usize) -> bool {
     let all = |ty| state.names(ty).len() == apps + EXTRA_SERVICES;
     if !all(ResourceType::Cluster) || !all(ResourceType::Endpoint) {
         return false;
     }
-    let table = state.body(ResourceType::Route, &port.to_string());
-    let table = table.and_then(|body| RouteConfiguration::decode(body).ok());
-    // Hosts that nobody asks for are a virtual host, too.
-    table.is_some_and(|table| table.virtual_hosts.len() >= apps + EXTRAS)
+    let tables = state.names(ResourceType::Route).into_iter();
+    let tables = tables.filter_map(|name| state.body(ResourceType::Route, &name));
+    let tables = tables.filter_map(|body| RouteConfiguration::decode(body).ok());
+    // Some are in all shards. Hosts that nobody asks for are a virtual host, too.
+    let hosts: BTreeSet<String> = tables
+        .flat_map(|table| table.virtual_hosts)
+        .map(|host| host.name)
+        .collect();
+    hosts.len() >= apps + EXTRAS
 }
 
 /// How long ago a replica was started, in milliseconds.

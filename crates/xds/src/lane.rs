@@ -320,6 +320,19 @@ impl Lane {
         self.subscription.named(name) && lacks
     }
 
+    /// Everything that the client wants is sent once more, even if it has it.
+    pub(crate) fn send_again(&mut self, fleet: &mut Fleet) {
+        if !self.subscription.wildcard() {
+            // By name it asks itself.
+            return;
+        }
+        let names: Vec<Arc<str>> = self.held.keys().cloned().collect();
+        for name in names {
+            self.force.insert(Arc::clone(&name));
+            self.consider(fleet, &name, None);
+        }
+    }
+
     /// From now on the client can't do without a name: it is sent even if the client has it, what
     /// there is now is kept for it even if it is removed, and if there is nothing it is told so at once.
     pub(crate) fn need(&mut self, fleet: &mut Fleet, name: &Arc<str>) {

@@ -207,6 +207,11 @@ impl Session {
                     .need(fleet, cluster.name());
             }
         }
+        if ty == ResourceType::Listener && !batch.upserts.is_empty() {
+            // A listener may be the first to follow scopes since none did. Envoy doesn't ask for all of them again then, and
+            // doesn't have them any more. One that has takes no notice of the same again.
+            self.lane(ResourceType::ScopedRoute).send_again(fleet);
+        }
         Response {
             ty,
             nonce,

@@ -104,6 +104,32 @@ fn who_asks_for_all_is_told_that_there_is_nothing_once() {
 }
 
 #[test]
+fn a_changed_listener_is_followed_by_all_scopes() {
+    use ResourceType::ScopedRoute;
+    let (mut fleet, mut client) = served();
+    let scopes = [(ScopedRoute, "s0", "v0"), (ScopedRoute, "s1", "v0")];
+    fleet.apply(update(2, &scopes, &[]));
+    client.settle(&mut fleet);
+    assert!(client.take_log().is_empty(), "nobody asks for them");
+    let first = request(ScopedRoute);
+    client.session.request(&mut fleet, &first).unwrap();
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), ["scoped route +s0 +s1"]);
+    fleet.apply(update(3, &[(Listener, "l0", "v1;r0")], &[]));
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), ["listener +l0", "scoped route +s0 +s1"]);
+    fleet.apply(update(
+        4,
+        &[(Listener, "l1", "v0;r0")],
+        &[(ScopedRoute, "s0")],
+    ));
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), ["listener +l1", "scoped route +s1 -s0"]);
+    let events = kinds(&fleet.take_events());
+    assert_eq!(events, ["acked 2", "acked 3", "acked 4"]);
+}
+
+#[test]
 fn a_changed_cluster_is_followed_by_its_endpoints() {
     let (mut fleet, mut client) = served();
     fleet.apply(update(
