@@ -112,7 +112,7 @@ fn complete(state: &State, apps: usize) -> bool {
         return false;
     }
     let tables = state.names(ResourceType::Route).into_iter();
-    let tables = tables.filter_map(|name| state.body(ResourceType::Route, &name));
+    let tables = tables.filter_map(|name| state.body(ResourceType::Route, name));
     let tables = tables.filter_map(|body| RouteConfiguration::decode(body).ok());
     // Some are in all shards. Hosts that nobody asks for are a virtual host, too.
     let hosts: BTreeSet<String> = tables

@@ -39,7 +39,7 @@ use self::received::Records;
 pub use self::received::{Received, Tls};
 
 /// Connections at the same time; further ones are closed at once.
-const MOST_CONNECTIONS: usize = 4096;
+const MOST_CONNECTIONS: usize = 16_384;
 
 /// A TLS client that says nothing is closed after this time.
 const HANDSHAKE: Duration = Duration::from_secs(10);
