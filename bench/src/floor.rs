@@ -73,6 +73,20 @@ impl Push {
     }
 }
 
+impl Push {
+    /// One more resource.
+    pub(crate) fn add(&mut self, type_url: &'static str, name: &str, message: Vec<u8>) {
+        self.upserts.entry(type_url).or_default().push(Resource {
+            name: name.to_owned(),
+            resource: Some(Any {
+                type_url: type_url.to_owned(),
+                value: message,
+            }),
+            ..Resource::default()
+        });
+    }
+}
+
 impl Floor {
     /// Serves on a Unix socket, first of all `first`.
     pub(crate) fn start(socket: &Path, first: Push) -> Result<Self> {

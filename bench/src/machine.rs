@@ -3,8 +3,10 @@
 //! In: process ids. Out: numbers. Linux only, as the figures are.
 
 use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 /// Memory of a process, in MiB.
 #[derive(Clone, Copy, Debug)]
@@ -53,10 +55,44 @@ pub(crate) fn process_milliseconds(pid: u32) -> Result<f64> {
     Ok((next()? + next()?) / TICKS * 1e3)
 }
 
+/// The process with this text in its command line, as soon as there is one.
+pub(crate) fn pid_with_argument(text: &str, patience: Duration) -> Result<u32> {
+    let begin = Instant::now();
+    loop {
+        for process in fs::read_dir("/proc")? {
+            let path = process?.path();
+            let pid = path
+                .file_name()
+                .and_then(|name| name.to_str()?.parse().ok());
+            let line = fs::read_to_string(path.join("cmdline")).unwrap_or_default();
+            if let Some(pid) = pid
+                && line.contains(text)
+            {
+                return Ok(pid);
+            }
+        }
+        ensure!(
+            begin.elapsed() < patience,
+            "there is no process with {text} in its command line"
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Processor time that the living threads of a process have used, in milliseconds, by a finer clock than
+/// [`process_milliseconds`].
+pub(crate) fn threads_milliseconds(pid: u32) -> Result<f64> {
+    of_threads(&format!("/proc/{pid}/task"), &[""])
+}
+
 /// Processor time that living threads of this process have used, in milliseconds: those whose names begin so.
 pub(crate) fn thread_milliseconds(prefixes: &[&str]) -> Result<f64> {
+    of_threads("/proc/self/task", prefixes)
+}
+
+fn of_threads(tasks: &str, prefixes: &[&str]) -> Result<f64> {
     let mut nanoseconds = 0.0;
-    for task in fs::read_dir("/proc/self/task")? {
+    for task in fs::read_dir(tasks)? {
         let path = task?.path();
         // A thread may end between the listing and the look.
         let (Ok(name), Ok(times)) = (

@@ -18,6 +18,7 @@ mod rig;
 mod rss;
 mod sesame;
 mod steady;
+mod throughput;
 mod translate;
 
 use std::path::PathBuf;
@@ -82,6 +83,8 @@ enum Group {
     Propagate,
     /// Changes under requests, and every answer judged
     Steady,
+    /// What a request costs an Envoy
+    Throughput,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -117,6 +120,7 @@ fn groups(settings: &Settings) -> Result<Vec<Figure>> {
                 Group::Rss => rss::run(settings)?,
                 Group::Propagate => propagate::run(settings)?,
                 Group::Steady => steady::run(settings)?,
+                Group::Throughput => throughput::run(settings)?,
             });
         }
     }

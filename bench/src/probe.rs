@@ -58,7 +58,12 @@ impl Probe {
     /// Asks for `/` of a host. After an error, and where Envoy says that it will close, the next request has a new
     /// connection.
     pub(crate) fn ask(&mut self, host: &str) -> Result<Answer> {
-        let answer = self.try_ask(host);
+        self.ask_for(host, "/")
+    }
+
+    /// The same for another path.
+    pub(crate) fn ask_for(&mut self, host: &str, path: &str) -> Result<Answer> {
+        let answer = self.try_ask(host, path);
         let over = |answer: &Answer| answer.header("connection") == Some("close");
         if answer.as_ref().map_or(true, over) {
             self.stream = open(self.address)?;
@@ -66,8 +71,8 @@ impl Probe {
         answer
     }
 
-    fn try_ask(&mut self, host: &str) -> Result<Answer> {
-        let request = format!("GET / HTTP/1.1\r\nhost: {host}\r\n\r\n");
+    fn try_ask(&mut self, host: &str, path: &str) -> Result<Answer> {
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n");
         self.stream.write_all(request.as_bytes())?;
         self.buffer.clear();
         let head = loop {

@@ -9,6 +9,7 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unit {
+    Microseconds,
     Milliseconds,
     Mebibytes,
     Kibibytes,
@@ -20,6 +21,7 @@ pub(crate) enum Unit {
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Target {
+    AtLeast(f64),
     AtMost(f64),
     Exactly(f64),
 }
@@ -66,6 +68,11 @@ impl Figure {
         self
     }
 
+    pub(crate) fn at_least(mut self, target: f64) -> Self {
+        self.target = Some(Target::AtLeast(target));
+        self
+    }
+
     pub(crate) fn exactly(mut self, target: f64) -> Self {
         self.target = Some(Target::Exactly(target));
         self
@@ -79,16 +86,16 @@ impl Figure {
     /// The measured number in targets.
     fn ratio(&self) -> Option<f64> {
         match self.target? {
-            Target::AtMost(target) | Target::Exactly(target) if target != 0.0 => {
-                Some(self.measured / target)
+            Target::AtLeast(target) | Target::AtMost(target) | Target::Exactly(target) => {
+                (target != 0.0).then(|| self.measured / target)
             }
-            Target::AtMost(_) | Target::Exactly(_) => None,
         }
     }
 
     /// Whether the target is met; nothing where there is none.
     pub(crate) fn met(&self) -> Option<bool> {
         Some(match self.target? {
+            Target::AtLeast(target) => self.measured >= target,
             Target::AtMost(target) => self.measured <= target,
             Target::Exactly(target) => self.measured == target,
         })
@@ -105,7 +112,13 @@ impl Figure {
             (Some(Target::AtMost(_)), Some(ratio)) => {
                 format!("missed by {:.0} %", (ratio - 1.0) * 100.0)
             }
-            (Some(Target::AtMost(target) | Target::Exactly(target)), _) => {
+            (Some(Target::AtLeast(_)), Some(ratio)) => {
+                format!("missed by {:.0} %", (1.0 - ratio) * 100.0)
+            }
+            (
+                Some(Target::AtLeast(target) | Target::AtMost(target) | Target::Exactly(target)),
+                _,
+            ) => {
                 format!("missed by {}", number((self.measured - target).abs()))
             }
             (None, _) => String::new(),
@@ -114,6 +127,7 @@ impl Figure {
 
     fn with_unit(&self, value: f64) -> String {
         let unit = match self.unit {
+            Unit::Microseconds => " µs",
             Unit::Milliseconds => " ms",
             Unit::Mebibytes => " MiB",
             Unit::Kibibytes => " KiB",
@@ -155,6 +169,11 @@ impl Samples {
             .unwrap_or_default()
     }
 
+    /// In the order in which they came.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = f64> {
+        self.0.iter().copied()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
@@ -176,6 +195,7 @@ pub(crate) fn table(figures: &[Figure]) -> String {
     for figure in figures {
         let target = match figure.target {
             None => String::new(),
+            Some(Target::AtLeast(target)) => format!("≥ {}", figure.with_unit(target)),
             Some(Target::AtMost(target)) => format!("≤ {}", figure.with_unit(target)),
             Some(Target::Exactly(target)) => format!("= {}", figure.with_unit(target)),
         };

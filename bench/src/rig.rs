@@ -14,6 +14,7 @@ use sesame_testkit::backend::Backend;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::machine;
 use crate::sesame::Sesame;
 
 /// Envoys and backends.
@@ -72,6 +73,12 @@ impl Rig {
             admin_socket,
         });
         Ok(())
+    }
+
+    /// The process of that Envoy, as soon as it runs.
+    pub(crate) fn pid(&self, name: &str, patience: Duration) -> Result<u32> {
+        let folder = self.supervisor.dir(name);
+        machine::pid_with_argument(&folder.path().display().to_string(), patience)
     }
 
     /// Starts a backend that names itself in its answers.

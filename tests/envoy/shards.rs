@@ -1,12 +1,12 @@
 //! Route tables in shards answer like whole ones, and no request is lost where one becomes the other.
 
 use std::cell::Cell;
-use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use sesame_testkit::client::{Ask, Connect, Connection};
+use tokio::time::sleep;
 
 use crate::harness::{
     Dice, Folder, HTTP, Sesame, backend, eventually, eventually_within, gateway, new_ip, route, to,
@@ -217,76 +217,103 @@ async fn backends_see_nothing_of_shards() {
     assert!(!headers.contains("shard"), "{answer}");
 }
 
-/// So many hosts, the first of which leads to a backend.
-fn hosts(number: usize) -> String {
-    let mut text = String::new();
-    for host in 0..number {
-        let _ = write!(
-            text,
-            "{}",
-            route(
-                &format!("h{host}"),
-                &["web"],
-                &[&format!("h{host}.test")],
-                &[to("a")]
-            )
-        );
-    }
-    text
+/// Routes of a listener for so many hosts.
+fn hosts(listener: &str, number: usize) -> String {
+    let parent = format!("web, sectionName: {listener}");
+    let route = |host: usize| {
+        let hostname = format!("h{host}.test");
+        route(
+            &format!("{listener}-{host}"),
+            &[&parent],
+            &[&hostname],
+            &[to("a")],
+        )
+    };
+    (0..number).map(route).collect()
+}
+
+/// Asks for the first host, on a connection that is kept and on new ones, as long as the work takes.
+///
+/// # Panics
+/// If one answer isn't a 200.
+async fn under_requests(at: SocketAddr, work: impl Future<Output = ()>) {
+    let (over, asked) = (Cell::new(false), Cell::new(0_u32));
+    let ask = Ask::get("h0.test", "/");
+    let steady = async {
+        let mut kept: Option<Connection> = None;
+        while !over.get() {
+            let said = told(&mut kept, at, &ask).await;
+            let said = said.expect("an answer on a connection that was kept");
+            assert_eq!(said, "200 ", "on a connection that was kept");
+            let fresh = Connect::plain().ask(at, &ask).await;
+            assert_eq!(fresh.expect("an answer").status, 200);
+            asked.set(asked.get() + 2);
+        }
+    };
+    let work = async {
+        work.await;
+        over.set(true);
+    };
+    tokio::join!(steady, work);
+    assert!(asked.get() > 100, "{}", asked.get());
+}
+
+async fn answers(at: SocketAddr, host: usize, status: u16) {
+    eventually(&format!("h{host}.test answers {status}"), async || {
+        let ask = Ask::get(&format!("h{host}.test"), "/");
+        let answer = Connect::plain().ask(at, &ask).await?;
+        ensure!(answer.status == status, "{}", answer.status);
+        Ok(())
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn nothing_is_lost_where_a_table_grows_and_shrinks() {
     let (_backend, service) = backend("a").await;
     let sesame = Sesame::with_gateway(&[HTTP], &service).await;
-    sesame.folder().write("hosts.yaml", &hosts(390));
+    sesame.folder().write("hosts.yaml", &hosts("http", 190));
     let at = sesame.at(8080);
-    let serves = async |host: usize| {
-        eventually("the host is served", async || {
-            let answer = Connect::plain()
-                .ask(at, &Ask::get(&format!("h{host}.test"), "/"))
-                .await?;
-            ensure!(answer.status == 200, "{}", answer.status);
-            Ok(())
-        })
-        .await;
-    };
-    serves(389).await;
-    let (over, asked) = (Cell::new(false), Cell::new(0_u32));
-    let ask = Ask::get("h0.test", "/");
-    let steady = async {
-        let mut kept: Option<Connection> = None;
-        while !over.get() {
-            // One that was kept may be closed where it idles, but not with a request on its way.
-            let said = told(&mut kept, at, &ask).await;
-            let fresh = Connect::plain().ask(at, &ask).await;
-            let said = said
-                .context("on a connection that was kept")
-                .expect("an answer");
-            assert_eq!(said, "200 ", "on a connection that was kept");
-            assert_eq!(fresh.expect("an answer").status, 200);
-            asked.set(asked.get() + 2);
-        }
-    };
+    answers(at, 189, 200).await;
     let changes = async {
         // Over the mark at which the table is put in shards, and far below that at which it is whole again.
         for number in [410, 600, 150, 420, 100, 430] {
             if number == 430 {
-                // Nobody follows shards any more when the listener before is drained.
-                tokio::time::sleep(Duration::from_secs(7)).await;
+                // Nobody follows shards any more when the listener before is drained, and what it needed is gone.
+                sleep(Duration::from_secs(12)).await;
             }
-            sesame.folder().replace("hosts.yaml", &hosts(number));
-            serves(number - 1).await;
-            let last = format!("h{number}.test");
-            eventually("what is gone is not served", async || {
-                let answer = Connect::plain().ask(at, &Ask::get(&last, "/")).await?;
-                ensure!(answer.status == 404, "{}", answer.status);
-                Ok(())
-            })
-            .await;
+            sesame
+                .folder()
+                .replace("hosts.yaml", &hosts("http", number));
+            answers(at, number - 1, 200).await;
+            answers(at, number, 404).await;
         }
-        over.set(true);
+        // Its whole table is gone, too.
+        sleep(Duration::from_secs(12)).await;
+        answers(at, 429, 200).await;
     };
-    tokio::join!(steady, changes);
-    assert!(asked.get() > 100, "{}", asked.get());
+    under_requests(at, changes).await;
+}
+
+#[tokio::test]
+async fn nothing_is_lost_where_a_second_table_grows() {
+    let (_backend, service) = backend("a").await;
+    let other = "name: other, protocol: HTTP, port: 8081";
+    let sesame = Sesame::with_gateway(&[HTTP, other], &service).await;
+    sesame.folder().write("hosts.yaml", &hosts("http", 410));
+    sesame.folder().write("others.yaml", &hosts("other", 10));
+    let at = sesame.at(8081);
+    answers(sesame.at(8080), 409, 200).await;
+    answers(at, 9, 200).await;
+    let changes = async {
+        for number in [420, 100, 430] {
+            sesame
+                .folder()
+                .replace("others.yaml", &hosts("other", number));
+            answers(at, number - 1, 200).await;
+            answers(at, number, 404).await;
+            answers(sesame.at(8080), 409, 200).await;
+        }
+    };
+    under_requests(at, changes).await;
 }

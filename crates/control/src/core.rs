@@ -141,8 +141,8 @@ impl Core {
         self.assembler.apply(commit)
     }
 
-    /// How many listeners were replaced so far, whose connections may still need what only [`settle`](Self::settle) takes
-    /// away.
+    /// How many times so far a listener was replaced whose connections may still need what only [`settle`](Self::settle)
+    /// takes away.
     pub(crate) fn replaced(&self) -> u64 {
         self.assembler.replaced()
     }

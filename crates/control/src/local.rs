@@ -46,6 +46,8 @@ pub use crate::running::RunError;
 const MESSAGES: usize = 4096;
 /// Events that may wait for whoever looks on; one who is further behind is told how many were lost.
 const EVENTS: usize = 4096;
+/// How long an Envoy may take to put another listener in place of one.
+const REPLACING: Duration = Duration::from_secs(5);
 /// Sets of changes that may wait; further changes gather at the source.
 const SETS: usize = 2;
 
@@ -188,6 +190,7 @@ impl Local {
             metrics: Arc::new(Metrics::new()),
             events,
             statuses: None,
+            drain: config.drain + REPLACING,
             ending: CancellationToken::new(),
         };
         let stop = CancellationToken::new();

@@ -35,10 +35,6 @@ use crate::progress::Progress;
 /// Messages that are taken at once, so that a flood can't keep what came first from being served.
 const MOST_AT_ONCE: usize = 1024;
 
-/// How long Envoys may take to drain the connections of a listener that was replaced: as long as they do unless somebody
-/// chose otherwise.
-const DRAIN: Duration = Duration::from_secs(60);
-
 /// Something that the owner should know.
 pub(crate) enum Message {
     /// Objects changed. The first of these is everything.
@@ -88,6 +84,8 @@ pub(crate) struct Outlets {
     pub(crate) events: broadcast::Sender<Event>,
     /// Writes statuses to where objects come from; `None`: they can't be written there.
     pub(crate) statuses: Option<Writer>,
+    /// How long Envoys take to put another listener in place of one and to drain the connections of that.
+    pub(crate) drain: Duration,
     /// Cancelled when all is about to end: what then happens to Envoys is no news.
     pub(crate) ending: CancellationToken,
 }
@@ -251,7 +249,7 @@ impl Owner {
         let inputs = std::mem::take(&mut turn.inputs);
         let mut steps = self.commit(inputs, &mut turn);
         if std::mem::replace(&mut self.replaced, self.core.replaced()) != self.core.replaced() {
-            self.settled_at = Some(begin + DRAIN);
+            self.settled_at = Some(begin + self.outlets.drain);
         }
         let revision = self.core.engine().revision();
         let changes = merged(former, &mut steps);

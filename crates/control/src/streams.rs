@@ -115,6 +115,11 @@ fn served(outlets: &Outlets, fleet: &FleetId, revision: u64) {
 }
 
 fn rejected(fleet: &xds::FleetId, resource_type: ResourceType, name: Arc<str>) -> Rejected {
+    let name = match resource_type {
+        // It is called as its shard.
+        ResourceType::ScopedRoute => format!("{name}#scope").into(),
+        _ => name,
+    };
     let what = match resource_type {
         ResourceType::Cluster => RejectedKind::Cluster,
         ResourceType::Endpoint => RejectedKind::Endpoints,

@@ -91,11 +91,11 @@ pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
         state.ready = true;
         Input::Fleet(fleet, Some(state))
     }));
+    // Nobody is connected to anything that was before.
+    let settled = core.settle();
+    let changes = before.into_iter().chain(after.resources).chain(settled);
     Translation {
-        fleets: fleets(
-            requests.into_keys(),
-            before.into_iter().chain(after.resources),
-        ),
+        fleets: fleets(requests.into_keys(), changes),
         statuses: statuses(&core),
         unserved,
     }

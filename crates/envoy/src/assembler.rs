@@ -97,9 +97,8 @@ impl Assembler {
         out
     }
 
-    /// How many listeners were replaced so far because their route tables went from whole to shards or back. Such a table is
-    /// given in both forms from then on, so that connections to the listener before don't see it grow old, until
-    /// [`Assembler::settle`].
+    /// How many route tables began so far to be given both whole and in shards, because their listeners were replaced: in that
+    /// way connections to the listener before don't see a table grow old, until [`Assembler::settle`].
     pub fn replaced(&self) -> u64 {
         self.tables.replaced()
     }

@@ -69,7 +69,7 @@ pub(crate) fn connection_manager(
                 config_source: Some(wire::ads()),
                 route_config_name: names::routes(table),
             }),
-            Routes::Shards(_) => RouteSpecifier::ScopedRoutes(by_header()),
+            Routes::Shards(table) => RouteSpecifier::ScopedRoutes(by_header(table)),
         }),
         early_header_mutation_extensions: match routes {
             Routes::Whole(_) => vec![],
@@ -102,7 +102,11 @@ pub(crate) fn connection_manager(
 }
 
 /// Routes from the shard that [`SHARD_HEADER`] names.
-fn by_header() -> pb::ScopedRoutes {
+///
+/// Connection managers whose `ScopedRds` are alike share what they know of scopes, and one that comes later than the first
+/// doesn't wait for its shards: it would answer 404 until they are there. So each table has one of its own, told
+/// apart by how long it would wait, which is long enough never to matter.
+fn by_header(table: &RouteTableKey) -> pb::ScopedRoutes {
     use pb::scoped_routes::scope_key_builder::fragment_builder as fragment;
     use pb::scoped_routes::{ConfigSpecifier, ScopeKeyBuilder};
     let extractor = fragment::HeaderValueExtractor {
@@ -120,10 +124,22 @@ fn by_header() -> pb::ScopedRoutes {
         }),
         rds_config_source: Some(wire::ads()),
         config_specifier: Some(ConfigSpecifier::ScopedRds(pb::ScopedRds {
-            scoped_rds_config_source: Some(wire::ads()),
+            scoped_rds_config_source: Some(core::ConfigSource {
+                initial_fetch_timeout: Some(wire::duration(patience(table))),
+                ..wire::ads()
+            }),
             ..Default::default()
         })),
     }
+}
+
+/// At least an hour, and another time for each table of an Envoy.
+fn patience(table: &RouteTableKey) -> Duration {
+    let mut hash: u32 = 0x811C_9DC5;
+    for byte in names::routes(table).bytes() {
+        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+    }
+    Duration::from_secs(60 * 60) + Duration::from_nanos(hash.into())
 }
 
 /// Writes [`SHARD_HEADER`] before anybody looks for a route.

@@ -13,6 +13,7 @@ use sesame_model::{
 };
 
 use crate::route::{reserved, table_head};
+use crate::shard::is_everywhere;
 use crate::{cluster, endpoints, secret, virtual_host, wire};
 
 /// The tables of the model.
@@ -81,6 +82,8 @@ pub struct EncodedTable {
     /// Domains that must not fall to a wider host, sorted, with the bytes of the `VirtualHost` that sees to it where the
     /// domain has none of its own.
     pub(crate) reserved: Vec<(Arc<str>, Bytes)>,
+    /// How many domains there are in `head` and `reserved` that would be in every shard.
+    pub(crate) everywhere: usize,
 }
 
 impl EncodedTable {
@@ -139,8 +142,10 @@ fn encoded_table(table: &RouteTable) -> EncodedTable {
         })
         .collect();
     reserved.sort();
+    let wide = reserved.iter().filter(|(domain, _)| is_everywhere(domain));
     EncodedTable {
         head: wire::table(table_head(table)).into(),
+        everywhere: table.misdirected.len() + wide.count(),
         reserved,
     }
 }

@@ -129,10 +129,10 @@ pub(crate) fn virtual_host(mut host: VirtualHost) -> Vec<u8> {
 }
 
 /// The bytes of a `RouteList`.
-pub(crate) fn route_list<'a>(routes: impl Iterator<Item = &'a Route>) -> Vec<u8> {
+pub(crate) fn route_list(routes: Vec<Route>) -> Vec<u8> {
     let mut out = Vec::new();
     for route in routes {
-        delimited(LIST_ROUTES, &self::route(route.clone()), &mut out);
+        delimited(LIST_ROUTES, &self::route(route), &mut out);
     }
     out
 }

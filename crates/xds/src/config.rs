@@ -59,6 +59,9 @@ pub struct Limits {
     /// How long a cluster that nothing refers to any more is kept: for requests and retries that are
     /// still under way, and for a client that comes again to tell which routes it has.
     pub removal_grace: Duration,
+    /// How long scopes stay that are to go. A client forgets one at once, and answers 404 on connections of a listener that still
+    /// follows it: until another has taken its place, and until those connections are drained.
+    pub scope_grace: Duration,
 }
 
 impl Default for Limits {
@@ -74,6 +77,8 @@ impl Default for Limits {
             first_request: Duration::from_secs(30),
             warming: Duration::from_secs(20),
             removal_grace: Duration::from_secs(1),
+            // As long as Envoy drains unless told otherwise.
+            scope_grace: Duration::from_secs(600),
         }
     }
 }

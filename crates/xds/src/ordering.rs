@@ -11,7 +11,7 @@
 //! listeners are gone, clusters when nothing that came until then is unacknowledged, and at last
 //! what only clusters refer to. Additions never wait for removals, so nothing waits in a circle.
 
-use crate::resource::ResourceType;
+use crate::resource::{CLUSTER_TEARDOWN, ResourceType};
 
 /// For one type, the oldest epochs that a client hasn't got completely; `None` where it lacks none.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -68,7 +68,8 @@ pub(crate) fn complete_before(floors: &Floors) -> u64 {
         .into_iter()
         .flat_map(|ty| {
             let floor = floors[ty.index()];
-            [floor.make, floor.unmake.filter(|_| ty.waits_for_clusters())]
+            let counts = ty.teardown() < CLUSTER_TEARDOWN;
+            [floor.make, floor.unmake.filter(|_| counts)]
         })
         .flatten()
         .min()

@@ -96,7 +96,8 @@ impl ResourceType {
                 legacy_wildcard: true,
                 root: false,
                 waits_for_clusters: true,
-                teardown: 0,
+                // Behind all else, so that nothing waits for its grace.
+                teardown: CLUSTER_TEARDOWN + 1,
             },
             ResourceType::Route => &Traits {
                 type_url: "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",

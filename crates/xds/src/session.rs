@@ -6,7 +6,7 @@
 //! progress) it tells the fleet.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[cfg(test)]
 mod properties;
@@ -21,7 +21,7 @@ use crate::config::Limits;
 use crate::fleet::Fleet;
 use crate::lane::{Allowance, Batch, Lane};
 use crate::ordering::{self, Floors};
-use crate::resource::{Resource, ResourceType};
+use crate::resource::{CLUSTER_TEARDOWN, Resource, ResourceType};
 
 /// A response to send.
 #[derive(Debug, Clone)]
@@ -61,12 +61,52 @@ pub(crate) struct Session {
     /// lead traffic to what has gone meanwhile: until this epoch is complete, `None` while the refusal
     /// stands.
     old_traffic: Option<Option<u64>>,
-    /// When clusters removed before which epoch may go.
-    grace: Option<(u64, Instant)>,
-    /// Clusters removed before this epoch have had their grace.
-    released: u64,
+    clusters: Grace,
+    scopes: Grace,
     /// The epoch up to which the client has told to have everything.
     complete: u64,
+}
+
+/// Removals of one type, of which each waits for a while when it could go.
+#[derive(Debug)]
+struct Grace {
+    time: Duration,
+    /// When what was removed before which epoch may go.
+    running: Option<(u64, Instant)>,
+    /// What was removed before this epoch has waited.
+    released: u64,
+}
+
+impl Grace {
+    fn new(time: Duration) -> Grace {
+        Grace {
+            time,
+            running: None,
+            released: 0,
+        }
+    }
+
+    fn pass(&mut self, now: Instant) {
+        if let Some((before, _)) = self.running.take_if(|(_, until)| now >= *until) {
+            self.released = self.released.max(before);
+        }
+    }
+
+    /// The limit of removals, where `next` is the oldest of them and all before `limit` could go.
+    fn limit(&mut self, next: Option<u64>, limit: u64, epoch: u64, now: Instant) -> u64 {
+        if self.time.is_zero() {
+            return limit;
+        }
+        let waits = next.is_some_and(|next| next < limit && next >= self.released);
+        if self.running.is_none() && waits {
+            self.running = Some((limit.min(epoch + 1), now + self.time));
+        }
+        limit.min(self.released)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.running.map(|(_, until)| until)
+    }
 }
 
 impl Session {
@@ -81,8 +121,8 @@ impl Session {
             bypass: 0,
             patience: Some(now + limits.warming),
             old_traffic: None,
-            grace: None,
-            released: 0,
+            clusters: Grace::new(limits.removal_grace),
+            scopes: Grace::new(limits.scope_grace),
             complete: 0,
             limits,
         }
@@ -157,9 +197,8 @@ impl Session {
             return None;
         }
         self.watch_warming(fleet, now);
-        if let Some((before, _)) = self.grace.take_if(|(_, until)| now >= *until) {
-            self.released = self.released.max(before);
-        }
+        self.clusters.pass(now);
+        self.scopes.pass(now);
         let all_asked = self.lanes.iter().all(Lane::asked_if_root);
         self.patience.take_if(|until| all_asked || now >= *until);
         let keeps_old_traffic = self.keeps_old_traffic(fleet);
@@ -172,11 +211,18 @@ impl Session {
             if self.patience.is_some() && ty.teardown() > 0 {
                 unmake = 0;
             }
-            if keeps_old_traffic && !ty.waits_for_clusters() {
+            if keeps_old_traffic && ty.teardown() >= CLUSTER_TEARDOWN {
                 unmake = 0;
             }
-            if ty == ResourceType::Cluster {
-                unmake = self.after_grace(fleet, unmake, now);
+            let next = self.lanes[ty.index()].next_removal();
+            match ty {
+                ResourceType::Cluster => {
+                    unmake = self.clusters.limit(next, unmake, fleet.epoch(), now);
+                }
+                ResourceType::ScopedRoute => {
+                    unmake = self.scopes.limit(next, unmake, fleet.epoch(), now);
+                }
+                _ => {}
             }
             let allowance = Allowance {
                 make: ordering::make_limit(ty, &floors, self.bypass),
@@ -229,8 +275,9 @@ impl Session {
         let warming = self.lanes[ResourceType::Cluster.index()]
             .waiting_since()
             .map(|since| since + self.limits.warming);
-        let grace = self.grace.map(|(_, until)| until);
-        warming.into_iter().chain(grace).chain(self.patience).min()
+        let graces = [&self.clusters, &self.scopes].map(Grace::deadline);
+        let graces = graces.into_iter().flatten();
+        warming.into_iter().chain(graces).chain(self.patience).min()
     }
 
     /// Takes in what changed in the fleet since the last time.
@@ -273,19 +320,6 @@ impl Session {
             self.bypass = fleet.epoch();
             fleet.warming_timed_out(self.client);
         }
-    }
-
-    /// The limit of cluster removals, of which each waits for its grace when it could go.
-    fn after_grace(&mut self, fleet: &Fleet, limit: u64, now: Instant) -> u64 {
-        let next = self.lanes[ResourceType::Cluster.index()].next_removal();
-        if self.limits.removal_grace.is_zero() {
-            return limit;
-        }
-        if self.grace.is_none() && next.is_some_and(|next| next < limit && next >= self.released) {
-            let before = limit.min(fleet.epoch() + 1);
-            self.grace = Some((before, now + self.limits.removal_grace));
-        }
-        limit.min(self.released)
     }
 
     /// Whether the client may be using an older version of something that leads traffic: while a refusal

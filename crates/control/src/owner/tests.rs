@@ -46,6 +46,7 @@ fn rig() -> Rig {
         metrics: Arc::new(Metrics::new()),
         events,
         statuses: None,
+        drain: Duration::ZERO,
         ending: CancellationToken::new(),
     };
     let machine = Fake::default();
@@ -279,6 +280,49 @@ fn kinds_that_are_not_served_are_noted_once() {
         .into_iter()
         .filter(|event| matches!(event, Event::Note { .. }));
     assert_eq!(notes.count(), 1);
+}
+
+#[test]
+fn what_only_a_replaced_listener_needed_goes_when_it_is_drained() {
+    let mut rig = rig();
+    let mut few = many_hosts(10);
+    few.push(gateway("a"));
+    rig.owner.turn(vec![set(few)]);
+    let given = |rig: &Rig| {
+        let registry = &rig.owner.outlets.registry;
+        let status = registry.status(&xds_fleet(&fleet("a"))).unwrap();
+        [xds::ResourceType::ScopedRoute, xds::ResourceType::Route].map(|ty| {
+            let of = status.resources.iter().find(|(of, _)| *of == ty);
+            of.map_or(0, |(_, count)| *count)
+        })
+    };
+    assert_eq!((given(&rig), rig.owner.settled_at), ([0, 1], None));
+    rig.owner.turn(vec![set(many_hosts(500))]);
+    assert_eq!(given(&rig), [64, 65], "both forms");
+    assert!(rig.owner.settled_at.is_some());
+    // Nothing else happens.
+    rig.owner.turn(vec![]);
+    assert_eq!((given(&rig), rig.owner.settled_at), ([64, 64], None));
+}
+
+/// A route for each of so many hosts.
+fn many_hosts(number: usize) -> Vec<Change> {
+    let route = |host: usize| {
+        json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "HTTPRoute",
+            "metadata": {"namespace": "ns", "name": format!("r{host}")},
+            "spec": {
+                "parentRefs": [{"name": "a"}],
+                "hostnames": [format!("h{host}.test")],
+                "rules": [{}],
+            },
+        })
+    };
+    let decode = |value| Object::decode(value).unwrap().unwrap();
+    (0..number)
+        .map(|host| Change::Upsert(decode(route(host))))
+        .collect()
 }
 
 /// Says whether everything was known when it was to follow.

@@ -48,6 +48,9 @@ const TOLD: usize = 64;
 const CONNECT: Duration = Duration::from_secs(3);
 /// How long a replica that should end waits for its tasks.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+/// How long Envoys take to put another listener in place of one and to drain the connections of that: as long as they do unless
+/// somebody chose otherwise, and some more.
+const DRAIN: Duration = Duration::from_secs(90);
 
 /// Why a replica can't start. The message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -156,6 +159,7 @@ impl Serve {
             })),
             events,
             statuses: Some(statuses.clone()),
+            drain: DRAIN,
             ending: stop.clone(),
         };
         let (to_owner, messages) = mpsc::channel(MESSAGES);

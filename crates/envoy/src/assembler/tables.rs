@@ -115,8 +115,9 @@ impl Tables {
             let Some(mut table) = self.tables.remove(&key) else {
                 continue;
             };
-            let form = table.form;
+            let (form, both) = (table.form, table.both);
             self.renew(&key, &mut table, &touched, before, out);
+            self.replaced += u64::from(table.both && (table.form != form || !both));
             if table.form != form {
                 let listener = ListenerKey {
                     fleet: key.fleet.clone(),
@@ -124,7 +125,6 @@ impl Tables {
                 };
                 let there = self.listeners.get(&listener);
                 if there.is_some_and(|listener| answers_from(listener, &key)) {
-                    self.replaced += u64::from(table.both);
                     listeners.insert(listener);
                 }
             }
@@ -151,7 +151,7 @@ impl Tables {
         }
     }
 
-    /// How many listeners were replaced because their tables went from one form to the other.
+    /// How many tables began to be given in both forms so far.
     pub(super) fn replaced(&self) -> u64 {
         self.replaced
     }
@@ -226,15 +226,20 @@ impl Tables {
             (table.form, table.both) = (Form::Whole, false);
             return;
         }
-        let form = table.suited(self.sharding);
+        let form = table.suited(table.form, self.sharding);
         let had: Vec<Form> = if before {
             table.given().collect()
         } else {
             vec![]
         };
-        if form != table.form {
+        if !before {
+            // Whoever served it before, another Sesame or the one that was here, may have had it in shards: some Envoys may
+            // answer from these.
+            table.both = form != table.suited(Form::Shards, self.sharding);
             table.form = form;
-            table.both = before;
+        } else if form != table.form {
+            table.form = form;
+            table.both = true;
         }
         for form in table.given() {
             if had.contains(&form) {
@@ -317,15 +322,17 @@ impl Table {
         std::iter::once(self.form).chain(other)
     }
 
-    /// The form that suits the number of hosts. It changes later than it would have been chosen, so that a host which comes
-    /// and goes doesn't replace the listener each time.
-    fn suited(&self, sharding: Sharding) -> Form {
+    /// The form that suits the number of hosts, where it had that one so far. It changes later than it would have been
+    /// chosen, so that a host which comes and goes doesn't replace the listener each time.
+    fn suited(&self, so_far: Form, sharding: Sharding) -> Form {
         let own = self.hosts.len() - self.everywhere;
-        let (many, ratio) = match self.form {
+        let (many, ratio) = match so_far {
             Form::Whole => (MANY, OWN_TO_EVERYWHERE),
             Form::Shards => (FEW, OWN_TO_EVERYWHERE / 2),
         };
-        let large = own >= many && own >= self.everywhere.saturating_mul(ratio);
+        let of_table = self.table.as_ref().map_or(0, |table| table.everywhere);
+        let everywhere = self.everywhere + of_table;
+        let large = own >= many && own >= everywhere.saturating_mul(ratio);
         match sharding {
             Sharding::Never => Form::Whole,
             Sharding::Always => Form::Shards,

@@ -26,7 +26,7 @@ use crate::wire;
 /// From how many routes on a tree is worth its size.
 const MANY: usize = 64;
 /// How many times as many routes may hang at all keys together as there are: routes that match any path hang everywhere.
-const COPIES: usize = 8;
+const COPIES: usize = 4;
 
 /// Which routes hang at which keys, as places in the list; and which at none.
 #[derive(Debug, PartialEq, Eq)]
@@ -47,9 +47,14 @@ struct Named {
 impl<'a> Tree<'a> {
     /// `None` if a list is as good, or better.
     pub(super) fn new(routes: &'a [Arc<Route>]) -> Option<Self> {
-        if routes.len() < MANY {
-            return None;
+        match routes.len() {
+            ..MANY => None,
+            many => Self::within(routes, many.saturating_mul(COPIES)),
         }
+    }
+
+    /// `None` if more routes would hang at all keys together, or there are paths that can't be keys.
+    fn within(routes: &'a [Arc<Route>], mut left: usize) -> Option<Self> {
         let mut named: BTreeMap<&str, Named> = BTreeMap::new();
         let mut rest = Vec::new();
         for (place, route) in routes.iter().enumerate() {
@@ -64,7 +69,6 @@ impl<'a> Tree<'a> {
                 PathMatch::Prefix(path) => named.entry(path).or_default().prefix.push(place),
             }
         }
-        let mut left = routes.len().saturating_mul(COPIES);
         let mut keys = BTreeMap::new();
         for (key, own) in &named {
             let mut places: Vec<usize> = own.exact.iter().chain(&rest).copied().collect();
@@ -79,10 +83,15 @@ impl<'a> Tree<'a> {
     }
 
     /// As Envoy's matcher. `routes` gives what each route is in Envoy's terms.
-    pub(super) fn matcher(&self, routes: &[Vec<pb::Route>]) -> Matcher {
+    pub(super) fn matcher(&self, routes: impl Iterator<Item = Vec<pb::Route>>) -> Matcher {
+        let routes: Vec<Vec<u8>> = routes.map(wire::route_list).collect();
         let on_match = |places: &Vec<usize>| OnMatch {
             on_match: Some(on_match::OnMatch::Action(tried(
-                places.iter().flat_map(|place| &routes[*place]),
+                places
+                    .iter()
+                    .flat_map(|place| &routes[*place])
+                    .copied()
+                    .collect(),
             ))),
             ..Default::default()
         };
@@ -116,11 +125,11 @@ fn path() -> xds::TypedExtensionConfig {
     )
 }
 
-/// Routes to be tried one by one.
-fn tried<'a>(routes: impl Iterator<Item = &'a pb::Route>) -> xds::TypedExtensionConfig {
+/// Routes to be tried one by one: the bytes of a `RouteList`, which are those of shorter ones, one behind the other.
+fn tried(routes: Vec<u8>) -> xds::TypedExtensionConfig {
     let list = Any {
         type_url: pb::RouteList::type_url(),
-        value: wire::route_list(routes),
+        value: routes,
     };
     extension("routes", list)
 }
@@ -191,19 +200,17 @@ mod tests {
     proptest! {
         #[test]
         fn a_tree_tries_what_a_list_would(
-            paths in prop::collection::vec(any_path(), MANY..MANY + 40),
+            paths in prop::collection::vec(any_path(), 0..80),
             asked in prop::collection::vec("(/[ab]{0,2}){1,4}/?(\\?a=/b)?", 40),
         ) {
             let routes = routes(paths);
-            // Routes for any path hang everywhere: then there may be no tree.
-            if let Some(tree) = Tree::new(&routes) {
-                for asked in asked {
-                    let wanted = |place: &usize| matches(&routes[*place].matches.path, &asked);
-                    let list: Vec<usize> = (0..routes.len()).filter(wanted).collect();
-                    let hanging = hanging(&tree, &asked).iter().copied();
-                    let tree: Vec<usize> = hanging.filter(wanted).collect();
-                    prop_assert_eq!(tree, list, "{}", asked);
-                }
+            let tree = Tree::within(&routes, usize::MAX).unwrap();
+            for asked in asked {
+                let wanted = |place: &usize| matches(&routes[*place].matches.path, &asked);
+                let list: Vec<usize> = (0..routes.len()).filter(wanted).collect();
+                let hanging = hanging(&tree, &asked).iter().copied();
+                let tree: Vec<usize> = hanging.filter(wanted).collect();
+                prop_assert_eq!(tree, list, "{}", asked);
             }
         }
     }

@@ -32,7 +32,7 @@ pub fn virtual_host(key: &VirtualHostKey, host: &VirtualHost, port_offset: u16) 
         ..Default::default()
     };
     match Tree::new(&host.routes) {
-        Some(tree) => out.matcher = Some(tree.matcher(&routes.collect::<Vec<_>>())),
+        Some(tree) => out.matcher = Some(tree.matcher(routes)),
         None => out.routes = routes.flatten().collect(),
     }
     out

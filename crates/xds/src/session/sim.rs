@@ -51,6 +51,7 @@ pub(super) fn is_bad(body: &str) -> bool {
 pub(super) fn limits() -> Limits {
     Limits {
         removal_grace: Duration::ZERO,
+        scope_grace: Duration::ZERO,
         ..Limits::default()
     }
 }

@@ -124,7 +124,10 @@ fn a_changed_listener_is_followed_by_all_scopes() {
         &[(ScopedRoute, "s0")],
     ));
     client.settle(&mut fleet);
-    assert_eq!(client.take_log(), ["listener +l1", "scoped route +s1 -s0"]);
+    assert_eq!(
+        client.take_log(),
+        ["listener +l1", "scoped route +s1", "scoped route -s0"]
+    );
     let events = kinds(&fleet.take_events());
     assert_eq!(events, ["acked 2", "acked 3", "acked 4"]);
 }
@@ -235,6 +238,39 @@ fn removal_goes_the_other_way_round_and_after_a_grace() {
     client.settle(&mut fleet);
     assert_eq!(client.take_log(), ["cluster -c0"]);
     assert!(client.held(Endpoint).next().is_none());
+    assert_eq!(client.session.deadline(), None);
+}
+
+#[test]
+fn a_scope_goes_late_and_nobody_waits_for_that() {
+    use ResourceType::ScopedRoute;
+    let limits = Limits {
+        removal_grace: Duration::ZERO,
+        ..Limits::default()
+    };
+    let grace = limits.scope_grace;
+    let (mut fleet, mut client) = served_within(limits);
+    let first = request(ScopedRoute);
+    client.session.request(&mut fleet, &first).unwrap();
+    fleet.apply(update(2, &[(ScopedRoute, "s0", "v0")], &[]));
+    client.settle(&mut fleet);
+    client.take_log();
+    fleet.take_events();
+    // A listener takes the place of the one that follows scopes.
+    let gone = [
+        (ScopedRoute, "s0"),
+        (Cluster, "c0"),
+        (Endpoint, "c0"),
+        (Route, "r0"),
+    ];
+    fleet.apply(update(3, &[(Listener, "l0", "v1")], &gone));
+    let events = settled_events(&mut fleet, &mut client);
+    assert_eq!(events, ["acked 3"]);
+    let log = client.take_log();
+    assert_eq!(log, ["listener +l0", "cluster -c0"]);
+    client.now += grace;
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), ["scoped route -s0"]);
     assert_eq!(client.session.deadline(), None);
 }
 

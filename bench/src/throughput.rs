@@ -1,0 +1,386 @@
+//! `throughput`: what a request costs an Envoy, by the form of its configuration.
+//!
+//! Envoys run at the same time, each with one worker thread and a configuration of its own, in front of the same backend, which
+//! answers with 1 KiB. They are asked in turn, for a second each, over connections that are kept open, and the order
+//! changes from round to round. What counts is the processor time that the Envoy used for a request: an Envoy that has a
+//! processor of its own makes as many requests a second as fit into it, so the quotient of two such times is the
+//! quotient of their throughputs. The rate itself would say more of the client, which shares the machine.
+
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use envoy_types::pb::envoy::config::cluster::v3::{Cluster, cluster};
+use envoy_types::pb::envoy::config::core::v3 as core;
+use envoy_types::pb::envoy::config::endpoint::v3 as endpoint;
+use envoy_types::pb::envoy::config::listener::v3 as listener;
+use envoy_types::pb::envoy::config::route::v3 as route;
+use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
+use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
+use envoy_types::util::pack_any;
+use prost::Message as _;
+use serde_json::{Value, json};
+use sesame_control::core::Core;
+use sesame_envoy::{Options, Sharding, XdsAddress, names};
+use sesame_testkit::many;
+
+use crate::Settings;
+use crate::floor::{Floor, Push};
+use crate::machine;
+use crate::objects;
+use crate::probe::Probe;
+use crate::report::{Figure, Samples, Unit};
+use crate::rig::{self, Rig};
+
+/// Hosts of the large tables, and paths of the host with many.
+const LARGE: usize = 5_000;
+/// Hosts of a table that is whole.
+const SMALL: usize = 300;
+/// Clients at the same time, a connection each.
+const CLIENTS: usize = 8;
+/// How long an Envoy is asked at a time.
+const TURN: Duration = Duration::from_secs(1);
+/// Rounds that count; one more comes before them.
+const ROUNDS: usize = 5;
+/// An Envoy that serves nothing by then has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An Envoy, and what it is asked.
+struct Contender {
+    name: &'static str,
+    address: SocketAddr,
+    pid: u32,
+    host: String,
+    path: String,
+    /// Holds the stream to the Envoy.
+    _floor: Floor,
+}
+
+pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
+    eprintln!("throughput: {ROUNDS} rounds");
+    let rig = Rig::new(settings.envoy.as_deref())?;
+    let backend = backend()?;
+    let contenders = [
+        hosts(&rig, "whole", LARGE, Sharding::Never, backend)?,
+        hosts(&rig, "shards", LARGE, Sharding::Always, backend)?,
+        hosts(&rig, "small", SMALL, Sharding::Auto, backend)?,
+        minimal(&rig, backend)?,
+        paths(&rig, "first", 0, backend)?,
+        paths(&rig, "last", LARGE - 1, backend)?,
+    ];
+    for contender in &contenders {
+        contender.until_it_serves()?;
+    }
+    let mut taken: BTreeMap<&str, Samples> = BTreeMap::new();
+    for round in 0..=ROUNDS {
+        let mut order: Vec<&Contender> = contenders.iter().collect();
+        order.rotate_left(round % contenders.len());
+        for contender in order {
+            let sample = contender.microseconds()?;
+            if round > 0 {
+                taken.entry(contender.name).or_default().push(sample);
+            }
+        }
+    }
+    rig.close();
+    let median = |name: &str| taken[name].quantile(0.5);
+    let cost = |name: &str, what: String| Figure::new(what, Unit::Microseconds, median(name));
+    let ratio = |name: &str, of: &str| Figure::new(name, Unit::Ratio, of_two(&taken, of));
+    Ok(vec![
+        cost("whole", format!("a request, one table of {LARGE} hosts")),
+        cost("shards", "a request, the same in shards".to_owned()),
+        ratio("throughput of shards / of one table", "whole/shards")
+            .at_least(0.94)
+            .note("0.97 is aimed at"),
+        cost("small", format!("a request, {SMALL} hosts")),
+        cost(
+            "minimal",
+            "a request, a configuration by hand with the least".to_owned(),
+        ),
+        ratio("throughput of ours / of the least", "minimal/small").at_least(0.97),
+        cost(
+            "first",
+            format!("a request for the first of {LARGE} paths of a host"),
+        ),
+        cost("last", "a request for the last of them".to_owned()),
+        ratio("throughput of the last path / of the first", "first/last").at_least(0.8),
+    ])
+}
+
+/// The median quotient of two contenders' times, round by round.
+fn of_two(taken: &BTreeMap<&str, Samples>, which: &str) -> f64 {
+    let (one, other) = which.split_once('/').unwrap_or((which, which));
+    let mut quotients = Samples::default();
+    for (one, other) in taken[one].iter().zip(taken[other].iter()) {
+        quotients.push(one / other);
+    }
+    quotients.quantile(0.5)
+}
+
+/// Answers every request with 1 KiB, on threads that end with this process.
+fn backend() -> Result<SocketAddr> {
+    let listener = TcpListener::bind((objects::ADDRESS, 0))?;
+    let address = listener.local_addr()?;
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            thread::spawn(move || answer(stream));
+        }
+    });
+    Ok(address)
+}
+
+fn answer(mut stream: TcpStream) {
+    let answer = format!(
+        "HTTP/1.1 200 OK\r\ncontent-length: 1024\r\n\r\n{}",
+        "x".repeat(1024)
+    );
+    let (mut seen, mut chunk) = (Vec::new(), [0; 4096]);
+    let _ = stream.set_nodelay(true);
+    while let Ok(read @ 1..) = stream.read(&mut chunk) {
+        seen.extend_from_slice(&chunk[..read]);
+        // Requests without a body, one at a time.
+        if seen.ends_with(b"\r\n\r\n") {
+            seen.clear();
+            if stream.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// An Envoy with so many hosts, of which one in the middle is asked.
+fn hosts(
+    rig: &Rig,
+    name: &'static str,
+    count: usize,
+    sharding: Sharding,
+    backend: SocketAddr,
+) -> Result<Contender> {
+    let port = rig::free_port()?;
+    let mut values = objects::values(port, 0, |_| backend);
+    values.push(many::service("backend"));
+    values.push(many::slice("backend", backend));
+    values.extend(
+        (0..count)
+            .map(|index| many::route(&many::name(index), &many::host(index), &[("backend", 1)])),
+    );
+    contender(
+        rig,
+        name,
+        port,
+        &values,
+        sharding,
+        (many::host(count / 2), "/".to_owned()),
+    )
+}
+
+/// An Envoy with many paths of one host, of which this one is asked.
+fn paths(rig: &Rig, name: &'static str, asked: usize, backend: SocketAddr) -> Result<Contender> {
+    /// Matches of a rule, and rules of a route, at most.
+    const MATCHES: usize = 8;
+    const RULES: usize = 16;
+    let port = rig::free_port()?;
+    let path = |index: usize| format!("/path-{index:05}");
+    let mut values = objects::values(port, 0, |_| backend);
+    values.push(many::service("backend"));
+    values.push(many::slice("backend", backend));
+    let all: Vec<usize> = (0..LARGE).collect();
+    for (number, some) in all.chunks(MATCHES * RULES).enumerate() {
+        let mut route = many::route(&many::name(number), "many.example.com", &[("backend", 1)]);
+        let rules = some.chunks(MATCHES).map(|some| {
+            let matches = some
+                .iter()
+                .map(|index| json!({"path": {"type": "PathPrefix", "value": path(*index)}}));
+            let mut rule = route["spec"]["rules"][0].clone();
+            rule["matches"] = matches.collect();
+            rule
+        });
+        let rules: Value = rules.collect();
+        route["spec"]["rules"] = rules;
+        values.push(route);
+    }
+    let asked = ("many.example.com".to_owned(), path(asked));
+    contender(rig, name, port, &values, Sharding::Auto, asked)
+}
+
+fn contender(
+    rig: &Rig,
+    name: &'static str,
+    port: u16,
+    values: &[Value],
+    sharding: Sharding,
+    asked: (String, String),
+) -> Result<Contender> {
+    let options = Options {
+        sharding,
+        ..Options::default()
+    };
+    let mut core = Core::new(options);
+    let inputs = objects::upserts(values).into_iter().map(objects::input);
+    let made = core.apply(inputs.chain([objects::ready()]));
+    start(rig, name, port, Push::new(&made.resources), asked)
+}
+
+fn start(
+    rig: &Rig,
+    name: &'static str,
+    port: u16,
+    push: Push,
+    (host, path): (String, String),
+) -> Result<Contender> {
+    let socket = rig.socket(name);
+    let floor = Floor::start(&socket, push)?;
+    rig.envoy(&objects::fleet(), name, XdsAddress::Unix(socket))?;
+    Ok(Contender {
+        name,
+        address: SocketAddr::from((objects::ADDRESS, port)),
+        pid: rig.pid(name, PATIENCE)?,
+        host,
+        path,
+        _floor: floor,
+    })
+}
+
+/// An Envoy with what a request needs and nothing else.
+fn minimal(rig: &Rig, backend: SocketAddr) -> Result<Contender> {
+    let port = rig::free_port()?;
+    let address = |address: SocketAddr| core::Address {
+        address: Some(core::address::Address::SocketAddress(core::SocketAddress {
+            address: address.ip().to_string(),
+            port_specifier: Some(core::socket_address::PortSpecifier::PortValue(
+                address.port().into(),
+            )),
+            ..Default::default()
+        })),
+    };
+    let cluster = Cluster {
+        name: "backend".to_owned(),
+        cluster_discovery_type: Some(cluster::ClusterDiscoveryType::Type(
+            cluster::DiscoveryType::Static.into(),
+        )),
+        load_assignment: Some(endpoint::ClusterLoadAssignment {
+            cluster_name: "backend".to_owned(),
+            endpoints: vec![endpoint::LocalityLbEndpoints {
+                lb_endpoints: vec![endpoint::LbEndpoint {
+                    host_identifier: Some(endpoint::lb_endpoint::HostIdentifier::Endpoint(
+                        endpoint::Endpoint {
+                            address: Some(address(backend)),
+                            ..Default::default()
+                        },
+                    )),
+                    ..Default::default()
+                }],
+                ..Default::default()
+            }],
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    let routes = route::RouteConfiguration {
+        virtual_hosts: vec![route::VirtualHost {
+            name: "all".to_owned(),
+            domains: vec!["*".to_owned()],
+            routes: vec![route::Route {
+                r#match: Some(route::RouteMatch {
+                    path_specifier: Some(route::route_match::PathSpecifier::Prefix("/".to_owned())),
+                    ..Default::default()
+                }),
+                action: Some(route::route::Action::Route(route::RouteAction {
+                    cluster_specifier: Some(route::route_action::ClusterSpecifier::Cluster(
+                        "backend".to_owned(),
+                    )),
+                    ..Default::default()
+                })),
+                ..Default::default()
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let manager = hcm::HttpConnectionManager {
+        stat_prefix: "http".to_owned(),
+        route_specifier: Some(hcm::http_connection_manager::RouteSpecifier::RouteConfig(
+            routes,
+        )),
+        http_filters: vec![hcm::HttpFilter {
+            name: "envoy.filters.http.router".to_owned(),
+            config_type: Some(hcm::http_filter::ConfigType::TypedConfig(pack_any(
+                Router::default(),
+            ))),
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let listener = listener::Listener {
+        name: "http".to_owned(),
+        address: Some(address(SocketAddr::from((objects::ADDRESS, port)))),
+        filter_chains: vec![listener::FilterChain {
+            filters: vec![listener::Filter {
+                name: "envoy.filters.network.http_connection_manager".to_owned(),
+                config_type: Some(listener::filter::ConfigType::TypedConfig(pack_any(manager))),
+            }],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let mut push = Push::default();
+    push.add(names::CLUSTER, "backend", cluster.encode_to_vec());
+    push.add(names::LISTENER, "http", listener.encode_to_vec());
+    start(rig, "minimal", port, push, (many::host(0), "/".to_owned()))
+}
+
+impl Contender {
+    fn until_it_serves(&self) -> Result<()> {
+        let begin = Instant::now();
+        loop {
+            let answer = Probe::connect(self.address)
+                .and_then(|mut probe| probe.ask_for(&self.host, &self.path));
+            match answer {
+                Ok(answer) if answer.status == 200 => return Ok(()),
+                _ => ensure!(
+                    begin.elapsed() < PATIENCE,
+                    "{} doesn't serve: {answer:?}",
+                    self.name
+                ),
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Processor time of the Envoy for a request.
+    fn microseconds(&self) -> Result<f64> {
+        let before = machine::threads_milliseconds(self.pid)?;
+        let end = Instant::now() + TURN;
+        let clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let (address, host, path) = (self.address, self.host.clone(), self.path.clone());
+                thread::spawn(move || -> Result<usize> {
+                    let mut probe = Probe::connect(address)?;
+                    let mut count = 0;
+                    while Instant::now() < end {
+                        let answer = probe.ask_for(&host, &path)?;
+                        ensure!(
+                            answer.status == 200,
+                            "{host}{path} answers {}",
+                            answer.status
+                        );
+                        count += 1;
+                    }
+                    Ok(count)
+                })
+            })
+            .collect();
+        let mut count = 0;
+        for client in clients {
+            count += client
+                .join()
+                .map_err(|_| anyhow::anyhow!("a client panicked"))??;
+        }
+        let used = machine::threads_milliseconds(self.pid)? - before;
+        ensure!(count > 0, "nobody was answered");
+        Ok(used * 1e3 / count as f64)
+    }
+}
