@@ -16,6 +16,8 @@ use crate::deploy;
 use crate::install;
 use crate::wheel::last_lines;
 
+/// The chart's class.
+const CLASS: &str = "sesame";
 /// How long Sesame's objects may take to go.
 const GONE: Duration = Duration::from_secs(120);
 
@@ -53,6 +55,8 @@ pub(super) fn helm(scene: &Scene) -> Result<String> {
         install::NAMESPACE,
         "--wait",
     ]))?;
+    // An uninstall leaves the class, since the Envoys of its Gateways would go with it.
+    scene.kubectl(&["delete", "gatewayclass", CLASS])?;
     scene.kubectl(&["delete", "namespace", install::NAMESPACE])?;
     nothing_left(scene, &before)?;
     Ok(used)
