@@ -25,11 +25,11 @@ fn path(dice: &mut Dice) -> String {
 fn some_match(dice: &mut Dice) -> String {
     let path = path(dice);
     // Few match any path: they hang at every key of a tree.
-    let path = match dice.roll(60) {
+    let path = match dice.roll(120) {
         0 => "{value: /}".to_owned(),
         1 => format!("{{type: RegularExpression, value: \"{path}[ab]?\"}}"),
-        2..10 => format!("{{type: Exact, value: {path}/}}"),
-        10..25 => format!("{{type: Exact, value: {path}}}"),
+        2..20 => format!("{{type: Exact, value: {path}/}}"),
+        20..50 => format!("{{type: Exact, value: {path}}}"),
         _ => format!("{{value: {path}}}"),
     };
     let more = dice.one_of(&[

@@ -26,7 +26,7 @@ use crate::wire;
 /// From how many routes on a tree is worth its size.
 const MANY: usize = 64;
 /// How many times as many routes may hang at all keys together as there are: routes that match any path hang everywhere.
-const COPIES: usize = 4;
+const COPIES: usize = 8;
 
 /// Which routes hang at which keys, as places in the list; and which at none.
 #[derive(Debug, PartialEq, Eq)]
