@@ -90,10 +90,12 @@ pub(crate) fn restart(
         let state = fake.state();
         let count = |ty| state.names(ty).len();
         bail!(
-            "after {complete:?} an Envoy has {} of {} clusters, {} endpoints, {} route tables ({:?})",
+            "after {complete:?} an Envoy has {} of {} clusters, {} endpoints, {} listeners, {} scopes, {} route tables ({:?})",
             count(ResourceType::Cluster),
             apps + EXTRA_SERVICES,
             count(ResourceType::Endpoint),
+            count(ResourceType::Listener),
+            count(ResourceType::ScopedRoute),
             count(ResourceType::Route),
             state.ended()
         );

@@ -248,7 +248,8 @@ impl Owner {
         let former = settled.map(|_| self.core.settle()).unwrap_or_default();
         let inputs = std::mem::take(&mut turn.inputs);
         let mut steps = self.commit(inputs, &mut turn);
-        if std::mem::replace(&mut self.replaced, self.core.replaced()) != self.core.replaced() {
+        let replaced = self.core.replaced();
+        if std::mem::replace(&mut self.replaced, replaced) != replaced {
             self.settled_at = Some(begin + self.outlets.drain);
         }
         let revision = self.core.engine().revision();

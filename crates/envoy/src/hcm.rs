@@ -20,6 +20,7 @@ use envoy_types::util::pack_any;
 use pb::http_connection_manager::RouteSpecifier;
 use prost::{Message, Name};
 use sesame_model::RouteTableKey;
+use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{names, shard, wire};
 
@@ -135,11 +136,8 @@ fn by_header(table: &RouteTableKey) -> pb::ScopedRoutes {
 
 /// At least an hour, and another time for each table of an Envoy.
 fn patience(table: &RouteTableKey) -> Duration {
-    let mut hash: u32 = 0x811C_9DC5;
-    for byte in names::routes(table).bytes() {
-        hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-    }
-    Duration::from_secs(60 * 60) + Duration::from_nanos(hash.into())
+    let hash = xxh3_64(names::routes(table).as_bytes());
+    Duration::from_secs(60 * 60) + Duration::from_nanos(hash >> 32)
 }
 
 /// Writes [`SHARD_HEADER`] before anybody looks for a route.

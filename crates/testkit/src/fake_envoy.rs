@@ -450,7 +450,10 @@ fn take(shared: &Shared, requests: &Requests, response: DeltaDiscoveryResponse) 
         resources: response.resources.iter().map(|r| r.name.clone()).collect(),
         removed: response.removed_resources.clone(),
     });
-    let by_name = !matches!(ty, ResourceType::Cluster | ResourceType::Listener);
+    let by_name = !matches!(
+        ty,
+        ResourceType::Cluster | ResourceType::Listener | ResourceType::ScopedRoute
+    );
     let mut errors = Vec::new();
     for resource in response.resources {
         let body = resource.resource.map(|any| any.value).unwrap_or_default();

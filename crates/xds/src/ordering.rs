@@ -9,7 +9,8 @@
 //! secrets never wait: clusters can't get warm without them. Removals go the other way round:
 //! listeners together with the new ones (which may take over their addresses), routes when the
 //! listeners are gone, clusters when nothing that came until then is unacknowledged, and at last
-//! what only clusters refer to. Additions never wait for removals, so nothing waits in a circle.
+//! what only clusters refer to, and scopes, for which nothing waits. Additions never wait for
+//! removals, so nothing waits in a circle.
 
 use crate::resource::{CLUSTER_TEARDOWN, ResourceType};
 

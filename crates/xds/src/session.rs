@@ -61,6 +61,7 @@ pub(crate) struct Session {
     /// lead traffic to what has gone meanwhile: until this epoch is complete, `None` while the refusal
     /// stands.
     old_traffic: Option<Option<u64>>,
+    /// Of removals of clusters, and of scopes.
     clusters: Grace,
     scopes: Grace,
     /// The epoch up to which the client has told to have everything.
@@ -214,15 +215,14 @@ impl Session {
             if keeps_old_traffic && ty.teardown() >= CLUSTER_TEARDOWN {
                 unmake = 0;
             }
-            let next = self.lanes[ty.index()].next_removal();
-            match ty {
-                ResourceType::Cluster => {
-                    unmake = self.clusters.limit(next, unmake, fleet.epoch(), now);
-                }
-                ResourceType::ScopedRoute => {
-                    unmake = self.scopes.limit(next, unmake, fleet.epoch(), now);
-                }
-                _ => {}
+            let grace = match ty {
+                ResourceType::Cluster => Some(&mut self.clusters),
+                ResourceType::ScopedRoute => Some(&mut self.scopes),
+                _ => None,
+            };
+            if let Some(grace) = grace {
+                let next = self.lanes[ty.index()].next_removal();
+                unmake = grace.limit(next, unmake, fleet.epoch(), now);
             }
             let allowance = Allowance {
                 make: ordering::make_limit(ty, &floors, self.bypass),
