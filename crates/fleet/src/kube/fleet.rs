@@ -236,14 +236,16 @@ impl Fleet {
         }
     }
 
-    /// Takes in what came of an action. True if the same had been said before: somebody has undone it since.
-    pub(super) fn done(&mut self, outcome: Outcome) -> bool {
+    /// Takes in what came of an action. The kind, if the same had been said of it before: somebody has undone it since.
+    pub(super) fn done(&mut self, outcome: Outcome) -> Option<Kind> {
         match outcome {
             Outcome::Applied(kind, said, seen) => {
                 self.problems.remove(&kind);
                 let before = self.accepted.insert(kind, (said, seen.fingerprint));
                 self.sees(kind, seen);
-                return before.is_some_and(|(before, _)| before == said);
+                return before
+                    .is_some_and(|(before, _)| before == said)
+                    .then_some(kind);
             }
             Outcome::Deleted(kind) => {
                 self.problems.remove(&kind);
@@ -254,7 +256,7 @@ impl Fleet {
                 self.problems.insert(kind, message);
             }
         }
-        false
+        None
     }
 
     /// What has become of it; `hidden` are the kinds that can't be looked at, in a namespace or in all.

@@ -83,7 +83,7 @@ struct Entry {
     /// Failed jobs in a row.
     failures: u32,
     /// What somebody has undone was said again: when for the last time, and how often in a row.
-    repairs: Option<(Instant, u32)>,
+    repairs: BTreeMap<Kind, (Instant, u32)>,
     /// Not to be looked at before.
     not_before: Option<Instant>,
     told: Option<Observation>,
@@ -251,16 +251,16 @@ impl Fleets {
             .iter()
             .any(|outcome| matches!(outcome, Outcome::Failed(..) | Outcome::Stumbled(..)));
         let patient = entry.failures < PATIENCE;
-        let mut repaired = false;
+        let mut repaired = Vec::new();
         for outcome in outcomes {
             // Of a stumble nobody hears: what runs goes on, and its owner would be told the contrary a moment later.
             if patient && matches!(outcome, Outcome::Stumbled(..)) {
                 continue;
             }
-            repaired |= entry.fleet.done(outcome);
+            repaired.extend(entry.fleet.done(outcome));
         }
-        if repaired {
-            entry.repaired(&place, now);
+        for kind in repaired {
+            entry.repaired(&place, kind, now);
         }
         if failed {
             entry.wait_until(now + pause(entry.failures));
@@ -361,14 +361,15 @@ impl Entry {
         self.not_before = Some(self.not_before.map_or(at, |before| before.max(at)));
     }
 
-    /// What somebody undoes is said again at once; by him who does it again and again, less and less often: two who
-    /// disagree would otherwise keep the API server busy, and the Deployment's pods coming and going.
-    fn repaired(&mut self, place: &Place, now: Instant) {
+    /// What somebody undoes is said again at once; by him who does it to the same object again and again, less and less
+    /// often: two who disagree would otherwise keep the API server busy, and the Deployment's pods coming and going.
+    fn repaired(&mut self, place: &Place, kind: Kind, now: Instant) {
         let before = self
             .repairs
+            .get(&kind)
             .filter(|(at, _)| now.saturating_duration_since(*at) < CALM);
         let often = before.map_or(0, |(_, often)| often + 1);
-        self.repairs = Some((now, often));
+        self.repairs.insert(kind, (now, often));
         if often > 0 {
             self.wait_until(now + pause(often - 1));
         }
@@ -376,7 +377,8 @@ impl Entry {
             tracing::warn!(
                 namespace = &*place.namespace,
                 name = &*place.name,
-                "somebody changes a fleet's objects again and again (another Sesame?); they are put back less and less often"
+                kind = kind.name(),
+                "somebody changes a fleet's object again and again (another Sesame?); it is put back less and less often"
             );
         }
     }

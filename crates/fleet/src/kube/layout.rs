@@ -26,7 +26,7 @@ pub(super) const USER: u32 = 65532;
 
 /// How long an Envoy that is to end goes on as if nothing were, unless its owner says otherwise: about what it takes
 /// until every node and load balancer knows.
-pub const DRAIN_DELAY: Duration = Duration::from_secs(3);
+pub const DRAIN_DELAY: Duration = Duration::from_secs(5);
 /// How long it then waits at most for its clients.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 

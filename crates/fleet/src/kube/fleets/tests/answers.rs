@@ -93,6 +93,22 @@ fn who_undoes_it_again_and_again_is_answered_less_and_less_often() {
 }
 
 #[test]
+fn who_undoes_one_thing_after_another_is_answered_at_once() {
+    let mut rig = Rig::new();
+    rig.want(Some(spec()));
+    rig.work();
+    for kind in [Kind::Deployment, Kind::ConfigMap, Kind::ServiceAccount] {
+        for _ in 0..2 {
+            rig.change(kind, |seen| {
+                seen.fingerprint = fingerprint::of_desired(&json!({ "theirs": 1 }));
+            });
+            assert_eq!(rig.work(), [format!("apply {}", kind.name())]);
+        }
+        rig.pass(FIRST_PAUSE);
+    }
+}
+
+#[test]
 fn a_stumble_is_told_only_when_it_lasts() {
     let mut rig = Rig::new();
     rig.want(Some(spec()));
