@@ -85,6 +85,13 @@ pub(crate) fn threads_milliseconds(pid: u32) -> Result<f64> {
     of_threads(&format!("/proc/{pid}/task"), &[""])
 }
 
+/// Processor time that the first thread of a process has used, in milliseconds.
+pub(crate) fn main_thread_milliseconds(pid: u32) -> Result<f64> {
+    let path = format!("/proc/{pid}/task/{pid}/schedstat");
+    let text = fs::read_to_string(&path).with_context(|| format!("can't read {path}"))?;
+    Ok(on_cpu(&text)? / 1e6)
+}
+
 /// Processor time that living threads of this process have used, in milliseconds: those whose names begin so.
 pub(crate) fn thread_milliseconds(prefixes: &[&str]) -> Result<f64> {
     of_threads("/proc/self/task", prefixes)
@@ -102,11 +109,16 @@ fn of_threads(tasks: &str, prefixes: &[&str]) -> Result<f64> {
             continue;
         };
         if prefixes.iter().any(|prefix| name.starts_with(prefix)) {
-            let on_cpu = times.split_whitespace().next();
-            nanoseconds += on_cpu
-                .and_then(|number| number.parse::<f64>().ok())
-                .context("schedstat has another form than expected")?;
+            nanoseconds += on_cpu(&times)?;
         }
     }
     Ok(nanoseconds / 1e6)
+}
+
+/// Nanoseconds on a processor, by the text of a schedstat.
+fn on_cpu(schedstat: &str) -> Result<f64> {
+    let first = schedstat.split_whitespace().next();
+    first
+        .and_then(|number| number.parse().ok())
+        .context("schedstat has another form than expected")
 }

@@ -46,11 +46,7 @@ struct Settings {
     #[arg(long, conflicts_with = "figures")]
     api_server: bool,
     /// HTTPRoutes of `--api-server`
-    #[arg(
-        long,
-        value_name = "SMALL,MIDDLE,LARGE",
-        default_value = "500,1000,5000"
-    )]
+    #[arg(long, value_name = "NUMBERS", default_value = "10,1000,5000,10000")]
     api_server_routes: api_server::Sizes,
     /// HTTPRoutes of `translate` and `rss`
     #[arg(long, default_value_t = 10_000)]

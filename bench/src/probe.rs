@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// More than any answer here has.
-const LONGEST: usize = 64 << 10;
+const LONGEST: usize = 1 << 20;
 
 /// A connection.
 #[derive(Debug)]
@@ -37,6 +37,10 @@ impl Answer {
             let (found, value) = line.split_once(':')?;
             (found == name).then(|| value.trim())
         })
+    }
+
+    pub(crate) fn body(&self) -> &str {
+        &self.body
     }
 
     /// The backend that answered, as it calls itself.

@@ -81,6 +81,11 @@ impl Rig {
         machine::pid_with_argument(&folder.path().display().to_string(), patience)
     }
 
+    /// Ends that Envoy and waits until it is gone.
+    pub(crate) fn end_envoy(&self, name: &str) {
+        self.runtime.block_on(self.supervisor.stop(name));
+    }
+
     /// Starts a backend that names itself in its answers.
     pub(crate) fn backend(&self, name: &str, at: IpAddr) -> Result<Backend> {
         let any_port = SocketAddr::from((at, 0));

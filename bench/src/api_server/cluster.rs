@@ -42,6 +42,13 @@ pub(crate) struct Cluster {
     runtime: Runtime,
 }
 
+/// Writes for a thread of its own.
+#[derive(Clone)]
+pub(crate) struct Writer {
+    client: Client,
+    runtime: Handle,
+}
+
 /// What is done to an object.
 #[derive(Clone, Debug)]
 pub(crate) enum Write {
@@ -111,18 +118,21 @@ impl Cluster {
         self.runtime.block_on(all)
     }
 
-    /// Begins to write; the result is for how long the API server took.
-    pub(crate) fn begin(&self, one: Write) -> JoinHandle<Result<Duration>> {
-        let client = self.client.clone();
-        self.runtime.spawn(async move {
-            let begin = Instant::now();
-            write(client, one).await?;
-            Ok(begin.elapsed())
-        })
+    /// Something to write with from another thread.
+    pub(crate) fn writer(&self) -> Writer {
+        Writer {
+            client: self.client.clone(),
+            runtime: self.runtime.handle().clone(),
+        }
+    }
+
+    /// Begins to write.
+    pub(crate) fn begin(&self, one: Write) -> JoinHandle<Result<()>> {
+        self.runtime.spawn(write(self.client.clone(), one))
     }
 
     /// Waits for what [`Cluster::begin`] began.
-    pub(crate) fn finish(&self, begun: JoinHandle<Result<Duration>>) -> Result<Duration> {
+    pub(crate) fn finish(&self, begun: JoinHandle<Result<()>>) -> Result<()> {
         self.runtime.block_on(begun)?
     }
 
@@ -164,6 +174,13 @@ impl Cluster {
         let (tell, told) = mpsc::channel(EVENTS);
         runtime.spawn(follow(api, from, tell));
         Ok(told)
+    }
+}
+
+impl Writer {
+    /// Writes, and waits for the API server's answer.
+    pub(crate) fn write(&self, one: Write) -> Result<()> {
+        self.runtime.block_on(write(self.client.clone(), one))
     }
 }
 

@@ -4,6 +4,7 @@
 //! requests on their way; statuses are written at the same time, through the same API server.
 
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
@@ -22,7 +23,7 @@ pub(crate) struct Loaded {
     pub(crate) written: f64,
     /// From the last answer to the bench's writes until the Gateway counted all.
     pub(crate) attached: f64,
-    /// From the first request until the last route had its status.
+    /// From the last answer to the bench's writes until the last route had its status.
     pub(crate) statuses: f64,
     /// Writes of routes' statuses.
     pub(crate) writes: u64,
@@ -33,24 +34,20 @@ pub(crate) struct Loaded {
 }
 
 /// Adds the Services and slices of so many apps, beside those of `from` that are there.
-pub(crate) fn services(
-    cluster: &Cluster,
-    apps: std::ops::Range<usize>,
-    blue: SocketAddr,
-) -> Result<()> {
+pub(crate) fn services(cluster: &Cluster, apps: Range<usize>, blue: SocketAddr) -> Result<()> {
     cluster.write_all(site::services(apps, blue).into_iter().map(Write::Create))
 }
 
-/// Adds the routes of so many apps to a Gateway that has none but those that are always there.
-pub(crate) fn routes(cluster: &Cluster, apps: usize, blue: SocketAddr) -> Result<Loaded> {
+/// Adds the routes of apps to a Gateway that has those before them, and those that are always there.
+pub(crate) fn routes(cluster: &Cluster, apps: Range<usize>, blue: SocketAddr) -> Result<Loaded> {
     let observer = Observer::start(cluster)?;
     let begin = Instant::now();
-    let all = site::routes(0..apps, blue).into_iter();
+    let all = site::routes(apps.clone(), blue).into_iter();
     cluster.write_all(all.map(Write::Create))?;
     let end = Instant::now();
-    let count = apps + EXTRAS;
+    let count = apps.end + EXTRAS;
     observer.until("all statuses are written", |seen| {
-        seen.routes() >= apps && seen.attached() == Some(count as u64)
+        seen.routes() >= apps.len() && seen.attached() == Some(count as u64)
     })?;
     std::thread::sleep(AFTERWARDS);
     let seen = observer.seen();
@@ -62,25 +59,17 @@ pub(crate) fn routes(cluster: &Cluster, apps: usize, blue: SocketAddr) -> Result
     Ok(Loaded {
         written: (end - begin).as_secs_f64() * 1e3,
         attached: since(end, seen.attached_since())?,
-        statuses: since(begin, seen.last_route())?,
+        statuses: since(end, seen.last_route())?,
         writes,
         most,
         gateway: seen.gateway_rate(),
     })
 }
 
-/// Takes away routes of apps, or with them their Services and slices.
-pub(crate) fn remove(
-    cluster: &Cluster,
-    apps: std::ops::Range<usize>,
-    with_services: bool,
-    blue: SocketAddr,
-) -> Result<()> {
+/// Takes away apps.
+pub(crate) fn remove(cluster: &Cluster, apps: Range<usize>, blue: SocketAddr) -> Result<()> {
     let routes = site::routes(apps.clone(), blue).into_iter();
     cluster.write_all(routes.map(Write::Delete))?;
-    if with_services {
-        let services = site::services(apps, blue).into_iter();
-        cluster.write_all(services.map(Write::Delete))?;
-    }
-    Ok(())
+    let services = site::services(apps, blue).into_iter();
+    cluster.write_all(services.map(Write::Delete))
 }

@@ -1,7 +1,8 @@
 //! Asks Sesame's Envoy all the time, from the first answer to the end, and judges every answer.
 //!
 //! In: how many apps must be served, and how many may be. Out: counts. Two thirds of the requests go to apps, the others to a
-//! host that is there all the time. Now and then a request has a new connection, which a listener that is gone wouldn't take.
+//! host that is there all the time. Most requests have a connection of their own, which a listener that is gone wouldn't take;
+//! a third of them share one that stays open, which a listener that is replaced would end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,9 +17,7 @@ use super::site::{self, BLUE, Shown};
 use crate::probe::Probe;
 
 /// Between two requests.
-const PACE: Duration = Duration::from_millis(3);
-/// Requests over one connection.
-const CONNECTION: usize = 100;
+const PACE: Duration = Duration::from_millis(1);
 /// Longer than a request takes.
 const A_REQUEST: Duration = Duration::from_millis(100);
 /// An app that isn't served by then has failed.
@@ -27,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const SHOWN: usize = 5;
 
 /// How many apps there are.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Apps {
     /// Apps below this number must be served.
     served: AtomicUsize,
@@ -78,21 +77,26 @@ impl Tally {
 pub(crate) struct Prober {
     address: SocketAddr,
     apps: Arc<Apps>,
-    thread: JoinHandle<Result<Tally>>,
+    /// None once it has been stopped.
+    thread: Option<JoinHandle<Result<Tally>>>,
     /// Of [`Prober::until_served`].
     own: Tally,
 }
 
 impl Prober {
-    /// The host that is there all the time must be served already.
-    pub(crate) fn start(address: SocketAddr) -> Self {
-        let apps = Arc::new(Apps::default());
+    /// The host that is there all the time must be served already, and so many apps.
+    pub(crate) fn start(address: SocketAddr, served: usize) -> Self {
+        let apps = Arc::new(Apps {
+            served: served.into(),
+            announced: served.into(),
+            stop: false.into(),
+        });
         let asked = Arc::clone(&apps);
         let thread = thread::spawn(move || ask_on(address, &asked));
         Self {
             address,
             apps,
-            thread,
+            thread: Some(thread),
             own: Tally::default(),
         }
     }
@@ -154,12 +158,14 @@ impl Prober {
         Ok(())
     }
 
-    /// Ends, and says what was seen.
-    pub(crate) fn end(self) -> Result<Tally> {
+    /// Asks nothing any more, and says what was seen.
+    pub(crate) fn pause(&mut self) -> Result<Tally> {
         self.apps.stop.store(true, Ordering::SeqCst);
-        let panicked = |_| anyhow!("the prober panicked");
-        let mut tally = self.thread.join().map_err(panicked)??;
-        tally.add(self.own);
+        let mut tally = std::mem::take(&mut self.own);
+        if let Some(thread) = self.thread.take() {
+            let panicked = |_| anyhow!("the prober panicked");
+            tally.add(thread.join().map_err(panicked)??);
+        }
         Ok(tally)
     }
 }
@@ -181,13 +187,10 @@ fn ask_on(address: SocketAddr, apps: &Apps) -> Result<Tally> {
             false if app < served => (many::host(app), &[Shown::By(BLUE)][..]),
             false => (many::host(app), &[Shown::By(BLUE), Shown::Nothing][..]),
         };
-        if turn.is_multiple_of(CONNECTION) {
-            match Probe::connect(address) {
-                Ok(fresh) => probe = fresh,
-                Err(error) => tally.judge(&host, &Err(error), right),
-            }
-        }
-        let answer = probe.ask(&host);
+        let answer = match steady {
+            true => probe.ask(&host),
+            false => Probe::connect(address).and_then(|mut fresh| fresh.ask(&host)),
+        };
         tally.judge(&host, &answer, right);
         thread::sleep(PACE);
     }

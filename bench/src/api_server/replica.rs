@@ -22,6 +22,7 @@ use sesame_testkit::many;
 use super::cluster::Cluster;
 use super::site;
 use crate::machine::{self, Memory};
+use crate::probe::Probe;
 use crate::rig;
 
 /// It has ended by then.
@@ -34,6 +35,8 @@ pub(crate) struct Settings {
     kubeconfig: PathBuf,
     /// The same for each: an Envoy finds the next one there.
     pub(crate) xds: SocketAddr,
+    /// Where they tell their counters.
+    probes: SocketAddr,
     log: PathBuf,
 }
 
@@ -48,6 +51,7 @@ pub(crate) struct EnvoyFiles {
 /// A running one. It is killed if nothing else ends it.
 pub(crate) struct Replica {
     child: Child,
+    probes: SocketAddr,
     /// The moment before its start.
     pub(crate) begun: Instant,
 }
@@ -58,6 +62,7 @@ impl Settings {
             sesame,
             kubeconfig: cluster.kubeconfig(),
             xds: (Ipv4Addr::LOCALHOST, rig::free_port()?).into(),
+            probes: (Ipv4Addr::LOCALHOST, rig::free_port()?).into(),
             log: cluster.folder().join("sesame.log"),
         })
     }
@@ -77,7 +82,8 @@ impl Settings {
             .arg(&self.kubeconfig)
             .args(["--namespace", site::SYSTEM, "--name", name])
             .arg(format!("--xds={}", self.xds))
-            .args(["--probes=127.0.0.1:0", "--admin=127.0.0.1:0"])
+            .arg(format!("--probes={}", self.probes))
+            .arg("--admin=127.0.0.1:0")
             .args(["--unmanaged", "--address=127.0.0.1"])
             .arg(format!("--gateway={}/{}", many::NAMESPACE, many::GATEWAY))
             .args(["--log-format=json", "--log-level=info"])
@@ -88,7 +94,11 @@ impl Settings {
         let child = command
             .spawn()
             .with_context(|| format!("can't run {}", self.sesame.display()))?;
-        Ok(Replica { child, begun })
+        Ok(Replica {
+            child,
+            probes: self.probes,
+            begun,
+        })
     }
 
     /// What the log says, for when something goes wrong.
@@ -147,6 +157,15 @@ impl Replica {
     /// Processor time of all its threads so far, in milliseconds.
     pub(crate) fn milliseconds(&self) -> Result<f64> {
         machine::process_milliseconds(self.child.id())
+    }
+
+    /// Bytes of resources that it has sent to Envoys.
+    pub(crate) fn sent_bytes(&self) -> Result<f64> {
+        let page = Probe::connect(self.probes)?.ask_for("localhost", "/metrics")?;
+        let lines = page.body().lines();
+        let sent = lines.filter(|line| line.starts_with("sesame_xds_sent_bytes_total{"));
+        let counts = sent.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<f64>());
+        Ok(counts.sum::<Result<f64, _>>()?)
     }
 
     /// Ends it as a kubelet does.

@@ -1,20 +1,26 @@
 //! One of the two that changes are timed at: Sesame, or the floor.
 //!
-//! In: a change. Out: how long it took until an Envoy answered by it. The clock starts when the request to the API server
-//! leaves; it stops when the prober, one connection that asks again every 150 µs, gets the new answer.
+//! In: a change. Out: how long it took until an Envoy answered by it. One clock starts when the request to the API server
+//! leaves, another one when a watch of the bench's own tells of the change; both stop when the prober, one connection that asks
+//! again every 150 µs, gets the new answer.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
+use sesame_testkit::many;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
 
-use super::cluster::{Cluster, Write};
+use super::cluster::{Cluster, Told, Write};
 use super::floor::WatchedFloor;
 use super::prober::Tally;
 use super::site::{self, Shown, Step};
-use crate::objects;
 use crate::probe::Probe;
+use crate::{objects, rig};
 
 /// Between two questions.
 const PACE: Duration = Duration::from_micros(150);
@@ -23,10 +29,16 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// A change that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// When the API server told of changes since the last look.
+type Events = Arc<Mutex<Vec<Instant>>>;
+
 /// What takes changes, and an Envoy that shows them.
 pub(crate) struct Side {
     feed: Feed,
     probe: Probe,
+    events: Events,
+    /// Watches.
+    _runtime: Runtime,
     /// Every answer, judged.
     pub(crate) tally: Tally,
 }
@@ -42,13 +54,26 @@ pub(crate) enum Feed {
 pub(crate) struct Taken {
     /// From the request to the new answer.
     pub(crate) shown: f64,
-    /// From the request to the API server's own answer.
-    pub(crate) written: f64,
+    /// From the watch's event to the new answer.
+    pub(crate) followed: f64,
 }
 
 impl Side {
     /// Waits until the Envoy at this port listens.
-    pub(crate) fn new(feed: Feed, port: u16) -> Result<Self> {
+    pub(crate) fn new(cluster: &Cluster, feed: Feed, port: u16) -> Result<Self> {
+        let namespace = match feed {
+            Feed::Sesame => many::NAMESPACE,
+            Feed::Floor(_) => site::FLOOR,
+        };
+        let runtime = rig::runtime("side-watch")?;
+        let events = Events::default();
+        for like in [
+            many::route("any", "any.example.com", &[]),
+            many::slice("any", many::endpoint(0)),
+        ] {
+            let told = cluster.watch(&site::within(namespace, like), runtime.handle())?;
+            runtime.spawn(note(told, Arc::clone(&events)));
+        }
         let address = SocketAddr::from((objects::ADDRESS, port));
         let since = Instant::now();
         let probe = loop {
@@ -61,6 +86,8 @@ impl Side {
         Ok(Self {
             feed,
             probe,
+            events,
+            _runtime: runtime,
             tally: Tally::default(),
         })
     }
@@ -78,14 +105,25 @@ impl Side {
                 }
             }
         };
+        lock(&self.events).clear();
         let start = Instant::now();
         let begun = cluster.begin(write);
         let shown = self.until(&step.host, step.before, step.after);
-        let shown = shown.map(|()| start.elapsed().as_secs_f64() * 1e3);
-        let written = cluster.finish(begun)?.as_secs_f64() * 1e3;
+        let end = Instant::now();
+        cluster.finish(begun)?;
+        shown?;
+        // The answer may come before the bench has heard of the change.
+        let event = loop {
+            if let Some(at) = lock(&self.events).first() {
+                break *at;
+            }
+            ensure!(end.elapsed() < PATIENCE, "no watch told of the change");
+            thread::sleep(PACE);
+        };
+        let millis = |time: Duration| time.as_secs_f64() * 1e3;
         Ok(Taken {
-            shown: shown?,
-            written,
+            shown: millis(end - start),
+            followed: millis(end.saturating_duration_since(event)),
         })
     }
 
@@ -111,4 +149,21 @@ impl Side {
         }
         self.tally
     }
+}
+
+/// Notes when objects came, went or were changed; that a status was written is no change.
+async fn note(mut told: mpsc::Receiver<Told>, events: Events) {
+    let mut generations = BTreeMap::new();
+    while let Some(told) = told.recv().await {
+        let metadata = told.object.metadata;
+        let name = metadata.name.unwrap_or_default();
+        let before = generations.insert(name, metadata.generation);
+        if !told.changed || before != Some(metadata.generation) {
+            lock(&events).push(told.at);
+        }
+    }
+}
+
+fn lock(events: &Events) -> MutexGuard<'_, Vec<Instant>> {
+    events.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! Changes one after the other: how long each takes at Sesame and at the floor, and what Sesame's process costs by them.
+//! Changes one after the other: how long each takes at Sesame and at the floor, and what they cost Sesame's process and Envoy.
 //!
 //! Rounds of both take turns, and which is first changes from round to round. Between changes there is a pause, in which
 //! everything comes to rest. A new route's Service and slice are there before.
@@ -10,16 +10,19 @@ use std::time::Duration;
 
 use anyhow::Result;
 
+use super::churn::Churn;
 use super::cluster::{Cluster, Write};
 use super::floor::WatchedFloor;
 use super::prober::Tally;
 use super::replica::Replica;
 use super::side::{Feed, Side};
 use super::site::{self, BLUE, Kind, Shown};
+use super::targets::{self, Targets};
+use crate::machine;
 use crate::report::{Figure, Samples, Unit};
 
-/// Before a change that is timed.
-const REST: Duration = Duration::from_millis(40);
+/// Before a change that is timed: statuses of the one before have been written.
+const REST: Duration = Duration::from_millis(60);
 /// Rounds before those that count.
 const WARM_UP: usize = 4;
 /// Before and after changes whose cost is taken: what statuses cost comes behind the answer.
@@ -36,6 +39,18 @@ pub(crate) struct Place<'a> {
     pub(crate) apps: usize,
 }
 
+/// What a change costs, of each kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Costs {
+    /// Milliseconds of processor time of Sesame's process.
+    pub(crate) sesame: [f64; 4],
+    /// Milliseconds of processor time of Envoy's main thread, which takes configuration in. Those that answer requests would
+    /// show what the prober costs.
+    pub(crate) envoy: [f64; 4],
+    /// Kibibytes of resources sent.
+    pub(crate) bytes: [f64; 4],
+}
+
 impl Place<'_> {
     /// Changes in turn at Sesame and at a floor.
     pub(crate) fn latency(&self, rounds: usize, tally: &mut Tally) -> Result<Vec<Figure>> {
@@ -45,15 +60,15 @@ impl Place<'_> {
         let (floor, floor_port) =
             WatchedFloor::start(self.cluster, self.envoy, self.apps, total, self.backends)?;
         let mut sides = [
-            Side::new(Feed::Sesame, self.port)?,
-            Side::new(Feed::Floor(Box::new(floor)), floor_port)?,
+            Side::new(self.cluster, Feed::Sesame, self.port)?,
+            Side::new(self.cluster, Feed::Floor(Box::new(floor)), floor_port)?,
         ];
         for side in &mut sides {
             let host = site::host(BLUE);
             side.until(&host, Shown::Nothing, Shown::By(BLUE))?;
         }
         let mut shown: [[Samples; 2]; 4] = Default::default();
-        let mut written: [[Samples; 2]; 4] = Default::default();
+        let mut followed: [[Samples; 2]; 4] = Default::default();
         for round in 0..total {
             for (place, kind) in Kind::ALL.into_iter().enumerate() {
                 for which in [round % 2, 1 - round % 2] {
@@ -62,7 +77,7 @@ impl Place<'_> {
                     let taken = sides[which].change(self.cluster, step)?;
                     if round >= WARM_UP {
                         shown[place][which].push(taken.shown);
-                        written[place][which].push(taken.written);
+                        followed[place][which].push(taken.followed);
                     }
                 }
             }
@@ -74,65 +89,105 @@ impl Place<'_> {
         }
         self.clear(total, blue)?;
         let mut figures = Vec::new();
-        for ((kind, shown), written) in Kind::ALL.into_iter().zip(&shown).zip(&written) {
-            figures.extend(self.figures(kind, shown, written));
+        for ((kind, shown), followed) in Kind::ALL.into_iter().zip(&shown).zip(&followed) {
+            figures.extend(self.figures(kind, shown, followed));
         }
         Ok(figures)
     }
 
-    fn figures(&self, kind: Kind, shown: &[Samples; 2], written: &[Samples; 2]) -> Vec<Figure> {
+    fn figures(&self, kind: Kind, shown: &[Samples; 2], followed: &[Samples; 2]) -> Vec<Figure> {
         let name = format!("{}, {} routes", kind.name(), self.apps);
-        let [sesame, floor] = shown;
-        let write = |samples: &Samples| {
+        let note = |from_request: &Samples| {
             format!(
-                "{} times, of it {:.1} ms until the API server's answer",
-                samples.len(),
-                samples.quantile(0.5)
+                "{} times; {:.1} ms from the request to the API server on, p99 {:.1}",
+                from_request.len(),
+                from_request.quantile(0.5),
+                from_request.quantile(0.99)
             )
         };
         let of =
             |who: &str, samples| Figure::of(format!("{name}: {who}"), Unit::Milliseconds, samples);
-        let mut figures = vec![
-            of("Sesame", sesame).note(write(&written[0])),
-            of("floor", floor).note(write(&written[1])),
-        ];
-        for (share, text) in [(0.5, "median"), (0.99, "p99")] {
-            let ratio = sesame.quantile(share) / floor.quantile(share);
-            let figure = Figure::new(
-                format!("{name}: Sesame / floor, {text}"),
+        let [sesame, floor] = followed;
+        let spread = |samples: &Samples| samples.quantile(0.95) / samples.quantile(0.5);
+        vec![
+            of("Sesame", sesame)
+                .at_most(Targets::of(self.apps).shown(kind))
+                .note(note(&shown[0])),
+            of("floor", floor).note(note(&shown[1])),
+            Figure::new(format!("{name}: p95 / median"), Unit::Ratio, spread(sesame))
+                .at_most(targets::SPREAD)
+                .note(format!("floor {:.2}", spread(floor))),
+            Figure::new(
+                format!("{name}: Sesame / floor, from the request on"),
                 Unit::Ratio,
-                ratio,
-            );
-            figures.push(match kind {
-                Kind::Deleted => figure,
-                _ => figure.at_most(1.3),
-            });
-        }
-        figures
+                shown[0].quantile(0.5) / shown[1].quantile(0.5),
+            )
+            .at_most(targets::FLOOR)
+            .note(format!(
+                "p99 {:.2}",
+                shown[0].quantile(0.99) / shown[1].quantile(0.99)
+            )),
+        ]
     }
 
-    /// Milliseconds of processor time that Sesame's process uses by a change, of each kind.
+    /// The same changes while somebody rewrites other routes.
+    pub(crate) fn under_churn(&self, rounds: usize, tally: &mut Tally) -> Result<Vec<Figure>> {
+        let rounds = rounds.next_multiple_of(2);
+        self.prepare(rounds)?;
+        let mut side = Side::new(self.cluster, Feed::Sesame, self.port)?;
+        let mut shown: [Samples; 4] = Default::default();
+        let churn = Churn::start(self.cluster, self.apps);
+        for round in 0..rounds {
+            for (samples, kind) in shown.iter_mut().zip(Kind::ALL) {
+                thread::sleep(REST);
+                let step = site::step(kind, round, self.backends);
+                samples.push(side.change(self.cluster, step)?.followed);
+            }
+        }
+        let rewritten = churn.end()?;
+        tally.add(side.close());
+        self.clear(rounds, self.backends[0])?;
+        let figure = |(kind, samples): (Kind, &Samples)| {
+            let name = format!("{}, {} routes, under churn", kind.name(), self.apps);
+            Figure::of(name, Unit::Milliseconds, samples)
+                .at_most(Targets::of(self.apps).shown(kind))
+                .note(format!("{rewritten} other routes were rewritten meanwhile"))
+        };
+        Ok(Kind::ALL.into_iter().zip(&shown).map(figure).collect())
+    }
+
+    /// What a change of each kind costs.
     pub(crate) fn cost(
         &self,
         replica: &Replica,
+        envoy: u32,
         rounds: usize,
         tally: &mut Tally,
-    ) -> Result<[f64; 4]> {
+    ) -> Result<Costs> {
         let [blue, _] = self.backends;
         let rounds = rounds.next_multiple_of(2);
         self.prepare(rounds)?;
-        let mut side = Side::new(Feed::Sesame, self.port)?;
-        let mut costs = [0.0; 4];
-        for (cost, kind) in costs.iter_mut().zip(Kind::ALL) {
+        let mut side = Side::new(self.cluster, Feed::Sesame, self.port)?;
+        let mut costs = Costs::default();
+        let now = || -> Result<[f64; 3]> {
             thread::sleep(SETTLE);
-            let before = replica.milliseconds()?;
+            Ok([
+                replica.milliseconds()?,
+                machine::main_thread_milliseconds(envoy)?,
+                replica.sent_bytes()? / 1024.0,
+            ])
+        };
+        for (place, kind) in Kind::ALL.into_iter().enumerate() {
+            let before = now()?;
             for round in 0..rounds {
                 let step = site::step(kind, round, self.backends);
                 side.change(self.cluster, step)?;
                 thread::sleep(REST);
             }
-            thread::sleep(SETTLE);
-            *cost = (replica.milliseconds()? - before) / rounds as f64;
+            let after = now()?;
+            let each = |which: usize| (after[which] - before[which]) / rounds as f64;
+            (costs.sesame[place], costs.envoy[place], costs.bytes[place]) =
+                (each(0), each(1), each(2));
         }
         tally.add(side.close());
         self.clear(rounds, blue)?;

@@ -6,6 +6,7 @@ use std::env;
 use std::fs;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
+use std::thread;
 
 use anyhow::{Context, Result};
 use sesame_control::serve::{Config, Envoys, Serve};
@@ -32,6 +33,8 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     logging::start(&filter, args.log_format, colour, logging::Stderr)?;
     let config = config(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
+        // The translation has a thread of its own, and threads that hand work to each other cost more than they bring.
+        .worker_threads(thread::available_parallelism().map_or(1, |all| all.get().div_ceil(2)))
         .enable_all()
         .build()
         .context("the runtime can't be started")?;

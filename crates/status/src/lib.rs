@@ -17,7 +17,7 @@ use std::time::Instant;
 use sesame_api::{LiveStatus, ObjectKey, ObjectStatus};
 use tokio::sync::Notify;
 
-use self::queue::Queue;
+use self::queue::{HEAD_START, Queue};
 
 pub use self::counters::{BOUNDS, Counters, Latency, Sent};
 pub use self::trouble::{Reason, Trouble};
@@ -67,7 +67,11 @@ impl Shared {
 ///
 /// The client should not retry by itself (`default_retry` off): the queue knows better what to send instead.
 pub fn start(client: kube::Client, config: Config, counters: Arc<Counters>) -> (Writer, Task) {
-    let queue = Queue::new(config.controller_name.clone(), config.concurrency);
+    let queue = Queue::new(
+        config.controller_name.clone(),
+        config.concurrency,
+        HEAD_START,
+    );
     let shared = Arc::new(Shared {
         queue: Mutex::new(queue),
         changed: Notify::new(),

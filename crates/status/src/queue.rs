@@ -4,6 +4,7 @@
 //! neither asks for the time nor sends anything.
 //!
 //! - One slot for each object: what comes later replaces what was there, so that an object waits once, however often it changes.
+//! - A status waits for [`HEAD_START`], in which Envoys get what it tells of.
 //! - An object whose write is under way waits for its answer. From write to write of one object goes [`INTERVAL`], longer while
 //!   somebody keeps undoing what we write.
 //! - Gateways and their like have a lane of their own beside that of routes, and the two take turns: a Gateway doesn't wait for
@@ -30,6 +31,9 @@ use self::slot::{Due, Slot, State};
 use crate::merge::Want;
 use crate::trouble::{Reason, Trouble, Troubles};
 
+/// How long a status waits from the moment at which it is asked for. The same change is on its way to Envoys then, which matters
+/// more: API servers are slow in comparison, and may share processors with everything else.
+pub(crate) const HEAD_START: Duration = Duration::from_millis(25);
 /// The least time from a write of an object to its next one.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
 /// How long a status about an older generation waits for a newer one.
@@ -85,6 +89,7 @@ pub(crate) struct Failure {
 pub(crate) struct Queue {
     controller: Arc<str>,
     concurrency: usize,
+    head_start: Duration,
     slots: BTreeMap<ObjectKey, Slot>,
     /// Of Gateways and their like, and of routes and policies. Each key that stands here is in the state `Ready`, once.
     lanes: [VecDeque<ObjectKey>; 2],
@@ -100,10 +105,12 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(controller: Arc<str>, concurrency: usize) -> Self {
+    /// `head_start` is how long a status waits at least, [`HEAD_START`] but for tests.
+    pub(crate) fn new(controller: Arc<str>, concurrency: usize, head_start: Duration) -> Self {
         Self {
             controller,
             concurrency: concurrency.max(1),
+            head_start,
             slots: BTreeMap::new(),
             lanes: Default::default(),
             turn: 0,
@@ -122,7 +129,7 @@ impl Queue {
             return;
         }
         let slot = self.slots.entry(key.clone()).or_default();
-        if slot.told(status, now) {
+        if slot.told(status, now, self.head_start) {
             self.schedule(&key, now);
         }
         self.tidy(&key);

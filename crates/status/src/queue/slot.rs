@@ -71,8 +71,13 @@ pub(super) struct Slot {
 }
 
 impl Slot {
-    /// Takes what it should say; whether that is new.
-    pub(super) fn told(&mut self, status: Option<ObjectStatus>, now: Instant) -> bool {
+    /// Takes what it should say, which is not to be written for a while; whether that is new.
+    pub(super) fn told(
+        &mut self,
+        status: Option<ObjectStatus>,
+        now: Instant,
+        head_start: Duration,
+    ) -> bool {
         let said = match (status, std::mem::take(&mut self.said)) {
             (Some(new), Said::Says(old)) if new == old => {
                 self.said = Said::Says(old);
@@ -97,7 +102,8 @@ impl Slot {
                 self.not_before = self.written.map(|at| at + INTERVAL);
             }
         }
-        self.asked.get_or_insert(now);
+        let at = *self.asked.get_or_insert(now) + head_start;
+        self.not_before = Some(self.not_before.map_or(at, |before| before.max(at)));
         self.looked(now);
         true
     }

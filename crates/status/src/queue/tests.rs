@@ -20,7 +20,7 @@ struct Bench {
 fn leading() -> Bench {
     let start = Instant::now();
     let mut bench = Bench {
-        queue: Queue::new(OURS.into(), 4),
+        queue: Queue::new(OURS.into(), 4, Duration::ZERO),
         start,
         now: start,
     };
@@ -113,6 +113,20 @@ impl Bench {
         let at = self.queue.wake_at()?;
         Some(at.duration_since(self.start).as_millis())
     }
+}
+
+#[test]
+fn envoys_have_a_head_start_however_often_an_object_changes() {
+    let mut bench = leading();
+    bench.queue.head_start = HEAD_START;
+    let key = route("a");
+    bench.there(&key, live(1, 1));
+    let begin = bench.now;
+    while bench.next().is_none() {
+        bench.says(&key, 1, &format!("{:?}", bench.now));
+        bench.wait(5);
+    }
+    assert_eq!(bench.now, begin + HEAD_START);
 }
 
 #[test]
@@ -467,7 +481,7 @@ fn another_object_of_the_same_name_is_another_object() {
 #[test]
 fn entries_of_ours_that_nobody_speaks_of_go_when_all_has_been_judged() {
     let mut bench = leading();
-    bench.queue = Queue::new(OURS.into(), 4);
+    bench.queue = Queue::new(OURS.into(), 4, Duration::ZERO);
     bench.queue.lead(true, bench.now);
     let with = |text: &str| LiveStatus {
         status: Some(RawValue::from_string(text.to_owned()).unwrap()),

@@ -98,7 +98,7 @@ fn index(key: &ObjectKey) -> usize {
 impl World {
     fn new() -> Self {
         let now = Instant::now();
-        let mut queue = Queue::new(OURS.into(), 2);
+        let mut queue = Queue::new(OURS.into(), 2, Duration::ZERO);
         queue.lead(true, now);
         queue.complete(now);
         Self {

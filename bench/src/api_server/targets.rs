@@ -1,0 +1,89 @@
+//! What figures should be, by the number of routes: the promise is that they hardly depend on it.
+
+use super::site::Kind;
+
+/// The targets of a number of routes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Targets {
+    /// The largest number of routes that they are for.
+    routes: usize,
+    /// Milliseconds from a new route to its first answer.
+    new_route: f64,
+    /// Milliseconds from any other change to the first answer that shows it.
+    others: f64,
+    /// Kibibytes that an Envoy gets for a change.
+    pub(crate) bytes: f64,
+    /// Mebibytes of Sesame after all changes.
+    pub(crate) sesame: f64,
+    /// Mebibytes of an Envoy.
+    pub(crate) envoy: f64,
+    /// Milliseconds from a restart until an Envoy that knew nothing serves all routes.
+    pub(crate) fresh: f64,
+}
+
+/// Milliseconds of Sesame's processor time for a change.
+pub(crate) const PROCESSOR: f64 = 1.0;
+/// How much longer than the median 95 of 100 changes may take at most.
+pub(crate) const SPREAD: f64 = 2.0;
+/// How much longer than at the floor.
+pub(crate) const FLOOR: f64 = 1.3;
+
+const ALL: [Targets; 3] = [
+    Targets {
+        routes: 10,
+        new_route: 6.0,
+        others: 5.0,
+        bytes: 2.0,
+        sesame: 24.0,
+        envoy: 75.0,
+        fresh: 1_000.0,
+    },
+    Targets {
+        routes: 5_000,
+        new_route: 7.0,
+        others: 6.0,
+        bytes: 10.0,
+        sesame: 64.0,
+        envoy: 250.0,
+        fresh: 4_000.0,
+    },
+    Targets {
+        routes: 10_000,
+        new_route: 8.0,
+        others: 7.0,
+        bytes: 20.0,
+        sesame: 110.0,
+        envoy: 450.0,
+        fresh: 8_000.0,
+    },
+];
+
+impl Targets {
+    /// Those for at least so many routes; beyond the largest number, its own.
+    pub(crate) fn of(routes: usize) -> Self {
+        let large = ALL.iter().find(|targets| targets.routes >= routes);
+        *large.unwrap_or(&ALL[ALL.len() - 1])
+    }
+
+    /// Milliseconds from a change to the first answer that shows it.
+    pub(crate) fn shown(&self, kind: Kind) -> f64 {
+        match kind {
+            Kind::NewRoute => self.new_route,
+            Kind::Backend | Kind::Endpoint | Kind::Deleted => self.others,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_larger_number_counts() {
+        let of = |routes| Targets::of(routes).routes;
+        assert_eq!(
+            [1, 10, 11, 5_000, 10_000, 20_000].map(of),
+            [10, 10, 5_000, 5_000, 10_000, 10_000]
+        );
+    }
+}
