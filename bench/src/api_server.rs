@@ -9,8 +9,8 @@
 //!    statuses and the Gateway's count; changes, timed beside a floor: a watch at the same API server and behind it a server
 //!    that only pushes, to an Envoy of its own ([`floor`]) (what the API server needs is in both, so the ratio is Sesame's part;
 //!    the floor doesn't encrypt, it knows what to push before it is told, and its changes are also seen by Sesame, for
-//!    which they are nobody's); the same changes while somebody rewrites other routes; what changes cost in processor time
-//!    and bytes; memory; restarts of Sesame; and one together with an Envoy that knows nothing.
+//!    which they are nobody's); what changes cost in processor time and bytes; changes while somebody rewrites other routes;
+//!    memory; restarts of Sesame; and one together with an Envoy that knows nothing.
 //! 3. All of it is deleted: memory again.
 //!
 //! All processes share the machine: compare ratios, and read the load average beside the figures.
@@ -228,15 +228,15 @@ impl Run<'_> {
         let figures = self.place(size).latency(rounds, &mut tally)?;
         self.figures.extend(figures);
 
-        self.say(&format!("changes at {size} routes, under churn"));
-        let figures = self.place(size).under_churn(rounds, &mut tally)?;
-        self.figures.extend(figures);
-
         self.say(&format!("what changes cost at {size} routes"));
         let envoy = self.rig.pid(&self.envoy, PATIENCE)?;
         let place = self.place(size);
         let costs = place.cost(&self.replica, envoy, rounds, &mut tally)?;
         let processor = self.costs(size, &costs);
+
+        self.say(&format!("changes at {size} routes, under churn"));
+        let figures = self.place(size).under_churn(rounds, &mut tally)?;
+        self.figures.extend(figures);
         self.tally.add(tally);
 
         thread::sleep(SETTLE);

@@ -44,7 +44,7 @@ const CLIENTS: usize = 8;
 /// How long an Envoy is asked at a time.
 const TURN: Duration = Duration::from_secs(1);
 /// Rounds that count; one more comes before them.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 11;
 /// An Envoy that serves nothing by then has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 

@@ -47,6 +47,9 @@ pub(crate) struct Args {
     /// Write the suite's report there, too
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+    /// A flag for `sesame serve` beside those of the manifests, `--sesame=--route-shards=always`; may be repeated
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+    sesame: Vec<String>,
     /// Leave the cluster as it is at the end
     #[arg(long)]
     keep: bool,
@@ -60,7 +63,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "CLUSTER", default_value = "conformance")]
     name: String,
     /// Use this cluster, with the Gateway API and Sesame in it as they are
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "channel", "keep"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "channel", "sesame", "keep"])]
     kubeconfig: Option<PathBuf>,
     /// With --kubeconfig: an address that a Gateway can ask for
     #[arg(
@@ -92,7 +95,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             runs(args, &suite, &cluster)
         }
         None => {
-            let done = install::cluster(&args.name, args.channel, &suite)
+            let done = install::cluster(&args.name, args.channel, &suite, &args.sesame)
                 .and_then(|cluster| runs(args, &suite, &cluster));
             if args.keep {
                 println!(

@@ -96,6 +96,25 @@ pub(crate) fn manifests(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
+/// More flags for `sesame serve`, until the manifests are applied again.
+pub(crate) fn flags(cluster: &Cluster, flags: &[String]) -> Result<()> {
+    if flags.is_empty() {
+        return Ok(());
+    }
+    let step = Step::new(format!("Starting Sesame with {}", flags.join(" ")));
+    let end = "/spec/template/spec/containers/0/args/-";
+    let patch: Vec<_> = flags
+        .iter()
+        .map(|flag| serde_json::json!({ "op": "add", "path": end, "value": flag }))
+        .collect();
+    let patch = serde_json::to_string(&patch)?;
+    let args = ["-n", NAMESPACE, "patch", DEPLOYMENT, "--type=json", "-p"];
+    kubectl(cluster, &[&args[..], &[&patch]].concat())?;
+    ready(cluster)?;
+    step.done();
+    Ok(())
+}
+
 /// Waits until Sesame is ready, and its class is accepted.
 ///
 /// # Errors

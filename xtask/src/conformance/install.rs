@@ -20,8 +20,13 @@ pub(crate) fn addresses() -> (String, String) {
     (format!("{network}.200"), "203.0.113.1".to_owned())
 }
 
-/// The cluster, with everything in it.
-pub(crate) fn cluster(name: &str, channel: Channel, suite: &Suite) -> Result<Cluster> {
+/// The cluster, with everything in it. `flags` are for `sesame serve`.
+pub(crate) fn cluster(
+    name: &str,
+    channel: Channel,
+    suite: &Suite,
+    flags: &[String],
+) -> Result<Cluster> {
     // Built before the cluster is there, which takes half of the processor by itself.
     let mut archives = install::archives()?;
     archives.push(image::store("echo-basic", &suite.backend()?)?);
@@ -29,6 +34,7 @@ pub(crate) fn cluster(name: &str, channel: Channel, suite: &Suite) -> Result<Clu
     cluster.load(&archives)?;
     install::gateway_api(&cluster, channel)?;
     install::manifests(&cluster)?;
+    install::flags(&cluster, flags)?;
     // Under a name of its own, so that applying the manifests again takes nothing of it away.
     let apply = [
         "apply",
