@@ -140,6 +140,11 @@ impl Known {
 
     fn remove(&mut self, key: &ObjectKey) {
         self.hashes.remove(&self.hasher.hash_one(key));
+        // Seldom enough that it costs nothing.
+        let (len, capacity) = (self.hashes.len(), self.hashes.capacity());
+        if capacity > 64 && len < capacity / 4 {
+            self.hashes.shrink_to(2 * len);
+        }
     }
 }
 

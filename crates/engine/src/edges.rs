@@ -5,7 +5,9 @@
 //! thousand others read the same) and that of its node (in the order of the subjects). It must not know
 //! keys or values.
 
-use crate::slots::NIL;
+use std::collections::BTreeSet;
+
+use crate::slots::{NIL, is_spacious};
 use crate::table::AnyTable;
 
 /// How a subject was read, one bit each; an edge carries all that apply.
@@ -31,15 +33,15 @@ struct Edge {
     /// Neighbours in the subject's list.
     next: u32,
     prev: u32,
-    /// The next edge of the same node; in a free edge, the next free one.
+    /// The next edge of the same node.
     sibling: u32,
 }
 
 /// All edges of an engine.
 pub(crate) struct Edges {
     arena: Vec<Edge>,
-    free: u32,
-    live: usize,
+    /// The places that are free. The lowest is used first, so that what is at the end becomes free and is given back.
+    free: BTreeSet<u32>,
 }
 
 /// The tables by number, with their types erased.
@@ -49,13 +51,12 @@ impl Edges {
     pub(crate) fn new() -> Self {
         Edges {
             arena: Vec::new(),
-            free: NIL,
-            live: 0,
+            free: BTreeSet::new(),
         }
     }
 
     pub(crate) fn live(&self) -> usize {
-        self.live
+        self.arena.len() - self.free.len()
     }
 
     pub(crate) fn held(&self) -> usize {
@@ -140,30 +141,35 @@ impl Edges {
                     released.push(subject);
                 }
             }
-            self.arena[at as usize].sibling = self.free;
-            self.free = at;
-            self.live -= 1;
+            self.free.insert(at);
             at = sibling;
         }
-        if self.live == 0 {
-            *self = Edges::new();
+        self.give_back();
+    }
+
+    /// Gives back what is free at the end; nothing is moved. Costs a removal no more than a constant, on average.
+    fn give_back(&mut self) {
+        let mut end = self.arena.len();
+        while end > 0 && self.free.last() == Some(&(end as u32 - 1)) {
+            self.free.pop_last();
+            end -= 1;
+        }
+        self.arena.truncate(end);
+        if is_spacious(end, self.arena.capacity()) {
+            self.arena.shrink_to(end * 2);
         }
     }
 
     fn add(&mut self, edge: Edge) -> u32 {
-        self.live += 1;
-        if self.free == NIL {
-            let at = u32::try_from(self.arena.len())
-                .ok()
-                .filter(|at| *at != NIL)
-                .expect("fewer than 2^32 - 1 edges fit into memory");
-            self.arena.push(edge);
-            at
-        } else {
-            let at = self.free;
-            self.free = self.arena[at as usize].sibling;
+        if let Some(at) = self.free.pop_first() {
             self.arena[at as usize] = edge;
-            at
+            return at;
         }
+        let at = u32::try_from(self.arena.len())
+            .ok()
+            .filter(|at| *at != NIL)
+            .expect("fewer than 2^32 - 1 edges fit into memory");
+        self.arena.push(edge);
+        at
     }
 }

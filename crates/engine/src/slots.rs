@@ -4,6 +4,7 @@
 //! head of the list of edges that read it. A slot says nothing about who reads: see `edges`.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -32,8 +33,10 @@ pub(crate) struct Slots<K, D> {
     /// Slots by the hash of their keys, which stand in `entries` alone.
     by_key: HashTable<u32>,
     hasher: RandomState,
+    /// The last one is always taken.
     entries: Vec<Option<Entry<K, D>>>,
-    free: Vec<u32>,
+    /// The others that are not. The lowest is used first, so that what is at the end becomes free and is given back.
+    free: BTreeSet<u32>,
 }
 
 impl<K: Key, D: Data> Slots<K, D> {
@@ -42,7 +45,7 @@ impl<K: Key, D: Data> Slots<K, D> {
             by_key: HashTable::new(),
             hasher: RandomState::new(),
             entries: Vec::new(),
-            free: Vec::new(),
+            free: BTreeSet::new(),
         }
     }
 
@@ -83,7 +86,7 @@ impl<K: Key, D: Data> Slots<K, D> {
             readers: NIL,
             data: D::default(),
         });
-        let slot = match self.free.pop() {
+        let slot = match self.free.pop_first() {
             Some(slot) => {
                 self.entries[slot as usize] = entry;
                 slot
@@ -103,6 +106,24 @@ impl<K: Key, D: Data> Slots<K, D> {
             hasher.hash_one(&*entry.expect("a slot that is found by its key has one").key)
         });
         slot
+    }
+
+    /// Gives back what is free at the end; nothing is moved. Costs a release no more than a constant, on average.
+    fn give_back(&mut self) {
+        while let Some(None) = self.entries.last() {
+            self.entries.pop();
+            self.free.pop_last();
+        }
+        if is_spacious(self.entries.len(), self.entries.capacity()) {
+            self.entries.shrink_to(self.entries.len() * 2);
+        }
+        if is_spacious(self.by_key.len(), self.by_key.capacity()) {
+            let (entries, hasher) = (&self.entries, &self.hasher);
+            self.by_key.shrink_to(self.by_key.len() * 2, |slot| {
+                let entry = entries[*slot as usize].as_ref();
+                hasher.hash_one(&*entry.expect("a slot that is found by its key has one").key)
+            });
+        }
     }
 
     fn entry(&self, slot: u32) -> &Entry<K, D> {
@@ -136,6 +157,11 @@ impl<K: Key, D: Data> Slots<K, D> {
             .flatten()
             .map(|entry| (&*entry.key, &entry.data))
     }
+}
+
+/// Whether so much room for so few is worth giving back: seldom enough that it costs nothing.
+pub(crate) fn is_spacious(len: usize, capacity: usize) -> bool {
+    capacity > 64 && len < capacity / 4
 }
 
 /// [`Slots`] without their types: what the engine needs to follow edges.
@@ -186,7 +212,7 @@ impl<K: Key, D: Data> Subjects for Slots<K, D> {
 
     fn release(&mut self, slot: u32) {
         let Some(place) = self.entries.get_mut(slot as usize) else {
-            return; // everything was forgotten, see below
+            return; // forgotten, and given back
         };
         let Some(entry) = place.take_if(|e| e.readers == NIL && !e.data.is_present()) else {
             return;
@@ -195,11 +221,8 @@ impl<K: Key, D: Data> Subjects for Slots<K, D> {
         if let Ok(found) = self.by_key.find_entry(hash, |other| *other == slot) {
             found.remove();
         }
-        self.free.push(slot);
-        if self.by_key.is_empty() {
-            // The only moment at which memory can be given back without moving anything.
-            *self = Slots::new();
-        }
+        self.free.insert(slot);
+        self.give_back();
     }
 
     fn live(&self) -> usize {

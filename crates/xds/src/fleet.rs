@@ -17,6 +17,7 @@ pub use status::{ClientStatus, FleetStatus, Rejection, TypeStatus};
 use crate::event::Event;
 use crate::nack;
 use crate::resource::{FleetId, Resource, ResourceType, Update, Version};
+use crate::thrift;
 
 /// Changes that are kept for clients that lag, beside two per resource. A client that lags more
 /// compares all it has instead.
@@ -122,6 +123,8 @@ impl Fleet {
             self.log.pop_front();
             self.log_start += 1;
         }
+        thrift::queue(&mut self.log);
+        self.tables.iter_mut().for_each(thrift::map);
     }
 
     fn upsert(&mut self, ty: ResourceType, resource: Resource) {

@@ -16,6 +16,7 @@ use crate::ordering::Floor;
 use crate::pending::{Pending, Stamps};
 use crate::resource::{Resource, ResourceType, Version};
 use crate::subscription::{Asked, Subscription};
+use crate::thrift;
 
 /// A resource under way to the client.
 #[derive(Debug, Clone)]
@@ -189,6 +190,7 @@ impl Lane {
             self.vouch(fleet);
         }
         self.drop_names(fleet, &asked);
+        self.tighten();
         for name in &asked.names {
             let has = asked.first && self.held.contains_key(name);
             if !has {
@@ -250,6 +252,14 @@ impl Lane {
                 self.refused.remove(name);
             }
         }
+    }
+
+    /// Gives back memory of what was once waited for or had.
+    fn tighten(&mut self) {
+        self.subscription.tighten();
+        thrift::map(&mut self.held);
+        thrift::set(&mut self.told);
+        thrift::set(&mut self.force);
     }
 
     /// Compares all that the client wants or has with all that there is. Costs as much as that is,

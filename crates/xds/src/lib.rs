@@ -33,6 +33,7 @@ mod server;
 mod session;
 mod stream;
 mod subscription;
+mod thrift;
 pub mod tls;
 mod traffic;
 

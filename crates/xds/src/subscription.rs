@@ -11,6 +11,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::resource::ResourceType;
+use crate::thrift;
 
 /// The name that stands for all.
 const WILDCARD: &str = "*";
@@ -81,6 +82,11 @@ impl Subscription {
         asked.all = self.wildcard && !was_wildcard;
         asked.not_all = was_wildcard && !self.wildcard;
         asked
+    }
+
+    /// Gives back memory of names that were asked for once.
+    pub(crate) fn tighten(&mut self) {
+        thrift::set(&mut self.names);
     }
 
     pub(crate) fn started(&self) -> bool {

@@ -43,6 +43,7 @@ impl Lane {
             fleet.acked(self.ty, &item.name, item.version);
             self.refused.remove(&item.name);
         }
+        self.tighten();
     }
 
     fn reject(&mut self, fleet: &mut Fleet, mut items: Vec<Item>, message: &str) {

@@ -1,0 +1,57 @@
+//! What was taken for objects is given back when they go, though others stay: counted in bytes that are in use, whatever an
+//! allocator makes of them.
+
+// An allocator can't be counted otherwise.
+#![allow(unsafe_code)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use sesame_api::Object;
+use sesame_control::core::{Core, Input};
+use sesame_envoy::Options;
+use sesame_testkit::many;
+
+/// The system's allocator, and how many bytes are in use.
+struct Counting;
+
+static IN_USE: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: everything is done by the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
+        IN_USE.fetch_sub(layout.size(), Ordering::Relaxed);
+        unsafe { System.dealloc(at, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn apps(which: std::ops::Range<usize>) -> impl Iterator<Item = Object> {
+    which
+        .flat_map(|index| many::app(index, many::endpoint(index)))
+        .map(|value| many::object(&value))
+}
+
+#[test]
+fn memory_is_given_back_though_some_routes_stay() {
+    let in_use = || IN_USE.load(Ordering::Relaxed);
+    let mut core = Core::new(Options::default());
+    core.apply([Input::Upsert(many::object(&many::gateway(8080)))]);
+    core.apply(apps(0..20).map(Input::Upsert));
+    let few = in_use();
+    core.apply(apps(20..2_000).map(Input::Upsert));
+    let all = in_use();
+    core.apply(apps(20..2_000).map(|object| Input::Remove(object.key())));
+    let left = in_use();
+    assert!(
+        left.saturating_sub(few) < (all - few) / 20,
+        "{few} bytes, with all routes {all}, then {left}"
+    );
+}
