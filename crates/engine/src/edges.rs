@@ -147,7 +147,7 @@ impl Edges {
         self.give_back();
     }
 
-    /// Gives back what is free at the end; nothing is moved. Costs a removal no more than a constant, on average.
+    /// Gives back what is free at the end; nothing is moved. Work done is bounded by what was added before.
     fn give_back(&mut self) {
         let mut end = self.arena.len();
         while end > 0 && self.free.last() == Some(&(end as u32 - 1)) {

@@ -108,7 +108,7 @@ impl<K: Key, D: Data> Slots<K, D> {
         slot
     }
 
-    /// Gives back what is free at the end; nothing is moved. Costs a release no more than a constant, on average.
+    /// Gives back what is free at the end; nothing is moved. Work done is bounded by what was added before.
     fn give_back(&mut self) {
         while let Some(None) = self.entries.last() {
             self.entries.pop();

@@ -122,11 +122,13 @@ fn envoys_have_a_head_start_however_often_an_object_changes() {
     let key = route("a");
     bench.there(&key, live(1, 1));
     let begin = bench.now;
-    while bench.next().is_none() {
-        bench.says(&key, 1, &format!("{:?}", bench.now));
+    for change in 0..5 {
+        bench.says(&key, 1, &change.to_string());
+        assert!(bench.next().is_none(), "after {:?}", bench.now - begin);
         bench.wait(5);
     }
     assert_eq!(bench.now, begin + HEAD_START);
+    bench.starts(&key);
 }
 
 #[test]
