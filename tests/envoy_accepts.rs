@@ -92,6 +92,7 @@ impl Rig {
                 admin: sesame_control::Admin::Unix(admin_socket.clone()),
                 max_connections: sesame_control::MAX_CONNECTIONS,
                 memory_limit: None,
+                module: supervisor.has_module(),
             });
             supervisor.ensure(FleetSpec {
                 id: fleet.to_string(),

@@ -53,7 +53,9 @@ impl Push {
         let mut push = Self::default();
         for change in changes {
             let type_url = change.type_url;
-            match change.message() {
+            // Its Envoys have the module.
+            let message = change.message_with_module().or_else(|| change.message());
+            match message {
                 Some(message) => push.upserts.entry(type_url).or_default().push(Resource {
                     name: change.name.clone(),
                     resource: Some(Any {

@@ -64,6 +64,7 @@ impl Rig {
             admin: Admin::Unix(admin_socket.clone()),
             max_connections: MAX_CONNECTIONS,
             memory_limit: None,
+            module: self.supervisor.has_module(),
         });
         self.supervisor.ensure(FleetSpec {
             id: name.to_owned(),

@@ -42,11 +42,32 @@ const SMALL: usize = 300;
 /// Clients at the same time, a connection each.
 const CLIENTS: usize = 8;
 /// How long an Envoy is asked at a time.
-const TURN: Duration = Duration::from_secs(1);
+const TURN: Duration = Duration::from_millis(250);
 /// Rounds that count; one more comes before them.
-const ROUNDS: usize = 11;
+const ROUNDS: usize = 45;
 /// An Envoy that serves nothing by then has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How a route table is given.
+#[derive(Clone, Copy)]
+struct Form {
+    sharding: Sharding,
+    /// Shards are found by the module, not by expressions.
+    module: bool,
+}
+
+const WHOLE: Form = Form {
+    sharding: Sharding::Never,
+    module: false,
+};
+const BY_MODULE: Form = Form {
+    sharding: Sharding::Always,
+    module: true,
+};
+const BY_EXPRESSIONS: Form = Form {
+    module: false,
+    ..BY_MODULE
+};
 
 /// An Envoy, and what it is asked.
 struct Contender {
@@ -64,9 +85,10 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     let rig = Rig::new(settings.envoy.as_deref())?;
     let backend = backend()?;
     let contenders = [
-        hosts(&rig, "whole", LARGE, Sharding::Never, backend)?,
-        hosts(&rig, "shards", LARGE, Sharding::Always, backend)?,
-        hosts(&rig, "small", SMALL, Sharding::Auto, backend)?,
+        hosts(&rig, "whole", LARGE, WHOLE, backend)?,
+        hosts(&rig, "module", LARGE, BY_MODULE, backend)?,
+        hosts(&rig, "expressions", LARGE, BY_EXPRESSIONS, backend)?,
+        hosts(&rig, "small", SMALL, WHOLE, backend)?,
         minimal(&rig, backend)?,
         paths(&rig, "first", 0, backend)?,
         paths(&rig, "last", LARGE - 1, backend)?,
@@ -91,10 +113,11 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     let ratio = |name: &str, of: &str| Figure::new(name, Unit::Ratio, of_two(&taken, of));
     Ok(vec![
         cost("whole", format!("a request, one table of {LARGE} hosts")),
-        cost("shards", "a request, the same in shards".to_owned()),
-        ratio("throughput of shards / of one table", "whole/shards")
+        cost("module", "a request, the same in shards".to_owned()),
+        ratio("throughput of shards / of one table", "whole/module")
             .at_least(0.94)
             .note("0.97 is aimed at"),
+        ratio("the same without the module", "whole/expressions"),
         cost("small", format!("a request, {SMALL} hosts")),
         cost(
             "minimal",
@@ -156,7 +179,7 @@ fn hosts(
     rig: &Rig,
     name: &'static str,
     count: usize,
-    sharding: Sharding,
+    form: Form,
     backend: SocketAddr,
 ) -> Result<Contender> {
     let port = rig::free_port()?;
@@ -172,7 +195,7 @@ fn hosts(
         name,
         port,
         &values,
-        sharding,
+        form,
         (many::host(count / 2), "/".to_owned()),
     )
 }
@@ -203,7 +226,7 @@ fn paths(rig: &Rig, name: &'static str, asked: usize, backend: SocketAddr) -> Re
         values.push(route);
     }
     let asked = ("many.example.com".to_owned(), path(asked));
-    contender(rig, name, port, &values, Sharding::Auto, asked)
+    contender(rig, name, port, &values, WHOLE, asked)
 }
 
 fn contender(
@@ -211,16 +234,21 @@ fn contender(
     name: &'static str,
     port: u16,
     values: &[Value],
-    sharding: Sharding,
+    form: Form,
     asked: (String, String),
 ) -> Result<Contender> {
     let options = Options {
-        sharding,
+        sharding: form.sharding,
         ..Options::default()
     };
     let mut core = Core::new(options);
     let inputs = objects::upserts(values).into_iter().map(objects::input);
-    let made = core.apply(inputs.chain([objects::ready()]));
+    let mut made = core.apply(inputs.chain([objects::ready()]));
+    if !form.module {
+        made.resources
+            .iter_mut()
+            .for_each(|change| change.with_module = None);
+    }
     start(rig, name, port, Push::new(&made.resources), asked)
 }
 

@@ -12,7 +12,7 @@ use prost::Message;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 
 /// Files with messages that stand at the top or inside an `Any`. Whatever they import comes along.
-const FILES: [&str; 19] = [
+const FILES: [&str; 20] = [
     "envoy/config/bootstrap/v3/bootstrap.proto",
     "envoy/config/cluster/v3/cluster.proto",
     "envoy/config/endpoint/v3/endpoint.proto",
@@ -23,6 +23,7 @@ const FILES: [&str; 19] = [
     "envoy/extensions/filters/http/stateful_session/v3/stateful_session.proto",
     "envoy/extensions/filters/listener/tls_inspector/v3/tls_inspector.proto",
     "envoy/extensions/filters/network/http_connection_manager/v3/http_connection_manager.proto",
+    "envoy/extensions/http/early_header_mutation/dynamic_modules/v3/dynamic_modules.proto",
     "envoy/extensions/http/early_header_mutation/header_mutation/v3/header_mutation.proto",
     "envoy/extensions/http/stateful_session/cookie/v3/cookie.proto",
     "envoy/extensions/http/stateful_session/header/v3/header.proto",

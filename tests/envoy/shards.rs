@@ -1,4 +1,5 @@
-//! Route tables in shards answer like whole ones, and no request is lost where one becomes the other.
+//! Route tables in shards answer like whole ones, by whichever means an Envoy finds the shard, and no request is lost where one
+//! becomes the other.
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -131,6 +132,16 @@ async fn told(connection: &mut Option<Connection>, at: SocketAddr, ask: &Ask) ->
     ))
 }
 
+/// Whether its Envoy has Sesame's module loaded.
+fn has_module(sesame: &Sesame) -> bool {
+    let envoys = sesame.envoys();
+    let [(pid, _)] = &envoys[..] else {
+        panic!("one Envoy was expected: {envoys:?}");
+    };
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
+    maps.expect("a process that runs").contains("sesame_shard")
+}
+
 #[tokio::test]
 async fn shards_answer_like_a_whole_table() {
     let mut dice = Dice::new(7);
@@ -146,15 +157,20 @@ async fn shards_answer_like_a_whole_table() {
         routes.iter().for_each(|route| text += route);
         text
     };
-    let start = async |ip: IpAddr, when: &str| {
+    let start = async |arguments: &[&str]| {
+        let ip = new_ip();
         let folder = Folder::new(&[("all.yaml", text(&routes, ip, 0))]);
-        let sesame = Sesame::start(ip, folder, &["--route-shards", when]).await;
+        let sesame = Sesame::start(ip, folder, arguments).await;
         sesame.programmed().await;
         sesame
     };
-    let whole = start(new_ip(), "never").await;
-    let shards = start(new_ip(), "always").await;
-    let (mut to_whole, mut to_shards) = (None, None);
+    let whole = start(&["--route-shards=never"]).await;
+    let by_module = start(&["--route-shards=always"]).await;
+    let by_expressions = start(&["--route-shards=always", "--envoy-module=false"]).await;
+    let loaded = [&whole, &by_module, &by_expressions].map(has_module);
+    assert_eq!(loaded, [false, true, false]);
+    let mut to_whole = None;
+    let mut shards = [(&by_module, None), (&by_expressions, None)];
     for round in 0..ROUNDS {
         if round > 0 {
             for _ in 0..ROUTES / 6 {
@@ -164,13 +180,13 @@ async fn shards_answer_like_a_whole_table() {
                     _ => some_route(number, round, &mut dice),
                 };
             }
-            for sesame in [&whole, &shards] {
+            for sesame in [&whole, &by_module, &by_expressions] {
                 sesame
                     .folder()
                     .replace("all.yaml", &text(&routes, sesame.ip, round));
             }
         }
-        for sesame in [&whole, &shards] {
+        for sesame in [&whole, &by_module, &by_expressions] {
             eventually("the change is served", async || {
                 let mut none = None;
                 let said = told(&mut none, sesame.at(8080), &Ask::get("marker.test", "/")).await?;
@@ -184,12 +200,14 @@ async fn shards_answer_like_a_whole_table() {
             // The last shard may come a moment behind the first.
             eventually_within(Duration::from_secs(5), "the same answer", async || {
                 let one = told(&mut to_whole, whole.at(8080), &ask).await?;
-                let other = told(&mut to_shards, shards.at(8080), &ask).await?;
-                let (ours, theirs) = (shards.ip.to_string(), whole.ip.to_string());
-                ensure!(
-                    one == other.replace(&ours, &theirs),
-                    "{ask:?}: {one} or {other}"
-                );
+                for (sesame, connection) in &mut shards {
+                    let other = told(connection, sesame.at(8080), &ask).await?;
+                    let (ours, theirs) = (sesame.ip.to_string(), whole.ip.to_string());
+                    ensure!(
+                        one == other.replace(&ours, &theirs),
+                        "{ask:?}: {one} or {other}"
+                    );
+                }
                 Ok(())
             })
             .await;

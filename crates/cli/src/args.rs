@@ -90,6 +90,10 @@ pub(crate) struct LocalArgs {
     /// Put route tables in shards, so that a change costs Envoy the same whatever the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
+    /// Let Envoys load a module of Sesame's, without which a request to a table in shards costs them more
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
+          require_equals = true, default_missing_value = "true")]
+    pub(crate) envoy_module: bool,
     /// Follow changes of the files; false: read them once and go on serving
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
@@ -259,6 +263,11 @@ pub(crate) struct BootstrapArgs {
     /// Bytes of memory at which the Envoy starts to refuse requests, instead of dying with all that it carries
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_limit: Option<u64>,
+    /// Say that Sesame's module lies beside the Envoy, which makes requests cheaper where there are many hosts: put it
+    /// there with `sesame envoy-sidecar module --folder DIR`, and start the Envoy with
+    /// ENVOY_DYNAMIC_MODULES_SEARCH_PATH=DIR
+    #[arg(long)]
+    pub(crate) module: bool,
     /// How to print
     #[arg(short, long, value_enum, default_value = "yaml")]
     pub(crate) output: Format,

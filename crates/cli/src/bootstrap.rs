@@ -30,6 +30,7 @@ fn options(args: &BootstrapArgs) -> Result<BootstrapOptions> {
         admin: admin(&args.admin)?,
         max_connections: args.max_connections,
         memory_limit: args.memory_limit,
+        module: args.module,
     })
 }
 

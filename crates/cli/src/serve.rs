@@ -87,6 +87,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
         xds: args.xds,
         certificates: args.xds_certificates.clone(),
         sharding: args.route_shards.into(),
+        module: args.envoy_module,
         leader_election: args.leader_election,
         probes: Some(args.probes),
         admin: Some(args.admin),

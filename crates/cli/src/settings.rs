@@ -53,6 +53,7 @@ impl LocalSettings {
             run: Config {
                 port_offset: args.port_offset,
                 sharding: args.route_shards.into(),
+                module: args.envoy_module,
                 concurrency: Some(args.concurrency),
                 envoy_log: envoy_log(args.log_level),
                 admin: args.admin,

@@ -2,11 +2,13 @@
 //!
 //! In: flags that the pod's template gives. Out: answers to the kubelet. What is done is `sesame-fleet`'s business.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
+use sesame_control::module;
 use sesame_control::sidecar::{self, Settings};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -27,6 +29,15 @@ enum SidecarCommand {
     Serve(ServeArgs),
     /// Have the running sidecar begin to drain Envoy
     Drain,
+    /// Put Sesame's module where Envoy looks for it
+    Module(ModuleArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct ModuleArgs {
+    /// The folder that ENVOY_DYNAMIC_MODULES_SEARCH_PATH names to Envoy
+    #[arg(long, value_name = "DIR", default_value = sidecar::FOLDER)]
+    folder: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
@@ -54,9 +65,21 @@ pub(crate) fn run(args: &SidecarArgs) -> Result<ExitCode> {
             SidecarCommand::Drain => sidecar::begin(&Settings::default().control_socket)
                 .await
                 .context("the sidecar can't be told to drain"),
+            SidecarCommand::Module(args) => put_module(&args.folder),
         }
     })?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn put_module(folder: &Path) -> Result<()> {
+    let folder_name = folder.display();
+    let there = module::install(folder)
+        .with_context(|| format!("the module can't be written to {folder_name}"))?;
+    ensure!(
+        there,
+        "{folder_name}: no Envoy can load a module from there (not Linux, or the folder is mounted `noexec`)"
+    );
+    Ok(())
 }
 
 async fn serve(args: &ServeArgs) -> Result<()> {

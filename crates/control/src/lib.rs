@@ -40,6 +40,8 @@ pub use sesame_fleet::kube::sidecar;
 pub use sesame_fleet::local::binary::VERSION as ENVOY_VERSION;
 /// Which Envoy to run, and what it logs.
 pub use sesame_fleet::local::{Level as EnvoyLog, binary};
+/// What lies beside every Envoy for it to load.
+pub use sesame_fleet::module;
 /// The name of a fleet.
 pub use sesame_model::FleetId;
 /// Files as a source of objects.

@@ -62,6 +62,8 @@ pub struct Config {
     pub port_offset: u16,
     /// Which route tables are in shards.
     pub sharding: Sharding,
+    /// Whether Envoys that have Sesame's module are told to load it.
+    pub module: bool,
     /// Worker threads of each Envoy; `None`: one for each processor.
     pub concurrency: Option<u32>,
     /// What Envoys log.
@@ -80,6 +82,7 @@ impl Config {
             envoy: envoy.into(),
             port_offset: 0,
             sharding: Sharding::Auto,
+            module: true,
             concurrency: Some(2),
             envoy_log: Level::Warning,
             drain: Duration::from_secs(5),
@@ -182,7 +185,7 @@ impl Local {
             reason = "who takes orders never waits for anything, and the thread that gives them must not wait"
         )]
         let (orders, to_do) = mpsc::unbounded_channel();
-        let registry = xds::Registry::new(xds_config(config.drain));
+        let registry = xds::Registry::new(xds_config(&config));
         let outlets = Outlets {
             registry: registry.clone(),
             board: Arc::default(),
@@ -289,14 +292,18 @@ impl Local {
 }
 
 /// Connections of a listener that was replaced keep its routes while they drain, so that clusters stay for longer.
-fn xds_config(drain: Duration) -> xds::Config {
-    let mut config = xds::Config::default();
+fn xds_config(config: &Config) -> xds::Config {
+    let mut out = xds::Config {
+        takes_variants: config.module.then_some(streams::TAKES_VARIANTS),
+        ..xds::Config::default()
+    };
     // Envoy drains for whole seconds, and for one at least, an hour at most.
+    let drain = config.drain;
     let seconds = drain
         .as_secs()
         .saturating_add(u64::from(drain.subsec_nanos() > 0));
-    config.limits.removal_grace = Duration::from_secs(seconds.clamp(1, 3600) + 1);
-    config
+    out.limits.removal_grace = Duration::from_secs(seconds.clamp(1, 3600) + 1);
+    out
 }
 
 fn supervisor(

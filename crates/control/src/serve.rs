@@ -52,6 +52,8 @@ pub struct Config {
     pub certificates: Option<PathBuf>,
     /// Which route tables are in shards.
     pub sharding: Sharding,
+    /// Whether Envoys that have Sesame's module are told to load it.
+    pub module: bool,
     /// Whether several replicas agree on who leads; without it this one always does.
     pub leader_election: bool,
     /// Where the pages for the kubelet and for Prometheus are; `None`: nowhere.

@@ -14,6 +14,10 @@ use crate::event::{Event, millis};
 use crate::owner::{Message, Outlets};
 use crate::progress::Progress;
 
+/// Envoys that have Sesame's module get what is made for it.
+pub(crate) const TAKES_VARIANTS: xds::TakesVariants =
+    |first| first.node.as_ref().is_some_and(sesame_envoy::has_module);
+
 /// What is known of Envoys beside what they say themselves.
 pub(crate) trait Envoys: Send + Sync {
     /// Whether a fleet is ready as soon as one of its Envoys has acknowledged what it was given; else somebody else tells.

@@ -29,12 +29,20 @@ pub struct ResourceChange {
     pub name: String,
     /// The bytes of a `google.protobuf.Any`; `None`: it is gone.
     pub body: Option<Bytes>,
+    /// The same for Envoys that [have the module](crate::has_module), where it is something else.
+    pub with_module: Option<Bytes>,
 }
 
 impl ResourceChange {
     /// The message alone, without the `google.protobuf.Any` around it; shares its memory.
     pub fn message(&self) -> Option<Bytes> {
         let body = self.body.as_ref()?;
+        Some(wire::any_value(self.type_url, body))
+    }
+
+    /// As [`ResourceChange::message`], for Envoys that have the module, where it is something else.
+    pub fn message_with_module(&self) -> Option<Bytes> {
+        let body = self.with_module.as_ref()?;
         Some(wire::any_value(self.type_url, body))
     }
 }
@@ -122,6 +130,7 @@ impl Assembler {
                 type_url,
                 name,
                 body: Some(body),
+                with_module: None,
             });
         };
         for (key, rows) in &self.clusters {
@@ -177,6 +186,7 @@ impl Assembler {
                             type_url,
                             name: name.clone(),
                             body: body.cloned(),
+                            with_module: None,
                         });
                     }
                 }
@@ -211,6 +221,7 @@ impl Assembler {
                         type_url: names::SECRET,
                         name: names::secret(&key),
                         body: body.cloned(),
+                        with_module: None,
                     });
                 }
             }

@@ -3,6 +3,7 @@
 //! In: where Sesame is, and who the Envoy is. Out: `Bootstrap`: everything else comes over xDS. It must not know the
 //! model, nor how Envoys are run.
 
+mod node;
 mod stats;
 mod tls;
 
@@ -27,6 +28,7 @@ use sesame_model::FleetId;
 use crate::cluster::HTTP_OPTIONS;
 use crate::wire;
 
+pub use node::has_module;
 pub use tls::{XdsTls, xds_secrets};
 
 /// The cluster through which Envoy reaches Sesame. No cluster of the model is called so: theirs have a slash.
@@ -50,6 +52,8 @@ pub struct BootstrapOptions {
     pub max_connections: u64,
     /// Bytes of heap at which the Envoy starts to give memory back and then to refuse requests; `None`: no limit.
     pub memory_limit: Option<u64>,
+    /// Whether [`sesame_shard::MODULE`] lies where the Envoy looks for modules.
+    pub module: bool,
 }
 
 /// Where Sesame is.
@@ -82,11 +86,7 @@ pub enum Admin {
 /// A bootstrap: LDS and CDS, and all that they name, over one stream of delta ADS.
 pub fn bootstrap(options: &BootstrapOptions) -> pb::Bootstrap {
     pb::Bootstrap {
-        node: Some(core::Node {
-            id: options.node_id.clone(),
-            cluster: options.fleet.to_string(),
-            ..Default::default()
-        }),
+        node: Some(node::node(options)),
         static_resources: Some(pb::bootstrap::StaticResources {
             clusters: vec![xds_cluster(&options.xds)],
             ..Default::default()

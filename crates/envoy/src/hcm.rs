@@ -9,20 +9,19 @@
 
 use std::time::Duration;
 
-use envoy_types::pb::envoy::config::common::mutation_rules::v3::{HeaderMutation, header_mutation};
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::extensions::filters::http::cors::v3::Cors;
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
 use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3::StatefulSession;
 use envoy_types::pb::envoy::extensions::filters::network::http_connection_manager::v3 as pb;
-use envoy_types::pb::envoy::extensions::http::early_header_mutation::header_mutation::v3::HeaderMutation as EarlyHeaderMutation;
 use envoy_types::util::pack_any;
 use pb::http_connection_manager::RouteSpecifier;
 use prost::{Message, Name};
 use sesame_model::RouteTableKey;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{names, shard, wire};
+use crate::shard::{self, Means};
+use crate::{names, wire};
 
 /// The filter that answers preflights; routes switch it on.
 pub(crate) const CORS: &str = "envoy.filters.http.cors";
@@ -46,13 +45,9 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 pub(crate) enum Routes<'a> {
     /// In that table.
     Whole(&'a RouteTableKey),
-    /// In its shards.
-    Shards(&'a RouteTableKey),
+    /// In its shards, of which the request's is found by those means.
+    Shards(&'a RouteTableKey, Means),
 }
-
-/// The header in which an Envoy notes for itself in which shard a request's host is. What a client sends by that name
-/// doesn't count, and no backend gets to see it.
-pub(crate) const SHARD_HEADER: &str = "x-sesame-shard";
 
 /// The connection manager that answers from `routes`.
 ///
@@ -70,11 +65,11 @@ pub(crate) fn connection_manager(
                 config_source: Some(wire::ads()),
                 route_config_name: names::routes(table),
             }),
-            Routes::Shards(table) => RouteSpecifier::ScopedRoutes(by_header(table)),
+            Routes::Shards(table, _) => RouteSpecifier::ScopedRoutes(by_header(table)),
         }),
         early_header_mutation_extensions: match routes {
             Routes::Whole(_) => vec![],
-            Routes::Shards(table) => vec![note_shard(table)],
+            Routes::Shards(table, means) => vec![shard::note(table, means)],
         },
         http_filters: filters(),
         use_remote_address: wire::boolean(true),
@@ -102,7 +97,7 @@ pub(crate) fn connection_manager(
     }
 }
 
-/// Routes from the shard that [`SHARD_HEADER`] names.
+/// Routes from the shard that [`shard::HEADER`] names.
 ///
 /// Connection managers whose `ScopedRds` are alike share what they know of scopes, and one that comes later than the first
 /// doesn't wait for its shards: it would answer 404 until they are there. So each table has one of its own, told
@@ -111,9 +106,9 @@ fn by_header(table: &RouteTableKey) -> pb::ScopedRoutes {
     use pb::scoped_routes::scope_key_builder::fragment_builder as fragment;
     use pb::scoped_routes::{ConfigSpecifier, ScopeKeyBuilder};
     let extractor = fragment::HeaderValueExtractor {
-        name: SHARD_HEADER.to_owned(),
-        // Never part of a shard's name, so that the name is the only element.
-        element_separator: ";".to_owned(),
+        name: shard::HEADER.to_owned(),
+        // Without a separator that is the whole value.
+        element_separator: String::new(),
         extract_type: Some(fragment::header_value_extractor::ExtractType::Index(0)),
     };
     pb::ScopedRoutes {
@@ -138,27 +133,6 @@ fn by_header(table: &RouteTableKey) -> pb::ScopedRoutes {
 fn patience(table: &RouteTableKey) -> Duration {
     let hash = xxh3_64(names::routes(table).as_bytes());
     Duration::from_secs(60 * 60) + Duration::from_nanos(hash >> 32)
-}
-
-/// Writes [`SHARD_HEADER`] before anybody looks for a route.
-fn note_shard(table: &RouteTableKey) -> core::TypedExtensionConfig {
-    let append = core::HeaderValueOption {
-        header: Some(core::HeaderValue {
-            key: SHARD_HEADER.to_owned(),
-            value: names::shard(table, shard::expression()),
-            ..Default::default()
-        }),
-        append_action: core::header_value_option::HeaderAppendAction::OverwriteIfExistsOrAdd.into(),
-        ..Default::default()
-    };
-    wire::extension(
-        "envoy.http.early_header_mutation.header_mutation",
-        EarlyHeaderMutation {
-            mutations: vec![HeaderMutation {
-                action: Some(header_mutation::Action::Append(append)),
-            }],
-        },
-    )
 }
 
 /// Requests pass them in this order: a preflight is answered before anybody looks for an endpoint.

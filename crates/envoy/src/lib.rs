@@ -29,7 +29,7 @@ mod wire;
 pub use assembler::{Assembler, ResourceChange};
 pub use bootstrap::{
     Admin, BootstrapOptions, MAX_CONNECTIONS, XDS_CLUSTER, XdsAddress, XdsTls, bootstrap,
-    xds_secrets,
+    has_module, xds_secrets,
 };
 pub use cluster::cluster;
 pub use endpoint::endpoints;
@@ -38,6 +38,7 @@ pub use prost::bytes::Bytes;
 pub use render::{RenderError, render, to_json};
 pub use route::{route_table, virtual_host};
 pub use secret::secret;
+pub use shard::Means;
 pub use stages::{Encoded, EncodedTable, Inputs, Options, Sharding, stages};
 
 #[cfg(test)]

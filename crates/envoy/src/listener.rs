@@ -15,12 +15,14 @@ use sesame_model::{CertificateKey, Listener, ListenerKey, ListenerKind, RouteTab
 
 use crate::cluster::TLS_SOCKET;
 use crate::hcm::{self, Routes};
+use crate::shard::Means;
 use crate::{names, wire};
 
 /// How long a client may take for its TLS handshake. Without it a silent client holds the connection for an hour.
 const HANDSHAKE: Duration = Duration::from_secs(15);
 
-/// The listener of that port, on all its addresses. Where `sharded` says so, it answers from the shards of a route table.
+/// The listener of that port, on all its addresses. Where `sharded` says so, it answers from the shards of a route table, which
+/// it finds by `means`.
 ///
 /// On a TLS port a connection that no chain wants (another server name, or none where each chain has one) is closed
 /// without a word of TLS.
@@ -28,10 +30,11 @@ pub fn listener(
     key: &ListenerKey,
     listener: &Listener,
     sharded: impl Fn(&RouteTableKey) -> bool,
+    means: Means,
 ) -> pb::Listener {
     let routes = |table| match sharded(table) {
         false => Routes::Whole(table),
-        true => Routes::Shards(table),
+        true => Routes::Shards(table, means),
     };
     let mut addresses = listener.bind.iter().copied();
     let (filter_chains, listener_filters) = match &listener.kind {

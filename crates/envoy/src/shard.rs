@@ -1,79 +1,50 @@
-//! Which part of a large route table a host is in.
+//! In which shard of a large route table a host is, and how an Envoy comes to know.
 //!
-//! In: a host. Out: the number of its shard, and an expression by which an Envoy finds the same number for a request. It
-//! must not know what is in a shard.
+//! In: a host. Out: the number of its shard, and what has an Envoy note it in the header [`HEADER`] of each request. It must
+//! not know what is in a shard.
 //!
-//! An Envoy digests a route table as a whole at every change. A table in shards costs what one shard costs. Envoys have no
-//! hash for this, but regular expressions, and parity is regular: each bit of the number tells whether one set of
-//! characters occurs an even number of times in the host, counting only where another set has so far occurred an even
-//! number of times. That makes it depend on the order of the characters, so that hosts which are numbered are spread, too.
+//! An Envoy digests a route table as a whole at every change. A table in shards costs what one shard costs. Which number a
+//! host has is told by [`sesame_shard`], and so it is in Envoys that have its module. Others compute the same with regular
+//! expressions, which costs a request some ten microseconds.
 //!
 //! Only a host's own virtual host has to be in the right shard: wildcards are in all of them, so for any other host every
-//! number is right. The number doesn't depend on letter case, on a port or on a dot at the end.
+//! number is right.
 
 use std::fmt::Write;
 
-/// How many shards a table has. A change costs a 64th; more would cost each request more, and wildcards, which are in every
-/// shard, too.
-pub(crate) const SHARDS: u32 = 1 << BITS.len();
+use envoy_types::pb::envoy::config::common::mutation_rules::v3::{HeaderMutation, header_mutation};
+use envoy_types::pb::envoy::config::core::v3 as core;
+use envoy_types::pb::envoy::extensions::dynamic_modules::v3::DynamicModuleConfig;
+use envoy_types::pb::envoy::extensions::http::early_header_mutation::dynamic_modules::v3::DynamicModuleEarlyHeaderMutation;
+use envoy_types::pb::envoy::extensions::http::early_header_mutation::header_mutation::v3::HeaderMutation as EarlyHeaderMutation;
+use envoy_types::pb::google::protobuf::StringValue;
+use envoy_types::util::pack_any;
+use sesame_model::RouteTableKey;
+use sesame_shard::{BITS, Bit, is_of_hosts};
 
-/// The characters that one bit of the number looks at; no character is in both sets. The others don't count.
-struct Bit {
-    /// What is counted after an even number of `switch`.
-    count: &'static [u8],
-    /// What turns counting off and on.
-    switch: &'static [u8],
-}
+use crate::{names, wire};
 
-/// Chosen by trial such that names of several kinds (numbered, words, hexadecimal) are spread evenly, and that the
-/// expressions stay small: Envoy refuses large ones.
-const BITS: [Bit; 6] = [
-    Bit::new(b"lmnopqrstuv", b"0189ayz"),
-    Bit::new(b"34abcvwxyz", b"56defghijkl"),
-    Bit::new(b"12ltuv", b"345mnopqrs"),
-    Bit::new(b"458mnopqrstu", b"67vwx"),
-    Bit::new(b"789pqrst", b"1234fghij"),
-    Bit::new(b"3456abcwxyz", b"019tuv"),
-];
+pub(crate) use sesame_shard::SHARDS;
 
-impl Bit {
-    const fn new(count: &'static [u8], switch: &'static [u8]) -> Self {
-        Self { count, switch }
-    }
+/// The header in which an Envoy notes for itself in which shard a request's host is. What a client sends by that name
+/// doesn't count, and no backend gets to see it.
+pub(crate) const HEADER: &str = "x-sesame-shard";
 
-    /// Whether the bit is set for a host. A character that no host name has makes it unset.
-    fn of(&self, host: &[u8]) -> bool {
-        let (mut counting, mut even) = (true, true);
-        for byte in host.iter().take_while(|byte| **byte != b':') {
-            let byte = byte.to_ascii_lowercase();
-            if !is_of_hosts(byte) {
-                return false;
-            } else if self.switch.contains(&byte) {
-                counting = !counting;
-            } else if self.count.contains(&byte) && counting {
-                even = !even;
-            }
-        }
-        even
-    }
+/// The extension by which the module is loaded.
+pub(crate) const MODULE_EXTENSION: &str = "envoy.http.early_header_mutation.dynamic_modules";
 
-    /// What [`Bit::of`] does, as a regular expression that finds a match or none.
-    fn expression(&self) -> String {
-        let switch = class(|byte| self.switch.contains(&byte));
-        let count = class(|byte| self.count.contains(&byte));
-        let uncounted = class(|byte| !self.switch.contains(&byte));
-        let rest = class(|byte| !self.switch.contains(&byte) && !self.count.contains(&byte));
-        let off = format!("{switch}{uncounted}*");
-        let even = format!("{rest}|{off}{switch}");
-        format!("^(?:{even}|{count}(?:{even})*{count})*(?:{off})?(?::|$)")
-    }
+/// By which means an Envoy finds the number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// Expressions, which any Envoy has.
+    Expressions,
+    /// The module that lies beside some.
+    Module,
 }
 
 /// The shard of a host, below [`SHARDS`].
 pub(crate) fn shard(host: &str) -> u32 {
-    let bits = BITS.iter().enumerate();
-    bits.map(|(place, bit)| u32::from(bit.of(host.as_bytes())) << place)
-        .sum()
+    sesame_shard::number(host.as_bytes()).into()
 }
 
 /// Whether a domain is in every shard.
@@ -81,12 +52,56 @@ pub(crate) fn is_everywhere(domain: &str) -> bool {
     domain.starts_with('*')
 }
 
-/// What an Envoy writes for a request: the number of its host's shard, by the Common Expression Language.
-pub(crate) fn expression() -> String {
+/// Writes [`HEADER`] before anybody looks for a route: the name of the request's shard.
+pub(crate) fn note(table: &RouteTableKey, means: Means) -> core::TypedExtensionConfig {
+    match means {
+        Means::Expressions => by_expressions(table),
+        Means::Module => by_module(table),
+    }
+}
+
+fn by_module(table: &RouteTableKey) -> core::TypedExtensionConfig {
+    wire::extension(
+        MODULE_EXTENSION,
+        DynamicModuleEarlyHeaderMutation {
+            dynamic_module_config: Some(DynamicModuleConfig {
+                name: sesame_shard::MODULE_NAME.to_owned(),
+                ..Default::default()
+            }),
+            early_header_mutation_name: "shard".to_owned(),
+            early_header_mutation_config: Some(pack_any(StringValue {
+                value: names::shard(table, ""),
+            })),
+        },
+    )
+}
+
+fn by_expressions(table: &RouteTableKey) -> core::TypedExtensionConfig {
+    let append = core::HeaderValueOption {
+        header: Some(core::HeaderValue {
+            key: HEADER.to_owned(),
+            value: names::shard(table, expression()),
+            ..Default::default()
+        }),
+        append_action: core::header_value_option::HeaderAppendAction::OverwriteIfExistsOrAdd.into(),
+        ..Default::default()
+    };
+    wire::extension(
+        "envoy.http.early_header_mutation.header_mutation",
+        EarlyHeaderMutation {
+            mutations: vec![HeaderMutation {
+                action: Some(header_mutation::Action::Append(append)),
+            }],
+        },
+    )
+}
+
+/// The number of a request's shard, by the Common Expression Language.
+fn expression() -> String {
     let mut sum = String::new();
     for (place, bit) in BITS.iter().enumerate() {
         let plus = if place == 0 { "" } else { " + " };
-        let (expression, value) = (bit.expression(), 1_u32 << place);
+        let (expression, value) = (parity(bit), 1_u32 << place);
         // Writing to a string can't fail.
         let _ = write!(
             sum,
@@ -96,8 +111,15 @@ pub(crate) fn expression() -> String {
     format!("%CEL({sum})%")
 }
 
-fn is_of_hosts(lower: u8) -> bool {
-    matches!(lower, b'-' | b'.' | b'0'..=b'9' | b'a'..=b'z')
+/// One bit of the number, as a regular expression that finds a match or none.
+fn parity(bit: &Bit) -> String {
+    let switch = class(|byte| bit.switch.contains(&byte));
+    let count = class(|byte| bit.count.contains(&byte));
+    let uncounted = class(|byte| !bit.switch.contains(&byte));
+    let rest = class(|byte| !bit.switch.contains(&byte) && !bit.count.contains(&byte));
+    let off = format!("{switch}{uncounted}*");
+    let even = format!("{rest}|{off}{switch}");
+    format!("^(?:{even}|{count}(?:{even})*{count})*(?:{off})?(?::|$)")
 }
 
 /// A class of those characters of hosts, in both cases, as ranges: what is not listed would make the expression large.
@@ -142,7 +164,7 @@ mod tests {
     fn by_expressions(host: &str) -> u32 {
         let bits = BITS.iter().enumerate();
         bits.map(|(place, bit)| {
-            let regex = Regex::new(&bit.expression()).unwrap();
+            let regex = Regex::new(&parity(bit)).unwrap();
             u32::from(regex.is_match(host)) << place
         })
         .sum()
@@ -150,60 +172,15 @@ mod tests {
 
     proptest! {
         #[test]
-        fn envoys_find_the_same_number(host in "[a-zA-Z0-9.:*_\\[\\]-]{0,40}") {
+        fn expressions_find_the_same_number(host in "[a-zA-Z0-9.:*_\\[\\]-]{0,40}") {
             prop_assert_eq!(by_expressions(&host), shard(&host));
-        }
-
-        #[test]
-        fn case_port_and_last_dot_do_not_count(host in "[a-z0-9.-]{1,40}", port: u16) {
-            let wanted = shard(&host);
-            prop_assert_eq!(shard(&host.to_uppercase()), wanted);
-            prop_assert_eq!(shard(&format!("{host}:{port}")), wanted);
-            prop_assert_eq!(shard(&format!("{host}.")), wanted);
-        }
-    }
-
-    /// Envoys and Sesames of different versions meet: the numbers are as fixed as the names of resources.
-    #[test]
-    fn numbers_stay() {
-        let hosts = [
-            ("shop.example.com", 4),
-            ("SHOP.example.com:8080", 4),
-            ("app-0001.team-01.example.com.", 14),
-            ("[::1]:80", 0),
-            ("", 63),
-        ];
-        for (host, number) in hosts {
-            assert_eq!(shard(host), number, "{host}");
-        }
-    }
-
-    #[test]
-    fn hosts_are_spread() {
-        let kinds: [fn(u32) -> String; 3] = [
-            |number| format!("app-{:04}.team-{:02}.example.com", number, number % 100),
-            |number| format!("h{number}.example.com"),
-            |number| {
-                let mixed = number.wrapping_mul(0x9E37_79B9);
-                let mixed = (mixed ^ (mixed >> 15)).wrapping_mul(0x85EB_CA6B);
-                format!("{:08x}.apps.example.com", mixed ^ (mixed >> 13))
-            },
-        ];
-        for kind in kinds {
-            let mut sizes = vec![0; SHARDS as usize];
-            for number in 0..5_000 {
-                sizes[shard(&kind(number)) as usize] += 1;
-            }
-            let largest = sizes.iter().max().unwrap();
-            // 78 each, if they were all alike. Where many hosts have the same end, some bits may be the same for all.
-            assert!(*largest <= 270, "{} has a shard of {largest}", kind(1));
         }
     }
 
     #[test]
     fn expressions_are_small_enough_for_envoys() {
         for bit in &BITS {
-            let expression = bit.expression();
+            let expression = parity(bit);
             assert!(
                 expression.is_ascii() && expression.len() < 250,
                 "{expression}"

@@ -5,7 +5,9 @@
 //!
 //! - [`local`]: processes on this machine.
 //! - `kube`: pods of a cluster; behind the feature of that name, which is on unless asked otherwise.
+//! - [`module`]: what lies beside every Envoy for it to load.
 
 #[cfg(feature = "kube")]
 pub mod kube;
 pub mod local;
+pub mod module;

@@ -172,6 +172,7 @@ fn config(fleet: FleetId, address: SocketAddr, mount: &Mount, admin: PathBuf) ->
         admin: Admin::Unix(admin),
         max_connections: MAX_CONNECTIONS,
         memory_limit: None,
+        module: false,
     });
     let json = sesame_envoy::to_json(&bootstrap).unwrap();
     json.to_string().into_bytes()

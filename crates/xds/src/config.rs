@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+
 use crate::resource::FleetId;
 
 /// Decides whether a stream may belong to a fleet. It is given the extensions of the request (which
@@ -13,6 +15,9 @@ use crate::resource::FleetId;
 /// an error's text is sent to the client.
 pub type Authorize =
     Arc<dyn Fn(&tonic::Extensions, &FleetId) -> Result<(), String> + Send + Sync + 'static>;
+
+/// Whether the client of this first request takes variants of resources.
+pub type TakesVariants = fn(&DeltaDiscoveryRequest) -> bool;
 
 /// Settings of a [`crate::Registry`].
 #[derive(Clone, Default)]
@@ -22,6 +27,8 @@ pub struct Config {
     /// Who may be in which fleet; without it anybody who can connect may claim any fleet, which is
     /// right for a Unix socket in a private directory and for nothing else.
     pub authorize: Option<Authorize>,
+    /// Which clients get [variants](crate::Resource::with_variant) of resources that have some; without it none does.
+    pub takes_variants: Option<TakesVariants>,
 }
 
 impl fmt::Debug for Config {
@@ -29,6 +36,7 @@ impl fmt::Debug for Config {
         f.debug_struct("Config")
             .field("limits", &self.limits)
             .field("authorize", &self.authorize.is_some())
+            .field("takes_variants", &self.takes_variants.is_some())
             .finish()
     }
 }

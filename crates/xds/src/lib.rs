@@ -37,7 +37,7 @@ mod thrift;
 pub mod tls;
 mod traffic;
 
-pub use config::{Authorize, Config, Limits};
+pub use config::{Authorize, Config, Limits, TakesVariants};
 pub use event::{Event, Events};
 pub use fleet::{ClientStatus, FleetStatus, Rejection, TypeStatus};
 pub use resource::{FleetId, Resource, ResourceType, Update, Version};

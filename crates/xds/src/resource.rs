@@ -193,6 +193,7 @@ pub struct Resource {
     name: Arc<str>,
     version: Version,
     body: Bytes,
+    variant: Option<Bytes>,
 }
 
 impl Resource {
@@ -203,6 +204,26 @@ impl Resource {
             name: name.into(),
             version: Version::of(&body),
             body,
+            variant: None,
+        }
+    }
+
+    /// The same resource, which clients [that take variants](crate::Config::takes_variants) get as `variant`.
+    pub fn with_variant(self, variant: impl Into<Bytes>) -> Resource {
+        let variant = variant.into();
+        let both = [self.version, Version::of(&variant)].map(|version| version.0.to_be_bytes());
+        Resource {
+            version: Version::of(both.as_flattened()),
+            variant: Some(variant),
+            ..self
+        }
+    }
+
+    /// As a client gets it that takes variants.
+    pub(crate) fn varied(self) -> Resource {
+        Resource {
+            body: self.variant.clone().unwrap_or(self.body),
+            ..self
         }
     }
 
@@ -211,7 +232,7 @@ impl Resource {
         &self.name
     }
 
-    /// The version: a hash of the bytes.
+    /// The version: a hash of the bytes, and of those of the variant.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -316,5 +337,16 @@ mod tests {
             Resource::new("a", &b"x"[..]).version(),
             Resource::new("a", &b"y"[..]).version()
         );
+    }
+
+    #[test]
+    fn a_variant_is_part_of_the_version_and_replaces_the_bytes() {
+        let plain = Resource::new("a", &b"x"[..]);
+        let one = plain.clone().with_variant(&b"y"[..]);
+        let other = plain.clone().with_variant(&b"z"[..]);
+        assert_ne!(plain.version(), one.version());
+        assert_ne!(one.version(), other.version());
+        assert_eq!(one.varied().body(), &b"y"[..]);
+        assert_eq!(plain.clone().varied(), plain);
     }
 }

@@ -22,7 +22,7 @@ use tonic::server::{Grpc, NamedService, StreamingService};
 use tonic::{Status, Streaming};
 
 use crate::codec::DeltaCodec;
-use crate::config::{Authorize, Config, Limits};
+use crate::config::{Authorize, Config, Limits, TakesVariants};
 use crate::event::{Events, Hub};
 use crate::fleet::{Fleet, FleetStatus};
 use crate::resource::{FleetId, ResourceType, Update};
@@ -98,6 +98,7 @@ struct Fleets {
 pub(crate) struct Inner {
     pub(crate) limits: Arc<Limits>,
     pub(crate) authorize: Option<Authorize>,
+    pub(crate) takes_variants: Option<TakesVariants>,
     fleets: Mutex<Fleets>,
     hub: Arc<Hub>,
     clients: AtomicU64,
@@ -189,6 +190,7 @@ impl Registry {
             inner: Arc::new(Inner {
                 limits: Arc::new(config.limits),
                 authorize: config.authorize,
+                takes_variants: config.takes_variants,
                 fleets: Mutex::default(),
                 hub: Arc::default(),
                 clients: AtomicU64::new(1),

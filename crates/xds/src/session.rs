@@ -45,6 +45,8 @@ pub(crate) enum Violation {
 #[derive(Debug)]
 pub(crate) struct Session {
     client: u64,
+    /// The client gets variants of resources that have some.
+    variants: bool,
     limits: Arc<Limits>,
     lanes: [Lane; ResourceType::ALL.len()],
     /// The fleet's first update has been seen.
@@ -115,6 +117,7 @@ impl Session {
     pub(crate) fn new(client: u64, limits: Arc<Limits>, now: Instant) -> Session {
         Session {
             client,
+            variants: false,
             lanes: ResourceType::ALL.map(|ty| Lane::new(ty, client)),
             started: false,
             cursor: 0,
@@ -127,6 +130,11 @@ impl Session {
             complete: 0,
             limits,
         }
+    }
+
+    /// The client gets variants of resources, or doesn't.
+    pub(crate) fn with_variants(self, variants: bool) -> Session {
+        Session { variants, ..self }
     }
 
     /// Names looked at so far: the measure of the session's work.
@@ -258,10 +266,14 @@ impl Session {
             // doesn't have them any more. One that has takes no notice of the same again.
             self.lane(ResourceType::ScopedRoute).send_again(fleet);
         }
+        let mut upserts = batch.upserts;
+        if self.variants {
+            upserts = upserts.into_iter().map(Resource::varied).collect();
+        }
         Response {
             ty,
             nonce,
-            upserts: batch.upserts,
+            upserts,
             removals: batch.removals,
         }
     }

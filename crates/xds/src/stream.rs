@@ -58,7 +58,9 @@ async fn drive(
     };
     let attached = identify(&registry, &first, &extensions)?;
     let mut changed = attached.shared.changed();
-    let mut session = Session::new(attached.client, limits, Instant::now());
+    let variants = registry.takes_variants.is_some_and(|takes| takes(&first));
+    let session = Session::new(attached.client, limits, Instant::now());
+    let mut session = session.with_variants(variants);
     let mut request = Some(first);
     loop {
         if let Some(request) = request.take() {

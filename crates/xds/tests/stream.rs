@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
-use sesame_testkit::fake_envoy::{Builder, FakeEnvoy, Message, Server};
+use sesame_testkit::fake_envoy::{Builder, FakeEnvoy, Message, Server, State};
 use sesame_xds::ResourceType::{Cluster, Endpoint, Listener, Route};
 use sesame_xds::{
     Config, Event, Events, FleetId, Limits, Registry, Resource, ResourceType, Update,
@@ -353,6 +353,7 @@ async fn who_does_not_say_its_fleet_or_may_not_be_in_it_is_told() {
             "secret" => Err("not of this fleet".to_owned()),
             _ => Ok(()),
         })),
+        ..Config::default()
     });
     let refused = async |fleet: &str| {
         let envoy = running.connect(FakeEnvoy::builder(fleet, "n")).await;
@@ -406,6 +407,29 @@ async fn a_client_that_asks_for_too_much_loses_its_stream() {
             .unwrap()
             .contains("more than 10 names")
     );
+    running.stop().await;
+}
+
+#[tokio::test]
+async fn variants_are_for_clients_that_take_them() {
+    let running = Running::start(Config {
+        takes_variants: Some(|first| first.node.as_ref().is_some_and(|node| node.id == "able")),
+        ..Config::default()
+    });
+    let resource = Resource::new("l", &b"plain"[..]).with_variant(&b"variant"[..]);
+    let update = Update {
+        upserts: vec![(Listener, resource)],
+        ..Update::default()
+    };
+    running.registry.apply(&fleet(), update);
+    for (node, body) in [("able", &b"variant"[..]), ("other", b"plain")] {
+        let envoy = running
+            .connect(FakeEnvoy::builder("ns/gateway", node))
+            .await;
+        let there = |state: &State| state.body(Listener, "l").is_some();
+        envoy.until(there).await.unwrap();
+        assert_eq!(envoy.state().body(Listener, "l").unwrap(), body);
+    }
     running.stop().await;
 }
 

@@ -55,6 +55,10 @@ pub(crate) struct ServeArgs {
     /// Put route tables in shards, so that a change costs Envoy the same whatever the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
+    /// Let Envoys load a module of Sesame's, without which a request to a table in shards costs them more
+    #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
+          require_equals = true, default_missing_value = "true")]
+    pub(crate) envoy_module: bool,
     /// Serve /healthz, /readyz and /metrics here
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:8080")]
     pub(crate) probes: SocketAddr,

@@ -126,6 +126,7 @@ fn spec(supervisor: &Supervisor, fleet: &FleetId, launch: &Launch) -> FleetSpec 
         admin: Admin::Unix(admin_socket.clone()),
         max_connections: MAX_CONNECTIONS,
         memory_limit: None,
+        module: supervisor.has_module(),
     });
     FleetSpec {
         id: fleet.to_string(),

@@ -11,7 +11,10 @@ fn clusters_outlast_connections_that_drain() {
         (4200, 6000),
         (5000, 6000),
     ] {
-        let config = xds_config(Duration::from_millis(drain));
+        let config = xds_config(&Config {
+            drain: Duration::from_millis(drain),
+            ..Config::new(FilesConfig::new(Vec::<PathBuf>::new()), "unused")
+        });
         assert_eq!(config.limits.removal_grace, Duration::from_millis(grace));
     }
 }

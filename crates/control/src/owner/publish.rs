@@ -25,7 +25,11 @@ impl Owner {
             let update = updates.entry(change.fleet.clone()).or_default();
             match change.message() {
                 Some(body) => {
-                    let resource = xds::Resource::new(change.name, body);
+                    let variant = change.message_with_module();
+                    let mut resource = xds::Resource::new(change.name, body);
+                    if let Some(variant) = variant {
+                        resource = resource.with_variant(variant);
+                    }
                     update.upserts.push((resource_type, resource));
                 }
                 None => update.removals.push((resource_type, change.name.into())),

@@ -236,6 +236,8 @@ fn bootstrap(fleet: &FleetId, parameters: &FleetParameters, xds: &XdsEnd, tls: X
         admin: Admin::Unix(layout::ADMIN_SOCKET.into()),
         max_connections: parameters.max_connections.unwrap_or(MAX_CONNECTIONS),
         memory_limit: layout::heap_limit(parameters),
+        // The pod's template has it put there before Envoy starts.
+        module: true,
     };
     let bootstrap = sesame_envoy::to_json(&sesame_envoy::bootstrap(&options))
         .expect("a bootstrap of ours has a form in JSON");

@@ -144,6 +144,7 @@ impl Serve {
 
         let registry = xds::Registry::new(xds::Config {
             authorize: Some(tls::authorize(&identity)),
+            takes_variants: config.module.then_some(streams::TAKES_VARIANTS),
             ..xds::Config::default()
         });
         let (events, _) = broadcast::channel(EVENTS);

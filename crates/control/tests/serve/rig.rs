@@ -292,6 +292,7 @@ impl Rig {
             xds: local,
             certificates: None,
             sharding: Sharding::Auto,
+            module: true,
             leader_election: true,
             probes: Some(local),
             admin: None,

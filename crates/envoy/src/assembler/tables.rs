@@ -17,7 +17,7 @@ use sesame_model::{FleetId, Listener, ListenerKey, ListenerKind, RouteTableKey};
 
 use super::{ResourceChange, bytes};
 use crate::route::{scope, shard_tail, table_tail};
-use crate::shard::{SHARDS, is_everywhere, shard};
+use crate::shard::{Means, SHARDS, is_everywhere, shard};
 use crate::{Encoded, EncodedTable, Inputs, Sharding, listener, names, wire};
 
 /// From how many hosts on a table is in shards.
@@ -257,10 +257,14 @@ impl Tables {
             let table = self.tables.get(table);
             table.is_some_and(|table| table.form == Form::Shards)
         };
-        let listener = listener(key, self.listeners.get(key)?, sharded);
-        let body = Some(wire::resource(&listener));
+        let of = self.listeners.get(key)?;
+        let by = |means| wire::resource(&listener(key, of, sharded, means));
+        let body = Some(by(Means::Expressions));
         let name = names::listener(key);
-        Some(resource(&key.fleet, names::LISTENER, name, body))
+        Some(ResourceChange {
+            with_module: tables(of).any(sharded).then(|| by(Means::Module)),
+            ..resource(&key.fleet, names::LISTENER, name, body)
+        })
     }
 
     /// The resources of a table in that form, as far as they are touched.
@@ -434,10 +438,18 @@ impl Touched {
 }
 
 fn answers_from(listener: &Listener, table: &RouteTableKey) -> bool {
-    match &listener.kind {
-        ListenerKind::Http { routes } => routes == table,
-        ListenerKind::Https { chains } => chains.iter().any(|chain| chain.routes == *table),
-    }
+    tables(listener).any(|of_it| of_it == table)
+}
+
+/// The tables that a listener answers from.
+fn tables(listener: &Listener) -> impl Iterator<Item = &RouteTableKey> {
+    let (plain, chains) = match &listener.kind {
+        ListenerKind::Http { routes } => (Some(routes), &[][..]),
+        ListenerKind::Https { chains } => (None, &chains[..]),
+    };
+    plain
+        .into_iter()
+        .chain(chains.iter().map(|chain| &chain.routes))
 }
 
 /// The shard that a domain would be in, or [`EVERYWHERE`]; 0 where no table is in shards.
@@ -460,5 +472,6 @@ fn resource(
         type_url,
         name,
         body,
+        with_module: None,
     }
 }

@@ -11,7 +11,7 @@ use sesame_engine::{Batch, Builder, Engine, Table};
 use sesame_model::*;
 
 use super::*;
-use crate::shard::{SHARDS, shard};
+use crate::shard::{Means, SHARDS, shard};
 use crate::testing::{any_virtual_host, cluster_key};
 use crate::{
     Options, Sharding, cluster, endpoints, listener, route_table, secret, stages, virtual_host,
@@ -102,7 +102,7 @@ impl World {
         for (key, row) in engine.iter(inputs.listeners) {
             let always = self.sharding == Sharding::Always;
             let sharded = |table: &_| always && engine.get(inputs.route_tables, table).is_some();
-            let body = wire::resource(&listener(key, row, sharded));
+            let body = wire::resource(&listener(key, row, sharded, Means::Expressions));
             let name = names::listener(key);
             out.insert((key.fleet.clone(), names::LISTENER, name), body);
         }
@@ -143,15 +143,15 @@ impl World {
         let keys: Vec<_> = self.fleets.keys().collect();
         assert_eq!(keys, expected.keys().collect::<Vec<_>>());
         for fleet in keys.iter().map(|key| &key.0).collect::<BTreeSet<_>>() {
-            let mut resources = self.assembler.resources(fleet);
-            resources.sort_by_key(|resource| (resource.type_url, resource.name.clone()));
-            let of_it = self.fleets.iter().filter(|(key, _)| key.0 == *fleet);
-            let of_it = of_it.map(|(key, body)| ResourceChange {
-                fleet: fleet.clone(),
-                type_url: key.1,
-                name: key.2.clone(),
-                body: Some(body.clone()),
+            let resources = self.assembler.resources(fleet).into_iter();
+            let resources = resources.map(|resource| {
+                let key = (resource.fleet, resource.type_url, resource.name);
+                (key, resource.body.unwrap())
             });
+            let mut resources: Vec<_> = resources.collect();
+            resources.sort();
+            let of_it = self.fleets.iter().filter(|(key, _)| key.0 == *fleet);
+            let of_it = of_it.map(|(key, body)| (key.clone(), body.clone()));
             assert_eq!(resources, of_it.collect::<Vec<_>>());
         }
         for (key, body) in &self.fleets {

@@ -13,6 +13,7 @@ fn options() -> BootstrapOptions {
         admin: Admin::Unix("/run/admin.sock".into()),
         max_connections: MAX_CONNECTIONS,
         memory_limit: None,
+        module: false,
     }
 }
 
@@ -36,6 +37,17 @@ fn everything_comes_over_one_delta_stream() {
         out["admin"]["address"]["pipe"],
         json!({"path": "/run/admin.sock", "mode": 0o600})
     );
+}
+
+#[test]
+fn a_module_beside_it_is_told_of() {
+    let with_module = BootstrapOptions {
+        module: true,
+        ..options()
+    };
+    let out = to_json(&bootstrap(&with_module)).unwrap();
+    let metadata = json!({"sesame.module": "sesame_shard_1"});
+    assert_eq!(out["node"]["metadata"], metadata);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use sesame_model::*;
 
 use super::*;
 use crate::testing::*;
-use crate::{names, wire};
+use crate::{Means, names, wire};
 
 #[test]
 fn secrets_stay_hidden_and_chains_are_text() {
@@ -69,10 +69,8 @@ fn listeners_are_opened_down_to_the_filters() {
             ],
         },
     };
-    let shown = render(&wire::resource(&crate::listener(&key, &listener, |_| {
-        false
-    })))
-    .unwrap();
+    let listener = crate::listener(&key, &listener, |_| false, Means::Expressions);
+    let shown = render(&wire::resource(&listener)).unwrap();
     assert_eq!(shown["@type"], names::LISTENER);
     assert_eq!(shown["name"], "443");
     assert_eq!(

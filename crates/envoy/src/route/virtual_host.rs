@@ -11,7 +11,7 @@ use super::matching::{exact, matches_regex, matching, present};
 use super::redirect::{Place, redirect};
 use super::tree::Tree;
 use super::{cors, forward, session};
-use crate::{hcm, names};
+use crate::{hcm, names, shard};
 
 /// Name of the virtual host for hosts that belong to another listener; no domain is called so.
 const MISDIRECTED: &str = "misdirected";
@@ -83,7 +83,7 @@ pub(crate) fn table_tail() -> pb::RouteConfiguration {
 /// What stands behind those of a shard.
 pub(crate) fn shard_tail() -> pb::RouteConfiguration {
     pb::RouteConfiguration {
-        request_headers_to_remove: vec![hcm::SHARD_HEADER.to_owned()],
+        request_headers_to_remove: vec![shard::HEADER.to_owned()],
         ..table_tail()
     }
 }

@@ -35,6 +35,9 @@ pub use crate::local::admin::AdminError;
 use super::layout;
 use crate::local::admin::Admin;
 
+/// The folder that it shares with Envoy.
+pub const FOLDER: &str = layout::RUN;
+
 /// How a sidecar does its work.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {

@@ -22,6 +22,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::log;
 use super::paths::{self, FleetDir};
 use super::supervisor::{Config, FleetSpec};
+use crate::module::SEARCH_PATH;
 
 /// A thread that starts processes. Processes die with it, and it ends when the launcher is dropped.
 #[derive(Debug)]
@@ -125,6 +126,7 @@ fn launch(config: &Config, spec: &FleetSpec) -> Result<Child, LaunchError> {
         command.args(["--concurrency", &threads.to_string()]);
     }
     command
+        .env(SEARCH_PATH, &config.run_dir)
         .current_dir(dir.path())
         .stdin(Stdio::null())
         .stdout(Stdio::piped())

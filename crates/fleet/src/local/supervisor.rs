@@ -17,6 +17,7 @@ use super::launch::{self, Launcher};
 use super::log::Level;
 use super::paths::FleetDir;
 use super::worker::{Shared, Wishes, Worker};
+use crate::module;
 
 /// What all fleets have in common.
 #[derive(Clone, Debug)]
@@ -95,6 +96,7 @@ pub struct FleetSpec {
 /// use [`Supervisor::shutdown`].
 #[derive(Debug)]
 pub struct Supervisor {
+    module: bool,
     shared: Arc<Shared>,
     fleets: Arc<Mutex<Fleets>>,
     runtime: runtime::Handle,
@@ -146,6 +148,7 @@ impl Supervisor {
     /// If the run folder can't be had for this user alone, or no thread can be started.
     pub fn new(config: Config) -> io::Result<(Self, Events)> {
         launch::prepare_run_dir(&config.run_dir)?;
+        let module = module::install(&config.run_dir)?;
         let config = Arc::new(config);
         let (sender, events) = event::channel();
         let shared = Shared {
@@ -154,11 +157,17 @@ impl Supervisor {
             events: sender,
         };
         let supervisor = Self {
+            module,
             shared: Arc::new(shared),
             fleets: Arc::default(),
             runtime: runtime::Handle::current(),
         };
         Ok((supervisor, events))
+    }
+
+    /// Whether Envoys find Sesame's module, so that their bootstrap should say so.
+    pub fn has_module(&self) -> bool {
+        self.module
     }
 
     /// The folder for a fleet's files: what the bootstrap should name its sockets by.

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use super::Common;
 use crate::kube::{labels, layout, names};
+use crate::module::SEARCH_PATH;
 
 /// What is left of the time to end when clients have been waited for, in seconds.
 const TO_END: u64 = 10;
@@ -93,10 +94,13 @@ fn envoy(common: &Common<'_>) -> Value {
             "--drain-strategy", "immediate",
             "--drain-time-s", seconds(drain_timeout(parameters)).max(1).to_string(),
         ],
-        "env": [{
-            "name": "POD_NAME",
-            "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.name" } },
-        }],
+        "env": [
+            {
+                "name": "POD_NAME",
+                "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.name" } },
+            },
+            { "name": SEARCH_PATH, "value": layout::RUN },
+        ],
         // Answered when clients have gone; Envoy is told to end only then.
         "lifecycle": { "preStop": { "httpGet": { "path": "/drained", "port": port, "scheme": "HTTP" } } },
         // There is no liveness probe: an Envoy that crashes is started again anyway, and one that is too busy to answer
@@ -132,9 +136,13 @@ fn sidecar(common: &Common<'_>) -> Value {
             "--delay-ms", milliseconds(drain_delay(parameters)),
             "--timeout-ms", milliseconds(drain_timeout(parameters)),
         ],
-        // Only who may run programs in this container begins a drain; the kubelet does when the pod is to end. What is
-        // open to the network can but wait for it.
-        "lifecycle": { "preStop": { "exec": { "command": ["sesame", "envoy-sidecar", "drain"] } } },
+        "lifecycle": {
+            // Envoy is started after that, and finds its module.
+            "postStart": { "exec": { "command": ["sesame", "envoy-sidecar", "module"] } },
+            // Only who may run programs in this container begins a drain; the kubelet does when the pod is to end. What
+            // is open to the network can but wait for it.
+            "preStop": { "exec": { "command": ["sesame", "envoy-sidecar", "drain"] } },
+        },
         "resources": {
             "requests": { "cpu": "10m", "memory": "16Mi" },
             "limits": { "memory": "128Mi" },

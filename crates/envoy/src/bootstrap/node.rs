@@ -1,0 +1,95 @@
+//! Who an Envoy is, and what it can.
+//!
+//! In: the options of a bootstrap; later what an Envoy says of itself. Out: what it should say, and what follows from it.
+
+use envoy_types::pb::envoy::config::core::v3 as core;
+use envoy_types::pb::envoy::r#type::v3::SemanticVersion;
+use envoy_types::pb::google::protobuf::{Struct, Value, value::Kind};
+
+use super::BootstrapOptions;
+use crate::shard::MODULE_EXTENSION;
+
+/// The metadata that names the module beside an Envoy.
+const MODULE: &str = "sesame.module";
+
+pub(super) fn node(options: &BootstrapOptions) -> core::Node {
+    let name = Value {
+        kind: Some(Kind::StringValue(sesame_shard::MODULE_NAME.to_owned())),
+    };
+    core::Node {
+        id: options.node_id.clone(),
+        cluster: options.fleet.to_string(),
+        metadata: options.module.then(|| Struct {
+            fields: [(MODULE.to_owned(), name)].into(),
+        }),
+        ..Default::default()
+    }
+}
+
+/// Whether an Envoy can load [`sesame_shard::MODULE`]: its bootstrap says that it lies beside it, and it is of the version that
+/// the module is made for, with the extension that loads it.
+pub fn has_module(node: &core::Node) -> bool {
+    use core::node::UserAgentVersionType::UserAgentBuildVersion;
+    let fields = node.metadata.as_ref().map(|metadata| &metadata.fields);
+    let named = fields.and_then(|fields| fields.get(MODULE)?.kind.as_ref());
+    let version = match &node.user_agent_version_type {
+        Some(UserAgentBuildVersion(build)) => build.version.as_ref(),
+        _ => None,
+    };
+    let extends = |extension: &core::Extension| extension.name == MODULE_EXTENSION;
+    matches!(named, Some(Kind::StringValue(name)) if name == sesame_shard::MODULE_NAME)
+        && version.is_some_and(|version| of(version) == sesame_shard::MODULE_ENVOY)
+        && node.extensions.iter().any(extends)
+}
+
+fn of(version: &SemanticVersion) -> (u32, u32) {
+    (version.major_number, version.minor_number)
+}
+
+#[cfg(test)]
+mod tests {
+    use envoy_types::pb::envoy::config::core::v3::node::UserAgentVersionType;
+
+    use super::*;
+    use crate::bootstrap::{Admin, MAX_CONNECTIONS, XdsAddress};
+
+    /// What an Envoy of that version says of itself, with a bootstrap of ours.
+    fn says(module: bool, minor: u32, extension: &str) -> core::Node {
+        let options = BootstrapOptions {
+            fleet: sesame_model::FleetId::of_gateway("ns", "gw"),
+            node_id: "pod-1".to_owned(),
+            xds: XdsAddress::Unix("/run/xds.sock".into()),
+            admin: Admin::None,
+            max_connections: MAX_CONNECTIONS,
+            memory_limit: None,
+            module,
+        };
+        let version = SemanticVersion {
+            major_number: 1,
+            minor_number: minor,
+            patch: 7,
+        };
+        core::Node {
+            extensions: vec![core::Extension {
+                name: extension.to_owned(),
+                ..Default::default()
+            }],
+            user_agent_version_type: Some(UserAgentVersionType::UserAgentBuildVersion(
+                core::BuildVersion {
+                    version: Some(version),
+                    ..Default::default()
+                },
+            )),
+            ..node(&options)
+        }
+    }
+
+    #[test]
+    fn an_envoy_has_the_module_only_if_it_can_load_it() {
+        assert!(has_module(&says(true, 40, MODULE_EXTENSION)));
+        assert!(!has_module(&says(false, 40, MODULE_EXTENSION)));
+        assert!(!has_module(&says(true, 41, MODULE_EXTENSION)));
+        assert!(!has_module(&says(true, 40, "another")));
+        assert!(!has_module(&core::Node::default()));
+    }
+}

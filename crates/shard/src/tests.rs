@@ -1,0 +1,67 @@
+use proptest::prelude::*;
+
+use super::*;
+
+proptest! {
+    #[test]
+    fn case_port_and_last_dot_do_not_count(host in "[a-z0-9.-]{1,40}", port: u16) {
+        let wanted = number(host.as_bytes());
+        prop_assert_eq!(number(host.to_uppercase().as_bytes()), wanted);
+        prop_assert_eq!(number(format!("{host}:{port}").as_bytes()), wanted);
+        prop_assert_eq!(number(format!("{host}.").as_bytes()), wanted);
+    }
+
+    #[test]
+    fn any_bytes_have_a_number(host in prop::collection::vec(any::<u8>(), 0..60)) {
+        prop_assert!(u32::from(number(&host)) < SHARDS);
+    }
+}
+
+/// Envoys and Sesames of different versions meet: the numbers are as fixed as the names of resources.
+#[test]
+fn numbers_stay() {
+    let hosts = [
+        ("shop.example.com", 4),
+        ("SHOP.example.com:8080", 4),
+        ("app-0001.team-01.example.com.", 14),
+        ("[::1]:80", 0),
+        ("", 63),
+    ];
+    for (host, expected) in hosts {
+        assert_eq!(number(host.as_bytes()), expected, "{host}");
+    }
+}
+
+#[test]
+fn hosts_are_spread() {
+    let kinds: [fn(u32) -> String; 3] = [
+        |number| format!("app-{:04}.team-{:02}.example.com", number, number % 100),
+        |number| format!("h{number}.example.com"),
+        |number| {
+            let mixed = number.wrapping_mul(0x9E37_79B9);
+            let mixed = (mixed ^ (mixed >> 15)).wrapping_mul(0x85EB_CA6B);
+            format!("{:08x}.apps.example.com", mixed ^ (mixed >> 13))
+        },
+    ];
+    for kind in kinds {
+        let mut sizes = vec![0; SHARDS as usize];
+        for host in (0..5_000).map(kind) {
+            sizes[usize::from(number(host.as_bytes()))] += 1;
+        }
+        let largest = sizes.iter().max().unwrap();
+        // 78 each, if they were all alike. Where many hosts have the same end, some bits may be the same for all.
+        assert!(*largest <= 270, "{} has a shard of {largest}", kind(1));
+    }
+}
+
+#[test]
+fn the_module_is_what_its_users_are_told() {
+    assert_eq!(MODULE_FILE, format!("lib{MODULE_NAME}.so"));
+    let Some(module) = MODULE else {
+        return;
+    };
+    assert!(module.starts_with(b"\x7fELF"), "no shared library");
+    assert!(module.len() < 64 << 10, "{} bytes", module.len());
+    let panics = module.windows(5).any(|bytes| bytes == b"abort");
+    assert!(!panics, "the compiler has found a way to panic in it");
+}
