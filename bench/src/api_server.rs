@@ -42,6 +42,7 @@ use sesame_model::FleetId;
 use sesame_testkit::many;
 
 use self::cluster::{Cluster, Write};
+use self::fresh::Fresh;
 use self::load::Loaded;
 use self::prober::{Prober, Tally};
 use self::replica::{EnvoyFiles, Replica};
@@ -249,7 +250,10 @@ impl Run<'_> {
                 .note(format!("after changes; {:.0} at its highest", memory.peak)),
             Figure::new(name("Envoy"), Unit::Mebibytes, envoy.now)
                 .at_most(targets.envoy)
-                .note(format!("{:.0} at its highest", envoy.peak)),
+                .note(format!(
+                    "each route was asked for; {:.0} at its highest",
+                    envoy.peak
+                )),
         ]);
 
         self.say(&format!("restarts with {size} routes"));
@@ -257,16 +261,23 @@ impl Run<'_> {
             (0..RESTARTS).map(|_| self.restart(size)).collect();
         self.restarts(size, &restarts?);
         self.say(&format!("a fresh Envoy with {size} routes"));
-        let served = self.fresh(size)?;
-        self.figures.push(
+        let fresh = self.fresh(size)?;
+        self.figures.extend([
             Figure::new(
                 format!("restart with {size} routes: a fresh Envoy serves all"),
                 Unit::Milliseconds,
-                served.as_secs_f64() * 1e3,
+                fresh.served.as_secs_f64() * 1e3,
             )
             .at_most(targets.fresh)
             .note("both start at the same time"),
-        );
+            Figure::new(
+                format!("memory of a fresh Envoy with {size} routes"),
+                Unit::Mebibytes,
+                fresh.memory,
+            )
+            .at_most(targets.envoy)
+            .note("before they are asked for"),
+        ]);
         Ok(processor)
     }
 
@@ -317,7 +328,7 @@ impl Run<'_> {
     }
 
     /// Sesame and its Envoy end, and others start: how long until that Envoy serves everything.
-    fn fresh(&mut self, apps: usize) -> Result<Duration> {
+    fn fresh(&mut self, apps: usize) -> Result<Fresh> {
         let address = SocketAddr::from((objects::ADDRESS, self.port));
         // Nobody serves for a while, so nobody asks.
         self.tally.add(self.prober.pause()?);
@@ -329,9 +340,10 @@ impl Run<'_> {
         self.envoy = format!("envoy-{}", self.started);
         let xds = self.replicas.xds_address(&self.files);
         self.rig.envoy(&FleetId::unmanaged(), &self.envoy, xds)?;
-        let served = fresh::until_it_serves(self.port, apps, begun, &mut self.tally)?;
+        let envoy = self.rig.pid(&self.envoy, PATIENCE)?;
+        let fresh = fresh::until_it_serves(self.port, apps, envoy, begun, &mut self.tally)?;
         self.prober = Prober::start(address, apps);
-        Ok(served)
+        Ok(fresh)
     }
 
     /// Another name for each.

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use sesame_testkit::client::{Ask, Connect, Connection};
-use tokio::time::sleep;
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
 
 use crate::harness::{
     Dice, Folder, HTTP, Sesame, backend, eventually, eventually_within, gateway, new_ip, route, to,
@@ -116,9 +118,18 @@ fn question(dice: &mut Dice) -> Ask {
 
 /// Where it leads, or the status.
 async fn told(connection: &mut Option<Connection>, at: SocketAddr, ask: &Ask) -> Result<String> {
+    told_by(&Connect::plain(), connection, at, ask).await
+}
+
+async fn told_by(
+    connect: &Connect,
+    connection: &mut Option<Connection>,
+    at: SocketAddr,
+    ask: &Ask,
+) -> Result<String> {
     let mut open = match connection.take() {
         Some(open) => open,
-        None => Connect::plain().open(at).await?,
+        None => connect.open(at).await?,
     };
     let answer = open.ask(ask).await?;
     // Envoy closes after some that it doesn't understand.
@@ -130,6 +141,17 @@ async fn told(connection: &mut Option<Connection>, at: SocketAddr, ask: &Ask) ->
         answer.status.as_u16(),
         answer.header("location")
     ))
+}
+
+/// The first line of what is answered to a wish for a tunnel, which nobody gets.
+async fn tunnel(at: SocketAddr, host: &str) -> Result<String> {
+    let mut stream = BufReader::new(TcpStream::connect(at).await?);
+    let ask = format!("CONNECT {host}:80 HTTP/1.1\r\nhost: {host}:80\r\n\r\n");
+    stream.write_all(ask.as_bytes()).await?;
+    let mut line = String::new();
+    timeout(Duration::from_secs(10), stream.read_line(&mut line)).await??;
+    ensure!(line.contains(" 404 "), "{line:?}");
+    Ok(line)
 }
 
 /// Whether its Envoy has Sesame's module loaded.
@@ -169,8 +191,6 @@ async fn shards_answer_like_a_whole_table() {
     let by_expressions = start(&["--route-shards=always", "--envoy-module=false"]).await;
     let loaded = [&whole, &by_module, &by_expressions].map(has_module);
     assert_eq!(loaded, [false, true, false]);
-    let mut to_whole = None;
-    let mut shards = [(&by_module, None), (&by_expressions, None)];
     for round in 0..ROUNDS {
         if round > 0 {
             for _ in 0..ROUTES / 6 {
@@ -195,13 +215,19 @@ async fn shards_answer_like_a_whole_table() {
             })
             .await;
         }
+        let connect = match round % 2 {
+            0 => Connect::plain(),
+            _ => Connect::plain().h2(),
+        };
+        let mut to_whole = None;
+        let mut shards = [(&by_module, None), (&by_expressions, None)];
         for _ in 0..REQUESTS {
             let ask = question(&mut dice);
             // The last shard may come a moment behind the first.
             eventually_within(Duration::from_secs(5), "the same answer", async || {
-                let one = told(&mut to_whole, whole.at(8080), &ask).await?;
+                let one = told_by(&connect, &mut to_whole, whole.at(8080), &ask).await?;
                 for (sesame, connection) in &mut shards {
-                    let other = told(connection, sesame.at(8080), &ask).await?;
+                    let other = told_by(&connect, connection, sesame.at(8080), &ask).await?;
                     let (ours, theirs) = (sesame.ip.to_string(), whole.ip.to_string());
                     ensure!(
                         one == other.replace(&ours, &theirs),
@@ -212,6 +238,16 @@ async fn shards_answer_like_a_whole_table() {
             })
             .await;
         }
+    }
+    for host in ["marker.test", "h1.t1.example.com", "nobody.test"] {
+        let mut said = Vec::new();
+        for sesame in [&whole, &by_module, &by_expressions] {
+            said.push(tunnel(sesame.at(8080), host).await.expect("an answer"));
+        }
+        assert!(
+            said.windows(2).all(|two| two[0] == two[1]),
+            "{host}: {said:?}"
+        );
     }
 }
 

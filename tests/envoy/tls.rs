@@ -276,6 +276,67 @@ async fn a_new_certificate_is_shown_to_new_connections_and_the_open_ones_live_on
     }
 }
 
+/// Each host has a filter chain, and a chain that comes, changes or goes concerns nobody's connections but its own.
+#[tokio::test]
+async fn connections_live_on_while_other_listeners_come_change_and_go() {
+    let (_backends, services) = backends(&["a"]).await;
+    let host = |number: usize| format!("h{number}.example.com");
+    let name = |number: usize| format!("h{number}");
+    let of =
+        |number: usize, certificate: &str| listener(&name(number), &host(number), &[certificate]);
+    let some = |numbers: std::ops::Range<usize>| numbers.map(|number| of(number, "one")).collect();
+    let sesame = Sesame::serving(|ip| {
+        let listeners: Vec<String> = some(0..10);
+        let fixed = certificate("one", &identity(&["*.example.com", "one.test"]))
+            + &certificate("other", &identity(&["*.example.com", "other.test"]))
+            + &route("a", &["web"], &[], &[&to("a")])
+            + &services;
+        vec![
+            ("all.yaml", fixed),
+            ("gateway.yaml", gateway("web", ip, &listeners)),
+        ]
+    })
+    .await;
+    let address = sesame.at(8443);
+    listening(address).await;
+    let ask = Ask::get(&host(0), "/");
+    let mut open = Vec::new();
+    for connect in [Connect::tls(&host(0)), Connect::tls(&host(0)).h2()] {
+        let mut connection = connect.open(address).await.expect("a handshake");
+        connection.ask(&ask).await.expect("an answer");
+        open.push(connection);
+    }
+    let more: Vec<String> = some(0..40);
+    let mut another = some(0..40);
+    another[1] = of(1, "other");
+    let fewer: Vec<String> = some(0..5);
+    for (listeners, served, shown, gone) in [
+        (more, 39, "one.test", 40),
+        (another, 1, "other.test", 40),
+        (fewer, 4, "one.test", 39),
+    ] {
+        let text = gateway("web", sesame.ip, &listeners);
+        sesame.folder().replace("gateway.yaml", &text);
+        eventually("the change is there", async || {
+            let mut connection = Connect::tls(&host(served)).open(address).await?;
+            anyhow::ensure!(shows(&connection, shown), "it shows another certificate");
+            let answer = connection.ask(&Ask::get(&host(served), "/")).await?;
+            anyhow::ensure!(answer.status == 200, "{answer:?}");
+            let closed = Connect::tls(&host(gone)).open(address).await.is_err();
+            anyhow::ensure!(closed, "{} is open", host(gone));
+            Ok(())
+        })
+        .await;
+        for connection in &mut open {
+            let answer = connection
+                .ask(&ask)
+                .await
+                .expect("open connections live on");
+            assert_eq!(answer.backend(), "a");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_listener_without_a_usable_certificate_is_closed_and_its_neighbour_serves() {
     let (_backends, services) = backends(&["a"]).await;

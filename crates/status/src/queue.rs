@@ -5,8 +5,8 @@
 //!
 //! - One slot for each object: what comes later replaces what was there, so that an object waits once, however often it changes.
 //! - A status waits for [`HEAD_START`], in which Envoys get what it tells of.
-//! - An object whose write is under way waits for its answer. From write to write of one object goes [`INTERVAL`], longer while
-//!   somebody keeps undoing what we write.
+//! - An object whose write is under way waits for its answer. From write to write of one object goes [`INTERVAL`], of a Gateway
+//!   [`GATEWAYS`], longer while somebody keeps undoing what we write.
 //! - Gateways and their like have a lane of their own beside that of routes, and the two take turns: a Gateway doesn't wait for
 //!   thousands of routes, nor they for it.
 //! - A status is written when it is about the generation that is in the cluster. A newer one waits until the cluster shows that
@@ -36,6 +36,8 @@ use crate::trouble::{Reason, Trouble, Troubles};
 pub(crate) const HEAD_START: Duration = Duration::from_millis(25);
 /// The least time from a write of an object to its next one.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(100);
+/// The same of a Gateway or its like, which counts the routes that come and go.
+pub(crate) const GATEWAYS: Duration = Duration::from_millis(250);
 /// How long a status about an older generation waits for a newer one.
 pub(crate) const HOLD: Duration = Duration::from_secs(1);
 /// How long entries of ours that nobody has spoken of stay before they are taken away.
@@ -128,7 +130,7 @@ impl Queue {
         if status.is_none() && !self.slots.contains_key(&key) {
             return;
         }
-        let slot = self.slots.entry(key.clone()).or_default();
+        let slot = slot(&mut self.slots, &key);
         if slot.told(status, now, self.head_start) {
             self.schedule(&key, now);
         }
@@ -139,7 +141,7 @@ impl Queue {
     pub(crate) fn live(&mut self, key: ObjectKey, live: Option<LiveStatus>, now: Instant) {
         match live {
             Some(live) => {
-                let slot = self.slots.entry(key.clone()).or_default();
+                let slot = slot(&mut self.slots, &key);
                 if slot.seen(live, now) {
                     self.schedule(&key, now);
                 }
@@ -296,12 +298,12 @@ impl Queue {
     }
 
     fn wait(&mut self, key: &ObjectKey, at: Instant) {
-        self.slots.entry(key.clone()).or_default().state = State::Waiting(at);
+        slot(&mut self.slots, key).state = State::Waiting(at);
         self.timers.insert((at, key.clone()));
     }
 
     fn line_up(&mut self, key: &ObjectKey) {
-        self.slots.entry(key.clone()).or_default().state = State::Ready;
+        slot(&mut self.slots, key).state = State::Ready;
         self.lanes[lane(key.kind)].push_back(key.clone());
     }
 
@@ -345,4 +347,12 @@ impl Queue {
 
 fn lane(kind: Kind) -> usize {
     usize::from(crate::merge::has_entries(kind))
+}
+
+/// What is known of an object, from now on if nothing is yet.
+fn slot<'a>(slots: &'a mut BTreeMap<ObjectKey, Slot>, key: &ObjectKey) -> &'a mut Slot {
+    let interval = [GATEWAYS, INTERVAL][lane(key.kind)];
+    slots
+        .entry(key.clone())
+        .or_insert_with(|| Slot::new(interval))
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use sesame_api::{LiveStatus, ObjectKey, ObjectStatus};
 
-use super::{HOLD, INTERVAL, Job, LONGEST_WAIT, Outcome, SETTLE, UNDONE_WITHIN};
+use super::{HOLD, Job, LONGEST_WAIT, Outcome, SETTLE, UNDONE_WITHIN};
 use crate::merge::{self, Want};
 use crate::trouble::Reason;
 
@@ -43,8 +43,10 @@ pub(super) enum Due {
 }
 
 /// One object.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Slot {
+    /// The least time from a write to the next one.
+    interval: Duration,
     pub said: Said,
     pub live: Option<Arc<LiveStatus>>,
     pub state: State,
@@ -71,6 +73,26 @@ pub(super) struct Slot {
 }
 
 impl Slot {
+    /// An object that is written no sooner than this after it was written.
+    pub(super) fn new(interval: Duration) -> Self {
+        Self {
+            interval,
+            said: Said::default(),
+            live: None,
+            state: State::default(),
+            dirty: false,
+            since: None,
+            asked: None,
+            not_before: None,
+            written: None,
+            as_said: false,
+            sending: false,
+            undone: 0,
+            failures: 0,
+            refused: false,
+        }
+    }
+
     /// Takes what it should say, which is not to be written for a while; whether that is new.
     pub(super) fn told(
         &mut self,
@@ -99,7 +121,7 @@ impl Slot {
             self.refused = false;
             self.failures = 0;
             if self.state != State::InFlight {
-                self.not_before = self.written.map(|at| at + INTERVAL);
+                self.not_before = self.written.map(|at| at + self.interval);
             }
         }
         let at = *self.asked.get_or_insert(now) + head_start;
@@ -138,7 +160,7 @@ impl Slot {
     pub(super) fn rest(&mut self) {
         if self.state != State::InFlight {
             self.state = State::Idle;
-            self.not_before = self.written.map(|at| at + INTERVAL);
+            self.not_before = self.written.map(|at| at + self.interval);
         }
         self.dirty = false;
         self.failures = 0;
@@ -170,7 +192,7 @@ impl Slot {
                 _ => since,
             },
             // Most often the object is about to be gone.
-            Said::TakenBack(_) => since + INTERVAL,
+            Said::TakenBack(_) => since + self.interval,
             Said::Unspoken if complete && may_hold_entries(key, live, controller) => since + SETTLE,
             Said::Unspoken => return Due::Never,
         };
@@ -183,7 +205,7 @@ impl Slot {
         self.dirty = false;
         self.since = None;
         self.sending = true;
-        self.not_before = Some(now + self.interval());
+        self.not_before = Some(now + self.pause());
         let live = self
             .live
             .clone()
@@ -205,7 +227,7 @@ impl Slot {
         match outcome {
             Outcome::Right => {
                 // Nothing was sent: the next write needn't wait.
-                self.not_before = self.written.map(|at| at + self.interval());
+                self.not_before = self.written.map(|at| at + self.pause());
                 self.done(now);
                 None
             }
@@ -255,8 +277,8 @@ impl Slot {
         }
     }
 
-    fn interval(&self) -> Duration {
-        INTERVAL * 2u32.pow(u32::from(self.undone))
+    fn pause(&self) -> Duration {
+        self.interval * 2u32.pow(u32::from(self.undone))
     }
 
     fn again(&mut self, now: Instant, wait: Duration) {

@@ -171,7 +171,7 @@ fn what_comes_while_a_write_is_under_way_is_written_once_after_its_answer() {
 }
 
 #[test]
-fn a_gateway_that_changes_a_thousand_times_is_written_ten_times_a_second() {
+fn a_gateway_that_changes_a_thousand_times_is_written_four_times_a_second() {
     let mut bench = leading();
     bench.there(&gateway("g"), live(1, 1));
     let mut writes = 0;
@@ -183,7 +183,7 @@ fn a_gateway_that_changes_a_thousand_times_is_written_ten_times_a_second() {
         }
         bench.wait(1);
     }
-    assert_eq!(writes, 10);
+    assert_eq!(writes, 4);
 }
 
 #[test]
@@ -521,7 +521,7 @@ fn what_was_said_is_known_until_it_has_been_taken_back() {
     bench.starts(&gateway("g"));
     bench.written(&gateway("g"), 2);
     bench.queue.desired(gateway("g"), None, bench.now);
-    bench.wait(100);
+    bench.wait(250);
     let job = bench.starts(&gateway("g"));
     let Want::Nothing(Some(said)) = job.want else {
         panic!()
