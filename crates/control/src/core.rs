@@ -148,12 +148,12 @@ impl Core {
     }
 
     /// These connections are gone: what Envoys don't need any more.
-    pub(crate) fn settle(&mut self) -> Vec<ResourceChange> {
+    pub fn settle(&mut self) -> Vec<ResourceChange> {
         self.assembler.settle()
     }
 
     /// All that the Envoys of a fleet have, sorted by type and name; `None` if there is no such fleet.
-    pub(crate) fn resources(&self, fleet: &FleetId) -> Option<Vec<ResourceChange>> {
+    pub fn resources(&self, fleet: &FleetId) -> Option<Vec<ResourceChange>> {
         self.engine.get(self.outputs().fleets, fleet)?;
         Some(self.assembler.resources(fleet))
     }

@@ -62,7 +62,7 @@ pub struct Config {
     pub port_offset: u16,
     /// Which route tables are in shards.
     pub sharding: Sharding,
-    /// Whether Envoys that have Sesame's module are told to load it.
+    /// Whether Envoys load Sesame's module.
     pub module: bool,
     /// Worker threads of each Envoy; `None`: one for each processor.
     pub concurrency: Option<u32>,

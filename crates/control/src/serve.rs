@@ -52,7 +52,7 @@ pub struct Config {
     pub certificates: Option<PathBuf>,
     /// Which route tables are in shards.
     pub sharding: Sharding,
-    /// Whether Envoys that have Sesame's module are told to load it.
+    /// Whether Envoys are given Sesame's module, and load it.
     pub module: bool,
     /// Whether several replicas agree on who leads; without it this one always does.
     pub leader_election: bool,

@@ -26,7 +26,7 @@ pub(super) struct ManagedPlace {
     identities: Option<Handle>,
     news: Arc<Inbox<Observation>>,
     observed: BTreeMap<FleetId, Observation>,
-    xds: XdsEnd,
+    end: EnvoyEnd,
     /// Becomes true when every fleet that there should be has been looked at: before that, nobody should be told that an
     /// address is missing.
     looked: watch::Sender<bool>,
@@ -41,13 +41,15 @@ pub(super) struct ManagedPlace {
     settled: bool,
 }
 
-/// Where Envoys reach Sesame.
+/// What Envoys are told of Sesame.
 #[derive(Clone, Debug)]
-pub(super) struct XdsEnd {
+pub(super) struct EnvoyEnd {
     /// A name that pods can look up, which is in Sesame's certificate.
     pub(super) host: String,
     /// The port.
     pub(super) port: u16,
+    /// They have its module.
+    pub(super) module: bool,
 }
 
 impl ManagedPlace {
@@ -55,7 +57,7 @@ impl ManagedPlace {
         provisioner: Provisioner,
         identities: Option<Handle>,
         news: Arc<Inbox<Observation>>,
-        xds: XdsEnd,
+        end: EnvoyEnd,
         looked: watch::Sender<bool>,
     ) -> Self {
         Self {
@@ -63,7 +65,7 @@ impl ManagedPlace {
             identities,
             news,
             observed: BTreeMap::new(),
-            xds,
+            end,
             looked,
             parameters: BTreeMap::new(),
             unreadable: BTreeSet::new(),
@@ -144,7 +146,7 @@ impl ManagedPlace {
         }
         let known = self.parameters.get(fleet).map(|(_, known)| known.clone());
         let readable = known.is_some();
-        let spec = spec(fleet, request, known.unwrap_or_default(), &self.xds);
+        let spec = spec(fleet, request, known.unwrap_or_default(), &self.end);
         // Whatever its Envoys run as, they have to show who they are.
         if let Some(identities) = &self.identities {
             let owner = self.provisioner.secret_owner(fleet, &spec);
@@ -194,9 +196,9 @@ fn spec(
     fleet: &FleetId,
     request: &FleetRequest,
     parameters: FleetParameters,
-    xds: &XdsEnd,
+    end: &EnvoyEnd,
 ) -> FleetSpec {
-    let tls = tls(&xds.host);
+    let tls = tls(&end.host);
     FleetSpec {
         gateway: request.gateway.clone(),
         gateway_uid: request.gateway_uid.clone(),
@@ -206,7 +208,8 @@ fn spec(
         ports: request.ports.iter().copied().map(Port::tcp).collect(),
         addresses: request.addresses.clone(),
         files: sesame_envoy::xds_secrets(&tls),
-        bootstrap: bootstrap(fleet, &parameters, xds, tls),
+        bootstrap: bootstrap(fleet, &parameters, end, tls),
+        module: end.module,
         parameters,
     }
 }
@@ -224,20 +227,24 @@ fn tls(server_name: &str) -> XdsTls {
 }
 
 /// What the fleet's Envoys start with. The name of each is its pod's, which is given to it elsewhere.
-fn bootstrap(fleet: &FleetId, parameters: &FleetParameters, xds: &XdsEnd, tls: XdsTls) -> Arc<str> {
+fn bootstrap(
+    fleet: &FleetId,
+    parameters: &FleetParameters,
+    end: &EnvoyEnd,
+    tls: XdsTls,
+) -> Arc<str> {
     let options = BootstrapOptions {
         fleet: fleet.clone(),
         node_id: String::new(),
         xds: XdsAddress::Tcp {
-            host: xds.host.clone(),
-            port: xds.port,
+            host: end.host.clone(),
+            port: end.port,
             tls: Some(tls),
         },
         admin: Admin::Unix(layout::ADMIN_SOCKET.into()),
         max_connections: parameters.max_connections.unwrap_or(MAX_CONNECTIONS),
         memory_limit: layout::heap_limit(parameters),
-        // The pod's template has it put there before Envoy starts.
-        module: true,
+        module: end.module,
     };
     let bootstrap = sesame_envoy::to_json(&sesame_envoy::bootstrap(&options))
         .expect("a bootstrap of ours has a form in JSON");
@@ -256,9 +263,10 @@ mod tests {
         let client = kube::Client::try_from(nowhere).unwrap();
         let settings = sesame_fleet::kube::Config::new("sesame", "envoy:test", "sesame:test");
         let (provisioner, _) = sesame_fleet::kube::start(client, settings);
-        let end = XdsEnd {
+        let end = EnvoyEnd {
             host: "sesame".to_owned(),
             port: 18000,
+            module: true,
         };
         let looked = watch::channel(false).0;
         ManagedPlace::new(provisioner, None, Arc::default(), end, looked)

@@ -26,7 +26,7 @@ use super::health::Health;
 use super::identify::identify;
 use super::inbox::Inbox;
 use super::lead::{self, Following};
-use super::managed::{ManagedPlace, XdsEnd};
+use super::managed::{EnvoyEnd, ManagedPlace};
 use super::unmanaged::UnmanagedPlace;
 use super::{Config, Envoys, SERVICE, Serve, addresses, feed, reports};
 use crate::admin::{self, Pages, Readiness};
@@ -349,11 +349,12 @@ fn place(
             xds_host,
             xds_port,
         } => {
-            let end = XdsEnd {
+            let end = EnvoyEnd {
                 host: xds_host
                     .clone()
                     .unwrap_or_else(|| format!("{SERVICE}.{}.svc", config.namespace)),
                 port: xds_port.unwrap_or(xds.port()),
+                module: config.module,
             };
             let mut settings = fleets::Config::new(&config.namespace, envoy_image, sidecar_image);
             settings.namespaces.clone_from(&config.watch_namespaces);

@@ -60,6 +60,8 @@ pub struct FleetSpec {
     pub parameters: FleetParameters,
     /// Envoy's bootstrap as JSON. It names files and sockets as [`super::layout`] has them, and no node id.
     pub bootstrap: Arc<str>,
+    /// Whether Sesame's module is to lie in [`super::layout::RUN`] before Envoy starts, as the bootstrap then says.
+    pub module: bool,
     /// Further files, which the bootstrap names in [`super::layout::CONFIG`].
     pub files: BTreeMap<String, String>,
 }

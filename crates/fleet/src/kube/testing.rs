@@ -23,6 +23,7 @@ pub(super) fn spec(namespace: &str, name: &str) -> FleetSpec {
         addresses: Vec::new(),
         parameters: FleetParameters::default(),
         bootstrap: "{}".into(),
+        module: true,
         files: BTreeMap::new(),
     }
 }

@@ -96,6 +96,7 @@ pub struct FleetSpec {
 /// use [`Supervisor::shutdown`].
 #[derive(Debug)]
 pub struct Supervisor {
+    /// Sesame's module lies in the run folder.
     module: bool,
     shared: Arc<Shared>,
     fleets: Arc<Mutex<Fleets>>,

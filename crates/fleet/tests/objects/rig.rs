@@ -45,6 +45,7 @@ pub(crate) fn spec(namespace: &str) -> FleetSpec {
         addresses: Vec::new(),
         parameters: FleetParameters::default(),
         bootstrap: "{}".into(),
+        module: true,
         files: BTreeMap::new(),
     }
 }

@@ -80,6 +80,13 @@ fn envoy(common: &Common<'_>) -> Value {
         FleetLogLevel::Critical => "critical",
     };
     let port = layout::sidecar_port(&common.spec.ports);
+    let mut env = vec![json!({
+        "name": "POD_NAME",
+        "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.name" } },
+    })];
+    if common.spec.module {
+        env.push(json!({ "name": SEARCH_PATH, "value": layout::RUN }));
+    }
     json!({
         "name": "envoy",
         "image": parameters.image.as_ref().unwrap_or(&common.config.envoy_image),
@@ -94,13 +101,7 @@ fn envoy(common: &Common<'_>) -> Value {
             "--drain-strategy", "immediate",
             "--drain-time-s", seconds(drain_timeout(parameters)).max(1).to_string(),
         ],
-        "env": [
-            {
-                "name": "POD_NAME",
-                "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.name" } },
-            },
-            { "name": SEARCH_PATH, "value": layout::RUN },
-        ],
+        "env": env,
         // Answered when clients have gone; Envoy is told to end only then.
         "lifecycle": { "preStop": { "httpGet": { "path": "/drained", "port": port, "scheme": "HTTP" } } },
         // There is no liveness probe: an Envoy that crashes is started again anyway, and one that is too busy to answer
@@ -125,6 +126,15 @@ fn envoy(common: &Common<'_>) -> Value {
 fn sidecar(common: &Common<'_>) -> Value {
     let parameters = &common.spec.parameters;
     let milliseconds = |time: Duration| time.as_millis().to_string();
+    // Only who may run programs in this container begins a drain; the kubelet does when the pod is to end. What is open to the
+    // network can but wait for it.
+    let drain = json!({ "exec": { "command": ["sesame", "envoy-sidecar", "drain"] } });
+    let mut lifecycle = json!({ "preStop": drain });
+    if common.spec.module {
+        // Envoy is started after that.
+        lifecycle["postStart"] =
+            json!({ "exec": { "command": ["sesame", "envoy-sidecar", "module"] } });
+    }
     json!({
         "name": "sidecar",
         "image": common.config.sidecar_image,
@@ -136,13 +146,7 @@ fn sidecar(common: &Common<'_>) -> Value {
             "--delay-ms", milliseconds(drain_delay(parameters)),
             "--timeout-ms", milliseconds(drain_timeout(parameters)),
         ],
-        "lifecycle": {
-            // Envoy is started after that, and finds its module.
-            "postStart": { "exec": { "command": ["sesame", "envoy-sidecar", "module"] } },
-            // Only who may run programs in this container begins a drain; the kubelet does when the pod is to end. What
-            // is open to the network can but wait for it.
-            "preStop": { "exec": { "command": ["sesame", "envoy-sidecar", "drain"] } },
-        },
+        "lifecycle": lifecycle,
         "resources": {
             "requests": { "cpu": "10m", "memory": "16Mi" },
             "limits": { "memory": "128Mi" },

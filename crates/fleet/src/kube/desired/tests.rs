@@ -41,6 +41,7 @@ fn chosen() -> FleetSpec {
         routability: None,
     }];
     spec.bootstrap = r#"{"node":{}}"#.into();
+    spec.module = false;
     spec.files = pairs(&[("certificate.json", "{}")]);
     spec.parameters = FleetParameters {
         autoscaling: Some(Autoscaling::Between {

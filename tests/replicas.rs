@@ -1,0 +1,259 @@
+//! An Envoy goes from one replica to another that gives the same route table in another form, and back, and no request is lost.
+//!
+//! Between the marks at which a table goes to shards and becomes whole again its form depends on what it was before: one replica
+//! has seen the table large, the other hasn't.
+
+use std::cell::Cell;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::path::Path;
+use std::time::Duration;
+
+use prost::Message as _;
+use sesame_control::core::{Core, Input};
+use sesame_control::{Admin, BootstrapOptions, FleetId, MAX_CONNECTIONS, Options, XdsAddress};
+use sesame_envoy::{ResourceChange, names};
+use sesame_fleet::local::admin::Admin as AdminSocket;
+use sesame_fleet::local::{BootstrapFormat, Config, FleetSpec, Supervisor, binary};
+use sesame_testkit::backend::Backend;
+use sesame_testkit::client::{Ask, Connect, Connection};
+use sesame_testkit::many;
+use sesame_translate::fleet::{FleetAddress, FleetState};
+use sesame_xds::{Event, Registry, Resource, ResourceType, Update};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// Hosts of a table that may be whole or in shards.
+const HOSTS: usize = 300;
+/// Hosts of one that is in shards.
+const MANY: usize = 420;
+/// How often the Envoy changes.
+const CHANGES: usize = 4;
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// What a replica gives the fleet.
+struct Replica {
+    core: Core,
+    registry: Registry,
+}
+
+impl Replica {
+    /// That has seen so many hosts, of which [`HOSTS`] are left.
+    fn new(seen: usize, port: u16, backend: SocketAddr) -> Self {
+        let takes_variants: sesame_xds::TakesVariants =
+            |first| first.node.as_ref().is_some_and(sesame_envoy::has_module);
+        let mut replica = Self {
+            core: Core::new(Options::default()),
+            registry: Registry::new(sesame_xds::Config {
+                takes_variants: Some(takes_variants),
+                ..sesame_xds::Config::default()
+            }),
+        };
+        let mut gateway = many::gateway(port);
+        gateway["spec"]["addresses"] =
+            serde_json::json!([{"type": "IPAddress", "value": ADDRESS.to_string()}]);
+        let apps = (0..seen).flat_map(|index| many::app(index, backend));
+        let objects = std::iter::once(gateway).chain(apps);
+        let state = FleetState {
+            addresses: vec![FleetAddress::Ip(ADDRESS)],
+            ready: true,
+            ..FleetState::default()
+        };
+        let inputs = objects.map(|value| Input::Upsert(many::object(&value)));
+        replica.commit(inputs.chain([Input::Fleet(fleet(), Some(state))]));
+        let gone = (HOSTS..seen).flat_map(|index| many::app(index, backend));
+        replica.commit(gone.map(|value| Input::Remove(many::object(&value).key())));
+        // Nobody is connected to what was before.
+        let settled = replica.core.settle();
+        replica.publish(settled, 3);
+        replica
+    }
+
+    fn commit(&mut self, inputs: impl Iterator<Item = Input>) {
+        let step = self.core.apply(inputs);
+        self.publish(step.resources, step.commit.revision());
+    }
+
+    fn publish(&self, changes: Vec<ResourceChange>, revision: u64) {
+        let mut update = Update {
+            revision,
+            ..Update::default()
+        };
+        for change in changes {
+            let ty = ResourceType::from_type_url(change.type_url).expect("a type that is spoken");
+            match (change.message(), change.message_with_module()) {
+                (Some(body), None) => update.upserts.push((ty, Resource::new(change.name, body))),
+                (Some(body), Some(variant)) => {
+                    let resource = Resource::new(change.name, body).with_variant(variant);
+                    update.upserts.push((ty, resource));
+                }
+                (None, _) => update.removals.push((ty, change.name.into())),
+            }
+        }
+        let id = sesame_xds::FleetId::new(fleet().as_str());
+        self.registry.apply(&id, update);
+    }
+
+    /// Whether its table is in shards for those who come to it now.
+    fn in_shards(&self) -> bool {
+        let resources = self.core.resources(&fleet()).unwrap_or_default();
+        let mut listeners = resources
+            .iter()
+            .filter(|change| change.type_url == names::LISTENER);
+        listeners.any(|listener| listener.with_module.is_some())
+    }
+
+    fn serve(&self, socket: &Path) -> Serving {
+        let (end, ended) = oneshot::channel();
+        let (registry, socket) = (self.registry.clone(), socket.to_owned());
+        let task = tokio::spawn(async move {
+            let shutdown = async {
+                let _ = ended.await;
+            };
+            registry
+                .serve_unix(&socket, shutdown)
+                .await
+                .expect("a server");
+        });
+        Serving { end, task }
+    }
+
+    /// Waits until an Envoy has everything.
+    async fn followed(&self, serving: impl FnOnce() -> Serving) -> Serving {
+        let mut events = self.registry.events();
+        let serving = serving();
+        let acknowledged = async {
+            loop {
+                match events.next().await {
+                    Event::Acked { .. } => return,
+                    Event::Rejected { message, .. } => panic!("{message}"),
+                    _ => {}
+                }
+            }
+        };
+        timeout(PATIENCE, acknowledged)
+            .await
+            .expect("an Envoy that comes");
+        serving
+    }
+}
+
+struct Serving {
+    end: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+impl Serving {
+    async fn stop(self) {
+        let _ = self.end.send(());
+        timeout(PATIENCE, self.task)
+            .await
+            .expect("ended in time")
+            .expect("a server that ended well");
+    }
+}
+
+fn fleet() -> FleetId {
+    FleetId::of_gateway(many::NAMESPACE, many::GATEWAY)
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind((ADDRESS, 0)).expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// Asks for one host after the other, on a connection that is kept as long as Envoy keeps it and on new ones, until told to
+/// stop. Returns how often.
+///
+/// # Panics
+/// If one answer isn't a 200.
+async fn ask(at: SocketAddr, over: &Cell<bool>) -> usize {
+    let mut kept: Option<Connection> = None;
+    let mut asked = 0;
+    while !over.get() {
+        let ask = Ask::get(&many::host(asked % HOSTS), "/");
+        let mut open = match kept.take() {
+            Some(open) => open,
+            None => Connect::plain().open(at).await.expect("a connection"),
+        };
+        let answer = open
+            .ask(&ask)
+            .await
+            .expect("an answer on a kept connection");
+        assert_eq!(answer.status, 200, "{ask:?} on a kept connection");
+        if answer.header("connection") != "close" {
+            kept = Some(open);
+        }
+        let answer = Connect::plain().ask(at, &ask).await.expect("an answer");
+        assert_eq!(answer.status, 200, "{ask:?}");
+        asked += 1;
+    }
+    asked
+}
+
+#[tokio::test]
+async fn nothing_is_lost_on_the_way_to_a_replica_with_another_form_and_back() {
+    let envoy = binary::find(None).unwrap_or_else(|error| panic!("{error}"));
+    let dir = tempfile::tempdir().expect("a folder");
+    let socket = dir.path().join("xds.sock");
+    let backend = Backend::start("backend", SocketAddr::new(ADDRESS, 0));
+    let backend = backend.await.expect("a backend");
+    let port = free_port();
+    let replicas = [MANY, HOSTS].map(|seen| Replica::new(seen, port, backend.address()));
+    assert_eq!(replicas.each_ref().map(Replica::in_shards), [true, false]);
+
+    let config = Config::new(envoy.path, dir.path().join("run"));
+    let (supervisor, _processes) = Supervisor::new(config).expect("a supervisor");
+    let admin_socket = supervisor.dir(fleet().as_str()).admin_socket();
+    let bootstrap = sesame_envoy::bootstrap(&BootstrapOptions {
+        fleet: fleet(),
+        node_id: "envoy".to_owned(),
+        xds: XdsAddress::Unix(socket.clone()),
+        admin: Admin::Unix(admin_socket.clone()),
+        max_connections: MAX_CONNECTIONS,
+        memory_limit: None,
+        module: supervisor.has_module(),
+    });
+    let admin = AdminSocket::new(&admin_socket);
+    supervisor.ensure(FleetSpec {
+        id: fleet().to_string(),
+        bootstrap: bootstrap.encode_to_vec(),
+        format: BootstrapFormat::Protobuf,
+        concurrency: Some(1),
+        admin_socket,
+    });
+
+    let at = SocketAddr::new(ADDRESS, port);
+    let mut serving = replicas[0].followed(|| replicas[0].serve(&socket)).await;
+    let opened = async {
+        while Connect::plain().open(at).await.is_err() {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(PATIENCE, opened).await.expect("a listener");
+    let over = Cell::new(false);
+    let changes = async {
+        for change in 1..=CHANGES {
+            // Listeners of before are drained meanwhile.
+            sleep(Duration::from_secs(2)).await;
+            serving.stop().await;
+            let next = &replicas[change % replicas.len()];
+            serving = next.followed(|| next.serve(&socket)).await;
+        }
+        sleep(Duration::from_secs(7)).await;
+        over.set(true);
+        serving
+    };
+    let (serving, asked) = tokio::join!(changes, ask(at, &over));
+    assert!(asked > 100, "{asked}");
+    let modified = admin.get("/stats?filter=listener_manager.listener_modified");
+    let modified = modified.await.expect("statistics");
+    let modified = String::from_utf8_lossy(&modified).into_owned();
+    let expected = format!("listener_manager.listener_modified: {CHANGES}\n");
+    assert_eq!(modified, expected, "another form each time");
+    serving.stop().await;
+    timeout(PATIENCE, supervisor.shutdown())
+        .await
+        .expect("ended in time");
+}
