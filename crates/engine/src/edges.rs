@@ -147,7 +147,7 @@ impl Edges {
         self.give_back();
     }
 
-    /// Gives back what is free at the end; nothing is moved. Work done is bounded by what was added before.
+    /// Gives back what is free at the end. Work done is bounded by what was added before.
     fn give_back(&mut self) {
         let mut end = self.arena.len();
         while end > 0 && self.free.last() == Some(&(end as u32 - 1)) {
@@ -158,6 +158,53 @@ impl Edges {
         if is_spacious(end, self.arena.capacity()) {
             self.arena.shrink_to(end * 2);
         }
+    }
+
+    /// The stage and node of the last edge, where so few are left in so much room that they should be drawn together.
+    pub(crate) fn far(&self) -> Option<(u16, u32)> {
+        let last = self.arena.last()?;
+        is_spacious(self.live(), self.arena.len()).then_some((last.stage, last.node))
+    }
+
+    /// Moves a node's list of edges to the lowest free places, as far as these are lower, and returns its head. Costs as much
+    /// as the list is long.
+    pub(crate) fn draw_in(&mut self, head: u32, tables: &mut Tables) -> u32 {
+        let (mut at, mut first, mut before) = (head, NIL, NIL);
+        while at != NIL {
+            let sibling = self.arena[at as usize].sibling;
+            let to = self.lower(at, tables);
+            match before {
+                NIL => first = to,
+                _ => self.arena[before as usize].sibling = to,
+            }
+            (before, at) = (to, sibling);
+        }
+        self.give_back();
+        first
+    }
+
+    /// Moves an edge to the lowest free place, if that is lower, and returns where it is. Who names it as a sibling is not
+    /// told.
+    fn lower(&mut self, at: u32, tables: &mut Tables) -> u32 {
+        let Some(to) = self.free.first().copied().filter(|to| *to < at) else {
+            return at;
+        };
+        self.free.pop_first();
+        self.free.insert(at);
+        self.arena.swap(at as usize, to as usize);
+        let edge = &self.arena[to as usize];
+        let (subject, next, prev) = (edge.subject, edge.next, edge.prev);
+        if next != NIL {
+            self.arena[next as usize].prev = to;
+        }
+        if prev != NIL {
+            self.arena[prev as usize].next = to;
+        } else {
+            *tables[usize::from(subject.table)]
+                .subjects_mut(subject.part)
+                .readers_mut(subject.slot) = to;
+        }
+        to
     }
 
     fn add(&mut self, edge: Edge) -> u32 {

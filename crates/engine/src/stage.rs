@@ -71,6 +71,8 @@ pub(crate) trait AnyStage: Send + Sync {
     fn run(&mut self, number: u16, dirty: &[u32], workshop: Workshop<'_>) -> StageRun;
     /// The node that answers for `key` of the output table: its slot, last run and head of its edges.
     fn node(&self, key: &dyn Any, tables: &Tables) -> Option<(u32, NonZeroU64, u32)>;
+    /// Where the head of the edges of a node is kept.
+    fn reads_mut(&mut self, slot: u32) -> Option<&mut u32>;
     fn weigh(&self, footprint: &mut Footprint);
 }
 
@@ -195,6 +197,11 @@ impl<K: Key, E: Emit<K>> AnyStage for Stage<K, E> {
         let slot = self.emit.owner(key, source, output)?;
         let node = self.nodes.get(slot as usize)?.as_ref()?;
         Some((slot, node.revision, node.reads))
+    }
+
+    fn reads_mut(&mut self, slot: u32) -> Option<&mut u32> {
+        let node = self.nodes.get_mut(slot as usize)?.as_mut()?;
+        Some(&mut node.reads)
     }
 
     fn weigh(&self, footprint: &mut Footprint) {

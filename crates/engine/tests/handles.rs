@@ -95,6 +95,62 @@ fn explains_a_row_by_what_its_last_run_read() {
     assert_eq!(engine.explain(names, &1), None, "an input has no stage");
 }
 
+/// What a key reads anew in a commit is noted before keys of later stages are cleaned up after, so behind all that these had
+/// read.
+#[test]
+fn a_read_that_is_noted_far_out_does_not_hold_the_room_of_others() {
+    let mut b = Builder::new();
+    let numbers: Table<u8, u32> = b.input("numbers");
+    let known: Table<u32, u32> = b.input("known");
+    let routes: Table<u32, u32> = b.input("routes");
+    let sum = b.derive("sum", numbers, move |reader, key| {
+        let number = reader.get(numbers, key).map_or(0, |number| *number);
+        let values = (0..number).filter_map(|key| reader.get(known, &key).map(|value| *value));
+        Some(values.sum::<u32>())
+    });
+    let each = b.derive("each", routes, move |reader, key| {
+        let seen = (100..104).filter(|known_key| reader.exists(known, known_key));
+        Some(seen.count() as u32 + key)
+    });
+    let mut engine = b.build();
+    let mut batch = Batch::new();
+    batch.upsert(numbers, 0, 1);
+    for key in 0..20 {
+        batch.upsert(known, key, 1);
+    }
+    for key in 0..10_000 {
+        batch.upsert(routes, key, key);
+    }
+    engine.commit(batch);
+    assert!(engine.footprint().slots > 40_000);
+
+    let mut batch = Batch::new();
+    batch.upsert(numbers, 0, 9);
+    for key in 0..10_000 {
+        batch.remove(routes, key);
+    }
+    engine.commit(batch);
+    let slots = engine.footprint().slots;
+    assert!(slots < 200, "{slots}");
+
+    // Everybody is still told of what they read.
+    let reads = engine.explain(sum, &0).map(|why| why.reads.len());
+    assert_eq!(reads, Some(10), "its number and nine others");
+    for key in 0..9 {
+        let mut batch = Batch::new();
+        batch.upsert(known, key, 2);
+        assert_eq!(engine.commit(batch).work(), [("sum", 1)], "{key}");
+    }
+    assert_eq!(engine.get(sum, &0), Some(Arc::new(18)));
+    let mut batch = Batch::new();
+    batch.upsert(routes, 7, 7);
+    engine.commit(batch);
+    let mut batch = Batch::new();
+    batch.upsert(known, 100, 1);
+    assert_eq!(engine.commit(batch).work(), [("each", 1)]);
+    assert_eq!(engine.get(each, &7), Some(Arc::new(8)));
+}
+
 #[test]
 fn the_smallest_owner_wins_and_the_next_takes_over() {
     let mut b = Builder::new();
