@@ -7,7 +7,6 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use nix::sys::statvfs::{FsFlags, statvfs};
 use sesame_shard::{MODULE, MODULE_FILE};
 
 /// The variable that names to an Envoy the folder with its modules.
@@ -24,7 +23,7 @@ pub fn install(folder: &Path) -> io::Result<bool> {
     let Some(module) = MODULE else {
         return Ok(false);
     };
-    if statvfs(folder)?.flags().contains(FsFlags::ST_NOEXEC) {
+    if !lets_execute(folder)? {
         return Ok(false);
     }
     let place = folder.join(MODULE_FILE);
@@ -46,6 +45,19 @@ pub fn install(folder: &Path) -> io::Result<bool> {
     drop(file);
     fs::rename(&new, &place)?;
     Ok(true)
+}
+
+/// Whether what lies in a folder may be executed, and so loaded.
+#[cfg(target_os = "linux")]
+fn lets_execute(folder: &Path) -> io::Result<bool> {
+    use nix::sys::statvfs::{FsFlags, statvfs};
+    Ok(!statvfs(folder)?.flags().contains(FsFlags::ST_NOEXEC))
+}
+
+/// There is no module elsewhere.
+#[cfg(not(target_os = "linux"))]
+fn lets_execute(_folder: &Path) -> io::Result<bool> {
+    Ok(false)
 }
 
 #[cfg(test)]

@@ -3,8 +3,7 @@
 //! In: a host. Out: the [`number`] of its shard. It must know neither route tables nor Envoy's configuration.
 //!
 //! An Envoy has no hash for this. So the function is one that regular expressions can compute, too, from [`BITS`]; and it is
-//! compiled a second time, to a library of a few kilobytes ([`MODULE`]) that an Envoy loads, where it costs a request a
-//! hundredth of what six expressions cost.
+//! compiled a second time, to a library of a few kilobytes ([`MODULE`]) that an Envoy loads.
 
 mod number;
 
