@@ -25,6 +25,17 @@ fn shows(connection: &Connection, name: &str) -> bool {
         .any(|window| window == encoded)
 }
 
+/// Asks on connections that are open.
+///
+/// # Panics
+/// If one isn't any more, or another backend answers than `a`.
+async fn live_on(open: &mut [Connection], ask: &Ask) {
+    for connection in open {
+        let answer = connection.ask(ask).await.expect("open connections live on");
+        assert_eq!(answer.backend(), "a");
+    }
+}
+
 fn listener<'a>(name: &'a str, hostname: &'a str, certificates: &'a [&'a str]) -> String {
     https(Https {
         name,
@@ -267,13 +278,7 @@ async fn a_new_certificate_is_shown_to_new_connections_and_the_open_ones_live_on
         Ok(())
     })
     .await;
-    for connection in &mut open {
-        let answer = connection
-            .ask(&ask)
-            .await
-            .expect("open connections live on");
-        assert_eq!(answer.backend(), "a");
-    }
+    live_on(&mut open, &ask).await;
 }
 
 /// Each host has a filter chain, and a chain that comes, changes or goes concerns nobody's connections but its own.
@@ -327,13 +332,7 @@ async fn connections_live_on_while_other_listeners_come_change_and_go() {
             Ok(())
         })
         .await;
-        for connection in &mut open {
-            let answer = connection
-                .ask(&ask)
-                .await
-                .expect("open connections live on");
-            assert_eq!(answer.backend(), "a");
-        }
+        live_on(&mut open, &ask).await;
     }
 }
 

@@ -128,18 +128,9 @@ impl Edges {
         while at != NIL {
             let edge = &self.arena[at as usize];
             let (subject, next, prev, sibling) = (edge.subject, edge.next, edge.prev, edge.sibling);
-            if next != NIL {
-                self.arena[next as usize].prev = prev;
-            }
-            if prev != NIL {
-                self.arena[prev as usize].next = next;
-            } else {
-                *tables[usize::from(subject.table)]
-                    .subjects_mut(subject.part)
-                    .readers_mut(subject.slot) = next;
-                if next == NIL {
-                    released.push(subject);
-                }
+            self.link(at, (prev, next), tables);
+            if (prev, next) == (NIL, NIL) {
+                released.push(subject);
             }
             self.free.insert(at);
             at = sibling;
@@ -192,19 +183,25 @@ impl Edges {
         self.free.pop_first();
         self.free.insert(at);
         self.arena.swap(at as usize, to as usize);
-        let edge = &self.arena[to as usize];
+        self.link(to, (to, to), tables);
+        to
+    }
+
+    /// Has the neighbours of an edge in its subject's list point elsewhere: the one behind it back to `before`, the one
+    /// before it, or the list's head, on to `behind`.
+    fn link(&mut self, at: u32, (before, behind): (u32, u32), tables: &mut Tables) {
+        let edge = &self.arena[at as usize];
         let (subject, next, prev) = (edge.subject, edge.next, edge.prev);
         if next != NIL {
-            self.arena[next as usize].prev = to;
+            self.arena[next as usize].prev = before;
         }
         if prev != NIL {
-            self.arena[prev as usize].next = to;
+            self.arena[prev as usize].next = behind;
         } else {
             *tables[usize::from(subject.table)]
                 .subjects_mut(subject.part)
-                .readers_mut(subject.slot) = to;
+                .readers_mut(subject.slot) = behind;
         }
-        to
     }
 
     fn add(&mut self, edge: Edge) -> u32 {
