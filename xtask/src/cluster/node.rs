@@ -68,25 +68,27 @@ pub(super) fn run(layout: &Layout, programs: &Path) -> Result<()> {
     }
     setsid().context("can't leave the session")?;
     unshare(
-        CloneFlags::CLONE_NEWNS
-            | CloneFlags::CLONE_NEWNET
+        CloneFlags::CLONE_NEWNET
             | CloneFlags::CLONE_NEWPID
             | CloneFlags::CLONE_NEWUTS
             | CloneFlags::CLONE_NEWIPC,
     )
     .context("can't have namespaces of our own: this needs root")?;
     // The next process is the first of the new namespaces.
-    let child = Command::new(OURSELVES)
+    let mut child = Command::new(OURSELVES)
         .args(std::env::args_os().skip(1))
         .spawn()
         .context("can't start the first process")?;
-    process::write(
-        &layout.first_process(),
-        i32::try_from(child.id()).context("a strange process")?,
-    )
+    let pid = i32::try_from(child.id()).context("a strange process")?;
+    process::write(&layout.first_process(), pid).inspect_err(|_| {
+        // Nobody could find it to end it. If it has ended by itself, its error is in the log.
+        let _ = child.kill();
+    })
 }
 
 fn first_process(layout: &Layout, programs: &Path) -> Result<()> {
+    // Not before: whoever started us looks for our id, as the machine knows it, which the node's /proc doesn't.
+    unshare(CloneFlags::CLONE_NEWNS).context("can't have mounts of our own")?;
     nix::unistd::sethostname(layout.name()).context("can't set the host's name")?;
     mounts::make(layout).context("the node's files")?;
     mounts::control_groups(layout).context("the node's control groups")?;
