@@ -7,6 +7,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use nix::time::clock_getcpuclockid;
+use nix::unistd::Pid;
 
 /// Memory of a process, in MiB.
 #[derive(Clone, Copy, Debug)]
@@ -37,22 +39,11 @@ pub(crate) fn memory(pid: Option<u32>) -> Result<Memory> {
     })
 }
 
-/// Ticks of a second in which the kernel counts processor time for programs (proc(5)); it is 100 on all that Envoy runs on.
-const TICKS: f64 = 100.0;
-
 /// Processor time that a process has used, threads that have ended included, in milliseconds.
 pub(crate) fn process_milliseconds(pid: u32) -> Result<f64> {
-    let path = format!("/proc/{pid}/stat");
-    let text = fs::read_to_string(&path).with_context(|| format!("can't read {path}"))?;
-    // The name, in brackets, may hold anything.
-    let (_, rest) = text.rsplit_once(')').context("a stat without a name")?;
-    // From the state on, which is the third field: utime and stime are the 14th and 15th.
-    let mut times = rest.split_whitespace().skip(11);
-    let mut next = || -> Result<f64> {
-        let ticks = times.next().context("a stat without times")?;
-        Ok(ticks.parse()?)
-    };
-    Ok((next()? + next()?) / TICKS * 1e3)
+    let clock = Pid::from_raw(i32::try_from(pid).context("a strange process")?);
+    let used = clock_getcpuclockid(clock)?.now()?;
+    Ok(Duration::from(used).as_secs_f64() * 1e3)
 }
 
 /// The process with this text in its command line, as soon as there is one.
@@ -79,12 +70,6 @@ pub(crate) fn pid_with_argument(text: &str, patience: Duration) -> Result<u32> {
     }
 }
 
-/// Processor time that the living threads of a process have used, in milliseconds, by a finer clock than
-/// [`process_milliseconds`].
-pub(crate) fn threads_milliseconds(pid: u32) -> Result<f64> {
-    of_threads(&format!("/proc/{pid}/task"), &[""])
-}
-
 /// Processor time that the first thread of a process has used, in milliseconds.
 pub(crate) fn main_thread_milliseconds(pid: u32) -> Result<f64> {
     let path = format!("/proc/{pid}/task/{pid}/schedstat");
@@ -94,12 +79,8 @@ pub(crate) fn main_thread_milliseconds(pid: u32) -> Result<f64> {
 
 /// Processor time that living threads of this process have used, in milliseconds: those whose names begin so.
 pub(crate) fn thread_milliseconds(prefixes: &[&str]) -> Result<f64> {
-    of_threads("/proc/self/task", prefixes)
-}
-
-fn of_threads(tasks: &str, prefixes: &[&str]) -> Result<f64> {
     let mut nanoseconds = 0.0;
-    for task in fs::read_dir(tasks)? {
+    for task in fs::read_dir("/proc/self/task")? {
         let path = task?.path();
         // A thread may end between the listing and the look.
         let (Ok(name), Ok(times)) = (

@@ -380,7 +380,7 @@ impl Contender {
 
     /// Processor time of the Envoy for a request.
     fn microseconds(&self) -> Result<f64> {
-        let before = machine::threads_milliseconds(self.pid)?;
+        let before = machine::process_milliseconds(self.pid)?;
         let end = Instant::now() + TURN;
         let clients: Vec<_> = (0..CLIENTS)
             .map(|_| {
@@ -407,7 +407,7 @@ impl Contender {
                 .join()
                 .map_err(|_| anyhow::anyhow!("a client panicked"))??;
         }
-        let used = machine::threads_milliseconds(self.pid)? - before;
+        let used = machine::process_milliseconds(self.pid)? - before;
         ensure!(count > 0, "nobody was answered");
         Ok(used * 1e3 / count as f64)
     }
