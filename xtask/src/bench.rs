@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::cargo::{self, cargo};
+use crate::cargo::{self, Profile, cargo};
 use crate::{cluster, envoy};
 
 #[derive(clap::Args)]
@@ -15,6 +15,9 @@ pub(crate) struct Args {
     /// Measure `sesame serve` with a real API server, which is built if there is none
     #[arg(long)]
     api_server: bool,
+    /// How the `sesame` that is measured as a process of its own is built
+    #[arg(long, value_enum, default_value_t = Profile::Dist)]
+    profile: Profile,
     /// Handed on to the bench; `-- --help` tells
     #[arg(
         trailing_var_arg = true,
@@ -31,13 +34,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "--release",
         "--locked",
         "--package",
-        "sesame-cli",
-        "--package",
         "sesame-bench",
     ];
-    cargo::run(cargo(build), "Sesame can't be built")?;
+    cargo::run(cargo(build), "the bench can't be built")?;
     let mut bench = cargo::built("release", "sesame-bench");
     bench.env("SESAME_ENVOY", envoy);
+    if !args.rest.iter().any(|arg| arg.starts_with("--sesame")) {
+        bench.arg("--sesame").arg(cargo::sesame(args.profile)?);
+    }
     if args.api_server {
         let built = cluster::api_server()?;
         bench

@@ -35,6 +35,33 @@ where
     command
 }
 
+/// A profile of Cargo's that optimises.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Profile {
+    /// Quick to build.
+    Release,
+    /// What is shipped.
+    Dist,
+}
+
+/// Builds `sesame` and says where it is.
+pub(crate) fn sesame(profile: Profile) -> Result<PathBuf> {
+    let name = match profile {
+        Profile::Release => "release",
+        Profile::Dist => "dist",
+    };
+    let build = [
+        "build",
+        "--locked",
+        "--package",
+        "sesame-cli",
+        "--profile",
+        name,
+    ];
+    run(cargo(build), "Sesame can't be built")?;
+    Ok(built(name, "sesame").get_program().into())
+}
+
 /// A program that a build has made: by itself, since `cargo run` would choose other features of shared dependencies for one
 /// package than a build of several has, and build them again.
 pub(crate) fn built(profile: &str, program: &str) -> Command {

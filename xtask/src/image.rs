@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail};
 use sesame_fleet::local::binary;
 
 pub(crate) use self::archive::Image;
-use crate::cargo::{self, cargo};
+use crate::cargo::{self, Profile};
 use crate::envoy;
 use crate::progress::Step;
 
@@ -46,24 +46,6 @@ enum Which {
     All,
 }
 
-/// A profile of Cargo's that optimises.
-#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Profile {
-    /// Quick to build.
-    Release,
-    /// What is shipped.
-    Dist,
-}
-
-impl Profile {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Release => "release",
-            Self::Dist => "dist",
-        }
-    }
-}
-
 /// Makes the images and prints the archives' paths.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.rootfs.is_some() && args.which == Which::All {
@@ -80,12 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// The image of Sesame, which is built for it.
 pub(crate) fn sesame(profile: Profile) -> Result<Image> {
-    let build = ["build", "--locked", "--package", "sesame-cli", "--profile"];
-    let mut build = cargo(build);
-    build.arg(profile.name());
-    cargo::run(build, "Sesame can't be built")?;
-    let program = cargo::built(profile.name(), "sesame");
-    recipes::sesame(Path::new(program.get_program()))
+    recipes::sesame(&cargo::sesame(profile)?)
 }
 
 /// The image of Envoy: the named one, else the pinned one.

@@ -8,6 +8,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 
+use crate::cargo::Profile;
 use crate::cluster::{self, Cluster};
 use crate::deploy;
 use crate::image;
@@ -45,7 +46,7 @@ impl Channel {
 /// Archives of what is installed: Sesame, built for it, and Envoy.
 pub(crate) fn archives() -> Result<Vec<PathBuf>> {
     Ok(vec![
-        image::store("sesame", &image::sesame(image::Profile::Release)?)?,
+        image::store("sesame", &image::sesame(Profile::Release)?)?,
         image::store("envoy", &image::envoy(None)?)?,
     ])
 }

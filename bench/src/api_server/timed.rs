@@ -173,28 +173,29 @@ impl Place<'_> {
         self.prepare(rounds)?;
         let mut side = Side::new(self.cluster, Feed::Sesame, self.port)?;
         let mut costs = Costs::default();
-        let now = || -> Result<[f64; 3]> {
+        let used = || -> Result<[f64; 2]> {
             thread::sleep(SETTLE);
             Ok([
                 replica.milliseconds()?,
                 machine::main_thread_milliseconds(envoy)?,
-                replica.sent_bytes()? / 1024.0,
             ])
         };
         let all: Vec<usize> = (0..rounds).collect();
         for some in all.chunks(IN_A_ROW) {
             for (place, kind) in Kind::ALL.into_iter().enumerate() {
-                let before = now()?;
+                // Telling costs Sesame something as well.
+                let sent_before = replica.sent_bytes()?;
+                let before = used()?;
                 for round in some {
                     let step = site::step(kind, *round, self.backends);
                     side.change(self.cluster, step)?;
                     thread::sleep(REST);
                 }
-                let after = now()?;
-                let each = |which: usize| (after[which] - before[which]) / rounds as f64;
-                costs.sesame[place] += each(0);
-                costs.envoy[place] += each(1);
-                costs.bytes[place] += each(2);
+                let after = used()?;
+                let sent = replica.sent_bytes()? - sent_before;
+                costs.sesame[place] += (after[0] - before[0]) / rounds as f64;
+                costs.envoy[place] += (after[1] - before[1]) / rounds as f64;
+                costs.bytes[place] += sent / 1024.0 / rounds as f64;
             }
         }
         tally.add(side.close());

@@ -8,6 +8,7 @@ use std::fmt::Display;
 use serde::{Serialize, Serializer};
 use sesame_api::ObjectKey;
 use sesame_sources::files::Problem;
+use tokio::sync::broadcast;
 
 use crate::board::StatusChange;
 
@@ -119,6 +120,31 @@ pub enum Event {
         /// A sentence.
         message: String,
     },
+}
+
+/// Tells whoever looks on. Nobody needs to.
+#[derive(Clone, Debug)]
+pub(crate) struct Teller {
+    events: broadcast::Sender<Event>,
+    worth: fn(&Event) -> bool,
+}
+
+impl Teller {
+    /// One that tells what is worth it, and keeps so many events for who is slow.
+    pub(crate) fn new(
+        kept: usize,
+        worth: fn(&Event) -> bool,
+    ) -> (Self, broadcast::Receiver<Event>) {
+        let (events, receiver) = broadcast::channel(kept);
+        (Self { events, worth }, receiver)
+    }
+
+    /// Tells of something that happened.
+    pub(crate) fn tell(&self, event: Event) {
+        if (self.worth)(&event) {
+            let _ = self.events.send(event);
+        }
+    }
 }
 
 /// What happened to an object.

@@ -34,7 +34,7 @@ use self::ports::{Ports, ThisMachine};
 use crate::admin;
 use crate::board::Board;
 use crate::core::Core;
-use crate::event::Event;
+use crate::event::{Event, Teller};
 use crate::metrics::Metrics;
 use crate::owner::{Message, Outlets, Owner};
 use crate::running::{Running, Tasks, spawn};
@@ -178,7 +178,7 @@ impl Local {
             supervisor(&config, run_dir.path()).map_err(StartError::Supervisor)?;
         let supervisor = Arc::new(supervisor);
 
-        let (events, receiver) = broadcast::channel(EVENTS);
+        let (events, receiver) = Teller::new(EVENTS, |_| true);
         let (wanted, running) = watch::channel(BTreeSet::new());
         #[expect(
             clippy::disallowed_methods,

@@ -20,14 +20,14 @@ use sesame_status::Writer;
 use sesame_translate::fleet::{FleetRequest, FleetState, Rejected, RejectedKind};
 use sesame_translate::pipeline;
 use sesame_xds as xds;
-use tokio::sync::{broadcast, mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::publish::merged;
 pub(crate) use self::publish::xds_fleet;
 use crate::board::Board;
 use crate::core::{Core, Input, Step};
-use crate::event::{ChangeKind, Event, ObjectChange, ProblemView, cut, millis};
+use crate::event::{ChangeKind, Event, ObjectChange, ProblemView, Teller, cut, millis};
 use crate::metrics::Metrics;
 use crate::place::{Place, Requests};
 use crate::progress::Progress;
@@ -81,7 +81,7 @@ pub(crate) struct Outlets {
     pub(crate) board: Arc<Board>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) events: broadcast::Sender<Event>,
+    pub(crate) events: Teller,
     /// Writes statuses to where objects come from; `None`: they can't be written there.
     pub(crate) statuses: Option<Writer>,
     /// How long Envoys take to put another listener in place of one and to drain the connections of that.
@@ -477,8 +477,7 @@ impl Owner {
     }
 
     fn tell(&self, event: Event) {
-        // Nobody needs to look.
-        let _ = self.outlets.events.send(event);
+        self.outlets.events.tell(event);
     }
 }
 

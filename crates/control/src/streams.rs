@@ -72,8 +72,7 @@ pub(crate) async fn hear(
                 ..
             } => {
                 outlets.metrics.rejection(resource_type.to_string());
-                // Nobody needs to look.
-                let _ = outlets.events.send(Event::Rejected {
+                outlets.events.tell(Event::Rejected {
                     gateway: fleet.to_string(),
                     resource: resource_type.to_string(),
                     name: name.to_string(),
@@ -88,7 +87,7 @@ pub(crate) async fn hear(
                 resource_type,
                 name,
             } => {
-                let _ = outlets.events.send(Event::Recovered {
+                outlets.events.tell(Event::Recovered {
                     gateway: fleet.to_string(),
                     resource: resource_type.to_string(),
                     name: name.to_string(),
@@ -110,7 +109,7 @@ fn connected(progress: &Progress, envoys: &dyn Envoys, fleet: &FleetId) {
 fn served(outlets: &Outlets, fleet: &FleetId, revision: u64) {
     for (revision, after) in outlets.progress.acked(fleet, revision, Instant::now()) {
         outlets.metrics.served(after);
-        let _ = outlets.events.send(Event::Served {
+        outlets.events.tell(Event::Served {
             revision,
             gateway: fleet.to_string(),
             after_ms: millis(after),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use crate::handle::{Key, Value};
 use crate::reader::Reader;
+use crate::room;
 use crate::slots::Subjects;
 use crate::stage::Emit;
 use crate::table::{AnyTable, Delta, typed, typed_mut};
@@ -169,9 +170,7 @@ where
         }
         for (slot, value) in output {
             let at = slot as usize;
-            if self.claims.len() <= at {
-                self.claims.resize_with(at + 1, || Claim::Free);
-            }
+            room::reach(&mut self.claims, at, || Claim::Free);
             self.live += usize::from(self.claims[at].set(owner, node, value));
             self.touched.push(slot);
         }

@@ -7,7 +7,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::slots::{NIL, is_spacious};
+use crate::room::{self, is_spacious};
+use crate::slots::NIL;
 use crate::table::AnyTable;
 
 /// How a subject was read, one bit each; an edge carries all that apply.
@@ -213,7 +214,7 @@ impl Edges {
             .ok()
             .filter(|at| *at != NIL)
             .expect("fewer than 2^32 - 1 edges fit into memory");
-        self.arena.push(edge);
+        room::push(&mut self.arena, edge);
         at
     }
 }

@@ -101,6 +101,7 @@ mod handle;
 mod index;
 mod members;
 mod reader;
+mod room;
 mod slots;
 mod stage;
 mod table;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use hashbrown::HashTable;
 
 use crate::handle::Key;
+use crate::room::{self, is_spacious};
 
 /// No slot, no edge: the end of a list.
 pub(crate) const NIL: u32 = u32::MAX;
@@ -96,7 +97,7 @@ impl<K: Key, D: Data> Slots<K, D> {
                     .ok()
                     .filter(|slot| *slot != NIL)
                     .expect("fewer than 2^32 - 1 keys fit into memory");
-                self.entries.push(entry);
+                room::push(&mut self.entries, entry);
                 slot
             }
         };
@@ -157,11 +158,6 @@ impl<K: Key, D: Data> Slots<K, D> {
             .flatten()
             .map(|entry| (&*entry.key, &entry.data))
     }
-}
-
-/// Whether so much room for so few is worth giving back: seldom enough that it costs nothing.
-pub(crate) fn is_spacious(len: usize, capacity: usize) -> bool {
-    capacity > 64 && len < capacity / 4
 }
 
 /// [`Slots`] without their types: what the engine needs to follow edges.

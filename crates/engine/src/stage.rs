@@ -12,6 +12,7 @@ use crate::edges::{Edges, Subject, Tables};
 use crate::explain::Footprint;
 use crate::handle::{Key, Value};
 use crate::reader::Reader;
+use crate::room;
 use crate::slots::{NIL, Subjects};
 use crate::table::{AnyTable, Delta, Erased, typed_mut};
 
@@ -113,9 +114,7 @@ impl<K: Key, E: Emit<K>> Stage<K, E> {
 
     fn put(&mut self, slot: u32, node: Node<E::Held>) {
         let at = slot as usize;
-        if self.nodes.len() <= at {
-            self.nodes.resize_with(at + 1, || None);
-        }
+        room::reach(&mut self.nodes, at, || None);
         self.nodes[at] = Some(node);
         self.live += 1;
     }

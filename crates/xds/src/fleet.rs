@@ -36,9 +36,7 @@ struct Entry {
     changed: u64,
     /// Some client has acknowledged `current`.
     acked: bool,
-    /// Some client has rejected `current`, and is still there.
-    rejected: bool,
-    /// Those who have.
+    /// The clients that have rejected `current` and are still there.
     refusers: Vec<u64>,
     /// An earlier version was rejected, and no later one acknowledged: recovery is still to be told.
     troubled: bool,
@@ -72,7 +70,8 @@ pub(crate) struct Fleet {
     /// The number of updates so far; zero: none has come, nothing may be served.
     epoch: u64,
     removed: bool,
-    tables: [HashMap<Arc<str>, Entry>; ResourceType::ALL.len()],
+    /// Boxed, since a third or more of a map's places stands empty.
+    tables: [HashMap<Arc<str>, Box<Entry>>; ResourceType::ALL.len()],
     log: VecDeque<Change>,
     /// The position in the log's whole history of the first change that is still there.
     log_start: u64,
@@ -136,12 +135,11 @@ impl Fleet {
                 current: resource,
                 changed: epoch,
                 acked: false,
-                rejected: false,
                 refusers: Vec::new(),
                 troubled: false,
                 good: None,
             };
-            self.tables[ty.index()].insert(name, entry);
+            self.tables[ty.index()].insert(name, Box::new(entry));
             return;
         };
         if entry.current.version() == resource.version() {
@@ -154,7 +152,6 @@ impl Fleet {
             entry.good = Some(Box::new(before));
         }
         entry.changed = epoch;
-        entry.rejected = false;
         entry.refusers.clear();
         entry.acked = false;
         let back_to_good = entry
@@ -190,7 +187,7 @@ impl Fleet {
         if !entry.troubled {
             return;
         }
-        let agreed = !entry.rejected;
+        let agreed = entry.refusers.is_empty();
         if agreed {
             entry.troubled = false;
         }
@@ -226,7 +223,7 @@ impl Fleet {
             return;
         }
         entry.refusers.push(client);
-        if std::mem::replace(&mut entry.rejected, true) {
+        if entry.refusers.len() > 1 {
             return;
         }
         entry.troubled = true;
@@ -260,7 +257,7 @@ impl Fleet {
         let Some(entry) = self.tables[ty.index()].get(name) else {
             return Offer::Absent;
         };
-        let usable = if entry.rejected && !entry.acked {
+        let usable = if !entry.refusers.is_empty() && !entry.acked {
             entry.good.as_deref()
         } else {
             Some(&entry.current)
@@ -373,7 +370,6 @@ impl Fleet {
             if entry.refusers.len() == refusers || !entry.refusers.is_empty() {
                 continue;
             }
-            entry.rejected = false;
             if entry.acked {
                 entry.troubled = false;
                 recovered.push((*ty, Arc::clone(name)));

@@ -193,7 +193,8 @@ pub struct Resource {
     name: Arc<str>,
     version: Version,
     body: Bytes,
-    variant: Option<Bytes>,
+    /// Boxed, since few have one.
+    variant: Option<Box<Bytes>>,
 }
 
 impl Resource {
@@ -214,7 +215,7 @@ impl Resource {
         let both = [self.version, Version::of(&variant)].map(|version| version.0.to_be_bytes());
         Resource {
             version: Version::of(both.as_flattened()),
-            variant: Some(variant),
+            variant: Some(Box::new(variant)),
             ..self
         }
     }
@@ -222,7 +223,7 @@ impl Resource {
     /// As a client gets it that takes variants.
     pub(crate) fn varied(self) -> Resource {
         Resource {
-            body: self.variant.clone().unwrap_or(self.body),
+            body: self.variant.as_deref().cloned().unwrap_or(self.body),
             ..self
         }
     }

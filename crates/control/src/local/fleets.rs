@@ -192,8 +192,7 @@ pub(crate) async fn hear_processes(
                 continue;
             }
         };
-        // Nobody needs to look.
-        let _ = outlets.events.send(event);
+        outlets.events.tell(event);
         // Behind the event, before what follows from it.
         if let Some(fleet) = down {
             tell(&owner, Message::EnvoyDown(fleet)).await;

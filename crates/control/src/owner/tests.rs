@@ -6,6 +6,7 @@ use serde_json::json;
 use sesame_api::{Kind, Object};
 use sesame_envoy::Options;
 use sesame_fleet::local::ports::PortProblem;
+use tokio::sync::broadcast;
 
 use super::*;
 use crate::local::place::{LocalPlace, Order};
@@ -35,7 +36,7 @@ struct Rig {
 }
 
 fn rig() -> Rig {
-    let (events, receiver) = broadcast::channel(100);
+    let (events, receiver) = Teller::new(100, |_| true);
     let (wanted, to_run) = watch::channel(BTreeSet::new());
     #[expect(clippy::disallowed_methods, reason = "as it is in a local run")]
     let (orders, to_do) = mpsc::unbounded_channel();

@@ -105,6 +105,18 @@ pub(super) async fn report(
     }
 }
 
+/// Whether something may be worth an Event. Most is not, and who waits for events is not woken for it.
+pub(super) fn worth(event: &Event) -> bool {
+    match event {
+        Event::Rejected { .. } => true,
+        // The worst stands first.
+        Event::Status { changes, .. } => changes
+            .first()
+            .is_some_and(|change| change.level == Level::Wrong),
+        _ => false,
+    }
+}
+
 /// What is worth an Event.
 fn notes(event: Event, leads: bool) -> Vec<Note> {
     match event {
@@ -202,6 +214,7 @@ mod tests {
             changes: vec![change(Level::Wrong), change(Level::Well)],
             more: 0,
         };
+        assert!(worth(&event()));
         let told = notes(event(), true);
         assert_eq!(told.len(), 1);
         assert_eq!(
@@ -219,8 +232,20 @@ mod tests {
             name: "80".to_owned(),
             message: "no".to_owned(),
         };
+        assert!(worth(&event));
         let told = notes(event, false);
         assert_eq!(told[0].about, ObjectKey::new(Kind::Gateway, "ns", "web"));
+    }
+
+    #[test]
+    fn what_is_well_wakes_nobody() {
+        let event = Event::Status {
+            revision: 1,
+            changes: vec![change(Level::Well)],
+            more: 0,
+        };
+        assert!(!worth(&event));
+        assert!(notes(event, true).is_empty());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use sesame_translate::pipeline::Inputs;
 use sesame_translate::settings::{Mode, Settings};
 use sesame_xds::{self as xds, tls};
 use tokio::net::TcpListener;
-use tokio::sync::{broadcast, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::health::Health;
@@ -32,6 +32,7 @@ use super::{Config, Envoys, SERVICE, Serve, addresses, feed, reports};
 use crate::admin::{self, Pages, Readiness};
 use crate::cluster::{self, ClusterError};
 use crate::core::Core;
+use crate::event::Teller;
 use crate::metrics::{Metrics, Serving};
 use crate::owner::{Message, Outlets, Owner};
 use crate::place::Place;
@@ -41,7 +42,7 @@ use crate::streams::{self, tell};
 /// Messages that may wait for the owner; whoever sends more waits.
 const MESSAGES: usize = 4096;
 /// Events that may wait for whoever looks on.
-const EVENTS: usize = 4096;
+const EVENTS: usize = 1024;
 /// What may wait of what the API server tells; further changes gather at the source.
 const TOLD: usize = 64;
 /// How long the API server may take to answer a call.
@@ -147,7 +148,7 @@ impl Serve {
             takes_variants: config.module.then_some(streams::TAKES_VARIANTS),
             ..xds::Config::default()
         });
-        let (events, _) = broadcast::channel(EVENTS);
+        let (events, happened) = Teller::new(EVENTS, reports::worth);
         let outlets = Outlets {
             registry: registry.clone(),
             board: Arc::default(),
@@ -186,7 +187,7 @@ impl Serve {
         let reports = reports::report(
             client.clone(),
             config.replica.clone(),
-            outlets.events.subscribe(),
+            happened,
             weak.clone(),
             Arc::clone(&health),
         );
