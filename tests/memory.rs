@@ -48,6 +48,11 @@ fn memory_is_given_back_though_some_routes_stay() {
     let few = in_use();
     core.apply(apps(20..2_000).map(Input::Upsert));
     let all = in_use();
+    let each = (all - few) / 1_980;
+    assert!(
+        each < 7_000,
+        "a route, its Service and its slice take {each} bytes"
+    );
     core.apply(apps(20..2_000).map(|object| Input::Remove(object.key())));
     let left = in_use();
     assert!(
