@@ -1,5 +1,5 @@
-//! What was taken for objects is given back when they go, though others stay: counted in bytes that are in use, whatever an
-//! allocator makes of them.
+//! Objects take little, and what they took is given back when they go, though others stay: counted in bytes that are in use,
+//! whatever an allocator makes of them.
 
 // An allocator can't be counted otherwise.
 #![allow(unsafe_code)]
@@ -40,7 +40,7 @@ fn apps(which: std::ops::Range<usize>) -> impl Iterator<Item = Object> {
 }
 
 #[test]
-fn memory_is_given_back_though_some_routes_stay() {
+fn routes_take_little_memory_and_give_it_back_though_some_stay() {
     let in_use = || IN_USE.load(Ordering::Relaxed);
     let mut core = Core::new(Options::default());
     core.apply([Input::Upsert(many::object(&many::gateway(8080)))]);

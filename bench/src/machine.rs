@@ -41,8 +41,8 @@ pub(crate) fn memory(pid: Option<u32>) -> Result<Memory> {
 
 /// Processor time that a process has used, threads that have ended included, in milliseconds.
 pub(crate) fn process_milliseconds(pid: u32) -> Result<f64> {
-    let clock = Pid::from_raw(i32::try_from(pid).context("a strange process")?);
-    let used = clock_getcpuclockid(clock)?.now()?;
+    let process = Pid::from_raw(i32::try_from(pid).context("a strange process")?);
+    let used = clock_getcpuclockid(process)?.now()?;
     Ok(Duration::from(used).as_secs_f64() * 1e3)
 }
 

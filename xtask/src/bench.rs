@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measures, in a release build, and prints a table. Nothing is asserted: clocks belong to benches.
+//! `cargo xtask bench`: measures, in builds that optimise, and prints a table. Nothing is asserted: clocks belong to benches.
 
 use std::path::PathBuf;
 
@@ -6,6 +6,16 @@ use anyhow::Result;
 
 use crate::cargo::{self, Profile, cargo};
 use crate::{cluster, envoy};
+
+/// Arguments of the bench with which no `sesame` of its own is measured, which takes minutes to build.
+const WITHIN: &[&str] = &[
+    "translate",
+    "propagate",
+    "steady",
+    "throughput",
+    "--help",
+    "-h",
+];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -39,7 +49,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     cargo::run(cargo(build), "the bench can't be built")?;
     let mut bench = cargo::built("release", "sesame-bench");
     bench.env("SESAME_ENVOY", envoy);
-    if !args.rest.iter().any(|arg| arg.starts_with("--sesame")) {
+    if measures_apart(args) {
         bench.arg("--sesame").arg(cargo::sesame(args.profile)?);
     }
     if args.api_server {
@@ -51,4 +61,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     bench.args(&args.rest);
     cargo::run(bench, "the bench fails")
+}
+
+/// Whether a `sesame` is measured as a process of its own, and it is on us to build it.
+fn measures_apart(args: &Args) -> bool {
+    let is = |arg: &String, other: &str| arg.split('=').next() == Some(other);
+    let named = |other: &str| args.rest.iter().any(|arg| is(arg, other));
+    let apart = args.api_server || named("rss") || !WITHIN.iter().any(|other| named(other));
+    apart && !named("--sesame")
 }
