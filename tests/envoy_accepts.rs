@@ -1,48 +1,50 @@
-//! Envoy takes whatever is translated: random sets of objects go to real Envoys, one set after the other as changes of the
-//! one before, and none is answered by a rejection.
+//! Envoy accepts everything that Sesame generates: real Envoys get random sets of objects, each as a change from the previous
+//! one, and reject none.
 //!
-//! `SESAME_CASES` says how many sets. A failure prints the objects as a file for `sesame translate`.
+//! `SESAME_CASES` sets the number of sets. A failure prints the objects as a file for `sesame translate`.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use proptest::test_runner::{TestError, TestRunner};
 use serde_json::{Value, json};
 use sesame_control::core::{Input, Step};
-use sesame_control::{FleetId, Options};
+use sesame_control::{FleetId, Options, Port};
 use sesame_fleet::local::admin::Admin;
 use sesame_fleet::local::{
-    BootstrapFormat, Config, Event as Process, Events as Processes, FleetSpec, Supervisor, binary,
+    BootstrapFormat, EnvoySpec, ProcessEvent, ProcessEvents, Supervisor, SupervisorConfig, binary,
     ports,
 };
+use sesame_model::{FleetAddress, FleetState};
 use sesame_testkit::generate::{self, GATEWAYS, PORTS, Set};
 use sesame_tests::world::{World, cases, input};
-use sesame_translate::fleet::{FleetAddress, FleetState};
-use sesame_xds::{Event, Events, Registry, Resource, ResourceType, Update};
+use sesame_xds::{EventReceiver, Registry, Resource, ResourceType, Update, XdsEvent};
 use tempfile::TempDir;
+use tokio::net::UnixListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use tokio_stream::wrappers::UnixListenerStream;
 
-/// For a machine that is busy.
+/// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Envoys share ports without a word, so that only one test at a time may look for free ones.
+/// Envoys share ports without an error, so only one test at a time may look for free ones.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Real Envoys, one for each Gateway that there can be, and a world whose resources they get.
+/// Real Envoys, one for each possible Gateway, and the world whose resources they get.
 struct Rig {
     world: World,
     before: Set,
     registry: Registry,
-    events: Events,
+    events: EventReceiver,
     supervisor: Supervisor,
-    processes: Processes,
+    processes: ProcessEvents,
     server: JoinHandle<()>,
     end_server: oneshot::Sender<()>,
     _dir: TempDir,
@@ -53,22 +55,23 @@ impl Rig {
         let envoy = binary::find(None).unwrap_or_else(|error| panic!("{error}"));
         let dir = tempfile::tempdir().expect("a folder");
         let run_dir = dir.path().join("run");
-        let mut config = Config::new(envoy.path, run_dir);
+        let mut config = SupervisorConfig::new(envoy.path, run_dir);
         config.drain = Duration::ZERO;
         let (supervisor, processes) = Supervisor::new(config).expect("a supervisor");
 
-        let registry = Registry::new(sesame_xds::Config::default());
+        let registry = Registry::new(sesame_xds::ServerConfig::default());
         let events = registry.events();
         let (end_server, ended) = oneshot::channel();
         let socket = dir.path().join("xds.sock");
+        let incoming = UnixListenerStream::new(UnixListener::bind(&socket).expect("a socket"));
         let server = tokio::spawn({
-            let (registry, socket) = (registry.clone(), socket.clone());
+            let registry = registry.clone();
             async move {
                 let shutdown = async {
                     let _ = ended.await;
                 };
                 registry
-                    .serve_unix(&socket, shutdown)
+                    .serve_incoming(incoming, shutdown)
                     .await
                     .expect("a server");
             }
@@ -79,12 +82,12 @@ impl Rig {
         for fleet in fleets() {
             let state = FleetState {
                 addresses: addresses(),
-                port_offset: offsets.next().expect("ports that nobody uses"),
+                port_offset: offsets.next().expect("free ports"),
                 ready: true,
                 ..FleetState::default()
             };
             world.apply([Input::Fleet(fleet.clone(), Some(state))]);
-            let admin_socket = supervisor.dir(fleet.as_str()).admin_socket();
+            let admin_socket = supervisor.dir(&fleet).admin_socket();
             let bootstrap = sesame_envoy::bootstrap(&sesame_control::BootstrapOptions {
                 fleet: fleet.clone(),
                 node_id: fleet.to_string(),
@@ -94,8 +97,8 @@ impl Rig {
                 memory_limit: None,
                 module: supervisor.has_module(),
             });
-            supervisor.ensure(FleetSpec {
-                id: fleet.to_string(),
+            supervisor.ensure(EnvoySpec {
+                fleet: fleet.clone(),
                 bootstrap: prost::Message::encode_to_vec(&bootstrap),
                 format: BootstrapFormat::Protobuf,
                 concurrency: Some(1),
@@ -119,34 +122,35 @@ impl Rig {
     }
 
     async fn wait_until_ready(&mut self) {
-        let mut waiting: BTreeSet<Arc<str>> =
-            fleets().map(|fleet| fleet.to_string().into()).collect();
+        let mut waiting: BTreeSet<FleetId> = fleets().collect();
         let all = async {
             while !waiting.is_empty() {
                 match self.processes.recv().await.expect("an event") {
-                    Process::Ready { id, .. } => {
-                        waiting.remove(&id);
+                    ProcessEvent::Ready { fleet, .. } => {
+                        waiting.remove(&fleet);
                     }
-                    Process::Exited { id, status, .. } => panic!("Envoy of {id} ended: {status}"),
-                    Process::Failed { message, .. } => panic!("{message}"),
-                    Process::Started { .. } | Process::Log { .. } => {}
+                    ProcessEvent::Exited { fleet, status, .. } => {
+                        panic!("Envoy of {fleet} exited: {status}")
+                    }
+                    ProcessEvent::Failed { message, .. } => panic!("{message}"),
+                    ProcessEvent::Started { .. } | ProcessEvent::Log { .. } => {}
                 }
             }
         };
         timeout(PATIENCE, all).await.expect("Envoys in time");
     }
 
-    /// Has the Envoys go over to these objects.
+    /// Changes to these objects and waits for the Envoys.
     ///
     /// # Errors
-    /// What they say against it.
-    async fn go_over(&mut self, objects: &Set) -> Result<(), String> {
+    /// The Envoys' rejections and timeouts.
+    async fn change_to(&mut self, objects: &Set) -> Result<(), String> {
         let changes = objects.changes_from(&self.before);
         self.before = objects.clone();
         let step = self.world.apply(changes.into_iter().map(input));
-        let mut waiting: BTreeSet<Arc<str>> = BTreeSet::new();
+        let mut waiting: BTreeSet<sesame_xds::FleetId> = BTreeSet::new();
         for (fleet, update) in updates(&step) {
-            waiting.insert(fleet.as_str().into());
+            waiting.insert(fleet.clone());
             self.registry.apply(&fleet, update);
         }
         let touched = waiting.clone();
@@ -155,30 +159,25 @@ impl Rig {
         let all = async {
             while !waiting.is_empty() {
                 match self.events.next().await {
-                    Event::Acked {
-                        fleet,
+                    XdsEvent::Acked {
+                        client,
                         revision: of,
-                        ..
                     } if of == revision => {
-                        waiting.remove(fleet.as_str());
+                        waiting.remove(&client.fleet);
                     }
-                    Event::Rejected {
-                        fleet,
-                        resource_type,
-                        name,
-                        message,
-                        ..
-                    } => {
-                        problems.push(format!("{fleet} refuses {resource_type} {name}: {message}"))
+                    XdsEvent::Rejected { fleet, rejection } => {
+                        problems.push(format!("{fleet} rejected {rejection:?}"));
                     }
-                    Event::WarmingTimedOut { fleet, .. } => {
-                        problems.push(format!("{fleet} did not get its clusters ready"));
+                    XdsEvent::WarmingTimedOut(client) => {
+                        problems.push(format!("{}: cluster warming timed out", client.fleet));
                     }
-                    Event::Disconnected { fleet, .. } => {
-                        problems.push(format!("{fleet} is gone"));
+                    XdsEvent::Disconnected(client) => {
+                        problems.push(format!("{} has disconnected", client.fleet));
                         break;
                     }
-                    Event::Acked { .. } | Event::Recovered { .. } | Event::Connected { .. } => {}
+                    XdsEvent::Acked { .. }
+                    | XdsEvent::Recovered { .. }
+                    | XdsEvent::Connected(_) => {}
                 }
             }
         };
@@ -186,7 +185,7 @@ impl Rig {
             problems.push(format!("{waiting:?} did not answer"));
         }
         for fleet in touched {
-            problems.extend(self.idle_listeners(&fleet).await);
+            problems.extend(self.warming_listeners(&fleet).await);
         }
         if problems.is_empty() {
             Ok(())
@@ -195,9 +194,10 @@ impl Rig {
         }
     }
 
-    /// Listeners that Envoy has taken, and for which it still waits for something that never comes.
-    async fn idle_listeners(&self, fleet: &str) -> Option<String> {
-        let admin = Admin::new(self.supervisor.dir(fleet).admin_socket());
+    /// Reports listeners that Envoy has accepted and that stay warming.
+    async fn warming_listeners(&self, fleet: &sesame_xds::FleetId) -> Option<String> {
+        let id = fleet.as_str().parse().expect("a fleet");
+        let admin = Admin::new(self.supervisor.dir(&id).admin_socket());
         let started = Instant::now();
         loop {
             let path = "/stats?filter=^listener_manager.total_listeners_warming$";
@@ -207,7 +207,7 @@ impl Rig {
                 Ok(false) if started.elapsed() < PATIENCE => {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }
-                _ => return Some(format!("{fleet}: listeners are not ready: {stats:?}")),
+                _ => return Some(format!("{fleet}: listeners are still warming: {stats:?}")),
             }
         }
     }
@@ -215,12 +215,12 @@ impl Rig {
     async fn stop(self) {
         timeout(PATIENCE, self.supervisor.shutdown())
             .await
-            .expect("ended in time");
+            .expect("it ends in time");
         let _ = self.end_server.send(());
         timeout(PATIENCE, self.server)
             .await
-            .expect("ended in time")
-            .expect("a server that ended well");
+            .expect("it ends in time")
+            .expect("the server ends without a panic");
     }
 }
 
@@ -231,14 +231,14 @@ fn fleets() -> impl Iterator<Item = FleetId> {
 }
 
 fn xds_id(fleet: &FleetId) -> sesame_xds::FleetId {
-    sesame_xds::FleetId::new(fleet.as_str())
+    sesame_xds::FleetId::new(fleet.to_string())
 }
 
-/// What the fleets get, as the server takes it.
+/// The changes for each fleet, as the xDS server takes them.
 fn updates(step: &Step) -> BTreeMap<sesame_xds::FleetId, Update> {
     let mut updates: BTreeMap<sesame_xds::FleetId, Update> = BTreeMap::new();
     for change in &step.resources {
-        let ty = ResourceType::from_type_url(change.type_url).expect("a type that is spoken");
+        let ty = ResourceType::from_type_url(change.type_url).expect("a supported type");
         let update = updates.entry(xds_id(&change.fleet)).or_default();
         update.revision = step.commit.revision();
         match change.message() {
@@ -259,25 +259,25 @@ fn addresses() -> Vec<FleetAddress> {
         IpAddr::V6(Ipv6Addr::LOCALHOST),
     ];
     ips.into_iter()
-        .filter(|&ip| ports::probe(ip, 0).is_ok())
+        .filter(|&ip| ports::probe(ip, Port::tcp(0)).is_ok())
         .map(FleetAddress::Ip)
         .collect()
 }
 
-/// Offsets with which all ports of a Gateway are free, below the ports that systems give to clients.
+/// Offsets with which all ports of a Gateway are free, below the ephemeral ports.
 fn free_offsets() -> impl Iterator<Item = u16> {
     let all_free = |offset: &u16| {
         let mut free = PORTS
             .iter()
             .chain(&[1])
-            .map(|port| ports::probe(IpAddr::V4(Ipv4Addr::LOCALHOST), port + offset));
+            .map(|port| ports::probe(IpAddr::V4(Ipv4Addr::LOCALHOST), Port::tcp(port + offset)));
         free.all(|probed| probed.is_ok())
     };
-    // Steps such that no two Gateways ever share a port.
+    // Steps such that no two Gateways share a port.
     (10_000..20_000).step_by(1_013).filter(all_free)
 }
 
-/// Tries random values, prints one that is wrong as small as possible, and ends the Envoys either way.
+/// Tries random values, panics with a minimal failing one, and stops the Envoys.
 fn try_all<T: std::fmt::Debug>(
     strategy: impl Strategy<Value = T>,
     count: u32,
@@ -293,7 +293,7 @@ fn try_all<T: std::fmt::Debug>(
         ..ProptestConfig::default()
     });
     let result = runner.run(&strategy.prop_map(|value| objects(&value)), |set| {
-        let done = runtime.block_on(rig.borrow_mut().go_over(&set));
+        let done = runtime.block_on(rig.borrow_mut().change_to(&set));
         done.map_err(TestCaseError::fail)
     });
     runtime.block_on(rig.into_inner().stop());
@@ -305,17 +305,22 @@ fn try_all<T: std::fmt::Debug>(
 }
 
 #[test]
-fn envoy_takes_every_set() {
+fn envoy_accepts_every_set() {
     try_all(generate::sets(), cases(2_000), Set::clone);
 }
 
 #[test]
-fn envoy_takes_every_regular_expression() {
+fn envoy_accepts_many_routes_of_one_kind() {
+    try_all(Just(generate::crowds()), 1, Set::clone);
+}
+
+#[test]
+fn envoy_accepts_every_regular_expression() {
     let few = prop::collection::vec(generate::regexes(), 1..16);
     try_all(few, cases(2_000).div_ceil(4), |regexes| route_with(regexes));
 }
 
-/// One route that matches paths by these expressions.
+/// A route that matches paths by these regular expressions.
 fn route_with(regexes: &[String]) -> Set {
     let path = |regex: &String| json!({"matches": [{"path": {"type": "RegularExpression", "value": regex}}]});
     let rules: Vec<Value> = regexes.iter().map(path).collect();

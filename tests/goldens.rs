@@ -1,7 +1,7 @@
 //! Cases: objects in, statuses and Envoy resources out.
 //!
-//! `SESAME_UPDATE=1 cargo test -p sesame-tests --test goldens` writes what comes out into the files; look at the
-//! difference before you keep it, and hold it against the sentence at the file's top.
+//! `SESAME_UPDATE=1 cargo test -p sesame-tests --test goldens` writes the outcomes to the files. Review the diff, and
+//! compare it with the comment at the top of each file.
 
 use std::fs;
 
@@ -9,11 +9,11 @@ use sesame_tests::cases::{self, Case};
 use sesame_tests::outcome::{self, Constants};
 use similar::TextDiff;
 
-/// The case that pins what all others leave out.
+/// The case that pins the constants that all others omit.
 const CONSTANTS: &str = "_constants.yaml";
 
 #[test]
-fn outcomes_are_as_written() {
+fn outcomes_match_the_files() {
     let mut constants = constants();
     let mut wrong = Vec::new();
     for case in cases::all() {
@@ -29,24 +29,23 @@ fn outcomes_are_as_written() {
 }
 
 #[test]
-fn constants_are_as_written() {
+fn constants_match_the_file() {
     let case = constants_case();
     let mut wrong = Vec::new();
     check(&case, &constants().to_node().to_yaml(), &mut wrong);
     finish(&wrong);
 }
 
-/// The order in which objects are written means nothing.
 #[test]
-fn the_order_of_objects_is_of_no_consequence() {
+fn the_order_of_objects_does_not_matter() {
     for case in cases::all() {
         let mut objects = case.all_objects();
         let shared = outcome::of(&[]);
         let mut constants = Constants::default();
-        let as_written = outcome::of(&objects).beyond(&shared, &mut constants);
+        let in_order = outcome::of(&objects).beyond(&shared, &mut constants);
         objects.reverse();
         let reversed = outcome::of(&objects).beyond(&shared, &mut constants);
-        assert_eq!(as_written, reversed, "{}", case.name);
+        assert_eq!(in_order, reversed, "{}", case.name);
     }
 }
 
@@ -59,19 +58,19 @@ fn constants() -> Constants {
     Constants::in_outcome_of(&constants_case().objects)
 }
 
-/// Notes a case whose outcome is not as written, or writes it.
+/// Records a case whose outcome differs from the file, or updates the file.
 fn check(case: &Case, outcome: &str, wrong: &mut Vec<String>) {
     if outcome == case.expected {
         return;
     }
     if std::env::var_os("SESAME_UPDATE").is_some() {
-        fs::write(&case.path, case.with_outcome(outcome)).expect("a case can be written");
+        fs::write(&case.path, case.with_outcome(outcome)).expect("a case is writable");
         return;
     }
     let diff = TextDiff::from_lines(case.expected.as_str(), outcome)
         .unified_diff()
         .context_radius(4)
-        .header("as written", "as it is")
+        .header("expected", "actual")
         .to_string();
     wrong.push(format!("{}: {}\n{diff}", case.path.display(), case.header));
 }
@@ -79,7 +78,7 @@ fn check(case: &Case, outcome: &str, wrong: &mut Vec<String>) {
 fn finish(wrong: &[String]) {
     assert!(
         wrong.is_empty(),
-        "{} cases differ; if that is right, run again with SESAME_UPDATE=1\n\n{}",
+        "{} cases differ; if the new outcomes are right, run again with SESAME_UPDATE=1\n\n{}",
         wrong.len(),
         wrong.join("\n")
     );

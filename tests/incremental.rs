@@ -1,6 +1,5 @@
-//! History does not matter: after any sequence of changes, in any batches, everything that is put out is what a fresh
-//! start with the final objects would put out, byte for byte, and what was sent on the way adds up to it. When all is gone,
-//! nothing is kept.
+//! The output does not depend on history: after any sequence of changes, in any batches, it equals byte for byte that of a
+//! new core with the final objects, and the changes add up to it. A core whose objects are all removed keeps nothing.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,14 +9,15 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use sesame_api::NamespacedName;
 use sesame_control::core::{Core, Input};
-use sesame_control::{FleetId, Options, Sharding};
+use sesame_control::{FleetId, Options, Port, Sharding};
 use sesame_engine::Footprint;
+use sesame_model::{FleetAddress, FleetProblem, FleetState};
 use sesame_testkit::generate::{self, Edit, GATEWAYS, PORTS, Set};
 use sesame_tests::world::{World, cases, differences, input};
-use sesame_translate::fleet::{AddressProblem, FleetAddress, FleetState, Rejected, RejectedKind};
+use sesame_translate::fleet::{Rejected, RejectedKind};
 use sesame_translate::settings::{Mode, Settings};
 
-/// What happens to a world.
+/// A change of a world.
 #[derive(Clone, Debug)]
 enum Event {
     Object(Edit),
@@ -38,10 +38,9 @@ fn events() -> impl Strategy<Value = Event> {
 fn fleet_ids() -> impl Strategy<Value = FleetId> {
     let of_gateways = prop::sample::select(GATEWAYS.to_vec())
         .prop_map(|(namespace, name)| FleetId::of_gateway(namespace, name));
-    prop_oneof![6 => of_gateways, 1 => Just(FleetId::unmanaged())]
+    prop_oneof![6 => of_gateways, 1 => Just(FleetId::Unmanaged)]
 }
 
-/// Who runs the Envoys.
 fn modes() -> impl Strategy<Value = Mode> {
     let named = prop::option::of(prop::sample::select(GATEWAYS.to_vec())).prop_map(|gateway| {
         let gateway = gateway.map(|(namespace, name)| NamespacedName::new(namespace, name));
@@ -50,7 +49,7 @@ fn modes() -> impl Strategy<Value = Mode> {
     prop_oneof![2 => Just(Mode::Local), 1 => Just(Mode::Managed), 2 => named]
 }
 
-/// With shards in some modes.
+/// A world in a mode; some modes use shards.
 fn new_world(mode: &Mode) -> World {
     let sharding = match mode {
         Mode::Local => return World::new(Options::default()),
@@ -60,7 +59,7 @@ fn new_world(mode: &Mode) -> World {
     World::of(Core::in_cluster(Settings::new(mode.clone()), sharding))
 }
 
-/// Without objects, and with shards as soon as there are.
+/// An empty world that always uses shards.
 fn in_shards() -> World {
     World::new(Options {
         sharding: Sharding::Always,
@@ -81,16 +80,16 @@ fn fleet_states() -> impl Strategy<Value = FleetState> {
     });
     let problem = prop_oneof![
         6 => Just(None),
-        1 => Just(Some(AddressProblem::Unsupported("u".into()))),
-        1 => Just(Some(AddressProblem::NotUsable("n".into()))),
-        1 => Just(Some(AddressProblem::NotAssigned("a".into()))),
-        1 => Just(Some(AddressProblem::NoResources("r".into()))),
+        1 => Just(Some(FleetProblem::UnsupportedAddress("u".into()))),
+        1 => Just(Some(FleetProblem::AddressNotUsable("n".into()))),
+        1 => Just(Some(FleetProblem::AddressNotAssigned("a".into()))),
+        1 => Just(Some(FleetProblem::NoResources("r".into()))),
     ];
     (
         prop::collection::vec(address, 0..3),
         problem,
         prop::collection::btree_map(
-            prop::sample::select(PORTS.to_vec()),
+            prop::sample::select(PORTS.map(Port::tcp).to_vec()),
             "in use by [a-z]",
             0..2,
         ),
@@ -125,16 +124,16 @@ fn rejected() -> impl Strategy<Value = Rejected> {
     })
 }
 
-/// Everything that has been said to a world, where what was said later stands for what was said before.
+/// The final state of everything applied to a world.
 #[derive(Clone, Default)]
-struct Said {
+struct Final {
     objects: Set,
     fleets: BTreeMap<FleetId, FleetState>,
     rejections: BTreeMap<Rejected, String>,
 }
 
-impl Said {
-    fn hear(&mut self, event: &Event) -> Option<Input> {
+impl Final {
+    fn apply(&mut self, event: &Event) -> Option<Input> {
         match event {
             Event::Object(edit) => self.objects.apply(edit).map(input),
             Event::Fleet(fleet, state) => {
@@ -154,8 +153,8 @@ impl Said {
         }
     }
 
-    /// All of it, the last first.
-    fn backwards(&self) -> Vec<Input> {
+    /// Inputs that set all of it, in reverse order.
+    fn reversed(&self) -> Vec<Input> {
         let rejections =
             self.rejections.iter().rev().map(|(rejected, message)| {
                 Input::Rejection(rejected.clone(), Some(message.clone()))
@@ -169,8 +168,8 @@ impl Said {
         rejections.chain(fleets).chain(objects).collect()
     }
 
-    /// What takes all of it back.
-    fn undone(&self) -> Vec<Input> {
+    /// Inputs that remove all of it.
+    fn removals(&self) -> Vec<Input> {
         let objects = self
             .objects
             .iter()
@@ -200,29 +199,29 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn history_does_not_matter(
+    fn the_output_does_not_depend_on_history(
         first in generate::sets(),
         fleets in prop::collection::btree_map(fleet_ids(), fleet_states(), 0..4),
         batches in prop::collection::vec(prop::collection::vec(events(), 1..6), 1..7),
         pieces in 1..5usize,
         mode in modes(),
     ) {
-        let mut said = Said { objects: first, fleets, ..Said::default() };
+        let mut finals = Final { objects: first, fleets, ..Final::default() };
         let mut world = new_world(&mode);
-        world.apply(said.backwards());
+        world.apply(finals.reversed());
         for batch in &batches {
-            let inputs: Vec<Input> = batch.iter().filter_map(|event| said.hear(event)).collect();
+            let inputs: Vec<Input> = batch.iter().filter_map(|event| finals.apply(event)).collect();
             world.apply(inputs);
             let mut fresh = new_world(&mode);
-            fresh.apply(said.backwards());
+            fresh.apply(finals.reversed());
             let different = differences(&world, &fresh);
-            prop_assert!(different.is_empty(), "behind {batch:?}:\n{}", different.join("\n"));
+            prop_assert!(different.is_empty(), "after {batch:?}:\n{}", different.join("\n"));
             prop_assert_eq!(footprint(&world), footprint(&fresh));
         }
 
-        // In pieces, too.
+        // In batches of another size.
         let mut slow = new_world(&mode);
-        let inputs = said.backwards();
+        let inputs = finals.reversed();
         for piece in inputs.chunks(inputs.len().div_ceil(pieces).max(1)) {
             slow.apply(piece.to_vec());
         }
@@ -230,18 +229,18 @@ proptest! {
         prop_assert!(different.is_empty(), "in {pieces} pieces:\n{}", different.join("\n"));
         prop_assert_eq!(footprint(&world), footprint(&slow));
 
-        let inputs = said.undone();
+        let inputs = finals.removals();
         for piece in inputs.chunks(inputs.len().div_ceil(pieces).max(1)) {
             world.apply(piece.to_vec());
         }
         let empty = new_world(&mode);
         prop_assert!(world.resources().is_empty());
         prop_assert_eq!(footprint(&world), footprint(&empty));
-        prop_assert_eq!(held(&world), held(&empty));
+        prop_assert_eq!(assembler(&world), assembler(&empty));
     }
 }
 
-/// What the engine keeps, apart from memory that waits to be used again.
+/// The size of the engine's data, without free slots.
 fn footprint(world: &World) -> Footprint {
     Footprint {
         slots: 0,
@@ -249,16 +248,16 @@ fn footprint(world: &World) -> Footprint {
     }
 }
 
-/// What the assembler keeps, as text without the handles of the engine's tables.
-fn held(world: &World) -> String {
+/// The assembler's state as text, without the handles of the engine's tables.
+fn assembler(world: &World) -> String {
     let text = format!("{:#?}", world.core().assembler());
-    let from = text.find("tail:").expect("a field behind the handles");
+    let from = text.find("tail:").expect("a field after the handles");
     text[from..].to_owned()
 }
 
-/// The property above would hold of a world that puts out nothing.
+/// The property above also holds for a world without output.
 #[test]
-fn random_sets_lead_to_something() {
+fn random_sets_yield_every_type_of_resource() {
     const SETS: usize = 100;
     let mut runner = TestRunner::deterministic();
     let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();

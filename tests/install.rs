@@ -1,8 +1,8 @@
-//! What is installed in a cluster, before a real API server: it takes the manifests as they are, and they allow Sesame what it
-//! does and nothing else.
+//! The installation manifests against a real API server: it accepts them as they are, and their RBAC rules allow Sesame's
+//! requests and nothing else.
 //!
-//! A list of what Sesame does stands here by hand, so that a right which goes by mistake is missed at once. That no right is
-//! there which nobody uses is what the conformance run's audit log tells (`cargo xtask deploy rbac`).
+//! The list of requests is written by hand, so that removing a needed rule fails here. The conformance run's audit log
+//! shows unused rules (`cargo xtask deploy rbac`).
 
 use std::fs;
 use std::path::Path;
@@ -20,11 +20,11 @@ const GATEWAYS: &str = "gateway.networking.k8s.io";
 /// Sesame's own namespace.
 const OWN: &str = "sesame-system";
 
-/// One with Gateways.
+/// A namespace with Gateways.
 const SHOP: &str = "shop";
 
-/// What may be asked for: verbs, group, resource, namespace, name. An empty namespace is all of them, an empty name any.
-type Asked = (
+/// Requests: verbs, group, resource, namespace, name. An empty namespace means all, an empty name any.
+type Request = (
     &'static [&'static str],
     &'static str,
     &'static str,
@@ -33,10 +33,10 @@ type Asked = (
 );
 
 const READ: &[&str] = &["list", "watch"];
-const KEEP: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
+const MANAGE: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
 
-/// What Sesame does, room by room.
-const DOES: &[Asked] = &[
+/// Requests that Sesame makes, by crate.
+const ALLOWED: &[Request] = &[
     // sources
     (
         READ,
@@ -54,7 +54,7 @@ const DOES: &[Asked] = &[
     (READ, "discovery.k8s.io", "endpointslices", "", ""),
     (&["get", "list", "watch"], "", "secrets", "", ""),
     (&["get", "list", "watch"], "", "configmaps", "", ""),
-    // status: a patch, and a look after a conflict
+    // status: a patch, and a read after a conflict
     (&["get"], GATEWAYS, "gatewayclasses", "", "sesame"),
     (&["patch"], GATEWAYS, "gatewayclasses/status", "", "sesame"),
     (&["get"], GATEWAYS, "gateways", SHOP, "web"),
@@ -62,13 +62,13 @@ const DOES: &[Asked] = &[
     (&["get"], GATEWAYS, "httproutes", SHOP, "shop"),
     (&["patch"], GATEWAYS, "httproutes/status", SHOP, "shop"),
     // fleets
-    (KEEP, "", "serviceaccounts", SHOP, ""),
-    (KEEP, "", "configmaps", SHOP, ""),
-    (KEEP, "", "services", SHOP, ""),
-    (KEEP, "apps", "deployments", SHOP, ""),
-    (KEEP, "apps", "daemonsets", SHOP, ""),
-    (KEEP, "policy", "poddisruptionbudgets", SHOP, ""),
-    (KEEP, "autoscaling", "horizontalpodautoscalers", SHOP, ""),
+    (MANAGE, "", "serviceaccounts", SHOP, ""),
+    (MANAGE, "", "configmaps", SHOP, ""),
+    (MANAGE, "", "services", SHOP, ""),
+    (MANAGE, "apps", "deployments", SHOP, ""),
+    (MANAGE, "apps", "daemonsets", SHOP, ""),
+    (MANAGE, "policy", "poddisruptionbudgets", SHOP, ""),
+    (MANAGE, "autoscaling", "horizontalpodautoscalers", SHOP, ""),
     // identity
     (
         &["create", "delete", "get", "update"],
@@ -92,7 +92,7 @@ const DOES: &[Asked] = &[
         "sesame-xds",
     ),
     (&["create"], "", "secrets", OWN, ""),
-    // who leads, and Events
+    // leader election and Events
     (&["create"], "coordination.k8s.io", "leases", OWN, ""),
     (
         &["get", "update"],
@@ -111,8 +111,8 @@ const DOES: &[Asked] = &[
     ),
 ];
 
-/// What would be worth stealing Sesame's account for, and what it must not do by mistake.
-const NEVER: &[Asked] = &[
+/// Requests that would make Sesame's service account a target, or that would be bugs.
+const DENIED: &[Request] = &[
     (
         &["create", "patch", "update", "delete"],
         GATEWAYS,
@@ -188,10 +188,10 @@ const NEVER: &[Asked] = &[
 fn objects(path: &str) -> Vec<DynamicObject> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
     let text = fs::read_to_string(path).expect("the file is part of the repository");
-    serde_saphyr::from_multiple(&text).expect("it holds objects")
+    serde_saphyr::from_multiple(&text).expect("the file has objects")
 }
 
-/// Applies objects as `kubectl apply --server-side` does; a field that isn't known is an error.
+/// Applies objects as `kubectl apply --server-side` does; an unknown field is an error.
 async fn apply(client: &Client, objects: &[DynamicObject]) {
     let params = PatchParams {
         field_validation: Some(ValidationDirective::Strict),
@@ -213,9 +213,9 @@ async fn apply(client: &Client, objects: &[DynamicObject]) {
     }
 }
 
-/// Whether the client's user may do it.
-async fn may(client: &Client, verb: &str, asked: &Asked) -> bool {
-    let (_, group, resource, namespace, name) = asked;
+/// Whether the client's user may make the request.
+async fn may(client: &Client, verb: &str, request: &Request) -> bool {
+    let (_, group, resource, namespace, name) = request;
     let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let review = SelfSubjectAccessReview {
@@ -235,30 +235,30 @@ async fn may(client: &Client, verb: &str, asked: &Asked) -> bool {
     };
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
     let answer = api.create(&PostParams::default(), &review).await;
-    let answer = answer.expect("everybody may ask about himself");
-    answer.status.expect("an answer says whether").allowed
+    let answer = answer.expect("every user may review its own access");
+    answer.status.expect("a review has a status").allowed
 }
 
 #[tokio::test]
-async fn an_api_server_takes_what_is_installed_and_sesame_may_do_its_work_and_no_more() {
+async fn an_api_server_accepts_the_manifests_and_allows_what_sesame_needs_and_no_more() {
     let server = ApiServer::start().await.unwrap();
     server
         .install_definitions(Channel::Experimental)
         .await
         .unwrap();
     let admin = server.admin().await.unwrap();
-    // Twice, as an upgrade does.
+    // Twice, as in an upgrade.
     for path in ["deploy/manifests/sesame.yaml", "deploy/example.yaml"].repeat(2) {
         apply(&admin, &objects(path)).await;
     }
 
     let sesame = server.service_account(OWN, "sesame").await.unwrap();
     let mut wrong = Vec::new();
-    for (list, right) in [(DOES, true), (NEVER, false)] {
-        for asked in list {
-            for verb in asked.0 {
-                if may(&sesame, verb, asked).await != right {
-                    wrong.push((*verb, asked.1, asked.2, asked.3, asked.4, right));
+    for (list, right) in [(ALLOWED, true), (DENIED, false)] {
+        for request in list {
+            for verb in request.0 {
+                if may(&sesame, verb, request).await != right {
+                    wrong.push((*verb, request.1, request.2, request.3, request.4, right));
                 }
             }
         }
@@ -268,7 +268,7 @@ async fn an_api_server_takes_what_is_installed_and_sesame_may_do_its_work_and_no
         "verb, group, resource, namespace, name, whether it should be allowed: {wrong:#?}"
     );
 
-    // Another account of the same namespace gets nothing of it.
+    // Another service account of the same namespace has none of these rights.
     let other = server.service_account(OWN, "default").await.unwrap();
     assert!(!may(&other, "list", &(READ, GATEWAYS, "gateways", "", "")).await);
 }

@@ -1,7 +1,7 @@
-//! Objects take little, and what they took is given back when they go, though others stay: counted in bytes that are in use,
-//! whatever an allocator makes of them.
+//! Objects take little memory, and removing them frees it even if others stay. Counts allocated bytes, whatever the
+//! allocator's overhead.
 
-// An allocator can't be counted otherwise.
+// A counting allocator needs unsafe code.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -12,12 +12,12 @@ use sesame_control::core::{Core, Input};
 use sesame_envoy::Options;
 use sesame_testkit::many;
 
-/// The system's allocator, and how many bytes are in use.
+/// The system's allocator with a count of the allocated bytes.
 struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: everything is done by the system's allocator.
+// SAFETY: delegates to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         IN_USE.fetch_add(layout.size(), Ordering::Relaxed);
@@ -40,7 +40,7 @@ fn apps(which: std::ops::Range<usize>) -> impl Iterator<Item = Object> {
 }
 
 #[test]
-fn routes_take_little_memory_and_give_it_back_though_some_stay() {
+fn routes_take_little_memory_and_removing_most_of_them_frees_it() {
     let in_use = || IN_USE.load(Ordering::Relaxed);
     let mut core = Core::new(Options::default());
     core.apply([Input::Upsert(many::object(&many::gateway(8080)))]);

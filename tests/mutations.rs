@@ -1,54 +1,53 @@
-//! Every case with every field as nobody should write it: nothing panics, nothing grows without bound, the order of
-//! objects means nothing, what can't be read is told with its place, and neighbours are served as if nothing had happened.
+//! Every case with invalid and odd values in every field: nothing panics, output is bounded, the order of objects does not
+//! matter, a decoding error has a location, and neighbours are served unchanged.
 //!
-//! Each place of each object is changed in several of the ways of [`mutation`]: of each place some by default,
-//! all of them with `SESAME_CASES=all`.
+//! Each field of each object is changed in several of the ways of [`mutation`]: in some by default, in all with
+//! `SESAME_CASES=all`.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use serde_json::{Value, json};
-use sesame_api::{DecodeError, Kind, NamespacedName, Object};
+use sesame_api::{DecodeError, Kind, Object, ObjectKey};
 use sesame_control::core::{Input, Step};
 use sesame_control::{FleetId, Options, translate};
 use sesame_envoy::Bytes;
-use sesame_model::{RouteTableKey, VirtualHostKey};
+use sesame_model::{FleetAddress, FleetState, RouteTableKey, VirtualHostKey};
 use sesame_tests::cases::{self, Case};
 use sesame_tests::mutation::{self, Mutation};
 use sesame_tests::world::{ResourceKey, World, differences};
-use sesame_translate::fleet::{FleetAddress, FleetState};
 
-/// How many changes to try at each place unless all are asked for.
-const USUAL: usize = 2;
+/// Changes to try at each place by default.
+const DEFAULT: usize = 2;
 
-/// Of how many changes one is compared with a world that never knew anything else.
+/// One of so many changes is compared with a new world.
 const COMPARED: usize = 32;
 
 /// Longest message of an error, in bytes.
 const MAX_MESSAGE: usize = 1_000;
 
-/// Keys that one changed object may set in motion.
+/// Keys that may run for a changed object.
 const MAX_WORK: usize = 10_000;
 
-/// What resources may grow by for each byte of the changed object: a hostname that stands once in the object is in each
+/// Bytes by which resources may grow for each byte of the changed object: a hostname that is once in the object is in each
 /// of its routes.
 const MAX_GROWTH: usize = 64;
 
-/// Failures to be shown.
+/// Failures to print.
 const SHOWN: usize = 10;
 
 #[test]
-fn wrong_objects_harm_nobody() {
+fn invalid_objects_do_not_affect_their_neighbours() {
     let per_place = match std::env::var("SESAME_CASES") {
         Ok(all) if all == "all" => usize::MAX,
-        _ => USUAL,
+        _ => DEFAULT,
     };
     let mut tried = 0;
     let mut failures = Vec::new();
     let mut last_area = String::new();
     for case in cases::all() {
         let area = case.name.split('/').next().unwrap_or_default().to_owned();
-        // What cases share is changed in the first of them.
+        // Shared objects are changed in the first case of an area.
         let documents = match area == last_area {
             true => case.objects.clone(),
             false => case.all_objects(),
@@ -71,7 +70,7 @@ fn wrong_objects_harm_nobody() {
                     let problem = match catch_unwind(attempt) {
                         Ok(Ok(())) => continue,
                         Ok(Err(problem)) => problem,
-                        Err(panic) => format!("panic: {}", words(&*panic)),
+                        Err(panic) => format!("panic: {}", text(&*panic)),
                     };
                     let Mutation { path, what, .. } = mutation;
                     let name = &document["metadata"]["name"];
@@ -93,20 +92,20 @@ fn wrong_objects_harm_nobody() {
     );
 }
 
-/// An error must say where, and not all that it found there. That the whole is too deep is told of the whole.
-fn refusal(error: &DecodeError) -> Result<(), String> {
+/// Checks that an error is short and has a location, unless the whole object is too deep.
+fn check_error(error: &DecodeError) -> Result<(), String> {
     let text = error.to_string();
-    let placed = error.key.is_some() || !error.path.is_empty() || text.contains("deep");
+    let located = error.key.is_some() || !error.path.is_empty() || text.contains("deep");
     if text.len() > MAX_MESSAGE {
         Err(format!("a message of {} bytes", text.len()))
-    } else if !placed {
-        Err(format!("an error without a place: {text}"))
+    } else if !located {
+        Err(format!("an error without a location: {text}"))
     } else {
         Ok(())
     }
 }
 
-/// Which of `count` changes at a place are tried: spread evenly, from a start that depends on the place.
+/// The changes to try of `count` at a place: spread evenly, from a start that depends on the place.
 fn chosen(case: &str, path: &str, count: usize, wanted: usize) -> Vec<usize> {
     let wanted = wanted.min(count);
     // FNV-1a: the same on every machine and in every release.
@@ -122,28 +121,28 @@ fn chosen(case: &str, path: &str, count: usize, wanted: usize) -> Vec<usize> {
         .collect()
 }
 
-fn words(panic: &(dyn std::any::Any + Send)) -> &str {
+fn text(panic: &(dyn std::any::Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied())
-        .unwrap_or("(no words)")
+        .unwrap_or("(no text)")
 }
 
-/// A case with neighbours that have nothing to do with it.
+/// A case with unrelated neighbours.
 struct Subject {
     objects: Vec<Object>,
     world: World,
     fleets: Vec<FleetId>,
-    /// As it was before any change.
+    /// The resources before any change.
     resources: BTreeMap<ResourceKey, Bytes>,
     neighbours: Neighbours,
 }
 
-/// What must stay as it is.
+/// What must stay the same.
 #[derive(Debug, PartialEq)]
 struct Neighbours {
-    /// Of the Gateway that is not the case's.
+    /// Resources of the neighbour's Gateway.
     fleet: BTreeMap<ResourceKey, Bytes>,
-    /// Statuses of the foreign Gateway and of the routes, and the host of the one on the case's own Gateway.
+    /// Statuses of the neighbour's Gateway and of the routes, and the virtual host of the route on the case's Gateway.
     other: String,
 }
 
@@ -163,7 +162,7 @@ impl Subject {
         let neighbours = Neighbours::of(&world);
         assert!(
             neighbours.fleet.len() == 4 && neighbours.other.contains("host: VirtualHost"),
-            "{}: neighbours are served: {neighbours:?}",
+            "{}: neighbours must be served: {neighbours:?}",
             case.name
         );
         Self {
@@ -175,7 +174,7 @@ impl Subject {
         }
     }
 
-    /// Changes an object, looks, and changes it back.
+    /// Changes an object, checks the world, and reverts the change.
     fn attempt(
         &mut self,
         document: &Value,
@@ -187,10 +186,10 @@ impl Subject {
         let changed = match Object::decode(mutation.value.clone()) {
             Ok(changed) => changed,
             Err(error) => {
-                return refusal(&error);
+                return check_error(&error);
             }
         };
-        // Another object of the case may have the name that this one has got.
+        // Another object of the case may have the new name.
         if let Some(changed) = &changed
             && original.as_ref().map(Object::key) != Some(changed.key())
             && self
@@ -224,7 +223,7 @@ impl Subject {
         );
         match *self.world.resources() == self.resources {
             true => Ok(()),
-            false => Err("something stays when the object is mended".to_owned()),
+            false => Err("the resources differ after the change is reverted".to_owned()),
         }
     }
 
@@ -239,11 +238,11 @@ impl Subject {
         let growth = bytes(self.world.resources()).saturating_sub(bytes(&self.resources));
         if growth > MAX_GROWTH * size {
             return Err(format!(
-                "{growth} bytes more of resources from an object of {size}"
+                "resources grow by {growth} bytes for an object of {size}"
             ));
         }
         let mut neighbours = Neighbours::of(&self.world);
-        // Only its own Gateway may change what the route on it gets.
+        // Only its own Gateway may affect the neighbouring route.
         if document["kind"] == "Gateway" && document["metadata"]["name"] == "gw" {
             neighbours.other.clone_from(&self.neighbours.other);
         }
@@ -256,7 +255,7 @@ impl Subject {
         }
     }
 
-    /// Compares with worlds that never knew the object as it was, and were told of the others in another order.
+    /// Compares with new worlds, which get the objects in another order.
     fn compare(
         &self,
         original: Option<&Object>,
@@ -273,9 +272,9 @@ impl Subject {
         let mut world = World::new(Options::default());
         world.apply(objects.iter().cloned().map(Input::Upsert));
         let states = fleets.iter().enumerate();
-        world.apply(states.map(|(number, fleet)| Input::Fleet(fleet.clone(), Some(well(number)))));
+        world.apply(states.map(|(number, fleet)| Input::Fleet(fleet.clone(), Some(ready(number)))));
         if let Some(difference) = differences(&self.world, &world).first() {
-            return Err(format!("depends on what was there before: {difference}"));
+            return Err(format!("depends on history: {difference}"));
         }
         let once = translate(objects.clone(), Options::default());
         objects.reverse();
@@ -288,7 +287,7 @@ impl Subject {
 
 impl Neighbours {
     fn of(world: &World) -> Self {
-        let foreign = FleetId::of_gateway("neighbour", "gw");
+        let theirs = FleetId::of_gateway("neighbour", "gw");
         let (engine, outputs) = (world.core().engine(), world.core().outputs());
         let table = RouteTableKey {
             fleet: FleetId::of_gateway("default", "gw"),
@@ -299,19 +298,21 @@ impl Neighbours {
             table,
             domain: "neighbour.example.net".into(),
         };
-        let named = |namespace: &str, name: &str| NamespacedName::new(namespace, name);
+        let status = |kind, namespace: &str, name: &str| {
+            engine.get(outputs.statuses, &ObjectKey::new(kind, namespace, name))
+        };
         Self {
             fleet: world
                 .resources()
                 .iter()
-                .filter(|((fleet, ..), _)| *fleet == foreign)
+                .filter(|((fleet, ..), _)| *fleet == theirs)
                 .map(|(key, body)| (key.clone(), body.clone()))
                 .collect(),
             other: format!(
                 "gateway: {:?}\nroute: {:?}\nroute: {:?}\nhost: {}",
-                engine.get(outputs.gateway_status, &named("neighbour", "gw")),
-                engine.get(outputs.http_route_status, &named("neighbour", "r")),
-                engine.get(outputs.http_route_status, &named("default", "neighbour")),
+                status(Kind::Gateway, "neighbour", "gw"),
+                status(Kind::HTTPRoute, "neighbour", "r"),
+                status(Kind::HTTPRoute, "default", "neighbour"),
                 match engine.get(outputs.virtual_hosts, &host) {
                     Some(host) => format!("{host:?}"),
                     None => "none".to_owned(),
@@ -321,7 +322,7 @@ impl Neighbours {
     }
 }
 
-/// Says of every fleet that is asked for and not known yet that it is well.
+/// Reports every new fleet as ready.
 fn settle(world: &mut World, known: &mut Vec<FleetId>) {
     let requests = world.core().engine().iter(world.core().outputs().fleets);
     let new: Vec<FleetId> = requests
@@ -331,10 +332,10 @@ fn settle(world: &mut World, known: &mut Vec<FleetId>) {
     let first = known.len();
     known.extend(new.iter().cloned());
     let states = new.into_iter().enumerate();
-    world.apply(states.map(|(number, fleet)| Input::Fleet(fleet, Some(well(first + number)))));
+    world.apply(states.map(|(number, fleet)| Input::Fleet(fleet, Some(ready(first + number)))));
 }
 
-fn well(number: usize) -> FleetState {
+fn ready(number: usize) -> FleetState {
     let ip = std::net::Ipv4Addr::new(127, 0, 1, u8::try_from(number).expect("few fleets"));
     FleetState {
         addresses: vec![FleetAddress::Ip(ip.into())],
@@ -343,7 +344,7 @@ fn well(number: usize) -> FleetState {
     }
 }
 
-/// A Gateway with a route in a namespace of their own, and a route on the Gateway that all cases have.
+/// A Gateway and a route in another namespace, and a route on the Gateway that all cases share.
 fn neighbours() -> Vec<Value> {
     let route = |namespace: &str, name: &str, host: &str, service: &str| {
         json!({

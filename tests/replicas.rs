@@ -1,7 +1,7 @@
-//! An Envoy goes from one replica to another that gives the same route table in another form, and back, and no request is lost.
+//! An Envoy moves between two replicas, one of which serves a route table in shards and the other whole. No request is lost.
 //!
-//! Between the marks at which a table goes to shards and becomes whole again its form depends on what it was before: one replica
-//! has seen the table large, the other hasn't.
+//! Between the two thresholds for sharding, the form of a table depends on its history: one replica has seen the table
+//! large, the other hasn't.
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -13,41 +13,43 @@ use sesame_control::core::{Core, Input};
 use sesame_control::{Admin, BootstrapOptions, FleetId, MAX_CONNECTIONS, Options, XdsAddress};
 use sesame_envoy::{ResourceChange, names};
 use sesame_fleet::local::admin::Admin as AdminSocket;
-use sesame_fleet::local::{BootstrapFormat, Config, FleetSpec, Supervisor, binary};
+use sesame_fleet::local::{BootstrapFormat, EnvoySpec, Supervisor, SupervisorConfig, binary};
+use sesame_model::{FleetAddress, FleetState};
 use sesame_testkit::backend::Backend;
 use sesame_testkit::client::{Ask, Connect, Connection};
 use sesame_testkit::many;
-use sesame_translate::fleet::{FleetAddress, FleetState};
-use sesame_xds::{Event, Registry, Resource, ResourceType, Update};
+use sesame_xds::{Registry, Resource, ResourceType, Update, XdsEvent};
+use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
+use tokio_stream::wrappers::UnixListenerStream;
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// Hosts of a table that may be whole or in shards.
 const HOSTS: usize = 300;
-/// Hosts of one that is in shards.
+/// Hosts of a table that is in shards.
 const MANY: usize = 420;
-/// How often the Envoy changes.
+/// The number of moves of the Envoy.
 const CHANGES: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a replica gives the fleet.
+/// A replica, with the resources that it serves.
 struct Replica {
     core: Core,
     registry: Registry,
 }
 
 impl Replica {
-    /// That has seen so many hosts, of which [`HOSTS`] are left.
+    /// A replica that has seen this many hosts, of which [`HOSTS`] are left.
     fn new(seen: usize, port: u16, backend: SocketAddr) -> Self {
-        let takes_variants: sesame_xds::TakesVariants =
+        let supports_variants: sesame_xds::SupportsVariants =
             |first| first.node.as_ref().is_some_and(sesame_envoy::has_module);
         let mut replica = Self {
             core: Core::new(Options::default()),
-            registry: Registry::new(sesame_xds::Config {
-                takes_variants: Some(takes_variants),
-                ..sesame_xds::Config::default()
+            registry: Registry::new(sesame_xds::ServerConfig {
+                supports_variants: Some(supports_variants),
+                ..sesame_xds::ServerConfig::default()
             }),
         };
         let mut gateway = many::gateway(port);
@@ -64,7 +66,7 @@ impl Replica {
         replica.commit(inputs.chain([Input::Fleet(fleet(), Some(state))]));
         let gone = (HOSTS..seen).flat_map(|index| many::app(index, backend));
         replica.commit(gone.map(|value| Input::Remove(many::object(&value).key())));
-        // Nobody is connected to what was before.
+        // No Envoy is connected before.
         let settled = replica.core.settle();
         replica.publish(settled, 3);
         replica
@@ -81,7 +83,7 @@ impl Replica {
             ..Update::default()
         };
         for change in changes {
-            let ty = ResourceType::from_type_url(change.type_url).expect("a type that is spoken");
+            let ty = ResourceType::from_type_url(change.type_url).expect("a supported type");
             match (change.message(), change.message_with_module()) {
                 (Some(body), None) => update.upserts.push((ty, Resource::new(change.name, body))),
                 (Some(body), Some(variant)) => {
@@ -91,11 +93,11 @@ impl Replica {
                 (None, _) => update.removals.push((ty, change.name.into())),
             }
         }
-        let id = sesame_xds::FleetId::new(fleet().as_str());
+        let id = sesame_xds::FleetId::new(fleet().to_string());
         self.registry.apply(&id, update);
     }
 
-    /// Whether its table is in shards for those who come to it now.
+    /// Whether its table is in shards for new connections.
     fn in_shards(&self) -> bool {
         let resources = self.core.resources(&fleet()).unwrap_or_default();
         let mut listeners = resources
@@ -106,35 +108,38 @@ impl Replica {
 
     fn serve(&self, socket: &Path) -> Serving {
         let (end, ended) = oneshot::channel();
-        let (registry, socket) = (self.registry.clone(), socket.to_owned());
+        let registry = self.registry.clone();
+        // The socket of the previous replica.
+        let _ = std::fs::remove_file(socket);
+        let incoming = UnixListenerStream::new(UnixListener::bind(socket).expect("a socket"));
         let task = tokio::spawn(async move {
             let shutdown = async {
                 let _ = ended.await;
             };
             registry
-                .serve_unix(&socket, shutdown)
+                .serve_incoming(incoming, shutdown)
                 .await
                 .expect("a server");
         });
         Serving { end, task }
     }
 
-    /// Waits until an Envoy has everything.
+    /// Waits until an Envoy has acknowledged everything.
     async fn followed(&self, serving: impl FnOnce() -> Serving) -> Serving {
         let mut events = self.registry.events();
         let serving = serving();
         let acknowledged = async {
             loop {
                 match events.next().await {
-                    Event::Acked { .. } => return,
-                    Event::Rejected { message, .. } => panic!("{message}"),
+                    XdsEvent::Acked { .. } => return,
+                    XdsEvent::Rejected { rejection, .. } => panic!("{rejection:?}"),
                     _ => {}
                 }
             }
         };
         timeout(PATIENCE, acknowledged)
             .await
-            .expect("an Envoy that comes");
+            .expect("an Envoy connects in time");
         serving
     }
 }
@@ -149,8 +154,8 @@ impl Serving {
         let _ = self.end.send(());
         timeout(PATIENCE, self.task)
             .await
-            .expect("ended in time")
-            .expect("a server that ended well");
+            .expect("it ends in time")
+            .expect("the server ends without a panic");
     }
 }
 
@@ -163,11 +168,11 @@ fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-/// Asks for one host after the other, on a connection that is kept as long as Envoy keeps it and on new ones, until told to
-/// stop. Returns how often.
+/// Requests one host after another, on a persistent connection and on new ones, until `over` is set. Returns the number of
+/// rounds.
 ///
 /// # Panics
-/// If one answer isn't a 200.
+/// If an answer isn't a 200.
 async fn ask(at: SocketAddr, over: &Cell<bool>) -> usize {
     let mut kept: Option<Connection> = None;
     let mut asked = 0;
@@ -180,8 +185,8 @@ async fn ask(at: SocketAddr, over: &Cell<bool>) -> usize {
         let answer = open
             .ask(&ask)
             .await
-            .expect("an answer on a kept connection");
-        assert_eq!(answer.status, 200, "{ask:?} on a kept connection");
+            .expect("an answer on the persistent connection");
+        assert_eq!(answer.status, 200, "{ask:?} on the persistent connection");
         if answer.header("connection") != "close" {
             kept = Some(open);
         }
@@ -193,7 +198,7 @@ async fn ask(at: SocketAddr, over: &Cell<bool>) -> usize {
 }
 
 #[tokio::test]
-async fn nothing_is_lost_on_the_way_to_a_replica_with_another_form_and_back() {
+async fn no_request_is_lost_when_an_envoy_moves_to_a_replica_with_another_form_and_back() {
     let envoy = binary::find(None).unwrap_or_else(|error| panic!("{error}"));
     let dir = tempfile::tempdir().expect("a folder");
     let socket = dir.path().join("xds.sock");
@@ -203,9 +208,9 @@ async fn nothing_is_lost_on_the_way_to_a_replica_with_another_form_and_back() {
     let replicas = [MANY, HOSTS].map(|seen| Replica::new(seen, port, backend.address()));
     assert_eq!(replicas.each_ref().map(Replica::in_shards), [true, false]);
 
-    let config = Config::new(envoy.path, dir.path().join("run"));
+    let config = SupervisorConfig::new(envoy.path, dir.path().join("run"));
     let (supervisor, _processes) = Supervisor::new(config).expect("a supervisor");
-    let admin_socket = supervisor.dir(fleet().as_str()).admin_socket();
+    let admin_socket = supervisor.dir(&fleet()).admin_socket();
     let bootstrap = sesame_envoy::bootstrap(&BootstrapOptions {
         fleet: fleet(),
         node_id: "envoy".to_owned(),
@@ -216,8 +221,8 @@ async fn nothing_is_lost_on_the_way_to_a_replica_with_another_form_and_back() {
         module: supervisor.has_module(),
     });
     let admin = AdminSocket::new(&admin_socket);
-    supervisor.ensure(FleetSpec {
-        id: fleet().to_string(),
+    supervisor.ensure(EnvoySpec {
+        fleet: fleet(),
         bootstrap: bootstrap.encode_to_vec(),
         format: BootstrapFormat::Protobuf,
         concurrency: Some(1),
@@ -235,7 +240,7 @@ async fn nothing_is_lost_on_the_way_to_a_replica_with_another_form_and_back() {
     let over = Cell::new(false);
     let changes = async {
         for change in 1..=CHANGES {
-            // Listeners of before are drained meanwhile.
+            // The previous listeners drain meanwhile.
             sleep(Duration::from_secs(2)).await;
             serving.stop().await;
             let next = &replicas[change % replicas.len()];
@@ -251,9 +256,9 @@ async fn nothing_is_lost_on_the_way_to_a_replica_with_another_form_and_back() {
     let modified = modified.await.expect("statistics");
     let modified = String::from_utf8_lossy(&modified).into_owned();
     let expected = format!("listener_manager.listener_modified: {CHANGES}\n");
-    assert_eq!(modified, expected, "another form each time");
+    assert_eq!(modified, expected, "each move changes the form");
     serving.stop().await;
     timeout(PATIENCE, supervisor.shutdown())
         .await
-        .expect("ended in time");
+        .expect("it ends in time");
 }

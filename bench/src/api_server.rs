@@ -1,19 +1,19 @@
-//! `--api-server`: `sesame serve` in front of a real API server, from a written object to the answer by a real Envoy.
+//! `--api-server`: `sesame serve` with a real API server, from a written object to the answer of a real Envoy.
 //!
-//! In: numbers of routes. Out: figures. One run goes through all of it, in this order, with a prober that judges every answer
-//! from the first to the last:
+//! In: numbers of routes. Out: figures. A prober checks every answer throughout the run, which has these steps:
 //!
-//! 1. etcd and the API server; Sesame's release binary as a process of its own; an Envoy with the certificate that Sesame has
-//!    made. The process's memory when it has nothing to do.
-//! 2. For each number of routes, each with a host, a Service and a slice of its own: those that are missing at once, their
-//!    statuses and the Gateway's count; changes, timed beside a floor: a watch at the same API server and behind it a server
-//!    that only pushes, to an Envoy of its own ([`floor`]) (what the API server needs is in both, so the ratio is Sesame's part;
-//!    the floor doesn't encrypt, it knows what to push before it is told, and its changes are also seen by Sesame, for
-//!    which they are nobody's); what changes cost in processor time and bytes; changes while somebody rewrites other routes;
-//!    memory; restarts of Sesame; and one together with an Envoy that knows nothing.
-//! 3. All of it is deleted: memory again.
+//! 1. Start etcd, the API server, Sesame's binary and an Envoy with the certificate that Sesame issued. Memory of the idle process.
+//! 2. For each number of routes, each with its own host, Service and EndpointSlice:
+//!    - create the missing routes at once: time to their statuses and to the Gateway's count;
+//!    - time single changes, in turns with the [`floor`]: a watch of the same API server, and a server that only pushes
+//!      resources, encoded in advance, to its own Envoy. Both include the API server's time, so the ratio is Sesame's part. The
+//!      floor doesn't use TLS. Sesame also sees the floor's changes, which belong to none of its Gateways;
+//!    - processor time and bytes of changes;
+//!    - changes while other routes are rewritten;
+//!    - memory, restarts of Sesame, and a restart together with a fresh Envoy.
+//! 3. Delete everything: memory again.
 //!
-//! All processes share the machine: compare ratios, and read the load average beside the figures.
+//! All processes share the machine: compare ratios, and check the load average.
 
 mod apart;
 mod churn;
@@ -55,20 +55,20 @@ use crate::report::{Figure, Samples, Unit};
 use crate::rig::{self, Rig};
 use crate::{Settings, machine, objects, rss};
 
-/// Before a look at memory.
+/// Pause before a measurement of memory.
 const SETTLE: Duration = Duration::from_secs(3);
-/// Restarts in a row.
+/// Number of restarts.
 const RESTARTS: usize = 3;
-/// An Envoy that isn't there by then has failed.
+/// Time limit for an Envoy to start.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Milliseconds from the last new route until its Gateway counts all of them.
+/// Target in milliseconds from the last new route until its Gateway counts all of them.
 const ATTACHED: f64 = 1_000.0;
-/// Milliseconds from the last of up to 5,000 new routes until all have statuses.
+/// Target in milliseconds from the last of up to 5,000 new routes until all have statuses.
 const STATUSES: f64 = 5_000.0;
-/// Milliseconds from a restart until everything has been sent.
+/// Target in milliseconds from a restart until everything is sent.
 const COMPLETE: f64 = 2_000.0;
 
-/// Numbers of routes, which grow.
+/// Increasing numbers of routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes(Vec<usize>);
 
@@ -81,12 +81,12 @@ impl FromStr for Sizes {
             Ok(numbers) if numbers[0] > 0 && numbers.is_sorted_by(|one, other| one < other) => {
                 Ok(Self(numbers))
             }
-            _ => Err("expected growing numbers, for example 10,1000,5000".to_owned()),
+            _ => Err("expected increasing numbers, for example 10,1000,5000".to_owned()),
         }
     }
 }
 
-/// Everything that runs.
+/// State of a run.
 struct Run<'a> {
     settings: &'a Settings,
     cluster: Cluster,
@@ -95,10 +95,10 @@ struct Run<'a> {
     files: EnvoyFiles,
     replica: Replica,
     backends: [SocketAddr; 2],
-    /// Where Sesame's Envoy serves, and its name.
+    /// Port and name of Sesame's Envoy.
     port: u16,
     envoy: String,
-    /// How many replicas were started after the first.
+    /// Number of replicas started after the first.
     started: usize,
     prober: Prober,
     tally: Tally,
@@ -131,10 +131,10 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     let files = replicas.envoy_files(&cluster)?;
     let xds = replicas.xds_address(&files);
     let envoy = "envoy-0".to_owned();
-    rig.envoy(&FleetId::unmanaged(), &envoy, xds)?;
+    rig.envoy(&FleetId::Unmanaged, &envoy, xds)?;
     cluster.until(
         &many::gateway(port),
-        "the Gateway serves",
+        "the Gateway is programmed",
         replica::programmed,
     )?;
     let mut tally = Tally::default();
@@ -189,15 +189,15 @@ impl Run<'_> {
         }
         self.compare(&costs);
 
-        self.say("all routes are deleted");
-        self.prober.going(0);
+        self.progress("deleting all routes");
+        self.prober.allow_removal(0);
         load::remove(&self.cluster, 0..before, blue)?;
         self.prober.until_gone()?;
         thread::sleep(SETTLE);
         let after = self.replica.memory()?.now;
         self.figures.push(
             Figure::new(
-                "memory after all was deleted / empty",
+                "memory after deleting everything / empty",
                 Unit::Ratio,
                 after / empty,
             )
@@ -210,7 +210,7 @@ impl Run<'_> {
     /// Adds routes.
     fn grow(&mut self, apps: Range<usize>) -> Result<()> {
         let [blue, _] = self.backends;
-        self.say(&format!("{} routes are attached", apps.end));
+        self.progress(&format!("attaching {} routes", apps.end));
         load::services(&self.cluster, apps.clone(), blue)?;
         self.prober.announce(apps.end);
         let loaded = load::routes(&self.cluster, apps.clone(), blue)?;
@@ -219,23 +219,23 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// All that is measured at a number of routes; returns the milliseconds of processor time of a change.
+    /// Measures at a number of routes; returns Sesame's processor time for a change in milliseconds.
     fn at(&mut self, size: usize) -> Result<f64> {
         let rounds = self.settings.rounds;
         let targets = Targets::of(size);
         let mut tally = Tally::default();
 
-        self.say(&format!("changes at {size} routes, beside the floor"));
+        self.progress(&format!("changes at {size} routes, and the floor"));
         let figures = self.place(size).latency(rounds, &mut tally)?;
         self.figures.extend(figures);
 
-        self.say(&format!("what changes cost at {size} routes"));
+        self.progress(&format!("processor time of changes at {size} routes"));
         let envoy = self.rig.pid(&self.envoy, PATIENCE)?;
         let place = self.place(size);
         let costs = place.cost(&self.replica, envoy, rounds, &mut tally)?;
         let processor = self.costs(size, &costs);
 
-        self.say(&format!("changes at {size} routes, under churn"));
+        self.progress(&format!("changes at {size} routes, under churn"));
         let figures = self.place(size).under_churn(rounds, &mut tally)?;
         self.figures.extend(figures);
         self.tally.add(tally);
@@ -247,24 +247,24 @@ impl Run<'_> {
         self.figures.extend([
             Figure::new(name("Sesame"), Unit::Mebibytes, memory.now)
                 .at_most(targets.sesame)
-                .note(format!("after changes; {:.0} at its highest", memory.peak)),
+                .note(format!("after changes; peak {:.0}", memory.peak)),
             Figure::new(name("Envoy"), Unit::Mebibytes, envoy.now)
                 .at_most(targets.envoy)
                 .note(format!(
-                    "each route was asked for; {:.0} at its highest",
+                    "after a request for each route; peak {:.0}",
                     envoy.peak
                 )),
         ]);
 
-        self.say(&format!("restarts with {size} routes"));
+        self.progress(&format!("restarts with {size} routes"));
         let restarts: Result<Vec<(Restarted, f64)>> =
             (0..RESTARTS).map(|_| self.restart(size)).collect();
         self.restarts(size, &restarts?);
-        self.say(&format!("a fresh Envoy with {size} routes"));
+        self.progress(&format!("a fresh Envoy with {size} routes"));
         let fresh = self.fresh(size)?;
         self.figures.extend([
             Figure::new(
-                format!("restart with {size} routes: a fresh Envoy serves all"),
+                format!("restart with {size} routes: a fresh Envoy serves all routes"),
                 Unit::Milliseconds,
                 fresh.served.as_secs_f64() * 1e3,
             )
@@ -276,13 +276,13 @@ impl Run<'_> {
                 fresh.memory,
             )
             .at_most(targets.envoy)
-            .note("before they are asked for"),
+            .note("before requests"),
         ]);
         Ok(processor)
     }
 
-    /// Says where it is, and notes the load.
-    fn say(&mut self, what: &str) {
+    /// Prints progress, and records the load.
+    fn progress(&mut self, what: &str) {
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split(' ').next().and_then(|load| load.parse().ok());
         if let Some(load) = load {
@@ -305,7 +305,7 @@ impl Run<'_> {
         }
     }
 
-    /// A restart, and how long until the running Envoy shows a change again.
+    /// Restarts Sesame, and times a change at the running Envoy.
     fn restart(&mut self, apps: usize) -> Result<(Restarted, f64)> {
         let name = self.next_replica();
         let restarted = restart::restart(
@@ -317,7 +317,7 @@ impl Run<'_> {
             (self.port, apps),
         )?;
         let mut side = Side::new(&self.cluster, Feed::Sesame, self.port)?;
-        // There and back: the next one begins as this one did.
+        // There and back, so that the next restart starts from the same state.
         for round in 0..2 {
             let step = site::step(Kind::Backend, round, self.backends);
             side.change(&self.cluster, step)?;
@@ -327,10 +327,10 @@ impl Run<'_> {
         Ok((restarted, followed))
     }
 
-    /// Sesame and its Envoy end, and others start: how long until that Envoy serves everything.
+    /// Restarts Sesame with a fresh Envoy, and measures until it serves everything.
     fn fresh(&mut self, apps: usize) -> Result<Fresh> {
         let address = SocketAddr::from((objects::ADDRESS, self.port));
-        // Nobody serves for a while, so nobody asks.
+        // No Envoy serves in the meantime.
         self.tally.add(self.prober.pause()?);
         self.rig.end_envoy(&self.envoy);
         self.replica.end()?;
@@ -339,14 +339,14 @@ impl Run<'_> {
         let begun = self.replica.begun;
         self.envoy = format!("envoy-{}", self.started);
         let xds = self.replicas.xds_address(&self.files);
-        self.rig.envoy(&FleetId::unmanaged(), &self.envoy, xds)?;
+        self.rig.envoy(&FleetId::Unmanaged, &self.envoy, xds)?;
         let envoy = self.rig.pid(&self.envoy, PATIENCE)?;
         let fresh = fresh::until_it_serves(self.port, apps, envoy, begun, &mut self.tally)?;
         self.prober = Prober::start(address, apps);
         Ok(fresh)
     }
 
-    /// Another name for each.
+    /// The next replica's name.
     fn next_replica(&mut self) -> String {
         self.started += 1;
         format!("replica-{}", self.started)
@@ -356,14 +356,14 @@ impl Run<'_> {
         let written = format!("written within {:.0} ms", loaded.written);
         self.figures.extend([
             Figure::new(
-                format!("{count} routes attached: Gateway counts them after the last was written"),
+                format!("{count} routes attached: Gateway counts them, after the last write"),
                 Unit::Milliseconds,
                 loaded.attached,
             )
             .at_most(ATTACHED)
             .note(written),
             Figure::new(
-                format!("{count} routes attached: all have statuses after the last was written"),
+                format!("{count} routes attached: all have statuses, after the last write"),
                 Unit::Milliseconds,
                 loaded.statuses,
             )
@@ -374,18 +374,18 @@ impl Run<'_> {
                 loaded.writes as f64 / count as f64,
             )
             .at_most(1.0)
-            .note(format!("at most {} of one", loaded.most)),
+            .note(format!("at most {} for one route", loaded.most)),
             Figure::new(
                 format!("{count} routes attached: writes of the Gateway's status in a second"),
                 Unit::Count,
                 loaded.gateway as f64,
             )
             .at_most(10.0)
-            .note("the most in any"),
+            .note("maximum"),
         ]);
     }
 
-    /// Adds what changes cost, and returns Sesame's processor time.
+    /// Adds the cost of changes; returns Sesame's processor time.
     fn costs(&mut self, size: usize, costs: &Costs) -> f64 {
         let mean = |costs: [f64; 4]| costs.iter().sum::<f64>() / costs.len() as f64;
         let figure = |what: &str, unit, costs: [f64; 4]| {
@@ -398,13 +398,13 @@ impl Run<'_> {
         };
         self.figures.extend([
             figure(
-                "Sesame's processor time of a change",
+                "Sesame's processor time for a change",
                 Unit::Milliseconds,
                 costs.sesame,
             )
             .at_most(targets::PROCESSOR),
             figure(
-                "Envoy's main thread, a change",
+                "processor time of Envoy's main thread for a change",
                 Unit::Milliseconds,
                 costs.envoy,
             ),
@@ -414,10 +414,10 @@ impl Run<'_> {
         mean(costs.sesame)
     }
 
-    /// Whether changes cost the same with the most routes as with the fewest.
+    /// Compares the cost of a change at the largest and the smallest number of routes.
     fn compare(&mut self, costs: &[(usize, f64)]) {
         if let [(few, cheap), .., (many, dear)] = costs {
-            let name = format!("Sesame's processor time of a change, {many} / {few} routes");
+            let name = format!("Sesame's processor time for a change, {many} / {few} routes");
             self.figures
                 .push(Figure::new(name, Unit::Ratio, dear / cheap).at_most(1.3));
         }
@@ -431,7 +431,7 @@ impl Run<'_> {
         let used = samples(|(restarted, _)| restarted.used).quantile(0.5);
         self.figures.extend([
             Figure::of(
-                format!("restart with {count} routes: a new Envoy has everything"),
+                format!("restart with {count} routes: a new stream has received everything"),
                 Unit::Milliseconds,
                 &complete,
             )
@@ -441,16 +441,16 @@ impl Run<'_> {
                 restarts.len()
             )),
             Figure::of(
-                format!("restart with {count} routes: the running Envoy has followed two changes"),
+                format!("restart with {count} routes: the running Envoy has applied two changes"),
                 Unit::Milliseconds,
                 &samples(|(_, followed)| *followed),
             )
-            .note("since the start of the process; it waits before it connects again"),
+            .note("since the start of the process, including Envoy's backoff"),
         ]);
     }
 
     fn end(mut self) -> Result<Vec<Figure>> {
-        self.say("done");
+        self.progress("done");
         let mut tally = self.tally;
         tally.add(self.prober.pause()?);
         self.replica
@@ -461,15 +461,11 @@ impl Run<'_> {
             eprintln!("wrong: {line}");
         }
         self.figures.extend([
+            Figure::new("wrong answers", Unit::Count, tally.wrong as f64)
+                .exactly(0.0)
+                .note(format!("of {} requests", tally.requests)),
             Figure::new(
-                "wrong answers, from first to last",
-                Unit::Count,
-                tally.wrong as f64,
-            )
-            .exactly(0.0)
-            .note(format!("of {} requests", tally.requests)),
-            Figure::new(
-                "load average meanwhile",
+                "load average during the run",
                 Unit::Count,
                 self.loads.quantile(0.5),
             )
@@ -490,7 +486,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_grow() {
+    fn sizes_must_increase() {
         assert_eq!("1,2,30".parse(), Ok(Sizes(vec![1, 2, 30])));
         assert_eq!("7".parse(), Ok(Sizes(vec![7])));
         for bad in ["", "1,1,2", "0,1,2", "3,2,1", "a,b,c"] {

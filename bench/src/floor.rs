@@ -1,13 +1,13 @@
-//! The floor: a discovery server that can't do less. It holds encoded resources and pushes them, in an order that is safe,
-//! without translation, without sessions, versions, rejections or more than one client.
+//! The floor: a minimal xDS server, as a lower bound for Sesame. It pushes encoded resources in a safe order, without
+//! translation, sessions, versions or NACKs, to one client.
 //!
-//! In: resources. Out: the same, to one Envoy. What it sends when:
+//! In: encoded resources. Out: the same, to one Envoy, in this order:
 //!
-//! - what Envoy asks for by name, or all clusters, listeners and scopes at the start, at once;
-//! - a push without new clusters at once: routes and endpoints;
-//! - a push with new clusters: those; when Envoy asks for their endpoints, endpoints and routes back to back, which Envoy
-//!   takes in that order. That is the fastest order in which no request meets a cluster that isn't there;
-//! - removed clusters when Envoy has acknowledged the routes that no longer lead there.
+//! - on subscription: the resources subscribed by name, or all clusters, listeners and scopes;
+//! - a push without new clusters: routes and endpoints, at once;
+//! - a push with new clusters: the clusters; once Envoy subscribes to their endpoints, endpoints and routes in one go. This is
+//!   the fastest order in which no route refers to a missing cluster;
+//! - removed clusters once Envoy has ACKed the routes that no longer refer to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -31,17 +31,17 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::rig;
 
-/// Pushes and responses on their way.
+/// Capacity of the queues of pushes and responses.
 const QUEUE: usize = 64;
 
-/// A server with a thread of its own.
+/// The server, with its own thread.
 #[derive(Debug)]
 pub(crate) struct Floor {
     pushes: mpsc::Sender<Push>,
     _runtime: Runtime,
 }
 
-/// One change, ready to be sent.
+/// An encoded change.
 #[derive(Debug, Default)]
 pub(crate) struct Push {
     upserts: BTreeMap<&'static str, Vec<Resource>>,
@@ -53,7 +53,7 @@ impl Push {
         let mut push = Self::default();
         for change in changes {
             let type_url = change.type_url;
-            // Its Envoys have the module.
+            // These Envoys have the module.
             let message = change.message_with_module().or_else(|| change.message());
             match message {
                 Some(message) => push.upserts.entry(type_url).or_default().push(Resource {
@@ -73,10 +73,8 @@ impl Push {
         }
         push
     }
-}
 
-impl Push {
-    /// One more resource.
+    /// Adds a resource.
     pub(crate) fn add(&mut self, type_url: &'static str, name: &str, message: Vec<u8>) {
         self.upserts.entry(type_url).or_default().push(Resource {
             name: name.to_owned(),
@@ -90,7 +88,7 @@ impl Push {
 }
 
 impl Floor {
-    /// Serves on a Unix socket, first of all `first`.
+    /// Serves on a Unix socket, initially with the resources of `first`.
     pub(crate) fn start(socket: &Path, first: Push) -> Result<Self> {
         let runtime = rig::runtime("floor")?;
         let (pushes, incoming) = mpsc::channel(QUEUE);
@@ -100,7 +98,7 @@ impl Floor {
             parts: Mutex::new(Some((server, incoming))),
         };
         let _in_runtime = runtime.enter();
-        let listener = UnixListener::bind(socket).context("the floor can't listen")?;
+        let listener = UnixListener::bind(socket).context("can't listen on the floor's socket")?;
         drop(_in_runtime);
         runtime.spawn(
             tonic::transport::Server::builder()
@@ -113,13 +111,7 @@ impl Floor {
         })
     }
 
-    pub(crate) fn push(&self, push: Push) -> Result<()> {
-        self.pushes
-            .blocking_send(push)
-            .context("the floor's Envoy has gone")
-    }
-
-    /// For who pushes from a task.
+    /// A sender for use in async tasks.
     pub(crate) fn pushes(&self) -> mpsc::Sender<Push> {
         self.pushes.clone()
     }
@@ -178,15 +170,15 @@ impl AggregatedDiscoveryService for Service {
     }
 }
 
-/// What there is, and what waits.
+/// Current resources and pending responses.
 #[derive(Debug, Default)]
 struct Server {
     resources: BTreeMap<&'static str, BTreeMap<String, Resource>>,
     started: BTreeSet<&'static str>,
-    /// Sent once Envoy asks for endpoints.
-    behind_clusters: Vec<DeltaDiscoveryResponse>,
-    /// Sent once Envoy acknowledges routes.
-    behind_routes: Vec<DeltaDiscoveryResponse>,
+    /// Sent once Envoy subscribes to endpoints.
+    after_clusters: Vec<DeltaDiscoveryResponse>,
+    /// Sent once Envoy ACKs routes.
+    after_routes: Vec<DeltaDiscoveryResponse>,
     sent: u64,
 }
 
@@ -208,11 +200,11 @@ impl Server {
             return Vec::new();
         };
         if let Some(error) = &request.error_detail {
-            eprintln!("the floor's Envoy refused: {}", error.message);
+            eprintln!("the floor's Envoy rejected an update: {}", error.message);
         }
         let acknowledges = !request.response_nonce.is_empty();
         if type_url == names::ROUTES && acknowledges {
-            return std::mem::take(&mut self.behind_routes);
+            return std::mem::take(&mut self.after_routes);
         }
         let roots = [names::CLUSTER, names::LISTENER, names::SCOPE];
         let all = self.started.insert(type_url) && roots.contains(&type_url);
@@ -228,7 +220,7 @@ impl Server {
             answers.push(self.response(type_url, wanted, Vec::new()));
         }
         if type_url == names::ENDPOINTS && !answers.is_empty() {
-            answers.append(&mut self.behind_clusters);
+            answers.append(&mut self.after_clusters);
         }
         answers
     }
@@ -248,14 +240,14 @@ impl Server {
         if !routes.is_empty() {
             let routes = self.response(names::ROUTES, routes, Vec::new());
             if new_clusters {
-                self.behind_clusters.push(routes);
+                self.after_clusters.push(routes);
             } else {
                 answers.push(routes);
             }
         }
         if let Some(gone) = push.removals.remove(names::CLUSTER) {
             let gone = self.response(names::CLUSTER, Vec::new(), gone);
-            self.behind_routes.push(gone);
+            self.after_routes.push(gone);
         }
         answers
     }

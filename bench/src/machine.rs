@@ -1,6 +1,6 @@
-//! What the kernel says about processes: memory and processor time.
+//! Memory and processor time of processes, from the Linux kernel.
 //!
-//! In: process ids. Out: numbers. Linux only, as the figures are.
+//! In: process IDs. Out: numbers.
 
 use std::fs;
 use std::thread;
@@ -13,13 +13,13 @@ use nix::unistd::Pid;
 /// Memory of a process, in MiB.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Memory {
-    /// Resident now.
+    /// Resident set size now.
     pub(crate) now: f64,
-    /// Resident at its highest.
+    /// Peak resident set size.
     pub(crate) peak: f64,
 }
 
-/// Memory of a process; `None` is this one.
+/// Memory of a process; `None` for this one.
 pub(crate) fn memory(pid: Option<u32>) -> Result<Memory> {
     let path = match pid {
         Some(pid) => format!("/proc/{pid}/status"),
@@ -39,14 +39,14 @@ pub(crate) fn memory(pid: Option<u32>) -> Result<Memory> {
     })
 }
 
-/// Processor time that a process has used, threads that have ended included, in milliseconds.
+/// Processor time of a process in milliseconds, including threads that have ended.
 pub(crate) fn process_milliseconds(pid: u32) -> Result<f64> {
-    let process = Pid::from_raw(i32::try_from(pid).context("a strange process")?);
+    let process = Pid::from_raw(i32::try_from(pid).context("invalid process ID")?);
     let used = clock_getcpuclockid(process)?.now()?;
     Ok(Duration::from(used).as_secs_f64() * 1e3)
 }
 
-/// The process with this text in its command line, as soon as there is one.
+/// Waits for a process with this text in its command line.
 pub(crate) fn pid_with_argument(text: &str, patience: Duration) -> Result<u32> {
     let begin = Instant::now();
     loop {
@@ -64,42 +64,23 @@ pub(crate) fn pid_with_argument(text: &str, patience: Duration) -> Result<u32> {
         }
         ensure!(
             begin.elapsed() < patience,
-            "there is no process with {text} in its command line"
+            "no process with {text} in its command line"
         );
         thread::sleep(Duration::from_millis(20));
     }
 }
 
-/// Processor time that the first thread of a process has used, in milliseconds.
+/// Processor time of a process's main thread in milliseconds.
 pub(crate) fn main_thread_milliseconds(pid: u32) -> Result<f64> {
     let path = format!("/proc/{pid}/task/{pid}/schedstat");
     let text = fs::read_to_string(&path).with_context(|| format!("can't read {path}"))?;
     Ok(on_cpu(&text)? / 1e6)
 }
 
-/// Processor time that living threads of this process have used, in milliseconds: those whose names begin so.
-pub(crate) fn thread_milliseconds(prefixes: &[&str]) -> Result<f64> {
-    let mut nanoseconds = 0.0;
-    for task in fs::read_dir("/proc/self/task")? {
-        let path = task?.path();
-        // A thread may end between the listing and the look.
-        let (Ok(name), Ok(times)) = (
-            fs::read_to_string(path.join("comm")),
-            fs::read_to_string(path.join("schedstat")),
-        ) else {
-            continue;
-        };
-        if prefixes.iter().any(|prefix| name.starts_with(prefix)) {
-            nanoseconds += on_cpu(&times)?;
-        }
-    }
-    Ok(nanoseconds / 1e6)
-}
-
-/// Nanoseconds on a processor, by the text of a schedstat.
+/// Nanoseconds on a processor, from the text of a schedstat file.
 fn on_cpu(schedstat: &str) -> Result<f64> {
     let first = schedstat.split_whitespace().next();
     first
         .and_then(|number| number.parse().ok())
-        .context("schedstat has another form than expected")
+        .context("unexpected format of schedstat")
 }

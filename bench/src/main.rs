@@ -1,10 +1,10 @@
-//! `cargo xtask bench`: measures Sesame and prints each figure beside what it should be.
+//! `cargo xtask bench`: measures Sesame and compares each figure with its target.
 //!
-//! In: which figures. Out: a table, or JSON. Nothing fails because of a number: numbers are read by people.
+//! In: the groups to measure. Out: a table, or JSON. A missed target is no failure.
 //!
-//! Each figure's file says how it is measured.
+//! Each group's file describes the measurement.
 
-// A command-line tool talks to its user by printing.
+// Command-line tools print.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod api_server;
@@ -12,12 +12,9 @@ mod floor;
 mod machine;
 mod objects;
 mod probe;
-mod propagate;
 mod report;
 mod rig;
 mod rss;
-mod sesame;
-mod steady;
 mod throughput;
 mod translate;
 
@@ -28,7 +25,7 @@ use clap::{Parser, ValueEnum};
 
 use crate::report::Figure;
 
-/// As in the binary `sesame`.
+/// The allocator of the binary `sesame`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -36,31 +33,25 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 #[derive(Parser)]
 #[command(name = "cargo xtask bench --", bin_name = "cargo xtask bench --")]
 struct Settings {
-    /// What to measure; everything if nothing is named
+    /// Groups to measure [default: all]
     #[arg(value_enum)]
     figures: Vec<Group>,
-    /// How to print it
+    /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
-    /// Measure `sesame serve` with a real API server, instead of figures
+    /// Measure `sesame serve` with a real API server, instead of the groups
     #[arg(long, conflicts_with = "figures")]
     api_server: bool,
-    /// HTTPRoutes of `--api-server`
+    /// Numbers of HTTPRoutes for `--api-server`
     #[arg(long, value_name = "NUMBERS", default_value = "10,1000,5000,10000")]
     api_server_routes: api_server::Sizes,
-    /// HTTPRoutes of `translate` and `rss`
+    /// Number of HTTPRoutes for `translate` and `rss`
     #[arg(long, default_value_t = 10_000)]
     routes: usize,
-    /// HTTPRoutes of `propagate` and `steady`
-    #[arg(long, default_value_t = 1_000)]
-    hosts: usize,
-    /// Rounds of `propagate` and `--api-server`
+    /// Rounds of `--api-server`
     #[arg(long, default_value_t = 100)]
     rounds: usize,
-    /// Changes of `steady`
-    #[arg(long, default_value_t = 1_000)]
-    changes: usize,
-    /// Use this `sesame` for `rss` and `--api-server` instead of the one beside this program
+    /// Use this `sesame` for `rss` and `--api-server` instead of the one next to this program
     #[arg(long, value_name = "PATH")]
     sesame: Option<PathBuf>,
     /// Use this Envoy
@@ -68,33 +59,29 @@ struct Settings {
     envoy: Option<PathBuf>,
 }
 
-/// Figures that are measured together.
+/// Groups of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Group {
-    /// Translation by itself
+    /// Translation alone, without Envoy and network
     Translate,
     /// Memory of `sesame local`
     Rss,
-    /// From a changed object to the answer of an Envoy
-    Propagate,
-    /// Changes under requests, and every answer judged
-    Steady,
-    /// What a request costs an Envoy
+    /// Envoy's processor time for a request
     Throughput,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Output {
-    /// For people
+    /// A table
     Table,
-    /// For machines
+    /// JSON
     Json,
 }
 
 fn main() -> Result<()> {
     let settings = Settings::parse();
     if cfg!(debug_assertions) {
-        eprintln!("this is a debug build: numbers mean nothing");
+        eprintln!("warning: this is a debug build; its figures are meaningless");
     }
     let figures = match settings.api_server {
         true => api_server::run(&settings)?,
@@ -114,8 +101,6 @@ fn groups(settings: &Settings) -> Result<Vec<Figure>> {
             figures.extend(match group {
                 Group::Translate => translate::run(settings)?,
                 Group::Rss => rss::run(settings)?,
-                Group::Propagate => propagate::run(settings)?,
-                Group::Steady => steady::run(settings)?,
                 Group::Throughput => throughput::run(settings)?,
             });
         }

@@ -1,21 +1,20 @@
-//! What is fed to Sesame.
+//! Objects for Sesame.
 //!
-//! In: numbers and addresses. Out: changes of decoded objects.
+//! In: numbers and addresses. Out: objects and changes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use serde_json::{Value, json};
 use sesame_api::Object;
 use sesame_control::core::Input;
-use sesame_model::FleetId;
+use sesame_model::{FleetAddress, FleetId, FleetState};
 use sesame_sources::change::Change;
 use sesame_testkit::many;
-use sesame_translate::fleet::{FleetAddress, FleetState};
 
-/// Where the Gateway listens.
+/// The Gateway's address.
 pub(crate) const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// A Gateway at [`ADDRESS`] and behind it so many routes, each with a Service and a slice.
+/// A Gateway at [`ADDRESS`] with `count` routes, each with a Service and an EndpointSlice.
 pub(crate) fn values(
     port: u16,
     count: usize,
@@ -38,7 +37,7 @@ pub(crate) fn fleet() -> FleetId {
     FleetId::of_gateway(many::NAMESPACE, many::GATEWAY)
 }
 
-/// Objects that there are from now on.
+/// Changes that create or update objects.
 pub(crate) fn upserts(values: &[Value]) -> Vec<Change> {
     values
         .iter()
@@ -46,7 +45,7 @@ pub(crate) fn upserts(values: &[Value]) -> Vec<Change> {
         .collect()
 }
 
-/// The same objects, gone.
+/// Changes that remove objects.
 pub(crate) fn removals(values: &[Value]) -> Vec<Change> {
     values
         .iter()
@@ -54,7 +53,7 @@ pub(crate) fn removals(values: &[Value]) -> Vec<Change> {
         .collect()
 }
 
-/// For the translation by itself.
+/// A change as an input of the translation.
 pub(crate) fn input(change: Change) -> Input {
     match change {
         Change::Upsert(object) => Input::Upsert(object),
@@ -62,7 +61,7 @@ pub(crate) fn input(change: Change) -> Input {
     }
 }
 
-/// The fleet serves.
+/// The input that reports the fleet as ready.
 pub(crate) fn ready() -> Input {
     let state = FleetState {
         addresses: vec![FleetAddress::Ip(ADDRESS)],

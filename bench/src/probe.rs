@@ -1,6 +1,6 @@
-//! A client that notices a change at once: HTTP/1.1 over one connection that stays open, and as little else as possible.
+//! A minimal HTTP/1.1 client with one keep-alive connection, for precise timing.
 //!
-//! In: an address and hosts. Out: answers. It must not know what should be answered.
+//! In: an address and hosts. Out: answers.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// An answer that takes longer has failed.
+/// Time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// More than any answer here has.
+/// Size limit of an answer.
 const LONGEST: usize = 1 << 20;
 
-/// A connection.
+/// A client.
 #[derive(Debug)]
 pub(crate) struct Probe {
     address: SocketAddr,
@@ -22,7 +22,7 @@ pub(crate) struct Probe {
     buffer: Vec<u8>,
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -31,7 +31,7 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// The value of a header, by its name in lower case (as Envoy writes it).
+    /// The value of a header; the name is in lower case, as Envoy writes it.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (found, value) = line.split_once(':')?;
@@ -43,7 +43,7 @@ impl Answer {
         &self.body
     }
 
-    /// The backend that answered, as it calls itself.
+    /// The name of the backend that answered.
     pub(crate) fn backend(&self) -> Option<String> {
         let value: serde_json::Value = serde_json::from_str(&self.body).ok()?;
         Some(value.get("backend")?.as_str()?.to_owned())
@@ -59,17 +59,16 @@ impl Probe {
         })
     }
 
-    /// Asks for `/` of a host. After an error, and where Envoy says that it will close, the next request has a new
-    /// connection.
+    /// Requests `/` of a host. Reconnects after an error and after `connection: close`.
     pub(crate) fn ask(&mut self, host: &str) -> Result<Answer> {
         self.ask_for(host, "/")
     }
 
-    /// The same for another path.
+    /// Requests a path of a host.
     pub(crate) fn ask_for(&mut self, host: &str, path: &str) -> Result<Answer> {
         let answer = self.try_ask(host, path);
-        let over = |answer: &Answer| answer.header("connection") == Some("close");
-        if answer.as_ref().map_or(true, over) {
+        let closes = |answer: &Answer| answer.header("connection") == Some("close");
+        if answer.as_ref().map_or(true, closes) {
             self.stream = open(self.address)?;
         }
         answer
@@ -91,7 +90,7 @@ impl Probe {
             .split(' ')
             .nth(1)
             .and_then(|status| status.parse().ok())
-            .context("an answer without a status")?;
+            .context("no status in the answer")?;
         let mut answer = Answer {
             status,
             head: text,
@@ -99,7 +98,7 @@ impl Probe {
         };
         let length: usize = answer
             .header("content-length")
-            .context("an answer without a length")?
+            .context("no content-length in the answer")?
             .parse()?;
         while self.buffer.len() < head + length {
             self.read()?;
@@ -115,7 +114,7 @@ impl Probe {
             read => self.buffer.extend_from_slice(&chunk[..read]),
         }
         if self.buffer.len() > LONGEST {
-            bail!("an answer without end");
+            bail!("the answer is too long");
         }
         Ok(())
     }

@@ -1,11 +1,11 @@
 //! The table of figures.
 //!
-//! In: what was measured, and what it should be. Out: text for people, or JSON. It must not know how anything is measured.
+//! In: measurements and targets. Out: a table, or JSON. It must not depend on how anything is measured.
 
 use comfy_table::{CellAlignment, Table, TableStyle};
 use serde::Serialize;
 
-/// What a number counts.
+/// Units of figures.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unit {
@@ -17,7 +17,7 @@ pub(crate) enum Unit {
     Ratio,
 }
 
-/// What a number should be.
+/// The target of a figure.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Target {
@@ -29,21 +29,21 @@ pub(crate) enum Target {
 /// One line of the table.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figure {
-    /// What is measured.
+    /// The name of the measurement.
     pub(crate) name: String,
     pub(crate) unit: Unit,
-    /// The number; the median where there are many.
+    /// The value, or the median of several.
     pub(crate) measured: f64,
-    /// 99 of 100 are not above this.
+    /// The 99th percentile, if there are several values.
     pub(crate) p99: Option<f64>,
-    /// Nothing: the number is there to be known.
+    /// `None` for figures without a target.
     pub(crate) target: Option<Target>,
-    /// What else there is to say.
+    /// Additional information.
     pub(crate) note: String,
 }
 
 impl Figure {
-    /// A single number.
+    /// A single value.
     pub(crate) fn new(name: impl Into<String>, unit: Unit, measured: f64) -> Self {
         Self {
             name: name.into(),
@@ -55,7 +55,7 @@ impl Figure {
         }
     }
 
-    /// Median and 99th percentile of many numbers.
+    /// The median and 99th percentile of samples.
     pub(crate) fn of(name: impl Into<String>, unit: Unit, samples: &Samples) -> Self {
         Self {
             p99: Some(samples.quantile(0.99)),
@@ -83,7 +83,7 @@ impl Figure {
         self
     }
 
-    /// The measured number in targets.
+    /// The value divided by the target.
     fn ratio(&self) -> Option<f64> {
         match self.target? {
             Target::AtLeast(target) | Target::AtMost(target) | Target::Exactly(target) => {
@@ -92,7 +92,7 @@ impl Figure {
         }
     }
 
-    /// Whether the target is met; nothing where there is none.
+    /// Whether the target is met; `None` without a target.
     pub(crate) fn met(&self) -> Option<bool> {
         Some(match self.target? {
             Target::AtLeast(target) => self.measured >= target,
@@ -138,7 +138,7 @@ impl Figure {
     }
 }
 
-/// With as many digits as say something.
+/// A number with about three significant digits.
 fn number(value: f64) -> String {
     match value.abs() {
         _ if value.fract() == 0.0 => format!("{value:.0}"),
@@ -149,7 +149,7 @@ fn number(value: f64) -> String {
     }
 }
 
-/// Numbers of one kind.
+/// Samples of one measurement.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Samples(Vec<f64>);
 
@@ -158,7 +158,7 @@ impl Samples {
         self.0.push(sample);
     }
 
-    /// The smallest number that this share of all is not above; 0 if there are none.
+    /// The quantile at `share`, which is one of the samples; 0 if there are none.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -169,7 +169,7 @@ impl Samples {
             .unwrap_or_default()
     }
 
-    /// In the order in which they came.
+    /// The samples in the order of their measurement.
     pub(crate) fn iter(&self) -> impl Iterator<Item = f64> {
         self.0.iter().copied()
     }
@@ -185,7 +185,7 @@ impl FromIterator<f64> for Samples {
     }
 }
 
-/// For people.
+/// The figures as a table.
 pub(crate) fn table(figures: &[Figure]) -> String {
     let mut table = Table::new();
     table.load_style(TableStyle::new());
@@ -219,7 +219,7 @@ pub(crate) fn table(figures: &[Figure]) -> String {
     table.trim_fmt()
 }
 
-/// For machines: a list of figures, each with `ratio` and `met` where it has a target.
+/// The figures as JSON, with `ratio` and `met` for each figure that has a target.
 pub(crate) fn json(figures: &[Figure]) -> serde_json::Result<String> {
     #[derive(Serialize)]
     struct Judged<'a> {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_say_by_how_much() {
+    fn verdicts_have_the_distance_from_the_target() {
         let figure = |measured| Figure::new("x", Unit::Milliseconds, measured);
         assert_eq!(figure(1.5).at_most(2.0).verdict(), "met");
         assert_eq!(figure(2.5).at_most(2.0).verdict(), "missed by 25 %");

@@ -1,8 +1,8 @@
-//! `rss`: the memory of `sesame local` as a user runs it.
+//! `rss`: memory of `sesame local`.
 //!
-//! The release binary reads a folder of YAML files with a hundred apps each (a route, a Service, a slice) and runs one real
-//! Envoy. Memory is what the kernel counts as resident of the process of Sesame (not of Envoy), a second after Envoy has
-//! everything, and at its highest until then.
+//! The release binary reads a folder of YAML files with a hundred apps each (a route, a Service, an EndpointSlice) and runs
+//! one real Envoy. The memory is the resident set of Sesame's process, without Envoy, one second after Envoy has ACKed
+//! everything, and its peak.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -27,9 +27,9 @@ use crate::rig;
 
 /// Apps in one file.
 const IN_A_FILE: usize = 100;
-/// How long it may take until everything is served, and until everything has ended.
+/// Time limits of start and shutdown.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between the last acknowledgement and the look.
+/// Time between the last ACK and the measurement.
 const REST: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
@@ -73,10 +73,14 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
             memory.now,
         )
         .at_most(120.0)
-        .note("resident, when Envoy has everything"),
-        Figure::new("the same, at its highest", Unit::Mebibytes, memory.peak),
+        .note("resident, when Envoy has ACKed everything"),
         Figure::new(
-            "started until everything is served",
+            "peak memory of `sesame local`",
+            Unit::Mebibytes,
+            memory.peak,
+        ),
+        Figure::new(
+            "time from start until everything is served",
             Unit::Milliseconds,
             ready.as_secs_f64() * 1e3,
         ),
@@ -91,12 +95,12 @@ pub(crate) fn sesame(settings: &Settings) -> Result<PathBuf> {
     }
 }
 
-/// `sesame`, built by the same profile.
+/// The `sesame` next to this program.
 fn beside_this() -> Result<PathBuf> {
     let path = std::env::current_exe()?.with_file_name("sesame");
     if !path.exists() {
         bail!(
-            "{} is not there: build it (`cargo build --release --package sesame-cli`) or name one with --sesame",
+            "{} doesn't exist: build it (`cargo build --release --package sesame-cli`) or set --sesame",
             path.display()
         );
     }
@@ -106,36 +110,36 @@ fn beside_this() -> Result<PathBuf> {
 fn yaml(values: &[Value]) -> Result<String> {
     let documents: Vec<String> = values
         .iter()
-        .map(|value| serde_saphyr::to_string(value).context("an object can't be written as YAML"))
+        .map(|value| serde_saphyr::to_string(value).context("can't write an object as YAML"))
         .collect::<Result<_>>()?;
     Ok(documents.join("---\n"))
 }
 
-/// A process that is killed if nothing else ends it.
+/// A process that is killed on drop.
 struct Running(Child);
 
 impl Running {
-    /// Waits for the event `ready`, and goes on reading.
+    /// Waits for the event `ready`, and keeps reading the output.
     fn wait_until_ready(&mut self) -> Result<()> {
         let stdout = self.0.stdout.take().context("no standard output")?;
-        let (tell, told) = mpsc::sync_channel(1);
+        let (sender, ready) = mpsc::sync_channel(1);
         thread::spawn(move || {
             for line in BufReader::new(stdout).lines().map_while(Result::ok) {
                 let event: Value = serde_json::from_str(&line).unwrap_or_default();
                 if event["type"] == "ready" {
-                    // Only the first one is waited for.
-                    let _ = tell.try_send(event["gateways"].as_u64());
+                    // Only the first one counts.
+                    let _ = sender.try_send(event["gateways"].as_u64());
                 }
             }
         });
-        match told.recv_timeout(PATIENCE) {
+        match ready.recv_timeout(PATIENCE) {
             Ok(Some(1)) => Ok(()),
-            Ok(_) => bail!("Sesame started, but Envoy doesn't serve"),
-            Err(_) => bail!("Sesame doesn't become ready"),
+            Ok(_) => bail!("Sesame is ready, but serves no Gateway"),
+            Err(_) => bail!("Sesame isn't ready within the time limit"),
         }
     }
 
-    /// As Ctrl-C does.
+    /// Ends it by SIGTERM.
     fn end(&mut self) -> Result<()> {
         kill(Pid::from_raw(self.0.id().try_into()?), Signal::SIGTERM)?;
         let since = Instant::now();
@@ -148,13 +152,13 @@ impl Running {
             }
             thread::sleep(Duration::from_millis(20));
         }
-        bail!("Sesame doesn't end")
+        bail!("Sesame doesn't exit")
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Fails if it has ended already, which is what is wanted.
+        // Fails if it has already exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

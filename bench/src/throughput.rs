@@ -1,10 +1,9 @@
-//! `throughput`: what a request costs an Envoy, by the form of its configuration.
+//! `throughput`: Envoy's processor time for a request, for several forms of its configuration.
 //!
-//! Envoys run at the same time, each with one worker thread and a configuration of its own, in front of the same backend, which
-//! answers with 1 KiB. They are asked in turn, for a second each, over connections that are kept open, and the order
-//! changes from round to round. What counts is the processor time that the Envoy used for a request: an Envoy that has a
-//! processor of its own makes as many requests a second as fit into it, so the quotient of two such times is the
-//! quotient of their throughputs. The rate itself would say more of the client, which shares the machine.
+//! The Envoys run at the same time, each with one worker thread and its own configuration, in front of the same backend, which
+//! answers with 1 KiB. Clients send requests to one Envoy after the other, a quarter of a second each, over keep-alive
+//! connections; the order rotates. The figure is the Envoy's processor time for a request: the ratio of two such times is the
+//! inverse ratio of their throughputs. The request rate itself would depend on the clients, which share the machine.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -35,24 +34,24 @@ use crate::probe::Probe;
 use crate::report::{Figure, Samples, Unit};
 use crate::rig::{self, Rig};
 
-/// Hosts of the large tables, and paths of the host with many.
+/// Hosts of the large tables, and paths of the host with many paths.
 const LARGE: usize = 5_000;
-/// Hosts of a table that is whole.
+/// Hosts of a table without shards.
 const SMALL: usize = 300;
-/// Clients at the same time, a connection each.
+/// Concurrent clients, with one connection each.
 const CLIENTS: usize = 8;
-/// How long an Envoy is asked at a time.
+/// Duration of a turn.
 const TURN: Duration = Duration::from_millis(250);
-/// Rounds that count; one more comes before them.
+/// Measured rounds, after one for warm-up.
 const ROUNDS: usize = 45;
-/// An Envoy that serves nothing by then has failed.
+/// Time limit for an Envoy to serve.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How a route table is given.
+/// The form of a route table.
 #[derive(Clone, Copy)]
 struct Form {
     sharding: Sharding,
-    /// Shards are found by the module, not by expressions.
+    /// The module selects the shard, not regular expressions.
     module: bool,
 }
 
@@ -69,14 +68,14 @@ const BY_EXPRESSIONS: Form = Form {
     ..BY_MODULE
 };
 
-/// An Envoy, and what it is asked.
+/// An Envoy, and its request.
 struct Contender {
     name: &'static str,
     address: SocketAddr,
     pid: u32,
     host: String,
     path: String,
-    /// Holds the stream to the Envoy.
+    /// Keeps the stream to the Envoy open.
     _floor: Floor,
 }
 
@@ -113,27 +112,31 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     let ratio = |name: &str, of: &str| Figure::new(name, Unit::Ratio, of_two(&taken, of));
     Ok(vec![
         cost("whole", format!("a request, one table of {LARGE} hosts")),
-        cost("module", "a request, the same in shards".to_owned()),
+        cost("module", "a request, the same table in shards".to_owned()),
         ratio("throughput of shards / of one table", "whole/module")
             .at_least(0.94)
-            .note("0.97 is aimed at"),
-        ratio("the same without the module", "whole/expressions"),
-        cost("small", format!("a request, {SMALL} hosts")),
-        cost(
-            "minimal",
-            "a request, a configuration by hand with the least".to_owned(),
+            .note("the goal is 0.97"),
+        ratio(
+            "throughput of shards without the module / of one table",
+            "whole/expressions",
         ),
-        ratio("throughput of ours / of the least", "minimal/small").at_least(0.97),
+        cost("small", format!("a request, {SMALL} hosts")),
+        cost("minimal", "a request, minimal configuration".to_owned()),
+        ratio(
+            "throughput of ours / of the minimal configuration",
+            "minimal/small",
+        )
+        .at_least(0.97),
         cost(
             "first",
             format!("a request for the first of {LARGE} paths of a host"),
         ),
-        cost("last", "a request for the last of them".to_owned()),
+        cost("last", "a request for the last of these paths".to_owned()),
         ratio("throughput of the last path / of the first", "first/last").at_least(0.8),
     ])
 }
 
-/// The median quotient of two contenders' times, round by round.
+/// The median over all rounds of the ratio of two contenders' times.
 fn of_two(taken: &BTreeMap<&str, Samples>, which: &str) -> f64 {
     let (one, other) = which.split_once('/').unwrap_or((which, which));
     let mut quotients = Samples::default();
@@ -143,7 +146,7 @@ fn of_two(taken: &BTreeMap<&str, Samples>, which: &str) -> f64 {
     quotients.quantile(0.5)
 }
 
-/// Answers every request with 1 KiB, on threads that end with this process.
+/// A backend that answers every request with 1 KiB, on threads that end with this process.
 fn backend() -> Result<SocketAddr> {
     let listener = TcpListener::bind((objects::ADDRESS, 0))?;
     let address = listener.local_addr()?;
@@ -164,7 +167,7 @@ fn answer(mut stream: TcpStream) {
     let _ = stream.set_nodelay(true);
     while let Ok(read @ 1..) = stream.read(&mut chunk) {
         seen.extend_from_slice(&chunk[..read]);
-        // Requests without a body, one at a time.
+        // Requests have no body and aren't pipelined.
         if seen.ends_with(b"\r\n\r\n") {
             seen.clear();
             if stream.write_all(answer.as_bytes()).is_err() {
@@ -174,7 +177,7 @@ fn answer(mut stream: TcpStream) {
     }
 }
 
-/// An Envoy with so many hosts, of which one in the middle is asked.
+/// An Envoy with `count` hosts; the request is for the one in the middle.
 fn hosts(
     rig: &Rig,
     name: &'static str,
@@ -200,9 +203,9 @@ fn hosts(
     )
 }
 
-/// An Envoy with many paths of one host, of which this one is asked.
+/// An Envoy with many paths of one host; the request is for this path.
 fn paths(rig: &Rig, name: &'static str, asked: usize, backend: SocketAddr) -> Result<Contender> {
-    /// Matches of a rule, and rules of a route, at most.
+    /// The Gateway API's limits of matches in a rule and rules in a route.
     const MATCHES: usize = 8;
     const RULES: usize = 16;
     let port = rig::free_port()?;
@@ -272,7 +275,7 @@ fn start(
     })
 }
 
-/// An Envoy with what a request needs and nothing else.
+/// An Envoy with a minimal configuration.
 fn minimal(rig: &Rig, backend: SocketAddr) -> Result<Contender> {
     let port = rig::free_port()?;
     let address = |address: SocketAddr| core::Address {
@@ -378,7 +381,7 @@ impl Contender {
         }
     }
 
-    /// Processor time of the Envoy for a request.
+    /// The Envoy's processor time for a request, in microseconds.
     fn microseconds(&self) -> Result<f64> {
         let before = machine::process_milliseconds(self.pid)?;
         let end = Instant::now() + TURN;
@@ -408,7 +411,7 @@ impl Contender {
                 .map_err(|_| anyhow::anyhow!("a client panicked"))??;
         }
         let used = machine::process_milliseconds(self.pid)? - before;
-        ensure!(count > 0, "nobody was answered");
+        ensure!(count > 0, "no request was answered");
         Ok(used * 1e3 / count as f64)
     }
 }

@@ -1,8 +1,7 @@
-//! Prepares the descriptors of Envoy's messages, by which resources are shown as text.
+//! Extracts descriptors of Envoy's messages, which rendering needs.
 //!
-//! The crate with the generated types carries them as a file that it doesn't export, with all comments. Here that file
-//! is looked up in the crate's source, as cargo knows it, and only the messages that we make are kept: what is built in
-//! is always of the same version as the types.
+//! envoy-types contains a descriptor set but doesn't export it. This script finds the file in the crate's source with
+//! `cargo metadata` and keeps the messages of this crate, so the descriptors always match the types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,8 +10,8 @@ use std::process::Command;
 use prost::Message;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 
-/// Files with messages that stand at the top or inside an `Any`. Whatever they import comes along.
-const FILES: [&str; 20] = [
+/// Files with messages that are resources or packed into an `Any`. Their imports are included.
+const FILES: [&str; 21] = [
     "envoy/config/bootstrap/v3/bootstrap.proto",
     "envoy/config/cluster/v3/cluster.proto",
     "envoy/config/endpoint/v3/endpoint.proto",
@@ -23,6 +22,7 @@ const FILES: [&str; 20] = [
     "envoy/extensions/filters/http/stateful_session/v3/stateful_session.proto",
     "envoy/extensions/filters/listener/tls_inspector/v3/tls_inspector.proto",
     "envoy/extensions/filters/network/http_connection_manager/v3/http_connection_manager.proto",
+    "envoy/extensions/filters/network/tcp_proxy/v3/tcp_proxy.proto",
     "envoy/extensions/http/early_header_mutation/dynamic_modules/v3/dynamic_modules.proto",
     "envoy/extensions/http/early_header_mutation/header_mutation/v3/header_mutation.proto",
     "envoy/extensions/http/stateful_session/cookie/v3/cookie.proto",
@@ -52,7 +52,7 @@ fn main() {
         .expect("envoy-types is a dependency");
     let source = Path::new(manifest)
         .parent()
-        .expect("a manifest lies in a folder")
+        .expect("a manifest has a parent folder")
         .join("src/generated/types.bin");
     let bytes = std::fs::read(&source)
         .unwrap_or_else(|error| panic!("descriptors of envoy-types in {source:?}: {error}"));
@@ -64,13 +64,15 @@ fn main() {
 }
 
 fn text(value: &serde_json::Value) -> &str {
-    value.as_str().expect("cargo's metadata has text there")
+    value
+        .as_str()
+        .expect("the field of cargo metadata is a string")
 }
 
-/// What cargo knows about the packages of the workspace.
+/// The output of `cargo metadata`.
 ///
-/// Not with `--offline`: what this build needs is downloaded by now, but cargo tells nothing before it has the packages
-/// that only tests of other crates need, too.
+/// Without `--offline`: `cargo metadata` also needs packages that only tests of other crates use, and they may not be downloaded
+/// yet.
 fn metadata() -> serde_json::Value {
     let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"));
     let output = Command::new(variable("CARGO"))
@@ -90,7 +92,7 @@ fn metadata() -> serde_json::Value {
     serde_json::from_slice(&output.stdout).expect("cargo's metadata is JSON")
 }
 
-/// The wanted files and what they import, without comments; imports before importers, as in `all`.
+/// [`FILES`] and their imports, without comments, in the order of `all`.
 fn pruned(all: FileDescriptorSet) -> FileDescriptorSet {
     let by_name: BTreeMap<&str, &FileDescriptorProto> =
         all.file.iter().map(|file| (file.name(), file)).collect();

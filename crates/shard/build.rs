@@ -1,6 +1,6 @@
-//! Compiles `src/module.rs` to a library that Envoys load, for [`MODULE`](../sesame_shard/constant.MODULE.html) to hold.
+//! Compiles `src/module.rs` to a shared library for Envoy, included as [`MODULE`](../sesame_shard/constant.MODULE.html).
 //!
-//! It needs nothing but the compiler that compiles everything else. Envoy loads modules on Linux; elsewhere there is none.
+//! Needs only rustc. There is a module for Linux only.
 
 use std::env;
 use std::error::Error;
@@ -31,9 +31,9 @@ fn compile(library: &Path) -> Result<(), Box<dyn Error>> {
         .args(["--crate-name", "sesame_shard_module"])
         .args(["--target", &env::var("TARGET")?])
         .args(["-O", "-C", "panic=abort", "-C", "strip=symbols"])
-        // What it calls, Envoy and the C library in Envoy have.
+        // Envoy and its C library provide the symbols.
         .args(["-C", "link-arg=-nostdlib"])
-        // The one way to get a shared library where programs are linked statically.
+        // Required for a shared library on targets that link statically.
         .args(["-C", "target-feature=-crt-static"])
         .arg("-o")
         .arg(library)
@@ -45,8 +45,8 @@ fn compile(library: &Path) -> Result<(), Box<dyn Error>> {
     }
     let output = rustc.output()?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        return Err(format!("the module for Envoy doesn't compile:\n{said}").into());
+        let errors = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("the module for Envoy doesn't compile:\n{errors}").into());
     }
     Ok(())
 }

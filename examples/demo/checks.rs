@@ -1,4 +1,4 @@
-//! What is asked, and what must come back.
+//! Requests, and checks of their answers.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use sesame_testkit::client::{Answer, Ask, Connect};
 
 use crate::gateway::Gateway;
 
-/// Requests by which a weight is judged.
+/// Number of requests for the check of weights.
 const WEIGHED: usize = 400;
 
-/// Asks everything, prints each request with its answer, and says whether all were right.
+/// Sends all requests, prints them with their answers, and returns whether all are right.
 pub(crate) async fn run(gateway: &Gateway, backends: &[Backend]) -> bool {
     let plain = SocketAddr::new(gateway.address(), 8080);
     let secure = SocketAddr::new(gateway.address(), 8443);
@@ -24,7 +24,7 @@ pub(crate) async fn run(gateway: &Gateway, backends: &[Backend]) -> bool {
         report("TLS", "GET https://shop.example.com/", tls(secure).await),
         report(
             "unknown host",
-            "GET http://nobody.example.org/",
+            "GET http://unknown.example.org/",
             unknown(plain).await,
         ),
         report(
@@ -76,13 +76,13 @@ pub(crate) async fn run(gateway: &Gateway, backends: &[Backend]) -> bool {
     wrong == 0
 }
 
-/// Prints one line.
+/// Prints a result.
 fn report(name: &str, asked: &str, outcome: Result<String>) -> bool {
-    let (mark, said) = match &outcome {
-        Ok(said) => ("ok   ", said.clone()),
+    let (mark, result) = match &outcome {
+        Ok(result) => ("ok   ", result.clone()),
         Err(error) => ("WRONG", format!("{error:#}")),
     };
-    println!("{mark} {name:17} {asked}\n{:24}→ {said}", "");
+    println!("{mark} {name:17} {asked}\n{:24}→ {result}", "");
     outcome.is_ok()
 }
 
@@ -130,7 +130,7 @@ async fn tls(address: SocketAddr) -> Result<String> {
 async fn unknown(address: SocketAddr) -> Result<String> {
     expect(
         &Connect::plain()
-            .ask(address, &Ask::get("nobody.example.org", "/"))
+            .ask(address, &Ask::get("unknown.example.org", "/"))
             .await?,
         404,
     )?;
@@ -180,7 +180,7 @@ async fn weights(address: SocketAddr) -> Result<String> {
     // A quarter, within five standard deviations.
     ensure!(
         (60..=140).contains(&next),
-        "{next} went to shop-next, about {} were to",
+        "{next} went to shop-next, expected about {}",
         WEIGHED / 4
     );
     Ok(format!(

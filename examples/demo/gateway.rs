@@ -11,10 +11,10 @@ use sesame_testkit::client::{Ask, ask};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long Sesame and its Envoy may take to serve.
+/// Time limit for the start of Sesame and its Envoy.
 const START: Duration = Duration::from_secs(60);
 
-/// How long Sesame may take to end its Envoy and itself.
+/// Time limit for the shutdown of Sesame and its Envoy.
 const END: Duration = Duration::from_secs(30);
 
 /// `sesame local` on the quickstart.
@@ -26,7 +26,7 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts it and waits until the Gateway is programmed.
     pub(crate) async fn start() -> Result<Self> {
-        // Asked for and given back: Sesame takes it a moment later.
+        // A free port, which Sesame binds a moment later.
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let sesame =
             env::current_exe()?.with_file_name(format!("sesame{}", env::consts::EXE_SUFFIX));
@@ -50,7 +50,7 @@ impl Gateway {
         let deadline = Instant::now() + START;
         loop {
             if let Some(status) = child.try_wait()? {
-                bail!("sesame has ended ({status}) before it served anything; see above");
+                bail!("sesame exited ({status}) before the Gateway was programmed; see above");
             }
             if let Ok(answer) = ask(admin, &Ask::get("admin", "/status")).await
                 && let Some(address) = programmed(&answer.json())
@@ -68,20 +68,20 @@ impl Gateway {
         }
     }
 
-    /// Where it listens.
+    /// The Gateway's address.
     pub(crate) fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// Waits for Ctrl-C, or for Sesame's own end.
+    /// Waits for Ctrl-C, or for Sesame's exit.
     pub(crate) async fn stay(&mut self) -> Result<()> {
         tokio::select! {
             done = tokio::signal::ctrl_c() => done.context("can't wait for Ctrl-C"),
-            status = self.child.wait() => bail!("sesame has ended: {}", status?),
+            status = self.child.wait() => bail!("sesame exited: {}", status?),
         }
     }
 
-    /// Ends it, and with it its Envoy.
+    /// Stops Sesame and its Envoy.
     pub(crate) async fn stop(mut self) -> Result<()> {
         if let Some(id) = self.child.id() {
             Command::new("kill")
@@ -92,11 +92,11 @@ impl Gateway {
         match timeout(END, self.child.wait()).await {
             Ok(status) => match status? {
                 status if status.success() => Ok(()),
-                status => bail!("sesame ended with {status}"),
+                status => bail!("sesame exited with {status}"),
             },
             Err(_) => {
                 self.child.kill().await?;
-                bail!("sesame did not end within {} s", END.as_secs())
+                bail!("sesame did not exit within {} s", END.as_secs())
             }
         }
     }
@@ -107,7 +107,7 @@ fn programmed(statuses: &serde_json::Value) -> Option<IpAddr> {
     let gateway = statuses
         .as_array()?
         .iter()
-        .find(|entry| entry["kind"] == "Gateway" && entry["name"] == "web")?;
+        .find(|entry| entry["kind"] == "Gateway" && entry["metadata"]["name"] == "web")?;
     let status = &gateway["status"];
     let holds = |name: &str| {
         let conditions = status["conditions"].as_array();
@@ -122,7 +122,7 @@ fn programmed(statuses: &serde_json::Value) -> Option<IpAddr> {
     status["addresses"][0]["value"].as_str()?.parse().ok()
 }
 
-/// The folder that holds `examples`.
+/// The root of the repository.
 fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()

@@ -1,10 +1,9 @@
-//! The quickstart, running: backends of its own, Sesame on `examples/quickstart`, and requests through a real Envoy whose
-//! answers are checked.
+//! Runs the quickstart: backends, Sesame on `examples/quickstart`, and requests through a real Envoy.
 //!
-//! In: a built `sesame` next to this program. Out: one line a request; with `--once` an exit status, otherwise a running
-//! gateway to play with.
+//! In: a built `sesame` next to this program. Out: a result for each request; with `--once` an exit status, otherwise a running
+//! gateway to try.
 
-// A demo talks to its user by printing.
+// Command-line tools print.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod checks;
@@ -19,16 +18,16 @@ use sesame_testkit::backend::Backend;
 
 use crate::gateway::Gateway;
 
-/// Runs examples/quickstart and asks it things.
+/// Run examples/quickstart and check some answers.
 #[derive(Parser)]
 #[command(name = "demo")]
 struct Args {
-    /// Check the answers and leave
+    /// Exit after checking the answers
     #[arg(long)]
     once: bool,
 }
 
-/// The backends that `examples/quickstart/backends.yaml` names.
+/// The backends of `examples/quickstart/backends.yaml`.
 const BACKENDS: [(&str, &str); 3] = [
     ("shop", "127.0.0.1:18081"),
     ("shop-next", "127.0.0.1:18082"),
@@ -47,7 +46,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// True if all answers were right.
+/// Returns whether all answers are right.
 async fn run(args: &Args) -> Result<bool> {
     let mut backends = Vec::new();
     for (name, address) in BACKENDS {
@@ -66,7 +65,7 @@ async fn run(args: &Args) -> Result<bool> {
 
     let mut gateway = Gateway::start().await?;
     println!(
-        "Sesame serves examples/quickstart on {}. Asking it:\n",
+        "Sesame serves examples/quickstart on {}. Checking answers:\n",
         gateway.address()
     );
     let right = checks::run(&gateway, &backends).await;
@@ -81,19 +80,19 @@ async fn run(args: &Args) -> Result<bool> {
     Ok(right)
 }
 
-/// What there is to try.
+/// Prints what to try.
 fn what_next(gateway: &Gateway) {
     let address = gateway.address();
     println!(
         "
-It stays up. In another terminal, try:
+It keeps running. In another terminal, try:
   curl -i -H 'Host: shop.example.com' http://{address}:8080/canary
   curl -ik --resolve shop.example.com:8443:{address} https://shop.example.com:8443/
-and edit examples/quickstart, while this terminal shows what changes and after how many ms Envoy has it:
+and edit examples/quickstart; this terminal shows each change and when Envoy has applied it:
   routes/shop.yaml     change the weights 75 and 25, or a path
-  routes/orders.yaml   break it (delete a colon): the others are served on, and the error says where it is; mend it
-  routes/mine.yaml     write a route of your own
-Ctrl-C ends it all.
+  routes/orders.yaml   break it (delete a colon): the last good version stays, and the error has the location; then fix it
+  routes/mine.yaml     add a route
+Ctrl-C stops everything.
 "
     );
 }

@@ -1,13 +1,13 @@
-//! Where `api` differs from the CRDs, and why.
+//! Differences between `api` and the CRDs, with the reasons.
 
 use std::collections::BTreeMap;
 
 use super::schema::Crd;
 
-/// The end of a place's path, and why it differs.
+/// The suffix of a path, and the reason for the difference.
 type List = &'static [(&'static str, &'static str)];
 
-/// Kinds that are not read.
+/// Kinds that `api` does not read.
 pub(crate) const UNREAD_KINDS: List = &[
     ("XBackend", "Services are the only backends"),
     ("XBackendTrafficPolicy", "not supported"),
@@ -15,44 +15,53 @@ pub(crate) const UNREAD_KINDS: List = &[
     ("XTelemetryPolicy", "not supported"),
 ];
 
-/// Fields that are not kept.
+/// Fields that `api` drops.
 pub(crate) const UNREAD_FIELDS: List = &[];
 
-/// Enumerations with values that are not known.
+/// Enumerations with unknown values.
 pub(crate) const UNKNOWN_VALUES: List = &[(
     "cors.allowMethods[]",
-    "* is no method: `Other(\"*\")` stands for all",
+    "`*` isn't a method; `Other(\"*\")` stands for all",
 )];
 
-/// Defaults that are not filled in.
+/// Defaults that decoding does not apply.
 pub(crate) const DEFAULTS: List = &[
-    // An API server fills it in before any controller has seen the object; nothing is decided by it.
-    ("Gateway.status", "says that nobody has said anything"),
+    // An API server applies it before a controller sees the object, and nothing depends on it.
+    (
+        "Gateway.status",
+        "the API server applies it: conditions are Unknown until a controller writes them",
+    ),
     (
         "Gateway.status.conditions",
-        "says that nobody has said anything",
+        "the API server applies it: conditions are Unknown until a controller writes them",
     ),
-    ("GatewayClass.status", "says that nobody has said anything"),
+    (
+        "GatewayClass.status",
+        "the API server applies it: conditions are Unknown until a controller writes them",
+    ),
     (
         "GatewayClass.status.conditions",
-        "says that nobody has said anything",
+        "the API server applies it: conditions are Unknown until a controller writes them",
     ),
-    ("ListenerSet.status", "says that nobody has said anything"),
+    (
+        "ListenerSet.status",
+        "the API server applies it: conditions are Unknown until a controller writes them",
+    ),
     (
         "ListenerSet.status.conditions",
-        "says that nobody has said anything",
+        "the API server applies it: conditions are Unknown until a controller writes them",
     ),
 ];
 
-/// Places where more is let through than the schema allows.
+/// Fields where decoding is laxer than the schema.
 pub(crate) const LAXER: List = &[
     (
         "addresses[].type",
-        "a Gateway is told that the type is unknown",
+        "translation reports unknown types in the status",
     ),
     (
         "listeners[].protocol",
-        "a listener is told that the protocol is unknown",
+        "translation reports unknown protocols in the status",
     ),
     (
         "add[].value",
@@ -68,15 +77,15 @@ pub(crate) const LAXER: List = &[
     ),
     (
         "subjectAltNames[].uri",
-        "the schema asks for // behind the scheme, RFC 3986 doesn't",
+        "the schema requires // after the scheme, RFC 3986 does not",
     ),
     (
         "wellKnownCACertificates",
-        "a policy is told that the name is unknown",
+        "translation reports unknown names in the status",
     ),
 ];
 
-/// Places where less is let through than the schema allows.
+/// Fields where decoding is stricter than the schema.
 pub(crate) const STRICTER: List = &[
     (
         "GRPCRoute.spec.rules[].matches[].method.method",
@@ -100,14 +109,14 @@ pub(crate) const STRICTER: List = &[
     ("TLSRoute.spec.hostnames[]", "CEL: no address"),
 ];
 
-/// How many differences of one place a failure shows.
+/// The number of differences that a failure shows for a place.
 const SHOWN: usize = 8;
 
-/// Differences met, held against a list.
+/// Differences found, to be compared with a list.
 pub(crate) struct Exceptions {
     list: List,
     used: Vec<bool>,
-    /// By path: the channels' versions and what differs.
+    /// By path: channel, version and difference.
     unlisted: BTreeMap<String, Vec<String>>,
 }
 
@@ -120,8 +129,8 @@ impl Exceptions {
         }
     }
 
-    /// Something differs at that path of that CRD.
-    pub(crate) fn meet(&mut self, crd: &Crd, path: &str, how: &str) {
+    /// Records a difference at a path of a CRD.
+    pub(crate) fn record(&mut self, crd: &Crd, path: &str, how: &str) {
         let listed = self.list.iter().position(|(end, _)| {
             path.strip_suffix(end)
                 .is_some_and(|rest| rest.is_empty() || rest.ends_with('.') || end.starts_with('['))
@@ -135,8 +144,8 @@ impl Exceptions {
         }
     }
 
-    /// Fails if something differed that is not listed, or nothing by an entry.
-    pub(crate) fn settle(self) {
+    /// Fails on an unlisted difference and on an unused entry.
+    pub(crate) fn check(self) {
         let unlisted: Vec<String> = self
             .unlisted
             .iter()
@@ -158,6 +167,6 @@ impl Exceptions {
             unlisted.len(),
             unlisted.join("\n")
         );
-        assert!(unused.is_empty(), "nothing differs any more at {unused:?}");
+        assert!(unused.is_empty(), "unused exceptions: {unused:?}");
     }
 }

@@ -1,12 +1,10 @@
-//! What only the CEL rules of the CRDs ask of an object, for the objects that `sample.rs` makes.
-//!
-//! In: an object and the place that it was made for. Out: the same object with what must stand beside that place.
+//! Makes the objects of `sample.rs` satisfy the CEL rules of the CRDs, by adding fields beside the place under test.
 
 use serde_json::{Value, json};
 
 use super::schema::{Path, Step};
 
-/// Adds what the kind's rules ask for; never touches what stands at `path`.
+/// Adds what the kind's rules require. Never changes the value at `path`.
 pub(crate) fn apply(kind: &str, path: &Path, object: &mut Value) {
     match kind {
         "Gateway" | "ListenerSet" => {
@@ -24,7 +22,7 @@ pub(crate) fn apply(kind: &str, path: &Path, object: &mut Value) {
         }
         "TLSRoute" => {
             let spec = object["spec"].as_object_mut();
-            // v1alpha2 doesn't ask for it. Sesame does: it is v1 that it asks an API server for.
+            // Optional in v1alpha2, but Sesame reads v1, which requires it.
             spec.map(|spec| spec.entry("hostnames").or_insert(json!(["a.example.com"])));
         }
         "BackendTLSPolicy" => authorities(path, &mut object["spec"]["validation"]),
@@ -37,7 +35,7 @@ fn elements<'a>(value: &'a mut Value, field: &str) -> impl Iterator<Item = &'a m
     list.into_iter().flatten()
 }
 
-/// TLS goes with some protocols only, and where it ends there are certificates.
+/// TLS is valid for some protocols only, and Terminate needs certificates.
 fn listener_tls(listener: &mut Value) {
     let Some(tls) = listener.get_mut("tls").and_then(Value::as_object_mut) else {
         return;
@@ -49,7 +47,7 @@ fn listener_tls(listener: &mut Value) {
     listener["protocol"] = json!(if passes { "TLS" } else { "HTTPS" });
 }
 
-/// A permanent cookie has an end.
+/// A permanent cookie needs a timeout.
 fn session(rule: &mut Value) {
     let Some(session) = rule.get_mut("sessionPersistence") else {
         return;
@@ -59,7 +57,7 @@ fn session(rule: &mut Value) {
     }
 }
 
-/// A method match names something.
+/// A method match needs a service or a method.
 fn grpc_method(matching: &mut Value) {
     let Some(method) = matching.get_mut("method").and_then(Value::as_object_mut) else {
         return;
@@ -69,7 +67,7 @@ fn grpc_method(matching: &mut Value) {
     }
 }
 
-/// One source of certificates, and only one.
+/// Exactly one source of certificates.
 fn authorities(path: &Path, validation: &mut Value) {
     let refs = Step::Field("caCertificateRefs".to_owned());
     let fields = validation.as_object_mut();

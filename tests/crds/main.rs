@@ -1,8 +1,8 @@
 //! `api`'s types against the upstream CRDs of both channels: every field, every value of an enumeration, every default and
 //! every bound.
 //!
-//! For each place of each kind an object is made with a value there; decoding it must do what an API server does. What differs
-//! stands on a list that says why, and an entry of a list that nothing differs by fails.
+//! For each place of each kind, decodes an object with a value there and compares the result with an API server's.
+//! Differences are listed with a reason; an unused entry of a list fails.
 
 mod exceptions;
 mod fixes;
@@ -42,17 +42,17 @@ fn name<'a>(place: &'a Place<'_>) -> &'a str {
 }
 
 #[test]
-fn every_kind_is_read_or_on_the_list() {
+fn every_kind_is_read_or_listed() {
     let mut unread = Exceptions::new(exceptions::UNREAD_KINDS);
     let mut read = BTreeSet::new();
     for crd in schema::load() {
         if Kind::from_api(&crd.api_version, &crd.kind).is_some() {
             read.insert(crd.kind);
         } else {
-            unread.meet(&crd, &crd.kind, "is not read");
+            unread.record(&crd, &crd.kind, "is not read");
         }
     }
-    unread.settle();
+    unread.check();
     let ours = Kind::ALL
         .iter()
         .filter(|kind| kind.group() == sesame_api::GATEWAY_GROUP);
@@ -73,21 +73,21 @@ fn every_field_is_known() {
             let object = sample::object(&crd, &place.path, &leaf);
             let path = format!("{}.{}", crd.kind, place.path);
             match decode(&object) {
-                Err(error) => unknown.meet(&crd, &path, &format!("{error}\n{object}")),
+                Err(error) => unknown.record(&crd, &path, &format!("{error}\n{object}")),
                 Ok(decoded) => {
                     let back = serde_json::to_value(&decoded).unwrap();
                     let kept = schema::at(&back, &place.path);
                     if !holds(kept, &leaf) {
-                        unknown.meet(&crd, &path, &format!("{leaf} became {kept:?}"));
+                        unknown.record(&crd, &path, &format!("{leaf} became {kept:?}"));
                     }
                 }
             }
         }
     }
-    unknown.settle();
+    unknown.check();
 }
 
-/// Whether all that was given has been kept. Defaults may have come to it, and what is empty may have gone.
+/// Whether `kept` has everything in `given`. Defaults may be added, and empty values dropped.
 fn holds(kept: Option<&Value>, given: &Value) -> bool {
     match (kept, given) {
         (_, Value::Object(given)) => given
@@ -117,7 +117,7 @@ fn every_value_of_an_enumeration_is_known() {
                 let decoded = match decode(&object) {
                     Ok(decoded) => decoded,
                     Err(error) => {
-                        unknown.meet(&crd, &path, &format!("{choice}: {error}\n{object}"));
+                        unknown.record(&crd, &path, &format!("{choice}: {error}\n{object}"));
                         continue;
                     }
                 };
@@ -127,16 +127,16 @@ fn every_value_of_an_enumeration_is_known() {
                     .iter()
                     .any(|variant| seen.contains(&format!("{variant}({choice})")));
                 if strange || schema::at(&back, &place.path) != Some(choice) {
-                    unknown.meet(&crd, &path, &format!("{choice} is not known"));
+                    unknown.record(&crd, &path, &format!("{choice} is unknown"));
                 }
             }
         }
     }
-    unknown.settle();
+    unknown.check();
 }
 
 #[test]
-fn defaults_are_filled_in() {
+fn defaults_are_applied() {
     let mut differ = Exceptions::new(exceptions::DEFAULTS);
     for crd in read() {
         for place in crd.places() {
@@ -149,13 +149,13 @@ fn defaults_are_filled_in() {
             remove(&mut absent, &place.path.0);
             match (decode(&explicit), decode(&absent)) {
                 (Ok(explicit), Ok(absent)) if explicit == absent => {}
-                (Ok(_), Ok(_)) => differ.meet(&crd, &path, &format!("{default} is not filled in")),
-                (Err(error), _) => differ.meet(&crd, &path, &format!("{error}\n{explicit}")),
-                (_, Err(error)) => differ.meet(&crd, &path, &format!("{error}\n{absent}")),
+                (Ok(_), Ok(_)) => differ.record(&crd, &path, &format!("{default} is not applied")),
+                (Err(error), _) => differ.record(&crd, &path, &format!("{error}\n{explicit}")),
+                (_, Err(error)) => differ.record(&crd, &path, &format!("{error}\n{absent}")),
             }
         }
     }
-    differ.settle();
+    differ.check();
 }
 
 fn remove(value: &mut Value, path: &[Step]) {
@@ -166,31 +166,31 @@ fn remove(value: &mut Value, path: &[Step]) {
         }
         [Step::Field(name), rest @ ..] => remove(&mut value[name], rest),
         [Step::Item, rest @ ..] => remove(&mut value[0], rest),
-        _ => panic!("a value among free keys has no default"),
+        _ => panic!("a mapping value has no default"),
     }
 }
 
 #[test]
-fn what_the_schema_refuses_is_refused_and_nothing_else() {
+fn decoding_rejects_exactly_what_the_schema_rejects() {
     let mut laxer = Exceptions::new(exceptions::LAXER);
     let mut stricter = Exceptions::new(exceptions::STRICTER);
     for_every_probe(|crd, path, probe, allowed, decoded| match decoded {
-        Ok(_) if !allowed => laxer.meet(crd, path, &format!("{probe} is let through")),
+        Ok(_) if !allowed => laxer.record(crd, path, &format!("{probe} is accepted")),
         Err(error) if allowed => {
-            stricter.meet(crd, path, &format!("{probe} is refused: {error}"));
+            stricter.record(crd, path, &format!("{probe} is rejected: {error}"));
         }
         _ => {}
     });
-    laxer.settle();
-    stricter.settle();
+    laxer.check();
+    stricter.check();
 }
 
-/// Hands on every probe of every place: what the schema says of it, and what decoding an object with it gives.
+/// Passes on every probe of every place: whether the schema allows it, and the result of decoding an object with it.
 fn for_every_probe(mut see: impl FnMut(&Crd, &str, &str, bool, &Result<Object, String>)) {
-    // Most places say the same in every version and channel.
+    // Most places are the same in every version and channel.
     let mut seen = HashSet::new();
     for crd in read() {
-        // A status comes from an API server, which has checked it.
+        // A status comes from an API server, which has validated it.
         let places = crd.places();
         let specs = places
             .iter()
@@ -214,7 +214,7 @@ fn for_every_probe(mut see: impl FnMut(&Crd, &str, &str, bool, &Result<Object, S
     }
 }
 
-/// Values at the edges of what a schema allows, and whether it does.
+/// Values at the bounds of a schema, and whether it allows them.
 fn probes(schema: &Value, name: &str) -> Vec<(Value, bool)> {
     let bound = |bound: &str| schema[bound].as_i64();
     let edges = |bound: Option<i64>, outside: i64| {

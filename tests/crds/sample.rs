@@ -1,7 +1,6 @@
-//! Objects made from a schema: as small as may be, with a given value at a given place.
+//! Minimal objects from a schema, with a given value at a given place.
 //!
-//! In: a schema and a path. Out: an object that an API server would take, if it takes that value there. What the schema says is
-//! followed here; what only its CEL rules say stands in [`Fixes`] of the kinds, in `fixes.rs`.
+//! An API server accepts such an object if it accepts that value. For CEL rules, see `fixes.rs`.
 
 use serde_json::{Map, Value, json};
 
@@ -19,10 +18,10 @@ pub(crate) fn object(crd: &Crd, path: &Path, leaf: &Value) -> Value {
     object
 }
 
-/// A value that differs from the default, and for each `nth` from the others where that is possible.
+/// A value other than the default, and distinct for each `nth` if possible.
 pub(crate) fn value(schema: &Value, name: &str, nth: usize) -> Value {
     if let Some(choices) = schema["enum"].as_array() {
-        // A mirror may be repeated, a redirect may not.
+        // A mirror may be repeated, unlike a redirect.
         let repeatable = choices.iter().find(|choice| *choice == "RequestMirror");
         let others: Vec<_> = choices
             .iter()
@@ -45,7 +44,7 @@ pub(crate) fn value(schema: &Value, name: &str, nth: usize) -> Value {
     }
 }
 
-/// A list of so many entries that differ.
+/// A list of `length` distinct entries.
 pub(crate) fn list(schema: &Value, name: &str, length: usize) -> Value {
     let items = &schema["items"];
     let keys = schema["x-kubernetes-list-map-keys"].as_array();
@@ -91,7 +90,7 @@ fn minimal(schema: &Value) -> Value {
 
 fn required(schema: &Value) -> Map<String, Value> {
     let names = schema["required"].as_array().into_iter().flatten();
-    // An object's own, which `object` knows better.
+    // Fields of the object itself, which `object` sets.
     let own: &[&str] = match schema["properties"].get("metadata") {
         Some(_) => &["apiVersion", "kind", "metadata"],
         None => &[],
@@ -125,8 +124,8 @@ fn build(schema: &Value, path: &[Step], leaf: &Value) -> Value {
     }
 }
 
-/// Makes a union consistent: of the fields that the values of an enumeration name, the chosen one is there and no other.
-/// `given` is the field that must stay.
+/// Makes a union consistent: of the fields named after the values of an enumeration, only the chosen one is present. Keeps
+/// the field `given`.
 fn choose(schema: &Value, fields: &mut Map<String, Value>, given: Option<&str>) {
     let Some(properties) = schema["properties"].as_object() else {
         return;
@@ -159,7 +158,7 @@ fn choose(schema: &Value, fields: &mut Map<String, Value>, given: Option<&str>) 
             }
         }
     }
-    // A Service needs a port, says a CEL rule wherever one is referred to.
+    // CEL rules require a port in every reference to a Service.
     if properties
         .get("kind")
         .is_some_and(|kind| kind["default"] == "Service")

@@ -1,6 +1,6 @@
-//! The upstream CRDs as data: which kinds there are, which places an object of a kind has, and what may stand there.
+//! The upstream CRDs as data: kinds, the places in their objects, and the schemas of these places.
 //!
-//! In: the folder that `SESAME_CRDS` names, with one subfolder a channel. Out: [`Crd`]s and their [`Place`]s.
+//! Reads the folder `SESAME_CRDS`, which has a subfolder for each channel.
 
 use std::fmt;
 use std::path::{Path as Folder, PathBuf};
@@ -8,14 +8,14 @@ use std::{env, fs, io};
 
 use serde_json::Value;
 
-/// The channels, as their folders are called.
+/// The channels, by the names of their folders.
 pub(crate) const CHANNELS: [&str; 2] = ["standard", "experimental"];
 
-/// One version of a kind in one channel.
+/// A version of a kind in a channel.
 pub(crate) struct Crd {
     pub(crate) channel: &'static str,
     pub(crate) kind: String,
-    /// Group and version, as objects carry them.
+    /// The `apiVersion` of objects.
     pub(crate) api_version: String,
     /// The OpenAPI schema of the whole object.
     pub(crate) schema: Value,
@@ -67,14 +67,14 @@ fn versions(channel: &'static str, spec: &Value, crds: &mut Vec<Crd>) {
     }
 }
 
-/// One step from a value into it.
+/// A step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     /// A field with this name.
     Field(String),
     /// An element of a list.
     Item,
-    /// A value of a mapping with free keys.
+    /// A value of a mapping with arbitrary keys.
     Entry,
 }
 
@@ -99,7 +99,7 @@ impl fmt::Display for Path {
 /// A place of an object.
 pub(crate) struct Place<'a> {
     pub(crate) path: Path,
-    /// What may stand there.
+    /// The schema of the place.
     pub(crate) schema: &'a Value,
 }
 
@@ -136,7 +136,7 @@ fn collect<'a>(schema: &'a Value, path: &mut Vec<Step>, places: &mut Vec<Place<'
     }
 }
 
-/// What stands at a place of an object that was made for it: lists and mappings have one entry.
+/// The value at a place of an object made for it, where lists and mappings have one entry.
 pub(crate) fn at<'a>(object: &'a Value, path: &Path) -> Option<&'a Value> {
     path.0.iter().try_fold(object, |value, step| match step {
         Step::Field(name) => value.get(name),
@@ -145,7 +145,7 @@ pub(crate) fn at<'a>(object: &'a Value, path: &Path) -> Option<&'a Value> {
     })
 }
 
-/// What a schema says of a value by itself, as text.
+/// The bounds of a schema as text, without its children.
 pub(crate) fn bounds(schema: &Value) -> String {
     let fields = schema.as_object().into_iter().flatten();
     let inner = [

@@ -1,6 +1,4 @@
-//! Strings that a schema allows, and strings that it does not.
-//!
-//! In: a schema of a string. Out: samples, and probes with the schema's own verdict.
+//! Strings that a schema allows, and strings that it rejects.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
@@ -8,16 +6,16 @@ use std::sync::{LazyLock, Mutex};
 use regex::Regex;
 use serde_json::Value;
 
-/// Patterns that were met before: compiling one takes longer than all that is done with it.
+/// A cache of compiled patterns: compiling one takes longer than its use.
 static PATTERNS: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
 
-/// What a schema says of a string.
+/// The schema of a string.
 pub(crate) struct Text<'a> {
     schema: &'a Value,
     pattern: Option<Regex>,
 }
 
-/// Strings of many forms; `#` stands for a number, so that there can be several that differ.
+/// Strings of many forms; `#` is replaced by a number, for distinct strings.
 const FORMS: &[&str] = &[
     "a#",
     "a#.example.com",
@@ -29,7 +27,7 @@ const FORMS: &[&str] = &[
     "2026-01-02T03:04:05Z",
 ];
 
-/// Strings that one pattern or another refuses, or that are taken for something else.
+/// Strings that some pattern rejects.
 const PROBES: &[&str] = &[
     "",
     "a",
@@ -124,10 +122,10 @@ const PROBES: &[&str] = &[
 impl<'a> Text<'a> {
     pub(crate) fn of(schema: &'a Value) -> Self {
         let compiled = |pattern: &str| {
-            let mut patterns = PATTERNS.lock().expect("no test panics with it");
+            let mut patterns = PATTERNS.lock().expect("no test panics while holding it");
             let pattern = patterns
                 .entry(pattern.to_owned())
-                .or_insert_with(|| Regex::new(pattern).expect("a CRD's pattern can be read"));
+                .or_insert_with(|| Regex::new(pattern).expect("a CRD's pattern is valid"));
             pattern.clone()
         };
         Text {
@@ -136,7 +134,7 @@ impl<'a> Text<'a> {
         }
     }
 
-    /// What the schema says of a text.
+    /// Whether the schema allows a string.
     pub(crate) fn allows(&self, text: &str) -> bool {
         let bound = |name: &str| self.schema[name].as_u64().map(|bound| bound as usize);
         let count = text.chars().count();
@@ -152,7 +150,7 @@ impl<'a> Text<'a> {
                 .is_none_or(|choices| choices.iter().any(|c| c == text))
     }
 
-    /// An allowed text that is not the default. The field's name says more than its pattern.
+    /// An allowed string other than the default, chosen by the field's name and its pattern.
     pub(crate) fn sample(&self, name: &str, nth: usize) -> String {
         let forms = match name {
             "protocol" => &["HTTP"],
@@ -173,7 +171,7 @@ impl<'a> Text<'a> {
             .unwrap_or_else(|| panic!("{name}: no sample for {}", self.schema))
     }
 
-    /// Texts of every form, and texts as long as may be and one longer.
+    /// Strings of every form, of the maximum length, and one longer.
     pub(crate) fn probes(&self, name: &str) -> Vec<String> {
         let mut probes: Vec<String> = PROBES.iter().map(|probe| (*probe).to_owned()).collect();
         if let Some(maximum) = self.schema["maxLength"].as_u64() {
@@ -185,7 +183,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// A text of that length that looks like the sample: what is put in are labels of a hostname or letters, wherever they fit.
+/// Strings of that length like the sample, with inserted letters and with inserted hostname labels.
 fn stretch(sample: &str, length: usize) -> [String; 2] {
     let letters = length.saturating_sub(sample.len());
     let (head, tail) = match sample.rsplit_once('a') {
@@ -198,7 +196,7 @@ fn stretch(sample: &str, length: usize) -> [String; 2] {
         match left {
             1 => labels.push('a'),
             2..=63 => labels.push_str(&format!("{}.", "a".repeat(left - 1))),
-            // Never leaves one behind.
+            // Never leaves a remainder of one.
             _ => labels.push_str(&format!("{}.", "a".repeat(50))),
         }
     }

@@ -1,4 +1,4 @@
-//! Where requests go: weights, permissions, and what is spoken there.
+//! Backends: weights, ReferenceGrants, and protocols.
 
 use futures::{SinkExt, StreamExt};
 use sesame_testkit::backend::Backend;
@@ -23,7 +23,7 @@ fn weighted(path: &str, backends: &[(&str, u32)]) -> String {
 }
 
 #[tokio::test]
-async fn weights_divide_the_requests_and_what_is_missing_keeps_its_share() {
+async fn weights_split_requests_and_missing_backends_keep_their_share() {
     const ASKED: u32 = 500;
     let (_backends, services) = backends(&["a", "b", "c"]).await;
     let rules = [
@@ -53,7 +53,7 @@ async fn weights_divide_the_requests_and_what_is_missing_keeps_its_share() {
 }
 
 #[tokio::test]
-async fn backends_in_other_namespaces_need_a_grant_as_long_as_they_are_used() {
+async fn backends_in_other_namespaces_need_a_grant() {
     let (_backend, text) = backend("a").await;
     let there = text.replace("metadata: {", "metadata: {namespace: other, ");
     let rule =
@@ -87,11 +87,11 @@ async fn backends_in_other_namespaces_need_a_grant_as_long_as_they_are_used() {
 }
 
 #[tokio::test]
-async fn what_the_service_says_is_spoken() {
+async fn the_services_app_protocol_is_used() {
     let (_backends, services) = backends(&["plain", "h2c", "ws"]).await;
     let identity = Identity::self_signed(&["backend.example.com"]).expect("a certificate");
     let any = ([127, 0, 0, 1], 0).into();
-    let config = identity.server_config().expect("a server's settings");
+    let config = identity.server_config().expect("a server config");
     let tls = Backend::start_tls("tls", any, config)
         .await
         .expect("a backend");
@@ -113,7 +113,7 @@ async fn what_the_service_says_is_spoken() {
     ];
     let sesame = Sesame::with_rules(&(services + &encrypted), &rules).await;
     let address = sesame.at(8080);
-    // Whatever the client speaks.
+    // Whatever the client's protocol is.
     for connect in [Connect::plain(), Connect::plain().h2()] {
         for (path, protocol) in [("/plain", "HTTP/1.1"), ("/h2c", "HTTP/2")] {
             let answer = connect
@@ -149,7 +149,7 @@ async fn websocket(sesame: &Sesame) {
     assert_eq!(answer.status(), 101);
     for message in [Message::text("words"), Message::binary(vec![0, 1, 255])] {
         socket.send(message.clone()).await.expect("an open socket");
-        let back = socket.next().await.expect("an echo").expect("a sound echo");
+        let back = socket.next().await.expect("an echo").expect("a valid echo");
         assert_eq!(back, message);
     }
     socket.close(None).await.expect("a close");

@@ -1,4 +1,4 @@
-//! Many changes of all kinds under steady requests: every answer fits the objects as they are or as they were, and no
+//! Many changes of all kinds under constant load: every answer matches the objects before or after the change, and no
 //! connection is lost.
 
 use std::cell::{Cell, RefCell};
@@ -10,24 +10,24 @@ use sesame_testkit::client::{Answer, Ask, Connect};
 
 use crate::harness::{HTTP, Sesame, backends, eventually, listening, route, service};
 
-/// How many changes are made.
+/// The number of changes.
 const CHANGES: usize = 200;
 
-/// So many answers in a row must fit before a change counts as done. With two backends of the same weight one of them
-/// keeps quiet for so long once in ten million times.
+/// The number of consecutive matching answers after which a change counts as done. With two backends of equal weight, the
+/// chance that one of them misses all of these is one in ten million.
 const IN_A_ROW: usize = 24;
 
-/// What may be answered by now, by host.
+/// The answers allowed at present, by host.
 type Allowed = RefCell<BTreeMap<String, BTreeSet<String>>>;
 
-/// One change: a file, and what its host then answers.
+/// A change: a file, and the answers of its host afterwards.
 struct Change {
     host: String,
     text: String,
     answers: BTreeSet<String>,
 }
 
-/// The change number `number`: kinds take turns, and each has a host and a file of its own.
+/// Returns change `number`: kinds take turns, and each has its own host and file.
 fn change(number: usize, backends: &[Backend]) -> Change {
     let (round, kind) = (number / 8, number % 8);
     let odd = round % 2 == 1;
@@ -65,7 +65,7 @@ fn change(number: usize, backends: &[Backend]) -> Change {
             change
         }
         4 => {
-            // The Service gets another port, and the route names it. Nothing changes for clients.
+            // The Service's port changes and the route refers to the new one. Clients see no change.
             let port = if odd { 81 } else { 80 };
             let mut change = simple(
                 "port",
@@ -88,7 +88,7 @@ fn change(number: usize, backends: &[Backend]) -> Change {
             )
         }
         6 => {
-            // One endpoint follows another.
+            // An endpoint replaces another.
             let endpoint = if odd { 0 } else { 1 };
             let mut change = simple("endpoint", "backendRefs: [{name: endpoint, port: 80}]", &[]);
             change
@@ -98,7 +98,7 @@ fn change(number: usize, backends: &[Backend]) -> Change {
             change
         }
         _ => {
-            // A route that takes what a wider one took before, and gives it back.
+            // A more specific route takes requests from a wider one, and returns them.
             let mut change = simple("host", &to("b"), &["b /"]);
             if odd {
                 change.text = route("host", &["web"], &["elsewhere.example.org"], &[&to("b")]);
@@ -109,8 +109,8 @@ fn change(number: usize, backends: &[Backend]) -> Change {
     }
 }
 
-/// Backend and path that it saw, or the status.
-fn told(answer: &Answer) -> String {
+/// Summarizes an answer: the backend and the path that it saw, or the status.
+fn summary(answer: &Answer) -> String {
     match answer.status.as_u16() {
         200 => format!(
             "{} {}",
@@ -121,8 +121,8 @@ fn told(answer: &Answer) -> String {
     }
 }
 
-/// Asks all hosts in turn until all changes are made, and returns how many requests that were.
-async fn steady(address: SocketAddr, allowed: &Allowed, done: &Cell<bool>, keep: bool) -> usize {
+/// Requests all hosts in turn until all changes are done, and returns the number of requests.
+async fn load(address: SocketAddr, allowed: &Allowed, done: &Cell<bool>, keep: bool) -> usize {
     let mut connection = Connect::plain().open(address).await.expect("a connection");
     let mut asked = 0;
     while !done.get() {
@@ -134,7 +134,7 @@ async fn steady(address: SocketAddr, allowed: &Allowed, done: &Cell<bool>, keep:
             }
             let answer = connection.ask(&Ask::get(&host, "/")).await;
             let answer =
-                told(&answer.unwrap_or_else(|error| panic!("{host}: no answer: {error:#}")));
+                summary(&answer.unwrap_or_else(|error| panic!("{host}: no answer: {error:#}")));
             fits.extend(allowed.borrow()[&host].iter().cloned());
             assert!(
                 fits.contains(&answer),
@@ -147,7 +147,7 @@ async fn steady(address: SocketAddr, allowed: &Allowed, done: &Cell<bool>, keep:
 }
 
 #[tokio::test]
-async fn answers_fit_the_old_objects_or_the_new_ones() {
+async fn answers_match_the_old_objects_or_the_new_ones() {
     let (backends, services) = backends(&["a", "b"]).await;
     let sesame = Sesame::with_gateway(&[HTTP], &services).await;
     let address = sesame.at(8080);
@@ -176,7 +176,7 @@ async fn answers_fit_the_old_objects_or_the_new_ones() {
                 async || {
                     let mut seen = BTreeSet::new();
                     for _ in 0..IN_A_ROW {
-                        let answer = told(&connection.ask(&Ask::get(&host, "/")).await?);
+                        let answer = summary(&connection.ask(&Ask::get(&host, "/")).await?);
                         anyhow::ensure!(answers.contains(&answer), "{answer}");
                         seen.insert(answer);
                     }
@@ -191,8 +191,8 @@ async fn answers_fit_the_old_objects_or_the_new_ones() {
     };
     let ((), kept, fresh) = tokio::join!(
         changes,
-        steady(address, &allowed, &done, true),
-        steady(address, &allowed, &done, false)
+        load(address, &allowed, &done, true),
+        load(address, &allowed, &done, false)
     );
     println!("{CHANGES} changes under {} requests", kept + fresh);
     assert!(

@@ -1,4 +1,4 @@
-//! CORS: what the gateway answers for the backend, and what it adds to the backend's answers.
+//! CORS: preflight requests, which the gateway answers, and headers that it adds to the backend's answers.
 
 use sesame_testkit::client::{Answer, Ask, Connect};
 
@@ -11,7 +11,7 @@ fn rule(path: &str, cors: &str) -> String {
     )
 }
 
-/// A browser's question whether a script of this origin may send such a request.
+/// Sends a preflight request.
 async fn preflight(
     sesame: &Sesame,
     path: &str,
@@ -32,7 +32,7 @@ async fn preflight(
         .expect("an answer")
 }
 
-/// A script's request.
+/// Sends a simple request.
 async fn simple(sesame: &Sesame, path: &str, origin: &str) -> Answer {
     let ask = Ask::get("a.example.com", path).header("origin", origin);
     let answer = sesame.ask(&ask).await;
@@ -44,7 +44,7 @@ async fn simple(sesame: &Sesame, path: &str, origin: &str) -> Answer {
     answer
 }
 
-/// The names in a list, in lower case and sorted.
+/// The names in a list header, in lower case and sorted.
 fn names(answer: &Answer, header: &str) -> Vec<String> {
     let list = answer.header(&format!("access-control-{header}"));
     let mut names: Vec<_> = list
@@ -56,7 +56,7 @@ fn names(answer: &Answer, header: &str) -> Vec<String> {
     names
 }
 
-/// The permission: origin and whether with credentials.
+/// The allowed origin and credentials.
 fn permission(answer: &Answer) -> (&str, &str) {
     (
         answer.header("access-control-allow-origin"),
@@ -65,7 +65,7 @@ fn permission(answer: &Answer) -> (&str, &str) {
 }
 
 #[tokio::test]
-async fn listed_origins_may_and_others_may_not() {
+async fn listed_origins_are_allowed_and_others_are_not() {
     let (_backends, services) = backends(&["a"]).await;
     let rules = [rule(
         "/",
@@ -84,7 +84,11 @@ async fn listed_origins_may_and_others_may_not() {
             matches!(answer.status.as_u16(), 200 | 204),
             "{origin}: {answer:?}"
         );
-        assert_eq!(answer.backend(), "", "{origin}: the backend was asked");
+        assert_eq!(
+            answer.backend(),
+            "",
+            "{origin}: the backend got the preflight request"
+        );
         assert_eq!(permission(&answer), (origin, ""));
         assert_eq!(names(&answer, "allow-methods"), ["get", "put"], "{origin}");
         assert_eq!(
@@ -129,7 +133,7 @@ async fn listed_origins_may_and_others_may_not() {
 }
 
 #[tokio::test]
-async fn stars_mean_whatever_is_asked_for() {
+async fn wildcards_allow_what_is_requested() {
     let (_backends, services) = backends(&["a"]).await;
     let all = "allowOrigins: ['*'], allowMethods: ['*'], allowHeaders: ['*']";
     let rules = [
@@ -156,7 +160,7 @@ async fn stars_mean_whatever_is_asked_for() {
             "{path}: {answer:?}"
         );
         let (allowed, with) = permission(&answer);
-        // A star is a star only without credentials.
+        // With credentials, a wildcard has no meaning in the answer.
         assert!(
             allowed == origin || (allowed == "*" && credentials.is_empty()),
             "{path}: {allowed}"
@@ -184,7 +188,7 @@ async fn stars_mean_whatever_is_asked_for() {
     }
 }
 
-/// A rule that takes one method only must let the question through that comes before it.
+/// A rule that matches one method must match its preflight requests too.
 #[tokio::test]
 async fn rules_for_one_method_answer_the_preflights_for_it() {
     let (_backends, services) = backends(&["a"]).await;

@@ -1,4 +1,4 @@
-//! Who answers for a Service: ports by name, several slices, states of endpoints, both address families, changes.
+//! Endpoints of a Service: ports by name, several slices, endpoint conditions, both address families, changes.
 
 use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use sesame_testkit::backend::Backend;
 use sesame_testkit::client::{Ask, Connect};
 
 use crate::harness::{
-    HTTP, Question, Sesame, at, becomes, check, eventually, gateway, listening, new_ip, route,
+    HTTP, Sesame, Summary, at, becomes, check, eventually, gateway, listening, new_ip, route,
     service, shares,
 };
 
@@ -80,7 +80,7 @@ async fn ports_are_found_by_their_names_and_endpoints_in_all_slices() {
 }
 
 #[tokio::test]
-async fn endpoints_on_their_way_out_serve_when_nobody_else_does() {
+async fn terminating_endpoints_serve_if_no_others_are_ready() {
     let (ready, leaving) = (start("ready").await, start("leaving").await);
     let service_text =
         "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80}]}\n---\n";
@@ -133,7 +133,7 @@ async fn endpoints_on_their_way_out_serve_when_nobody_else_does() {
     only("ready").await;
 }
 
-/// A Gateway and endpoints with IPv6 addresses beside IPv4 ones. A machine without IPv6 has nothing to test here but IPv4.
+/// A Gateway and endpoints with IPv4 and IPv6 addresses. On a machine without IPv6, tests IPv4 only.
 #[tokio::test]
 async fn both_address_families() {
     let loopback = Ipv6Addr::LOCALHOST;
@@ -154,7 +154,7 @@ async fn both_address_families() {
         .map(Backend::address)
         .collect();
     let names: Vec<&str> = std::iter::once(&v4).chain(&v6).map(Backend::name).collect();
-    // One that is free just now.
+    // A port that is free at present.
     let port = match &v6 {
         Some(_) => TcpListener::bind((loopback, 0)).and_then(|listener| listener.local_addr()),
         None => Ok((new_ip(), 8080).into()),
@@ -181,13 +181,13 @@ async fn both_address_families() {
     listeners.extend(v6.as_ref().map(|_| SocketAddr::from((loopback, port))));
     for address in listeners {
         let found = shares(address, &Ask::get("a.example.com", "/"), 100).await;
-        // Which family is preferred is the gateway's choice; that somebody answers is not.
+        // The gateway may prefer either family, but it must answer.
         assert!(
             !found.is_empty() && found.keys().all(|name| names.contains(&name.as_str())),
             "{address}: {found:?}"
         );
     }
-    // With IPv6 endpoints alone they must be used.
+    // With IPv6 endpoints alone, they are used.
     if let Some(v6) = &v6 {
         let only = service("a", &[v6.address()]);
         let text = std::fs::read_to_string(sesame.folder().file("all.yaml")).expect("a file");
@@ -203,7 +203,7 @@ async fn both_address_families() {
     }
 }
 
-/// Endpoints come and go under steady requests: nobody notices but by who answers.
+/// Endpoints are added and removed under constant load.
 #[tokio::test]
 async fn changes_of_endpoints_drop_no_request() {
     let (one, two) = (start("one").await, start("two").await);
@@ -260,5 +260,5 @@ async fn changes_of_endpoints_drop_no_request() {
         asked
     };
     let ((), asked) = tokio::join!(changes, steady);
-    assert!(asked >= 30, "only {asked} requests were made meanwhile");
+    assert!(asked >= 30, "only {asked} requests were sent meanwhile");
 }

@@ -1,4 +1,4 @@
-//! Files as the source: what is wrong with one of them, and the ways in which they are given.
+//! Files as the source: invalid files, and the ways to specify them.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -13,7 +13,7 @@ fn is_problem(event: &Value, file: &str) -> bool {
 }
 
 #[tokio::test]
-async fn a_broken_file_keeps_its_last_objects_and_harms_no_neighbour() {
+async fn an_invalid_file_keeps_its_last_objects_and_does_not_affect_others() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let good = route("a", &["web"], &["a.example.com"], &[&at("/", "a")]);
     let sesame = Sesame::serving(|ip| {
@@ -36,7 +36,7 @@ async fn a_broken_file_keeps_its_last_objects_and_harms_no_neighbour() {
         "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: a\nspec: x\n",
     );
     let problem = sesame
-        .event("the problem is told", from, |event| {
+        .event("the problem is reported", from, |event| {
             is_problem(event, "a.yaml")
         })
         .await;
@@ -51,13 +51,13 @@ async fn a_broken_file_keeps_its_last_objects_and_harms_no_neighbour() {
     );
     check(sesame.at(8080), &cases).await;
 
-    // Sound YAML that is no sound object.
+    // Valid YAML, but an invalid object.
     let from = sesame.events();
     sesame
         .folder()
         .write("a.yaml", &good.replace("rules:", "rules: 7\n  x:"));
     let problem = sesame
-        .event("the next problem is told", from, |event| {
+        .event("the next problem is reported", from, |event| {
             is_problem(event, "a.yaml")
         })
         .await;
@@ -69,7 +69,7 @@ async fn a_broken_file_keeps_its_last_objects_and_harms_no_neighbour() {
     );
     check(sesame.at(8080), &cases).await;
 
-    // The neighbour can be changed meanwhile.
+    // Other files can be changed meanwhile.
     sesame.folder().write(
         "b.yaml",
         &route("b", &["web"], &["b.example.com"], &[&at("/", "a")]),
@@ -93,7 +93,7 @@ async fn a_broken_file_keeps_its_last_objects_and_harms_no_neighbour() {
 }
 
 #[tokio::test]
-async fn of_an_object_in_two_files_the_first_stays_and_both_are_named() {
+async fn the_first_of_two_files_with_one_object_wins_and_both_are_reported() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let sesame = Sesame::serving(|ip| {
         vec![
@@ -112,7 +112,7 @@ async fn of_an_object_in_two_files_the_first_stays_and_both_are_named() {
         &route("a", &["web"], &["a.example.com"], &[&at("/", "b")]),
     );
     let problem = sesame
-        .event("the double is told", from, |event| {
+        .event("the duplicate is reported", from, |event| {
             is_problem(event, "z.yaml")
         })
         .await;
@@ -146,7 +146,7 @@ async fn without_watching_files_are_read_once() {
         "a.yaml",
         &route("a", &["web"], &["a.example.com"], &[&at("/", "b")]),
     );
-    // An Envoy that is restarted gets what it had: by then a change would have been seen.
+    // A restarted Envoy gets the same configuration: by then a change would have been noticed.
     let (envoy, _) = sesame.envoys()[0];
     crate::harness::send(envoy, Signal::SIGKILL);
     sesame
@@ -159,7 +159,7 @@ async fn without_watching_files_are_read_once() {
 }
 
 #[tokio::test]
-async fn objects_come_from_standard_input_and_from_several_places() {
+async fn objects_come_from_standard_input_and_from_several_paths() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let ip = new_ip();
     let folder = Folder::new(&[(
@@ -184,14 +184,14 @@ async fn objects_come_from_standard_input_and_from_several_places() {
 }
 
 #[tokio::test]
-async fn a_path_that_is_not_there_is_told_and_served_when_it_is() {
+async fn a_missing_path_is_reported_and_served_once_it_exists() {
     let ip = new_ip();
     let folder = Folder::new(&[]);
     let late = folder.file("late.yaml");
     let late = late.to_str().expect("a readable path").to_owned();
     let sesame = Sesame::spawn(ip, folder, &[&late], "");
     let problem = sesame
-        .event("the problem is told", 0, |event| {
+        .event("the problem is reported", 0, |event| {
             is_problem(event, "late.yaml")
         })
         .await;

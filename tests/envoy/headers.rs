@@ -1,11 +1,11 @@
-//! Filters that change headers of requests and answers, on rules and on backends.
+//! Filters that change headers of requests and responses, on rules and on backends.
 
 use serde_json::Value;
 use sesame_testkit::client::{Answer, Ask};
 
 use crate::harness::{Sesame, assert_share, at, backends};
 
-/// All values of a header, joined as the HTTP specification allows it; `-` if it isn't there.
+/// All values of a header, joined by commas; `-` if it is missing.
 fn joined(values: &Value) -> String {
     let Some(values) = values.as_array() else {
         return "-".to_owned();
@@ -17,7 +17,7 @@ fn joined(values: &Value) -> String {
 const CHANGES: &str = "set: [{name: X-Set, value: new}, {name: x-percent, value: '100%REQ(host)%'}], add: [{name: X-Add, \
                        value: more}], remove: [X-Remove, x-remove-too]";
 
-/// What becomes of headers by these changes: of those that weren't there, and of those that were.
+/// Headers after these changes: name, value if it was missing before, value if it was present.
 const CHANGED: [(&str, &str, &str); 6] = [
     ("x-set", "new", "new"),
     ("x-percent", "100%REQ(host)%", "100%REQ(host)%"),
@@ -111,7 +111,7 @@ async fn response_headers() {
     }
 }
 
-/// What a backend's own filter sets wins over what the rule's sets, and reaches that backend alone.
+/// A backend's own filter takes precedence over the rule's, and applies to that backend only.
 #[tokio::test]
 async fn each_backend_has_its_own_changes() {
     let (_backends, services) = backends(&["a", "b"]).await;
@@ -144,4 +144,57 @@ async fn each_backend_has_its_own_changes() {
         assert_eq!(answer.header("x-from"), name);
     }
     assert_share("a", a, 100, 0.5);
+}
+
+/// A body that is a request itself stays a body: no filter can make a backend read it as the next request.
+#[tokio::test]
+async fn filters_do_not_change_how_a_request_is_framed() {
+    const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a.example.com\r\n\r\n";
+    let (backends, services) = backends(&["a"]).await;
+    let changes = [
+        ("/set", "set: [{name: Content-Length, value: '0'}]"),
+        ("/add", "add: [{name: content-length, value: '0'}]"),
+        ("/remove", "remove: [Content-Length]"),
+        (
+            "/transfer",
+            "set: [{name: Transfer-Encoding, value: identity}]",
+        ),
+        (
+            "/connection",
+            "set: [{name: Connection, value: content-length}]",
+        ),
+    ];
+    let filter = |changes: &str| {
+        format!("filters: [{{type: RequestHeaderModifier, requestHeaderModifier: {{{changes}}}}}]")
+    };
+    let mut rules = vec![at("/plain", "a")];
+    for (path, changes) in changes {
+        rules.push(format!("{}, {}", filter(changes), at(path, "a")));
+        rules.push(format!(
+            "matches: [{{path: {{value: /backend{path}}}}}], backendRefs: [{{name: a, port: 80, {}}}]",
+            filter(changes)
+        ));
+    }
+    let sesame = Sesame::with_rules(&services, &rules).await;
+    let post = |path: &str| {
+        Ask::get("a.example.com", path)
+            .method("POST")
+            .body(SMUGGLED)
+    };
+    for (path, _) in changes {
+        for path in [path.to_owned(), format!("/backend{path}")] {
+            let answer = sesame.ask(&post(&path)).await;
+            assert_eq!(answer.status, 500, "{path}: {answer:?}");
+        }
+    }
+    assert_eq!(
+        sesame.ask_well(&post("/plain")).await.json()["body"],
+        SMUGGLED
+    );
+    let seen: Vec<String> = backends[0]
+        .requests()
+        .into_iter()
+        .map(|seen| seen.path)
+        .collect();
+    assert_eq!(seen, ["/plain"]);
 }

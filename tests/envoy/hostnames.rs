@@ -1,9 +1,9 @@
-//! Which host a request is for: listeners' and routes' hostnames, their intersections, isolation, tiers.
+//! Hostnames of listeners and routes: intersection, precedence, isolation.
 
 use sesame_testkit::client::{Ask, Connect};
 
 use crate::harness::{
-    HTTP, Question, Sesame, at, backends, born, check, check_asks, listening, route, to,
+    HTTP, Sesame, Summary, at, backends, check, check_asks, created, listening, route, to,
 };
 
 #[tokio::test]
@@ -34,14 +34,14 @@ async fn exact_before_long_wildcard_before_short_wildcard_before_any() {
         ],
     )
     .await;
-    // The same by HTTP/2, whose Host is a pseudo header.
+    // The same over HTTP/2, where the host is a pseudo-header.
     let h2 = Connect::plain().h2();
     let ask = Ask::get("c.b.example.com:8080", "/");
     assert_eq!((&h2, &ask).of(sesame.at(8080)).await, "long");
 }
 
 #[tokio::test]
-async fn requests_fall_through_to_the_wider_hostname_and_no_further_than_the_route_says() {
+async fn requests_fall_through_to_wider_hostnames() {
     let (_backends, services) = backends(&["exact", "wide"]).await;
     let routes = route(
         "exact",
@@ -61,7 +61,7 @@ async fn requests_fall_through_to_the_wider_hostname_and_no_further_than_the_rou
             ("very.specific.com", "/s1", "exact"),
             ("very.specific.com", "/s3", "wide"),
             ("other.specific.com", "/s3", "wide"),
-            // The narrower host goes first, however short its path.
+            // The narrower host takes precedence, however short its path.
             ("very.specific.com", "/s1/deeper", "exact"),
             ("more.specific.com", "/s1/deeper", "wide"),
             ("more.specific.com", "/s1", "404"),
@@ -72,9 +72,9 @@ async fn requests_fall_through_to_the_wider_hostname_and_no_further_than_the_rou
     .await;
 }
 
-/// Two routes that mean the same host of a narrower listener: what they say themselves decides.
+/// Two routes have the same host on a narrower listener: their own hostnames decide.
 #[tokio::test]
-async fn the_original_hostname_decides_where_the_intersection_is_the_same() {
+async fn the_routes_own_hostname_decides_if_the_intersection_is_the_same() {
     let (_backends, services) = backends(&["narrow", "wide"]).await;
     let header = |name: &str, backend: &str| {
         format!(
@@ -98,7 +98,7 @@ async fn the_original_hostname_decides_where_the_intersection_is_the_same() {
             at("/path/prefix", "wide"),
             header("header-b", "wide"),
         ];
-        born(
+        created(
             &route(
                 &format!("{listener}-wide"),
                 &[&parent],
@@ -106,7 +106,7 @@ async fn the_original_hostname_decides_where_the_intersection_is_the_same() {
                 &wide_rules,
             ),
             "2025-01-01",
-        ) + &born(
+        ) + &created(
             &route(
                 &format!("{listener}-narrow"),
                 &[&parent],
@@ -141,7 +141,7 @@ async fn the_original_hostname_decides_where_the_intersection_is_the_same() {
     }
 }
 
-/// Listeners of one port: a request belongs to the most specific one alone.
+/// Listeners of one port: a request belongs to the most specific one only.
 #[tokio::test]
 async fn listeners_are_isolated_from_each_other() {
     let (_backends, services) = backends(&["any", "wide", "narrow", "exact"]).await;
@@ -165,7 +165,7 @@ async fn listeners_are_isolated_from_each_other() {
         ("exact", "abc.foo.example.com"),
     ] {
         let path = format!("/{name}");
-        // Hostnames on the listeners only, and on the routes too.
+        // Hostnames on the listeners only, and on both listeners and routes.
         objects += &route(
             &format!("{name}-8080"),
             &[&format!("web, sectionName: {name}-8080")],
@@ -257,7 +257,7 @@ async fn routes_attach_by_listener_by_port_and_by_both() {
 }
 
 #[tokio::test]
-async fn only_hostnames_that_the_listener_has_too_are_served() {
+async fn only_hostnames_within_the_listeners_hostname_are_served() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let listeners = ["name: http, protocol: HTTP, port: 8080, hostname: '*.wildcard.io'"];
     let hosts = [

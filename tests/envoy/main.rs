@@ -1,7 +1,7 @@
-//! Real requests through a real Envoy that `sesame local` runs: one file a subject.
+//! Real requests through a real Envoy that `sesame local` runs: one file for each subject.
 //!
-//! Every test starts a Sesame of its own, on a folder and loopback addresses of its own, so that all can run at the same
-//! time; it ends with the test, however the test ends. What a test expects of an answer is what the Gateway API says.
+//! Every test starts its own Sesame with its own folder and loopback addresses, so that tests run in parallel. It ends with
+//! the test, even if the test fails. Expected answers are those that the Gateway API defines.
 
 #![allow(
     clippy::print_stderr,

@@ -1,4 +1,4 @@
-//! RequestMirror: who gets copies, how many, and of what.
+//! RequestMirror: targets, shares, and content of the copies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,11 +19,11 @@ async fn copy(backend: &Backend, path: &str) -> Received {
     let requests = backend.wait_for(Duration::from_secs(20), arrived).await;
     let requests = requests.unwrap_or_else(|all| panic!("{} got no copy: {all:?}", backend.name()));
     let found = requests.into_iter().find(|request| request.path == path);
-    found.expect("it has just been found")
+    found.expect("it was found above")
 }
 
 #[tokio::test]
-async fn all_mirrors_get_the_request_as_the_backend_does() {
+async fn all_mirrors_get_the_same_request_as_the_backend() {
     let (backends, services) = backends(&["a", "one", "two"]).await;
     let modifier = "{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x-set, value: new}], remove: [x-gone]}}";
     let rule = format!(
@@ -56,9 +56,9 @@ async fn all_mirrors_get_the_request_as_the_backend_does() {
     }
 }
 
-/// What becomes of a copy is nobody's business: the client waits for its own answer only.
+/// The client waits only for the answer to its own request.
 #[tokio::test]
-async fn a_mirror_that_fails_or_is_missing_harms_nobody() {
+async fn a_failing_or_missing_mirror_does_not_affect_the_client() {
     let (_backends, services) = backends(&["a", "slow"]).await;
     let (gone, gone_text) = backend("gone").await;
     gone.stop().await;
@@ -78,7 +78,7 @@ async fn a_mirror_that_fails_or_is_missing_harms_nobody() {
 }
 
 #[tokio::test]
-async fn shares_of_the_requests_are_copied() {
+async fn a_share_of_the_requests_is_copied() {
     const ASKED: u32 = 500;
     let cases = [
         ("none", ", percent: 0", 0.0),
@@ -110,7 +110,7 @@ async fn shares_of_the_requests_are_copied() {
     let sesame = Sesame::with_rules(&services, &[&rule]).await;
     let answers = shares(sesame.at(8080), &Ask::get("a.example.com", "/"), ASKED).await;
     assert_eq!(answers, BTreeMap::from([("a".to_owned(), ASKED)]));
-    // Copies may be under way when the answers are there. Of those to `all` it is known when they have come.
+    // Copies may arrive after the answers. Their number is known for `all`, so wait for those.
     eventually("all copies arrive", async || {
         let count = mirrors[4].count();
         anyhow::ensure!(count == u64::from(ASKED), "{count} of {ASKED}");

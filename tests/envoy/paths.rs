@@ -1,4 +1,4 @@
-//! A host with many paths answers by a tree as it would by a list.
+//! A host with many paths, whose routes are a tree, answers like one whose routes are a list.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -7,14 +7,14 @@ use sesame_testkit::client::{Ask, Connect};
 
 use crate::harness::{Dice, Folder, HTTP, Sesame, gateway, new_ip, route};
 
-/// How many routes the host has, each with a match or two.
+/// The number of routes of the host, each with one or two matches.
 const ROUTES: usize = 90;
-/// How often they are others.
+/// The number of sets of routes.
 const ROUNDS: usize = 3;
-/// How many requests are made of each.
+/// The number of requests for each set.
 const REQUESTS: usize = 1_000;
 
-/// A path of few letters, so that many are below others.
+/// A path of few letters, so that many paths are below others.
 fn path(dice: &mut Dice) -> String {
     let segments = 1 + dice.roll(4);
     let segment =
@@ -24,7 +24,7 @@ fn path(dice: &mut Dice) -> String {
 
 fn some_match(dice: &mut Dice) -> String {
     let path = path(dice);
-    // Few match any path: they hang at every key of a tree.
+    // Few matches for any path, since these are at every key of a tree.
     let path = match dice.roll(120) {
         0 => "{value: /}".to_owned(),
         1 => format!("{{type: RegularExpression, value: \"{path}[ab]?\"}}"),
@@ -43,12 +43,12 @@ fn some_match(dice: &mut Dice) -> String {
     format!("{{path: {path}{more}}}")
 }
 
-/// Routes whose answers tell which of them gave them.
+/// Routes whose answers identify them.
 fn routes(dice: &mut Dice) -> String {
     let mut text = String::new();
     for number in 0..ROUTES {
         let matches: BTreeSet<String> = (0..=dice.roll(2)).map(|_| some_match(dice)).collect();
-        // Only a prefix can be replaced, and only where there is one.
+        // Only a prefix match can be replaced.
         let replaced = matches.len() == 1 && !matches.iter().any(|one| one.contains("type: "));
         let new = match replaced {
             true => ", path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}",
@@ -63,7 +63,7 @@ fn routes(dice: &mut Dice) -> String {
     text
 }
 
-/// Routes that match nothing that is asked, so many and for so many paths that no tree is made.
+/// Routes that match no request, so many and for so many paths that the routes are not a tree.
 fn never() -> String {
     let rule = |number: usize| {
         format!("matches: [{{path: {{type: RegularExpression, value: \"/never-{number}[0-9]\"}}}}]")
@@ -78,7 +78,7 @@ fn never() -> String {
     text
 }
 
-fn question(dice: &mut Dice) -> Ask {
+fn request(dice: &mut Dice) -> Ask {
     let mut path = path(dice);
     path += dice.one_of(&["", "", "", "/", "x", "?q=1", "/?q=1", "?q=2&r=/a/b"]);
     let mut ask = Ask::get("many.test", &path);
@@ -91,7 +91,7 @@ fn question(dice: &mut Dice) -> Ask {
     ask
 }
 
-async fn told(at: SocketAddr, asks: &[Ask]) -> Vec<String> {
+async fn answers(at: SocketAddr, asks: &[Ask]) -> Vec<String> {
     let mut connection = Connect::plain()
         .open(at)
         .await
@@ -130,14 +130,14 @@ async fn a_tree_answers_like_a_list() {
                 has
             );
         }
-        let asks: Vec<Ask> = (0..REQUESTS).map(|_| question(&mut dice)).collect();
-        let by_tree = told(tree.at(8080), &asks).await;
-        let by_list = told(list.at(8080), &asks).await;
+        let asks: Vec<Ask> = (0..REQUESTS).map(|_| request(&mut dice)).collect();
+        let by_tree = answers(tree.at(8080), &asks).await;
+        let by_list = answers(list.at(8080), &asks).await;
         for ((ask, one), other) in asks.iter().zip(&by_tree).zip(&by_list) {
             assert_eq!(one, other, "{ask:?}");
         }
         found.extend(by_tree);
     }
-    // They were real questions.
+    // The requests were not trivial.
     assert!(found.len() > 100, "{found:?}");
 }

@@ -1,4 +1,4 @@
-//! RequestRedirect: where clients are sent, above all to which port.
+//! RequestRedirect: the Location header, especially its port.
 
 use std::net::SocketAddr;
 
@@ -15,7 +15,7 @@ fn rule(path: &str, redirect: &str) -> String {
     )
 }
 
-/// Asks for each path on host and compares status and Location.
+/// Requests each path and compares status and Location.
 async fn check(connect: &Connect, address: SocketAddr, host: &str, cases: &[(&str, u16, &str)]) {
     listening(address).await;
     let mut wrong = Vec::new();
@@ -95,8 +95,8 @@ async fn hosts_paths_and_statuses() {
     assert_eq!(answer.status, 303);
 }
 
-/// Without a port and a scheme it is the listener's port; with a scheme the scheme's own; default ports aren't shown
-/// where the host is known.
+/// The port defaults to that of the scheme, if there is one, or else to the listener's. Default ports are omitted if the
+/// hostname is known.
 #[tokio::test]
 async fn ports_follow_the_scheme_or_the_listener() {
     let rules = [
@@ -158,9 +158,9 @@ async fn ports_follow_the_scheme_or_the_listener() {
     .await;
 }
 
-/// A wildcard leaves the host open: Envoy must keep the request's, and not its port.
+/// On a wildcard route, Envoy keeps the host of the request without its port.
 #[tokio::test]
-async fn the_host_of_a_wildcard_route_stays_and_its_port_goes() {
+async fn a_wildcard_route_keeps_the_requests_host_and_drops_its_port() {
     let rules = [
         rule("/https", "scheme: https"),
         rule("/nothing", "statusCode: 301"),
@@ -180,7 +180,7 @@ async fn the_host_of_a_wildcard_route_stays_and_its_port_goes() {
         )
         .await;
         let with_port = format!("{host}:8080");
-        // The scheme's own port may be shown.
+        // The scheme's default port may be explicit.
         check(
             &Connect::plain(),
             sesame.at(8080),
@@ -194,16 +194,21 @@ async fn the_host_of_a_wildcard_route_stays_and_its_port_goes() {
     }
 }
 
-/// Where all ports are moved, clients are sent to moved ports.
+/// Redirects to a port of the Gateway follow the offset, those to a port of another server don't.
 #[tokio::test]
-async fn moved_ports_are_said_as_they_are() {
+async fn port_offset_moves_redirects_to_ports_of_the_gateway() {
     let rules = [
         rule("/https", "scheme: https"),
         rule("/nothing", "statusCode: 301"),
         rule("/port", "port: 81"),
+        rule("/other", "port: 82"),
     ];
     let ip = new_ip();
-    let listeners = ["name: http, protocol: HTTP, port: 80"];
+    let listeners = [
+        "name: http, protocol: HTTP, port: 80",
+        "name: next, protocol: HTTP, port: 81",
+        "name: https, protocol: HTTP, port: 443",
+    ];
     let text = gateway("web", ip, &listeners) + &route("a", &["web"], &["a.example.com"], &rules);
     let sesame = Sesame::start(
         ip,
@@ -220,6 +225,7 @@ async fn moved_ports_are_said_as_they_are() {
             ("/https", 302, "https://a.example.com:9443/https"),
             ("/nothing", 301, "http://a.example.com:9080/nothing"),
             ("/port", 302, "http://a.example.com:9081/port"),
+            ("/other", 302, "http://a.example.com:82/other"),
         ],
     )
     .await;

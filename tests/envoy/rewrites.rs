@@ -1,4 +1,4 @@
-//! URLRewrite: what the backend is asked for.
+//! URLRewrite: the path and host that the backend sees.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use sesame_testkit::client::Ask;
 
 use crate::harness::{Sesame, assert_share, backends, to};
 
-/// Asks for each path and compares what the backend saw.
+/// Requests each path and compares what the backend saw.
 async fn check(sesame: &Sesame, host: &str, cases: &[(&str, &str)]) {
     let mut connection = sesame.open().await;
     let mut wrong = Vec::new();
@@ -130,7 +130,7 @@ async fn the_host_with_and_without_the_path() {
     assert_eq!(answer.json()["headers"]["x-set"][0], "new");
 }
 
-/// The choice of the backend decides about path and host, and the shares stay as they are.
+/// The chosen backend determines path and host. Shares are unaffected.
 #[tokio::test]
 async fn each_of_several_backends_has_its_own_rewrite() {
     let (_backends, services) = backends(&["a", "b", "c"]).await;

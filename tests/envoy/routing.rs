@@ -1,8 +1,10 @@
-//! Which rule answers: paths, headers, queries, methods, and what goes first.
+//! Matching: paths, headers, query parameters, methods, and precedence.
 
 use sesame_testkit::client::Ask;
 
-use crate::harness::{HTTP, Sesame, backends, born, check, check_asks, gateway, new_ip, on, route};
+use crate::harness::{
+    HTTP, Sesame, at, backends, check, check_asks, created, gateway, new_ip, on, route,
+};
 
 #[tokio::test]
 async fn paths() {
@@ -99,7 +101,7 @@ async fn headers_queries_and_methods() {
                 "two",
             ),
             (get("/").header("color", "red"), "two"),
-            // One header each: the rule that stands first.
+            // One header each: the first rule.
             (
                 get("/").header("version", "one").header("color", "red"),
                 "one",
@@ -113,7 +115,7 @@ async fn headers_queries_and_methods() {
             (get("/?animal=whales"), "plain"),
             (get("/?animal=whale&size=30"), "queries"),
             (get("/?animal=whale&size=big"), "query"),
-            // Headers count before queries, methods before headers, paths before all.
+            // Paths precede methods, methods precede headers, headers precede queries.
             (
                 get("/?animal=whale&size=30").header("version", "one"),
                 "one",
@@ -136,15 +138,15 @@ async fn across_routes_the_more_specific_match_then_the_older_route_then_the_alp
     let hosts = ["a.example.com"];
     let root = |backend: &str| on("{path: {value: /}}", backend);
     let routes = [
-        born(
+        created(
             &route("a-young", &["web"], &hosts, &[&root("young")]),
             "2026-02-01",
         ),
-        born(
+        created(
             &route("z-old", &["web"], &hosts, &[&root("old")]),
             "2026-01-01",
         ),
-        born(
+        created(
             &route(
                 "long",
                 &["web"],
@@ -153,11 +155,11 @@ async fn across_routes_the_more_specific_match_then_the_older_route_then_the_alp
             ),
             "2026-03-01",
         ),
-        born(
+        created(
             &route("b", &["web"], &["b.example.com"], &[&root("b")]),
             "2026-01-01",
         ),
-        born(
+        created(
             &route("a", &["web"], &["b.example.com"], &[&root("a")]),
             "2026-01-01",
         ),
@@ -176,7 +178,7 @@ async fn across_routes_the_more_specific_match_then_the_older_route_then_the_alp
 }
 
 #[tokio::test]
-async fn of_rules_that_match_alike_the_first_answers_even_if_it_leads_nowhere() {
+async fn the_first_of_equal_rules_answers_even_if_its_backend_is_missing() {
     let (_backends, services) = backends(&["first", "second"]).await;
     let both = |backend: &str, one: &str, other: &str| {
         on(
@@ -267,6 +269,38 @@ async fn gateways_answer_differently_on_the_same_port() {
         &[
             ("a.example.com", "/shared", "shared"),
             ("a.example.com", "/", "right"),
+        ],
+    )
+    .await;
+}
+
+/// A tree of routes needs paths: Envoy rejects one without, and with it every host of the port.
+#[tokio::test]
+async fn many_routes_without_a_path_leave_other_hosts_alone() {
+    let (_backends, services) = backends(&["many", "other"]).await;
+    let headers: Vec<String> = (0..64)
+        .map(|n| format!("{{headers: [{{name: x-n, value: '{n}'}}]}}"))
+        .collect();
+    let routes = route(
+        "many",
+        &["web"],
+        &["many.example.com"],
+        &[on(&headers.join(", "), "many")],
+    ) + &route(
+        "other",
+        &["web"],
+        &["other.example.com"],
+        &[at("/", "other")],
+    );
+    let sesame = Sesame::with_gateway(&[HTTP], &(services + &routes)).await;
+    let asks = |n: &str| Ask::get("many.example.com", "/").header("x-n", n);
+    check_asks(
+        sesame.at(8080),
+        [
+            (asks("0"), "many"),
+            (asks("63"), "many"),
+            (asks("64"), "404"),
+            (Ask::get("other.example.com", "/"), "other"),
         ],
     )
     .await;

@@ -18,7 +18,7 @@ async fn serving(rules: &[&str]) -> (Vec<sesame_testkit::backend::Backend>, Sesa
     (backends, sesame)
 }
 
-/// Asks some times with what the first answer gave, and says who answered.
+/// Sends several requests with the session of the first answer, and returns the backends that answered.
 async fn returning(sesame: &Sesame, path: &str, header: &str, value: &str) -> BTreeSet<String> {
     let ask = Ask::get("a.example.com", path).header(header, value);
     shares(sesame.at(8080), &ask, 20)
@@ -65,7 +65,7 @@ async fn by_cookie() {
             homes.insert(home);
         }
     }
-    // Newcomers are spread, or the cookie has proved nothing.
+    // New clients are spread, or the cookie would prove nothing.
     assert!(homes.len() > 1, "{homes:?}");
     let none = sesame.ask_well(&Ask::get("a.example.com", "/none")).await;
     assert_eq!(none.header("set-cookie"), "");
@@ -92,9 +92,9 @@ async fn by_header() {
     assert!(homes.len() > 1, "{homes:?}");
 }
 
-/// A session's endpoint that is gone is replaced: the client isn't punished for being faithful.
+/// A session whose endpoint was removed gets another one.
 #[tokio::test]
-async fn who_has_lost_an_endpoint_gets_another_one() {
+async fn a_session_without_its_endpoint_gets_another_one() {
     let (mut backends, sesame) = serving(&["sessionPersistence: {cookie: {name: mine}}"]).await;
     let first = sesame.ask_well(&Ask::get("a.example.com", "/")).await;
     let cookie = first
@@ -118,7 +118,7 @@ async fn who_has_lost_an_endpoint_gets_another_one() {
         "all.yaml",
         &format!("{before}{}apiVersion: gateway{after}", service("a", &left)),
     );
-    crate::harness::eventually("somebody else answers", async || {
+    crate::harness::eventually("another endpoint answers", async || {
         let answer = sesame
             .ask_well(&Ask::get("a.example.com", "/").header("cookie", &cookie))
             .await;

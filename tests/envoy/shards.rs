@@ -1,5 +1,5 @@
-//! Route tables in shards answer like whole ones, by whichever means an Envoy finds the shard, and no request is lost where one
-//! becomes the other.
+//! Route tables in shards answer like whole ones, with the module and without, and no request is lost when a table changes
+//! between the two forms.
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -15,14 +15,14 @@ use crate::harness::{
     Dice, Folder, HTTP, Sesame, backend, eventually, eventually_within, gateway, new_ip, route, to,
 };
 
-/// How many HTTPRoutes there are.
+/// The number of HTTPRoutes.
 const ROUTES: usize = 120;
-/// How often some of them change.
+/// The number of changes.
 const ROUNDS: usize = 5;
-/// How many requests are made after each change.
+/// The number of requests after each change.
 const REQUESTS: usize = 2_000;
 
-/// Listeners of one port whose hosts overlap: a request reaches the routes of the most specific one only.
+/// Listeners of one port with overlapping hosts: a request reaches the routes of the most specific one only.
 const LISTENERS: [&str; 4] = [
     "name: all, protocol: HTTP, port: 8080",
     "name: example, protocol: HTTP, port: 8080, hostname: \"*.example.com\"",
@@ -30,7 +30,7 @@ const LISTENERS: [&str; 4] = [
     "name: one, protocol: HTTP, port: 8080, hostname: h1.t1.example.com",
 ];
 
-/// A host that a route may have.
+/// A random hostname of a route.
 fn hostname(dice: &mut Dice) -> String {
     let (host, team) = (dice.roll(40), dice.roll(4));
     match dice.roll(12) {
@@ -43,12 +43,12 @@ fn hostname(dice: &mut Dice) -> String {
     }
 }
 
-/// The route of that number: its answers tell which of its rules gave them, and when it was written.
+/// A route by number. Its answers identify the rule and the round.
 fn some_route(number: usize, round: usize, dice: &mut Dice) -> String {
     let hosts: Vec<String> = (0..=dice.roll(2)).map(|_| hostname(dice)).collect();
     let mut hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
     if dice.roll(40) == 0 {
-        // Every host of its listeners.
+        // No hostname: every host of its listeners.
         hosts.clear();
     }
     let section = dice.one_of(&["", ", sectionName: all", ", sectionName: example"]);
@@ -73,7 +73,7 @@ fn some_route(number: usize, round: usize, dice: &mut Dice) -> String {
     )
 }
 
-/// A Host as clients write it: mostly one that some route has.
+/// A Host header, mostly one that a route has.
 fn host(dice: &mut Dice) -> String {
     let known = hostname(dice).replace('*', dice.one_of(&["x", "h1", "a.b", "x-y"]));
     match dice.roll(16) {
@@ -101,7 +101,7 @@ fn host(dice: &mut Dice) -> String {
     }
 }
 
-fn question(dice: &mut Dice) -> Ask {
+fn request(dice: &mut Dice) -> Ask {
     let path = dice.one_of(&["/", "/a", "/a/b", "/a/b/c?d=e", "/ab"]);
     let mut ask = Ask::get(&host(dice), path);
     if dice.roll(4) == 0 {
@@ -116,12 +116,12 @@ fn question(dice: &mut Dice) -> Ask {
     }
 }
 
-/// Where it leads, or the status.
-async fn told(connection: &mut Option<Connection>, at: SocketAddr, ask: &Ask) -> Result<String> {
-    told_by(&Connect::plain(), connection, at, ask).await
+/// Summarizes an answer: the Location, or the status.
+async fn summary(connection: &mut Option<Connection>, at: SocketAddr, ask: &Ask) -> Result<String> {
+    summary_by(&Connect::plain(), connection, at, ask).await
 }
 
-async fn told_by(
+async fn summary_by(
     connect: &Connect,
     connection: &mut Option<Connection>,
     at: SocketAddr,
@@ -132,7 +132,7 @@ async fn told_by(
         None => connect.open(at).await?,
     };
     let answer = open.ask(ask).await?;
-    // Envoy closes after some that it doesn't understand.
+    // Envoy closes the connection after some invalid requests.
     if answer.header("connection") != "close" {
         *connection = Some(open);
     }
@@ -143,7 +143,7 @@ async fn told_by(
     ))
 }
 
-/// The first line of what is answered to a wish for a tunnel, which nobody gets.
+/// The status line of the answer to a CONNECT request, which Envoy rejects.
 async fn tunnel(at: SocketAddr, host: &str) -> Result<String> {
     let mut stream = BufReader::new(TcpStream::connect(at).await?);
     let ask = format!("CONNECT {host}:80 HTTP/1.1\r\nhost: {host}:80\r\n\r\n");
@@ -209,7 +209,8 @@ async fn shards_answer_like_a_whole_table() {
         for sesame in [&whole, &by_module, &by_expressions] {
             eventually("the change is served", async || {
                 let mut none = None;
-                let said = told(&mut none, sesame.at(8080), &Ask::get("marker.test", "/")).await?;
+                let said =
+                    summary(&mut none, sesame.at(8080), &Ask::get("marker.test", "/")).await?;
                 ensure!(said == format!("302 http://v{round}.test:8080/"), "{said}");
                 Ok(())
             })
@@ -222,12 +223,12 @@ async fn shards_answer_like_a_whole_table() {
         let mut to_whole = None;
         let mut shards = [(&by_module, None), (&by_expressions, None)];
         for _ in 0..REQUESTS {
-            let ask = question(&mut dice);
-            // The last shard may come a moment behind the first.
+            let ask = request(&mut dice);
+            // The last shard may arrive a moment after the first.
             eventually_within(Duration::from_secs(5), "the same answer", async || {
-                let one = told_by(&connect, &mut to_whole, whole.at(8080), &ask).await?;
+                let one = summary_by(&connect, &mut to_whole, whole.at(8080), &ask).await?;
                 for (sesame, connection) in &mut shards {
-                    let other = told_by(&connect, connection, sesame.at(8080), &ask).await?;
+                    let other = summary_by(&connect, connection, sesame.at(8080), &ask).await?;
                     let (ours, theirs) = (sesame.ip.to_string(), whole.ip.to_string());
                     ensure!(
                         one == other.replace(&ours, &theirs),
@@ -239,7 +240,7 @@ async fn shards_answer_like_a_whole_table() {
             .await;
         }
     }
-    for host in ["marker.test", "h1.t1.example.com", "nobody.test"] {
+    for host in ["marker.test", "h1.t1.example.com", "unknown.test"] {
         let mut said = Vec::new();
         for sesame in [&whole, &by_module, &by_expressions] {
             said.push(tunnel(sesame.at(8080), host).await.expect("an answer"));
@@ -252,7 +253,7 @@ async fn shards_answer_like_a_whole_table() {
 }
 
 #[tokio::test]
-async fn backends_see_nothing_of_shards() {
+async fn backends_see_no_trace_of_shards() {
     let (_backend, service) = backend("a").await;
     let ip = new_ip();
     let rule = "backendRefs: [{name: a, port: 80}], filters: [{type: RequestHeaderModifier, \
@@ -271,7 +272,7 @@ async fn backends_see_nothing_of_shards() {
     assert!(!headers.contains("shard"), "{answer}");
 }
 
-/// Routes of a listener for so many hosts.
+/// Routes of a listener for this many hosts.
 fn hosts(listener: &str, number: usize) -> String {
     let parent = format!("web, sectionName: {listener}");
     let route = |host: usize| {
@@ -286,19 +287,19 @@ fn hosts(listener: &str, number: usize) -> String {
     (0..number).map(route).collect()
 }
 
-/// Asks for the first host, on a connection that is kept and on new ones, as long as the work takes.
+/// Requests the first host, on a persistent connection and on new ones, while the work runs.
 ///
 /// # Panics
-/// If one answer isn't a 200.
+/// If an answer isn't a 200.
 async fn under_requests(at: SocketAddr, work: impl Future<Output = ()>) {
     let (over, asked) = (Cell::new(false), Cell::new(0_u32));
     let ask = Ask::get("h0.test", "/");
     let steady = async {
         let mut kept: Option<Connection> = None;
         while !over.get() {
-            let said = told(&mut kept, at, &ask).await;
-            let said = said.expect("an answer on a connection that was kept");
-            assert_eq!(said, "200 ", "on a connection that was kept");
+            let said = summary(&mut kept, at, &ask).await;
+            let said = said.expect("an answer on the persistent connection");
+            assert_eq!(said, "200 ", "on the persistent connection");
             let fresh = Connect::plain().ask(at, &ask).await;
             assert_eq!(fresh.expect("an answer").status, 200);
             asked.set(asked.get() + 2);
@@ -323,17 +324,17 @@ async fn answers(at: SocketAddr, host: usize, status: u16) {
 }
 
 #[tokio::test]
-async fn nothing_is_lost_where_a_table_grows_and_shrinks() {
+async fn no_request_is_lost_when_a_table_grows_and_shrinks() {
     let (_backend, service) = backend("a").await;
     let sesame = Sesame::with_gateway(&[HTTP], &service).await;
     sesame.folder().write("hosts.yaml", &hosts("http", 190));
     let at = sesame.at(8080);
     answers(at, 189, 200).await;
     let changes = async {
-        // Over the mark at which the table is put in shards, and far below that at which it is whole again.
+        // Above the threshold for shards, then far below that for a whole table.
         for number in [410, 600, 150, 420, 100, 430] {
             if number == 430 {
-                // Nobody follows shards any more when the listener before is drained, and what it needed is gone.
+                // After the previous listener has drained, no listener subscribes to shards, and they are removed.
                 sleep(Duration::from_secs(12)).await;
             }
             sesame
@@ -342,7 +343,7 @@ async fn nothing_is_lost_where_a_table_grows_and_shrinks() {
             answers(at, number - 1, 200).await;
             answers(at, number, 404).await;
         }
-        // Its whole table is gone, too.
+        // Its whole table is removed too.
         sleep(Duration::from_secs(12)).await;
         answers(at, 429, 200).await;
     };
@@ -350,7 +351,7 @@ async fn nothing_is_lost_where_a_table_grows_and_shrinks() {
 }
 
 #[tokio::test]
-async fn nothing_is_lost_where_a_second_table_grows() {
+async fn no_request_is_lost_when_a_second_table_grows() {
     let (_backend, service) = backend("a").await;
     let other = "name: other, protocol: HTTP, port: 8081";
     let sesame = Sesame::with_gateway(&[HTTP, other], &service).await;

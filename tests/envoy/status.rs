@@ -1,11 +1,11 @@
-//! What owners of objects are told while Envoys run.
+//! Statuses while Envoys run.
 
 use std::net::TcpListener;
 
 use sesame_testkit::client::Ask;
 
 use crate::harness::{
-    Condition, Folder, HTTP, Question, Sesame, at, backends, becomes, check, eventually, gateway,
+    Condition, Folder, HTTP, Sesame, Summary, at, backends, becomes, check, eventually, gateway,
     listening, new_ip, route,
 };
 
@@ -84,7 +84,7 @@ async fn gateways_are_programmed_when_envoy_serves_and_count_their_routes() {
 }
 
 #[tokio::test]
-async fn references_that_lead_nowhere_are_told_and_mended() {
+async fn a_dangling_reference_is_reported_until_it_resolves() {
     let (_backends, services) = backends(&["a"]).await;
     let sesame = Sesame::serving(|ip| {
         vec![
@@ -116,14 +116,14 @@ async fn references_that_lead_nowhere_are_told_and_mended() {
         sesame.of_route("a", "ResolvedRefs").await
     })
     .await;
-    // A route of no Gateway of ours is none of our business.
+    // A route of another controller's Gateway gets no status.
     let elsewhere = sesame.status("HTTPRoute", "elsewhere").await.ok();
     let parents = elsewhere.and_then(|status| status["parents"].as_array().map(Vec::len));
     assert_eq!(parents.unwrap_or_default(), 0);
 }
 
 #[tokio::test]
-async fn a_port_that_another_program_has_is_told_until_it_is_free() {
+async fn a_port_in_use_by_another_process_is_reported_until_it_is_free() {
     let (_backends, services) = backends(&["a"]).await;
     let ip = new_ip();
     let neighbour = new_ip();
@@ -194,7 +194,7 @@ async fn two_gateways_on_one_port_of_one_address() {
 }
 
 #[tokio::test]
-async fn addresses_that_are_not_here_and_kinds_of_addresses_that_nobody_knows() {
+async fn unusable_addresses_and_unsupported_address_types_are_reported() {
     let (_backends, services) = backends(&["a"]).await;
     let ip = new_ip();
     let elsewhere = "203.0.113.7";
@@ -242,7 +242,7 @@ async fn addresses_that_are_not_here_and_kinds_of_addresses_that_nobody_knows() 
 }
 
 #[tokio::test]
-async fn listeners_come_and_go() {
+async fn listeners_are_added_and_removed() {
     let (_backends, services) = backends(&["a"]).await;
     let sesame = Sesame::serving(|ip| {
         let text = services + &route("a", &["web"], &["a.example.com"], &[&at("/", "a")]);
@@ -270,7 +270,7 @@ async fn listeners_come_and_go() {
         Some(1),
         "{status}"
     );
-    // The port is really free.
+    // The port is closed.
     eventually("the port is free", async || {
         Ok(TcpListener::bind(sesame.at(8080)).map(drop)?)
     })

@@ -1,4 +1,4 @@
-//! The processes: each Gateway has an Envoy that lives and dies with it and with Sesame.
+//! Processes: each Gateway has an Envoy, which ends with the Gateway and with Sesame.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
@@ -9,7 +9,7 @@ use sesame_testkit::backend::Backend;
 use sesame_testkit::client::{Ask, Connect};
 
 use crate::harness::{
-    Folder, HTTP, Question, Sesame, at, backends, becomes, ended, eventually, eventually_within,
+    Folder, HTTP, Sesame, Summary, at, backends, becomes, ended, eventually, eventually_within,
     gateway, is_running, new_ip, route, send,
 };
 
@@ -38,7 +38,7 @@ async fn envoy_of(sesame: &Sesame, gateway: &str) -> u32 {
             event["type"] == "envoy-started" && is_of(event, gateway)
         })
         .await;
-    u32::try_from(started["pid"].as_u64().expect("an id")).expect("an id of a process")
+    u32::try_from(started["pid"].as_u64().expect("a PID")).expect("a process ID")
 }
 
 fn is_of(event: &serde_json::Value, gateway: &str) -> bool {
@@ -47,8 +47,8 @@ fn is_of(event: &serde_json::Value, gateway: &str) -> bool {
         .is_some_and(|name| name.ends_with(gateway))
 }
 
-/// Nothing is left of what Sesame may have written.
-fn assert_nothing_left(sesame: &Sesame) {
+/// Asserts that Sesame has removed all its files.
+fn assert_no_files_left(sesame: &Sesame) {
     let left: Vec<_> = fs::read_dir(sesame.folder().scratch())
         .expect("a folder")
         .flatten()
@@ -58,7 +58,7 @@ fn assert_nothing_left(sesame: &Sesame) {
 }
 
 #[tokio::test]
-async fn an_envoy_that_is_killed_serves_again_soon_and_its_neighbour_notices_nothing() {
+async fn a_killed_envoy_is_restarted_and_its_neighbour_is_not_affected() {
     let (_backends, sesame, other) = two().await;
     let ask = Ask::get("a.example.com", "/");
     let mut neighbour = Connect::plain()
@@ -74,20 +74,20 @@ async fn an_envoy_that_is_killed_serves_again_soon_and_its_neighbour_notices_not
     eventually_within(Duration::from_secs(10), "it serves again", async || {
         let answer = ask.of(sesame.at(8080)).await;
         anyhow::ensure!(answer == "a", "{answer}");
-        // No connection of the neighbour's is lost meanwhile.
+        // The neighbour loses no connection meanwhile.
         assert_eq!(neighbour.ask(&ask).await.expect("an answer").backend(), "a");
         Ok(())
     })
     .await;
     println!("served again after {} ms", start.elapsed().as_millis());
     let exited = sesame
-        .event("the end is told", from, |event| {
+        .event("the exit is reported", from, |event| {
             event["type"] == "envoy-exited" && is_of(event, "/web")
         })
         .await;
     assert!(exited["restartInMs"].is_number(), "{exited}");
     let started = sesame
-        .event("the start is told", from, |event| {
+        .event("the start is reported", from, |event| {
             event["type"] == "envoy-started" && is_of(event, "/web")
         })
         .await;
@@ -121,7 +121,7 @@ async fn a_gateway_that_is_removed_leaves_no_envoy_and_no_port() {
     })
     .await;
     assert_eq!(sesame.envoys().len(), 1);
-    // And back again.
+    // The Gateway is added again.
     sesame
         .folder()
         .write("web.yaml", &gateway("web", sesame.ip, &[HTTP]));
@@ -136,27 +136,26 @@ async fn ctrl_c_and_sigterm_leave_nothing() {
         assert_eq!(envoys.len(), 2);
         let status = sesame.end(Some(signal)).await;
         assert!(status.success(), "{signal}: {status}");
-        // They have ended before Sesame did: nobody is left to wait for them.
+        // They ended before Sesame.
         for pid in envoys {
             assert!(!is_running(pid), "{signal}: Envoy {pid} is left");
         }
-        assert_nothing_left(&sesame);
+        assert_no_files_left(&sesame);
         for address in [sesame.at(8080), (other, 8080).into()] {
             TcpListener::bind(address).expect("the port is free");
         }
-        assert_eq!(sesame.nonsense(), Vec::<String>::new());
+        assert_eq!(sesame.stray_lines(), Vec::<String>::new());
     }
 }
 
-/// Whoever asks while it drains is answered.
 #[tokio::test]
-async fn requests_under_way_are_answered_while_it_ends() {
+async fn requests_in_flight_are_answered_during_shutdown() {
     let (_backends, sesame, _other) = two().await;
     let mut connection = sesame.open().await;
     let slow = Ask::get("a.example.com", "/?delay=1s");
     let pid = sesame.pid();
     let signal = async {
-        eventually("the request is under way", async || {
+        eventually("the request is in flight", async || {
             anyhow::ensure!(
                 _backends[0]
                     .requests()
@@ -187,7 +186,7 @@ async fn envoys_do_not_outlive_a_sesame_that_is_killed() {
     let status = sesame.end(Some(Signal::SIGKILL)).await;
     assert!(!status.success());
     ended(&envoys).await;
-    // The next one starts as if nothing had been.
+    // The next Sesame starts normally.
     let folder = Folder::new(&[("web.yaml", gateway("web", sesame.ip, &[HTTP]))]);
     let ip = sesame.ip;
     drop(sesame);
@@ -196,12 +195,12 @@ async fn envoys_do_not_outlive_a_sesame_that_is_killed() {
     becomes(next.at(8080), "a.example.com", "/", "404").await;
 }
 
-/// Gateways that ask for no address get loopback addresses in the order of their names.
+/// Gateways without addresses get loopback addresses in the order of their names.
 #[tokio::test]
 async fn gateways_without_addresses_get_stable_ones() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let loopback = |last| IpAddr::from(Ipv4Addr::new(127, 0, 0, last));
-    // One that is free at both just now.
+    // A port that is free at both addresses at present.
     let port = eventually("a port that is free twice", async || {
         let one = TcpListener::bind((loopback(1), 0))?;
         let port = one.local_addr()?.port();
@@ -233,7 +232,7 @@ async fn gateways_without_addresses_get_stable_ones() {
 }
 
 #[tokio::test]
-async fn an_envoy_that_cannot_be_run_is_told_with_what_to_do() {
+async fn an_envoy_that_cannot_be_run_is_reported_with_a_fix() {
     let ip = new_ip();
     let folder = Folder::new(&[("web.yaml", gateway("web", ip, &[HTTP]))]);
     let path = folder.path();
@@ -250,5 +249,5 @@ async fn an_envoy_that_cannot_be_run_is_told_with_what_to_do() {
         Ok(())
     })
     .await;
-    assert_nothing_left(&sesame);
+    assert_no_files_left(&sesame);
 }

@@ -1,4 +1,4 @@
-//! Limits on time, retries, and both together.
+//! Timeouts, retries, and both together.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 use sesame_testkit::client::Ask;
 
 use crate::harness::{
-    HTTP, Question, Sesame, backends, check, check_asks, listening, route, service, shares,
+    HTTP, Sesame, Summary, backends, check, check_asks, listening, route, service, shares,
 };
 
-/// A rule for each host name: the path says what the backend does.
+/// A rule for each hostname. The path determines what the backend does.
 fn routes(rules: &[(&str, &str)]) -> String {
     rules
         .iter()
@@ -28,7 +28,7 @@ async fn serving(services: &str, rules: &[(&str, &str)]) -> Sesame {
 }
 
 #[tokio::test]
-async fn too_slow_is_504_and_no_limit_is_none() {
+async fn a_timeout_is_504_and_there_is_no_default_timeout() {
     let (_backends, services) = backends(&["a"]).await;
     let sesame = serving(
         &services,
@@ -67,7 +67,7 @@ async fn too_slow_is_504_and_no_limit_is_none() {
     .await;
 }
 
-/// Each question has a key of its own, for which the backend fails some times.
+/// A request with a key for which the backend fails a number of times.
 fn flaky(host: &str, key: &str, failures: u32, code: &str) -> Ask {
     Ask::get(
         &format!("{host}.example.com"),
@@ -76,7 +76,7 @@ fn flaky(host: &str, key: &str, failures: u32, code: &str) -> Ask {
 }
 
 #[tokio::test]
-async fn listed_codes_are_retried_as_often_as_said() {
+async fn listed_codes_are_retried_up_to_the_limit() {
     let (_backends, services) = backends(&["a"]).await;
     let sesame = serving(
         &services,
@@ -109,7 +109,7 @@ async fn listed_codes_are_retried_as_often_as_said() {
         cases.push((flaky("four", &format!("{code}-1"), 1, code), "a"));
         cases.push((flaky("four", &format!("{code}-3"), 3, code), code));
     }
-    // A body is sent again as it was.
+    // A retry sends the same body.
     let post = flaky("one", "post", 2, "500")
         .method("POST")
         .body("what it says");
@@ -121,12 +121,12 @@ async fn listed_codes_are_retried_as_often_as_said() {
     check_asks(sesame.at(8080), cases).await;
 }
 
-/// Of two endpoints one refuses connections: a retry goes to the other one. No code need be listed for that.
+/// One of two endpoints refuses connections, so the retry goes to the other. That needs no code.
 #[tokio::test]
 async fn failed_connections_are_retried_elsewhere() {
     let (backends, _) = backends(&["a"]).await;
     let good = backends[0].address();
-    // Nobody listens on the same port of another address.
+    // The same port of another address is closed.
     let refusing = SocketAddr::from(([127, 0, 0, 2], good.port()));
     let sesame = serving(
         &service("a", &[good, refusing]),
@@ -141,7 +141,7 @@ async fn failed_connections_are_retried_elsewhere() {
         retried.into_iter().collect::<Vec<_>>(),
         [("a".to_owned(), 50)]
     );
-    // Without the retries the same requests do fail: otherwise nothing was tested.
+    // Without retries the same requests fail, or the test would prove nothing.
     let alone = shares(sesame.at(8080), &Ask::get("unset.example.com", "/"), 50).await;
     assert!(
         alone.get("503").is_some_and(|failed| *failed > 0),
@@ -149,9 +149,9 @@ async fn failed_connections_are_retried_elsewhere() {
     );
 }
 
-/// A connection that breaks off before the answer is retried too: `reset` is what the backend does.
+/// A connection that the backend resets before the answer is retried too.
 #[tokio::test]
-async fn broken_connections_are_told_apart_from_answers() {
+async fn broken_connections_are_retried_separately_from_codes() {
     let (_backends, services) = backends(&["a"]).await;
     let sesame = serving(
         &services,
@@ -163,13 +163,13 @@ async fn broken_connections_are_told_apart_from_answers() {
     .await;
     let unset = flaky("unset", "a", 1, "reset").of(sesame.at(8080)).await;
     assert!(["502", "503"].contains(&unset.as_str()), "{unset}");
-    // The request had been sent, so that nobody knows what the backend did of it.
+    // The request was sent, so the backend may have handled it.
     let retried = flaky("retry", "a", 1, "reset").of(sesame.at(8080)).await;
     assert!(["502", "503"].contains(&retried.as_str()), "{retried}");
 }
 
 #[tokio::test]
-async fn the_limit_of_the_request_counts_over_all_tries() {
+async fn the_request_timeout_includes_all_tries() {
     let (_backends, services) = backends(&["a"]).await;
     let sesame = serving(
         &services,
@@ -189,7 +189,7 @@ async fn the_limit_of_the_request_counts_over_all_tries() {
             (delayed("request", "quick", 1, "0ms"), "a"),
             (delayed("request", "slow", 2, "300ms"), "504"),
             (delayed("request", "slower", 2, "1s"), "504"),
-            // More in sum than a try may take.
+            // In sum longer than the timeout of a try.
             (delayed("backend", "three", 2, "200ms"), "a"),
         ],
     )

@@ -1,10 +1,10 @@
-//! HTTPS listeners: certificates by server name, requests on the wrong connection, rotation.
+//! HTTPS listeners: certificates by server name, misdirected requests, rotation.
 
 use sesame_testkit::certs::Identity;
 use sesame_testkit::client::{Ask, Connect, Connection};
 
 use crate::harness::{
-    Https, Question, Sesame, at, backends, certificate, eventually, gateway, https, listening,
+    Https, Sesame, Summary, at, backends, certificate, eventually, gateway, https, listening,
     route, to,
 };
 
@@ -12,11 +12,11 @@ fn identity(names: &[&str]) -> Identity {
     Identity::self_signed(names).expect("a certificate")
 }
 
-/// Whether the server's certificate is for this name. In its encoding names stand as they are.
-fn shows(connection: &Connection, name: &str) -> bool {
+/// Whether the server's certificate is for this name. DER contains names as plain bytes.
+fn has_certificate(connection: &Connection, name: &str) -> bool {
     let certificate = connection
         .certificate()
-        .expect("TLS servers show a certificate");
+        .expect("a TLS server sends a certificate");
     let length = u8::try_from(name.len()).expect("a short name");
     // A dNSName of a SubjectAltName: context tag 2, length, text.
     let encoded = [&[0x82, length], name.as_bytes()].concat();
@@ -25,13 +25,16 @@ fn shows(connection: &Connection, name: &str) -> bool {
         .any(|window| window == encoded)
 }
 
-/// Asks on connections that are open.
+/// Sends a request on open connections.
 ///
 /// # Panics
-/// If one isn't any more, or another backend answers than `a`.
-async fn live_on(open: &mut [Connection], ask: &Ask) {
+/// If a connection is closed, or another backend than `a` answers.
+async fn assert_open(open: &mut [Connection], ask: &Ask) {
     for connection in open {
-        let answer = connection.ask(ask).await.expect("open connections live on");
+        let answer = connection
+            .ask(ask)
+            .await
+            .expect("the connection stays open");
         assert_eq!(answer.backend(), "a");
     }
 }
@@ -67,7 +70,7 @@ async fn the_server_name_chooses_listener_and_certificate() {
     ] {
         for connect in [Connect::tls(name), Connect::tls(name).h2()] {
             let mut connection = connect.open(address).await.expect("a handshake");
-            assert!(shows(&connection, certificate), "{name}");
+            assert!(has_certificate(&connection, certificate), "{name}");
             let answer = connection
                 .ask(&Ask::get(name, "/"))
                 .await
@@ -82,21 +85,21 @@ async fn the_server_name_chooses_listener_and_certificate() {
                 (&connect, &Ask::get(&with_port, "/")).of(address).await,
                 backend
             );
-            // Whoever asks for another port, or with plain words, is told so.
+            // The port in the Host header does not matter, and the backend sees the scheme.
             let seen = answer.json();
             assert_eq!(seen["headers"]["x-forwarded-proto"][0], "https", "{seen}");
         }
     }
     for unknown in ["example.com", "example.org", ""] {
         let refused = Connect::tls(unknown).open(address).await;
-        assert!(refused.is_err(), "{unknown:?} got a connection");
+        assert!(refused.is_err(), "{unknown:?} is accepted");
     }
     let plain = Ask::get("one.example.com", "/").of(address).await;
     assert_eq!(plain, "no answer");
 }
 
 #[tokio::test]
-async fn a_listener_with_several_certificates_shows_the_one_that_fits() {
+async fn a_listener_with_several_certificates_sends_the_matching_one() {
     let (_backends, services) = backends(&["any"]).await;
     let names = ["a.example.com", "b.example.com"];
     let objects = certificate("a", &identity(&["a.example.com"]))
@@ -108,20 +111,20 @@ async fn a_listener_with_several_certificates_shows_the_one_that_fits() {
     listening(address).await;
     for name in names {
         let connection = Connect::tls(name).open(address).await.expect("a handshake");
-        let shown = names.map(|name| shows(&connection, name));
+        let shown = names.map(|name| has_certificate(&connection, name));
         assert_eq!(shown, names.map(|other| other == name), "{name}");
     }
-    // Nothing fits: the first.
+    // None matches: the first.
     let connection = Connect::tls("c.example.com")
         .open(address)
         .await
         .expect("a handshake");
-    assert!(shows(&connection, "a.example.com"));
+    assert!(has_certificate(&connection, "a.example.com"));
     let connection = Connect::tls("").open(address).await.expect("a handshake");
-    assert!(shows(&connection, "a.example.com"));
+    assert!(has_certificate(&connection, "a.example.com"));
 }
 
-/// A connection was made for a listener; browsers reuse it for whatever name its certificate has.
+/// Browsers reuse a connection for all names of its certificate, whichever listener it was opened for.
 #[tokio::test]
 async fn requests_for_another_listener_are_misdirected() {
     let (_backends, services) = backends(&["any", "second", "wild", "fourth"]).await;
@@ -214,9 +217,9 @@ async fn requests_for_another_listener_are_misdirected() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Without a listener for any name, no other listener would take an unknown one.
+/// Without a listener for any hostname, no other listener would answer an unknown one.
 #[tokio::test]
-async fn a_name_of_no_listener_is_unknown_and_not_misdirected() {
+async fn a_hostname_without_a_listener_is_404_and_not_421() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let listeners = [
         listener("a", "a.org", &["both"]),
@@ -240,7 +243,7 @@ async fn a_name_of_no_listener_is_unknown_and_not_misdirected() {
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_shown_to_new_connections_and_the_open_ones_live_on() {
+async fn a_new_certificate_is_used_for_new_connections_and_open_ones_stay() {
     let (_backends, services) = backends(&["a"]).await;
     let sesame = Sesame::serving(|ip| {
         let text = gateway("web", ip, &[&listener("a", "a.example.com", &["a"])])
@@ -263,27 +266,30 @@ async fn a_new_certificate_is_shown_to_new_connections_and_the_open_ones_live_on
         Connect::tls("a.example.com").h2(),
     ] {
         let mut connection = connect.open(address).await.expect("a handshake");
-        assert!(shows(&connection, "old.example.com"));
+        assert!(has_certificate(&connection, "old.example.com"));
         connection.ask(&ask).await.expect("an answer");
         open.push(connection);
     }
     let new = certificate("a", &identity(&["a.example.com", "new.example.com"]));
     sesame.folder().write("certificate.yaml", &new);
-    eventually("the new certificate is shown", async || {
+    eventually("the new certificate is used", async || {
         let mut connection = Connect::tls("a.example.com").open(address).await?;
-        // No connection fails meanwhile.
+        // No request fails meanwhile.
         let answer = connection.ask(&ask).await.expect("an answer");
         assert_eq!(answer.status, 200);
-        anyhow::ensure!(shows(&connection, "new.example.com"), "it is the old one");
+        anyhow::ensure!(
+            has_certificate(&connection, "new.example.com"),
+            "it is the old one"
+        );
         Ok(())
     })
     .await;
-    live_on(&mut open, &ask).await;
+    assert_open(&mut open, &ask).await;
 }
 
-/// Each host has a filter chain, and a chain that comes, changes or goes concerns nobody's connections but its own.
+/// Each host has a filter chain. Adding, changing or removing one affects only its own connections.
 #[tokio::test]
-async fn connections_live_on_while_other_listeners_come_change_and_go() {
+async fn connections_stay_open_while_other_listeners_change() {
     let (_backends, services) = backends(&["a"]).await;
     let host = |number: usize| format!("h{number}.example.com");
     let name = |number: usize| format!("h{number}");
@@ -322,9 +328,12 @@ async fn connections_live_on_while_other_listeners_come_change_and_go() {
     ] {
         let text = gateway("web", sesame.ip, &listeners);
         sesame.folder().replace("gateway.yaml", &text);
-        eventually("the change is there", async || {
+        eventually("the change is effective", async || {
             let mut connection = Connect::tls(&host(served)).open(address).await?;
-            anyhow::ensure!(shows(&connection, shown), "it shows another certificate");
+            anyhow::ensure!(
+                has_certificate(&connection, shown),
+                "it shows another certificate"
+            );
             let answer = connection.ask(&Ask::get(&host(served), "/")).await?;
             anyhow::ensure!(answer.status == 200, "{answer:?}");
             let closed = Connect::tls(&host(gone)).open(address).await.is_err();
@@ -332,12 +341,12 @@ async fn connections_live_on_while_other_listeners_come_change_and_go() {
             Ok(())
         })
         .await;
-        live_on(&mut open, &ask).await;
+        assert_open(&mut open, &ask).await;
     }
 }
 
 #[tokio::test]
-async fn a_listener_without_a_usable_certificate_is_closed_and_its_neighbour_serves() {
+async fn a_listener_without_a_valid_certificate_is_closed_and_others_serve() {
     let (_backends, services) = backends(&["a"]).await;
     let (one, other) = (identity(&["a.example.com"]), identity(&["b.example.com"]));
     let mismatched = Identity {

@@ -1,59 +1,57 @@
-//! The files under `tests/cases`: objects, and below a line what becomes of them.
+//! The files under `tests/cases`: objects and their expected outcome.
 //!
-//! In: a folder. Out: its cases. It must not know how objects are translated.
-//!
-//! A case is a file `<area>/<case>.yaml`. It opens with a comment that says what the spec demands, then come objects as
-//! YAML documents, then [`MARK`], then the expected outcome. `_defaults.yaml` holds objects that all cases of its area
-//! have, and the one beside the areas those that all have; neither has an outcome.
+//! A case is a file `<area>/<case>.yaml`. It opens with a comment that states the spec's requirement, followed by objects
+//! as YAML documents, [`MARK`], and the expected outcome. `_defaults.yaml` has the objects that all cases of its area
+//! share, and the one beside the areas those that all cases share; neither has an outcome.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-/// The line between objects and their outcome.
+/// The line between objects and outcome.
 pub const MARK: &str = "# --- output ---";
 
-/// The file whose objects all cases of its folder have.
+/// The file with the objects that all cases of its folder share.
 pub const DEFAULTS: &str = "_defaults.yaml";
 
-/// One case.
+/// A case.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Its file.
+    /// The file.
     pub path: PathBuf,
     /// `area/case`.
     pub name: String,
-    /// The comment at its top.
+    /// The comment at the top.
     pub header: String,
-    /// Objects that it shares with others.
+    /// Shared objects.
     pub defaults: Vec<Value>,
-    /// Its own objects.
+    /// The objects of the case itself.
     pub objects: Vec<Value>,
-    /// The text above the line.
+    /// The text above [`MARK`].
     pub input: String,
-    /// The text below the line.
+    /// The text below [`MARK`].
     pub expected: String,
 }
 
 impl Case {
-    /// All objects: the area's and its own.
+    /// All objects: the shared ones and its own.
     pub fn all_objects(&self) -> Vec<Value> {
         self.defaults.iter().chain(&self.objects).cloned().collect()
     }
 
-    /// The file with this outcome.
+    /// The text of the file with this outcome.
     pub fn with_outcome(&self, outcome: &str) -> String {
         format!("{}\n{MARK}\n{outcome}", self.input.trim_end())
     }
 }
 
-/// Where the cases are.
+/// The folder of the cases.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")
 }
 
-/// All cases, ordered by name.
+/// All cases, sorted by name.
 ///
 /// # Panics
 /// If a file can't be read, or isn't YAML.
@@ -84,10 +82,10 @@ fn defaults(folder: &Path) -> Vec<Value> {
     }
 }
 
-/// Reads one case.
+/// Reads a case.
 ///
 /// # Panics
-/// If the file can't be read, isn't YAML or says nothing at its top.
+/// If the file can't be read, isn't YAML or has no comment at its top.
 pub fn read(path: PathBuf, name: String, defaults: Vec<Value>) -> Case {
     let text = text(&path);
     let (input, expected) = match text.split_once(&format!("\n{MARK}\n")) {

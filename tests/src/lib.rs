@@ -1,10 +1,10 @@
-//! What the tests of the whole share.
+//! Shared by the tests of the whole translation.
 //!
 //! - [`cases`]: the files under `tests/cases`, one case each.
-//! - [`mutation`]: objects as nobody should write them.
-//! - [`outcome`]: a translation in the form that the cases have below their line.
-//! - [`world`]: a core with all that it has put out.
-//! - [`yaml`]: text with structure, short enough to be read.
+//! - [`mutation`]: invalid and odd objects.
+//! - [`outcome`]: the outcome of a translation, as in the cases.
+//! - [`world`]: a core with all of its resources.
+//! - [`yaml`]: compact YAML.
 
 pub mod cases;
 pub mod mutation;

@@ -1,7 +1,5 @@
-//! Objects as nobody should write them.
-//!
-//! In: a JSON value. Out: the same with one place changed: taken away, of another type, far too large, or odd. The same
-//! value gives the same changes. It must not know what the value means.
+//! Invalid and odd objects: a JSON value with one place changed. It is removed, of another type, far too large, or odd.
+//! Deterministic.
 
 use std::fmt;
 
@@ -13,10 +11,10 @@ const MANY: usize = 2_000;
 /// Characters of a text that is too long.
 const LONG: usize = 100_000;
 
-/// Levels of a value that is too deep. Texts that are deeper by much never become values.
+/// Levels of a value that is too deep. The parser rejects texts that are much deeper.
 const DEEP: usize = 200;
 
-/// Texts that mean something to somebody, but not here.
+/// Texts that are special in some syntax.
 const ODD: [&str; 20] = [
     "",
     "*",
@@ -40,14 +38,14 @@ const ODD: [&str; 20] = [
     "99999999999999999999",
 ];
 
-/// One change.
+/// A change.
 #[derive(Clone, Debug)]
 pub struct Mutation {
-    /// Where: `/spec/rules/0/name`, as in a JSON pointer.
+    /// The place as a JSON pointer: `/spec/rules/0/name`.
     pub path: String,
-    /// What was done there.
+    /// What was changed.
     pub what: String,
-    /// The whole with the change.
+    /// The whole value with the change.
     pub value: Value,
 }
 
@@ -74,15 +72,15 @@ fn collect(value: &Value, path: &str, out: &mut Vec<String>) {
     }
 }
 
-/// How many changes there are at a place.
+/// The number of changes at a place.
 pub fn count(value: &Value, path: &str) -> usize {
     ways(value.pointer(path).expect("a path of the value")).len()
 }
 
-/// The change of that number at that place.
+/// Returns a change at a place by its number.
 ///
 /// # Panics
-/// If the value has no such place, or that place not as many changes.
+/// If there is no such place or change.
 pub fn mutate(value: &Value, path: &str, number: usize) -> Mutation {
     let mut whole = value.clone();
     let place = whole.pointer_mut(path).expect("a path of the value");
@@ -99,9 +97,7 @@ pub fn mutate(value: &Value, path: &str, number: usize) -> Mutation {
 }
 
 fn remove(whole: &mut Value, path: &str) {
-    let (parent, name) = path
-        .rsplit_once('/')
-        .expect("a path that is not the root's");
+    let (parent, name) = path.rsplit_once('/').expect("the path is not the root's");
     match whole.pointer_mut(parent).expect("a path of the value") {
         Value::Object(fields) => {
             fields.remove(&name.replace("~1", "/").replace("~0", "~"));
@@ -118,18 +114,18 @@ fn remove(whole: &mut Value, path: &str) {
 enum Way {
     Remove,
     Become(Value),
-    /// A list of it.
+    /// A list with the value.
     List,
-    /// A mapping with it.
+    /// A mapping with the value.
     Field,
     Deep,
-    /// A text, or a list or mapping, that is too large.
+    /// A string, list or mapping that is too large.
     Large,
-    /// A text that is a name of as many characters as a name may have, and some more.
+    /// A string that is a name of the maximum length and some more characters.
     LongName,
     Reverse,
     Double,
-    /// A text with something before and behind it.
+    /// A string with a prefix and a suffix.
     Surround,
 }
 
@@ -143,7 +139,7 @@ impl fmt::Display for Way {
 }
 
 impl Way {
-    /// What stands in the place of the value; `None`: nothing.
+    /// The new value; `None` removes it.
     fn replacement(&self, value: &Value) -> Option<Value> {
         Some(match (self, value) {
             (Self::Remove, _) => return None,
@@ -169,7 +165,7 @@ impl Way {
     }
 }
 
-/// How a value can be changed, so that it is another one.
+/// The ways that change a value to another.
 fn ways(value: &Value) -> Vec<Way> {
     let mut out = vec![Way::Remove, Way::List, Way::Field, Way::Deep];
     let mut others = vec![

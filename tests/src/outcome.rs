@@ -1,9 +1,8 @@
-//! A translation in the form that cases have below their line.
+//! The outcome of a translation, in the compact form of the cases.
 //!
-//! In: objects as JSON. Out: what becomes of them, short enough to be read: what is the same in every outcome is left out
-//! ([`Constants`], pinned in a case of its own), and so is what the area's shared objects have by themselves. Nothing else
-//! is: a field that this module doesn't know is shown as it is.
-//! It must not know how objects are translated: it goes the way of `sesame translate`.
+//! It omits what is the same in every outcome ([`Constants`], pinned in a case of its own) and the outcome of the shared
+//! objects alone. Nothing else is omitted: a field that this module doesn't handle is shown as it is. Objects are
+//! translated as by `sesame translate`.
 
 mod resources;
 mod routes;
@@ -17,27 +16,27 @@ use sesame_control::{Options, Translation, translate};
 
 use crate::yaml::Node;
 
-/// Objects and what becomes of them.
+/// The outcome of a translation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Why some can't be read.
+    /// Errors of objects that can't be decoded.
     refused: Vec<String>,
-    /// The generations of those that can.
+    /// The generations of the decoded objects.
     generations: BTreeMap<ObjectKey, i64>,
     translation: Translation,
 }
 
-/// Decodes and translates objects. As in a cluster, one without a generation has its first.
+/// Decodes and translates objects. As in a cluster, the generation defaults to 1.
 ///
 /// # Panics
-/// If one is of a kind that nobody reads.
+/// If an object is of a kind that Sesame doesn't read.
 pub fn of(values: &[Value]) -> Outcome {
     let mut refused = Vec::new();
     let mut objects = Vec::new();
     for value in values {
         match Object::decode(with_generation(value.clone())) {
             Ok(Some(object)) => objects.push(object),
-            Ok(None) => panic!("nobody reads this kind: {value}"),
+            Ok(None) => panic!("Sesame does not read this kind: {value}"),
             Err(error) => refused.push(error.to_string()),
         }
     }
@@ -60,7 +59,7 @@ fn with_generation(mut value: Value) -> Value {
 }
 
 impl Outcome {
-    /// What the whole has beyond `shared`, the outcome of the area's own objects.
+    /// What this outcome has beyond `shared`, the outcome of the shared objects.
     pub fn beyond(&self, shared: &Outcome, constants: &mut Constants) -> Node {
         let mut out = Vec::new();
         if !self.refused.is_empty() {
@@ -74,7 +73,7 @@ impl Outcome {
     }
 }
 
-/// What is the same in every outcome, by what it belongs to.
+/// Values that are the same in every outcome, by name.
 #[derive(Clone, Debug, Default)]
 pub struct Constants {
     values: BTreeMap<&'static str, Value>,
@@ -90,7 +89,7 @@ impl Constants {
         constants
     }
 
-    /// As they are pinned.
+    /// The form in which they are pinned.
     pub fn to_node(&self) -> Node {
         Node::from(Value::Object(
             self.values
@@ -100,7 +99,7 @@ impl Constants {
         ))
     }
 
-    /// Whether a value is the constant of that name, and so need not be shown.
+    /// Whether a value is the constant of that name.
     fn is(&mut self, name: &'static str, value: &Value) -> bool {
         if !self.known {
             self.values.entry(name).or_insert_with(|| value.clone());
@@ -109,7 +108,7 @@ impl Constants {
     }
 }
 
-/// Fields of a JSON object, taken out one by one so that what is left over can be shown as it is.
+/// Fields of a JSON object, removed one by one so that the rest can be shown as it is.
 struct Fields(Map<String, Value>);
 
 impl Fields {
@@ -130,7 +129,7 @@ impl Fields {
     fn text(&mut self, name: &str) -> String {
         match self.take(name) {
             Some(Value::String(text)) => text,
-            other => panic!("expected a text under {name}, got {other:?}"),
+            other => panic!("expected a string under {name}, got {other:?}"),
         }
     }
 
@@ -142,7 +141,7 @@ impl Fields {
         }
     }
 
-    /// Takes those fields out, as an object.
+    /// Removes these fields and returns them as an object.
     fn take_all(&mut self, names: &[&str]) -> Value {
         Value::Object(
             names
@@ -152,7 +151,7 @@ impl Fields {
         )
     }
 
-    /// Puts what is left behind what was made of the others.
+    /// Appends the remaining fields.
     fn rest(self, out: &mut Vec<(String, Node)>) {
         if let Node::Map(fields) = Node::from(Value::Object(self.0)) {
             out.extend(fields);
@@ -160,7 +159,7 @@ impl Fields {
     }
 }
 
-/// Fields, or a list of single ones if a name is there twice.
+/// A mapping, or a list of single-field mappings if there are duplicate names.
 fn pairs(pairs: Vec<(String, Node)>) -> Node {
     let mut names: Vec<&str> = pairs.iter().map(|(name, _)| name.as_str()).collect();
     names.sort_unstable();

@@ -1,4 +1,4 @@
-//! A core with all that it has put out, as the server of an Envoy would have it.
+//! A core with all of its resources, as an xDS server has them.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -20,26 +20,26 @@ pub struct World {
 }
 
 impl World {
-    /// Without objects.
+    /// A world without objects.
     pub fn new(options: Options) -> Self {
         Self::of(Core::new(options))
     }
 
-    /// With a core that has no objects.
+    /// A world with a core that has no objects.
     pub fn of(core: Core) -> Self {
         let mut world = Self {
             core,
             resources: BTreeMap::new(),
         };
-        // Brings what is there without being written.
+        // Some resources don't need objects.
         world.apply([]);
         world
     }
 
-    /// Takes all of it as one change.
+    /// Applies all inputs as one change.
     ///
     /// # Panics
-    /// If a resource is said to change and doesn't, or to go and wasn't there.
+    /// If a reported change of a resource is none.
     pub fn apply(&mut self, inputs: impl IntoIterator<Item = Input>) -> Step {
         let step = self.core.apply(inputs);
         for change in &step.resources {
@@ -58,13 +58,13 @@ impl World {
         &self.core
     }
 
-    /// What Envoys should have.
+    /// All resources.
     pub fn resources(&self) -> &BTreeMap<ResourceKey, Bytes> {
         &self.resources
     }
 }
 
-/// As an input of a core.
+/// Converts a change to an input of a core.
 pub fn input(change: Change) -> Input {
     match change {
         Change::Upsert(object) => Input::Upsert(*object),
@@ -72,7 +72,7 @@ pub fn input(change: Change) -> Input {
     }
 }
 
-/// What is different between two worlds: a line each. Nothing if nobody can tell them apart by what they put out.
+/// The differences between the outputs of two worlds, a line each.
 pub fn differences(a: &World, b: &World) -> Vec<String> {
     let mut out = Vec::new();
     macro_rules! tables {
@@ -91,9 +91,7 @@ pub fn differences(a: &World, b: &World) -> Vec<String> {
         certificates,
         fleet_clusters,
         fleet_certificates,
-        class_status,
-        gateway_status,
-        http_route_status,
+        statuses,
     );
     compare("resources", &a.resources, &b.resources, &mut out);
     out
@@ -120,13 +118,13 @@ fn compare<K: Ord + Debug, V: PartialEq + Debug>(
     }
 }
 
-/// How many random cases to try: what `SESAME_CASES` says, or `usual`.
+/// The number of random cases to try: `SESAME_CASES`, or `default`.
 ///
 /// # Panics
-/// If `SESAME_CASES` is no number.
-pub fn cases(usual: u32) -> u32 {
+/// If `SESAME_CASES` is not a number.
+pub fn cases(default: u32) -> u32 {
     match env::var("SESAME_CASES") {
         Ok(text) => text.parse().expect("SESAME_CASES is a number"),
-        Err(_) => usual,
+        Err(_) => default,
     }
 }

@@ -1,34 +1,32 @@
-//! YAML for people: what fits on a line stands on a line.
-//!
-//! In: [`Node`]s, whose fields keep their order. Out: text. It must not know what the nodes mean.
+//! Compact YAML: a list or mapping that fits on a line is written on one line.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// Longest line on which a list or mapping is put as a whole, in characters.
+/// The maximum width of such a line, in characters.
 const WIDTH: usize = 118;
 
-/// A value to be written.
+/// A YAML value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Node {
-    /// A text that is quoted where YAML would take it for something else.
+    /// A string, quoted where needed.
     Text(String),
     /// A number, true, false or null.
     Bare(String),
     /// A list.
     List(Vec<Node>),
-    /// Fields in this order.
+    /// A mapping, in this order.
     Map(Vec<(String, Node)>),
 }
 
 impl Node {
-    /// A text.
+    /// A string.
     pub fn text(text: impl Into<String>) -> Self {
         Self::Text(text.into())
     }
 
-    /// True for a list or mapping with nothing in it.
+    /// Whether it is an empty list or mapping.
     pub fn is_empty(&self) -> bool {
         match self {
             Self::List(list) => list.is_empty(),
@@ -37,14 +35,14 @@ impl Node {
         }
     }
 
-    /// The whole as YAML, ending with a line break.
+    /// The value as YAML, with a final line break.
     pub fn to_yaml(&self) -> String {
         let mut out = String::new();
         self.block(0, &mut out);
         out
     }
 
-    /// Lines at that indentation, of which the first is not indented.
+    /// Writes lines with that indentation, except for the first.
     fn block(&self, indent: usize, out: &mut String) {
         match self {
             Self::Map(fields) if !fields.is_empty() => {
@@ -83,7 +81,7 @@ impl Node {
             return;
         }
         out.push('\n');
-        // A list may stand below its name without indentation.
+        // A list below its name needs no indentation.
         let inner = match self {
             Self::List(_) => indent,
             _ => indent + 2,
@@ -92,7 +90,7 @@ impl Node {
         self.block(inner, out);
     }
 
-    /// The whole on one line.
+    /// The value on one line.
     fn flow(&self, inside: bool) -> String {
         match self {
             Self::Text(text) => quoted(text, inside),
@@ -113,7 +111,7 @@ impl Node {
 }
 
 impl From<Value> for Node {
-    /// Fields in the order of their names, whichever order the library keeps.
+    /// Sorts fields by name, in whatever order the library keeps them.
     fn from(value: Value) -> Self {
         match value {
             Value::String(text) => Self::Text(text),
@@ -135,11 +133,11 @@ fn pad(indent: usize, out: &mut String) {
     let _ = write!(out, "{:indent$}", "");
 }
 
-/// A text as a plain scalar where that is safe, else in double quotes as in JSON. `inside` a line of brackets more
-/// characters mean something.
+/// A string as a plain scalar if that is safe, else in double quotes as in JSON. More characters are special `inside`
+/// brackets.
 fn quoted(text: &str, inside: bool) -> String {
     let starts_well = text.starts_with(|c: char| c.is_alphabetic() || "/_(.^$".contains(c));
-    // No number has two dots, a slash or this unit.
+    // A number has no two dots, no slash and no such unit.
     let is_number =
         |text: &str| text.matches('.').count() < 2 && !text.contains('/') && !text.ends_with('s');
     let starts_as_number = text.starts_with(|c: char| c.is_ascii_digit()) && !is_number(text);
@@ -166,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_reads_back_the_same() {
+    fn values_survive_a_round_trip() {
         let long = "x".repeat(90);
         for value in [
             json!({"a": 1, "b": [true, null, "yes"], "c": {}, "d": []}),
@@ -182,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn short_things_stand_on_one_line() {
+    fn short_values_are_on_one_line() {
         let text = Node::from(json!({"list": ["a", "b"], "map": {"x": 1}})).to_yaml();
         assert_eq!(text, "list: [a, b]\nmap: {x: 1}\n");
     }

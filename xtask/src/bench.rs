@@ -1,34 +1,27 @@
-//! `cargo xtask bench`: measures, in builds that optimise, and prints a table. Nothing is asserted: clocks belong to benches.
+//! `cargo xtask bench`: builds and runs the benchmarks in optimised builds.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::cargo::{self, Profile, cargo};
-use crate::{cluster, envoy};
+use sesame_tools::cargo::{self, Profile, cargo};
+use sesame_tools::{cluster, envoy};
 
-/// Arguments of the bench with which no `sesame` of its own is measured, which takes minutes to build.
-const WITHIN: &[&str] = &[
-    "translate",
-    "propagate",
-    "steady",
-    "throughput",
-    "--help",
-    "-h",
-];
+/// Arguments for which the bench needs no `sesame` binary, which takes minutes to build.
+const WITHOUT_BINARY: &[&str] = &["translate", "throughput", "--help", "-h"];
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Use this Envoy instead of fetching one
+    /// Use this Envoy instead of the downloaded one
     #[arg(long, value_name = "PATH")]
     envoy: Option<PathBuf>,
-    /// Measure `sesame serve` with a real API server, which is built if there is none
+    /// Measure `sesame serve` with a real API server, which is built on first use
     #[arg(long)]
     api_server: bool,
-    /// How the `sesame` that is measured as a process of its own is built
+    /// Build profile of the measured `sesame`
     #[arg(long, value_enum, default_value_t = Profile::Dist)]
     profile: Profile,
-    /// Handed on to the bench; `-- --help` tells
+    /// Arguments for the bench; see `-- --help`
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -46,10 +39,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "--package",
         "sesame-bench",
     ];
-    cargo::run(cargo(build), "the bench can't be built")?;
+    cargo::run(cargo(build), "can't build the bench")?;
     let mut bench = cargo::built("release", "sesame-bench");
     bench.env("SESAME_ENVOY", envoy);
-    if measures_apart(args) {
+    if needs_binary(args) {
         bench.arg("--sesame").arg(cargo::sesame(args.profile)?);
     }
     if args.api_server {
@@ -60,13 +53,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             .env(cluster::DEFINITIONS_VARIABLE, built.definitions());
     }
     bench.args(&args.rest);
-    cargo::run(bench, "the bench fails")
+    cargo::run(bench, "the bench failed")
 }
 
-/// Whether a `sesame` is measured as a process of its own, and it is on us to build it.
-fn measures_apart(args: &Args) -> bool {
+/// Whether the bench needs a `sesame` binary that isn't given by `--sesame`.
+fn needs_binary(args: &Args) -> bool {
     let is = |arg: &String, other: &str| arg.split('=').next() == Some(other);
     let named = |other: &str| args.rest.iter().any(|arg| is(arg, other));
-    let apart = args.api_server || named("rss") || !WITHIN.iter().any(|other| named(other));
-    apart && !named("--sesame")
+    let needed =
+        args.api_server || named("rss") || !WITHOUT_BINARY.iter().any(|other| named(other));
+    needed && !named("--sesame")
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask conformance`: the Gateway API's own conformance suite, against Sesame in a cluster.
 //!
-//! In: which profiles, features and tests; a cluster of `cargo xtask cluster`, made for it unless it is there, or one that a
-//! kubeconfig names. Out: a line for each test as it ends, a table, the suite's report, and a folder with all that is known of
-//! failures; an error if anything failed or was skipped.
+//! In: profiles, features and tests; a cluster of `cargo xtask cluster`, created unless it runs, or that of a
+//! kubeconfig. Out: a line for each finished test, a table, the suite's report, and a folder with diagnostics of
+//! failures; an error if a test failed or was skipped.
 
 mod install;
 mod output;
@@ -16,18 +16,18 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use self::run::{Done, Wanted};
-use crate::cargo;
-use crate::cluster::Cluster;
 use crate::deploy;
 use crate::install::Channel;
+use sesame_tools::cargo;
+use sesame_tools::cluster::Cluster;
 
-/// Lines that are shown of a run in which no test came to its end.
+/// Lines of output to print if no test finished.
 const LAST_LINES: usize = 30;
 
 /// Options of `cargo xtask conformance`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Profiles of the suite
+    /// Conformance profiles
     #[arg(
         long,
         value_delimiter = ',',
@@ -35,37 +35,37 @@ pub(crate) struct Args {
         default_value = "GATEWAY-HTTP"
     )]
     profiles: Vec<String>,
-    /// Features that are tested besides the profiles' core (those in the GatewayClass's status unless told)
+    /// Extended features to test [default: those in the GatewayClass's status]
     #[arg(long, value_delimiter = ',', value_name = "FEATURE")]
     features: Vec<String>,
-    /// Run this one test
+    /// Run only this test
     #[arg(long, value_name = "TEST")]
     run: Option<String>,
-    /// The Gateway API's channel that is installed
+    /// Channel of the Gateway API to install
     #[arg(long, value_enum, default_value_t = Channel::Standard)]
     channel: Channel,
-    /// Write the suite's report there, too
+    /// Copy the suite's report to this file
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
-    /// A flag for `sesame serve` beside those of the manifests, `--sesame=--route-shards=always`; may be repeated
+    /// Additional flag for `sesame serve`, for example `--sesame=--route-shards=always`; can be repeated
     #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
     sesame: Vec<String>,
-    /// Leave the cluster as it is at the end
+    /// Keep the cluster
     #[arg(long)]
     keep: bool,
-    /// How many tests may run at the same time, of those that allow it
+    /// Maximum number of parallel tests
     #[arg(long, value_name = "N", default_value_t = 4)]
     parallel: usize,
-    /// Run it so many times, one after the other; it fails if one of them does
+    /// Number of consecutive runs; all must pass
     #[arg(long, value_name = "N", default_value_t = 1)]
     repeat: usize,
-    /// The cluster's name
+    /// Name of the cluster
     #[arg(long, value_name = "CLUSTER", default_value = "conformance")]
     name: String,
-    /// Use this cluster, with the Gateway API and Sesame in it as they are
+    /// Use this cluster, in which the Gateway API and Sesame are installed
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "channel", "sesame", "keep"])]
     kubeconfig: Option<PathBuf>,
-    /// With --kubeconfig: an address that a Gateway can ask for
+    /// With --kubeconfig: an address that Gateways can request
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -73,7 +73,7 @@ pub(crate) struct Args {
         requires = "unusable_address"
     )]
     usable_address: Option<String>,
-    /// With --kubeconfig: an address that no Gateway gets
+    /// With --kubeconfig: an address that Gateways can't get
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -81,7 +81,7 @@ pub(crate) struct Args {
         requires = "usable_address"
     )]
     unusable_address: Option<String>,
-    /// Handed on to the suite: -debug, -skip-tests=…, -cleanup-test-resources=false …
+    /// Arguments for the suite: -debug, -skip-tests=…, -cleanup-test-resources=false …
     #[arg(last = true, value_name = "FLAGS")]
     rest: Vec<String>,
 }
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 .and_then(|cluster| runs(args, &suite, &cluster));
             if args.keep {
                 println!(
-                    "The cluster goes on: `cargo xtask cluster kubectl --name {} -- get gateways -A`",
+                    "The cluster keeps running: `cargo xtask cluster kubectl --name {} -- get gateways -A`",
                     args.name
                 );
             } else {
@@ -128,19 +128,19 @@ fn runs(args: &Args, suite: &suite::Suite, cluster: &Cluster) -> Result<()> {
         }
         let complaints = complaints(&done, args.run.is_some())?;
         if complaints.is_empty() {
-            println!("All is well; the output is in {}", folder.display());
+            println!("All tests passed; the output is in {}", folder.display());
         } else {
-            println!("What is known of it is in {}", folder.display());
+            println!("Diagnostics are in {}", folder.display());
             bad.extend(complaints);
         }
     }
-    // Of one test alone, or of Sesame's rights elsewhere, nothing can be said.
+    // A single test, or another cluster, doesn't use all permissions.
     if args.run.is_none() && args.kubeconfig.is_none() {
         let logs = [cluster.audit_log()];
         let verdict = deploy::rbac::compare(&deploy::manifests(), &logs, &[])?;
-        println!("\nRights under which this happened:\n{verdict}");
+        println!("\nPermissions:\n{verdict}");
         if !verdict.suffices() {
-            bad.push("Sesame asked for what the shipped roles don't grant".to_owned());
+            bad.push("Sesame made requests without a permission in the manifests".to_owned());
         }
     }
     if !bad.is_empty() {
@@ -149,7 +149,7 @@ fn runs(args: &Args, suite: &suite::Suite, cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// What is wrong with a run, if anything is. Shows what the suite's report says of the profiles.
+/// Prints the suite's report of the profiles, and returns the problems of a run.
 fn complaints(done: &Done, alone: bool) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
     let bad: Vec<&str> = done.bad().map(|ended| ended.test.as_str()).collect();
@@ -158,19 +158,19 @@ fn complaints(done: &Done, alone: bool) -> Result<Vec<String>> {
     }
     if done.ended.is_empty() {
         complaints.push(format!(
-            "no test ended. At last the suite said:\n{}",
+            "no test finished. The suite's last output:\n{}",
             last_words(&done.setup)
         ));
         return Ok(complaints);
     }
-    // Of one test alone the report says that the others were skipped.
+    // For a single test the report lists the others as skipped.
     if let (Some(report), false) = (&done.report, alone) {
         let (text, bad) = table::profiles(report)?;
         print!("{text}");
         complaints.extend(bad);
     }
     if complaints.is_empty() && !done.success {
-        complaints.push("the suite says that it failed, though all tests passed".to_owned());
+        complaints.push("the suite failed although all tests passed".to_owned());
     }
     if complaints.is_empty() && done.report.is_none() {
         complaints.push("the suite wrote no report".to_owned());
@@ -178,7 +178,7 @@ fn complaints(done: &Done, alone: bool) -> Result<Vec<String>> {
     Ok(complaints)
 }
 
-/// What the suite said before it began to take everything down.
+/// The suite's last output before its cleanup.
 fn last_words(setup: &str) -> String {
     let taking_down = |line: &&str| line.contains(": Deleting ");
     let lines: Vec<&str> = setup.lines().collect();
@@ -205,7 +205,7 @@ fn wanted(args: &Args) -> Wanted {
     }
 }
 
-/// Where runs leave what is known of them; emptied by the next.
+/// The folder of a run's output; the next run empties it.
 fn folder() -> PathBuf {
     let program = cargo::built("debug", "xtask");
     let target = Path::new(program.get_program()).ancestors().nth(2);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn last_words_come_before_the_taking_down() {
+    fn the_last_output_precedes_the_cleanup() {
         let before: Vec<String> = (0..100).map(|n| format!("line {n}")).collect();
         let setup = before.join("\n") + "\n  apply.go:1: Deleting a\nmore: Deleting b\nend";
         let words = last_words(&setup);
@@ -253,7 +253,7 @@ mod tests {
     const PARTIAL: &str = "profiles: [{name: P, core: {result: partial}}]";
 
     #[test]
-    fn all_must_be_well() {
+    fn every_problem_fails_the_run() {
         let passed = [Outcome::Passed, Outcome::Unsupported];
         let none: [&str; 0] = [];
         assert_eq!(
@@ -275,12 +275,12 @@ mod tests {
             ),
             (
                 done(&[], false, None),
-                "no test ended. At last the suite said:\nfirst\nlast",
+                "no test finished. The suite's last output:\nfirst\nlast",
             ),
             (done(&passed, true, Some(PARTIAL)), "P: core partial"),
             (
                 done(&passed, false, Some(GOOD)),
-                "the suite says that it failed, though all tests passed",
+                "the suite failed although all tests passed",
             ),
             (done(&passed, true, None), "the suite wrote no report"),
         ] {

@@ -1,18 +1,18 @@
-//! `cargo xtask demo`: the quickstart, running: builds Sesame, gets Envoy, and hands over to `examples/demo`.
+//! `cargo xtask demo`: builds Sesame, downloads Envoy, and runs `examples/demo`.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::cargo::{self, cargo};
-use crate::envoy;
+use sesame_tools::cargo::{self, cargo};
+use sesame_tools::envoy;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Check the answers and leave: exit status 0 if all are right, 1 if not
+    /// Exit after checking the answers: status 0 if all are right, else 1
     #[arg(long)]
     once: bool,
-    /// Use this Envoy instead of fetching one
+    /// Use this Envoy instead of the downloaded one
     #[arg(long, value_name = "PATH")]
     envoy: Option<PathBuf>,
 }
@@ -27,11 +27,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "--package",
         "sesame-examples",
     ];
-    cargo::run(cargo(build), "Sesame can't be built")?;
+    cargo::run(cargo(build), "can't build Sesame")?;
     let mut demo = cargo::built("debug", "demo");
     if args.once {
         demo.arg("--once");
     }
     demo.env("SESAME_ENVOY", envoy);
-    cargo::run(demo, "the demo fails")
+    cargo::run(demo, "the demo failed")
 }

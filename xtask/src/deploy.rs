@@ -1,7 +1,7 @@
-//! `cargo xtask deploy`: what a cluster gets applied. `deploy/chart` is the source, `deploy/manifests` is made of it.
+//! `cargo xtask deploy`: renders `deploy/manifests` from `deploy/chart`.
 //!
-//! In: the chart, Helm. Out: the manifests, or the news that they are stale or not as they should be. `rbac` compares what
-//! they grant with what an API server saw.
+//! In: the chart, Helm. Out: the manifests, or an error if they are stale or break a rule. `rbac` compares their
+//! permissions with an API server's audit log.
 
 mod chart;
 #[cfg(test)]
@@ -15,13 +15,13 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use crate::cargo;
+use sesame_tools::cargo;
 
 /// Options of `cargo xtask deploy`.
 #[derive(clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct Args {
-    /// Change nothing: fail if the manifests are not what the chart makes
+    /// Fail if the manifests differ from the rendered chart, instead of writing them
     #[arg(long)]
     check: bool,
     #[command(subcommand)]
@@ -30,13 +30,13 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Print the path of the Helm that the chart is tested with
+    /// Build Helm and print its path
     Helm,
-    /// Compare what Sesame is granted with what an API server saw of it
+    /// Compare Sesame's permissions with an API server's audit log
     Rbac(rbac::Args),
 }
 
-/// Makes or checks the manifests, or does what the subcommand says.
+/// Renders or checks the manifests, or runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.command {
         None => chart::run(&helm::obtain()?, args.check),
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Checks the manifests where Helm has been built already: building it takes a minute that not every test has.
+/// Checks the manifests if Helm is built: building it takes minutes.
 pub(crate) fn check_if_built() -> Result<()> {
     match helm::built()? {
         Some(helm) => chart::run(&helm, true),
@@ -56,16 +56,16 @@ pub(crate) fn check_if_built() -> Result<()> {
     }
 }
 
-/// The manifests that are applied without Helm.
+/// The path of the manifests.
 pub(crate) fn manifests() -> PathBuf {
     cargo::root().join("deploy/manifests/sesame.yaml")
 }
 
-/// The objects of a text of YAML documents. Documents that hold nothing are left out.
+/// Parses YAML documents; empty ones are skipped.
 fn objects(text: &str) -> Result<Vec<Value>> {
     let objects: Vec<Value> = serde_saphyr::from_multiple(text)?;
     if let Some(odd) = objects.iter().find(|object| !object["kind"].is_string()) {
-        bail!("a document is no object of Kubernetes: {odd}");
+        bail!("a document isn't a Kubernetes object: {odd}");
     }
     Ok(objects)
 }

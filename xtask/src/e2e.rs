@@ -1,7 +1,7 @@
-//! `cargo xtask e2e`: Sesame in a cluster from its installation to its removal, while requests are made all the time.
+//! `cargo xtask e2e`: end-to-end tests of Sesame in a cluster, from installation to removal, under constant requests.
 //!
-//! In: which tests. Out: a line of figures for each, and what is known of those that failed. The cluster is made for it, and
-//! goes at the end.
+//! In: names of tests. Out: a line for each, with diagnostics of failed ones. The cluster is created for the run and removed
+//! at the end.
 
 mod drift;
 mod envoys;
@@ -20,48 +20,48 @@ use anyhow::{Result, bail, ensure};
 use clap::ValueEnum as _;
 
 use self::scene::Scene;
-use crate::cluster::Cluster;
 use crate::deploy;
 use crate::install::{self, Channel};
+use sesame_tools::cluster::Cluster;
 
 /// Options of `cargo xtask e2e`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Which tests (all unless told, in this order)
+    /// Tests to run, in this order [default: all]
     #[arg(value_enum, value_name = "TEST")]
     tests: Vec<Test>,
-    /// For how long the API server is away, in seconds
+    /// Duration of the API server's outage, in seconds
     #[arg(long, value_name = "SECONDS", default_value_t = 20)]
     outage: u64,
-    /// Leave the cluster as it is at the end
+    /// Keep the cluster
     #[arg(long)]
     keep: bool,
-    /// The cluster's name
+    /// Name of the cluster
     #[arg(long, value_name = "CLUSTER", default_value = "e2e")]
     name: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Test {
-    /// Installed by the chart, used, removed: nothing is left
+    /// Install by the chart, use and remove Sesame: no object is left
     Helm,
-    /// Installed by the manifests, used, removed: nothing is left
+    /// Install by the manifests, use and remove Sesame: no object is left
     Manifests,
-    /// What owners choose: labels, kinds of workloads and Services, and slips
+    /// Labels and parameters of Envoys, including invalid ones
     Parameters,
-    /// What somebody edits or deletes is put back
+    /// Edited and deleted objects of fleets are restored
     Drift,
-    /// Envoys are replaced, and become more and fewer
+    /// Envoys roll out and scale
     Envoys,
-    /// The leader is killed in the middle of changes
+    /// The leader is killed during changes
     Leader,
-    /// Sesame is replaced in the middle of changes
+    /// Sesame's replicas are replaced during changes
     Rollout,
-    /// Another version of Sesame comes and goes, and the Envoys with it
+    /// Sesame is upgraded and downgraded, and its Envoys with it
     Upgrade,
-    /// The API server is away
+    /// The API server is down
     Outage,
-    /// What Sesame was allowed and what it did
+    /// Sesame's permissions match its requests
     Rights,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         .and_then(|scene| all(args, &scene));
     if args.keep {
         println!(
-            "The cluster goes on: `cargo xtask cluster --name {} kubectl get gateways -A`",
+            "The cluster keeps running: `cargo xtask cluster --name {} kubectl get gateways -A`",
             args.name
         );
     } else {
@@ -124,7 +124,7 @@ impl Test {
             _ => installs::ensure_installed(scene)?,
         }
         match self {
-            Self::Helm | Self::Manifests | Self::Rights => bail!("this has run"),
+            Self::Helm | Self::Manifests | Self::Rights => bail!("this test has already run"),
             Self::Parameters => parameters::chosen(scene),
             Self::Drift => drift::drift(scene),
             Self::Envoys => envoys::envoys(scene),
@@ -136,7 +136,7 @@ impl Test {
     }
 }
 
-/// What Sesame was allowed and what it did, in all tests before. After all tests there is no right that was not used.
+/// Compares Sesame's permissions with its requests in all previous tests. After all tests, none may be unused.
 fn rights(scene: &Scene, all: bool) -> Result<String> {
     let verdict = deploy::rbac::compare(&deploy::manifests(), &[scene.cluster.audit_log()], &[])?;
     let good = match all {
@@ -147,7 +147,7 @@ fn rights(scene: &Scene, all: bool) -> Result<String> {
     Ok(verdict.to_string())
 }
 
-/// What a failure may be due to.
+/// Diagnostics of a failure.
 fn known(scene: &Scene) -> String {
     let questions: [&[&str]; 2] = [
         &["gateways,httproutes,deployments,daemonsets,services,pods"],

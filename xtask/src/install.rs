@@ -1,6 +1,6 @@
-//! Sesame in a cluster, as a user would install it.
+//! Installs Sesame in a cluster, as users do.
 //!
-//! In: a cluster. Out: the Gateway API and Sesame in it, under the rights that its manifests give it.
+//! In: a cluster. Out: the cluster with the Gateway API and Sesame, with the manifests' permissions.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,33 +8,33 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, bail};
 
-use crate::cargo::Profile;
-use crate::cluster::{self, Cluster};
 use crate::deploy;
-use crate::image;
-use crate::progress::Step;
-use crate::wheel::last_lines;
+use sesame_tools::cargo::Profile;
+use sesame_tools::cluster::{self, Cluster};
+use sesame_tools::image;
+use sesame_tools::progress::Step;
+use sesame_tools::wheel::last_lines;
 
-/// Where the manifests put Sesame.
+/// The manifests' namespace.
 pub(crate) const NAMESPACE: &str = "sesame-system";
 
-/// How they call it.
+/// The manifests' Deployment.
 pub(crate) const DEPLOYMENT: &str = "deployment/sesame";
 
-/// How long Sesame may take until it is ready, for kubectl.
+/// Time limit for Sesame to become ready, as a flag of kubectl.
 const READY: &str = "--timeout=180s";
 
 /// A channel of the Gateway API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Channel {
-    /// What is stable.
+    /// Stable kinds.
     Standard,
-    /// With what is being tried.
+    /// Stable and experimental kinds.
     Experimental,
 }
 
 impl Channel {
-    /// As the folder of its definitions is called.
+    /// The name of its folder of CRDs.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard",
@@ -43,7 +43,7 @@ impl Channel {
     }
 }
 
-/// Archives of what is installed: Sesame, built for it, and Envoy.
+/// Builds the images of Sesame and Envoy.
 pub(crate) fn archives() -> Result<Vec<PathBuf>> {
     Ok(vec![
         image::store("sesame", &image::sesame(Profile::Release)?)?,
@@ -51,7 +51,7 @@ pub(crate) fn archives() -> Result<Vec<PathBuf>> {
     ])
 }
 
-/// The kinds of the Gateway API.
+/// Installs the Gateway API's CRDs.
 pub(crate) fn gateway_api(cluster: &Cluster, channel: Channel) -> Result<()> {
     let step = Step::new(format!(
         "Installing the Gateway API, {} channel",
@@ -71,10 +71,10 @@ pub(crate) fn gateway_api(cluster: &Cluster, channel: Channel) -> Result<()> {
     Ok(())
 }
 
-/// Sesame, of the manifests. Whatever of it is there already is started anew.
+/// Applies the manifests of Sesame, and restarts existing pods.
 pub(crate) fn manifests(cluster: &Cluster) -> Result<()> {
     let step = Step::new("Installing Sesame");
-    // One that is there already runs what the image was before.
+    // Existing pods run the previous image.
     let before = [
         "-n",
         NAMESPACE,
@@ -97,7 +97,7 @@ pub(crate) fn manifests(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// More flags for `sesame serve`, until the manifests are applied again.
+/// Adds flags for `sesame serve`, until the manifests are applied again.
 pub(crate) fn flags(cluster: &Cluster, flags: &[String]) -> Result<()> {
     if flags.is_empty() {
         return Ok(());
@@ -116,10 +116,10 @@ pub(crate) fn flags(cluster: &Cluster, flags: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Waits until Sesame is ready, and its class is accepted.
+/// Waits until Sesame is ready and its GatewayClass accepted.
 ///
 /// # Errors
-/// If it doesn't become so: with all that is known of it.
+/// If it isn't ready in time; the error has pods and logs.
 pub(crate) fn ready(cluster: &Cluster) -> Result<()> {
     let accepted = [
         "wait",
@@ -129,12 +129,12 @@ pub(crate) fn ready(cluster: &Cluster) -> Result<()> {
     ];
     let rollout = ["-n", NAMESPACE, "rollout", "status", DEPLOYMENT, READY];
     if let Err(error) = kubectl(cluster, &rollout).and_then(|_| kubectl(cluster, &accepted)) {
-        bail!("Sesame doesn't become ready: {error:#}\n{}", state(cluster));
+        bail!("Sesame isn't ready: {error:#}\n{}", state(cluster));
     }
     Ok(())
 }
 
-/// Applies a file, or the files of a folder.
+/// Applies a file or folder.
 pub(crate) fn apply(cluster: &Cluster, what: &Path) -> Result<()> {
     let what = what.to_str().context("a path is not UTF-8")?;
     kubectl(
@@ -144,12 +144,12 @@ pub(crate) fn apply(cluster: &Cluster, what: &Path) -> Result<()> {
     .map(drop)
 }
 
-/// What kubectl prints.
+/// kubectl's output.
 pub(crate) fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String> {
     kubectl_fed(cluster, args, "")
 }
 
-/// What kubectl prints when it reads a text.
+/// kubectl's output, with a text as its input.
 pub(crate) fn kubectl_fed(cluster: &Cluster, args: &[&str], text: &str) -> Result<String> {
     let mut child = cluster
         .kubectl()
@@ -158,14 +158,12 @@ pub(crate) fn kubectl_fed(cluster: &Cluster, args: &[&str], text: &str) -> Resul
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .context("kubectl can't be run")?;
+        .context("can't run kubectl")?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If it doesn't read it all, it says why.
+        // If kubectl doesn't read everything, it prints why.
         let _ = stdin.write_all(text.as_bytes());
     }
-    let output = child
-        .wait_with_output()
-        .context("kubectl can't be waited for")?;
+    let output = child.wait_with_output().context("can't wait for kubectl")?;
     if !output.status.success() {
         bail!(
             "`kubectl {}` failed: {}",
@@ -176,7 +174,7 @@ pub(crate) fn kubectl_fed(cluster: &Cluster, args: &[&str], text: &str) -> Resul
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// What stands in Sesame's namespace and what it said last, for somebody who must find out why.
+/// Pods, events and logs of Sesame's namespace, for error messages.
 pub(crate) fn state(cluster: &Cluster) -> String {
     let questions: [&[&str]; 3] = [
         &["-n", NAMESPACE, "get", "pods", "-o", "wide"],

@@ -1,52 +1,48 @@
-//! `cargo xtask`: the one entry point to build, try and check Sesame. Each subcommand is a file of its name.
+//! `cargo xtask`: the entry point for building, trying and testing Sesame. Each subcommand is a file of its name, or a module
+//! of `sesame-tools`.
 //!
-//! In: a command line. Out: exit status 0, or 1 and a sentence on standard error that says what failed and what to do.
+//! In: a command line. Out: exit status 0, or 1 with an error message.
 
-// A command-line tool talks to its user by printing.
+// Command-line tools print.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod bench;
-mod cargo;
-mod cluster;
 mod conformance;
 mod demo;
 mod deploy;
 mod e2e;
-mod envoy;
-mod image;
 mod install;
-mod progress;
 mod test;
 mod tidy;
-mod wheel;
 
 use std::process::ExitCode;
 
 use clap::Parser;
+use sesame_tools::{cluster, envoy, image};
 
-/// Build, try and check Sesame.
+/// Build, try and test Sesame.
 #[derive(Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Command {
-    /// Run the quickstart: Sesame, a real Envoy, backends, and requests whose answers are shown
+    /// Run the quickstart with a real Envoy, and check some answers
     Demo(demo::Args),
-    /// Check everything that is checked before a change lands
+    /// Run all tests that need no cluster
     Test(test::Args),
-    /// Measure, in a release build
+    /// Run benchmarks
     Bench(bench::Args),
-    /// Fetch the Envoy that Sesame is tested with, and print its path
+    /// Download the Envoy that Sesame is tested with, and print its path
     Envoy(envoy::Args),
-    /// Pack images of Sesame and of Envoy
+    /// Build images of Sesame and Envoy
     Image(image::Args),
-    /// Build, start, ask and end a Kubernetes cluster for tests
+    /// Manage a Kubernetes cluster for tests
     Cluster(cluster::Args),
-    /// Run the Gateway API's conformance suite against Sesame in a cluster
+    /// Run the Gateway API's conformance suite in a cluster
     Conformance(conformance::Args),
-    /// Install Sesame in a cluster, and see that requests are answered whatever happens to it
+    /// Run end-to-end tests of an installation in a cluster
     E2e(e2e::Args),
-    /// Make deploy/manifests of deploy/chart, or check what is there
+    /// Render deploy/manifests from deploy/chart, or check them
     Deploy(deploy::Args),
-    /// Check the repository's structure and formatting
+    /// Check the repository's structure, words and formatting
     Tidy(tidy::Args),
 }
 

@@ -1,24 +1,25 @@
-//! `cargo xtask test`: all that is checked before a change lands, the cheapest first.
+//! `cargo xtask test`: all checks and tests that need no cluster, the fastest first.
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 
-use crate::cargo::{self, cargo};
-use crate::{cluster, deploy, envoy, tidy};
+use crate::{deploy, tidy};
+use sesame_tools::cargo::{self, cargo};
+use sesame_tools::{cluster, envoy};
 
-/// The variable by which tests find Envoy.
+/// The environment variable with Envoy's path, for tests.
 const ENVOY: &str = "SESAME_ENVOY";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Use this Envoy instead of fetching one
+    /// Use this Envoy instead of the downloaded one
     #[arg(long, value_name = "PATH")]
     envoy: Option<PathBuf>,
-    /// Sets of objects that the property tests make (they choose themselves unless told)
+    /// Number of cases of each property test [default: set by the test]
     #[arg(long, value_name = "N")]
     cases: Option<u32>,
-    /// Handed on to `cargo test`: -p CRATE, the name of a test, -- --nocapture …; leaves out the checks of form
+    /// Arguments for `cargo test`: -p CRATE, a test's name, -- --nocapture …; skips tidy and clippy
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             "-D",
             "warnings",
         ];
-        cargo::run(cargo(clippy), "clippy finds fault with the code")?;
+        cargo::run(cargo(clippy), "clippy failed")?;
     }
     let built = cluster::api_server()?;
     let mut test = cargo(["test", "--workspace", "--locked"]);
@@ -52,5 +53,5 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(cases) = args.cases {
         test.env("SESAME_CASES", cases.to_string());
     }
-    cargo::run(test, "tests fail")
+    cargo::run(test, "tests failed")
 }

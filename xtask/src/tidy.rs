@@ -1,12 +1,13 @@
-//! `cargo xtask tidy`: what a compiler doesn't check and a reader relies on.
+//! `cargo xtask tidy`: rules that the compiler doesn't check.
 //!
-//! In: the repository's files and what Cargo knows about them. Out: nothing, or problems as `file:line: what is wrong`.
-//! Each check is a pure function in a module of its own; this file gathers what they need.
+//! In: the repository's files and Cargo's metadata. Out: problems as `file:line: what is wrong`, or none.
+//! Each check is a pure function in a module of its own; this file gathers their inputs.
 
+mod crates;
 mod graph;
 mod manifests;
 mod modules;
-mod rooms;
+
 mod sources;
 mod words;
 
@@ -18,16 +19,16 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use self::graph::Member;
-use crate::progress::Step;
+use sesame_tools::progress::Step;
 
-/// Something that is not as it should be.
+/// A broken rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Problem {
     /// Relative to the repository.
     path: String,
-    /// From 1; `None`: the file as a whole.
+    /// From 1; `None` for the whole file.
     line: Option<usize>,
-    /// What is wrong, and what to do where that isn't plain.
+    /// What is wrong and, where it isn't obvious, how to fix it.
     message: String,
 }
 
@@ -60,7 +61,7 @@ impl fmt::Display for Problem {
 /// A text file of the repository.
 #[derive(Clone, Debug)]
 struct Source {
-    /// Relative to the repository, `/` between folders.
+    /// Relative to the repository, with `/` as separator.
     path: String,
     text: String,
 }
@@ -70,7 +71,7 @@ impl Source {
         self.path.ends_with(".rs")
     }
 
-    /// Lines with their numbers.
+    /// Lines with their numbers, from 1.
     fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         (1..).zip(self.text.lines())
     }
@@ -93,7 +94,7 @@ pub(crate) fn run(_: &Args) -> Result<()> {
     problems.extend(modules::check(&sources, &members));
     problems.extend(manifests::check(&sources));
     problems.extend(graph::check(&members));
-    problems.extend(rooms::check(&sources, &members));
+    problems.extend(crates::check(&sources, &members));
     for member in members.iter().filter(|member| graph::is_pure(member)) {
         let tree = dependency_tree(&root, &member.package)?;
         problems.extend(graph::check_reach(member, &tree));
@@ -115,14 +116,14 @@ pub(crate) fn run(_: &Args) -> Result<()> {
     );
 }
 
-/// The repository's folder: the one above ours.
+/// The repository's root.
 fn root() -> Result<PathBuf> {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let root = manifest.parent().context("xtask lies in no folder")?;
+    let root = manifest.parent().context("xtask has no parent folder")?;
     Ok(root.to_owned())
 }
 
-/// All text files that Git knows, or would know after `git add`.
+/// All text files that Git tracks or would track after `git add`.
 fn read_sources(root: &Path) -> Result<Vec<Source>> {
     let list = output(Command::new("git").current_dir(root).args([
         "ls-files",
@@ -134,7 +135,7 @@ fn read_sources(root: &Path) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     for path in list.split('\0').filter(|path| !path.is_empty()) {
         let full = root.join(path);
-        // Links are checked where they lead; what isn't there is deleted but not yet committed.
+        // Skips symbolic links, and deleted files that are still in the index.
         if !full.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
             continue;
         }
@@ -150,7 +151,7 @@ fn read_sources(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// The workspace's members, as Cargo sees them.
+/// The workspace's members.
 fn members(root: &Path) -> Result<Vec<Member>> {
     let metadata = cargo_metadata::MetadataCommand::new()
         .current_dir(root)
@@ -161,7 +162,7 @@ fn members(root: &Path) -> Result<Vec<Member>> {
     packages.map(|package| Member::new(root, package)).collect()
 }
 
-/// What a package reaches by normal dependencies, with no features but those that it asks for itself.
+/// The normal dependencies of a package, direct and indirect, with the features that it enables itself.
 fn dependency_tree(root: &Path, package: &str) -> Result<String> {
     output(
         Command::new(env!("CARGO"))
@@ -178,7 +179,7 @@ fn unformatted(root: &Path) -> Result<Vec<Problem>> {
         .args(["fmt", "--all", "--check", "--", "-l"])
         .stdin(Stdio::null())
         .output()
-        .context("`cargo fmt` can't be run")?;
+        .context("can't run `cargo fmt`")?;
     let list = String::from_utf8_lossy(&result.stdout);
     let problems: Vec<Problem> = list
         .lines()
@@ -187,7 +188,7 @@ fn unformatted(root: &Path) -> Result<Vec<Problem>> {
             Problem::file(path.unwrap_or("?"), "not formatted: run `cargo fmt --all`")
         })
         .collect();
-    // It ends with 1 both for files that differ and for files that it can't read.
+    // Its exit status is 1 for files that differ and for files that it can't read.
     ensure!(
         result.status.success() || !problems.is_empty(),
         "`cargo fmt` failed: {}",
@@ -201,11 +202,11 @@ fn output(command: &mut Command) -> Result<String> {
     let result = command
         .stdin(Stdio::null())
         .output()
-        .with_context(|| format!("{program} can't be run"))?;
+        .with_context(|| format!("can't run {program}"))?;
     ensure!(
         result.status.success(),
         "{program} failed: {}",
         String::from_utf8_lossy(&result.stderr)
     );
-    String::from_utf8(result.stdout).with_context(|| format!("{program} printed no text"))
+    String::from_utf8(result.stdout).with_context(|| format!("{program} printed invalid UTF-8"))
 }

@@ -1,7 +1,6 @@
-//! A network of its own, which ends with the process: an API server takes no endpoint on loopback, and the machine's own
-//! addresses are nobody's to serve at.
+//! A network namespace for the run: an API server rejects loopback endpoints, and the machine's own addresses must not be used.
 //!
-//! In: nothing. Out: this program again, within a network namespace in which the loopback device has [`BACKENDS`], too.
+//! Out: this program again, in a network namespace whose loopback device has [`BACKENDS`], too.
 
 use std::convert::Infallible;
 use std::fs;
@@ -12,25 +11,25 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-/// Where backends are: an address for documentation (RFC 5737), which is nobody's.
+/// The backends' address, reserved for documentation (RFC 5737).
 pub(crate) const BACKENDS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
 
-/// Set within.
+/// Set inside the namespace.
 const MARK: &str = "SESAME_BENCH_APART";
 
-/// Whether this is the program within.
+/// Whether this process runs inside the namespace.
 pub(crate) fn is() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// Becomes the program within; it has the same arguments and the same number.
+/// Replaces this process by the same program inside the namespace.
 ///
 /// # Errors
-/// If it doesn't.
+/// If `unshare` can't be run.
 pub(crate) fn become_it() -> Result<Infallible> {
     let mut command = Command::new("unshare");
     command.arg("--net");
-    // Others than root may do it where the kernel lets them be root of nothing.
+    // Without root this needs user namespaces.
     if fs::metadata("/proc/self")?.uid() != 0 {
         command.arg("--map-root-user");
     }
@@ -41,5 +40,5 @@ pub(crate) fn become_it() -> Result<Infallible> {
         .arg(std::env::current_exe()?)
         .args(std::env::args_os().skip(1))
         .env(MARK, "1");
-    Err(command.exec()).context("unshare (of util-linux) can't be run")
+    Err(command.exec()).context("can't run `unshare` (util-linux)")
 }

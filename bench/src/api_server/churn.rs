@@ -1,6 +1,4 @@
-//! Somebody rewrites routes all the time, while others wait for their own changes.
-//!
-//! In: how many apps there are. Out: rewrites at a steady pace, each of another app's route, none of which changes who answers.
+//! Background load: rewrites of other routes at a steady pace, without effect on the answering backend.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,9 +11,9 @@ use sesame_testkit::many;
 
 use super::cluster::{Cluster, Write, Writer};
 
-/// Between two rewrites: five in a second.
+/// Time between two rewrites: five per second.
 const PACE: Duration = Duration::from_millis(200);
-/// Longer than a change takes.
+/// Pause after the last rewrite, longer than a change takes.
 const REST: Duration = Duration::from_millis(500);
 
 /// A thread that rewrites.
@@ -32,12 +30,12 @@ impl Churn {
         Self { stop, thread }
     }
 
-    /// Ends, and says how many routes were rewritten.
+    /// Stops, and returns the number of rewrites.
     pub(crate) fn end(self) -> Result<usize> {
         self.stop.store(true, Ordering::SeqCst);
         let rewritten = self.thread.join();
         thread::sleep(REST);
-        rewritten.map_err(|_| anyhow!("who rewrites routes panicked"))?
+        rewritten.map_err(|_| anyhow!("the thread that rewrites routes panicked"))?
     }
 }
 
@@ -47,7 +45,7 @@ fn rewrite(writer: &Writer, apps: usize, stop: &AtomicBool) -> Result<usize> {
         if stop.load(Ordering::SeqCst) {
             return Ok(turn);
         }
-        // Spread over all of them, and not in order.
+        // Scattered over all apps.
         let name = many::name(turn.wrapping_mul(7919) % apps);
         let mut route = many::route(&name, "", &[(&name, 1)]);
         let spec = &mut route["spec"];
@@ -55,7 +53,7 @@ fn rewrite(writer: &Writer, apps: usize, stop: &AtomicBool) -> Result<usize> {
             "type": "ResponseHeaderModifier",
             "responseHeaderModifier": {"set": [{"name": "x-turn", "value": turn.to_string()}]},
         }]);
-        // What isn't said stays as it is.
+        // A merge patch of the rules alone.
         if let Some(spec) = spec.as_object_mut() {
             spec.retain(|field, _| field == "rules");
         }

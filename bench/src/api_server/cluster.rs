@@ -1,6 +1,6 @@
-//! The API server, and what is written there and read from it.
+//! The API server and its client.
 //!
-//! In: objects as a user would write them. Out: answers, and events of watches. It must not know what objects are for.
+//! In: objects. Out: results, and events of watches.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -20,55 +20,55 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Requests on their way when many objects are written.
+/// Concurrent requests when many objects are written.
 const AT_ONCE: usize = 48;
-/// Threads for all of the bench's own requests.
+/// Threads for the bench's requests.
 const THREADS: usize = 2;
-/// Something that isn't so by then has failed.
+/// Time limit of a wait.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Between looks at it.
+/// Time between two checks.
 const PAUSE: Duration = Duration::from_millis(20);
-/// The longest watch that the client library allows, in seconds; another one follows.
+/// Duration of a watch in seconds: the client library's maximum.
 const WATCH_SECONDS: u32 = 290;
-/// Events of a watch on their way.
+/// Capacity of a watch's queue.
 const EVENTS: usize = 1024;
 
 /// A running API server.
 pub(crate) struct Cluster {
-    /// Taken away with this.
+    /// Stopped on drop.
     _server: ApiServer,
     client: Client,
     files: TempDir,
     runtime: Runtime,
 }
 
-/// Writes for a thread of its own.
+/// Writes objects from another thread.
 #[derive(Clone)]
 pub(crate) struct Writer {
     client: Client,
     runtime: Handle,
 }
 
-/// What is done to an object.
+/// A write.
 #[derive(Clone, Debug)]
 pub(crate) enum Write {
     Create(Value),
-    /// Merged into what there is; lists are replaced.
+    /// A merge patch: lists are replaced.
     Change(Value),
     Delete(Value),
 }
 
-/// What a watch tells.
+/// An event of a watch.
 #[derive(Clone, Debug)]
-pub(crate) struct Told {
+pub(crate) struct Observed {
     pub(crate) at: Instant,
-    /// Whether the object was there before, and still is.
+    /// Whether the object was modified, not added or deleted.
     pub(crate) changed: bool,
     pub(crate) object: DynamicObject,
 }
 
 impl Cluster {
-    /// Starts one that knows the Gateway API.
+    /// Starts an API server with the Gateway API.
     pub(crate) fn start() -> Result<Self> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(THREADS)
@@ -91,7 +91,7 @@ impl Cluster {
         })
     }
 
-    /// A file by which everything may be done.
+    /// An admin kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.files.path().join("kubeconfig")
     }
@@ -105,7 +105,7 @@ impl Cluster {
         self.runtime.handle()
     }
 
-    /// Writes all of it, in no order.
+    /// Writes all objects, in any order.
     pub(crate) fn write_all(&self, writes: impl IntoIterator<Item = Write>) -> Result<()> {
         let writes: Vec<Write> = writes.into_iter().collect();
         let all = stream::iter(writes)
@@ -118,7 +118,7 @@ impl Cluster {
         self.runtime.block_on(all)
     }
 
-    /// Something to write with from another thread.
+    /// A writer for another thread.
     pub(crate) fn writer(&self) -> Writer {
         Writer {
             client: self.client.clone(),
@@ -126,17 +126,17 @@ impl Cluster {
         }
     }
 
-    /// Begins to write.
+    /// Starts a write.
     pub(crate) fn begin(&self, one: Write) -> JoinHandle<Result<()>> {
         self.runtime.spawn(write(self.client.clone(), one))
     }
 
-    /// Waits for what [`Cluster::begin`] began.
+    /// Waits for a write of [`Cluster::begin`].
     pub(crate) fn finish(&self, begun: JoinHandle<Result<()>>) -> Result<()> {
         self.runtime.block_on(begun)?
     }
 
-    /// Waits until an object is there and as wanted.
+    /// Waits until an object exists and `wanted` holds for it.
     pub(crate) fn until(
         &self,
         like: &Value,
@@ -154,26 +154,26 @@ impl Cluster {
                 }
             }
             if begin.elapsed() > PATIENCE {
-                bail!("{what}: not after {PATIENCE:?}");
+                bail!("timeout after {PATIENCE:?}: {what}");
             }
             std::thread::sleep(PAUSE);
         }
     }
 
-    /// Watches objects like this one in its namespace, from now on, in the given runtime.
-    pub(crate) fn watch(&self, like: &Value, runtime: &Handle) -> Result<mpsc::Receiver<Told>> {
+    /// Watches objects of this kind and namespace from now on, on the given runtime.
+    pub(crate) fn watch(&self, like: &Value, runtime: &Handle) -> Result<mpsc::Receiver<Observed>> {
         let api = api(&self.client, like)?;
-        // Nothing that is written from here on is missed.
+        // The watch starts at this version, so it misses no later write.
         let listed = self
             .runtime
             .block_on(api.list_metadata(&Default::default()))?;
         let from = listed
             .metadata
             .resource_version
-            .context("a list without a version")?;
-        let (tell, told) = mpsc::channel(EVENTS);
-        runtime.spawn(follow(api, from, tell));
-        Ok(told)
+            .context("a list without a resourceVersion")?;
+        let (sender, events) = mpsc::channel(EVENTS);
+        runtime.spawn(follow(api, from, sender));
+        Ok(events)
     }
 }
 
@@ -184,8 +184,12 @@ impl Writer {
     }
 }
 
-/// Passes events on for as long as somebody listens.
-async fn follow(api: Api<DynamicObject>, mut from: String, tell: mpsc::Sender<Told>) -> Result<()> {
+/// Forwards events until the receiver is dropped.
+async fn follow(
+    api: Api<DynamicObject>,
+    mut from: String,
+    sender: mpsc::Sender<Observed>,
+) -> Result<()> {
     let params = WatchParams::default().timeout(WATCH_SECONDS);
     loop {
         let mut events = api.watch(&params, &from).await?.boxed();
@@ -203,12 +207,12 @@ async fn follow(api: Api<DynamicObject>, mut from: String, tell: mpsc::Sender<To
                 from.clone_from(version);
             }
             let at = Instant::now();
-            let one = Told {
+            let one = Observed {
                 at,
                 changed,
                 object,
             };
-            if tell.send(one).await.is_err() {
+            if sender.send(one).await.is_err() {
                 return Ok(());
             }
         }
@@ -218,23 +222,23 @@ async fn follow(api: Api<DynamicObject>, mut from: String, tell: mpsc::Sender<To
 async fn write(client: Client, one: Write) -> Result<()> {
     let (Write::Create(value) | Write::Change(value) | Write::Delete(value)) = &one;
     let (api, name) = (api(&client, value)?, name(value)?);
-    let refused = || format!("the API server refuses {name}");
+    let rejected = || format!("the API server rejected {name}");
     match &one {
         Write::Create(value) => {
             let object = serde_json::from_value(value.clone())?;
             let params = PostParams::default();
-            api.create(&params, &object).await.with_context(refused)?;
+            api.create(&params, &object).await.with_context(rejected)?;
         }
         Write::Change(value) => {
             let params = PatchParams::default();
             let patch = Patch::Merge(value);
             api.patch(name, &params, &patch)
                 .await
-                .with_context(refused)?;
+                .with_context(rejected)?;
         }
         Write::Delete(_) => {
             let params = DeleteParams::default();
-            api.delete(name, &params).await.with_context(refused)?;
+            api.delete(name, &params).await.with_context(rejected)?;
         }
     }
     Ok(())

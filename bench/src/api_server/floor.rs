@@ -1,7 +1,7 @@
-//! The floor behind an API server: a watch, and behind it the [`Floor`] that pushes resources that were encoded before.
+//! The floor with an API server: a watch, and the [`Floor`] that pushes resources encoded in advance.
 //!
-//! In: changes. Out: the same configuration in an Envoy of its own. Of what the watch tells only the name is looked at; what is
-//! pushed then is byte for byte what Sesame makes of the same change.
+//! In: changes. Out: the same configuration in an Envoy of its own. An event only triggers the push by its object's name; the
+//! resources equal Sesame's byte for byte.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,29 +14,29 @@ use sesame_testkit::many;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-use super::cluster::{Cluster, Told, Write};
+use super::cluster::{Cluster, Observed, Write};
 use super::site;
 use crate::floor::{Floor, Push};
 use crate::objects;
 use crate::rig::{self, Rig};
 
-/// What is pushed when an object of this name is told of.
+/// The resources to push at the next event of an object of this name.
 type Armed = Arc<Mutex<Option<(String, Push)>>>;
 
-/// A floor that runs.
+/// A running floor.
 pub(crate) struct WatchedFloor {
     rig: Rig,
     scribe: Core,
     armed: Armed,
-    /// Holds the stream to its Envoy.
+    /// Keeps the stream to its Envoy open.
     _floor: Floor,
-    /// Watches.
+    /// Runs the watches.
     _runtime: Runtime,
 }
 
 impl WatchedFloor {
-    /// Starts one with an Envoy that has so many apps, and routes that will lead to Services of so many rounds. Returns the
-    /// port at which that Envoy serves.
+    /// Starts a floor and an Envoy with this number of apps, and the Services of routes for this number of rounds. Returns the
+    /// Envoy's port.
     pub(crate) fn start(
         cluster: &Cluster,
         envoy: Option<&std::path::Path>,
@@ -70,8 +70,8 @@ impl WatchedFloor {
             many::route("any", "any.example.com", &[]),
             many::slice("any", blue),
         ] {
-            let told = cluster.watch(&site::within(site::FLOOR, like), runtime.handle())?;
-            runtime.spawn(pass_on(told, Arc::clone(&armed), floor.pushes()));
+            let event = cluster.watch(&site::within(site::FLOOR, like), runtime.handle())?;
+            runtime.spawn(pass_on(event, Arc::clone(&armed), floor.pushes()));
         }
         let floor = Self {
             rig,
@@ -83,7 +83,7 @@ impl WatchedFloor {
         Ok((floor, port))
     }
 
-    /// Works out what is to be pushed when this change is told of.
+    /// Encodes the resources to push at this change's event.
     pub(crate) fn arm(&mut self, write: &Write) {
         let (value, changes) = match write {
             Write::Create(value) | Write::Change(value) => {
@@ -97,15 +97,15 @@ impl WatchedFloor {
         *self.armed.lock().unwrap_or_else(PoisonError::into_inner) = Some(armed);
     }
 
-    /// Ends it, and its Envoy.
+    /// Stops the floor and its Envoy.
     pub(crate) fn close(self) {
         self.rig.close();
     }
 }
 
-async fn pass_on(mut told: mpsc::Receiver<Told>, armed: Armed, pushes: mpsc::Sender<Push>) {
-    while let Some(told) = told.recv().await {
-        let name = told.object.metadata.name.unwrap_or_default();
+async fn pass_on(mut event: mpsc::Receiver<Observed>, armed: Armed, pushes: mpsc::Sender<Push>) {
+    while let Some(event) = event.recv().await {
+        let name = event.object.metadata.name.unwrap_or_default();
         let push = {
             let mut armed = armed.lock().unwrap_or_else(PoisonError::into_inner);
             armed.take_if(|(awaited, _)| *awaited == name)

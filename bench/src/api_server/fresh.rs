@@ -1,7 +1,6 @@
-//! An Envoy that starts together with Sesame: from the start of both until it serves every route.
+//! A fresh Envoy that starts together with Sesame: time until it serves every route, and its memory before requests.
 //!
-//! In: a number of apps. Out: how long it took, and the memory of that Envoy before anybody has asked for more than one of them.
-//! Before, both have been ended, since two Envoys would share the port.
+//! The previous Sesame and Envoy have exited, since two Envoys would share the port.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -16,20 +15,20 @@ use crate::machine;
 use crate::objects;
 use crate::probe::Probe;
 
-/// Between two attempts.
+/// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(5);
-/// What isn't served by then has failed.
+/// Time limit for serving all apps.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What came of it.
+/// The result.
 pub(crate) struct Fresh {
-    /// From the start until every app was served.
+    /// Time from the start until every app was served.
     pub(crate) served: Duration,
-    /// Mebibytes of the Envoy when it served the first.
+    /// Memory of the Envoy in MiB when it served the first app.
     pub(crate) memory: f64,
 }
 
-/// Waits until the Envoy at this port serves so many apps. It must not listen before it does: every other answer is wrong.
+/// Waits until the Envoy at this port serves all apps. Until then it must not listen, so every other answer is wrong.
 pub(crate) fn until_it_serves(
     port: u16,
     apps: usize,

@@ -1,7 +1,7 @@
-//! Many routes at once: how long until each has its status and the Gateway counts them, and how many writes that takes.
+//! Many new routes at once: time and number of writes until each has a status and the Gateway counts all of them.
 //!
-//! Their Services and slices are there before. The bench writes as fast as the API server takes it, with a bounded number of
-//! requests on their way; statuses are written at the same time, through the same API server.
+//! Their Services and EndpointSlices exist before. The bench writes with a bounded number of concurrent requests, while Sesame
+//! writes statuses to the same API server.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -13,32 +13,32 @@ use super::cluster::{Cluster, Write};
 use super::observe::Observer;
 use super::site::{self, EXTRAS};
 
-/// How long to go on looking, for writes that come late.
+/// Time to wait for late writes.
 const AFTERWARDS: Duration = Duration::from_secs(2);
 
-/// What was seen.
+/// The result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loaded {
-    /// Milliseconds in which the routes were written.
+    /// Time of writing the routes, in milliseconds.
     pub(crate) written: f64,
-    /// From the last answer to the bench's writes until the Gateway counted all.
+    /// Time from the bench's last write until the Gateway counted all routes, in milliseconds.
     pub(crate) attached: f64,
-    /// From the last answer to the bench's writes until the last route had its status.
+    /// Time from the bench's last write until the last route had a status, in milliseconds.
     pub(crate) statuses: f64,
-    /// Writes of routes' statuses.
+    /// Number of writes of routes' statuses.
     pub(crate) writes: u64,
-    /// The most of one route.
+    /// The most writes of one route's status.
     pub(crate) most: u64,
-    /// The most writes of the Gateway within a second.
+    /// The most writes of the Gateway's status within a second.
     pub(crate) gateway: usize,
 }
 
-/// Adds the Services and slices of so many apps, beside those of `from` that are there.
+/// Creates the Services and EndpointSlices of apps.
 pub(crate) fn services(cluster: &Cluster, apps: Range<usize>, blue: SocketAddr) -> Result<()> {
     cluster.write_all(site::services(apps, blue).into_iter().map(Write::Create))
 }
 
-/// Adds the routes of apps to a Gateway that has those before them, and those that are always there.
+/// Creates the routes of apps, at a Gateway that has the routes before them and the permanent ones.
 pub(crate) fn routes(cluster: &Cluster, apps: Range<usize>, blue: SocketAddr) -> Result<Loaded> {
     let observer = Observer::start(cluster)?;
     let begin = Instant::now();
@@ -52,7 +52,7 @@ pub(crate) fn routes(cluster: &Cluster, apps: Range<usize>, blue: SocketAddr) ->
     std::thread::sleep(AFTERWARDS);
     let seen = observer.seen();
     let since = |start: Instant, moment: Option<Instant>| -> Result<f64> {
-        let moment = moment.context("nothing was written")?;
+        let moment = moment.context("no status was written")?;
         Ok(moment.saturating_duration_since(start).as_secs_f64() * 1e3)
     };
     let (writes, most) = seen.route_writes();
@@ -66,7 +66,7 @@ pub(crate) fn routes(cluster: &Cluster, apps: Range<usize>, blue: SocketAddr) ->
     })
 }
 
-/// Takes away apps.
+/// Deletes apps.
 pub(crate) fn remove(cluster: &Cluster, apps: Range<usize>, blue: SocketAddr) -> Result<()> {
     let routes = site::routes(apps.clone(), blue).into_iter();
     cluster.write_all(routes.map(Write::Delete))?;

@@ -1,6 +1,4 @@
-//! What is written into statuses, as a watch tells it.
-//!
-//! In: events of HTTPRoutes and of the Gateway. Out: how often each status was written, and when.
+//! Counts writes of statuses by watches of HTTPRoutes and the Gateway.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,26 +9,26 @@ use sesame_testkit::many;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-use super::cluster::{Cluster, Told};
+use super::cluster::{Cluster, Observed};
 use crate::rig;
 
-/// What isn't written by then has failed.
+/// Time limit of a wait.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// The time over which writes of the Gateway are counted.
+/// The window for the rate of the Gateway's writes.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A look at statuses, from its beginning to its end.
+/// Watches statuses until it is dropped.
 pub(crate) struct Observer {
     seen: Arc<(Mutex<Seen>, Condvar)>,
-    /// Watches.
+    /// Runs the watches.
     _runtime: Runtime,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
-    /// When the Gateway's status was written, and how many routes it counted then.
+    /// Writes of the Gateway's status: time and attached routes.
     gateway: Vec<(Instant, u64)>,
-    /// How often each route's status was written, and when last.
+    /// Writes of each route's status: number and last time.
     routes: BTreeMap<String, (u64, Instant)>,
 }
 
@@ -49,7 +47,7 @@ impl Observer {
         })
     }
 
-    /// Waits until something has been seen.
+    /// Waits until `so` holds.
     pub(crate) fn until(&self, what: &str, so: impl Fn(&Seen) -> bool) -> Result<()> {
         let begin = Instant::now();
         let (seen, changed) = &*self.seen;
@@ -58,7 +56,7 @@ impl Observer {
             let left = PATIENCE.saturating_sub(begin.elapsed());
             if left.is_zero() {
                 bail!(
-                    "{what}: not after {PATIENCE:?}; {} statuses of routes were written, the Gateway counts {:?}",
+                    "timeout after {PATIENCE:?}: {what}; {} routes have statuses, the Gateway counts {:?}",
                     seen.routes.len(),
                     seen.gateway.last().map(|(_, attached)| attached)
                 );
@@ -75,16 +73,16 @@ impl Observer {
 }
 
 async fn note(
-    mut told: mpsc::Receiver<Told>,
+    mut events: mpsc::Receiver<Observed>,
     seen: Arc<(Mutex<Seen>, Condvar)>,
-    add: fn(&mut Seen, Told),
+    add: fn(&mut Seen, Observed),
 ) {
-    while let Some(told) = told.recv().await {
-        // What wrote it is the change of a status: nobody changes specs meanwhile.
-        if told.changed {
+    while let Some(event) = events.recv().await {
+        // Every modification is a write of a status: no spec changes during the observation.
+        if event.changed {
             add(
                 &mut seen.0.lock().unwrap_or_else(PoisonError::into_inner),
-                told,
+                event,
             );
             seen.1.notify_all();
         }
@@ -92,41 +90,41 @@ async fn note(
 }
 
 impl Seen {
-    fn gateway(&mut self, told: Told) {
-        let listener = &told.object.data["status"]["listeners"][0];
+    fn gateway(&mut self, event: Observed) {
+        let listener = &event.object.data["status"]["listeners"][0];
         let attached = listener["attachedRoutes"].as_u64().unwrap_or_default();
-        self.gateway.push((told.at, attached));
+        self.gateway.push((event.at, attached));
     }
 
-    fn route(&mut self, told: Told) {
-        let name = told.object.metadata.name.unwrap_or_default();
-        let (writes, last) = self.routes.entry(name).or_insert((0, told.at));
+    fn route(&mut self, event: Observed) {
+        let name = event.object.metadata.name.unwrap_or_default();
+        let (writes, last) = self.routes.entry(name).or_insert((0, event.at));
         *writes += 1;
-        *last = told.at;
+        *last = event.at;
     }
 
-    /// How many routes have a status.
+    /// Number of routes with a status.
     pub(crate) fn routes(&self) -> usize {
         self.routes.len()
     }
 
-    /// When the last of them was written.
+    /// Time of the last write of a route's status.
     pub(crate) fn last_route(&self) -> Option<Instant> {
         self.routes.values().map(|(_, last)| *last).max()
     }
 
-    /// All writes of routes, and the most of one.
+    /// Number of writes of all routes' statuses, and the most for one route.
     pub(crate) fn route_writes(&self) -> (u64, u64) {
         let writes = self.routes.values().map(|(writes, _)| *writes);
         (writes.clone().sum(), writes.max().unwrap_or_default())
     }
 
-    /// How many routes the Gateway counts.
+    /// Number of routes that the Gateway counts.
     pub(crate) fn attached(&self) -> Option<u64> {
         Some(self.gateway.last()?.1)
     }
 
-    /// Since when it counts so many.
+    /// Time since when the Gateway counts this number.
     pub(crate) fn attached_since(&self) -> Option<Instant> {
         let last = self.attached()?;
         let same = self.gateway.iter().rev();
@@ -134,7 +132,7 @@ impl Seen {
         same.map(|(at, _)| *at).last()
     }
 
-    /// The most writes of the Gateway's status within any second.
+    /// The most writes of the Gateway's status within a second.
     pub(crate) fn gateway_rate(&self) -> usize {
         let times: Vec<Instant> = self.gateway.iter().map(|(at, _)| *at).collect();
         let within = |first: usize| {
@@ -150,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rate_is_the_most_within_a_second() {
+    fn the_rate_is_the_maximum_within_a_second() {
         let begin = Instant::now();
         let at = |millis: &[u64]| {
             let times = millis.iter().map(|by| begin + Duration::from_millis(*by));
@@ -167,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_holds_since_it_was_last_another() {
+    fn a_count_starts_at_its_last_change() {
         let begin = Instant::now();
         let mut seen = Seen::default();
         assert_eq!(seen.attached_since(), None);

@@ -1,8 +1,8 @@
-//! Asks Sesame's Envoy all the time, from the first answer to the end, and judges every answer.
+//! Sends requests to Sesame's Envoy throughout the run and checks every answer.
 //!
-//! In: how many apps must be served, and how many may be. Out: counts. Two thirds of the requests go to apps, the others to a
-//! host that is there all the time. Most requests have a connection of their own, which a listener that is gone wouldn't take;
-//! a third of them share one that stays open, which a listener that is replaced would end.
+//! In: the number of apps that must be served, and the number that may be. Out: counts. Two thirds of the requests go to apps,
+//! over new connections, which fail without a listener. One third goes to a permanent host over one keep-alive connection,
+//! which a replaced listener would close.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,26 +16,26 @@ use sesame_testkit::many;
 use super::site::{self, BLUE, Shown};
 use crate::probe::Probe;
 
-/// Between two requests.
+/// Time between two requests.
 const PACE: Duration = Duration::from_millis(1);
-/// Longer than a request takes.
+/// An upper bound for the duration of a request.
 const A_REQUEST: Duration = Duration::from_millis(100);
-/// An app that isn't served by then has failed.
+/// Time limit for apps to be served.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Wrong answers that are shown.
+/// The most wrong answers to print.
 const SHOWN: usize = 5;
 
-/// How many apps there are.
+/// Numbers of apps.
 #[derive(Debug)]
 struct Apps {
     /// Apps below this number must be served.
     served: AtomicUsize,
-    /// Those from there to here may be; the others must not be.
+    /// Apps from `served` to this number may be served, others must not.
     announced: AtomicUsize,
     stop: AtomicBool,
 }
 
-/// What was counted.
+/// Counts of requests.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     pub(crate) requests: u64,
@@ -57,7 +57,7 @@ impl Tally {
         }
     }
 
-    /// Judges an answer.
+    /// Checks an answer.
     pub(crate) fn judge(
         &mut self,
         host: &str,
@@ -73,18 +73,18 @@ impl Tally {
     }
 }
 
-/// A thread that asks.
+/// The prober's thread.
 pub(crate) struct Prober {
     address: SocketAddr,
     apps: Arc<Apps>,
-    /// None once it has been stopped.
+    /// `None` once it is stopped.
     thread: Option<JoinHandle<Result<Tally>>>,
-    /// Of [`Prober::until_served`].
+    /// Requests of [`Prober::until_served`].
     own: Tally,
 }
 
 impl Prober {
-    /// The host that is there all the time must be served already, and so many apps.
+    /// Starts the prober. The permanent host and `served` apps must be served already.
     pub(crate) fn start(address: SocketAddr, served: usize) -> Self {
         let apps = Arc::new(Apps {
             served: served.into(),
@@ -101,25 +101,25 @@ impl Prober {
         }
     }
 
-    /// From now on apps below this number may or may not be served, until [`Prober::until_served`].
+    /// Allows apps below this number to be served, until [`Prober::until_served`] requires it.
     pub(crate) fn announce(&self, apps: usize) {
         self.apps.announced.store(apps, Ordering::SeqCst);
     }
 
-    /// From now on only apps below this number must be served; the others may be, until [`Prober::gone`].
-    pub(crate) fn going(&self, apps: usize) {
+    /// Requires only apps below this number to be served; others may be, until [`Prober::forbid_removed`].
+    pub(crate) fn allow_removal(&self, apps: usize) {
         self.apps.served.store(apps, Ordering::SeqCst);
         thread::sleep(A_REQUEST);
     }
 
-    /// The others must not be served any more.
-    pub(crate) fn gone(&self) {
+    /// Forbids the removed apps to be served.
+    fn forbid_removed(&self) {
         let served = self.apps.served.load(Ordering::SeqCst);
         thread::sleep(A_REQUEST);
         self.apps.announced.store(served, Ordering::SeqCst);
     }
 
-    /// Waits until every app that was announced is served: from now on it must be.
+    /// Waits until every announced app is served, and requires it from then on.
     pub(crate) fn until_served(&mut self) -> Result<()> {
         let from = self.apps.served.load(Ordering::SeqCst);
         let to = self.apps.announced.load(Ordering::SeqCst);
@@ -128,12 +128,12 @@ impl Prober {
         Ok(())
     }
 
-    /// Waits until none is served that need not be.
+    /// Waits until no removed app is served.
     pub(crate) fn until_gone(&mut self) -> Result<()> {
         let from = self.apps.served.load(Ordering::SeqCst);
         let to = self.apps.announced.load(Ordering::SeqCst);
         self.each(from..to, Shown::Nothing)?;
-        self.gone();
+        self.forbid_removed();
         Ok(())
     }
 
@@ -150,7 +150,7 @@ impl Prober {
                     break;
                 }
                 if since.elapsed() > PATIENCE {
-                    bail!("{host} isn't {wanted:?} after {PATIENCE:?}, but {answer:?}");
+                    bail!("{host}: expected {wanted:?} within {PATIENCE:?}, got {answer:?}");
                 }
                 thread::sleep(PACE);
             }
@@ -158,7 +158,7 @@ impl Prober {
         Ok(())
     }
 
-    /// Asks nothing any more, and says what was seen.
+    /// Stops, and returns the counts.
     pub(crate) fn pause(&mut self) -> Result<Tally> {
         self.apps.stop.store(true, Ordering::SeqCst);
         let mut tally = std::mem::take(&mut self.own);
@@ -177,7 +177,7 @@ fn ask_on(address: SocketAddr, apps: &Apps) -> Result<Tally> {
         if apps.stop.load(Ordering::SeqCst) {
             break;
         }
-        // Spread over all of them, and not in order.
+        // Scattered over all apps.
         let announced = apps.announced.load(Ordering::SeqCst);
         let app = turn.wrapping_mul(7919) % announced.max(1);
         let steady = announced == 0 || turn.is_multiple_of(3);

@@ -1,7 +1,7 @@
-//! `sesame serve` as a process of its own, as it runs in a pod but for its flags.
+//! `sesame serve` as a process, with unmanaged Envoys, since there are no pods here. The bench starts them with the certificate
+//! that Sesame issues.
 //!
-//! In: where the API server is. Out: a process, and what the kernel says of it. Somebody else runs the Envoys
-//! (`--unmanaged`), since nothing runs pods here: the bench does, with the certificate that Sesame makes for them.
+//! In: a kubeconfig. Out: a process, its memory and processor time.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -25,22 +25,22 @@ use crate::machine::{self, Memory};
 use crate::probe::Probe;
 use crate::rig;
 
-/// It has ended by then.
+/// Time limit of a shutdown.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How replicas are started.
+/// Settings of replicas.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     sesame: PathBuf,
     kubeconfig: PathBuf,
-    /// The same for each: an Envoy finds the next one there.
+    /// The same address for each replica, so that Envoys reconnect to the next one.
     pub(crate) xds: SocketAddr,
-    /// Where they tell their counters.
+    /// Address of `/metrics`.
     probes: SocketAddr,
     log: PathBuf,
 }
 
-/// What an Envoy shows and whom it trusts, as files.
+/// An Envoy's certificate, key and CA bundle, as files.
 #[derive(Clone, Debug)]
 pub(crate) struct EnvoyFiles {
     pub(crate) certificate: PathBuf,
@@ -48,11 +48,11 @@ pub(crate) struct EnvoyFiles {
     pub(crate) authority: PathBuf,
 }
 
-/// A running one. It is killed if nothing else ends it.
+/// A running replica. It is killed on drop.
 pub(crate) struct Replica {
     child: Child,
     probes: SocketAddr,
-    /// The moment before its start.
+    /// Time of the start.
     pub(crate) begun: Instant,
 }
 
@@ -67,12 +67,12 @@ impl Settings {
         })
     }
 
-    /// The name in its certificate.
+    /// The DNS name in its certificate.
     pub(crate) fn server_name() -> String {
         format!("{SERVICE}.{}.svc", site::SYSTEM)
     }
 
-    /// Starts one. Its log goes on where that of the last one ended.
+    /// Starts a replica. All replicas append to the same log.
     pub(crate) fn start(&self, name: &str) -> Result<Replica> {
         let log = File::options().create(true).append(true).open(&self.log)?;
         let mut command = Command::new(&self.sesame);
@@ -101,7 +101,7 @@ impl Settings {
         })
     }
 
-    /// What the log says, for when something goes wrong.
+    /// The last lines of the log.
     pub(crate) fn last_words(&self) -> String {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().rev().take(5).collect();
@@ -115,7 +115,7 @@ impl Settings {
             "kind": "Secret",
             "metadata": {"namespace": site::SYSTEM, "name": UNMANAGED_SECRET},
         });
-        let found = cluster.until(&like, "the Envoys' certificate is there", |secret| {
+        let found = cluster.until(&like, "the Envoys' certificate exists", |secret| {
             secret["data"]["tls.crt"].is_string()
         });
         let secret = found.with_context(|| self.last_words())?;
@@ -133,7 +133,7 @@ impl Settings {
         })
     }
 
-    /// Where an Envoy finds it, and how they know each other.
+    /// The xDS address and TLS settings of Envoys.
     pub(crate) fn xds_address(&self, files: &EnvoyFiles) -> XdsAddress {
         XdsAddress::Tcp {
             host: self.xds.ip().to_string(),
@@ -154,12 +154,12 @@ impl Replica {
         machine::memory(Some(self.child.id()))
     }
 
-    /// Processor time of all its threads so far, in milliseconds.
+    /// Processor time so far, in milliseconds.
     pub(crate) fn milliseconds(&self) -> Result<f64> {
         machine::process_milliseconds(self.child.id())
     }
 
-    /// Bytes of resources that it has sent to Envoys.
+    /// Bytes of resources sent to Envoys so far.
     pub(crate) fn sent_bytes(&self) -> Result<f64> {
         let page = Probe::connect(self.probes)?.ask_for("localhost", "/metrics")?;
         let lines = page.body().lines();
@@ -168,7 +168,7 @@ impl Replica {
         Ok(counts.sum::<Result<f64, _>>()?)
     }
 
-    /// Ends it as a kubelet does.
+    /// Ends it by SIGTERM.
     pub(crate) fn end(&mut self) -> Result<()> {
         kill(Pid::from_raw(self.child.id().try_into()?), Signal::SIGTERM)?;
         let since = Instant::now();
@@ -181,19 +181,19 @@ impl Replica {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        bail!("Sesame doesn't end")
+        bail!("Sesame doesn't exit")
     }
 }
 
 impl Drop for Replica {
     fn drop(&mut self) {
-        // Fails if it has ended already, which is what is wanted.
+        // Fails if it has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Whether a Gateway's status says that it serves.
+/// Whether a Gateway is programmed.
 pub(crate) fn programmed(gateway: &Value) -> bool {
     let conditions = gateway["status"]["conditions"].as_array();
     conditions

@@ -1,7 +1,7 @@
-//! A restart: from the start of the process to the moment at which an Envoy that knew nothing has everything.
+//! A restart: time from the start of the process until a fresh client has received all resources.
 //!
-//! That Envoy only pretends, since a real one takes longer to take in so many clusters than Sesame to send them. The real
-//! one goes on meanwhile with what it has, under the requests of the prober.
+//! The client is a fake Envoy, since a real one takes longer to process the clusters than Sesame to send them. The real Envoy
+//! keeps serving the prober's requests with its last configuration.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use envoy_types::pb::envoy::config::route::v3::{RouteConfiguration, ScopedRouteConfiguration};
 use prost::Message as _;
-use sesame_model::FleetId;
 use sesame_testkit::certs::{Identity, client_config_as};
 use sesame_testkit::fake_envoy::{FakeEnvoy, Server, State};
 use sesame_xds::ResourceType;
@@ -19,23 +18,23 @@ use super::cluster::Cluster;
 use super::replica::{EnvoyFiles, Replica, Settings};
 use super::site::{EXTRA_SERVICES, EXTRAS};
 
-/// Between two attempts to connect.
+/// Time between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(5);
-/// Somebody answers by then.
+/// Time limit for connecting.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What took how many milliseconds.
+/// Times of a restart, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Restarted {
-    /// Until somebody answered at the address of discovery.
+    /// Until the xDS server accepted a connection.
     pub(crate) connected: f64,
-    /// Until everything was there.
+    /// Until all resources were received.
     pub(crate) complete: f64,
-    /// Processor time of the process until then.
+    /// Sesame's processor time until then.
     pub(crate) used: f64,
 }
 
-/// Ends a replica as a kubelet does, starts another in its place, and measures.
+/// Replaces a replica by a new one, and measures.
 pub(crate) fn restart(
     cluster: &Cluster,
     settings: &Settings,
@@ -47,7 +46,7 @@ pub(crate) fn restart(
     replica.end()?;
     *replica = settings.start(name)?;
     let begun = replica.begun;
-    let read = |path| fs::read_to_string(path).context("an Envoy's file can't be read");
+    let read = |path| fs::read_to_string(path).context("can't read an Envoy's file");
     let identity = Identity {
         chain: read(&files.certificate)?,
         private_key: read(&files.private_key)?,
@@ -60,7 +59,7 @@ pub(crate) fn restart(
                 name: Settings::server_name(),
                 config: config.clone(),
             };
-            // A listener asks for the table of its port, or for scopes, of which each asks for a shard.
+            // A listener subscribes to its port's route table, or to scopes, each of which subscribes to a shard.
             let follow = move |ty, body: &[u8]| match ty {
                 ResourceType::Listener => vec![
                     (ResourceType::Route, port.to_string()),
@@ -72,7 +71,7 @@ pub(crate) fn restart(
                     .collect(),
                 _ => Vec::new(),
             };
-            let fake = FakeEnvoy::builder(FleetId::unmanaged().as_str(), name).follow(follow);
+            let fake = FakeEnvoy::builder("unmanaged", name).follow(follow);
             match fake.connect(server).await {
                 Ok(fake) => break Ok((fake, begun.elapsed())),
                 Err(error) if begun.elapsed() > PATIENCE => break Err(error),
@@ -90,7 +89,7 @@ pub(crate) fn restart(
         let state = fake.state();
         let count = |ty| state.names(ty).len();
         bail!(
-            "after {complete:?} an Envoy has {} of {} clusters, {} endpoints, {} listeners, {} scopes, {} route tables ({:?})",
+            "after {complete:?} the fake Envoy has {} of {} clusters, {} endpoints, {} listeners, {} scopes, {} route tables ({:?})",
             count(ResourceType::Cluster),
             apps + EXTRA_SERVICES,
             count(ResourceType::Endpoint),
@@ -116,7 +115,7 @@ fn complete(state: &State, apps: usize) -> bool {
     let tables = state.names(ResourceType::Route).into_iter();
     let tables = tables.filter_map(|name| state.body(ResourceType::Route, name));
     let tables = tables.filter_map(|body| RouteConfiguration::decode(body).ok());
-    // Some are in all shards. Hosts that nobody asks for are a virtual host, too.
+    // Some virtual hosts are in all shards. The catch-all is a virtual host, too.
     let hosts: BTreeSet<String> = tables
         .flat_map(|table| table.virtual_hosts)
         .map(|host| host.name)
@@ -124,7 +123,7 @@ fn complete(state: &State, apps: usize) -> bool {
     hosts.len() >= apps + EXTRAS
 }
 
-/// How long ago a replica was started, in milliseconds.
+/// Time since a replica's start, in milliseconds.
 pub(crate) fn age(replica: &Replica) -> f64 {
     Instant::now()
         .saturating_duration_since(replica.begun)

@@ -1,8 +1,7 @@
-//! One of the two that changes are timed at: Sesame, or the floor.
+//! A side of the comparison: Sesame, or the floor.
 //!
-//! In: a change. Out: how long it took until an Envoy answered by it. One clock starts when the request to the API server
-//! leaves, another one when a watch of the bench's own tells of the change; both stop when the prober, one connection that asks
-//! again every 150 µs, gets the new answer.
+//! In: a change. Out: the time until an Envoy's answer reflects it. One clock starts with the request to the API server, another
+//! one at the event of the bench's own watch; both stop at the first new answer over a connection with a request every 150 µs.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -15,41 +14,41 @@ use sesame_testkit::many;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
-use super::cluster::{Cluster, Told, Write};
+use super::cluster::{Cluster, Observed, Write};
 use super::floor::WatchedFloor;
 use super::prober::Tally;
 use super::site::{self, Shown, Step};
 use crate::probe::Probe;
 use crate::{objects, rig};
 
-/// Between two questions.
+/// Time between two requests.
 const PACE: Duration = Duration::from_micros(150);
-/// Between two attempts to connect.
+/// Time between two attempts to connect.
 const PAUSE: Duration = Duration::from_millis(20);
-/// A change that takes longer has failed.
+/// Time limit of a change.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// When the API server told of changes since the last look.
+/// Times of watch events since the last change.
 type Events = Arc<Mutex<Vec<Instant>>>;
 
-/// What takes changes, and an Envoy that shows them.
+/// A side: its feed, and a probe of its Envoy.
 pub(crate) struct Side {
     feed: Feed,
     probe: Probe,
     events: Events,
-    /// Watches.
+    /// Runs the watches.
     _runtime: Runtime,
-    /// Every answer, judged.
+    /// Counts of all answers.
     pub(crate) tally: Tally,
 }
 
-/// What stands between the API server and the Envoy.
+/// The program between the API server and Envoy.
 pub(crate) enum Feed {
     Sesame,
     Floor(Box<WatchedFloor>),
 }
 
-/// Milliseconds of one change.
+/// Times of a change, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
     /// From the request to the new answer.
@@ -71,8 +70,8 @@ impl Side {
             many::route("any", "any.example.com", &[]),
             many::slice("any", many::endpoint(0)),
         ] {
-            let told = cluster.watch(&site::within(namespace, like), runtime.handle())?;
-            runtime.spawn(note(told, Arc::clone(&events)));
+            let event = cluster.watch(&site::within(namespace, like), runtime.handle())?;
+            runtime.spawn(note(event, Arc::clone(&events)));
         }
         let address = SocketAddr::from((objects::ADDRESS, port));
         let since = Instant::now();
@@ -112,12 +111,12 @@ impl Side {
         let end = Instant::now();
         cluster.finish(begun)?;
         shown?;
-        // The answer may come before the bench has heard of the change.
+        // The answer may precede the watch event.
         let event = loop {
             if let Some(at) = lock(&self.events).first() {
                 break *at;
             }
-            ensure!(end.elapsed() < PATIENCE, "no watch told of the change");
+            ensure!(end.elapsed() < PATIENCE, "no watch event for the change");
             thread::sleep(PACE);
         };
         let millis = |time: Duration| time.as_secs_f64() * 1e3;
@@ -127,7 +126,7 @@ impl Side {
         })
     }
 
-    /// Waits for the answer `after`; until then none but `before` is right.
+    /// Waits for the answer `after`; until then only `before` is right.
     pub(crate) fn until(&mut self, host: &str, before: Shown, after: Shown) -> Result<()> {
         let since = Instant::now();
         loop {
@@ -137,7 +136,7 @@ impl Side {
                 return Ok(());
             }
             if since.elapsed() > PATIENCE {
-                bail!("{host} goes on answering {answer:?}");
+                bail!("{host} still answers {answer:?}");
             }
             thread::sleep(PACE);
         }
@@ -151,15 +150,15 @@ impl Side {
     }
 }
 
-/// Notes when objects came, went or were changed; that a status was written is no change.
-async fn note(mut told: mpsc::Receiver<Told>, events: Events) {
+/// Records the times of events, except for those of statuses.
+async fn note(mut event: mpsc::Receiver<Observed>, events: Events) {
     let mut generations = BTreeMap::new();
-    while let Some(told) = told.recv().await {
-        let metadata = told.object.metadata;
+    while let Some(event) = event.recv().await {
+        let metadata = event.object.metadata;
         let name = metadata.name.unwrap_or_default();
         let before = generations.insert(name, metadata.generation);
-        if !told.changed || before != Some(metadata.generation) {
-            lock(&events).push(told.at);
+        if !event.changed || before != Some(metadata.generation) {
+            lock(&events).push(event.at);
         }
     }
 }

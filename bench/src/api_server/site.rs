@@ -1,6 +1,6 @@
-//! What is in the API server, and what happens to it.
+//! Objects in the API server, and changes of them.
 //!
-//! In: numbers and addresses. Out: objects, changes of them, and what a host answers before and after.
+//! In: numbers and addresses. Out: objects, changes, and the expected answers before and after.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -14,23 +14,23 @@ use crate::probe::Answer;
 pub(crate) const BLUE: &str = "blue";
 pub(crate) const GREEN: &str = "green";
 
-/// Where the floor's changes are written: Sesame sees them, and they are of no Gateway.
+/// Namespace of the floor's changes: Sesame sees them, but they belong to no Gateway.
 pub(crate) const FLOOR: &str = "floor";
 
 /// Sesame's own namespace.
 pub(crate) const SYSTEM: &str = "sesame-system";
 
-/// A route led from one Service to the other.
+/// A route that alternates between two Services.
 const SWAPPED: &str = "swapped";
 /// A route whose Service's endpoint changes.
 const MOVED: &str = "moved";
 
-/// Routes that are there all the time.
+/// Number of permanent routes.
 pub(crate) const EXTRAS: usize = 4;
-/// Services that such routes lead to.
+/// Number of their Services.
 pub(crate) const EXTRA_SERVICES: usize = 3;
 
-/// What a host answers.
+/// An expected answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// 404.
@@ -48,7 +48,7 @@ impl Shown {
     }
 }
 
-/// What is measured.
+/// Kinds of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     NewRoute,
@@ -71,7 +71,7 @@ impl Kind {
     }
 }
 
-/// One change, and the host that shows it.
+/// A change, and the host whose answer it changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) write: Write,
@@ -80,7 +80,7 @@ pub(crate) struct Step {
     pub(crate) after: Shown,
 }
 
-/// The namespaces and the class.
+/// The namespaces and the GatewayClass.
 pub(crate) fn ground() -> Vec<Value> {
     let mut all: Vec<Value> = [many::NAMESPACE, FLOOR, SYSTEM]
         .iter()
@@ -95,7 +95,7 @@ pub(crate) fn ground() -> Vec<Value> {
     all
 }
 
-/// Routes that are there all the time, with Services and slices.
+/// Permanent routes, with Services and EndpointSlices.
 pub(crate) fn extras([blue, green]: [SocketAddr; 2]) -> Vec<Value> {
     let mut all = Vec::new();
     for (name, address) in [(BLUE, blue), (GREEN, green), (MOVED, blue)] {
@@ -109,7 +109,7 @@ pub(crate) fn extras([blue, green]: [SocketAddr; 2]) -> Vec<Value> {
     all
 }
 
-/// Those of [`extras`] that the floor's changes change; the rest of its objects is only in its Envoy.
+/// The objects of [`extras`] that the floor changes; its other objects exist only in its Envoy.
 pub(crate) fn floor_extras(backends: [SocketAddr; 2]) -> Vec<Value> {
     let mut all = extras(backends);
     let changed = [json!(SWAPPED), json!(format!("{MOVED}-1"))];
@@ -122,7 +122,7 @@ pub(crate) fn host(name: &str) -> String {
     format!("{name}.example.com")
 }
 
-/// The Services and slices of so many apps.
+/// The Services and EndpointSlices of apps.
 pub(crate) fn services(apps: Range<usize>, backend: SocketAddr) -> Vec<Value> {
     apps.flat_map(|index| {
         let [_, service, slice] = many::app(index, backend);
@@ -140,7 +140,7 @@ pub(crate) fn routes(apps: Range<usize>, backend: SocketAddr) -> Vec<Value> {
     .collect()
 }
 
-/// The Services and slices of routes that are new in some rounds.
+/// The Services and EndpointSlices of the routes that rounds create.
 pub(crate) fn prepared(rounds: usize, backend: SocketAddr) -> Vec<Value> {
     let names = (0..rounds).map(new);
     names
@@ -152,7 +152,7 @@ fn new(round: usize) -> String {
     format!("new-{round}")
 }
 
-/// A change. Rounds of a kind follow each other from 0; a route is deleted after it was made.
+/// The change of a round. Rounds of each kind count from 0; a round's route is created before it is deleted.
 pub(crate) fn step(kind: Kind, round: usize, [blue, green]: [SocketAddr; 2]) -> Step {
     let name = new(round);
     let route = || many::route(&name, &host(&name), &[(&name, 1)]);
@@ -185,7 +185,7 @@ pub(crate) fn step(kind: Kind, round: usize, [blue, green]: [SocketAddr; 2]) -> 
     }
 }
 
-/// The same in another namespace.
+/// The same object in another namespace.
 pub(crate) fn within(namespace: &str, mut value: Value) -> Value {
     value["metadata"]["namespace"] = json!(namespace);
     value

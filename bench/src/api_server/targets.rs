@@ -1,31 +1,31 @@
-//! What figures should be, by the number of routes: the promise is that they hardly depend on it.
+//! Targets by the number of routes: they should hardly depend on it.
 
 use super::site::Kind;
 
-/// The targets of a number of routes.
+/// Targets for a number of routes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Targets {
-    /// The largest number of routes that they are for.
+    /// The largest number of routes that these targets apply to.
     routes: usize,
     /// Milliseconds from a new route to its first answer.
     new_route: f64,
-    /// Milliseconds from any other change to the first answer that shows it.
+    /// Milliseconds from any other change to the first answer that reflects it.
     others: f64,
-    /// Kibibytes that an Envoy gets for a change.
+    /// Kibibytes sent to an Envoy for a change.
     pub(crate) bytes: f64,
-    /// Mebibytes of Sesame after all changes.
+    /// Memory of Sesame in MiB after all changes.
     pub(crate) sesame: f64,
-    /// Mebibytes of an Envoy.
+    /// Memory of an Envoy in MiB.
     pub(crate) envoy: f64,
-    /// Milliseconds from a restart until an Envoy that knew nothing serves all routes.
+    /// Milliseconds from a restart until a fresh Envoy serves all routes.
     pub(crate) fresh: f64,
 }
 
-/// Milliseconds of Sesame's processor time for a change.
+/// Sesame's processor time for a change, in milliseconds.
 pub(crate) const PROCESSOR: f64 = 1.0;
-/// How much longer than the median 95 of 100 changes may take at most.
+/// The 95th percentile divided by the median.
 pub(crate) const SPREAD: f64 = 2.0;
-/// How much longer than at the floor.
+/// Sesame's time divided by the floor's.
 pub(crate) const FLOOR: f64 = 1.3;
 
 const ALL: [Targets; 3] = [
@@ -59,13 +59,13 @@ const ALL: [Targets; 3] = [
 ];
 
 impl Targets {
-    /// Those for at least so many routes; beyond the largest number, its own.
+    /// Targets for this number of routes; beyond the largest number, the last ones.
     pub(crate) fn of(routes: usize) -> Self {
         let large = ALL.iter().find(|targets| targets.routes >= routes);
         *large.unwrap_or(&ALL[ALL.len() - 1])
     }
 
-    /// Milliseconds from a change to the first answer that shows it.
+    /// Milliseconds from a change to the first answer that reflects it.
     pub(crate) fn shown(&self, kind: Kind) -> f64 {
         match kind {
             Kind::NewRoute => self.new_route,

@@ -1,7 +1,7 @@
-//! Changes one after the other: how long each takes at Sesame and at the floor, and what they cost Sesame's process and Envoy.
+//! Single changes: latency at Sesame and at the floor, and processor time of Sesame and Envoy.
 //!
-//! Rounds of both take turns, and which is first changes from round to round. Between changes there is a pause, in which
-//! everything comes to rest. A new route's Service and slice are there before.
+//! Rounds of both sides alternate, as does the order within a round. A pause between changes lets all processes become idle. A new
+//! route's Service and EndpointSlice exist before.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,42 +21,42 @@ use super::targets::{self, Targets};
 use crate::machine;
 use crate::report::{Figure, Samples, Unit};
 
-/// Before a change that is timed: statuses of the one before have been written.
+/// Pause before a timed change, in which the statuses of the previous one are written.
 const REST: Duration = Duration::from_millis(60);
-/// Rounds before those that count.
+/// Warm-up rounds.
 const WARM_UP: usize = 4;
-/// Before and after changes whose cost is taken: what statuses cost comes behind the answer.
+/// Pause before and after changes whose cost is measured: statuses are written after the answer.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Changes of one kind in a row where their cost is taken. So many routes more than usual there are meanwhile. Even, since
-/// changes go there and back.
+/// Consecutive changes of one kind when their cost is measured; even, since changes go there and back. Meanwhile there are up
+/// to this number of additional routes.
 const IN_A_ROW: usize = 10;
 
-/// What changes are made to.
+/// The site to change.
 pub(crate) struct Place<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) envoy: Option<&'a Path>,
-    /// Where Sesame's Envoy serves.
+    /// The port of Sesame's Envoy.
     pub(crate) port: u16,
     pub(crate) backends: [SocketAddr; 2],
-    /// How many apps there are.
+    /// The number of apps.
     pub(crate) apps: usize,
 }
 
-/// What a change costs, of each kind.
+/// Mean cost of a change, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Costs {
-    /// Milliseconds of processor time of Sesame's process.
+    /// Processor time of Sesame, in milliseconds.
     pub(crate) sesame: [f64; 4],
-    /// Milliseconds of processor time of Envoy's main thread, which takes configuration in. Those that answer requests would
-    /// show what the prober costs.
+    /// Processor time of Envoy's main thread, which processes configuration, in milliseconds. Worker threads would include the
+    /// prober's requests.
     pub(crate) envoy: [f64; 4],
     /// Kibibytes of resources sent.
     pub(crate) bytes: [f64; 4],
 }
 
 impl Place<'_> {
-    /// Changes in turn at Sesame and at a floor.
+    /// Latency of changes, alternating between Sesame and a floor.
     pub(crate) fn latency(&self, rounds: usize, tally: &mut Tally) -> Result<Vec<Figure>> {
         let [blue, _] = self.backends;
         let total = (WARM_UP + rounds).next_multiple_of(2);
@@ -103,14 +103,15 @@ impl Place<'_> {
         let name = format!("{}, {} routes", kind.name(), self.apps);
         let note = |from_request: &Samples| {
             format!(
-                "{} times; {:.1} ms from the request to the API server on, p99 {:.1}",
+                "{} times; {:.1} ms from the request to the API server, p99 {:.1}",
                 from_request.len(),
                 from_request.quantile(0.5),
                 from_request.quantile(0.99)
             )
         };
-        let of =
-            |who: &str, samples| Figure::of(format!("{name}: {who}"), Unit::Milliseconds, samples);
+        let of = |side: &str, samples| {
+            Figure::of(format!("{name}: {side}"), Unit::Milliseconds, samples)
+        };
         let [sesame, floor] = followed;
         let spread = |samples: &Samples| samples.quantile(0.95) / samples.quantile(0.5);
         vec![
@@ -122,7 +123,7 @@ impl Place<'_> {
                 .at_most(targets::SPREAD)
                 .note(format!("floor {:.2}", spread(floor))),
             Figure::new(
-                format!("{name}: Sesame / floor, from the request on"),
+                format!("{name}: Sesame / floor, from the request"),
                 Unit::Ratio,
                 shown[0].quantile(0.5) / shown[1].quantile(0.5),
             )
@@ -134,7 +135,7 @@ impl Place<'_> {
         ]
     }
 
-    /// The same changes while somebody rewrites other routes.
+    /// Latency of changes while other routes are rewritten.
     pub(crate) fn under_churn(&self, rounds: usize, tally: &mut Tally) -> Result<Vec<Figure>> {
         let rounds = rounds.next_multiple_of(2);
         self.prepare(rounds)?;
@@ -155,12 +156,12 @@ impl Place<'_> {
             let name = format!("{}, {} routes, under churn", kind.name(), self.apps);
             Figure::of(name, Unit::Milliseconds, samples)
                 .at_most(Targets::of(self.apps).shown(kind))
-                .note(format!("{rewritten} other routes were rewritten meanwhile"))
+                .note(format!("{rewritten} other routes rewritten meanwhile"))
         };
         Ok(Kind::ALL.into_iter().zip(&shown).map(figure).collect())
     }
 
-    /// What a change of each kind costs.
+    /// Cost of a change of each kind.
     pub(crate) fn cost(
         &self,
         replica: &Replica,
@@ -183,7 +184,7 @@ impl Place<'_> {
         let all: Vec<usize> = (0..rounds).collect();
         for some in all.chunks(IN_A_ROW) {
             for (place, kind) in Kind::ALL.into_iter().enumerate() {
-                // Telling costs Sesame something as well.
+                // Reading the metrics costs processor time as well.
                 let sent_before = replica.sent_bytes()?;
                 let before = used()?;
                 for round in some {

@@ -1,13 +1,17 @@
-//! BackendTLSPolicy: TLS towards a Service.
+//! BackendTLSPolicy: TLS to a Service.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::check::{self, Check};
 use crate::condition::Condition;
-use crate::kind::{Group, Kind, KindName};
+use crate::kind::Kind;
+use crate::kind_name::{Group, KindName};
 use crate::meta::Meta;
+use crate::named::Named;
+use crate::object::resource;
 use crate::open_enum::open_enum;
 use crate::reference::{LocalObjectReference, ParentReference};
 
@@ -17,27 +21,37 @@ pub struct BackendTLSPolicy {
     /// The metadata.
     #[serde(rename = "metadata")]
     pub meta: Meta,
-    /// What is wanted.
+    /// The spec.
     pub spec: BackendTlsPolicySpec,
-    /// What became of it, per ancestor.
+    /// The status, by ancestor.
     #[serde(default, skip_serializing_if = "PolicyStatus::is_empty")]
     pub status: PolicyStatus,
 }
 
-/// What a BackendTLSPolicy wants.
+resource! { BackendTLSPolicy {
+    fn check(&self) -> Check {
+        check::at("spec", check::policy::backend_tls(&self.spec))
+    }
+
+    fn references(&self, named: &mut Named) {
+        named.by_policy(self);
+    }
+} }
+
+/// The spec of a BackendTLSPolicy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendTlsPolicySpec {
-    /// The Services meant, 1 to 16.
+    /// The target Services, 1 to 16.
     pub target_refs: Vec<PolicyTargetReference>,
-    /// How the backend's certificate is validated.
+    /// Validation of the backend's certificate.
     pub validation: BackendTlsValidation,
-    /// Further options, each understood by some implementation.
+    /// Implementation-specific options.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
 }
 
-/// What a policy is about, in its own namespace.
+/// A target of a policy, in the policy's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyTargetReference {
@@ -47,19 +61,19 @@ pub struct PolicyTargetReference {
     pub kind: KindName,
     /// The name.
     pub name: Arc<str>,
-    /// One part of the target: of a Service the port of that name; all of it when missing.
+    /// A part of the target: the port of a Service with that name; the whole target when missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section_name: Option<Arc<str>>,
 }
 
 impl PolicyTargetReference {
-    /// The kind referred to, if group and kind together name one that we read.
+    /// The kind, if the table of kinds has it.
     pub fn known_kind(&self) -> Option<Kind> {
         Kind::from_group_kind(&self.group, &self.kind)
     }
 }
 
-/// How a backend's certificate is validated. Exactly one of the two sources of CA certificates is
+/// Validation of a backend's certificate. Exactly one of the two sources of CA certificates is
 /// given.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -71,23 +85,23 @@ pub struct BackendTlsValidation {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub ca_certificate_refs: Vec<LocalObjectReference>,
-    /// A set of CA certificates that everybody has.
+    /// A well-known set of CA certificates.
     #[serde(
         rename = "wellKnownCACertificates",
         default,
         skip_serializing_if = "Option::is_none"
     )]
     pub well_known_ca_certificates: Option<WellKnownCaCertificates>,
-    /// The name that the backend is asked for (SNI); the certificate must have it, unless
+    /// The server name (SNI); the certificate must have it, unless
     /// `subject_alt_names` are given.
     pub hostname: Arc<str>,
-    /// Names of which the certificate must have one, at most 5.
+    /// Names, of which the certificate must have one, at most 5.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subject_alt_names: Vec<SubjectAltName>,
 }
 
 open_enum! {
-    /// A set of CA certificates that everybody has.
+    /// A well-known set of CA certificates.
     pub enum WellKnownCaCertificates {
         /// Those of the operating system.
         System = "System",
@@ -152,7 +166,7 @@ impl From<SubjectAltName> for RawSubjectAltName {
 /// Status of a policy: one entry per ancestor (here a Gateway) and controller.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PolicyStatus {
-    /// The entries, ours and those of other controllers; at most 16.
+    /// The entries of all controllers; at most 16.
     #[serde(default)]
     pub ancestors: Vec<PolicyAncestorStatus>,
 }
@@ -164,7 +178,7 @@ impl PolicyStatus {
     }
 }
 
-/// What became of a policy at one ancestor.
+/// The status of a policy at one ancestor.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PolicyAncestorStatus {

@@ -1,17 +1,17 @@
-//! What an API server would refuse: bounds, patterns and the rules between fields.
+//! Validation of objects from files: bounds, patterns and the rules between fields.
 //!
-//! Comes in: a decoded object. Goes out: nothing, or the first problem with its path. The sources
+//! In: a decoded object. Out: nothing, or the first problem with its path. The sources
 //! are the CRDs of Gateway API v1.7.0 (patterns, bounds and CEL rules, of both channels where they
-//! agree) and the API server's own rules for Kubernetes' kinds; each rule names its field. Values
-//! of enumerations are not checked: the translator judges those it does not know.
+//! agree) and the API server's own rules for Kubernetes' kinds. Values of enumerations are not
+//! checked: translation reports unknown ones. Objects from an API server are not validated again.
 
 mod core;
 mod filter;
-mod gateway;
-mod http_route;
-mod policy;
+pub(crate) mod gateway;
+pub(crate) mod http_route;
+pub(crate) mod policy;
 mod reference;
-mod route;
+pub(crate) mod route;
 mod text;
 
 use std::collections::HashSet;
@@ -19,13 +19,13 @@ use std::hash::Hash;
 
 use crate::decode::PathSegment;
 use crate::kind::Kind;
-use crate::object::Object;
 
+pub(crate) use core::{endpoint_slice, service};
 pub use text::{is_header_name, is_hostname, is_precise_hostname};
 
-/// The first thing that is wrong.
+/// The first problem.
 pub(crate) struct Problem {
-    /// Where, from the innermost field outwards.
+    /// The path, from the innermost field outwards.
     path: Vec<PathSegment>,
     /// What is wrong and what is expected.
     message: String,
@@ -53,8 +53,8 @@ fn ensure(holds: bool, message: &str) -> Check {
     if holds { Ok(()) } else { fail(message) }
 }
 
-/// Places a check's problem under a field.
-fn at(field: &str, check: Check) -> Check {
+/// Puts the problem of a check under a field.
+pub(crate) fn at(field: &str, check: Check) -> Check {
     check.map_err(|mut problem| {
         problem.path.push(PathSegment::Field(field.to_owned()));
         problem
@@ -82,7 +82,7 @@ fn each<T>(field: &str, list: &[T], max: usize, check: impl Fn(&T) -> Check) -> 
     at(field, all())
 }
 
-/// As [`each`], for a list that must have an element.
+/// As [`each`], for a list that must not be empty.
 fn each_of_some<T>(field: &str, list: &[T], max: usize, check: impl Fn(&T) -> Check) -> Check {
     at(
         field,
@@ -111,25 +111,6 @@ fn unique<'a, T, K: Eq + Hash>(
         .map(key)
         .position(|key| key.is_some_and(|key| !seen.insert(key)));
     repeated.map_or(Ok(()), |index| at(field, at_index(index, fail(message))))
-}
-
-/// Checks a whole object; its metadata has been checked before.
-pub(crate) fn object(object: &Object) -> Check {
-    match object {
-        Object::GatewayClass(class) => at("spec", gateway::class(&class.spec)),
-        Object::Gateway(gateway) => at("spec", gateway::gateway(&gateway.spec)),
-        Object::ListenerSet(set) => at("spec", gateway::listener_set(&set.spec)),
-        Object::HTTPRoute(route) => at("spec", http_route::http_route(&route.spec)),
-        Object::GRPCRoute(route) => at("spec", route::grpc_route(&route.spec)),
-        Object::TLSRoute(route) => at("spec", route::tls_route(&route.spec)),
-        Object::TCPRoute(route) => at("spec", route::l4_route(&route.spec)),
-        Object::UDPRoute(route) => at("spec", route::l4_route(&route.spec)),
-        Object::ReferenceGrant(grant) => at("spec", policy::reference_grant(&grant.spec)),
-        Object::BackendTLSPolicy(policy) => at("spec", policy::backend_tls(&policy.spec)),
-        Object::Service(service) => core::service(service),
-        Object::EndpointSlice(slice) => core::endpoint_slice(slice),
-        Object::Namespace(_) | Object::Secret(_) | Object::ConfigMap(_) => Ok(()),
-    }
 }
 
 /// `metadata.name`: RFC 1123; a Namespace and a Service are one DNS label.

@@ -16,17 +16,16 @@ pub struct Condition {
     pub type_: Cow<'static, str>,
     /// Whether it holds.
     pub status: ConditionStatus,
-    /// The generation of the object that was judged.
+    /// The generation of the object that the condition is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When `status` last changed. Translation leaves it unset: the writer of statuses knows what
-    /// was there before.
+    /// When `status` last changed. Unset in translation; set by the writer of statuses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Timestamp>,
-    /// Why, as one word for programs; see [`crate::reason`].
+    /// The reason, in CamelCase; see [`crate::reason`].
     #[serde(default)]
     pub reason: Cow<'static, str>,
-    /// Why, as a sentence for people.
+    /// The reason in a sentence.
     #[serde(default)]
     pub message: String,
 }
@@ -38,7 +37,7 @@ open_enum! {
         True = "True",
         /// It does not hold.
         False = "False",
-        /// Nobody has decided yet.
+        /// Not decided yet.
         Unknown = "Unknown",
     }
 }
@@ -54,7 +53,7 @@ impl From<bool> for ConditionStatus {
 }
 
 impl Condition {
-    /// A condition without a time of transition.
+    /// A condition without a transition time.
     pub fn new(
         type_: &'static str,
         status: impl Into<ConditionStatus>,
@@ -80,19 +79,21 @@ impl Condition {
 
 /// Condition types of a GatewayClass.
 pub mod gateway_class {
-    /// The class is ours and its parameters are good.
+    /// The controller accepts the class, and its parameters are valid.
     pub const ACCEPTED: &str = "Accepted";
-    /// The installed API definitions have a version we support.
+    /// The installed CRDs have a supported version.
     pub const SUPPORTED_VERSION: &str = "SupportedVersion";
+    /// All types.
+    pub const ALL: [&str; 2] = [ACCEPTED, SUPPORTED_VERSION];
 }
 
 /// Condition types of a Gateway.
 pub mod gateway {
     /// The Gateway is valid enough to produce some configuration.
     pub const ACCEPTED: &str = "Accepted";
-    /// The data plane has the configuration, or will have it very soon.
+    /// The data plane has the configuration, or will have it soon.
     pub const PROGRAMMED: &str = "Programmed";
-    /// References of the Gateway itself are good.
+    /// The Gateway's own references are resolved.
     pub const RESOLVED_REFS: &str = "ResolvedRefs";
     /// Every requested address is assigned.
     pub const ADDRESSES_ASSIGNED: &str = "AddressesAssigned";
@@ -100,44 +101,67 @@ pub mod gateway {
     pub const INSECURE_FRONTEND_VALIDATION_MODE: &str = "InsecureFrontendValidationMode";
     /// The Gateway has ListenerSets attached.
     pub const ATTACHED_LISTENER_SETS: &str = "AttachedListenerSets";
+    /// All types.
+    pub const ALL: [&str; 6] = [
+        ACCEPTED,
+        PROGRAMMED,
+        RESOLVED_REFS,
+        ADDRESSES_ASSIGNED,
+        INSECURE_FRONTEND_VALIDATION_MODE,
+        ATTACHED_LISTENER_SETS,
+    ];
 }
 
 /// Condition types of a listener, in a Gateway or a ListenerSet.
 pub mod listener {
     /// The listener is valid and served.
     pub const ACCEPTED: &str = "Accepted";
-    /// The data plane has the listener, or will have it very soon.
+    /// The data plane has the listener, or will have it soon.
     pub const PROGRAMMED: &str = "Programmed";
-    /// The listener's references are good.
+    /// The listener's references are resolved.
     pub const RESOLVED_REFS: &str = "ResolvedRefs";
-    /// The listener clashes with another one.
+    /// The listener conflicts with another one.
     pub const CONFLICTED: &str = "Conflicted";
     /// The listener shares a hostname or certificate with another one of its port.
     pub const OVERLAPPING_TLS_CONFIG: &str = "OverlappingTLSConfig";
+    /// All types.
+    pub const ALL: [&str; 5] = [
+        ACCEPTED,
+        PROGRAMMED,
+        RESOLVED_REFS,
+        CONFLICTED,
+        OVERLAPPING_TLS_CONFIG,
+    ];
 }
 
 /// Condition types of a ListenerSet.
 pub mod listener_set {
-    /// The Gateway takes the set and at least one of its listeners is valid.
+    /// The Gateway accepts the set, and at least one of its listeners is valid.
     pub const ACCEPTED: &str = "Accepted";
-    /// The data plane has the set's listeners, or will have them very soon.
+    /// The data plane has the set's listeners, or will have them soon.
     pub const PROGRAMMED: &str = "Programmed";
+    /// All types.
+    pub const ALL: [&str; 2] = [ACCEPTED, PROGRAMMED];
 }
 
 /// Condition types of a route, one list per parent.
 pub mod route {
-    /// The parent takes the route.
+    /// The parent accepts the route.
     pub const ACCEPTED: &str = "Accepted";
-    /// The route's references are good.
+    /// The route's references are resolved.
     pub const RESOLVED_REFS: &str = "ResolvedRefs";
     /// Some of the route's rules were dropped.
     pub const PARTIALLY_INVALID: &str = "PartiallyInvalid";
+    /// All types.
+    pub const ALL: [&str; 3] = [ACCEPTED, RESOLVED_REFS, PARTIALLY_INVALID];
 }
 
 /// Condition types of a policy, one list per ancestor.
 pub mod policy {
     /// The policy is in force.
     pub const ACCEPTED: &str = "Accepted";
-    /// The policy's references are good.
+    /// The policy's references are resolved.
     pub const RESOLVED_REFS: &str = "ResolvedRefs";
+    /// All types.
+    pub const ALL: [&str; 2] = [ACCEPTED, RESOLVED_REFS];
 }

@@ -1,47 +1,40 @@
 //! From JSON values to objects.
 //!
-//! Files do not pass an API server, so decoding does what the server would have done: nulls count
-//! as absent, defaults are filled in, fields nobody knows are dropped, `stringData` of a Secret is
-//! merged, and what the schema refuses is refused, with the path of the field and a message for
-//! the person who wrote it.
+//! Decoding does what an API server does: nulls count as absent, defaults are filled in, unknown fields are dropped, `stringData` of
+//! a Secret is merged. Objects from files are also validated, with the path of the field and a message for the author of the file.
+//! Objects from an API server are not: it has admitted them by the rules of its own release, which may be laxer than ours.
 
 use std::fmt;
 
-use k8s_openapi::ByteString;
-use k8s_openapi::api::core::v1::Secret;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::check;
+use crate::fields::LAST_APPLIED;
 use crate::key::ObjectKey;
-use crate::kind::Kind;
-use crate::object::Object;
+use crate::kind::{Kind, Object};
 use crate::strict::Strict;
 
-/// Lists and mappings may be nested this deep. No kind comes near it; a document that does is an
-/// attack on the stack.
+/// Lists and mappings may be nested this deep. No kind comes near it; deeper documents would exhaust the stack.
 const MAX_DEPTH: usize = 100;
 
-/// How much of a wrong value an error shows, in characters.
+/// The longest part of a wrong value in an error, in characters.
 const MAX_FOUND: usize = 100;
 
 /// The longest message of an error, in characters.
 const MAX_MESSAGE: usize = 500;
 
-/// What stands between the expected and the found value in an error.
+/// Separates the expected from the found value in an error.
 const FOUND: &str = ", found ";
 
-/// kubectl's copy of the whole object; nobody reads it and it would double the memory.
-const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-
-/// Why an object cannot be read.
+/// Why an object cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct DecodeError {
-    /// The object, as far as its kind and name are known.
+    /// The object, if its kind and name are known.
     pub key: Option<ObjectKey>,
     /// The field, from the object's root; empty for the object as a whole.
     pub path: Vec<PathSegment>,
-    /// What is wrong and what is expected, for a person.
+    /// What is wrong and what is expected.
     pub message: String,
 }
 
@@ -86,46 +79,73 @@ impl DecodeError {
 }
 
 impl Object {
-    /// Decodes an object. `Ok(None)` when it is of a kind or version that we do not read.
+    /// Decodes and validates an object that no API server has validated, such as one from a file. `Ok(None)` for a kind or version
+    /// that Sesame does not read.
     ///
     /// # Errors
-    /// When the value is no object at all, or an object that an API server would refuse.
-    pub fn decode(mut value: Value) -> Result<Option<Object>, DecodeError> {
-        let Some(root) = value.as_object() else {
-            return Err(error(
-                None,
-                &[],
-                "expected an object with apiVersion, kind and metadata",
-            ));
-        };
-        let text = |field: &str| match root.get(field) {
-            Some(Value::String(text)) if !text.is_empty() => Ok(text.as_str()),
-            None | Some(Value::Null) => Err(error(None, &[field], "is required")),
-            Some(_) => Err(error(None, &[field], "expected a string that is not empty")),
-        };
-        let Some(kind) = Kind::from_api(text("apiVersion")?, text("kind")?) else {
-            return Ok(None);
-        };
-        let Some(()) = prune(&mut value, MAX_DEPTH) else {
-            let message = format!("lists and mappings are nested more than {MAX_DEPTH} deep");
-            return Err(error(None, &[], &message));
-        };
-        let key = check_metadata(kind, &mut value)?;
-        let object = decode_kind(kind, value).and_then(|object| match check::object(&object) {
-            Ok(()) => Ok(object),
-            Err(problem) => Err(refused(&[], problem)),
-        });
-        object.map(Some).map_err(|mut error| {
-            error.key = Some(key);
-            error
-        })
+    /// If the value is not an object, or an API server would reject it.
+    pub fn decode(value: Value) -> Result<Option<Object>, DecodeError> {
+        decode(value, Validation::Full)
+    }
+
+    /// Decodes an object that an API server has admitted: bounds, patterns and rules between fields are not checked again. A later
+    /// release of an API may relax them, and the object stays readable. `Ok(None)` for a kind or version that Sesame does not read.
+    ///
+    /// # Errors
+    /// If the value is not an object, a required field is missing, or a field has another type.
+    pub fn decode_admitted(value: Value) -> Result<Option<Object>, DecodeError> {
+        decode(value, Validation::Admitted)
     }
 }
 
-/// Decodes a value that is no object by itself, such as one that stands as text in a ConfigMap, with the same care.
+/// Whether the rules of the schema are checked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Validation {
+    Full,
+    /// An API server has checked them.
+    Admitted,
+}
+
+fn decode(mut value: Value, validation: Validation) -> Result<Option<Object>, DecodeError> {
+    let Some(root) = value.as_object() else {
+        return Err(error(
+            None,
+            &[],
+            "expected an object with apiVersion, kind and metadata",
+        ));
+    };
+    let text = |field: &str| match root.get(field) {
+        Some(Value::String(text)) if !text.is_empty() => Ok(text.as_str()),
+        None | Some(Value::Null) => Err(error(None, &[field], "is required")),
+        Some(_) => Err(error(None, &[field], "expected a string that is not empty")),
+    };
+    let Some(kind) = Kind::from_api(text("apiVersion")?, text("kind")?) else {
+        return Ok(None);
+    };
+    let Some(()) = prune(&mut value, MAX_DEPTH) else {
+        let message = format!("lists and mappings are nested more than {MAX_DEPTH} deep");
+        return Err(error(None, &[], &message));
+    };
+    let key = read_metadata(kind, &mut value, validation)?;
+    let decoded = Object::of_kind(kind, value).and_then(|object| {
+        if validation == Validation::Full {
+            object
+                .resource()
+                .check()
+                .map_err(|problem| invalid(&[], problem))?;
+        }
+        Ok(Some(object))
+    });
+    decoded.map_err(|error| DecodeError {
+        key: Some(key),
+        ..error
+    })
+}
+
+/// Decodes a value that is not an object, such as YAML in a ConfigMap.
 ///
 /// # Errors
-/// When the value is none of its type. The error names no object.
+/// If the value is not of type `T`. The error names no object.
 pub fn decode_value<T: DeserializeOwned>(mut value: Value) -> Result<T, DecodeError> {
     let Some(()) = prune(&mut value, MAX_DEPTH) else {
         let message = format!("lists and mappings are nested more than {MAX_DEPTH} deep");
@@ -134,7 +154,7 @@ pub fn decode_value<T: DeserializeOwned>(mut value: Value) -> Result<T, DecodeEr
     typed(value).map(|decoded| *decoded)
 }
 
-/// Removes fields that are null. `None` when the value is nested too deep.
+/// Removes fields that are null. `None` if the value is nested too deep.
 fn prune(value: &mut Value, depth: usize) -> Option<()> {
     match value {
         Value::Object(map) => {
@@ -149,8 +169,12 @@ fn prune(value: &mut Value, depth: usize) -> Option<()> {
     }
 }
 
-/// Checks name and namespace, fills in the namespace, and drops what nobody reads.
-fn check_metadata(kind: Kind, value: &mut Value) -> Result<ObjectKey, DecodeError> {
+/// Reads name and namespace, fills in the namespace, and drops what is not read.
+fn read_metadata(
+    kind: Kind,
+    value: &mut Value,
+    validation: Validation,
+) -> Result<ObjectKey, DecodeError> {
     let missing = || error(None, &["metadata"], "is required");
     let metadata = value.get_mut("metadata").ok_or_else(missing)?;
     let Some(metadata) = metadata.as_object_mut() else {
@@ -162,14 +186,18 @@ fn check_metadata(kind: Kind, value: &mut Value) -> Result<ObjectKey, DecodeErro
     }
     let name = string_field(metadata, "name")?;
     let name = name.ok_or_else(|| error(None, &["metadata", "name"], "is required"))?;
-    check::object_name(kind, name).map_err(|p| refused(&["metadata", "name"], p))?;
+    if validation == Validation::Full {
+        check::object_name(kind, name).map_err(|p| invalid(&["metadata", "name"], p))?;
+    }
     let mut key = ObjectKey::new(kind, "", name);
     if !kind.namespaced() {
         metadata.remove("namespace");
         return Ok(key);
     }
     let namespace = string_field(metadata, "namespace")?.unwrap_or("default");
-    check::namespace(namespace).map_err(|p| refused(&["metadata", "namespace"], p))?;
+    if validation == Validation::Full {
+        check::namespace(namespace).map_err(|p| invalid(&["metadata", "namespace"], p))?;
+    }
     key.namespace = namespace.into();
     metadata.insert(
         "namespace".to_owned(),
@@ -190,98 +218,16 @@ fn string_field<'a>(
     }
 }
 
-fn decode_kind(kind: Kind, mut value: Value) -> Result<Object, DecodeError> {
-    Ok(match kind {
-        Kind::GatewayClass => Object::GatewayClass(typed(value)?),
-        Kind::Gateway => Object::Gateway(typed(value)?),
-        Kind::ListenerSet => Object::ListenerSet(typed(value)?),
-        Kind::HTTPRoute => Object::HTTPRoute(typed(value)?),
-        Kind::GRPCRoute => Object::GRPCRoute(typed(value)?),
-        Kind::TLSRoute => {
-            drop_backend_filters(&mut value);
-            Object::TLSRoute(typed(value)?)
-        }
-        Kind::TCPRoute => {
-            drop_backend_filters(&mut value);
-            drop_hostnames(&mut value);
-            Object::TCPRoute(typed(value)?)
-        }
-        Kind::UDPRoute => {
-            drop_backend_filters(&mut value);
-            drop_hostnames(&mut value);
-            Object::UDPRoute(typed(value)?)
-        }
-        Kind::ReferenceGrant => Object::ReferenceGrant(typed(value)?),
-        Kind::BackendTLSPolicy => Object::BackendTLSPolicy(typed(value)?),
-        Kind::Namespace => Object::Namespace(typed(value)?),
-        Kind::Service => Object::Service(typed(value)?),
-        Kind::EndpointSlice => Object::EndpointSlice(typed(value)?),
-        Kind::Secret => {
-            join_base64_lines(&mut value, "data");
-            Object::Secret(merge_string_data(typed(value).map_err(without_content)?))
-        }
-        Kind::ConfigMap => {
-            join_base64_lines(&mut value, "binaryData");
-            Object::ConfigMap(typed(value)?)
-        }
-    })
-}
-
-/// Our type for backends has filters, these kinds have none: there it is a field nobody knows.
-fn drop_backend_filters(value: &mut Value) {
-    let rules = value
-        .pointer_mut("/spec/rules")
-        .and_then(Value::as_array_mut);
-    for rule in rules.into_iter().flatten() {
-        let backends = rule.get_mut("backendRefs").and_then(Value::as_array_mut);
-        for backend in backends
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_object_mut)
-        {
-            backend.remove("filters");
-        }
-    }
-}
-
-/// Likewise for the hostnames of kinds that have none.
-fn drop_hostnames(value: &mut Value) {
-    if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
-        spec.remove("hostnames");
-    }
-}
-
-/// Base64 may be broken into lines, as command line tools print it.
-fn join_base64_lines(value: &mut Value, field: &str) {
-    let data = value.get_mut(field).and_then(Value::as_object_mut);
-    for entry in data.into_iter().flat_map(Map::values_mut) {
-        if let Value::String(text) = entry {
-            text.retain(|c| c != '\n' && c != '\r');
-        }
-    }
-}
-
-/// An error in a Secret must not show what is in it.
-fn without_content(mut error: DecodeError) -> DecodeError {
+/// The error without the value that was found.
+pub(crate) fn without_found(mut error: DecodeError) -> DecodeError {
     if let Some((expected, _)) = error.message.split_once(FOUND) {
         error.message = expected.to_owned();
     }
     error
 }
 
-/// What an API server does when it stores a Secret.
-fn merge_string_data(mut secret: Box<Secret>) -> Box<Secret> {
-    if let Some(strings) = secret.string_data.take() {
-        let data = secret.data.get_or_insert_default();
-        for (key, text) in strings {
-            data.insert(key, ByteString(text.into_bytes()));
-        }
-    }
-    secret
-}
-
-/// Decodes one type and turns serde's error into ours.
-fn typed<T: DeserializeOwned>(value: Value) -> Result<Box<T>, DecodeError> {
+/// Decodes a type and converts serde's error.
+pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<Box<T>, DecodeError> {
     serde_path_to_error::deserialize(Strict(value))
         .map(Box::new)
         .map_err(|error| {
@@ -299,7 +245,7 @@ fn typed<T: DeserializeOwned>(value: Value) -> Result<Box<T>, DecodeError> {
                 }
             }
             let mut message = humanize(error.inner().to_string(), &mut path);
-            // Some repeat what they found, which may be as long as the file.
+            // Some messages repeat the value, which may be as long as the file.
             if let Some((end, _)) = message.char_indices().nth(MAX_MESSAGE) {
                 message.truncate(end);
                 message.push('…');
@@ -312,7 +258,7 @@ fn typed<T: DeserializeOwned>(value: Value) -> Result<Box<T>, DecodeError> {
         })
 }
 
-/// Says what serde says in words for somebody who has never heard of serde.
+/// Rewrites serde's messages without its vocabulary.
 fn humanize(message: String, path: &mut Vec<PathSegment>) -> String {
     if let Some(field) = message
         .strip_prefix("missing field `")
@@ -343,13 +289,13 @@ fn humanize(message: String, path: &mut Vec<PathSegment>) -> String {
         "sequence" => "a list",
         other => other,
     };
-    // The text may be as long as the file.
+    // The value may be as long as the file.
     let found: String = found.chars().take(MAX_FOUND).collect();
     format!("expected {expected}{FOUND}{found}")
 }
 
 /// A problem found by a check of the field at `path`.
-fn refused(path: &[&str], problem: check::Problem) -> DecodeError {
+fn invalid(path: &[&str], problem: check::Problem) -> DecodeError {
     let (inner, message) = problem.into_parts();
     let mut error = error(None, path, &message);
     error.path.extend(inner);

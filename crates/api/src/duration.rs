@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// A duration as written in an object, such as `1h30m` or `500ms`.
 ///
-/// The text is kept, because a status or a listing must not rewrite what the user wrote. Units may
+/// The text is kept, so that it is printed as written. Units may
 /// repeat and come in any order; `10s5s` is fifteen seconds.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "Arc<str>", into = "Arc<str>")]
@@ -73,7 +73,7 @@ impl Duration {
         std::time::Duration::from_millis(self.millis)
     }
 
-    /// Whether it is zero, which switches a timeout off.
+    /// Whether it is zero, which disables a timeout.
     pub fn is_zero(&self) -> bool {
         self.millis == 0
     }
@@ -84,8 +84,7 @@ impl Duration {
     }
 }
 
-/// Equal when equally written: `60s` and `1m` differ as texts, compare [`Duration::as_millis`] for
-/// the length of time.
+/// Compares the texts: `60s` and `1m` differ. For lengths of time compare [`Duration::as_millis`].
 impl PartialEq for Duration {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_else_is_refused() {
+    fn other_texts_are_rejected() {
         for text in [
             "",
             "s",
@@ -171,7 +170,7 @@ mod tests {
     }
 
     proptest! {
-        /// The parser against a plain reading of the pattern.
+        /// The parser against an implementation of the pattern.
         #[test]
         fn agrees_with_the_pattern(
             parts in prop::collection::vec(("[0-9]{1,6}", "(h|m|s|ms)"), 0..6),

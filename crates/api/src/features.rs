@@ -1,9 +1,8 @@
-//! Names of the Gateway API's features (v1.7.0), as they stand in a GatewayClass's status.
+//! Names of the Gateway API's features (v1.7.0), as in a GatewayClass's status.
 //!
-//! Features of meshes are left out. A name that is added here is promised by every GatewayClass, unless `translate` says that it
-//! is missing.
+//! Without features of meshes. Every GatewayClass reports all of these names, except those that `translate` lists as missing.
 
-/// Features that every implementation of a profile has.
+/// Core features of each profile.
 pub const CORE: &[&str] = &[
     "Gateway",
     "GRPCRoute",

@@ -1,8 +1,8 @@
 //! Filters of route rules, backends and listeners.
 //!
-//! In an object a filter is a `type` and one field of that name. Decoding turns that into an enum
-//! with the body inside, and refuses a filter whose type and body do not fit, as the API server
-//! does. HTTPRoute and GRPCRoute share the type; a GRPCRoute has a part of the filters only.
+//! In an object a filter is a `type` and one field of that name. Decoding makes an enum of them
+//! and rejects a filter whose type and body do not match, as the API server
+//! does. HTTPRoute and GRPCRoute share the type; a GRPCRoute supports only some of the filters.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ pub enum RouteFilter {
     RequestRedirect(Box<RequestRedirect>),
     /// Changes the host or the path of requests (HTTPRoute only).
     UrlRewrite(Box<UrlRewrite>),
-    /// Answers browsers that ask on behalf of another site (HTTPRoute only).
+    /// Applies a CORS policy (HTTPRoute only).
     Cors(Box<Cors>),
-    /// Asks another service whether a request may pass (HTTPRoute only, experimental).
+    /// Authorizes requests by an external service (HTTPRoute only, experimental).
     ExternalAuth(Box<ExternalAuth>),
-    /// A filter of some implementation.
+    /// An implementation-specific filter.
     ExtensionRef(LocalObjectReference),
     /// A type that this version does not know; without its body.
     Unknown(Arc<str>),
@@ -41,9 +41,9 @@ pub enum RouteFilter {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawFilter", into = "RawFilter")]
 pub enum ListenerFilter {
-    /// Asks another service whether a request may pass.
+    /// Authorizes requests by an external service.
     ExternalAuth(Box<ExternalAuth>),
-    /// A filter of some implementation.
+    /// An implementation-specific filter.
     ExtensionRef(LocalObjectReference),
     /// A type that this version does not know, or that a listener cannot have; without its body.
     Unknown(Arc<str>),
@@ -77,7 +77,7 @@ impl ListenerFilter {
     }
 }
 
-/// A filter as it stands in an object.
+/// A filter as an object has it.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RawFilter {
@@ -139,7 +139,7 @@ impl RawFilter {
         .filter_map(|(field, there)| there.then_some(field))
     }
 
-    /// Why type and body do not fit, if they do not.
+    /// Why type and body do not match, if they do not.
     fn misfit(&self) -> Option<String> {
         let wanted = body_field(&self.type_);
         if let Some(other) = self.bodies().find(|field| Some(*field) != wanted) {

@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 use serde_json::Value;
 
 use crate::decode::DecodeError;
-use crate::object::Object;
+use crate::kind::Object;
 
-/// Every object, as the values a source would hand in.
+/// Every object, as JSON.
 pub(crate) fn all() -> &'static [Value] {
     static ALL: LazyLock<Vec<Value>> = LazyLock::new(parse);
     &ALL
@@ -49,7 +49,7 @@ pub(crate) fn with(kind: &str, changes: &[(&str, Value)]) -> Value {
     object
 }
 
-/// Decodes a value of a kind that we read.
+/// Decodes a value of a kind of the table.
 pub(crate) fn decode(value: Value) -> Result<Object, DecodeError> {
     Object::decode(value).map(|object| object.unwrap())
 }

@@ -1,13 +1,16 @@
-//! Gateway: listeners on addresses, and who may use them.
+//! Gateway: listeners on addresses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::check::{self, Check};
 use crate::condition::Condition;
 use crate::listener::{FromNamespaces, FrontendTls, Listener, ListenerStatus};
 use crate::meta::{LabelSelector, Meta};
+use crate::named::Named;
+use crate::object::resource;
 use crate::open_enum::open_enum;
 use crate::reference::{LocalObjectReference, SecretObjectReference};
 use crate::route::DefaultScope;
@@ -18,14 +21,24 @@ pub struct Gateway {
     /// The metadata.
     #[serde(rename = "metadata")]
     pub meta: Meta,
-    /// What is wanted.
+    /// The spec.
     pub spec: GatewaySpec,
-    /// What became of it.
+    /// The status.
     #[serde(default, skip_serializing_if = "GatewayStatus::is_empty")]
     pub status: GatewayStatus,
 }
 
-/// What a Gateway wants.
+resource! { Gateway {
+    fn check(&self) -> Check {
+        check::at("spec", check::gateway::gateway(&self.spec))
+    }
+
+    fn references(&self, named: &mut Named) {
+        named.by_gateway(self);
+    }
+} }
+
+/// The spec of a Gateway.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewaySpec {
@@ -33,33 +46,33 @@ pub struct GatewaySpec {
     pub gateway_class_name: Arc<str>,
     /// The listeners, 1 to 64.
     pub listeners: Vec<Listener>,
-    /// The addresses asked for; any when empty.
+    /// The requested addresses; any when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<GatewaySpecAddress>,
-    /// Wishes about the generated infrastructure.
+    /// Settings of the generated infrastructure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure: Option<Box<GatewayInfrastructure>>,
-    /// Which ListenerSets may attach; none when missing.
+    /// The ListenerSets that may attach; none when missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_listeners: Option<Box<AllowedListeners>>,
     /// TLS towards clients and backends, for all listeners.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Box<GatewayTls>>,
-    /// For which routes this is a default Gateway (experimental).
+    /// The routes for which this is a default Gateway (experimental).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_scope: Option<DefaultScope>,
 }
 
-/// Which ListenerSets may attach to a Gateway.
+/// The ListenerSets that may attach to a Gateway.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AllowedListeners {
-    /// From which namespaces; none by default.
+    /// The allowed namespaces; none by default.
     #[serde(default)]
     pub namespaces: ListenerNamespaces,
 }
 
-/// From which namespaces ListenerSets may attach.
+/// The namespaces from which ListenerSets may attach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerNamespaces {
@@ -96,12 +109,12 @@ pub struct GatewayTls {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendTls {
-    /// The certificate that the Gateway shows to backends.
+    /// The client certificate of the Gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_certificate_ref: Option<SecretObjectReference>,
 }
 
-/// Wishes about the infrastructure generated for a Gateway.
+/// Settings of the infrastructure generated for a Gateway.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayInfrastructure {
@@ -111,12 +124,12 @@ pub struct GatewayInfrastructure {
     /// Annotations for every generated object.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// An object with parameters of this one Gateway.
+    /// An object with parameters of this Gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters_ref: Option<LocalObjectReference>,
 }
 
-/// An address that a Gateway asks for.
+/// A requested address.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewaySpecAddress {
@@ -126,12 +139,12 @@ pub struct GatewaySpecAddress {
     /// The address; any of that type when empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
-    /// From where it must be reachable (experimental).
+    /// The required routability (experimental).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routability: Option<Routability>,
 }
 
-/// An address that a Gateway has.
+/// An assigned address.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayStatusAddress {
@@ -140,7 +153,7 @@ pub struct GatewayStatusAddress {
     pub type_: AddressType,
     /// The address.
     pub value: String,
-    /// From where it is reachable (experimental). Missing and empty differ: missing says nothing.
+    /// The routability (experimental). Missing means unknown, which differs from empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routability: Option<Routability>,
 }
@@ -154,43 +167,43 @@ open_enum! {
         IpAddress = "IPAddress",
         /// A hostname.
         Hostname = "Hostname",
-        /// A name that the implementation understands.
+        /// An implementation-specific name.
         NamedAddress = "NamedAddress",
     }
 }
 
 open_enum! {
-    /// From where an address is reachable (experimental, GEP-5093).
+    /// The routability of an address (experimental, GEP-5093).
     #[derive(Default)]
     pub enum Routability {
-        /// From wherever the implementation decides; written as the empty string.
+        /// Decided by the implementation; written as the empty string.
         #[default]
         Default = "",
-        /// From inside the cluster.
+        /// Inside the cluster.
         Cluster = "Cluster",
     }
 }
 
-/// What became of a Gateway.
+/// The status of a Gateway.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayStatus {
-    /// The addresses it has.
+    /// The assigned addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<GatewayStatusAddress>,
     /// The conditions; see [`crate::condition::gateway`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// Its own listeners, not those of ListenerSets.
+    /// The Gateway's own listeners, not those of ListenerSets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<ListenerStatus>,
-    /// How many ListenerSets are attached.
+    /// The number of attached ListenerSets.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached_listener_sets: Option<i32>,
 }
 
 impl GatewayStatus {
-    /// Whether nothing is reported.
+    /// Whether every field is empty.
     pub fn is_empty(&self) -> bool {
         *self == GatewayStatus::default()
     }

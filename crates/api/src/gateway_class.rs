@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::check::{self, Check};
 use crate::condition::Condition;
 use crate::meta::Meta;
+use crate::named::Named;
+use crate::object::resource;
 use crate::reference::ObjectReference;
 
 /// A GatewayClass; cluster scoped.
@@ -14,28 +17,38 @@ pub struct GatewayClass {
     /// The metadata.
     #[serde(rename = "metadata")]
     pub meta: Meta,
-    /// What is wanted.
+    /// The spec.
     pub spec: GatewayClassSpec,
-    /// What became of it.
+    /// The status.
     #[serde(default, skip_serializing_if = "GatewayClassStatus::is_empty")]
     pub status: GatewayClassStatus,
 }
 
-/// What a GatewayClass wants.
+resource! { GatewayClass {
+    fn check(&self) -> Check {
+        check::at("spec", check::gateway::class(&self.spec))
+    }
+
+    fn references(&self, named: &mut Named) {
+        named.by_class(self);
+    }
+} }
+
+/// The spec of a GatewayClass.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayClassSpec {
-    /// The controller in charge, as `domain/path`.
+    /// The controller's name, as `domain/path`.
     pub controller_name: Arc<str>,
     /// An object with the class's parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters_ref: Option<ObjectReference>,
-    /// For people.
+    /// A description for users.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
 }
 
-/// What became of a GatewayClass.
+/// The status of a GatewayClass.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayClassStatus {
@@ -48,7 +61,7 @@ pub struct GatewayClassStatus {
 }
 
 impl GatewayClassStatus {
-    /// Whether nothing is reported.
+    /// Whether every field is empty.
     pub fn is_empty(&self) -> bool {
         self.conditions.is_empty() && self.supported_features.is_empty()
     }
@@ -62,7 +75,7 @@ pub struct SupportedFeature {
     pub name: Arc<str>,
 }
 
-/// Early releases of the API wrote the bare name; such objects may still be stored.
+/// Early releases of the API have the bare name; such objects may still be stored.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a feature with a name")]
 enum SupportedFeatureRepr {

@@ -1,12 +1,14 @@
-//! GRPCRoute: where gRPC calls go.
+//! GRPCRoute: routing of gRPC calls.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::check::{self, Check};
 use crate::filter::RouteFilter;
 use crate::http_route::{HeaderMatch, MatchType};
-use crate::route::{BackendRef, RouteSpec, Rule, route_kind};
+use crate::object::resource;
+use crate::route::{BackendRef, RouteSpec, RouteView, Rule, route_kind};
 use crate::session::SessionPersistence;
 
 route_kind! {
@@ -14,19 +16,29 @@ route_kind! {
     GRPCRoute { #[serde(default)] spec: GrpcRouteSpec }
 }
 
-/// What a GRPCRoute wants.
+resource! { GRPCRoute {
+    fn as_route(&self) -> Option<RouteView<'_>> {
+        Some(RouteView::of(self))
+    }
+
+    fn check(&self) -> Check {
+        check::at("spec", check::route::grpc_route(&self.spec))
+    }
+} }
+
+/// The spec of a GRPCRoute.
 pub type GrpcRouteSpec = RouteSpec<GrpcRouteRule>;
 
 impl Rule for GrpcRouteRule {}
 
-/// Calls that match, and where they go.
+/// A rule: matches, filters and backends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GrpcRouteRule {
     /// The name, unique in the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
-    /// The matches, any of which suffices; every call when empty.
+    /// The matches, of which any must hold; every call when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub matches: Vec<GrpcRouteMatch>,
     /// Filters: header modifiers, mirrors and extensions only.
@@ -35,27 +47,27 @@ pub struct GrpcRouteRule {
     /// The backends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backend_refs: Vec<BackendRef>,
-    /// How calls of one session stay at one endpoint (experimental).
+    /// Session persistence (experimental).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_persistence: Option<Box<SessionPersistence>>,
 }
 
-/// One way to match a call; all parts must hold.
+/// A match on a call; all parts must hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GrpcRouteMatch {
     /// The service and method; any when missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<GrpcMethodMatch>,
-    /// The headers, all of them. Of entries with the same name, whatever its case, the first counts.
+    /// The headers, all of which must match. Of entries with the same name, ignoring case, the first is used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<HeaderMatch>,
 }
 
-/// A match on service and method, at least one of which is given.
+/// A match on service and method; at least one of them is given.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GrpcMethodMatch {
-    /// How the values are meant; exactly by default.
+    /// The type of match; Exact by default.
     #[serde(rename = "type", default)]
     pub type_: MatchType,
     /// The service with its package; any when missing.

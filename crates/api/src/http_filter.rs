@@ -11,13 +11,13 @@ use crate::reference::BackendObjectReference;
 /// Changes to headers. The three lists name different headers.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeaderModifier {
-    /// Headers to set, replacing what is there.
+    /// Headers to set, replacing existing values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<HttpHeader>,
-    /// Headers to add to what is there.
+    /// Headers to add to existing values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add: Vec<HttpHeader>,
-    /// Names of headers to remove, without regard to case.
+    /// Names of headers to remove, case-insensitive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<Arc<str>>,
 }
@@ -25,13 +25,13 @@ pub struct HeaderModifier {
 /// A header with its value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HttpHeader {
-    /// The name, without regard to case.
+    /// The name, case-insensitive.
     pub name: Arc<str>,
     /// The value.
     pub value: Arc<str>,
 }
 
-/// Copies of requests for another backend, whose answers are ignored.
+/// Copies of requests to another backend, whose responses are ignored.
 ///
 /// At most one of `percent` and `fraction` is given; all requests are copied without either.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -50,9 +50,9 @@ pub struct RequestMirror {
 /// A fraction from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Fraction {
-    /// The upper part, at most the lower one.
+    /// The numerator, at most the denominator.
     pub numerator: u32,
-    /// The lower part, at least 1; 100 by default.
+    /// The denominator, at least 1; 100 by default.
     #[serde(default = "Fraction::default_denominator")]
     pub denominator: u32,
 }
@@ -63,7 +63,7 @@ impl Fraction {
     }
 }
 
-/// A redirect; parts that are missing stay as in the request.
+/// A redirect; missing parts are those of the request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestRedirect {
@@ -116,9 +116,9 @@ pub struct UrlRewrite {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawPathModifier", into = "RawPathModifier")]
 pub enum PathModifier {
-    /// The whole path becomes this.
+    /// Replaces the whole path.
     ReplaceFullPath(Arc<str>),
-    /// The matched prefix becomes this.
+    /// Replaces the matched prefix.
     ReplacePrefixMatch(Arc<str>),
     /// A type that this version does not know.
     Unknown(Arc<str>),
@@ -171,16 +171,16 @@ impl From<PathModifier> for RawPathModifier {
     }
 }
 
-/// Which other sites may use this one from a browser (the Fetch standard's CORS protocol).
+/// A CORS policy (Fetch standard).
 ///
-/// In every list `*` stands alone and means all.
+/// In each list `*` means all, and is the only entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cors {
-    /// The sites, as `scheme://host[:port]`; the host may start with `*.`.
+    /// The allowed origins, as `scheme://host[:port]`; the host may start with `*.`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_origins: Vec<Arc<str>>,
-    /// Whether the browser may send cookies and the like.
+    /// Whether requests may carry credentials.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub allow_credentials: bool,
     /// The methods; `Other("*")` means all.
@@ -189,10 +189,10 @@ pub struct Cors {
     /// The headers that requests may carry.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_headers: Vec<Arc<str>>,
-    /// The headers of responses that scripts may see.
+    /// The response headers exposed to scripts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expose_headers: Vec<Arc<str>>,
-    /// How long a browser may remember the answer, in seconds; 5 by default, at least 1.
+    /// How long a browser may cache the preflight response, in seconds; 5 by default, at least 1.
     #[serde(default = "Cors::default_max_age")]
     pub max_age: u32,
 }
@@ -203,66 +203,66 @@ impl Cors {
     }
 }
 
-/// A service that decides whether requests may pass (experimental).
+/// External authorization of requests (experimental).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ExternalAuth {
-    /// How the service is asked.
+    /// The protocol of the service.
     pub protocol: ExternalAuthProtocol,
-    /// The service.
+    /// The authorization service.
     pub backend_ref: BackendObjectReference,
-    /// Settings for protocol GRPC; there exactly with it.
+    /// Settings for protocol GRPC; required with it, not allowed otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grpc: Option<GrpcAuth>,
-    /// Settings for protocol HTTP; there exactly with it.
+    /// Settings for protocol HTTP; required with it, not allowed otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpAuth>,
-    /// Whether the service gets the request's body; not when missing.
+    /// Forwarding of the request body to the service; not forwarded when missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward_body: Option<ForwardBody>,
 }
 
 open_enum! {
-    /// How an authorization service is asked.
+    /// The protocol of an authorization service.
     pub enum ExternalAuthProtocol {
-        /// By Envoy's ext_authz protocol over gRPC.
+        /// Envoy's ext_authz protocol over gRPC.
         Grpc = "GRPC",
-        /// By an HTTP request like the client's.
+        /// An HTTP request like the client's.
         Http = "HTTP",
     }
 }
 
-/// Asking by gRPC.
+/// Settings of authorization over gRPC.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GrpcAuth {
-    /// The request headers that the service sees; all when empty.
+    /// The request headers sent to the service; all when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_headers: Vec<Arc<str>>,
 }
 
-/// Asking by HTTP.
+/// Settings of authorization over HTTP.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpAuth {
-    /// What to put in front of the request's path.
+    /// A prefix for the request's path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Arc<str>>,
-    /// The request headers that the service sees, besides Host, Method, Path, Content-Length and
+    /// The request headers sent to the service, besides Host, Method, Path, Content-Length and
     /// Authorization.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_headers: Vec<Arc<str>>,
-    /// The headers of the service's answer that the backend sees; all but pseudo headers when
+    /// The headers of the service's response sent to the backend; all but pseudo headers when
     /// empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_response_headers: Vec<Arc<str>>,
 }
 
-/// Sending the request's body to the service.
+/// Forwarding of the request body to the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForwardBody {
-    /// How much of it, in bytes; none when 0.
+    /// The maximum size, in bytes; none when 0.
     #[serde(default)]
     pub max_size: u32,
 }

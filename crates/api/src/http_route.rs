@@ -1,13 +1,15 @@
-//! HTTPRoute: where HTTP requests go.
+//! HTTPRoute: routing of HTTP requests.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::check::{self, Check};
 use crate::duration::Duration;
 use crate::filter::RouteFilter;
+use crate::object::resource;
 use crate::open_enum::open_enum;
-use crate::route::{BackendRef, RouteSpec, Rule, route_kind};
+use crate::route::{BackendRef, RouteSpec, RouteView, Rule, route_kind};
 use crate::session::SessionPersistence;
 
 route_kind! {
@@ -15,17 +17,27 @@ route_kind! {
     HTTPRoute { spec: HttpRouteSpec }
 }
 
-/// What an HTTPRoute wants; one rule for every path when `rules` are missing.
+resource! { HTTPRoute {
+    fn as_route(&self) -> Option<RouteView<'_>> {
+        Some(RouteView::of(self))
+    }
+
+    fn check(&self) -> Check {
+        check::at("spec", check::http_route::http_route(&self.spec))
+    }
+} }
+
+/// The spec of an HTTPRoute; one rule for every path when `rules` are missing.
 pub type HttpRouteSpec = RouteSpec<HttpRouteRule>;
 
-/// Requests that match, and where they go.
+/// A rule: matches, filters and backends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpRouteRule {
     /// The name, unique in the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
-    /// The matches, any of which suffices. Every request when missing, and also when empty.
+    /// The matches, of which any must hold; every request when missing or empty.
     #[serde(default = "HttpRouteMatch::default_matches")]
     pub matches: Vec<HttpRouteMatch>,
     /// Filters for requests and responses.
@@ -34,13 +46,13 @@ pub struct HttpRouteRule {
     /// The backends.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backend_refs: Vec<BackendRef>,
-    /// How long a request may take.
+    /// Timeouts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeouts: Option<HttpRouteTimeouts>,
-    /// When a request is tried again.
+    /// Retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry: Option<Box<HttpRouteRetry>>,
-    /// How requests of one session stay at one endpoint (experimental).
+    /// Session persistence (experimental).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_persistence: Option<Box<SessionPersistence>>,
 }
@@ -59,17 +71,17 @@ impl Rule for HttpRouteRule {
     }
 }
 
-/// One way to match a request; all parts must hold.
+/// A match on a request; all parts must hold.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpRouteMatch {
     /// The path; any by default.
     #[serde(default)]
     pub path: HttpPathMatch,
-    /// The headers, all of them. Of entries with the same name, whatever its case, the first counts.
+    /// The headers, all of which must match. Of entries with the same name, ignoring case, the first is used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<HeaderMatch>,
-    /// The query parameters, all of them. Of entries with the same name the first counts.
+    /// The query parameters, all of which must match. Of entries with the same name the first is used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub query_params: Vec<HttpQueryParamMatch>,
     /// The method; any when missing.
@@ -86,7 +98,7 @@ impl HttpRouteMatch {
 /// A match on the path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HttpPathMatch {
-    /// How the value is meant; as a prefix by default.
+    /// The type of match; PathPrefix by default.
     #[serde(rename = "type", default)]
     pub type_: PathMatchType,
     /// The value; `/` by default.
@@ -113,7 +125,7 @@ open_enum! {
     /// How a path is matched.
     #[derive(Default)]
     pub enum PathMatchType {
-        /// The whole path, with regard to case.
+        /// The whole path, case-sensitive.
         Exact = "Exact",
         /// The first elements of the path, split at `/`.
         #[default]
@@ -138,10 +150,10 @@ open_enum! {
 /// A match on a header, in HTTPRoute and GRPCRoute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeaderMatch {
-    /// How the value is meant; exactly by default.
+    /// The type of match; Exact by default.
     #[serde(rename = "type", default)]
     pub type_: MatchType,
-    /// The header's name, without regard to case.
+    /// The header's name, case-insensitive.
     pub name: Arc<str>,
     /// The value.
     pub value: Arc<str>,
@@ -150,10 +162,10 @@ pub struct HeaderMatch {
 /// A match on a query parameter.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HttpQueryParamMatch {
-    /// How the value is meant; exactly by default.
+    /// The type of match; Exact by default.
     #[serde(rename = "type", default)]
     pub type_: MatchType,
-    /// The parameter's name, with regard to case.
+    /// The parameter's name, case-sensitive.
     pub name: Arc<str>,
     /// The value.
     pub value: Arc<str>,
@@ -183,28 +195,28 @@ open_enum! {
     }
 }
 
-/// How long a request may take; zero means without limit (GEP-1742).
+/// Timeouts of a request; zero disables one (GEP-1742).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpRouteTimeouts {
-    /// From the client's request to the end of the response, over all tries.
+    /// From the client's request to the end of the response, including retries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<Duration>,
-    /// One try at a backend.
+    /// One attempt at a backend.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_request: Option<Duration>,
 }
 
-/// When a request is tried again (GEP-1731).
+/// Retries of a request (GEP-1731).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HttpRouteRetry {
-    /// Statuses, 400 to 599, on which to try again, besides failures to connect.
+    /// Statuses that are retried, 400 to 599, besides connection failures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub codes: Vec<u16>,
-    /// How often to try again; 1 by default, 0 never.
+    /// The maximum number of retries; 1 by default.
     #[serde(default = "HttpRouteRetry::default_attempts")]
     pub attempts: u32,
-    /// The base time between tries.
+    /// The base delay between attempts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Duration>,
 }

@@ -1,16 +1,16 @@
-//! Ids of objects: small, cheap to clone, ordered, printable.
+//! Keys of objects: small, cheap to clone, ordered, printable.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::kind::Kind;
 
-/// The id of an object: its kind, namespace and name.
+/// The key of an object: its kind, namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectKey {
     /// The kind.
     pub kind: Kind,
-    /// The namespace; empty for objects that live in the cluster.
+    /// The namespace; empty for cluster-scoped objects.
     pub namespace: Arc<str>,
     /// The name.
     pub name: Arc<str>,
@@ -50,7 +50,7 @@ impl fmt::Display for ObjectKey {
 /// The order, by namespace and then name, is the last tie-break of the Gateway API's precedence.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamespacedName {
-    /// The namespace; empty for objects that live in the cluster.
+    /// The namespace; empty for cluster-scoped objects.
     pub namespace: Arc<str>,
     /// The name.
     pub name: Arc<str>,

@@ -1,173 +1,303 @@
-//! Kinds and groups: which objects we read, and how references name them.
+//! The table of kinds: one row for each kind that Sesame can decode.
+//!
+//! Everything that differs by kind and is not its meaning is in the row: where the API server has it, what is kept of it, how its
+//! status is owned, whether Sesame serves it. A new kind is a row, a type that implements [`Resource`](crate::object::Resource), and
+//! a folder in `translate`.
 
 use std::fmt;
-use std::sync::Arc;
 
-use crate::open_enum::{open_enum, string_like};
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::backend_tls_policy::BackendTLSPolicy;
+use crate::condition;
+use crate::decode::DecodeError;
+use crate::fields::{self, KeptFields};
+use crate::gateway::Gateway;
+use crate::gateway_class::GatewayClass;
+use crate::grpc_route::GRPCRoute;
+use crate::http_route::HTTPRoute;
+use crate::kind_name::{Group, KindName};
+use crate::l4_route::{TCPRoute, TLSRoute, UDPRoute};
+use crate::listener_set::ListenerSet;
+use crate::object::Resource;
+use crate::reference_grant::ReferenceGrant;
+use crate::status::{StatusEntries, StatusOwner};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 /// The API group of the Gateway API.
 pub const GATEWAY_GROUP: &str = "gateway.networking.k8s.io";
 
-/// A kind that Sesame reads. The order is the order of the kinds in listings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[allow(
-    missing_docs,
-    reason = "each variant is the Kubernetes kind of its name"
-)]
-pub enum Kind {
-    GatewayClass,
-    Gateway,
-    ListenerSet,
-    HTTPRoute,
-    GRPCRoute,
-    TLSRoute,
-    TCPRoute,
-    UDPRoute,
-    ReferenceGrant,
-    BackendTLSPolicy,
-    Namespace,
-    Service,
-    EndpointSlice,
-    Secret,
-    ConfigMap,
+/// A row of the table of kinds.
+#[derive(Debug)]
+pub struct KindInfo {
+    /// The kind's name, as in the `kind` field.
+    pub name: &'static str,
+    /// The `apiVersion` that Sesame writes.
+    pub api_version: &'static str,
+    /// The API versions that Sesame reads, the one that it writes first. Older ones differ in bounds of lists, never in fields.
+    pub versions: &'static [&'static str],
+    /// The kind's name in URLs of an API server and in RBAC rules.
+    pub plural: &'static str,
+    /// Whether objects are in a namespace.
+    pub namespaced: bool,
+    /// Whether a CRD defines the kind, so that it may be missing in a cluster.
+    pub has_crd: bool,
+    /// Whether translation reads the kind. Objects of other kinds are decoded, named in a warning and dropped.
+    pub served: bool,
+    /// What is kept of an object from an API server.
+    pub kept: &'static KeptFields,
+    /// Which part of the status Sesame writes; `None`: none.
+    pub status: Option<StatusOwner>,
 }
 
+/// Makes [`Kind`], [`Object`] and the table from the rows. A row that leaves a field out has that of `KindInfo::GATEWAY_API`.
+macro_rules! kinds {
+    ($($kind:ident { $($field:ident: $value:expr,)* })+) => {
+        /// A kind that Sesame can decode. The order is the order of the kinds in listings.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[allow(missing_docs, reason = "each variant is the Kubernetes kind of its name")]
+        pub enum Kind { $($kind),+ }
+
+        impl Kind {
+            /// Every kind, in order.
+            pub const ALL: [Kind; [$(Kind::$kind),+].len()] = [$(Kind::$kind),+];
+        }
+
+        static TABLE: [KindInfo; Kind::ALL.len()] = [$(KindInfo {
+            name: stringify!($kind),
+            $($field: $value,)*
+            ..KindInfo::GATEWAY_API
+        }),+];
+
+        /// An object of any kind of the table. Made by [`Object::decode`] or [`Object::decode_admitted`].
+        #[derive(Clone, Debug, PartialEq)]
+        #[allow(missing_docs, reason = "each variant holds the kind of its name")]
+        pub enum Object { $($kind(Box<$kind>)),+ }
+
+        impl Object {
+            /// The kind.
+            pub fn kind(&self) -> Kind {
+                match self { $(Object::$kind(_) => Kind::$kind),+ }
+            }
+
+            pub(crate) fn resource(&self) -> &dyn Resource {
+                match self { $(Object::$kind(object) => &**object),+ }
+            }
+
+            pub(crate) fn resource_mut(&mut self) -> &mut dyn Resource {
+                match self { $(Object::$kind(object) => &mut **object),+ }
+            }
+
+            pub(crate) fn of_kind(kind: Kind, value: Value) -> Result<Object, DecodeError> {
+                match kind { $(Kind::$kind => $kind::from_value(value).map(Object::$kind)),+ }
+            }
+        }
+
+        /// The object as in a file, with `apiVersion` and `kind`.
+        impl Serialize for Object {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                match self { $(Object::$kind(object) => object.write(Kind::$kind, serializer)),+ }
+            }
+        }
+    };
+}
+
+impl KindInfo {
+    /// What most kinds of the Gateway API have in common.
+    const GATEWAY_API: KindInfo = KindInfo {
+        name: "",
+        api_version: "gateway.networking.k8s.io/v1",
+        versions: &["v1"],
+        plural: "",
+        namespaced: true,
+        has_crd: true,
+        served: false,
+        kept: &fields::WHOLE,
+        status: None,
+    };
+}
+
+/// Routes: an entry for each parent.
+const ROUTE: Option<StatusOwner> = Some(StatusOwner::Entries(StatusEntries {
+    list: "parents",
+    reference: "parentRef",
+    limit: 32,
+    conditions: &condition::route::ALL,
+}));
+
+/// Policies: an entry for each ancestor.
+const POLICY: Option<StatusOwner> = Some(StatusOwner::Entries(StatusEntries {
+    list: "ancestors",
+    reference: "ancestorRef",
+    limit: 16,
+    conditions: &condition::policy::ALL,
+}));
+
+kinds! {
+    GatewayClass {
+        versions: &["v1", "v1beta1"],
+        plural: "gatewayclasses",
+        namespaced: false,
+        served: true,
+        status: Some(StatusOwner::Whole { conditions: &condition::gateway_class::ALL }),
+    }
+    Gateway {
+        versions: &["v1", "v1beta1"],
+        plural: "gateways",
+        served: true,
+        status: Some(StatusOwner::Whole { conditions: &condition::gateway::ALL }),
+    }
+    ListenerSet {
+        plural: "listenersets",
+        status: Some(StatusOwner::Whole { conditions: &condition::listener_set::ALL }),
+    }
+    HTTPRoute {
+        versions: &["v1", "v1beta1"],
+        plural: "httproutes",
+        served: true,
+        status: ROUTE,
+    }
+    GRPCRoute {
+        plural: "grpcroutes",
+        status: ROUTE,
+    }
+    TLSRoute {
+        versions: &["v1", "v1alpha3", "v1alpha2"],
+        plural: "tlsroutes",
+        status: ROUTE,
+    }
+    TCPRoute {
+        versions: &["v1", "v1alpha2"],
+        plural: "tcproutes",
+        status: ROUTE,
+    }
+    UDPRoute {
+        versions: &["v1", "v1alpha2"],
+        plural: "udproutes",
+        status: ROUTE,
+    }
+    ReferenceGrant {
+        versions: &["v1", "v1beta1"],
+        plural: "referencegrants",
+        served: true,
+    }
+    BackendTLSPolicy {
+        versions: &["v1", "v1alpha3"],
+        plural: "backendtlspolicies",
+        status: POLICY,
+    }
+    Namespace {
+        api_version: "v1",
+        plural: "namespaces",
+        namespaced: false,
+        has_crd: false,
+        served: true,
+        kept: &fields::LABELS,
+    }
+    Service {
+        api_version: "v1",
+        plural: "services",
+        has_crd: false,
+        served: true,
+        kept: &fields::SERVICE,
+    }
+    EndpointSlice {
+        api_version: "discovery.k8s.io/v1",
+        plural: "endpointslices",
+        has_crd: false,
+        served: true,
+        kept: &fields::ENDPOINT_SLICE,
+    }
+    Secret {
+        api_version: "v1",
+        plural: "secrets",
+        has_crd: false,
+        served: true,
+        kept: &fields::CONTENT,
+    }
+    ConfigMap {
+        api_version: "v1",
+        plural: "configmaps",
+        has_crd: false,
+        served: true,
+        kept: &fields::CONTENT,
+    }
+}
+
+/// Kinds without a type yet, by group. Their objects are named in a warning and skipped.
+const PLANNED: [(&str, &str); 2] = [
+    ("networking.k8s.io", "Ingress"),
+    ("projectsesame.io", "HTTPProxy"),
+];
+
 impl Kind {
-    /// Every kind, in order.
-    pub const ALL: [Kind; 15] = [
-        Kind::GatewayClass,
-        Kind::Gateway,
-        Kind::ListenerSet,
-        Kind::HTTPRoute,
-        Kind::GRPCRoute,
-        Kind::TLSRoute,
-        Kind::TCPRoute,
-        Kind::UDPRoute,
-        Kind::ReferenceGrant,
-        Kind::BackendTLSPolicy,
-        Kind::Namespace,
-        Kind::Service,
-        Kind::EndpointSlice,
-        Kind::Secret,
-        Kind::ConfigMap,
-    ];
+    /// The kind's row in the table.
+    pub fn info(self) -> &'static KindInfo {
+        &TABLE[self as usize]
+    }
 
     /// The kind's name, as in the `kind` field.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Kind::GatewayClass => "GatewayClass",
-            Kind::Gateway => "Gateway",
-            Kind::ListenerSet => "ListenerSet",
-            Kind::HTTPRoute => "HTTPRoute",
-            Kind::GRPCRoute => "GRPCRoute",
-            Kind::TLSRoute => "TLSRoute",
-            Kind::TCPRoute => "TCPRoute",
-            Kind::UDPRoute => "UDPRoute",
-            Kind::ReferenceGrant => "ReferenceGrant",
-            Kind::BackendTLSPolicy => "BackendTLSPolicy",
-            Kind::Namespace => "Namespace",
-            Kind::Service => "Service",
-            Kind::EndpointSlice => "EndpointSlice",
-            Kind::Secret => "Secret",
-            Kind::ConfigMap => "ConfigMap",
-        }
+    pub fn as_str(self) -> &'static str {
+        self.info().name
     }
 
     /// The API group; empty for the core group.
-    pub const fn group(self) -> &'static str {
-        match self {
-            Kind::Namespace | Kind::Service | Kind::Secret | Kind::ConfigMap => "",
-            Kind::EndpointSlice => "discovery.k8s.io",
-            _ => GATEWAY_GROUP,
-        }
+    pub fn group(self) -> &'static str {
+        let group = self.api_version().split_once('/');
+        group.map_or("", |(group, _)| group)
     }
 
-    /// The API versions whose objects have the shape we read; the first is the one we write.
-    /// Older versions differ in list bounds at most, never in fields.
-    pub const fn versions(self) -> &'static [&'static str] {
-        match self {
-            Kind::GatewayClass | Kind::Gateway | Kind::HTTPRoute | Kind::ReferenceGrant => {
-                &["v1", "v1beta1"]
-            }
-            Kind::TLSRoute => &["v1", "v1alpha3", "v1alpha2"],
-            Kind::TCPRoute | Kind::UDPRoute => &["v1", "v1alpha2"],
-            Kind::BackendTLSPolicy => &["v1", "v1alpha3"],
-            _ => &["v1"],
-        }
+    /// The API versions that Sesame reads, the one that it writes first.
+    pub fn versions(self) -> &'static [&'static str] {
+        self.info().versions
     }
 
-    /// The `apiVersion` we write for this kind.
-    pub const fn api_version(self) -> &'static str {
-        match self {
-            Kind::Namespace | Kind::Service | Kind::Secret | Kind::ConfigMap => "v1",
-            Kind::EndpointSlice => "discovery.k8s.io/v1",
-            _ => "gateway.networking.k8s.io/v1",
-        }
+    /// The `apiVersion` that Sesame writes.
+    pub fn api_version(self) -> &'static str {
+        self.info().api_version
     }
 
-    /// The kind's name in URLs of an API server, and in RBAC rules.
-    pub const fn plural(self) -> &'static str {
-        match self {
-            Kind::GatewayClass => "gatewayclasses",
-            Kind::Gateway => "gateways",
-            Kind::ListenerSet => "listenersets",
-            Kind::HTTPRoute => "httproutes",
-            Kind::GRPCRoute => "grpcroutes",
-            Kind::TLSRoute => "tlsroutes",
-            Kind::TCPRoute => "tcproutes",
-            Kind::UDPRoute => "udproutes",
-            Kind::ReferenceGrant => "referencegrants",
-            Kind::BackendTLSPolicy => "backendtlspolicies",
-            Kind::Namespace => "namespaces",
-            Kind::Service => "services",
-            Kind::EndpointSlice => "endpointslices",
-            Kind::Secret => "secrets",
-            Kind::ConfigMap => "configmaps",
-        }
+    /// The kind's name in URLs of an API server and in RBAC rules.
+    pub fn plural(self) -> &'static str {
+        self.info().plural
     }
 
-    /// Whether objects of this kind have a status that Sesame may write: that of a Service, say, is others' business.
-    pub const fn has_status(self) -> bool {
-        match self {
-            Kind::GatewayClass
-            | Kind::Gateway
-            | Kind::ListenerSet
-            | Kind::HTTPRoute
-            | Kind::GRPCRoute
-            | Kind::TLSRoute
-            | Kind::TCPRoute
-            | Kind::UDPRoute
-            | Kind::BackendTLSPolicy => true,
-            Kind::ReferenceGrant
-            | Kind::Namespace
-            | Kind::Service
-            | Kind::EndpointSlice
-            | Kind::Secret
-            | Kind::ConfigMap => false,
-        }
+    /// Whether Sesame writes a status, or a part of it.
+    pub fn has_status(self) -> bool {
+        self.info().status.is_some()
     }
 
-    /// Whether objects of this kind live in a namespace.
-    pub const fn namespaced(self) -> bool {
-        !matches!(self, Kind::GatewayClass | Kind::Namespace)
+    /// Whether objects are in a namespace.
+    pub fn namespaced(self) -> bool {
+        self.info().namespaced
     }
 
-    /// Whether this is one of the five route kinds.
-    pub const fn is_route(self) -> bool {
+    /// Whether translation reads the kind.
+    pub fn is_served(self) -> bool {
+        self.info().served
+    }
+
+    /// Whether this is a route kind of the Gateway API: its status has an entry for each parent.
+    pub fn is_route(self) -> bool {
         matches!(
-            self,
-            Kind::HTTPRoute | Kind::GRPCRoute | Kind::TLSRoute | Kind::TCPRoute | Kind::UDPRoute
+            self.info().status,
+            Some(StatusOwner::Entries(StatusEntries {
+                list: "parents",
+                ..
+            }))
         )
     }
 
-    /// The kind named by an object's `apiVersion` and `kind`, if it is one we read.
+    /// The kind of an object's `apiVersion` and `kind`, if the table has it.
     pub fn from_api(api_version: &str, kind: &str) -> Option<Kind> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = Kind::from_name(kind)?;
         (kind.group() == group && kind.versions().contains(&version)).then_some(kind)
     }
 
-    /// The kind named by a reference's group and kind, if it is one we read.
+    /// The kind of a reference's group and kind, if the table has it.
     pub fn from_group_kind(group: &Group, kind: &KindName) -> Option<Kind> {
         match kind {
             KindName::Known(kind) if group == kind.group() => Some(*kind),
@@ -175,8 +305,15 @@ impl Kind {
         }
     }
 
-    /// The kind of that name; names are unique over all groups we read.
-    fn from_name(name: &str) -> Option<Kind> {
+    /// Whether Sesame will serve objects of this `apiVersion` and `kind` and does not yet, in whatever version.
+    pub fn is_planned(api_version: &str, kind: &str) -> bool {
+        let group = api_version.split_once('/').map_or("", |(group, _)| group);
+        PLANNED.contains(&(group, kind))
+            || Kind::from_api(api_version, kind).is_some_and(|kind| !kind.is_served())
+    }
+
+    /// The kind of that name; names are unique in the table.
+    pub(crate) fn from_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 }
@@ -186,82 +323,6 @@ impl fmt::Display for Kind {
         f.write_str(self.as_str())
     }
 }
-
-open_enum! {
-    /// The API group in a reference.
-    pub enum Group {
-        /// The core group, written as the empty string.
-        Core = "",
-        /// The Gateway API.
-        Gateway = "gateway.networking.k8s.io",
-        /// The experimental kinds of the Gateway API.
-        GatewayX = "gateway.networking.x-k8s.io",
-        /// The group of ClusterTrustBundle.
-        Certificates = "certificates.k8s.io",
-        /// The group of EndpointSlice.
-        Discovery = "discovery.k8s.io",
-    }
-}
-
-impl Group {
-    pub(crate) fn core() -> Self {
-        Group::Core
-    }
-
-    pub(crate) fn gateway() -> Self {
-        Group::Gateway
-    }
-}
-
-/// The kind in a reference: one of ours by name, or any other name.
-///
-/// It says nothing about the group; [`Kind::from_group_kind`] decides on both.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum KindName {
-    /// The name of a kind we read.
-    Known(Kind),
-    /// Any other name, kept as written.
-    Other(Arc<str>),
-}
-
-impl KindName {
-    /// The name as it is written in a reference.
-    pub fn as_str(&self) -> &str {
-        match self {
-            KindName::Known(kind) => kind.as_str(),
-            KindName::Other(name) => name,
-        }
-    }
-
-    pub(crate) fn gateway() -> Self {
-        KindName::Known(Kind::Gateway)
-    }
-
-    pub(crate) fn service() -> Self {
-        KindName::Known(Kind::Service)
-    }
-
-    pub(crate) fn secret() -> Self {
-        KindName::Known(Kind::Secret)
-    }
-}
-
-impl From<Kind> for KindName {
-    fn from(kind: Kind) -> Self {
-        KindName::Known(kind)
-    }
-}
-
-impl From<&str> for KindName {
-    fn from(name: &str) -> Self {
-        match Kind::from_name(name) {
-            Some(kind) => KindName::Known(kind),
-            None => KindName::Other(name.into()),
-        }
-    }
-}
-
-string_like!(KindName);
 
 #[cfg(test)]
 mod tests {
@@ -290,7 +351,9 @@ mod tests {
                 (None, false) => format!("{singular}s"),
             };
             assert_eq!(kind.plural(), plural);
-            assert!(kind.has_status() || !kind.is_route());
+            if let Some(StatusOwner::Entries(entries)) = kind.info().status {
+                assert_eq!(kind.is_route(), entries.list == "parents");
+            }
         }
         assert_eq!(
             Kind::from_api("gateway.networking.k8s.io/v1alpha2", "GRPCRoute"),
@@ -298,5 +361,17 @@ mod tests {
         );
         assert_eq!(Kind::from_api("", ""), None);
         assert_eq!(KindName::from("Pod").as_str(), "Pod");
+    }
+
+    #[test]
+    fn planned_kinds_are_those_without_a_type_or_not_served() {
+        assert!(Kind::is_planned("networking.k8s.io/v1", "Ingress"));
+        assert!(Kind::is_planned("projectsesame.io/v1", "HTTPProxy"));
+        assert!(!Kind::is_planned("networking.k8s.io/v1", "NetworkPolicy"));
+        assert!(!Kind::is_planned("example.com/v1", "Ingress"));
+        for kind in Kind::ALL {
+            let planned = Kind::is_planned(kind.api_version(), kind.as_str());
+            assert_eq!(planned, !kind.is_served(), "{kind}");
+        }
     }
 }

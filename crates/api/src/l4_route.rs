@@ -1,13 +1,17 @@
-//! TLSRoute, TCPRoute and UDPRoute: where connections and datagrams go.
+//! TLSRoute, TCPRoute and UDPRoute: routing of connections and datagrams.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
-use crate::route::{BackendRef, RouteSpec, Rule, route_kind};
+use crate::check::{self, Check};
+use crate::decode::{DecodeError, typed};
+use crate::object::resource;
+use crate::route::{BackendRef, RouteSpec, RouteView, Rule, route_kind};
 
 route_kind! {
-    /// A TLSRoute: TLS connections, chosen by the name that the client asks for.
+    /// A TLSRoute: TLS connections by server name (SNI).
     TLSRoute { spec: L4RouteSpec }
 }
 route_kind! {
@@ -19,12 +23,83 @@ route_kind! {
     UDPRoute { spec: L4RouteSpec }
 }
 
-/// What a TLSRoute, TCPRoute or UDPRoute wants, by exactly one rule.
+resource! { TLSRoute {
+    fn as_route(&self) -> Option<RouteView<'_>> {
+        Some(RouteView::of(self))
+    }
+
+    fn check(&self) -> Check {
+        check::at("spec", check::route::tls_route(&self.spec))
+    }
+
+    fn from_value(mut value: Value) -> Result<Box<Self>, DecodeError> {
+        drop_backend_filters(&mut value);
+        typed(value)
+    }
+} }
+
+resource! { TCPRoute {
+    fn as_route(&self) -> Option<RouteView<'_>> {
+        Some(RouteView::of(self))
+    }
+
+    fn check(&self) -> Check {
+        check::at("spec", check::route::l4_route(&self.spec))
+    }
+
+    fn from_value(mut value: Value) -> Result<Box<Self>, DecodeError> {
+        drop_backend_filters(&mut value);
+        drop_hostnames(&mut value);
+        typed(value)
+    }
+} }
+
+resource! { UDPRoute {
+    fn as_route(&self) -> Option<RouteView<'_>> {
+        Some(RouteView::of(self))
+    }
+
+    fn check(&self) -> Check {
+        check::at("spec", check::route::l4_route(&self.spec))
+    }
+
+    fn from_value(mut value: Value) -> Result<Box<Self>, DecodeError> {
+        drop_backend_filters(&mut value);
+        drop_hostnames(&mut value);
+        typed(value)
+    }
+} }
+
+/// Removes `filters` of backends: [`BackendRef`] has them, in these kinds they are an unknown field.
+fn drop_backend_filters(value: &mut Value) {
+    let rules = value
+        .pointer_mut("/spec/rules")
+        .and_then(Value::as_array_mut);
+    for rule in rules.into_iter().flatten() {
+        let backends = rule.get_mut("backendRefs").and_then(Value::as_array_mut);
+        for backend in backends
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            backend.remove("filters");
+        }
+    }
+}
+
+/// Removes `hostnames`, an unknown field of kinds other than TLSRoute.
+fn drop_hostnames(value: &mut Value) {
+    if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
+        spec.remove("hostnames");
+    }
+}
+
+/// The spec of a TLSRoute, TCPRoute or UDPRoute, with exactly one rule.
 pub type L4RouteSpec = RouteSpec<L4RouteRule>;
 
 impl Rule for L4RouteRule {}
 
-/// Where everything goes.
+/// The rule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct L4RouteRule {

@@ -1,24 +1,27 @@
 //! Kubernetes objects as Sesame reads them.
 //!
-//! Comes in: JSON values, from files or from an API server. Goes out: [`Object`]s with typed
-//! fields, their ids, and the constants that statuses are made of. No IO, no translation, no
-//! knowledge of Envoy.
+//! In: JSON values, from files or from an API server. Out: [`Object`]s with typed
+//! fields, their keys, and constants for statuses. No IO, no translation, no
+//! knowledge of Envoy. All that differs by kind is in the table of kinds ([`KindInfo`]).
 //!
 //! - The Gateway API's kinds (v1.7.0, both channels) are written here, once: what kinds share
 //!   ([`ParentReference`], [`BackendRef`], [`RouteFilter`], [`Listener`], …) is one type.
 //!   Kubernetes' own kinds come from `k8s-openapi`.
-//! - Defaults: decoding fills in what the API server would ([`Object::decode`]), so a field with a
-//!   default is never an `Option`.
-//! - Strings with well-known values are enums with `Other`: a value from a later release decodes
-//!   and is judged by the translator. Unknown fields are dropped.
-//! - Names are `Arc<str>`: they become parts of keys, which are cloned all the time.
+//! - Decoding fills in defaults, so a field with a default is never an `Option`.
+//! - Strings with well-known values are enums with `Other`: a value from a later release decodes,
+//!   and translation reports it. Unknown fields are dropped.
+//! - Objects from files are validated as by an API server ([`Object::decode`]); objects that an API
+//!   server has admitted are not ([`Object::decode_admitted`]).
+//! - Names are `Arc<str>`: they become parts of keys, which are cloned often.
 
 mod backend_tls_policy;
 mod check;
 pub mod condition;
+mod core_kind;
 mod decode;
 mod duration;
 pub mod features;
+mod fields;
 mod filter;
 #[cfg(test)]
 mod fixtures;
@@ -29,6 +32,7 @@ mod http_filter;
 mod http_route;
 mod key;
 mod kind;
+mod kind_name;
 mod l4_route;
 mod listener;
 mod listener_set;
@@ -52,6 +56,7 @@ pub use check::{is_header_name, is_hostname, is_precise_hostname};
 pub use condition::{Condition, ConditionStatus};
 pub use decode::{DecodeError, PathSegment, decode_value};
 pub use duration::{Duration, InvalidDuration};
+pub use fields::{Fields, KeptFields};
 pub use filter::{ListenerFilter, RouteFilter};
 pub use gateway::{
     AddressType, AllowedListeners, BackendTls, Gateway, GatewayInfrastructure, GatewaySpec,
@@ -69,7 +74,8 @@ pub use http_route::{
     HttpRouteRetry, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts, MatchType, PathMatchType,
 };
 pub use key::{NamespacedName, ObjectKey};
-pub use kind::{GATEWAY_GROUP, Group, Kind, KindName};
+pub use kind::{GATEWAY_GROUP, Kind, KindInfo, Object};
+pub use kind_name::{Group, KindName};
 pub use l4_route::{L4RouteRule, L4RouteSpec, TCPRoute, TLSRoute, UDPRoute};
 pub use listener::{
     AllowedRoutes, FromNamespaces, FrontendTls, FrontendTlsConfig, FrontendTlsPort,
@@ -79,7 +85,6 @@ pub use listener::{
 pub use listener_set::{ListenerSet, ListenerSetSpec, ListenerSetStatus};
 pub use meta::{LabelOperator, LabelRequirement, LabelSelector, Meta};
 pub use named::references;
-pub use object::Object;
 pub use reference::{
     BackendObjectReference, LocalObjectReference, ObjectReference, ParentGatewayReference,
     ParentReference, SecretObjectReference,
@@ -87,11 +92,13 @@ pub use reference::{
 pub use reference_grant::{
     ReferenceGrant, ReferenceGrantFrom, ReferenceGrantSpec, ReferenceGrantTo,
 };
-pub use route::{BackendRef, DefaultScope, Route, RouteParentStatus, RouteSpec, RouteStatus, Rule};
+pub use route::{
+    BackendRef, DefaultScope, Route, RouteParentStatus, RouteSpec, RouteStatus, RouteView, Rule,
+};
 pub use session::{
     CookieLifetime, SessionCookie, SessionHeader, SessionPersistence, SessionPersistenceType,
 };
-pub use status::{LiveStatus, ObjectStatus};
+pub use status::{LiveStatus, ObjectStatus, StatusEntries, StatusEntry, StatusField, StatusOwner};
 
 /// Kubernetes' own kinds.
 pub use k8s_openapi::ByteString;

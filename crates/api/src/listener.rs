@@ -7,12 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 use crate::filter::ListenerFilter;
-use crate::kind::{Group, Kind, KindName};
+use crate::kind::Kind;
+use crate::kind_name::{Group, KindName};
 use crate::meta::LabelSelector;
 use crate::open_enum::open_enum;
 use crate::reference::{ObjectReference, SecretObjectReference};
 
-/// A listener: a port, a protocol and perhaps a hostname.
+/// A listener: a port, a protocol and optionally a hostname.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Listener {
@@ -28,7 +29,7 @@ pub struct Listener {
     /// TLS; required for HTTPS and TLS to be served, not allowed for HTTP, TCP and UDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ListenerTls>,
-    /// Which routes may attach; those of the own namespace by default.
+    /// The routes that may attach; those of the same namespace by default.
     #[serde(default)]
     pub allowed_routes: AllowedRoutes,
     /// Filters for every request of the listener (experimental).
@@ -48,11 +49,11 @@ impl Listener {
 open_enum! {
     /// The protocol of a listener.
     pub enum ProtocolType {
-        /// HTTP in the clear.
+        /// HTTP without TLS.
         Http = "HTTP",
-        /// HTTP over TLS, which ends here.
+        /// HTTP over TLS, terminated here.
         Https = "HTTPS",
-        /// TLS, which ends here or passes through.
+        /// TLS, terminated or passed through.
         Tls = "TLS",
         /// TCP.
         Tcp = "TCP",
@@ -65,19 +66,19 @@ open_enum! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerTls {
-    /// Where TLS ends; here by default.
+    /// Where TLS is terminated; at the Gateway by default.
     #[serde(default)]
     pub mode: TlsMode,
-    /// The certificates to serve with.
+    /// The server certificates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub certificate_refs: Vec<SecretObjectReference>,
-    /// Further options, each understood by some implementation.
+    /// Implementation-specific options.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
 }
 
 open_enum! {
-    /// Where TLS ends.
+    /// Where TLS is terminated.
     #[derive(Default)]
     pub enum TlsMode {
         /// At the Gateway.
@@ -88,19 +89,19 @@ open_enum! {
     }
 }
 
-/// Which routes may attach to a listener.
+/// The routes that may attach to a listener.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AllowedRoutes {
-    /// From which namespaces; the own one by default.
+    /// The allowed namespaces; the same one by default.
     #[serde(default)]
     pub namespaces: RouteNamespaces,
-    /// Of which kinds; all that the protocol can carry when empty.
+    /// The allowed kinds; all kinds of the protocol when empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<RouteGroupKind>,
 }
 
-/// From which namespaces routes may attach.
+/// The namespaces from which routes may attach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RouteNamespaces {
@@ -122,13 +123,13 @@ impl Default for RouteNamespaces {
 }
 
 open_enum! {
-    /// Which namespaces are meant.
+    /// A choice of namespaces.
     pub enum FromNamespaces {
         /// All.
         All = "All",
         /// Those whose labels match a selector.
         Selector = "Selector",
-        /// The own one.
+        /// The same one.
         Same = "Same",
         /// None.
         None = "None",
@@ -156,7 +157,7 @@ pub struct RouteGroupKind {
 }
 
 impl RouteGroupKind {
-    /// The kind named, if group and kind together name one that we read.
+    /// The kind, if the table of kinds has it.
     pub fn known_kind(&self) -> Option<Kind> {
         Kind::from_group_kind(&self.group, &self.kind)
     }
@@ -187,19 +188,19 @@ impl ListenerFilters {
     }
 }
 
-/// How clients are authenticated on a port.
+/// Client authentication, by port.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FrontendTls {
     /// For every port that `per_port` does not name.
     #[serde(default)]
     pub default: FrontendTlsConfig,
-    /// For single ports, instead of `default`.
+    /// For single ports, in place of `default`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_port: Vec<FrontendTlsPort>,
 }
 
-/// How clients are authenticated on one port.
+/// Client authentication on one port.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FrontendTlsPort {
@@ -210,53 +211,53 @@ pub struct FrontendTlsPort {
     pub tls: FrontendTlsConfig,
 }
 
-/// How clients are authenticated.
+/// Client authentication.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FrontendTlsConfig {
-    /// By their certificate; not at all when missing.
+    /// Validation of client certificates; none when missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<FrontendTlsValidation>,
 }
 
-/// How client certificates are validated.
+/// Validation of client certificates.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FrontendTlsValidation {
-    /// Who may sign them.
+    /// The CA certificates.
     #[serde(
         rename = "caCertificateRefs",
         default,
         skip_serializing_if = "Vec::is_empty"
     )]
     pub ca_certificate_refs: Vec<ObjectReference>,
-    /// What happens to a client without a valid one; refused by default.
+    /// The effect of a missing or invalid certificate; rejection by default.
     #[serde(default)]
     pub mode: FrontendValidationMode,
 }
 
 open_enum! {
-    /// What happens to a client without a valid certificate.
+    /// The effect of a missing or invalid client certificate.
     #[derive(Default)]
     pub enum FrontendValidationMode {
-        /// It is refused.
+        /// The connection is rejected.
         #[default]
         AllowValidOnly = "AllowValidOnly",
-        /// It is served nevertheless.
+        /// The connection is accepted.
         AllowInsecureFallback = "AllowInsecureFallback",
     }
 }
 
-/// What became of a listener, in a Gateway or a ListenerSet.
+/// The status of a listener, in a Gateway or a ListenerSet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerStatus {
     /// The listener's name.
     pub name: Arc<str>,
-    /// The kinds of route that may attach: those allowed that the protocol can carry.
+    /// The kinds of route that may attach: allowed and supported by the protocol.
     #[serde(default)]
     pub supported_kinds: Vec<RouteGroupKind>,
-    /// How many routes are accepted on the listener.
+    /// The number of accepted routes.
     #[serde(default)]
     pub attached_routes: i32,
     /// The conditions; see [`crate::condition::listener`].

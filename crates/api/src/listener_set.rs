@@ -1,10 +1,13 @@
-//! ListenerSet: further listeners for somebody else's Gateway.
+//! ListenerSet: further listeners of a Gateway, perhaps in another namespace.
 
 use serde::{Deserialize, Serialize};
 
+use crate::check::{self, Check};
 use crate::condition::Condition;
 use crate::listener::{Listener, ListenerStatus};
 use crate::meta::Meta;
+use crate::named::Named;
+use crate::object::resource;
 use crate::reference::ParentGatewayReference;
 
 /// A ListenerSet.
@@ -13,14 +16,24 @@ pub struct ListenerSet {
     /// The metadata.
     #[serde(rename = "metadata")]
     pub meta: Meta,
-    /// What is wanted.
+    /// The spec.
     pub spec: ListenerSetSpec,
-    /// What became of it.
+    /// The status.
     #[serde(default, skip_serializing_if = "ListenerSetStatus::is_empty")]
     pub status: ListenerSetStatus,
 }
 
-/// What a ListenerSet wants.
+resource! { ListenerSet {
+    fn check(&self) -> Check {
+        check::at("spec", check::gateway::listener_set(&self.spec))
+    }
+
+    fn references(&self, named: &mut Named) {
+        named.by_listeners(&self.meta.namespace, &self.spec.listeners);
+    }
+} }
+
+/// The spec of a ListenerSet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerSetSpec {
@@ -30,7 +43,7 @@ pub struct ListenerSetSpec {
     pub listeners: Vec<Listener>,
 }
 
-/// What became of a ListenerSet.
+/// The status of a ListenerSet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerSetStatus {
@@ -43,7 +56,7 @@ pub struct ListenerSetStatus {
 }
 
 impl ListenerSetStatus {
-    /// Whether nothing is reported.
+    /// Whether every field is empty.
     pub fn is_empty(&self) -> bool {
         self.conditions.is_empty() && self.listeners.is_empty()
     }

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::key::NamespacedName;
 use crate::open_enum::open_enum;
 
-/// An object's metadata. Field managers, owners and finalizers are not kept: nothing reads them,
-/// and they would be most of the memory of a small object.
+/// An object's metadata without field managers, owners and finalizers, which nothing reads and
+/// which would be most of the memory of a small object.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Meta {
@@ -25,10 +25,10 @@ pub struct Meta {
     /// The annotations, without the one that holds kubectl's copy of the whole object.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Counts changes of the spec; 0 where nobody counts.
+    /// Counts changes of the spec; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub generation: i64,
-    /// When the object was made; the first tie-break of the Gateway API's precedence.
+    /// When the object was created; the first tie-break of the Gateway API's precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<Timestamp>,
     /// The API server's version of the stored object; empty outside a cluster.
@@ -60,12 +60,12 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
-/// Chooses objects by their labels (meta/v1 LabelSelector). All requirements must hold; an empty
-/// selector chooses everything.
+/// Selects objects by labels (meta/v1 LabelSelector). All requirements must hold; an empty
+/// selector selects everything.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LabelSelector {
-    /// Labels that must be there with exactly that value.
+    /// Labels that must exist with exactly that value.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
     /// Further requirements.
@@ -87,13 +87,13 @@ pub struct LabelRequirement {
 }
 
 open_enum! {
-    /// How a [`LabelRequirement`] judges a label.
+    /// The operator of a [`LabelRequirement`].
     pub enum LabelOperator {
-        /// The label is there and its value is listed.
+        /// The label exists and its value is listed.
         In = "In",
         /// The label is missing or its value is not listed.
         NotIn = "NotIn",
-        /// The label is there.
+        /// The label exists.
         Exists = "Exists",
         /// The label is missing.
         DoesNotExist = "DoesNotExist",
@@ -101,8 +101,8 @@ open_enum! {
 }
 
 impl LabelSelector {
-    /// Whether these labels satisfy every requirement. An operator we do not know is satisfied by
-    /// nothing: a selector grants access, so doubt means no.
+    /// Whether these labels satisfy every requirement. An unknown operator is never satisfied, since
+    /// a selector grants access.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.match_labels
             .iter()

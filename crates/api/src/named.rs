@@ -1,7 +1,6 @@
-//! Which Secrets and ConfigMaps an object names.
+//! Which Secrets and ConfigMaps an object refers to.
 //!
-//! In: an object. Out: keys. Pure syntax: whether the name is allowed by a ReferenceGrant, and whether something of that
-//! name exists, is for others to say.
+//! In: an object. Out: keys. Pure syntax: neither ReferenceGrants nor the existence of the target matter.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,41 +9,25 @@ use crate::backend_tls_policy::BackendTLSPolicy;
 use crate::gateway::{Gateway, GatewayTls};
 use crate::gateway_class::GatewayClass;
 use crate::key::{NamespacedName, ObjectKey};
-use crate::kind::Kind;
+use crate::kind::{Kind, Object};
 use crate::listener::{FrontendTls, Listener};
-use crate::object::Object;
 
-/// Every Secret and ConfigMap that an object names: certificates of listeners, the client certificate for backends, authorities
-/// that sign certificates, parameters. Namespaces are filled in; sorted, each once.
+/// Every Secret and ConfigMap that an object refers to: certificates of listeners, the client certificate for backends, CA
+/// certificates, parameters. Namespaces are filled in; sorted, each once.
 ///
-/// References to other kinds are left out, and so is one from outside of all namespaces that says none itself.
+/// References to other kinds are left out, as are references of cluster-scoped objects without a namespace.
 pub fn references(object: &Object) -> Vec<ObjectKey> {
     let mut named = Named::default();
-    match object {
-        Object::GatewayClass(class) => named.by_class(class),
-        Object::Gateway(gateway) => named.by_gateway(gateway),
-        Object::ListenerSet(set) => named.by_listeners(&set.meta.namespace, &set.spec.listeners),
-        Object::BackendTLSPolicy(policy) => named.by_policy(policy),
-        Object::HTTPRoute(_)
-        | Object::GRPCRoute(_)
-        | Object::TLSRoute(_)
-        | Object::TCPRoute(_)
-        | Object::UDPRoute(_)
-        | Object::ReferenceGrant(_)
-        | Object::Namespace(_)
-        | Object::Service(_)
-        | Object::EndpointSlice(_)
-        | Object::Secret(_)
-        | Object::ConfigMap(_) => {}
-    }
+    object.resource().references(&mut named);
     named.0.into_iter().collect()
 }
 
+/// The Secrets and ConfigMaps found so far.
 #[derive(Default)]
-struct Named(BTreeSet<ObjectKey>);
+pub(crate) struct Named(BTreeSet<ObjectKey>);
 
 impl Named {
-    fn by_class(&mut self, class: &GatewayClass) {
+    pub(crate) fn by_class(&mut self, class: &GatewayClass) {
         if let Some(parameters) = &class.spec.parameters_ref
             && let Some(namespace) = &parameters.namespace
         {
@@ -52,7 +35,7 @@ impl Named {
         }
     }
 
-    fn by_gateway(&mut self, gateway: &Gateway) {
+    pub(crate) fn by_gateway(&mut self, gateway: &Gateway) {
         let namespace = &gateway.meta.namespace;
         self.by_listeners(namespace, &gateway.spec.listeners);
         if let Some(tls) = &gateway.spec.tls {
@@ -65,7 +48,7 @@ impl Named {
         }
     }
 
-    fn by_listeners(&mut self, namespace: &Arc<str>, listeners: &[Listener]) {
+    pub(crate) fn by_listeners(&mut self, namespace: &Arc<str>, listeners: &[Listener]) {
         for tls in listeners
             .iter()
             .filter_map(|listener| listener.tls.as_ref())
@@ -96,7 +79,7 @@ impl Named {
         }
     }
 
-    fn by_policy(&mut self, policy: &BackendTLSPolicy) {
+    pub(crate) fn by_policy(&mut self, policy: &BackendTLSPolicy) {
         for authority in &policy.spec.validation.ca_certificate_refs {
             let namespace = policy.meta.namespace.clone();
             let name = NamespacedName::new(namespace, authority.name.clone());
@@ -127,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_a_gateway_names_is_found() {
+    fn all_references_of_a_gateway_are_found() {
         let parameters = json!({"group": "", "kind": "ConfigMap", "name": "small"});
         assert_eq!(
             of("Gateway", &[]),
@@ -156,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn others_name_some_too() {
+    fn references_of_other_kinds_are_found() {
         assert_eq!(of("ListenerSet", &[]), ["Secret/shop/shop"]);
         assert_eq!(of("BackendTLSPolicy", &[]), ["ConfigMap/shop/ca"]);
         assert_eq!(of("HTTPRoute", &[]), [""; 0]);
@@ -169,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_twice_is_found_once_and_other_kinds_are_not() {
+    fn repeated_references_are_found_once_and_other_kinds_are_left_out() {
         let certificates = json!([
             {"name": "b"}, {"name": "a"}, {"name": "b"}, {"group": "example.com", "kind": "Vault", "name": "c"},
             {"group": "example.com", "kind": "Secret", "name": "d"}, {"kind": "Service", "name": "e"},

@@ -1,151 +1,89 @@
-//! One type over every kind.
+//! What the table of kinds needs of each kind's type, and what all objects have in common.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::DeserializeOwned;
 use serde::{Serialize, Serializer};
+use serde_json::Value;
 
-use crate::backend_tls_policy::BackendTLSPolicy;
-use crate::gateway::Gateway;
-use crate::gateway_class::GatewayClass;
-use crate::grpc_route::GRPCRoute;
-use crate::http_route::HTTPRoute;
+use crate::check::Check;
+use crate::decode::{DecodeError, typed};
 use crate::key::ObjectKey;
-use crate::kind::Kind;
-use crate::l4_route::{TCPRoute, TLSRoute, UDPRoute};
-use crate::listener_set::ListenerSet;
+use crate::kind::{Kind, Object};
 use crate::meta::Meta;
-use crate::reference_grant::ReferenceGrant;
+use crate::named::Named;
+use crate::route::RouteView;
 
-/// An object of any kind that we read. Made by [`Object::decode`].
-#[derive(Clone, Debug, PartialEq)]
-#[allow(missing_docs, reason = "each variant holds the kind of its name")]
-pub enum Object {
-    GatewayClass(Box<GatewayClass>),
-    Gateway(Box<Gateway>),
-    ListenerSet(Box<ListenerSet>),
-    HTTPRoute(Box<HTTPRoute>),
-    GRPCRoute(Box<GRPCRoute>),
-    TLSRoute(Box<TLSRoute>),
-    TCPRoute(Box<TCPRoute>),
-    UDPRoute(Box<UDPRoute>),
-    ReferenceGrant(Box<ReferenceGrant>),
-    BackendTLSPolicy(Box<BackendTLSPolicy>),
-    Namespace(Box<Namespace>),
-    Service(Box<Service>),
-    EndpointSlice(Box<EndpointSlice>),
-    Secret(Box<Secret>),
-    ConfigMap(Box<ConfigMap>),
+/// A type of objects.
+pub(crate) trait Resource {
+    /// The metadata.
+    fn metadata(&self) -> Metadata<'_>;
+
+    /// Sets `metadata.generation`.
+    fn set_generation(&mut self, generation: i64);
+
+    /// Adds the Secrets and ConfigMaps that the object refers to.
+    fn references(&self, _named: &mut Named) {}
+
+    /// Checks what an API server checks: bounds, patterns, and rules between fields. Metadata has been checked before.
+    fn check(&self) -> Check {
+        Ok(())
+    }
+
+    /// What all routes have in common, if the object is one.
+    fn as_route(&self) -> Option<RouteView<'_>> {
+        None
+    }
+
+    /// Decodes a value.
+    fn from_value(value: Value) -> Result<Box<Self>, DecodeError>
+    where
+        Self: DeserializeOwned,
+    {
+        typed(value)
+    }
+
+    /// Serializes the object with `apiVersion` and `kind`.
+    fn write<S: Serializer>(&self, kind: Kind, serializer: S) -> Result<S::Ok, S::Error>
+    where
+        Self: Serialize + Sized,
+    {
+        let typed = Typed {
+            api_version: kind.api_version(),
+            kind: kind.as_str(),
+            object: self,
+        };
+        typed.serialize(serializer)
+    }
 }
 
-/// Runs one expression for our kinds and another for Kubernetes' own.
-macro_rules! on_object {
-    ($object:expr, ours($o:ident) => $ours:expr, core($c:ident) => $core:expr) => {
-        match $object {
-            Object::GatewayClass($o) => $ours,
-            Object::Gateway($o) => $ours,
-            Object::ListenerSet($o) => $ours,
-            Object::HTTPRoute($o) => $ours,
-            Object::GRPCRoute($o) => $ours,
-            Object::TLSRoute($o) => $ours,
-            Object::TCPRoute($o) => $ours,
-            Object::UDPRoute($o) => $ours,
-            Object::ReferenceGrant($o) => $ours,
-            Object::BackendTLSPolicy($o) => $ours,
-            Object::Namespace($c) => $core,
-            Object::Service($c) => $core,
-            Object::EndpointSlice($c) => $core,
-            Object::Secret($c) => $core,
-            Object::ConfigMap($c) => $core,
+/// Implements [`Resource`] for a type with the field `meta: Meta`; further methods replace the defaults.
+macro_rules! resource {
+    ($type:ident { $($method:item)* }) => {
+        impl $crate::object::Resource for $type {
+            fn metadata(&self) -> $crate::object::Metadata<'_> {
+                $crate::object::Metadata::Own(&self.meta)
+            }
+
+            fn set_generation(&mut self, generation: i64) {
+                self.meta.generation = generation;
+            }
+
+            $($method)*
         }
     };
 }
 
-impl Object {
-    /// The kind.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Object::GatewayClass(_) => Kind::GatewayClass,
-            Object::Gateway(_) => Kind::Gateway,
-            Object::ListenerSet(_) => Kind::ListenerSet,
-            Object::HTTPRoute(_) => Kind::HTTPRoute,
-            Object::GRPCRoute(_) => Kind::GRPCRoute,
-            Object::TLSRoute(_) => Kind::TLSRoute,
-            Object::TCPRoute(_) => Kind::TCPRoute,
-            Object::UDPRoute(_) => Kind::UDPRoute,
-            Object::ReferenceGrant(_) => Kind::ReferenceGrant,
-            Object::BackendTLSPolicy(_) => Kind::BackendTLSPolicy,
-            Object::Namespace(_) => Kind::Namespace,
-            Object::Service(_) => Kind::Service,
-            Object::EndpointSlice(_) => Kind::EndpointSlice,
-            Object::Secret(_) => Kind::Secret,
-            Object::ConfigMap(_) => Kind::ConfigMap,
-        }
-    }
+pub(crate) use resource;
 
-    /// The id. Cheap for Gateway API kinds; two small allocations for Kubernetes' own.
-    pub fn key(&self) -> ObjectKey {
-        let kind = self.kind();
-        on_object!(self,
-            ours(object) => our_key(kind, &object.meta),
-            core(object) => core_key(kind, &object.metadata))
-    }
-
-    /// The generation; 0 where nobody counts.
-    pub fn generation(&self) -> i64 {
-        on_object!(self,
-            ours(object) => object.meta.generation,
-            core(object) => object.metadata.generation.unwrap_or(0))
-    }
-
-    /// Sets the generation, for sources that count it themselves.
-    pub fn set_generation(&mut self, generation: i64) {
-        on_object!(self,
-            ours(object) => object.meta.generation = generation,
-            core(object) => object.metadata.generation = Some(generation))
-    }
-
-    /// The labels.
-    pub fn labels(&self) -> &BTreeMap<String, String> {
-        static NONE: BTreeMap<String, String> = BTreeMap::new();
-        on_object!(self,
-            ours(object) => &object.meta.labels,
-            core(object) => object.metadata.labels.as_ref().unwrap_or(&NONE))
-    }
-}
-
-fn our_key(kind: Kind, meta: &Meta) -> ObjectKey {
-    ObjectKey {
-        kind,
-        namespace: meta.namespace.clone(),
-        name: meta.name.clone(),
-    }
-}
-
-fn core_key(kind: Kind, meta: &ObjectMeta) -> ObjectKey {
-    let text = |field: &Option<String>| Arc::from(field.as_deref().unwrap_or_default());
-    ObjectKey {
-        kind,
-        namespace: text(&meta.namespace),
-        name: text(&meta.name),
-    }
-}
-
-/// The object as it would stand in a file, with `apiVersion` and `kind`.
-impl Serialize for Object {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let kind = self.kind();
-        on_object!(self,
-            ours(object) => Typed {
-                api_version: kind.api_version(),
-                kind: kind.as_str(),
-                object: &**object,
-            }.serialize(serializer),
-            core(object) => object.serialize(serializer))
-    }
+/// The metadata of an object.
+pub(crate) enum Metadata<'a> {
+    /// Of a type of this crate.
+    Own(&'a Meta),
+    /// Of a type of k8s-openapi.
+    Core(&'a ObjectMeta),
 }
 
 #[derive(Serialize)]
@@ -155,4 +93,47 @@ struct Typed<'a, T> {
     kind: &'static str,
     #[serde(flatten)]
     object: &'a T,
+}
+
+impl Object {
+    /// The key. Cheap for Gateway API kinds; two small allocations for Kubernetes' own.
+    pub fn key(&self) -> ObjectKey {
+        let text = |field: &Option<String>| Arc::from(field.as_deref().unwrap_or_default());
+        let (namespace, name) = match self.resource().metadata() {
+            Metadata::Own(meta) => (meta.namespace.clone(), meta.name.clone()),
+            Metadata::Core(meta) => (text(&meta.namespace), text(&meta.name)),
+        };
+        ObjectKey {
+            kind: self.kind(),
+            namespace,
+            name,
+        }
+    }
+
+    /// `metadata.generation`; 0 for kinds that have none.
+    pub fn generation(&self) -> i64 {
+        match self.resource().metadata() {
+            Metadata::Own(meta) => meta.generation,
+            Metadata::Core(meta) => meta.generation.unwrap_or(0),
+        }
+    }
+
+    /// Sets `metadata.generation`, for sources that count it themselves.
+    pub fn set_generation(&mut self, generation: i64) {
+        self.resource_mut().set_generation(generation);
+    }
+
+    /// What all routes have in common, if the object is one.
+    pub fn as_route(&self) -> Option<RouteView<'_>> {
+        self.resource().as_route()
+    }
+
+    /// The labels.
+    pub fn labels(&self) -> &BTreeMap<String, String> {
+        static NONE: BTreeMap<String, String> = BTreeMap::new();
+        match self.resource().metadata() {
+            Metadata::Own(meta) => &meta.labels,
+            Metadata::Core(meta) => meta.labels.as_ref().unwrap_or(&NONE),
+        }
+    }
 }

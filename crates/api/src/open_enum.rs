@@ -1,8 +1,7 @@
 //! The macro behind every string field that has well-known values.
 //!
-//! The Gateway API may add values in any release, so a value we do not know must decode, compare
-//! and print as itself: it becomes `Other`, and the translator reports it in a status. Decoding it
-//! never fails.
+//! The Gateway API may add values in any release. An unknown value decodes as `Other`, compares and
+//! prints as itself, and translation reports it in a status. Decoding never fails.
 
 /// Declares an enum of well-known strings plus `Other` for everything else.
 ///
@@ -16,7 +15,7 @@ macro_rules! open_enum {
         #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum $name {
             $( $(#[$vmeta])* $variant, )+
-            /// A value this version does not know, kept as written.
+            /// An unknown value, kept as written.
             Other(std::sync::Arc<str>),
         }
 

@@ -1,14 +1,14 @@
 //! Reasons of conditions, grouped by the kind whose condition they explain.
 //!
-//! The names are the Gateway API's; the comment says which condition and status they go with.
+//! The names are the Gateway API's; the comments give the conditions and statuses.
 
 /// Reasons in conditions of a GatewayClass.
 pub mod gateway_class {
     /// Accepted=True.
     pub const ACCEPTED: &str = "Accepted";
-    /// Accepted=False: the referenced parameters are missing or wrong.
+    /// Accepted=False: the referenced parameters are missing or invalid.
     pub const INVALID_PARAMETERS: &str = "InvalidParameters";
-    /// Accepted=Unknown: no controller has judged it.
+    /// Accepted=Unknown: no controller has handled it yet.
     pub const PENDING: &str = "Pending";
     /// Accepted=False: the class cannot be served.
     pub const UNSUPPORTED: &str = "Unsupported";
@@ -22,13 +22,13 @@ pub mod gateway_class {
 pub mod gateway {
     /// Accepted=True.
     pub const ACCEPTED: &str = "Accepted";
-    /// Accepted=True with some bad listeners, False with no good one.
+    /// Accepted=True with some invalid listeners, False without a valid one.
     pub const LISTENERS_NOT_VALID: &str = "ListenersNotValid";
-    /// Accepted=False or Programmed=False: the Gateway is wrong in itself.
+    /// Accepted=False or Programmed=False: the Gateway is invalid.
     pub const INVALID: &str = "Invalid";
-    /// Accepted=False: the referenced parameters are missing or wrong.
+    /// Accepted=False: the referenced parameters are missing or invalid.
     pub const INVALID_PARAMETERS: &str = "InvalidParameters";
-    /// Accepted=False: a type of address that is not supported.
+    /// Accepted=False: unsupported type of address.
     pub const UNSUPPORTED_ADDRESS: &str = "UnsupportedAddress";
     /// Accepted=Unknown or Programmed=False: not there yet.
     pub const PENDING: &str = "Pending";
@@ -38,7 +38,7 @@ pub mod gateway {
     pub const NO_RESOURCES: &str = "NoResources";
     /// Programmed=False: no address yet.
     pub const ADDRESS_NOT_ASSIGNED: &str = "AddressNotAssigned";
-    /// Programmed=False: a requested address cannot be had.
+    /// Programmed=False: a requested address is not available.
     pub const ADDRESS_NOT_USABLE: &str = "AddressNotUsable";
     /// AddressesAssigned=True.
     pub const ADDRESSES_ASSIGNED: &str = "AddressesAssigned";
@@ -50,15 +50,15 @@ pub mod gateway {
     pub const CONFIGURATION_CHANGED: &str = "ConfigurationChanged";
     /// ResolvedRefs=True.
     pub const RESOLVED_REFS: &str = "ResolvedRefs";
-    /// ResolvedRefs=False: the client certificate for backends is missing or wrong.
+    /// ResolvedRefs=False: the client certificate for backends is missing or invalid.
     pub const INVALID_CLIENT_CERTIFICATE_REF: &str = "InvalidClientCertificateRef";
     /// ResolvedRefs=False: no ReferenceGrant allows a reference.
     pub const REF_NOT_PERMITTED: &str = "RefNotPermitted";
-    /// ResolvedRefs=False: a listener's references are bad.
+    /// ResolvedRefs=False: a listener's references are not resolved.
     pub const LISTENERS_NOT_RESOLVED: &str = "ListenersNotResolved";
     /// AttachedListenerSets=True.
     pub const LISTENER_SETS_ATTACHED: &str = "ListenerSetsAttached";
-    /// AttachedListenerSets=False: sets would be allowed, none is attached.
+    /// AttachedListenerSets=False: sets are allowed, none is attached.
     pub const NO_LISTENER_SETS_ATTACHED: &str = "NoListenerSetsAttached";
     /// AttachedListenerSets=Unknown: the Gateway does not allow sets.
     pub const LISTENER_SETS_NOT_ALLOWED: &str = "ListenerSetsNotAllowed";
@@ -70,37 +70,37 @@ pub mod listener {
     pub const ACCEPTED: &str = "Accepted";
     /// Accepted=False: the port cannot be bound.
     pub const PORT_UNAVAILABLE: &str = "PortUnavailable";
-    /// Accepted=False: a protocol that is not supported.
+    /// Accepted=False: unsupported protocol.
     pub const UNSUPPORTED_PROTOCOL: &str = "UnsupportedProtocol";
-    /// Accepted=False: client certificates are asked for, no CA certificate is usable.
+    /// Accepted=False: client certificates are required, but no CA certificate is valid.
     pub const NO_VALID_CA_CERTIFICATE: &str = "NoValidCACertificate";
-    /// Accepted=False: a value that is not supported.
+    /// Accepted=False: unsupported value.
     pub const UNSUPPORTED_VALUE: &str = "UnsupportedValue";
-    /// Accepted=False: more listeners than can be served (ListenerSet).
+    /// Accepted=False: too many listeners (ListenerSet).
     pub const TOO_MANY_LISTENERS: &str = "TooManyListeners";
     /// Conflicted=True, and Accepted=False: another listener has the hostname.
     pub const HOSTNAME_CONFLICT: &str = "HostnameConflict";
     /// Conflicted=True, and Accepted=False: another protocol has the port.
     pub const PROTOCOL_CONFLICT: &str = "ProtocolConflict";
-    /// Conflicted=True: any other clash (ListenerSet).
+    /// Conflicted=True: any other conflict (ListenerSet).
     pub const LISTENER_CONFLICT: &str = "ListenerConflict";
     /// Conflicted=False.
     pub const NO_CONFLICTS: &str = "NoConflicts";
     /// ResolvedRefs=True.
     pub const RESOLVED_REFS: &str = "ResolvedRefs";
-    /// ResolvedRefs=False: a certificate is missing or wrong.
+    /// ResolvedRefs=False: a certificate is missing or invalid.
     pub const INVALID_CERTIFICATE_REF: &str = "InvalidCertificateRef";
-    /// ResolvedRefs=False: allowedRoutes names kinds the protocol cannot carry.
+    /// ResolvedRefs=False: allowedRoutes has kinds that the protocol does not support.
     pub const INVALID_ROUTE_KINDS: &str = "InvalidRouteKinds";
     /// ResolvedRefs=False: no ReferenceGrant allows a reference.
     pub const REF_NOT_PERMITTED: &str = "RefNotPermitted";
-    /// ResolvedRefs=False: a CA certificate is missing or wrong.
+    /// ResolvedRefs=False: a CA certificate is missing or invalid.
     pub const INVALID_CA_CERTIFICATE_REF: &str = "InvalidCACertificateRef";
-    /// ResolvedRefs=False: a CA certificate in a kind that is not supported.
+    /// ResolvedRefs=False: a CA certificate in an object of an unsupported kind.
     pub const INVALID_CA_CERTIFICATE_KIND: &str = "InvalidCACertificateKind";
     /// Programmed=True.
     pub const PROGRAMMED: &str = "Programmed";
-    /// Programmed=False: the listener is wrong in itself.
+    /// Programmed=False: the listener is invalid.
     pub const INVALID: &str = "Invalid";
     /// Programmed=False or Accepted=Unknown: not there yet.
     pub const PENDING: &str = "Pending";
@@ -108,11 +108,11 @@ pub mod listener {
     pub const OVERLAPPING_HOSTNAMES: &str = "OverlappingHostnames";
     /// OverlappingTLSConfig=True: certificates overlap.
     pub const OVERLAPPING_CERTIFICATES: &str = "OverlappingCertificates";
-    /// Accepted=False: a listener filter is wrong.
+    /// Accepted=False: a listener filter is invalid.
     pub const INVALID_LISTENER_FILTER: &str = "InvalidListenerFilter";
-    /// Accepted=False: listener filters in an order that is not supported.
+    /// Accepted=False: unsupported order of listener filters.
     pub const INVALID_LISTENER_FILTER_ORDER: &str = "InvalidListenerFilterOrder";
-    /// ResolvedRefs=False: a listener filter's reference is missing or wrong.
+    /// ResolvedRefs=False: a listener filter's reference is missing or invalid.
     pub const INVALID_LISTENER_FILTER_REF: &str = "InvalidListenerFilterRef";
 }
 
@@ -122,9 +122,9 @@ pub mod listener_set {
     pub const ACCEPTED: &str = "Accepted";
     /// Programmed=True.
     pub const PROGRAMMED: &str = "Programmed";
-    /// Accepted=True with some bad listeners, False with no good one; Programmed=False.
+    /// Accepted=True with some invalid listeners, False without a valid one; Programmed=False.
     pub const LISTENERS_NOT_VALID: &str = "ListenersNotValid";
-    /// Accepted=False: the Gateway does not take sets from here.
+    /// Accepted=False: the Gateway does not allow this set.
     pub const NOT_ALLOWED: &str = "NotAllowed";
     /// Accepted=False: the Gateway itself is not accepted.
     pub const PARENT_NOT_ACCEPTED: &str = "ParentNotAccepted";
@@ -132,7 +132,7 @@ pub mod listener_set {
     pub const PARENT_NOT_PROGRAMMED: &str = "ParentNotProgrammed";
     /// Programmed=False: a port cannot be bound.
     pub const PORT_UNAVAILABLE: &str = "PortUnavailable";
-    /// Accepted=False or Programmed=False: the set is wrong in itself.
+    /// Accepted=False or Programmed=False: the set is invalid.
     pub const INVALID: &str = "Invalid";
     /// Unknown: not there yet.
     pub const PENDING: &str = "Pending";
@@ -148,17 +148,17 @@ pub mod route {
     pub const NO_MATCHING_LISTENER_HOSTNAME: &str = "NoMatchingListenerHostname";
     /// Accepted=False: the parent has no such section or port.
     pub const NO_MATCHING_PARENT: &str = "NoMatchingParent";
-    /// Accepted=False or PartiallyInvalid=True: a value that is not supported.
+    /// Accepted=False or PartiallyInvalid=True: unsupported value.
     pub const UNSUPPORTED_VALUE: &str = "UnsupportedValue";
-    /// Accepted=Unknown: not judged yet.
+    /// Accepted=Unknown: not handled yet.
     pub const PENDING: &str = "Pending";
-    /// Accepted=False: filters that cannot go together.
+    /// Accepted=False: incompatible filters.
     pub const INCOMPATIBLE_FILTERS: &str = "IncompatibleFilters";
     /// ResolvedRefs=True.
     pub const RESOLVED_REFS: &str = "ResolvedRefs";
     /// ResolvedRefs=False: no ReferenceGrant allows a reference.
     pub const REF_NOT_PERMITTED: &str = "RefNotPermitted";
-    /// ResolvedRefs=False: a reference to a kind that is not supported.
+    /// ResolvedRefs=False: a reference to an unsupported kind.
     pub const INVALID_KIND: &str = "InvalidKind";
     /// ResolvedRefs=False: a backend is missing.
     pub const BACKEND_NOT_FOUND: &str = "BackendNotFound";
@@ -170,18 +170,18 @@ pub mod route {
 pub mod policy {
     /// Accepted=True.
     pub const ACCEPTED: &str = "Accepted";
-    /// Accepted=False: another policy of the same target wins.
+    /// Accepted=False: another policy of the same target takes precedence.
     pub const CONFLICTED: &str = "Conflicted";
-    /// Accepted=False: the policy is wrong in itself.
+    /// Accepted=False: the policy is invalid.
     pub const INVALID: &str = "Invalid";
     /// Accepted=False: the target is missing.
     pub const TARGET_NOT_FOUND: &str = "TargetNotFound";
-    /// Accepted=False: no CA certificate is usable (BackendTLSPolicy).
+    /// Accepted=False: no CA certificate is valid (BackendTLSPolicy).
     pub const NO_VALID_CA_CERTIFICATE: &str = "NoValidCACertificate";
     /// ResolvedRefs=True.
     pub const RESOLVED_REFS: &str = "ResolvedRefs";
-    /// ResolvedRefs=False: a CA certificate is missing or wrong (BackendTLSPolicy).
+    /// ResolvedRefs=False: a CA certificate is missing or invalid (BackendTLSPolicy).
     pub const INVALID_CA_CERTIFICATE_REF: &str = "InvalidCACertificateRef";
-    /// ResolvedRefs=False: a reference to a kind that is not supported.
+    /// ResolvedRefs=False: a reference to an unsupported kind.
     pub const INVALID_KIND: &str = "InvalidKind";
 }

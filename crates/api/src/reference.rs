@@ -1,16 +1,16 @@
 //! References from one object to another, shared by all kinds.
 //!
-//! Fields that the API server would fill in are filled in by decoding, so a reference always has
-//! its group and kind. A missing namespace stays missing: it means the referring object's own, and
-//! only then is no ReferenceGrant asked for.
+//! Decoding fills in defaults, so a reference always has its group and kind. A missing namespace
+//! stays missing: it means the referring object's namespace, which needs no ReferenceGrant.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kind::{Group, Kind, KindName};
+use crate::kind::Kind;
+use crate::kind_name::{Group, KindName};
 
-/// A reference inside the own namespace.
+/// A reference within the namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalObjectReference {
@@ -22,7 +22,7 @@ pub struct LocalObjectReference {
     pub name: Arc<str>,
 }
 
-/// A reference to an object of any kind, perhaps in another namespace.
+/// A reference to an object of any kind in any namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectReference {
@@ -32,12 +32,12 @@ pub struct ObjectReference {
     pub kind: KindName,
     /// The name.
     pub name: Arc<str>,
-    /// The namespace; the referring object's own when missing.
+    /// The namespace; the referring object's when missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Arc<str>>,
 }
 
-/// A reference to a Secret, or to another kind that holds a certificate.
+/// A reference to a Secret, or to another kind with a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretObjectReference {
@@ -49,12 +49,12 @@ pub struct SecretObjectReference {
     pub kind: KindName,
     /// The name.
     pub name: Arc<str>,
-    /// The namespace; the referring object's own when missing.
+    /// The namespace; the referring object's when missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Arc<str>>,
 }
 
-/// A reference to something that takes traffic.
+/// A reference to a backend.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendObjectReference {
@@ -66,7 +66,7 @@ pub struct BackendObjectReference {
     pub kind: KindName,
     /// The name.
     pub name: Arc<str>,
-    /// The namespace; the referring object's own when missing.
+    /// The namespace; the referring object's when missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Arc<str>>,
     /// The port of the Service (not of its Pods), 1 to 65535. Required for a Service.
@@ -84,7 +84,7 @@ pub struct ParentReference {
     /// The kind; Gateway by default.
     #[serde(default = "KindName::gateway")]
     pub kind: KindName,
-    /// The namespace; the referring object's own when missing.
+    /// The namespace; the referring object's when missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Arc<str>>,
     /// The name.
@@ -92,7 +92,7 @@ pub struct ParentReference {
     /// The name of one listener; all listeners when missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section_name: Option<Arc<str>>,
-    /// The port that a listener must have, 1 to 65535.
+    /// The port of the listeners, 1 to 65535; any when missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
 }
@@ -109,21 +109,21 @@ pub struct ParentGatewayReference {
     pub kind: KindName,
     /// The name.
     pub name: Arc<str>,
-    /// The namespace; the referring object's own when missing.
+    /// The namespace; the referring object's when missing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Arc<str>>,
 }
 
-/// `known_kind` and `resolve` for references that may leave the namespace.
+/// `known_kind` and `resolve` for references across namespaces.
 macro_rules! resolvable {
     ($($name:ident),+) => {$(
         impl $name {
-            /// The kind referred to, if group and kind together name one that we read.
+            /// The kind, if the table of kinds has it.
             pub fn known_kind(&self) -> Option<$crate::kind::Kind> {
                 $crate::kind::Kind::from_group_kind(&self.group, &self.kind)
             }
 
-            /// The name referred to, seen from an object in `own_namespace`.
+            /// The name of the target of a reference in `own_namespace`.
             pub fn resolve(&self, own_namespace: &std::sync::Arc<str>) -> $crate::key::NamespacedName {
                 $crate::key::NamespacedName {
                     namespace: self.namespace.as_ref().unwrap_or(own_namespace).clone(),
@@ -145,7 +145,7 @@ resolvable!(
 pub(crate) use resolvable;
 
 impl LocalObjectReference {
-    /// The kind referred to, if group and kind together name one that we read.
+    /// The kind, if the table of kinds has it.
     pub fn known_kind(&self) -> Option<Kind> {
         Kind::from_group_kind(&self.group, &self.kind)
     }

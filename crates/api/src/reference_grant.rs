@@ -1,28 +1,36 @@
-//! ReferenceGrant: permission to refer into a namespace.
+//! ReferenceGrant: permission for references into a namespace.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::kind::{Group, KindName};
+use crate::check::{self, Check};
+use crate::kind_name::{Group, KindName};
 use crate::meta::Meta;
+use crate::object::resource;
 
 /// A ReferenceGrant. It has no status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReferenceGrant {
-    /// The metadata; the namespace is the one that is opened.
+    /// The metadata; references into this namespace are granted.
     #[serde(rename = "metadata")]
     pub meta: Meta,
-    /// What is granted.
+    /// The spec.
     pub spec: ReferenceGrantSpec,
 }
 
-/// Who may refer to what; every pair of both lists is granted.
+resource! { ReferenceGrant {
+    fn check(&self) -> Check {
+        check::at("spec", check::policy::reference_grant(&self.spec))
+    }
+} }
+
+/// The spec of a ReferenceGrant: every pair of `from` and `to` is granted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReferenceGrantSpec {
-    /// Who may refer, 1 to 16 entries.
+    /// The sources of references, 1 to 16 entries.
     pub from: Vec<ReferenceGrantFrom>,
-    /// What may be referred to, 1 to 16 entries.
+    /// The targets, 1 to 16 entries.
     pub to: Vec<ReferenceGrantTo>,
 }
 

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
 use crate::filter::RouteFilter;
-use crate::kind::{Group, Kind, KindName};
+use crate::kind::Kind;
+use crate::kind_name::{Group, KindName};
 use crate::meta::Meta;
 use crate::open_enum::open_enum;
 use crate::reference::{BackendObjectReference, ParentReference, resolvable};
@@ -36,7 +37,7 @@ pub struct BackendRef {
     /// 1 by default, 0 takes none.
     #[serde(default = "one")]
     pub weight: u32,
-    /// Filters for requests to this backend only.
+    /// Filters of requests to this backend.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<RouteFilter>,
 }
@@ -61,7 +62,7 @@ impl BackendRef {
 }
 
 open_enum! {
-    /// Which default Gateways a route attaches to, or a Gateway is a default for (experimental).
+    /// The default Gateways of a route, or the routes for which a Gateway is a default (experimental).
     pub enum DefaultScope {
         /// Every default Gateway.
         All = "All",
@@ -74,7 +75,7 @@ open_enum! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RouteStatus {
-    /// The entries, ours and those of other controllers.
+    /// The entries of all controllers.
     #[serde(default)]
     pub parents: Vec<RouteParentStatus>,
 }
@@ -86,7 +87,7 @@ impl RouteStatus {
     }
 }
 
-/// What became of a route at one parent.
+/// The status of a route at one parent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RouteParentStatus {
@@ -99,33 +100,54 @@ pub struct RouteParentStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// One view over the five route kinds.
+/// What all route kinds have in common.
 pub trait Route {
     /// The kind.
     const KIND: Kind;
     /// The metadata.
     fn meta(&self) -> &Meta;
-    /// What the route attaches to.
+    /// The parents.
     fn parent_refs(&self) -> &[ParentReference];
-    /// Which default Gateways the route attaches to besides (experimental).
+    /// The default Gateways that the route attaches to as well (experimental).
     fn use_default_gateways(&self) -> Option<&DefaultScope>;
-    /// The hostnames; empty for kinds without, and where every hostname is meant.
+    /// The hostnames; empty for every hostname, and for kinds without hostnames.
     fn hostnames(&self) -> &[Arc<str>];
     /// The status as read.
     fn status(&self) -> &RouteStatus;
 }
 
-/// What a route wants. Kinds differ in their rules.
+/// What all routes have in common, for code that does not depend on the kind.
+#[derive(Clone, Copy, Debug)]
+pub struct RouteView<'a> {
+    /// The parents.
+    pub parent_refs: &'a [ParentReference],
+    /// The hostnames; see [`Route::hostnames`].
+    pub hostnames: &'a [Arc<str>],
+    /// The status as read.
+    pub status: &'a RouteStatus,
+}
+
+impl<'a> RouteView<'a> {
+    pub(crate) fn of(route: &'a impl Route) -> Self {
+        Self {
+            parent_refs: route.parent_refs(),
+            hostnames: route.hostnames(),
+            status: route.status(),
+        }
+    }
+}
+
+/// The spec of a route. Kinds differ in their rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
     bound(deserialize = "R: Rule + Deserialize<'de>")
 )]
 pub struct RouteSpec<R> {
-    /// What the route attaches to.
+    /// The parents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parent_refs: Vec<ParentReference>,
-    /// Which default Gateways it attaches to besides (experimental).
+    /// The default Gateways that it attaches to as well (experimental).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_default_gateways: Option<DefaultScope>,
     /// The hostnames, exact or with `*.` in front; those of the listener when empty. A TLSRoute has some; always empty for
@@ -148,9 +170,9 @@ impl<R> Default for RouteSpec<R> {
     }
 }
 
-/// A rule of some kind of route.
+/// A rule of a route.
 pub trait Rule: Sized {
-    /// The rules of a route that says nothing of rules.
+    /// The rules of a route without the field.
     fn unsaid() -> Vec<Self> {
         Vec::new()
     }
@@ -165,10 +187,10 @@ macro_rules! route_kind {
             /// The metadata.
             #[serde(rename = "metadata")]
             pub meta: $crate::meta::Meta,
-            /// What is wanted.
+            /// The spec.
             $(#[$of_spec])*
             pub spec: $spec,
-            /// What became of it, per parent.
+            /// The status, by parent.
             #[serde(default, skip_serializing_if = "crate::route::RouteStatus::is_empty")]
             pub status: $crate::route::RouteStatus,
         }

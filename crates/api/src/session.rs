@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use crate::duration::Duration;
 use crate::open_enum::open_enum;
 
-/// How requests of one session stay at one endpoint.
+/// Session persistence: requests of one session go to one endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionPersistence {
-    /// How long a session lives at most; required with a permanent cookie.
+    /// The maximum lifetime of a session; required with a permanent cookie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absolute_timeout: Option<Duration>,
     /// What carries the session; a cookie by default.
     #[serde(rename = "type", default)]
     pub type_: SessionPersistenceType,
-    /// The cookie; there exactly with type Cookie.
+    /// The cookie; required with type Cookie, not allowed otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cookie: Option<SessionCookie>,
-    /// The header; there exactly with type Header.
+    /// The header; required with type Header, not allowed otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub header: Option<SessionHeader>,
 }
@@ -47,7 +47,7 @@ pub struct SessionCookie {
     /// The path; `/` by default.
     #[serde(default = "SessionCookie::root")]
     pub path: Arc<str>,
-    /// When the client forgets it; with the session by default.
+    /// The cookie's lifetime; the client's session by default.
     #[serde(default)]
     pub lifetime_type: CookieLifetime,
 }
@@ -59,13 +59,13 @@ impl SessionCookie {
 }
 
 open_enum! {
-    /// When a client forgets a cookie.
+    /// The lifetime of a cookie.
     #[derive(Default)]
     pub enum CookieLifetime {
-        /// With its own session.
+        /// The client's session.
         #[default]
         Session = "Session",
-        /// After the absolute timeout.
+        /// The absolute timeout.
         Permanent = "Permanent",
     }
 }

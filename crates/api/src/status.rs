@@ -1,17 +1,48 @@
-//! What an object is told, and what stands in the cluster.
+//! Statuses: which part is Sesame's, as translation makes it, and as an API server has it.
 
 use std::sync::Arc;
 
+use serde::Serialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::backend_tls_policy::PolicyStatus;
+use crate::condition::Condition;
 use crate::gateway::GatewayStatus;
 use crate::gateway_class::GatewayClassStatus;
+use crate::listener::ListenerStatus;
 use crate::listener_set::ListenerSetStatus;
+use crate::reference::ParentReference;
 use crate::route::RouteStatus;
 
-/// A status that Sesame gives to an object: its own part, without the times at which conditions changed.
-#[derive(Clone, Debug, PartialEq)]
+/// Which part of the statuses of a kind belongs to one controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusOwner {
+    /// The whole status, except conditions of types that the API does not define.
+    Whole {
+        /// The condition types that the API defines.
+        conditions: &'static [&'static str],
+    },
+    /// The entries of a list that carry the controller's name.
+    Entries(StatusEntries),
+}
+
+/// A list in a status with an entry for each reference and controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StatusEntries {
+    /// The list's field.
+    pub list: &'static str,
+    /// The field of an entry with the reference.
+    pub reference: &'static str,
+    /// The most entries that an API server accepts.
+    pub limit: usize,
+    /// The condition types that the API defines.
+    pub conditions: &'static [&'static str],
+}
+
+/// The part of an object's status that Sesame writes, without the times at which conditions changed. Clones share it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
 pub enum ObjectStatus {
     /// Of a GatewayClass.
     GatewayClass(Arc<GatewayClassStatus>),
@@ -19,21 +50,88 @@ pub enum ObjectStatus {
     Gateway(Arc<GatewayStatus>),
     /// Of a ListenerSet.
     ListenerSet(Arc<ListenerSetStatus>),
-    /// Of a route of any kind: one entry for each of its parents that is ours.
+    /// Of a route of any kind: one entry for each of its parents that Sesame serves.
     Route(Arc<RouteStatus>),
-    /// Of a policy: one entry for each of its ancestors that is ours.
+    /// Of a policy: one entry for each of its ancestors that Sesame serves.
     Policy(Arc<PolicyStatus>),
 }
 
-/// What stands in the cluster, as last seen.
+/// A field of a status.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StatusField<'a> {
+    /// `conditions`: those of the object itself.
+    Conditions(&'a [Condition]),
+    /// `listeners`.
+    Listeners(&'a [ListenerStatus]),
+    /// A list with an entry for each reference: its name, and the entries of this controller.
+    Entries(&'static str, Vec<StatusEntry<'a>>),
+    /// Any other field, by its name; `None`: the field is absent.
+    Value(&'static str, Option<Value>),
+}
+
+/// An entry of a status's list.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StatusEntry<'a> {
+    /// What the entry is about, as the object's spec has it.
+    pub reference: &'a ParentReference,
+    /// The conditions.
+    pub conditions: &'a [Condition],
+}
+
+impl ObjectStatus {
+    /// The fields, always in the same order: all that a writer or reader of statuses has to know of a kind.
+    pub fn fields(&self) -> Vec<StatusField<'_>> {
+        match self {
+            ObjectStatus::GatewayClass(status) => vec![
+                StatusField::Conditions(&status.conditions),
+                list("supportedFeatures", &status.supported_features),
+            ],
+            ObjectStatus::Gateway(status) => vec![
+                list("addresses", &status.addresses),
+                StatusField::Conditions(&status.conditions),
+                StatusField::Listeners(&status.listeners),
+                StatusField::Value(
+                    "attachedListenerSets",
+                    status.attached_listener_sets.map(Value::from),
+                ),
+            ],
+            ObjectStatus::ListenerSet(status) => vec![
+                StatusField::Conditions(&status.conditions),
+                StatusField::Listeners(&status.listeners),
+            ],
+            ObjectStatus::Route(status) => {
+                let entries = status.parents.iter().map(|parent| StatusEntry {
+                    reference: &parent.parent_ref,
+                    conditions: &parent.conditions,
+                });
+                vec![StatusField::Entries("parents", entries.collect())]
+            }
+            ObjectStatus::Policy(status) => {
+                let entries = status.ancestors.iter().map(|ancestor| StatusEntry {
+                    reference: &ancestor.ancestor_ref,
+                    conditions: &ancestor.conditions,
+                });
+                vec![StatusField::Entries("ancestors", entries.collect())]
+            }
+        }
+    }
+}
+
+fn list<T: Serialize>(name: &'static str, list: &[T]) -> StatusField<'static> {
+    let text = "statuses are plain data with text as keys";
+    let value = (!list.is_empty()).then(|| serde_json::to_value(list).expect(text));
+    StatusField::Value(name, value)
+}
+
+/// The status of an object as an API server has it.
 #[derive(Clone, Debug)]
 pub struct LiveStatus {
-    /// The object's unique id: another one is another object, even of the same name.
+    /// The object's unique id; an object that is deleted and created again has another one.
     pub uid: Box<str>,
-    /// The version of the object that was seen.
+    /// The version of the object with this status.
     pub resource_version: Box<str>,
-    /// How often the object's spec has changed.
+    /// `metadata.generation`: counts changes of the spec.
     pub generation: i64,
-    /// `status` as it stands, everybody's entries in it; absent: none.
+    /// `status` with the entries of all controllers; `None` if absent.
     pub status: Option<Box<RawValue>>,
 }

@@ -1,7 +1,7 @@
 //! A JSON value as serde reads it, except that a mapping must be a mapping.
 //!
-//! Types derived with serde also accept a list of their fields' values in order. No API server
-//! does, and nobody who writes a list there means that.
+//! Types derived with serde also accept a list of their fields' values in order; an API server does
+//! not.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor};
@@ -80,7 +80,7 @@ impl<'de> Deserializer<'de> for Strict {
         }
     }
 
-    /// A word of a list of words: nothing else is read as an enum.
+    /// Enums are strings; nothing else is read as one.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         name: &'static str,

@@ -1,6 +1,6 @@
-//! What was typed.
+//! The command line.
 //!
-//! In: the command line. Out: its parts, with the right types. Nothing is looked up here: no file, no environment.
+//! In: arguments. Out: typed values. Nothing is resolved here: no file, no environment.
 
 mod cluster;
 #[cfg(test)]
@@ -26,105 +26,103 @@ use crate::sidecar::SidecarArgs;
     disable_help_subcommand = true,
     after_help = "\
 Examples:
-  sesame local examples/quickstart         run what a folder says, and follow its changes
-  sesame translate gateway.yaml routes/    show what Envoy would get
-  sesame status -A                         how a cluster's Gateways and routes are
-  sesame local --help                      more about a command"
+  sesame local examples/quickstart         serve the objects in a folder and follow its changes
+  sesame translate gateway.yaml routes/    print the Envoy resources and statuses
+  sesame status -A                         show the Gateways and routes of a cluster
+  sesame local --help                      show a command's options"
 )]
 pub(crate) struct Args {
-    /// What to do
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// The subcommands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the Gateways that files describe, each with an Envoy on this machine
+    /// Run the Gateways in local files, each with an Envoy on this machine
     Local(LocalArgs),
-    /// Run in a cluster: watch its objects, serve its Envoys, write its statuses
+    /// Run as a controller in a cluster: watch objects, configure Envoys, write statuses
     Serve(Box<ServeArgs>),
     /// Show the Gateways and routes of a cluster, problems first
     Status(StatusArgs),
-    /// Show what Envoys would get and what owners of objects would be told
+    /// Print the Envoy resources and statuses that objects translate to
     Translate(TranslateArgs),
-    /// Print a bootstrap for an Envoy that you run yourself
+    /// Print the bootstrap configuration of an Envoy that runs outside Sesame
     Bootstrap(BootstrapArgs),
-    /// Run beside an Envoy of a managed fleet: pods are made so
+    /// Run beside an Envoy of a managed fleet, in its pod
     #[command(hide = true)]
     EnvoySidecar(SidecarArgs),
     /// Print versions
     Version(VersionArgs),
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     Completion(CompletionArgs),
 }
 
 /// `sesame local`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each Gateway gets an Envoy of its own on a loopback address of its own (127.0.0.1, 127.0.0.2 ...), or on the addresses
-in its spec.addresses. The GatewayClass `sesame` is there without being written. What is wrong with an object is told in
-its status, what is wrong with a file as file:line:column; everything else is served on. Ctrl-C lets Envoys finish their
-requests and ends them; a second one ends them at once.
+Each Gateway gets its own Envoy, on a loopback address of its own (127.0.0.1, 127.0.0.2 ...) or on the addresses in \
+spec.addresses. The GatewayClass `sesame` exists by default. Errors in objects appear in their statuses, errors in \
+files as file:line:column; all other objects are served. Ctrl-C drains the Envoys and ends them; a second Ctrl-C kills \
+them.
 
 Examples:
   sesame local examples/quickstart
-  sesame local gateway.yaml routes/ --port-offset 8000    without the right to listen below port 1024: 80 becomes 8080
-  sesame local routes/ -o json                            one JSON object a line for each event, for programs
+  sesame local gateway.yaml routes/ --port-offset 8000    listen on 8080 instead of 80
+  sesame local routes/ -o json                            print each event as a line of JSON
   kubectl get gateways,httproutes,services,endpointslices -A -o yaml | sesame local -
 
 Environment:
-  SESAME_ENVOY    the Envoy to run, if --envoy doesn't say
-  RUST_LOG        what is logged, if --log-level doesn't say
-  NO_COLOR        no colours")]
+  SESAME_ENVOY    path of Envoy, unless --envoy is given
+  RUST_LOG        log filter, unless --log-level is given
+  NO_COLOR        disables colours")]
 pub(crate) struct LocalArgs {
-    /// Folders and files with objects, as YAML or JSON; - is standard input
+    /// Folders and files with YAML or JSON objects; - is standard input
     #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
-    /// The Envoy to run; else SESAME_ENVOY, the one that `cargo xtask envoy` has fetched, or the one on PATH
+    /// Envoy's executable [default: SESAME_ENVOY, else the one fetched by `cargo xtask envoy`, else the one in PATH]
     #[arg(long, value_name = "PATH", value_hint = ValueHint::ExecutablePath)]
     pub(crate) envoy: Option<PathBuf>,
-    /// Added to each port of a Gateway to get the one that Envoy listens on
+    /// Offset from a Gateway's ports to the ports that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
-    /// Put route tables in shards, so that a change costs Envoy the same whatever the number of hosts
+    /// Split route tables into shards, so that Envoy's cost of a change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
-    /// Let Envoys load a module of Sesame's, without which a request to a table in shards costs them more
+    /// Let Envoys load Sesame's module, which finds a request's route shard faster than regular expressions
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub(crate) envoy_module: bool,
-    /// Follow changes of the files; false: read them once and go on serving
+    /// Follow changes of the files; if false, read them once
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub(crate) watch: bool,
-    /// Serve Sesame's own pages here: /status, /fleets, /config, /metrics and more. They ask for no password
+    /// Address of the admin pages: /status, /fleets, /config, /metrics and more, without authentication
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) admin: Option<SocketAddr>,
-    /// How to tell what happens
+    /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     pub(crate) output: LocalOutput,
-    /// Worker threads of each Envoy
+    /// Number of worker threads of each Envoy
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) concurrency: u32,
-    /// What is logged to standard error, by Sesame and by Envoys
+    /// Log level of Sesame and Envoy; logs go to standard error
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
-    /// How it is logged
+    /// Log format
     #[arg(long, value_enum, value_name = "FORMAT", default_value = "text")]
     pub(crate) log_format: LogFormat,
 }
 
-/// How `sesame local` tells what happens.
+/// Output formats of `sesame local`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LocalOutput {
-    /// A table that follows the state, and a line for each change; lines alone where there is no terminal
+    /// A live table and a line for each event; only lines if standard output is no terminal
     Table,
-    /// One JSON object a line for each event, told apart by `type`
+    /// Each event as a line of JSON, with a field `type`
     Json,
 }
 
-/// What is logged.
+/// Log levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(
     missing_docs,
@@ -138,58 +136,58 @@ pub(crate) enum LogLevel {
     Trace,
 }
 
-/// How it is logged.
+/// Log formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LogFormat {
-    /// Lines for people
+    /// Lines of text
     Text,
-    /// One JSON object a line
+    /// A JSON object per line
     Json,
 }
 
 /// `sesame translate`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Files that can't be read or understood are told on standard error, as file:line:column: what is wrong. The rest is
-translated all the same, and the exit status is 1.
+Errors in files are printed to standard error as file:line:column: message. All other objects are translated, and the \
+exit status is 1.
 
 Examples:
   sesame translate examples/quickstart
-      everything, as YAML
+      all resources and statuses, as YAML
   sesame translate examples/quickstart --gateway default/web --only routes -o json
       the route tables of one Gateway
-  kubectl get gateways,httproutes,services,endpointslices -A -o yaml | sesame translate - --only status
-      what a cluster's objects would be told")]
+  kubectl get gateways,httproutes,services -A -o yaml | sesame translate - --only status
+      the statuses of a cluster's objects, as a List")]
 pub(crate) struct TranslateArgs {
-    /// Folders and files with objects, as YAML or JSON; - is standard input
+    /// Folders and files with YAML or JSON objects; - is standard input
     #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
-    /// How to print
+    /// Output format
     #[arg(short, long, value_enum, default_value = "yaml")]
     pub(crate) output: Format,
-    /// Only what belongs to this Gateway: its Envoy, its status and that of its routes
+    /// Print only this Gateway's resources, its status and the statuses of its routes
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
     pub(crate) gateway: Option<NamespacedName>,
-    /// Only these parts
+    /// Print only these parts
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
     pub(crate) only: Vec<Part>,
-    /// Added to each port of a Gateway to get the one that Envoy listens on
+    /// Offset from a Gateway's ports to the ports that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
-    /// Put route tables in shards, so that a change costs Envoy the same whatever the number of hosts
+    /// Split route tables into shards, so that Envoy's cost of a change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
 }
 
-/// When route tables are in shards.
+/// When to split route tables into shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum RouteShards {
-    /// Where a table has some hundreds of hosts
+    /// If a table has hundreds of hosts
     #[default]
     Auto,
-    /// From the first host on
+    /// Always
     Always,
-    /// Nowhere
+    /// Never
     Never,
 }
 
@@ -206,17 +204,17 @@ impl From<RouteShards> for Sharding {
 /// A part of a translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Part {
-    /// What listens (LDS)
+    /// Listeners (LDS)
     Listeners,
     /// Route tables (RDS)
     Routes,
-    /// Service ports (CDS)
+    /// Clusters, one for each Service port (CDS)
     Clusters,
-    /// Who answers there (EDS)
+    /// Endpoints of clusters (EDS)
     Endpoints,
-    /// Certificates, without their private keys (SDS)
+    /// Certificates, without private keys (SDS)
     Secrets,
-    /// What owners of objects are told
+    /// Statuses of objects
     Status,
 }
 
@@ -225,50 +223,49 @@ pub(crate) enum Part {
 #[command(after_help = "\
 Examples:
   sesame bootstrap --xds-address sesame-xds.sesame-system.svc:18000 \\
-      --tls-certificate tls.crt --tls-key tls.key --tls-authority ca.crt > envoy.yaml && envoy -c envoy.yaml
+      --tls-certificate tls.crt --tls-key tls.key --tls-authority ca.crt > envoy.yaml
+  envoy -c envoy.yaml
   sesame bootstrap --fleet default/web --xds-address unix:/run/sesame/xds.sock --admin none")]
 pub(crate) struct BootstrapArgs {
-    /// The fleet that the Envoy belongs to: the namespace and name of its Gateway; unless given, that of the unmanaged Envoys
-    /// of `sesame serve --unmanaged`
+    /// The Envoy's fleet, which is its Gateway's namespace and name [default: the fleet of `sesame serve --unmanaged`]
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
     pub(crate) fleet: Option<NamespacedName>,
-    /// What tells the Envoy from others of its fleet; the fleet's name unless given
+    /// Node ID, unique in its fleet [default: the fleet's name]
     #[arg(long, value_name = "ID")]
     pub(crate) node_id: Option<String>,
-    /// Where Sesame is
+    /// Address of Sesame's xDS server
     #[arg(long, value_name = "HOST:PORT|unix:PATH")]
     pub(crate) xds_address: String,
-    /// Where Envoy's own pages are. Whoever reaches them rules the Envoy
+    /// Address of Envoy's admin interface. It grants full control of the Envoy: keep it private
     #[arg(
         long,
         value_name = "IP:PORT|unix:PATH|none",
         default_value = "127.0.0.1:9901"
     )]
     pub(crate) admin: String,
-    /// The Envoy's certificate, as PEM: a file where the Envoy runs
+    /// The Envoy's certificate: a PEM file on the Envoy's machine
     #[arg(long, value_name = "FILE", requires_all = ["tls_key", "tls_authority"])]
     pub(crate) tls_certificate: Option<PathBuf>,
-    /// Its private key, as PEM
+    /// Its private key: a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Who vouches for Sesame's certificate, as PEM
+    /// CA bundle that verifies Sesame's certificate: a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub(crate) tls_authority: Option<PathBuf>,
-    /// The name in Sesame's certificate; the host of --xds-address unless given
+    /// DNS name in Sesame's certificate [default: the host of --xds-address]
     #[arg(long, value_name = "NAME", requires = "tls_certificate")]
     pub(crate) tls_server_name: Option<String>,
-    /// Connections from clients at the same time; further ones are refused
+    /// Limit of concurrent client connections; more are rejected
     #[arg(long, value_name = "N", default_value_t = sesame_control::MAX_CONNECTIONS)]
     pub(crate) max_connections: u64,
-    /// Bytes of memory at which the Envoy starts to refuse requests, instead of dying with all that it carries
+    /// Memory limit in bytes. Close to it, Envoy sheds requests instead of being killed
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_limit: Option<u64>,
-    /// Say that Sesame's module lies beside the Envoy, which makes requests cheaper where there are many hosts: put it
-    /// there with `sesame envoy-sidecar module --folder DIR`, and start the Envoy with
-    /// ENVOY_DYNAMIC_MODULES_SEARCH_PATH=DIR
+    /// Use Sesame's module, which makes requests cheaper if there are many hosts. Install it with
+    /// `sesame envoy-sidecar module --folder DIR` and start Envoy with ENVOY_DYNAMIC_MODULES_SEARCH_PATH=DIR
     #[arg(long)]
     pub(crate) module: bool,
-    /// How to print
+    /// Output format
     #[arg(short, long, value_enum, default_value = "yaml")]
     pub(crate) output: Format,
 }
@@ -276,15 +273,15 @@ pub(crate) struct BootstrapArgs {
 /// `sesame version`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VersionArgs {
-    /// How to print
+    /// Output format
     #[arg(short, long, value_enum, default_value = "text")]
     pub(crate) output: VersionFormat,
 }
 
-/// How versions are printed.
+/// Output formats of `sesame version`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum VersionFormat {
-    /// Lines for people
+    /// Lines of text
     Text,
     /// JSON
     Json,
@@ -298,12 +295,12 @@ Examples:
   sesame completion zsh > \"${fpath[1]}/_sesame\"
   sesame completion fish > ~/.config/fish/completions/sesame.fish")]
 pub(crate) struct CompletionArgs {
-    /// The shell
+    /// Shell
     #[arg(value_enum)]
     pub(crate) shell: Shell,
 }
 
-/// `NAMESPACE/NAME`; a name alone is in namespace `default`.
+/// Parses `NAMESPACE/NAME`; the namespace defaults to `default`.
 fn namespaced_name(text: &str) -> Result<NamespacedName, String> {
     let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
     if namespace.is_empty() || name.is_empty() || name.contains('/') {
@@ -319,12 +316,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_declaration_holds_together() {
+    fn the_command_line_is_well_formed() {
         Args::command().debug_assert();
     }
 
     #[test]
-    fn names_with_and_without_a_namespace() {
+    fn names_parse_with_and_without_a_namespace() {
         assert_eq!(namespaced_name("a/b"), Ok(NamespacedName::new("a", "b")));
         assert_eq!(
             namespaced_name("b"),

@@ -1,6 +1,6 @@
 //! `sesame bootstrap`.
 //!
-//! In: flags. Out: a bootstrap. No file is read: certificates are where the Envoy runs, which need not be here.
+//! In: flags. Out: a bootstrap. No file is read, since the certificates are on the Envoy's machine.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,8 +19,8 @@ pub(crate) fn run(args: &BootstrapArgs) -> Result<ExitCode> {
 
 fn options(args: &BootstrapArgs) -> Result<BootstrapOptions> {
     let fleet = match &args.fleet {
-        Some(gateway) => FleetId::of_gateway(&gateway.namespace, &gateway.name),
-        None => FleetId::unmanaged(),
+        Some(gateway) => FleetId::of_gateway(gateway.namespace.clone(), gateway.name.clone()),
+        None => FleetId::Unmanaged,
     };
     let node_id = args.node_id.clone();
     Ok(BootstrapOptions {
@@ -37,7 +37,7 @@ fn options(args: &BootstrapArgs) -> Result<BootstrapOptions> {
 fn xds_address(args: &BootstrapArgs) -> Result<XdsAddress> {
     if let Some(path) = args.xds_address.strip_prefix("unix:") {
         if args.tls_certificate.is_some() {
-            bail!("--tls-certificate: over a Unix socket nothing is encrypted; leave it out");
+            bail!("--tls-certificate: a Unix socket has no TLS; remove the flag");
         }
         return Ok(XdsAddress::Unix(path.into()));
     }
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read() {
+    fn addresses_parse() {
         let of = |host: &str, port| Some((host.to_owned(), port));
         assert_eq!(host_and_port("sesame:8001"), of("sesame", 8001));
         assert_eq!(host_and_port("192.0.2.1:1"), of("192.0.2.1", 1));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn admin_addresses_are_read() {
+    fn admin_addresses_parse() {
         assert_eq!(admin("none").unwrap(), Admin::None);
         assert_eq!(admin("unix:/a/b").unwrap(), Admin::Unix("/a/b".into()));
         assert_eq!(

@@ -1,6 +1,6 @@
 //! `sesame local`.
 //!
-//! In: settings, events, signals. Out: what happens, on standard output. What is run is `sesame-control`'s business.
+//! In: settings, events, signals. Out: events and state on standard output.
 
 mod lines;
 mod screen;
@@ -10,7 +10,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use sesame_control::event::Event;
+use sesame_control::event::RunEvent;
 use sesame_control::local::{Events, Local};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::{Instant, sleep_until};
@@ -21,7 +21,7 @@ use crate::settings::{LocalSettings, Show};
 use crate::signals::Signals;
 use crate::{logging, output, table};
 
-/// The table is drawn at most this often.
+/// The shortest time between two drawings of the table.
 const REDRAW: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &LocalArgs) -> Result<ExitCode> {
@@ -37,17 +37,17 @@ pub(crate) fn run(args: &LocalArgs) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("the runtime can't be started")?;
+        .context("can't start the async runtime")?;
     runtime.block_on(serve(settings, screen))
 }
 
 async fn serve(settings: LocalSettings, screen: Screen) -> Result<ExitCode> {
-    // Before anything is started that a signal would have to end.
+    // Before Envoys start, so that a signal always ends them gracefully.
     let mut signals = Signals::new()?;
     let port_offset = settings.run.port_offset;
     let (mut local, mut events) = Local::start(settings.run).await?;
     let mut viewer = Viewer {
-        show: settings.show,
+        format: settings.show,
         colour: settings.colour,
         port_offset,
         screen,
@@ -66,7 +66,7 @@ async fn serve(settings: LocalSettings, screen: Screen) -> Result<ExitCode> {
         tokio::select! {
             biased;
             () = signals.next() => break None,
-            event = next(&mut events) => if let Err(error) = viewer.tell(&event, &local) {
+            event = next(&mut events) => if let Err(error) = viewer.show(&event, &local) {
                 break Some(error);
             },
             error = local.failed() => break Some(error.into()),
@@ -81,7 +81,7 @@ async fn serve(settings: LocalSettings, screen: Screen) -> Result<ExitCode> {
     }
 }
 
-/// Ends all Envoys and tells of it; at once if a second signal comes.
+/// Drains all Envoys and shows the events; a second signal kills them.
 async fn end(local: Local, mut events: Events, viewer: &mut Viewer, signals: &mut Signals) {
     let shutdown = local.shutdown();
     tokio::pin!(shutdown);
@@ -89,31 +89,31 @@ async fn end(local: Local, mut events: Events, viewer: &mut Viewer, signals: &mu
         tokio::select! {
             biased;
             () = &mut shutdown => break,
-            // Dropping what runs kills it.
+            // Dropping `shutdown` kills the Envoys.
             () = signals.next() => break,
             event = next(&mut events) => {
-                // Who doesn't read any more needn't hear of the end.
+                // Standard output may be closed.
                 let _ = viewer.print(&event);
             }
         }
     }
 }
 
-/// The next event, or that some were lost.
-async fn next(events: &mut Events) -> Event {
+/// The next event, or a note that events were dropped.
+async fn next(events: &mut Events) -> RunEvent {
     match events.recv().await {
         Ok(event) => event,
-        Err(RecvError::Lagged(number)) => Event::Note {
-            message: format!("{number} events came too fast to be shown"),
+        Err(RecvError::Lagged(number)) => RunEvent::Note {
+            message: format!("{number} events were dropped: they came too fast to be shown"),
         },
-        // The run ends, which is noticed elsewhere.
+        // `local.failed()` reports why.
         Err(RecvError::Closed) => std::future::pending().await,
     }
 }
 
 /// Shows events.
 struct Viewer {
-    show: Show,
+    format: Show,
     colour: bool,
     port_offset: u16,
     screen: Screen,
@@ -123,32 +123,30 @@ struct Viewer {
 
 impl Viewer {
     fn greet(&self, local: &Local) -> Result<()> {
-        match (self.show, local.admin()) {
+        match (self.format, local.admin()) {
             (Show::Json, _) | (_, None) => Ok(()),
-            (_, Some(address)) => {
-                self.line(&format!("Sesame's own pages are on http://{address}/"))
-            }
+            (_, Some(address)) => self.line(&format!("Admin pages: http://{address}/")),
         }
     }
 
-    /// Shows an event, and what follows from it.
-    fn tell(&mut self, event: &Event, local: &Local) -> Result<()> {
+    /// Shows an event, and the table if it is due.
+    fn show(&mut self, event: &RunEvent, local: &Local) -> Result<()> {
         self.print(event)?;
-        if let Event::Ready { .. } = event {
+        if let RunEvent::Ready { .. } = event {
             self.ready = true;
-            if self.show != Show::Json {
+            if self.format != Show::Json {
                 return self.draw(local);
             }
         }
-        if self.show == Show::Screen && self.ready && self.redraw.is_none() {
+        if self.format == Show::Screen && self.ready && self.redraw.is_none() {
             self.redraw = Some(Instant::now() + REDRAW);
         }
         Ok(())
     }
 
-    /// Shows an event alone.
-    fn print(&self, event: &Event) -> Result<()> {
-        if self.show == Show::Json {
+    /// Prints an event.
+    fn print(&self, event: &RunEvent) -> Result<()> {
+        if self.format == Show::Json {
             return output::print_text(&serde_json::to_string(event)?);
         }
         match lines::describe(event, self.ready, self.colour) {
@@ -158,7 +156,7 @@ impl Viewer {
     }
 
     fn line(&self, text: &str) -> Result<()> {
-        match self.show {
+        match self.format {
             Show::Screen => Ok(self.screen.above(text)?),
             Show::Lines | Show::Json => output::print_text(text),
         }
@@ -166,25 +164,26 @@ impl Viewer {
 
     fn draw(&mut self, local: &Local) -> Result<()> {
         self.redraw = None;
-        if self.show == Show::Screen {
+        if self.format == Show::Screen {
             let (width, height) = screen::size();
             let rows = height.saturating_sub(2).max(8);
-            let overview = local.board().overview(rows, self.port_offset);
+            let overview = local.status_store().overview(rows, self.port_offset);
             let text = table::draw(&overview, self.colour, Some(width), rows);
             return Ok(self.screen.redraw(&text)?);
         }
-        let overview = local.board().overview(table::MOST_ROWS, self.port_offset);
-        output::print_text(&table::draw(&overview, false, None, table::MOST_ROWS))
+        let overview = local
+            .status_store()
+            .overview(table::MAX_ROWS, self.port_offset);
+        output::print_text(&table::draw(&overview, false, None, table::MAX_ROWS))
     }
 
-    fn end(&self, gently: bool) {
-        if self.show == Show::Screen {
-            // A table that nobody keeps up to date misleads. Who doesn't read any more doesn't mind.
+    fn end(&self, graceful: bool) {
+        if self.format == Show::Screen {
+            // The table is no longer updated. Standard output may be closed.
             let _ = self.screen.redraw("");
         }
-        if self.show != Show::Json && gently {
-            // As above.
-            let _ = self.line("Ending: Envoys finish their requests. Ctrl-C ends them at once.");
+        if self.format != Show::Json && graceful {
+            let _ = self.line("Shutting down: Envoys finish their requests. Ctrl-C kills them.");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Logs.
 //!
-//! In: what is logged anywhere in the program. Out: lines on standard error, or above the table where that is drawn.
+//! Out: lines on standard error, or above the live table.
 
 use std::io::{self, Write};
 
@@ -13,13 +13,13 @@ use crate::args::LogFormat;
 /// Starts logging.
 ///
 /// # Errors
-/// If the filter can't be understood.
+/// If the filter is invalid.
 pub(crate) fn start<W>(filter: &str, format: LogFormat, colour: bool, to: W) -> Result<()>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
     let parsed = EnvFilter::try_new(filter)
-        .with_context(|| format!("RUST_LOG: {filter:?} can't be understood; try RUST_LOG=info"))?;
+        .with_context(|| format!("RUST_LOG: invalid filter {filter:?}; try RUST_LOG=info"))?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(parsed)
         .with_writer(to);
@@ -27,16 +27,16 @@ where
         LogFormat::Text => builder.with_ansi(colour).try_init(),
         LogFormat::Json => builder.json().try_init(),
     };
-    done.map_err(|error| anyhow::anyhow!("logging can't be started: {error}"))
+    done.map_err(|error| anyhow::anyhow!("can't start logging: {error}"))
 }
 
-/// Standard error, for whom a closed one is no reason to end.
+/// Standard error; write errors are ignored.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stderr;
 
 impl Write for Stderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Logs that can't be written are lost, and there is nobody to tell.
+        // A log entry that can't be written is dropped.
         let _ = io::stderr().write_all(bytes);
         Ok(bytes.len())
     }

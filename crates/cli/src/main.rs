@@ -1,10 +1,10 @@
 //! The binary `sesame`: one file a subcommand.
 //!
-//! In: a command line. Out: what was asked for on standard output, everything else on standard error, and an exit status:
-//! 0 if all is well, 1 if something is wrong with the input or the machine, 2 if the command line can't be understood.
+//! In: a command line. Out: the result on standard output, everything else on standard error, and an exit status:
+//! 0 for success, 1 for an error, 2 for an invalid command line.
 //!
-//! [`args`] is what was typed, [`settings`] what that means on this machine. Each subcommand hands over to
-//! `sesame-control`.
+//! [`args`] parses the command line, [`settings`] resolves defaults and the environment. The subcommands are thin: the work
+//! is done by `sesame-control`.
 
 mod args;
 mod bootstrap;
@@ -27,8 +27,8 @@ use clap::Parser;
 
 use crate::args::{Args, Command};
 
-/// After everything has been read, most of what that took is free, in pieces between what is kept: unlike the system's
-/// allocator this one packs small things densely and gives back the rest. `.cargo/config.toml` sets how.
+/// After the initial sync most of the heap is free, but fragmented. jemalloc packs small allocations densely and returns free
+/// memory to the system. Its settings are in `.cargo/config.toml`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -46,10 +46,10 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(code) => code,
-        // Whoever read our output has seen enough, which is no failure of ours.
+        // A closed pipe is not an error.
         Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            output::complain(format_args!("error: {error:#}"));
+            output::warn(format_args!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }

@@ -1,6 +1,6 @@
-//! How data is printed.
+//! Output.
 //!
-//! In: serializable values, lines. Out: YAML, JSON or text on standard output, complaints on standard error.
+//! In: serializable values, lines. Out: YAML, JSON or text on standard output, messages on standard error.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Write};
@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::ValueEnum;
 use serde::Serialize;
 
-/// The languages in which data is printed.
+/// Data formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// YAML
@@ -27,7 +27,7 @@ pub(crate) fn print(value: &impl Serialize, format: Format) -> Result<()> {
     print_text(&text)
 }
 
-/// Prints text, and a newline if it has none at its end.
+/// Prints text, and a newline unless it ends with one.
 pub(crate) fn print_text(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
@@ -37,22 +37,22 @@ pub(crate) fn print_text(text: &str) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// A value as YAML. Strings that another reader might take for something else are quoted.
+/// A value as YAML. Strings that look like another type are quoted.
 pub(crate) fn yaml(value: &impl Serialize) -> Result<String> {
     let options = serde_saphyr::ser_options! {
-        // Long lines stay lines, for those who search in them.
+        // Long lines aren't folded, so that they can be searched.
         folded_wrap_chars: usize::MAX,
     };
     Ok(serde_saphyr::to_string_with_options(value, options)?)
 }
 
-/// Tells the user something that is not the output.
-pub(crate) fn complain(message: fmt::Arguments<'_>) {
-    // If even that can't be written, there is nobody to tell.
+/// Prints a message to standard error.
+pub(crate) fn warn(message: fmt::Arguments<'_>) {
+    // Standard error may be closed.
     let _ = writeln!(io::stderr(), "{message}");
 }
 
-/// Whether an error says that nobody reads our output any more.
+/// Whether standard output was closed by its reader.
 pub(crate) fn is_closed(error: &anyhow::Error) -> bool {
     error
         .chain()
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn yaml_reads_as_what_it_was() {
+    fn yaml_round_trips() {
         let value = json!({
             "number": 80, "text": "80", "yes": "yes", "null": "null", "empty": "", "octal": "010", "star": "*",
             "pem": "-----BEGIN X-----\nabc\n-----END X-----\n", "colon": "a: b", "control": "a\u{1}b", "tilde": "~",

@@ -1,6 +1,6 @@
 //! `sesame serve`.
 //!
-//! In: flags, signals. Out: logs. What is run is `sesame-control`'s business.
+//! In: flags, signals. Out: logs.
 
 use std::env;
 use std::fs;
@@ -9,23 +9,23 @@ use std::process::ExitCode;
 use std::thread;
 
 use anyhow::{Context, Result};
-use sesame_control::serve::{Config, Envoys, Serve};
+use sesame_control::serve::{Envoys, Serve, ServeConfig};
 
 use crate::args::{LogLevel, ServeArgs};
 use crate::settings::log_filter;
 use crate::signals::Signals;
 use crate::{logging, output};
 
-/// Each request that fails is an error to the client's library, which doesn't say what it was about. Whoever asked does.
-const WITHOUT: &str = "kube_client::client=off";
+/// The client library logs each failed request without context; the callers log it with context.
+const QUIET: &str = "kube_client::client=off";
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let rust_log = env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
     let filter = match (args.log_level, rust_log) {
-        // An orchestrator's logs are read afterwards.
-        (None, None) => format!("info,{WITHOUT}"),
+        // In a cluster logs are read afterwards, so the default is more verbose than for `sesame local`.
+        (None, None) => format!("info,{QUIET}"),
         (Some(LogLevel::Error | LogLevel::Warn | LogLevel::Info), rust_log) => {
-            format!("{},{WITHOUT}", log_filter(args.log_level, rust_log))
+            format!("{},{QUIET}", log_filter(args.log_level, rust_log))
         }
         (level, rust_log) => log_filter(level, rust_log),
     };
@@ -33,35 +33,35 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     logging::start(&filter, args.log_format, colour, logging::Stderr)?;
     let config = config(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        // The translation has a thread of its own, and threads that hand work to each other cost more than they bring.
+        // The engine has a thread of its own, and handing work between many threads costs more than it gains.
         .worker_threads(thread::available_parallelism().map_or(1, |all| all.get().div_ceil(2)))
         .enable_all()
         .build()
-        .context("the runtime can't be started")?;
+        .context("can't start the async runtime")?;
     runtime.block_on(serve(config))
 }
 
-async fn serve(config: Config) -> Result<ExitCode> {
+async fn serve(config: ServeConfig) -> Result<ExitCode> {
     let mut signals = Signals::new()?;
     let mut serve = Serve::start(config).await?;
-    tracing::info!(xds = %serve.xds(), "Sesame serves");
+    tracing::info!(xds = %serve.xds(), "serving");
     tokio::select! {
         () = signals.next() => {}
         error = serve.failed() => return Err(error.into()),
     }
-    tracing::info!("ending: Envoys go on with what they have");
+    tracing::info!("shutting down; Envoys keep their configuration");
     tokio::select! {
         () = serve.shutdown() => {}
-        () = signals.next() => output::complain(format_args!("ended at once")),
+        () = signals.next() => output::warn(format_args!("second signal: terminated without waiting")),
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn config(args: &ServeArgs) -> Result<Config> {
+fn config(args: &ServeArgs) -> Result<ServeConfig> {
     let replica = match &args.name {
         Some(name) => name.clone(),
         None => fs::read_to_string("/proc/sys/kernel/hostname")
-            .context("the host's name can't be read: give one with --name")?
+            .context("can't read the hostname; set --name")?
             .trim()
             .to_owned(),
     };
@@ -78,7 +78,7 @@ fn config(args: &ServeArgs) -> Result<Config> {
             xds_port: args.xds_port,
         },
     };
-    Ok(Config {
+    Ok(ServeConfig {
         kubeconfig: args.kubeconfig.clone(),
         namespace: args.namespace.clone(),
         replica,

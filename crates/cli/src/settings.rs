@@ -1,46 +1,44 @@
-//! What was typed, as it is meant on this machine.
+//! Resolved settings of `sesame local`.
 //!
-//! In: arguments, the environment, what standard output is. Out: settings in which nothing is left open.
+//! In: arguments, the environment, whether standard output is a terminal. Out: settings without open defaults.
 
 use std::env;
 use std::io::{self, IsTerminal};
 
 use anyhow::Result;
 use sesame_control::files::FilesConfig;
-use sesame_control::local::Config;
+use sesame_control::local::LocalConfig;
 use sesame_control::{EnvoyLog, binary};
 
 use crate::args::{LocalArgs, LocalOutput, LogFormat, LogLevel};
 
-/// How `sesame local` runs and what it shows.
+/// Settings of `sesame local`.
 #[derive(Debug)]
 pub(crate) struct LocalSettings {
-    /// What is run.
-    pub(crate) run: Config,
-    /// How it is shown.
+    pub(crate) run: LocalConfig,
+    /// How events are shown.
     pub(crate) show: Show,
-    /// Colours on standard output.
+    /// Whether standard output is coloured.
     pub(crate) colour: bool,
-    /// What is logged, in tracing-subscriber's words.
+    /// A filter for tracing-subscriber.
     pub(crate) log_filter: String,
-    /// How it is logged.
     pub(crate) log_format: LogFormat,
 }
 
 /// How events are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Show {
-    /// A table that is drawn again, with lines above.
+    /// A live table below lines.
     Screen,
-    /// Lines.
+    /// Lines of text.
     Lines,
-    /// JSON.
+    /// Lines of JSON.
     Json,
 }
 
 impl LocalSettings {
     /// # Errors
-    /// If there is no Envoy to run.
+    /// If no Envoy is found.
     pub(crate) fn resolve(args: &LocalArgs) -> Result<Self> {
         let envoy = binary::find(args.envoy.as_deref())?;
         let files = FilesConfig {
@@ -50,14 +48,14 @@ impl LocalSettings {
         let terminal = io::stdout().is_terminal();
         let rust_log = env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
         Ok(Self {
-            run: Config {
+            run: LocalConfig {
                 port_offset: args.port_offset,
                 sharding: args.route_shards.into(),
                 module: args.envoy_module,
                 concurrency: Some(args.concurrency),
                 envoy_log: envoy_log(args.log_level),
                 admin: args.admin,
-                ..Config::new(files, envoy.path)
+                ..LocalConfig::new(files, envoy.path)
             },
             show: match args.output {
                 LocalOutput::Json => Show::Json,
@@ -71,19 +69,19 @@ impl LocalSettings {
     }
 }
 
-/// See no-color.org; a terminal that calls itself dumb can't do it either.
+/// Whether colours are wanted: see no-color.org. Terminals of type `dumb` have none.
 pub(crate) fn colours() -> bool {
     let forbidden = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !forbidden && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// What is logged: the flag, else the environment, else warnings.
+/// The log filter: the flag, else the environment, else warnings.
 pub(crate) fn log_filter(flag: Option<LogLevel>, rust_log: Option<String>) -> String {
     let level = match flag {
         Some(LogLevel::Error) => "error",
         Some(LogLevel::Warn) => "warn",
         Some(LogLevel::Info) => "info",
-        // What libraries say at these levels hides what we say.
+        // Debug logs of libraries would hide ours.
         Some(LogLevel::Debug) => "info,envoy=debug,sesame_control=debug,sesame_xds=debug",
         Some(LogLevel::Trace) => "trace",
         None => return rust_log.unwrap_or_else(|| "warn".to_owned()),
@@ -91,7 +89,7 @@ pub(crate) fn log_filter(flag: Option<LogLevel>, rust_log: Option<String>) -> St
     level.to_owned()
 }
 
-/// What Envoys print; ours is filtered once more.
+/// Envoy's log level. Its output passes through our filter, too.
 fn envoy_log(flag: Option<LogLevel>) -> EnvoyLog {
     match flag {
         Some(LogLevel::Error) => EnvoyLog::Error,
@@ -107,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_is_stronger_than_the_environment() {
+    fn the_flag_overrides_the_environment() {
         let variable = || Some("sesame_xds=trace".to_owned());
         assert_eq!(log_filter(None, None), "warn");
         assert_eq!(log_filter(None, variable()), "sesame_xds=trace");

@@ -1,6 +1,6 @@
-//! `sesame envoy-sidecar`: what runs beside each Envoy of a managed fleet. People have no use for it.
+//! `sesame envoy-sidecar`: runs beside each Envoy of a managed fleet.
 //!
-//! In: flags that the pod's template gives. Out: answers to the kubelet. What is done is `sesame-fleet`'s business.
+//! In: flags from the pod template. Out: answers to the kubelet's probes and hooks.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -18,85 +18,84 @@ use crate::logging;
 /// `sesame envoy-sidecar`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SidecarArgs {
-    /// What to do
     #[command(subcommand)]
     command: SidecarCommand,
 }
 
 #[derive(Debug, Subcommand)]
 enum SidecarCommand {
-    /// Say when Envoy is ready (/ready) and when it is drained (/drained), until told to end
+    /// Report Envoy's readiness (/ready) and drain (/drained) until SIGTERM
     Serve(ServeArgs),
-    /// Have the running sidecar begin to drain Envoy
+    /// Make the running sidecar drain Envoy
     Drain,
-    /// Put Sesame's module where Envoy looks for it
+    /// Install Sesame's module for Envoy
     Module(ModuleArgs),
 }
 
 #[derive(Debug, clap::Args)]
 struct ModuleArgs {
-    /// The folder that ENVOY_DYNAMIC_MODULES_SEARCH_PATH names to Envoy
+    /// The folder in Envoy's ENVOY_DYNAMIC_MODULES_SEARCH_PATH
     #[arg(long, value_name = "DIR", default_value = sidecar::FOLDER)]
     folder: PathBuf,
 }
 
 #[derive(Debug, clap::Args)]
 struct ServeArgs {
-    /// The port for the kubelet
+    /// Port for the kubelet
     #[arg(long, value_name = "PORT")]
     port: u16,
-    /// Milliseconds for which a drain goes on as if nothing were
+    /// Delay between the start of a drain and closing the listeners, in milliseconds
     #[arg(long, value_name = "N")]
     delay_ms: u64,
-    /// Milliseconds for which clients are waited for after that
+    /// Time limit for clients to disconnect after that, in milliseconds
     #[arg(long, value_name = "N")]
     timeout_ms: u64,
 }
 
 pub(crate) fn run(args: &SidecarArgs) -> Result<ExitCode> {
-    // It does next to nothing, next to an Envoy that needs the memory.
+    // One thread: the memory belongs to Envoy.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("the runtime can't be started")?;
+        .context("can't start the async runtime")?;
     runtime.block_on(async {
         match &args.command {
             SidecarCommand::Serve(args) => serve(args).await,
             SidecarCommand::Drain => sidecar::begin(&Settings::default().control_socket)
                 .await
-                .context("the sidecar can't be told to drain"),
-            SidecarCommand::Module(args) => put_module(&args.folder),
+                .context("can't reach the sidecar's control socket"),
+            SidecarCommand::Module(args) => install_module(&args.folder),
         }
     })?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn put_module(folder: &Path) -> Result<()> {
+fn install_module(folder: &Path) -> Result<()> {
     let folder_name = folder.display();
-    let there = module::install(folder)
-        .with_context(|| format!("the module can't be written to {folder_name}"))?;
+    let loadable = module::install(folder)
+        .with_context(|| format!("can't write the module to {folder_name}"))?;
     ensure!(
-        there,
-        "{folder_name}: no Envoy can load a module from there (not Linux, or the folder is mounted `noexec`)"
+        loadable,
+        "Envoy can't load a module from {folder_name}: not Linux, or mounted `noexec`"
     );
     Ok(())
 }
 
 async fn serve(args: &ServeArgs) -> Result<()> {
     logging::start("info", LogFormat::Text, false, logging::Stderr)?;
-    // As the first process of a container it would otherwise be deaf to it.
-    let mut end = signal(SignalKind::terminate()).context("signals can't be listened to")?;
+    // PID 1 ignores signals without a handler.
+    let mut end = signal(SignalKind::terminate()).context("can't register a signal handler")?;
     let listener = sidecar::listen(args.port)
         .await
-        .with_context(|| format!("port {} can't be listened on", args.port))?;
+        .with_context(|| format!("can't listen on port {}", args.port))?;
     let settings = Settings {
         delay: Duration::from_millis(args.delay_ms),
         timeout: Duration::from_millis(args.timeout_ms),
         ..Settings::default()
     };
     tokio::select! {
-        // The kubelet tells us only when Envoy has ended.
+        // The kubelet sends SIGTERM only after Envoy has exited.
         _ = end.recv() => Ok(()),
-        served = sidecar::serve(listener, settings) => served.context("the control socket can't be made"),
+        served = sidecar::serve(listener, settings) => served.context("can't create the control socket"),
     }
 }

@@ -1,11 +1,9 @@
-//! How a user or an orchestrator asks a long-running command to end.
-//!
-//! In: signals. Out: that one came.
+//! Signals that end a long-running command.
 
 use anyhow::{Context, Result};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// Ctrl-C, SIGTERM, and the end of the terminal.
+/// SIGINT, SIGTERM and SIGHUP.
 pub(crate) struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -14,9 +12,9 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// # Errors
-    /// If the system doesn't let us listen.
+    /// If a handler can't be registered.
     pub(crate) fn new() -> Result<Self> {
-        let listen = |kind| signal(kind).context("signals can't be listened to");
+        let listen = |kind| signal(kind).context("can't register a signal handler");
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,
@@ -24,7 +22,7 @@ impl Signals {
         })
     }
 
-    /// Waits for one.
+    /// Waits for the next one.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

@@ -1,6 +1,6 @@
 //! `sesame status`.
 //!
-//! In: a cluster's objects. Out: Gateways and routes with what stands in their statuses, problems first.
+//! In: a cluster's objects. Out: the statuses of Gateways and routes, problems first.
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -17,18 +17,19 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("the runtime can't be started")?;
+        .context("can't start the async runtime")?;
     let scope = match (&args.namespace, args.all_namespaces) {
         (_, true) => cluster::Scope::All,
         (Some(namespace), false) => cluster::Scope::Namespace(namespace.clone()),
         (None, false) => cluster::Scope::Current,
     };
-    let board = runtime.block_on(cluster::board(args.kubeconfig.as_deref(), &scope))?;
+    let status_store =
+        runtime.block_on(cluster::status_store(args.kubeconfig.as_deref(), &scope))?;
     match args.output {
-        StatusOutput::Json => output::print(&board.statuses(), Format::Json)?,
-        StatusOutput::Yaml => output::print(&board.statuses(), Format::Yaml)?,
+        StatusOutput::Json => output::print(&status_store.statuses(), Format::Json)?,
+        StatusOutput::Yaml => output::print(&status_store.statuses(), Format::Yaml)?,
         StatusOutput::Table => {
-            let overview = board.overview(usize::MAX, 0);
+            let overview = status_store.overview(usize::MAX, 0);
             let terminal = io::stdout().is_terminal();
             let text = table::draw(&overview, terminal && colours(), None, usize::MAX);
             output::print_text(text.trim_end())?;

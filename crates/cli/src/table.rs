@@ -1,24 +1,24 @@
-//! The state as a table.
+//! Gateways and routes as tables.
 //!
-//! In: an overview. Out: text. Problems come first, since they are what a person looks for.
+//! In: an overview. Out: text, problems first.
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, Color, ContentArrangement, Table};
-use sesame_control::board::{GatewayView, Level, ListenerView, Overview, RouteView};
+use sesame_control::status_store::{GatewayView, Level, ListenerView, Overview, RouteView};
 
-/// Rows in a table that isn't bounded by a terminal.
-pub(crate) const MOST_ROWS: usize = 50;
+/// The most rows outside a terminal.
+pub(crate) const MAX_ROWS: usize = 50;
 
 pub(crate) const RED: &str = "\u{1b}[31m";
 pub(crate) const GREEN: &str = "\u{1b}[32m";
 pub(crate) const YELLOW: &str = "\u{1b}[33m";
 pub(crate) const RESET: &str = "\u{1b}[0m";
 
-/// Draws at most `rows` lines or so, no wider than `width`. Ends with a newline.
+/// Draws at most `rows` lines of at most `width` characters. Ends with a newline.
 pub(crate) fn draw(overview: &Overview, colour: bool, width: Option<u16>, rows: usize) -> String {
     let mut out = String::new();
     let problems = problems(overview, rows / 3, width, colour);
-    let room = rows.saturating_sub(problems.lines().count() + 2);
+    let space = rows.saturating_sub(problems.lines().count() + 2);
     let listeners: Vec<(&GatewayView, &ListenerView)> = overview
         .gateways
         .iter()
@@ -29,7 +29,7 @@ pub(crate) fn draw(overview: &Overview, colour: bool, width: Option<u16>, rows: 
                 .map(move |listener| (gateway, listener))
         })
         .collect();
-    let (upper, lower) = share(room, listeners.len(), overview.routes.len());
+    let (upper, lower) = share(space, listeners.len(), overview.routes.len());
     out.push_str(&problems);
     out.push_str(&gateways(&listeners, upper, width, colour));
     let more = overview.more_routes + overview.routes.len().saturating_sub(lower);
@@ -37,16 +37,16 @@ pub(crate) fn draw(overview: &Overview, colour: bool, width: Option<u16>, rows: 
     bounded(&out, rows)
 }
 
-/// Who gets how many rows: half each, and what the other doesn't need.
-fn share(room: usize, first: usize, second: usize) -> (usize, usize) {
-    // A heading each, and a line that tells what was left out.
-    let room = room.saturating_sub(4);
-    let half = room / 2;
-    let upper = first.min(half.max(room.saturating_sub(second)));
-    (upper, second.min(room.saturating_sub(upper)))
+/// Rows of both tables: half each, and what the other one doesn't need.
+fn share(space: usize, first: usize, second: usize) -> (usize, usize) {
+    // Each has a heading, and a line with the number of rows left out.
+    let space = space.saturating_sub(4);
+    let half = space / 2;
+    let upper = first.min(half.max(space.saturating_sub(second)));
+    (upper, second.min(space.saturating_sub(upper)))
 }
 
-/// No more lines than there is room for, whatever was wrapped.
+/// The first `rows` lines: wrapped cells may have added some.
 fn bounded(text: &str, rows: usize) -> String {
     let mut out = String::new();
     for line in text.lines().take(rows) {
@@ -119,7 +119,7 @@ fn gateways(
         more,
         "listeners",
         listeners.is_empty(),
-        "no Gateway of class sesame",
+        "no Gateway of Sesame's classes",
     )
 }
 
@@ -157,7 +157,7 @@ fn routes(
     )
 }
 
-/// The first two, and how many there are besides.
+/// The first two, and the number of further ones.
 fn few(names: &[impl AsRef<str>]) -> String {
     let named: Vec<&str> = names.iter().take(2).map(AsRef::as_ref).collect();
     match names.len().saturating_sub(2) {
@@ -170,7 +170,7 @@ fn state(level: Level, message: Option<&str>) -> Cell {
     let (word, colour) = match level {
         Level::Well => ("ok", Color::Green),
         Level::Waiting => ("waiting", Color::Yellow),
-        Level::Wrong => ("wrong", Color::Red),
+        Level::Wrong => ("error", Color::Red),
     };
     let text = match message {
         Some(message) => format!("{word}: {message}"),

@@ -1,31 +1,51 @@
 //! `sesame translate`.
 //!
-//! In: files. Out: what Envoys would get and what owners of objects would be told; problems on standard error.
+//! In: files. Out: Envoy resources and statuses of objects; errors on standard error.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
 use serde_json::Value;
 use sesame_api::{Kind, NamespacedName};
-use sesame_control::files::{self, FilesConfig, Problem};
+use sesame_control::files::{self, FilesConfig, Snapshot};
 use sesame_control::{FleetId, Options, Resources, StatusView, Translation};
 
 use crate::args::{Part, TranslateArgs};
 use crate::output;
 
-/// What is printed.
+/// The output.
 #[derive(Debug, Serialize)]
-struct Shown<'a> {
+struct Printed {
     #[serde(skip_serializing_if = "Option::is_none")]
-    fleets: Option<BTreeMap<&'a str, Resources>>,
+    fleets: Option<BTreeMap<String, Resources>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     statuses: Option<Vec<StatusView>>,
 }
 
+/// A list of objects, as kubectl prints it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct List<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    items: &'a [StatusView],
+}
+
+impl<'a> List<'a> {
+    fn of(items: &'a [StatusView]) -> Self {
+        Self {
+            api_version: "v1",
+            kind: "List",
+            items,
+        }
+    }
+}
+
 pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
     let snapshot = files::load(&FilesConfig::new(&args.paths));
+    report(&snapshot);
     let options = Options {
         port_offset: args.port_offset,
         sharding: args.route_shards.into(),
@@ -34,36 +54,38 @@ pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
     if let Some(gateway) = &args.gateway {
         narrow(&mut translation, gateway)?;
     }
-    report(&snapshot.problems, &translation.unserved);
-    output::print(&shown(&translation, &args.only), args.output)?;
-    Ok(match snapshot.problems.is_empty() {
+    match args.only[..] {
+        [Part::Status] => output::print(&List::of(&translation.statuses), args.output)?,
+        _ => output::print(&select(&translation, &args.only), args.output)?,
+    }
+    Ok(match snapshot.errors.is_empty() {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
     })
 }
 
-/// What the user should know beside the output.
-fn report(problems: &[Problem], unserved: &BTreeMap<Kind, usize>) {
-    for problem in problems {
-        output::complain(format_args!("{problem}"));
+/// Prints errors in files, and objects that are not supported yet.
+fn report(snapshot: &Snapshot) {
+    for error in &snapshot.errors {
+        output::warn(format_args!("{error}"));
     }
-    for (kind, count) in unserved {
-        let objects = if *count == 1 { "object" } else { "objects" };
-        output::complain(format_args!(
-            "note: {count} {objects} of kind {kind}, which Sesame doesn't serve yet"
-        ));
+    let mut named = BTreeSet::new();
+    for object in &snapshot.unsupported {
+        if named.insert(&object.object) {
+            output::warn(format_args!("{object}"));
+        }
     }
 }
 
-/// Leaves what belongs to one Gateway.
+/// Keeps only what belongs to one Gateway.
 fn narrow(translation: &mut Translation, gateway: &NamespacedName) -> Result<()> {
-    let fleet = FleetId::of_gateway(&gateway.namespace, &gateway.name);
+    let fleet = FleetId::of_gateway(gateway.namespace.clone(), gateway.name.clone());
     if !translation.fleets.contains_key(&fleet) {
-        let names: Vec<&str> = translation.fleets.keys().map(FleetId::as_str).collect();
+        let names: Vec<String> = translation.fleets.keys().map(ToString::to_string).collect();
         match names.is_empty() {
-            true => bail!("there is no Gateway {gateway} of Sesame's, nor any other"),
+            true => bail!("no Gateway {gateway} of Sesame's classes, nor any other"),
             false => bail!(
-                "there is no Gateway {gateway} of Sesame's; there is: {}",
+                "no Gateway {gateway} of Sesame's classes; found: {}",
                 names.join(", ")
             ),
         }
@@ -88,15 +110,15 @@ fn names_parent(status: &StatusView, gateway: &NamespacedName) -> bool {
     })
 }
 
-/// The parts that were asked for; all if none was named.
-fn shown<'a>(translation: &'a Translation, only: &[Part]) -> Shown<'a> {
+/// The selected parts; all if `only` is empty.
+fn select(translation: &Translation, only: &[Part]) -> Printed {
     let wanted = |part| only.is_empty() || only.contains(&part);
     let list = |part, list: &Vec<Value>| match wanted(part) {
         true => list.clone(),
         false => Vec::new(),
     };
     let some_resources = only.is_empty() || only.iter().any(|part| *part != Part::Status);
-    Shown {
+    Printed {
         fleets: some_resources.then(|| {
             translation
                 .fleets
@@ -110,7 +132,7 @@ fn shown<'a>(translation: &'a Translation, only: &[Part]) -> Shown<'a> {
                         endpoints: list(Part::Endpoints, &resources.endpoints),
                         secrets: list(Part::Secrets, &resources.secrets),
                     };
-                    (fleet.as_str(), resources)
+                    (fleet.to_string(), resources)
                 })
                 .collect()
         }),

@@ -9,7 +9,7 @@ use sesame_control::ENVOY_VERSION;
 use crate::args::{VersionArgs, VersionFormat};
 use crate::output;
 
-/// The release of the Gateway API whose meaning is implemented.
+/// The implemented release of the Gateway API.
 const GATEWAY_API: &str = "v1.7";
 
 pub(crate) fn run(args: &VersionArgs) -> Result<ExitCode> {

@@ -1,4 +1,4 @@
-//! The binary, as a user runs it. What needs an Envoy is tested elsewhere.
+//! The binary, as a user runs it, without Envoy.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -69,7 +69,7 @@ fn json_of(args: &[&str]) -> Value {
 }
 
 #[test]
-fn translate_shows_resources_and_statuses() {
+fn translate_prints_resources_and_statuses() {
     let (_folder, path) = folder();
     let all = json_of(&["translate", &path, "-o", "json"]);
     let edge = &all["fleets"]["ns/edge"];
@@ -80,7 +80,7 @@ fn translate_shows_resources_and_statuses() {
         .as_array()
         .unwrap()
         .iter()
-        .map(|s| &s["name"])
+        .map(|s| &s["metadata"]["name"])
         .collect();
     assert_eq!(names, ["edge", "other", "shop"]);
 
@@ -90,7 +90,7 @@ fn translate_shows_resources_and_statuses() {
 }
 
 #[test]
-fn translate_shows_only_what_was_asked_for() {
+fn translate_prints_only_the_selected_parts() {
     let (_folder, path) = folder();
     let some = json_of(&[
         "translate",
@@ -119,15 +119,21 @@ fn translate_shows_only_what_was_asked_for() {
         "ns/other",
     ]);
     assert!(some.get("fleets").is_none());
-    assert_eq!(some["statuses"].as_array().unwrap().len(), 1);
-    assert_eq!(some["statuses"][0]["name"], "other");
+    assert_eq!([&some["apiVersion"], &some["kind"]], ["v1", "List"]);
+    assert_eq!(some["items"].as_array().unwrap().len(), 1);
+    let gateway = &some["items"][0];
+    assert_eq!(gateway["apiVersion"], "gateway.networking.k8s.io/v1");
+    assert_eq!(gateway["kind"], "Gateway");
+    let metadata = serde_json::json!({"namespace": "ns", "name": "other"});
+    assert_eq!(gateway["metadata"], metadata);
+    assert!(gateway["status"]["conditions"].is_array());
 
     let none = run(&["translate", &path, "--gateway", "ns/none"]);
     assert_eq!(none.status.code(), Some(1));
-    let complaint = text(&none.stderr);
+    let message = text(&none.stderr);
     assert!(
-        complaint.contains("no Gateway ns/none") && complaint.contains("ns/edge, ns/other"),
-        "{complaint}"
+        message.contains("no Gateway ns/none") && message.contains("ns/edge, ns/other"),
+        "{message}"
     );
 }
 
@@ -143,11 +149,11 @@ fn translate_reads_standard_input() {
     drop(stdin);
     let output = child.wait_with_output().unwrap();
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(value["statuses"].as_array().unwrap().len(), 3);
+    assert_eq!(value["items"].as_array().unwrap().len(), 3);
 }
 
 #[test]
-fn mistakes_are_told_with_their_place_and_the_rest_is_shown() {
+fn errors_have_a_location_and_everything_else_is_printed() {
     let (folder, path) = folder();
     let broken = folder.path().join("broken.yaml");
     fs::write(
@@ -157,28 +163,32 @@ fn mistakes_are_told_with_their_place_and_the_rest_is_shown() {
     .unwrap();
     let output = run(&["translate", &path, "-o", "json"]);
     assert_eq!(output.status.code(), Some(1));
-    let complaint = text(&output.stderr);
-    let place = format!("{}:5:", broken.display());
-    assert!(complaint.starts_with(&place), "{complaint}");
+    let message = text(&output.stderr);
+    let location = format!("{}:5:", broken.display());
+    assert!(message.starts_with(&location), "{message}");
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(value["statuses"].as_array().unwrap().len(), 3);
 }
 
 #[test]
-fn kinds_that_are_not_served_are_noted() {
+fn unsupported_objects_are_named_with_their_location() {
     let (folder, path) = folder();
-    fs::write(
-        folder.path().join("more.yaml"),
-        "apiVersion: gateway.networking.k8s.io/v1\nkind: TCPRoute\nmetadata: {name: x}\n\
-         spec: {rules: [{backendRefs: [{name: x, port: 1}]}]}\n",
-    )
-    .unwrap();
+    let file = folder.path().join("more.yaml");
+    let content = "apiVersion: gateway.networking.k8s.io/v1\nkind: TCPRoute\nmetadata: {name: x}\n\
+         spec: {rules: [{backendRefs: [{name: x, port: 1}]}]}\n---\n\
+         apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\n---\n\
+         apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\n---\n\
+         apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: app}\n";
+    fs::write(&file, content).unwrap();
     let output = run(&["translate", &path, "--only", "status"]);
     assert!(output.status.success());
-    assert!(
-        text(&output.stderr).contains("1 object of kind TCPRoute"),
-        "{}",
-        text(&output.stderr)
+    let file = file.display();
+    assert_eq!(
+        text(&output.stderr),
+        format!(
+            "not supported yet: Ingress default/web ({file}:6:1)\n\
+             not supported yet: TCPRoute default/x ({file}:1:1)\n"
+        )
     );
 }
 
@@ -205,11 +215,11 @@ fn bootstrap_is_what_envoy_reads() {
     assert!(value.get("admin").is_none());
 
     let long = format!("unix:/{}", "x".repeat(200));
-    for (address, complaint) in [("sesame", "HOST:PORT"), (long.as_str(), "103 bytes")] {
+    for (address, message) in [("sesame", "HOST:PORT"), (long.as_str(), "103 bytes")] {
         let output = run(&[&args[..], &[address]].concat());
         assert_eq!(output.status.code(), Some(1));
         assert!(
-            text(&output.stderr).contains(complaint),
+            text(&output.stderr).contains(message),
             "{}",
             text(&output.stderr)
         );
@@ -232,7 +242,7 @@ fn version_and_completion() {
 }
 
 #[test]
-fn local_without_an_envoy_says_what_to_do() {
+fn local_without_an_envoy_suggests_a_fix() {
     let (folder, path) = folder();
     let output = sesame(&["local", &path])
         .env("PATH", folder.path())
@@ -246,11 +256,11 @@ fn local_without_an_envoy_says_what_to_do() {
         text(&output.stderr)
     );
     let output = run(&["local", &path, "--envoy", "/nowhere"]);
-    assert!(text(&output.stderr).contains("--envoy names \"/nowhere\", which is not there"));
+    assert!(text(&output.stderr).contains("--envoy is \"/nowhere\", which is not there"));
 }
 
 #[test]
-fn local_ends_on_a_signal_and_leaves_nothing() {
+fn local_ends_on_a_signal_and_leaves_no_files() {
     let (folder, path) = folder();
     let tmp = folder.path().join("tmp");
     fs::create_dir(&tmp).unwrap();
@@ -290,7 +300,7 @@ fn local_ends_on_a_signal_and_leaves_nothing() {
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_status_2() {
+fn an_invalid_command_line_exits_with_2() {
     for args in [
         &["translate"][..],
         &["fly"],

@@ -1,7 +1,7 @@
-//! Sesame's own pages: how it is, what it knows, what it does.
+//! Admin pages: health, state and metrics of Sesame.
 //!
-//! In: requests over HTTP, on an address that the user chose. Out: JSON, and text for Prometheus. They change nothing,
-//! and show no private key.
+//! In: HTTP requests, on an address that the user chose. Out: JSON, and text for Prometheus. The pages change nothing and
+//! show no private key.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -20,19 +20,19 @@ use sesame_xds as xds;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
-use crate::owner::{Message, Outlets, inspect, xds_fleet};
+use crate::owner::{Message, Outputs, inspect, xds_fleet};
 use crate::serve::health::Health;
 use crate::translate::Resources;
 
-/// What the pages are made from.
+/// Sources of the pages.
 #[derive(Clone)]
 pub(crate) struct Pages {
-    pub(crate) outlets: Outlets,
+    pub(crate) outputs: Outputs,
     pub(crate) owner: mpsc::WeakSender<Message>,
     pub(crate) readiness: Readiness,
 }
 
-/// Who knows whether all is well.
+/// Source of the readiness page.
 #[derive(Clone)]
 pub(crate) enum Readiness {
     /// A local run: the fleets whose Envoys should run.
@@ -54,7 +54,7 @@ pub(crate) fn pages(pages: Pages) -> Router {
         .merge(probes(pages))
 }
 
-/// The pages for machines that look after Sesame. They show no configuration.
+/// The pages for probes and Prometheus. They show no configuration.
 pub(crate) fn probes(pages: Pages) -> Router {
     Router::new()
         .route("/healthz", get(|| async { "ok\n" }))
@@ -77,9 +77,9 @@ pub(crate) async fn serve(
 async fn index() -> &'static str {
     "Sesame\n\n\
      /healthz       it runs\n\
-     /readyz        whether it serves, and what is wrong\n\
-     /status        what owners of objects are told\n\
-     /problems      what is wrong with files, or with the API server\n\
+     /readyz        whether it serves, or why not\n\
+     /status        statuses of objects\n\
+     /problems      errors in files, or from the API server\n\
      /fleets        Envoys and what they have\n\
      /config?fleet= what an Envoy gets, by the namespace/name of its Gateway\n\
      /metrics       counts, for Prometheus\n\
@@ -93,12 +93,12 @@ async fn readyz(State(pages): State<Pages>) -> Response {
     }
 }
 
-/// 200 when every fleet that is wanted has an Envoy that serves it, 503 before.
+/// 200 when every wanted fleet has an Envoy that serves it, 503 before.
 async fn local_readiness(pages: &Pages, running: &watch::Receiver<BTreeSet<FleetId>>) -> Response {
     let wanted = running.borrow().clone();
     let waiting: Vec<String> = wanted
         .iter()
-        .filter(|fleet| !serves(&pages.outlets.registry, fleet))
+        .filter(|fleet| !serves(&pages.outputs.registry, fleet))
         .map(ToString::to_string)
         .collect();
     let synced = inspect(&pages.owner, |core| core.engine().revision() > 0).await;
@@ -109,7 +109,7 @@ async fn local_readiness(pages: &Pages, running: &watch::Receiver<BTreeSet<Fleet
     }
 }
 
-/// 200 when Envoys that connect are served, with all that is wrong besides; 503 before.
+/// 200 when connecting Envoys are served, with all failures listed; 503 before.
 fn served_readiness(health: &Health) -> Response {
     let mut text = match health.waits_for() {
         None => "ok\n".to_owned(),
@@ -138,13 +138,13 @@ fn unavailable(text: String) -> Response {
 }
 
 async fn status(State(pages): State<Pages>) -> Response {
-    Json(pages.outlets.board.statuses()).into_response()
+    Json(pages.outputs.status_store.statuses()).into_response()
 }
 
 async fn problems(State(pages): State<Pages>) -> Response {
     match &pages.readiness {
         Readiness::Local(_) => {
-            let problems = pages.outlets.board.problems();
+            let problems = pages.outputs.status_store.problems();
             let views: Vec<crate::event::ProblemView> = problems.iter().map(Into::into).collect();
             Json(views).into_response()
         }
@@ -153,7 +153,7 @@ async fn problems(State(pages): State<Pages>) -> Response {
 }
 
 async fn fleets(State(pages): State<Pages>) -> Json<Value> {
-    let registry = &pages.outlets.registry;
+    let registry = &pages.outputs.registry;
     let fleets = registry.fleets().into_iter().filter_map(|id| {
         let status = registry.status(&id)?;
         let mut view = json!({
@@ -164,8 +164,10 @@ async fn fleets(State(pages): State<Pages>) -> Json<Value> {
             "rejections": status.rejections.iter().map(rejection).collect::<Vec<_>>(),
         });
         if let Readiness::Local(running) = &pages.readiness {
-            let fleet = FleetId(id.as_str().into());
-            view["running"] = running.borrow().contains(&fleet).into();
+            let fleet = id.as_str().parse::<FleetId>();
+            view["running"] = fleet
+                .is_ok_and(|fleet| running.borrow().contains(&fleet))
+                .into();
         }
         Some(view)
     });
@@ -219,8 +221,9 @@ async fn config(State(pages): State<Pages>, Query(query): Query<OfFleet>) -> Res
             "which one? /config?fleet=NAMESPACE/NAME, with the name of a Gateway; see /fleets\n";
         return (StatusCode::BAD_REQUEST, text).into_response();
     };
-    let fleet = FleetId(fleet.into());
-    let resources = match inspect(&pages.owner, move |core| core.resources(&fleet)).await {
+    let fleet = fleet.parse::<FleetId>().ok();
+    let look = move |core: &crate::core::Core| fleet.and_then(|fleet| core.resources(&fleet));
+    let resources = match inspect(&pages.owner, look).await {
         Some(Some(resources)) => resources,
         Some(None) => {
             let text = "there is no such fleet; see /fleets\n";
@@ -228,7 +231,7 @@ async fn config(State(pages): State<Pages>, Query(query): Query<OfFleet>) -> Res
         }
         None => return unavailable("Sesame is about to end\n".to_owned()),
     };
-    // A large table takes a while.
+    // A large table takes a while to serialize.
     let shown = tokio::task::spawn_blocking(move || Resources::of(&resources)).await;
     match shown {
         Ok(resources) => Json(resources).into_response(),
@@ -237,7 +240,7 @@ async fn config(State(pages): State<Pages>, Query(query): Query<OfFleet>) -> Res
 }
 
 async fn metrics(State(pages): State<Pages>) -> Response {
-    match pages.outlets.metrics.text() {
+    match pages.outputs.metrics.text() {
         Ok(text) => {
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             ([(header::CONTENT_TYPE, kind)], text).into_response()

@@ -1,6 +1,6 @@
-//! What an Envoy starts with that somebody else runs.
+//! The bootstrap of an unmanaged Envoy.
 //!
-//! In: where Sesame is and which fleet the Envoy belongs to. Out: a bootstrap as JSON. It touches no file.
+//! In: Sesame's address and the Envoy's fleet. Out: a bootstrap as JSON. It touches no file.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use sesame_envoy::{Admin, BootstrapOptions, XdsAddress};
 
-/// The longest path of a Unix socket that works everywhere, in bytes: `sun_path` without the final zero (unix(7)).
+/// The longest portable path of a Unix socket, in bytes: `sun_path` without the final zero (unix(7)).
 const LONGEST_SOCKET_PATH: usize = 103;
 
-/// Why there is no bootstrap. The message says what to do.
+/// Why there is no bootstrap. The message says how to fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum BootstrapError {
-    /// A Unix socket can't have this path.
+    /// The path is too long for a Unix socket.
     #[error(
-        "the path of a Unix socket can have {LONGEST_SOCKET_PATH} bytes, and {0:?} is longer: choose a shorter one"
+        "the path {0:?} is longer than {LONGEST_SOCKET_PATH} bytes, the limit for a Unix socket: choose a shorter path"
     )]
     LongPath(PathBuf),
-    /// A value has no form in JSON.
+    /// A value has no JSON form.
     #[error("the bootstrap can't be written as JSON: {0}")]
     Render(#[from] sesame_envoy::RenderError),
 }

@@ -1,17 +1,14 @@
-//! The GatewayClass that is there without being written.
-//!
-//! Out: an object, and whether a key is its own. It must not know where objects come from.
+//! The built-in GatewayClass of local runs.
+
+use std::sync::Arc;
 
 use sesame_api::{
     GatewayClass, GatewayClassSpec, GatewayClassStatus, Kind, Meta, Object, ObjectKey,
 };
-use sesame_translate::gateway_api::class::CONTROLLER_NAME;
 
-/// Its name.
 pub(crate) const NAME: &str = "sesame";
 
-/// The class, as if somebody had written it.
-pub(crate) fn object() -> Object {
+pub(crate) fn object(controller_name: &Arc<str>) -> Object {
     Object::GatewayClass(Box::new(GatewayClass {
         meta: Meta {
             name: NAME.into(),
@@ -19,7 +16,7 @@ pub(crate) fn object() -> Object {
             ..Meta::default()
         },
         spec: GatewayClassSpec {
-            controller_name: CONTROLLER_NAME.into(),
+            controller_name: Arc::clone(controller_name),
             parameters_ref: None,
             description: None,
         },
@@ -27,7 +24,6 @@ pub(crate) fn object() -> Object {
     }))
 }
 
-/// Whether a key is that of the class.
 pub(crate) fn is_it(key: &ObjectKey) -> bool {
     key.kind == Kind::GatewayClass && &*key.name == NAME
 }

@@ -1,6 +1,7 @@
-//! What stands in the statuses of a cluster's objects.
+//! Reads the statuses of a cluster's objects.
 //!
-//! In: an API server. Out: a [`Board`], as a local run has one. Nothing is translated: what is shown is what was written.
+//! In: an API server. Out: a [`StatusStore`], as in a local run. Nothing is translated: the statuses are those that were
+//! written.
 
 use std::path::Path;
 
@@ -9,46 +10,46 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
 use serde_json::Value;
 use sesame_api::{
-    Condition, ConditionStatus, Kind, Object, ObjectStatus, ParentReference, Route,
-    RouteParentStatus, condition,
+    Condition, ConditionStatus, Kind, Object, ObjectStatus, ParentReference, RouteParentStatus,
+    condition,
 };
 
-use crate::board::Board;
+use crate::status_store::StatusStore;
 
-/// Objects in one answer of the API server.
+/// Page size of lists from the API server, in objects.
 const PAGE: u32 = 500;
 
-/// Where to look.
+/// Which namespaces to read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// In every namespace.
+    /// All namespaces.
     All,
-    /// In this one.
+    /// This namespace.
     Namespace(String),
-    /// In that of the current context.
+    /// The namespace of the current context.
     Current,
 }
 
-/// Why there is nothing to see. The message says what to do.
+/// Why the statuses can't be read. The message says how to fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// Nobody says where the API server is.
-    #[error("there is no API server to ask: {0}; name a file with --kubeconfig, or set KUBECONFIG")]
+    /// No API server is configured.
+    #[error("no API server is configured: {0}; name a file with --kubeconfig, or set KUBECONFIG")]
     Kubeconfig(String),
-    /// It doesn't answer, or not as it should.
+    /// A request failed, or its answer is invalid.
     #[error("{kind}s can't be listed: {source}")]
     List {
-        /// Of which kind.
+        /// The kind that was listed.
         kind: Kind,
-        /// Why not.
+        /// The cause.
         source: Box<kube::Error>,
     },
 }
 
-/// Where the API server is, and who we are there.
+/// Address and credentials for the API server.
 ///
 /// # Errors
-/// If nobody says where the API server is.
+/// If no API server is configured.
 pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Config, ClusterError> {
     let unusable = |error: &dyn std::error::Error| ClusterError::Kubeconfig(chain(error));
     match kubeconfig {
@@ -65,12 +66,12 @@ pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Config, C
 }
 
 /// # Errors
-/// If what is said of the API server makes no sense.
+/// If the configuration of the API server is invalid.
 pub(crate) fn client(config: kube::Config) -> Result<Client, ClusterError> {
     Client::try_from(config).map_err(|error| ClusterError::Kubeconfig(chain(&error)))
 }
 
-/// An error with all that is behind it.
+/// An error with all its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -87,8 +88,11 @@ fn chain(error: &dyn std::error::Error) -> String {
 /// Gateways and routes with their statuses.
 ///
 /// # Errors
-/// If the API server can't be found, or doesn't let us look.
-pub async fn board(kubeconfig: Option<&Path>, scope: &Scope) -> Result<Board, ClusterError> {
+/// If the API server can't be found or refuses the requests.
+pub async fn status_store(
+    kubeconfig: Option<&Path>,
+    scope: &Scope,
+) -> Result<StatusStore, ClusterError> {
     let config = connect(kubeconfig).await?;
     let namespace = match scope {
         Scope::All => None,
@@ -96,15 +100,16 @@ pub async fn board(kubeconfig: Option<&Path>, scope: &Scope) -> Result<Board, Cl
         Scope::Current => Some(config.default_namespace.clone()),
     };
     let client = client(config)?;
-    let board = Board::default();
+    let status_store = StatusStore::default();
     let now = jiff::Timestamp::now();
-    for kind in [Kind::Gateway, Kind::HTTPRoute] {
+    let shown = |kind: &Kind| kind.is_served() && (*kind == Kind::Gateway || kind.is_route());
+    for kind in Kind::ALL.into_iter().filter(shown) {
         for object in list(&client, kind, namespace.as_deref()).await? {
-            board.sketch(&object);
-            board.set(&object.key(), status(&object), now);
+            status_store.sketch(&object);
+            status_store.set(&object.key(), status(&object), now);
         }
     }
-    Ok(board)
+    Ok(status_store)
 }
 
 async fn list(
@@ -141,30 +146,28 @@ async fn list(
     }
 }
 
-/// The object, if it can be understood: what can't has no status of ours either.
+/// The object, if it is valid: an invalid object has no status from Sesame.
 fn decode(kind: Kind, item: &DynamicObject) -> Option<Object> {
     let mut value = serde_json::to_value(item).ok()?;
-    // Items of a list don't say what they are.
+    // Items of a list lack `apiVersion` and `kind`.
     value["apiVersion"] = Value::from(kind.api_version());
     value["kind"] = Value::from(kind.as_str());
-    Object::decode(value).ok().flatten()
+    Object::decode_admitted(value).ok().flatten()
 }
 
-/// What stands in it. Of a route's parents those of which nobody has spoken are told, too.
+/// The object's status. Parents without a status get one that says so.
 fn status(object: &Object) -> Option<ObjectStatus> {
-    match object {
-        Object::Gateway(gateway) => Some(ObjectStatus::Gateway(gateway.status.clone().into())),
-        Object::HTTPRoute(route) => {
-            let mut status = route.status.clone();
-            for parent in route.parent_refs() {
-                if !status.parents.iter().any(|seen| seen.parent_ref == *parent) {
-                    status.parents.push(unseen(parent));
-                }
-            }
-            Some(ObjectStatus::Route(status.into()))
-        }
-        _ => None,
+    if let Object::Gateway(gateway) = object {
+        return Some(ObjectStatus::Gateway(gateway.status.clone().into()));
     }
+    let route = object.as_route()?;
+    let mut status = route.status.clone();
+    for parent in route.parent_refs {
+        if !status.parents.iter().any(|seen| seen.parent_ref == *parent) {
+            status.parents.push(unseen(parent));
+        }
+    }
+    Some(ObjectStatus::Route(status.into()))
 }
 
 fn unseen(parent: &ParentReference) -> RouteParentStatus {
@@ -187,7 +190,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::board::Level;
+    use crate::status_store::Level;
 
     #[test]
     fn a_parent_of_which_nobody_speaks_is_waited_for() {
@@ -202,10 +205,10 @@ mod tests {
                  "lastTransitionTime": "2026-01-01T00:00:00Z"}]}]},
         });
         let object = Object::decode(route).unwrap().unwrap();
-        let board = Board::default();
-        board.sketch(&object);
-        board.set(&object.key(), status(&object), jiff::Timestamp::UNIX_EPOCH);
-        let overview = board.overview(10, 0);
+        let status_store = StatusStore::default();
+        status_store.sketch(&object);
+        status_store.set(&object.key(), status(&object), jiff::Timestamp::UNIX_EPOCH);
+        let overview = status_store.overview(10, 0);
         let levels: Vec<Level> = overview.routes[0].parents.iter().map(|p| p.level).collect();
         assert_eq!(levels, [Level::Well, Level::Waiting]);
     }

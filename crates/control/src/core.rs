@@ -1,64 +1,63 @@
-//! Translation as a machine: what changes goes in, what follows comes out.
+//! Translation as a state machine: changed inputs in, changed outputs out.
 //!
-//! In: changed objects, what is known of fleets, what Envoys refused. Out: the commit, and each fleet's changed
-//! resources. No IO, no time, no threads: whoever owns it brings those.
+//! In: changed objects, states of fleets, resources that Envoys rejected. Out: the commit, and each fleet's changed
+//! resources. No IO, no time, no threads: its owner brings those.
 
-use sesame_api::{Object, ObjectKey};
+use sesame_api::{Kind, Object, ObjectKey};
 use sesame_engine::{Batch, Builder, Commit, Engine};
 use sesame_envoy::{Assembler, Options, ResourceChange, Sharding};
-use sesame_model::FleetId;
-use sesame_translate::fleet::{FleetState, Rejected};
+use sesame_model::{FleetId, FleetState};
+use sesame_translate::fleet::Rejected;
 use sesame_translate::pipeline::{self, Outputs, Pipeline};
 use sesame_translate::settings::{Mode, Settings};
 
 use crate::class;
 
-/// One thing that is so from now on.
+/// A changed input.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Input {
-    /// An object exists and looks like this.
+    /// An object was added or changed.
     Upsert(Object),
-    /// An object is gone.
+    /// An object was removed.
     Remove(ObjectKey),
-    /// How a fleet is; `None`: it is gone.
+    /// The state of a fleet; `None`: the fleet is gone.
     Fleet(FleetId, Option<FleetState>),
-    /// What an Envoy said to a resource; `None`: it took it.
+    /// An Envoy rejected a resource, with its message; `None`: it accepted the resource.
     Rejection(Rejected, Option<String>),
-    /// Which version of the Gateway API the cluster has, as the CRDs' annotation `gateway.networking.k8s.io/bundle-version`
-    /// says it; `None`: it can't be told.
+    /// The version of the Gateway API CRDs, from their annotation `gateway.networking.k8s.io/bundle-version`; `None`:
+    /// unknown.
     ApiVersion(Option<String>),
+    /// Changed settings.
+    Settings(Settings),
 }
 
-/// What followed from some inputs.
+/// The outcome of some inputs.
 pub struct Step {
-    /// What ran and changed.
+    /// The stages that ran, and their changes.
     pub commit: Commit,
-    /// What Envoys should have, sorted by fleet, type and name.
+    /// Changed resources, sorted by fleet, type and name.
     pub resources: Vec<ResourceChange>,
 }
 
-/// The engine with all stages, and the assembler behind it.
+/// The engine with all stages, and the assembler of their resources.
 pub struct Core {
     engine: Engine,
     pipeline: Pipeline,
     assembler: Assembler,
-    /// The class that nobody wrote has to be put in.
-    unborn: bool,
-    /// Somebody wrote the class of that name, or nobody may leave that out.
+    settings: Settings,
+    /// The GatewayClass `sesame` comes from the user; always true in a cluster.
     class_written: bool,
-    /// No class is there without being written.
-    in_cluster: bool,
-    /// There has been a commit, even if there was nothing in it.
+    /// There has been a commit, even an empty one.
     committed: bool,
 }
 
 impl Core {
-    /// Without objects, for Envoys on this machine.
+    /// A local core without objects.
     pub fn new(options: Options) -> Self {
         Self::of(Settings::new(Mode::Local), options)
     }
 
-    /// Without objects, for Envoys in a cluster. No class is there without being written.
+    /// A core without objects, for a cluster. It adds no GatewayClass.
     pub fn in_cluster(settings: Settings, sharding: Sharding) -> Self {
         let options = Options {
             port_offset: 0,
@@ -68,9 +67,8 @@ impl Core {
     }
 
     fn of(settings: Settings, options: Options) -> Self {
-        let in_cluster = settings.in_cluster();
         let mut builder = Builder::new();
-        let pipeline = pipeline::stages(&mut builder, settings);
+        let pipeline = pipeline::stages(&mut builder);
         let outputs = pipeline.outputs;
         let inputs = sesame_envoy::Inputs {
             listeners: outputs.listeners,
@@ -87,26 +85,25 @@ impl Core {
             assembler: Assembler::new(&inputs, &encoded, options),
             engine: builder.build(),
             pipeline,
-            unborn: !in_cluster,
-            class_written: in_cluster,
-            in_cluster,
+            class_written: settings.in_cluster(),
+            settings,
             committed: false,
         }
     }
 
-    /// Takes all of it as one change: nobody ever sees a part of it. Of inputs about the same thing the last counts.
+    /// Applies all inputs as one change: no intermediate state is visible. Of inputs with the same key the last counts.
     pub fn apply(&mut self, inputs: impl IntoIterator<Item = Input>) -> Step {
         let commit = self.commit(inputs);
         let resources = self.assemble(&commit);
         Step { commit, resources }
     }
 
-    /// The first half of [`apply`](Self::apply): its cost is that of the change.
+    /// The first half of [`apply`](Self::apply); its cost is that of the change.
     pub fn commit(&mut self, inputs: impl IntoIterator<Item = Input>) -> Commit {
         let into = self.pipeline.inputs;
         let mut batch = Batch::new();
-        if std::mem::take(&mut self.unborn) {
-            into.upsert(&mut batch, class::object());
+        if !self.committed {
+            self.set_settings(&mut batch);
         }
         for input in inputs {
             match input {
@@ -114,9 +111,9 @@ impl Core {
                     self.class_written |= class::is_it(&object.key());
                     into.upsert(&mut batch, object);
                 }
-                Input::Remove(key) if !self.in_cluster && class::is_it(&key) => {
+                Input::Remove(key) if !self.settings.in_cluster() && class::is_it(&key) => {
                     self.class_written = false;
-                    into.upsert(&mut batch, class::object());
+                    into.upsert(&mut batch, class::object(&self.settings.controller_name));
                 }
                 Input::Remove(key) => into.remove(&mut batch, &key),
                 Input::Fleet(fleet, state) => into.set_fleet(&mut batch, fleet, state),
@@ -124,62 +121,75 @@ impl Core {
                     into.set_rejection(&mut batch, rejected, message);
                 }
                 Input::ApiVersion(version) => into.set_api_version(&mut batch, version),
+                Input::Settings(settings) => {
+                    self.settings = settings;
+                    self.set_settings(&mut batch);
+                }
             }
         }
         self.committed = true;
         self.engine.commit(batch)
     }
 
-    /// Whether there has been a commit. One of nothing, as in an empty cluster, counts.
+    /// Sets the settings, and the built-in class that depends on them.
+    fn set_settings(&self, batch: &mut Batch) {
+        let into = self.pipeline.inputs;
+        into.set_settings(batch, self.settings.clone());
+        if !self.class_written {
+            into.upsert(batch, class::object(&self.settings.controller_name));
+        }
+    }
+
+    /// Whether there has been a commit. An empty one, as in an empty cluster, counts.
     pub(crate) fn committed(&self) -> bool {
         self.committed
     }
 
-    /// The other half, to be given every commit in turn: it joins route tables, which costs as much as they,
-    /// or their shards, are long.
+    /// The second half of [`apply`](Self::apply), to be called with every commit in order. It joins route tables, at a cost
+    /// proportional to the length of the tables, or of their shards.
     pub fn assemble(&mut self, commit: &Commit) -> Vec<ResourceChange> {
         self.assembler.apply(commit)
     }
 
-    /// How many times so far a listener was replaced whose connections may still need what only [`settle`](Self::settle)
-    /// takes away.
+    /// Number of listeners replaced so far whose connections may still need resources that only [`settle`](Self::settle)
+    /// removes.
     pub(crate) fn replaced(&self) -> u64 {
         self.assembler.replaced()
     }
 
-    /// These connections are gone: what Envoys don't need any more.
+    /// The connections of replaced listeners are gone: removes the resources that only they needed.
     pub fn settle(&mut self) -> Vec<ResourceChange> {
         self.assembler.settle()
     }
 
-    /// All that the Envoys of a fleet have, sorted by type and name; `None` if there is no such fleet.
+    /// All resources of a fleet, sorted by type and name; `None` if there is no such fleet.
     pub fn resources(&self, fleet: &FleetId) -> Option<Vec<ResourceChange>> {
         self.engine.get(self.outputs().fleets, fleet)?;
         Some(self.assembler.resources(fleet))
     }
 
-    /// The tables, to be looked at.
+    /// The tables, for inspection.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// What the fleets' resources are joined from, to be looked at.
+    /// The parts from which resources are joined, for inspection.
     pub fn assembler(&self) -> &Assembler {
         &self.assembler
     }
 
-    /// Which tables to look at.
+    /// The output tables.
     pub fn outputs(&self) -> &Outputs {
         &self.pipeline.outputs
     }
 
-    /// The API server's id of an object that gets a status, if it is there.
+    /// The uid of an object that gets a status; `None` if there is no such object.
     pub(crate) fn uid(&self, key: &ObjectKey) -> Option<String> {
         self.pipeline.inputs.uid(&self.engine, key)
     }
 
-    /// Whether a GatewayClass is the one that nobody wrote: its status is nobody's business.
-    pub fn is_unwritten_class(&self, name: &str) -> bool {
-        name == class::NAME && !self.class_written
+    /// Whether an object is the built-in GatewayClass, whose status is reported nowhere.
+    pub fn is_unwritten(&self, key: &ObjectKey) -> bool {
+        key.kind == Kind::GatewayClass && &*key.name == class::NAME && !self.class_written
     }
 }

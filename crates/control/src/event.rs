@@ -1,175 +1,174 @@
-//! What happens while Sesame runs, for terminals, tests and whoever else looks on.
+//! Events of a run, for terminals, tests and other receivers.
 //!
-//! In: happenings. Out: the same as plain data that serializes to one JSON object each, told apart by `type`. Lists are
-//! cut to a length that a person may read; what was left out is counted. It must not know who looks.
+//! In: what happens. Out: plain data; each event serializes to one JSON object, tagged by `type`. Long lists are truncated
+//! and carry the number of omitted items. It must not depend on the receivers.
 
 use std::fmt::Display;
 
 use serde::{Serialize, Serializer};
 use sesame_api::ObjectKey;
-use sesame_sources::files::Problem;
+use sesame_sources::files::FileError;
 use tokio::sync::broadcast;
 
-use crate::board::StatusChange;
+use crate::status_store::StatusChange;
 
-/// How many of a list an event holds at most.
+/// Length limit of the lists in an event.
 pub(crate) const LONGEST_LIST: usize = 20;
 
-/// Something that happened. Milliseconds have fractions.
+/// An event. Milliseconds have fractions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(
     tag = "type",
     rename_all = "kebab-case",
     rename_all_fields = "camelCase"
 )]
-pub enum Event {
-    /// Everything was read, and every Envoy serves it or has been told why not. Once.
+pub enum RunEvent {
+    /// All objects have been read, and every Envoy serves or its failure has been reported. Sent once.
     Ready {
-        /// How many Envoys serve.
+        /// Number of Envoys that serve.
         gateways: usize,
-        /// Since the start, in milliseconds.
+        /// Time since the start, in milliseconds.
         after_ms: f64,
     },
     /// Objects changed and were translated.
     Change {
-        /// The number of the state that came of it.
+        /// The revision.
         revision: u64,
         /// The objects, sorted.
         objects: Vec<ObjectChange>,
-        /// How many further objects.
+        /// Number of omitted objects.
         more: usize,
-        /// How many resources of Envoys are new, changed or gone.
+        /// Number of resources that were added, changed or removed.
         resources: usize,
-        /// How long the translation took, in milliseconds.
+        /// Duration of the translation, in milliseconds.
         took_ms: f64,
     },
-    /// Envoy has a state: requests are answered by it.
+    /// An Envoy has acknowledged a revision and serves it.
     Served {
-        /// The number of the state.
+        /// The revision.
         revision: u64,
-        /// The Gateway whose Envoy has it.
+        /// The Gateway of the Envoy.
         gateway: String,
-        /// Since the change was noticed, in milliseconds.
+        /// Time since the change was noticed, in milliseconds.
         after_ms: f64,
     },
-    /// Something is wrong with a file, and wasn't before.
+    /// A new problem with a file.
     Problem(ProblemView),
-    /// What was wrong with a file is not any more.
+    /// A problem with a file is gone.
     ProblemSolved(ProblemView),
     /// Conditions of objects changed; the worst first.
     Status {
-        /// The number of the state.
+        /// The revision.
         revision: u64,
-        /// Which, at most some.
+        /// The changes, truncated.
         changes: Vec<StatusChange>,
-        /// How many further ones.
+        /// Number of omitted changes.
         more: usize,
     },
-    /// A process runs. It may not serve yet.
+    /// An Envoy process was started. It may not serve yet.
     EnvoyStarted {
-        /// The Gateway that it is for.
+        /// Its Gateway.
         gateway: String,
-        /// The process.
+        /// Its process ID.
         pid: u32,
-        /// 1, then one more for each restart.
+        /// 1 for the first start, plus one for each restart.
         attempt: u32,
     },
-    /// A process ended.
+    /// An Envoy process ended.
     EnvoyExited {
-        /// The Gateway that it was for.
+        /// Its Gateway.
         gateway: String,
-        /// How, in words.
+        /// How it ended.
         status: String,
         /// How long it ran, in milliseconds.
         uptime_ms: f64,
-        /// When the next one starts, in milliseconds; absent: it was asked to end.
+        /// Delay until the next start, in milliseconds; absent: it was stopped.
         #[serde(skip_serializing_if = "Option::is_none")]
         restart_in_ms: Option<f64>,
     },
-    /// A process can't be started.
+    /// An Envoy process can't be started.
     EnvoyFailed {
-        /// The Gateway that it is for.
+        /// Its Gateway.
         gateway: String,
-        /// Why.
+        /// The reason.
         message: String,
-        /// When it is tried again, in milliseconds.
+        /// Delay until the next try, in milliseconds.
         retry_in_ms: f64,
     },
-    /// An Envoy refused a resource, and keeps the one before. All others are served.
+    /// An Envoy rejected a resource and keeps its last good version. All other resources are served.
     Rejected {
-        /// The Gateway whose Envoy it is.
+        /// The Gateway of the Envoy.
         gateway: String,
         /// The kind of resource: `listener`, `route` …
         resource: String,
         /// Its name.
         name: String,
-        /// What Envoy said.
+        /// Envoy's message.
         message: String,
     },
-    /// A resource that was refused has been mended or removed.
+    /// A rejected resource was accepted or removed.
     Recovered {
-        /// The Gateway whose Envoy it is.
+        /// The Gateway of the Envoy.
         gateway: String,
         /// The kind of resource.
         resource: String,
         /// Its name.
         name: String,
     },
-    /// Something that the user should know.
+    /// A note for the user.
     Note {
         /// A sentence.
         message: String,
     },
 }
 
-/// Tells whoever looks on. Nobody needs to.
+/// Sends events. Receivers are optional.
 #[derive(Clone, Debug)]
-pub(crate) struct Teller {
-    events: broadcast::Sender<Event>,
-    worth: fn(&Event) -> bool,
+pub(crate) struct EventSender {
+    events: broadcast::Sender<RunEvent>,
+    worth: fn(&RunEvent) -> bool,
 }
 
-impl Teller {
-    /// One that tells what is worth it, and keeps so many events for who is slow.
+impl EventSender {
+    /// A sender of the events that pass `worth`, with a queue of `kept` events for slow receivers.
     pub(crate) fn new(
         kept: usize,
-        worth: fn(&Event) -> bool,
-    ) -> (Self, broadcast::Receiver<Event>) {
+        worth: fn(&RunEvent) -> bool,
+    ) -> (Self, broadcast::Receiver<RunEvent>) {
         let (events, receiver) = broadcast::channel(kept);
         (Self { events, worth }, receiver)
     }
 
-    /// Tells of something that happened.
-    pub(crate) fn tell(&self, event: Event) {
+    pub(crate) fn send(&self, event: RunEvent) {
         if (self.worth)(&event) {
             let _ = self.events.send(event);
         }
     }
 }
 
-/// What happened to an object.
+/// A changed object.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ObjectChange {
-    /// Which.
+    /// The object.
     #[serde(serialize_with = "as_text")]
     pub object: ObjectKey,
-    /// What.
+    /// The change.
     pub change: ChangeKind,
 }
 
-/// What may happen to an object.
+/// How an object changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChangeKind {
-    /// It is new.
+    /// It was added.
     Added,
-    /// It differs.
+    /// It was changed.
     Changed,
-    /// It is gone.
+    /// It was removed.
     Removed,
 }
 
-/// A problem with a file, field by field.
+/// A problem with a file, as separate fields.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct ProblemView {
     /// The file or folder.
@@ -180,20 +179,20 @@ pub struct ProblemView {
     /// The column, from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
-    /// The object, where it is known.
+    /// The object, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<String>,
-    /// What is wrong.
+    /// The problem.
     pub message: String,
-    /// What to do about it.
+    /// How to fix it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// All of it as one line.
+    /// All fields as one line.
     pub text: String,
 }
 
-impl From<&Problem> for ProblemView {
-    fn from(problem: &Problem) -> Self {
+impl From<&FileError> for ProblemView {
+    fn from(problem: &FileError) -> Self {
         Self {
             file: problem.file.display().to_string(),
             line: problem.line,
@@ -206,7 +205,7 @@ impl From<&Problem> for ProblemView {
     }
 }
 
-/// Serializes as what it prints.
+/// Serializes a value as its `Display` text.
 pub(crate) fn as_text<S: Serializer>(
     value: &impl Display,
     serializer: S,
@@ -214,14 +213,14 @@ pub(crate) fn as_text<S: Serializer>(
     serializer.collect_str(value)
 }
 
-/// The first few of a list, and how many are left.
+/// The first items of a list, and the number of omitted ones.
 pub(crate) fn cut<T>(mut list: Vec<T>) -> (Vec<T>, usize) {
     let more = list.len().saturating_sub(LONGEST_LIST);
     list.truncate(LONGEST_LIST);
     (list, more)
 }
 
-/// A duration as events have it.
+/// A duration in milliseconds, as in events.
 pub(crate) fn millis(duration: std::time::Duration) -> f64 {
     duration.as_micros() as f64 / 1000.0
 }

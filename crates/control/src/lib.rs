@@ -1,16 +1,15 @@
-//! The rooms, wired: from a source of objects to running Envoys, and to data for whoever looks.
+//! Wires the crates: from a source of objects to running Envoys, statuses and events.
 //!
-//! In: objects and settings, as plain values. Out: what Envoys get, statuses, events. It must not know how a
-//! command line is written or a terminal drawn, and it translates nothing itself: that is `sesame-translate`'s.
+//! In: objects and settings, as plain values. Out: resources for Envoys, statuses, events. It must not depend on command
+//! lines or terminals, and it translates nothing itself: that is `sesame-translate`.
 //!
 //! - [`translate()`]: once, without Envoys and without a network.
-//! - [`local`]: for as long as wanted, with Envoys of its own on this machine.
-//! - [`serve`]: as a replica in a cluster.
-//! - [`cluster`]: a look at the statuses in a cluster.
-//! - [`bootstrap()`]: what an Envoy starts with that somebody else runs.
+//! - [`local`]: a local run, with its own Envoys on this machine.
+//! - [`serve`]: a replica in a cluster.
+//! - [`cluster`]: reads the statuses in a cluster.
+//! - [`bootstrap()`]: the bootstrap of an unmanaged Envoy.
 
 mod admin;
-pub mod board;
 mod bootstrap;
 mod class;
 pub mod cluster;
@@ -19,30 +18,31 @@ pub mod event;
 pub mod local;
 mod metrics;
 mod owner;
-mod place;
 mod plan;
 mod progress;
+mod runner;
 mod running;
 pub mod serve;
+pub mod status_store;
 mod streams;
 mod translate;
 
 pub use self::bootstrap::{BootstrapError, bootstrap};
 pub use self::translate::{Resources, StatusView, Translation, translate};
 
-/// What a bootstrap depends on.
+/// Input of a bootstrap.
 pub use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress, XdsTls};
-/// What a translation depends on beside the objects.
+/// Options of a translation.
 pub use sesame_envoy::{Options, Sharding};
-/// The process beside each Envoy of a managed fleet.
+/// The sidecar of each Envoy of a managed fleet.
 pub use sesame_fleet::kube::sidecar;
-/// The version of Envoy that Sesame is made for and tested with.
+/// The version of Envoy that Sesame supports and is tested with.
 pub use sesame_fleet::local::binary::VERSION as ENVOY_VERSION;
-/// Which Envoy to run, and what it logs.
+/// Which Envoy to run, and its log levels.
 pub use sesame_fleet::local::{Level as EnvoyLog, binary};
-/// What lies beside every Envoy for it to load.
+/// Files beside every Envoy that it loads.
 pub use sesame_fleet::module;
 /// The name of a fleet.
-pub use sesame_model::FleetId;
+pub use sesame_model::{FleetId, Port};
 /// Files as a source of objects.
 pub use sesame_sources::files;

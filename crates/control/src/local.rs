@@ -1,12 +1,11 @@
 //! A local run: files are the source, and every Gateway has an Envoy process on this machine.
 //!
-//! In: settings. Out: running Envoys, a [`Board`] to look at, [`Event`]s to listen to. Everything that it starts ends
-//! with it.
+//! In: settings. Out: running Envoys, a [`StatusStore`], [`RunEvent`]s. Everything that it starts ends with it.
 
 mod fleets;
 mod leftovers;
-pub(crate) mod place;
 pub(crate) mod ports;
+pub(crate) mod runner;
 
 use std::collections::BTreeSet;
 use std::fs::Permissions;
@@ -29,53 +28,53 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 
 use self::fleets::{Launch, Starts};
-use self::place::LocalPlace;
 use self::ports::{Ports, ThisMachine};
+use self::runner::LocalRunner;
 use crate::admin;
-use crate::board::Board;
 use crate::core::Core;
-use crate::event::{Event, Teller};
+use crate::event::{EventSender, RunEvent};
 use crate::metrics::Metrics;
-use crate::owner::{Message, Outlets, Owner};
+use crate::owner::{Message, Outputs, Owner};
 use crate::running::{Running, Tasks, spawn};
+use crate::status_store::StatusStore;
 use crate::streams;
 
 pub use crate::running::RunError;
 
-/// Messages that may wait for the owner; whoever sends more waits.
+/// Bound of the owner's queue of messages; senders wait when it is full.
 const MESSAGES: usize = 4096;
-/// Events that may wait for whoever looks on; one who is further behind is told how many were lost.
+/// Bound of the event queue; a slower receiver gets the number of events that it missed.
 const EVENTS: usize = 4096;
-/// How long an Envoy may take to put another listener in place of one.
+/// How long an Envoy may take to replace a listener.
 const REPLACING: Duration = Duration::from_secs(5);
-/// Sets of changes that may wait; further changes gather at the source.
+/// Change sets that may be queued; further changes are coalesced by the source.
 const SETS: usize = 2;
 
-/// What a local run depends on.
+/// Settings of a local run.
 #[derive(Clone, Debug)]
-pub struct Config {
-    /// Where objects are.
+pub struct LocalConfig {
+    /// The files with objects.
     pub files: FilesConfig,
     /// The Envoy to run.
     pub envoy: PathBuf,
     /// Added to a Gateway's port to get the one that is bound.
     pub port_offset: u16,
-    /// Which route tables are in shards.
+    /// Which route tables are sharded.
     pub sharding: Sharding,
     /// Whether Envoys load Sesame's module.
     pub module: bool,
     /// Worker threads of each Envoy; `None`: one for each processor.
     pub concurrency: Option<u32>,
-    /// What Envoys log.
+    /// Envoy's log levels.
     pub envoy_log: Level,
-    /// How long an Envoy that ends may wait for its clients.
+    /// How long an Envoy drains before it ends.
     pub drain: Duration,
-    /// Where Sesame's own pages are; `None`: nowhere. Port 0 is any free one.
+    /// Address of the admin pages; `None`: no admin pages. Port 0 is any free one.
     pub admin: Option<SocketAddr>,
 }
 
-impl Config {
-    /// Files, an Envoy, and the usual: no admin pages, two threads for each Envoy, warnings only, 5 s to drain.
+impl LocalConfig {
+    /// Files, an Envoy, and the defaults: no admin pages, two threads for each Envoy, warnings only, 5 s to drain.
     pub fn new(files: FilesConfig, envoy: impl Into<PathBuf>) -> Self {
         Self {
             files,
@@ -91,58 +90,58 @@ impl Config {
     }
 }
 
-/// Why a local run can't start. The message says what to do.
+/// Why a local run can't start. The message says how to fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// No private folder for sockets.
-    #[error("there is no place for sockets: {0}; set TMPDIR to a folder that can be written to")]
+    /// The private folder for sockets can't be created.
+    #[error("the folder for sockets can't be created: {0}; set TMPDIR to a writable folder")]
     RunDir(io::Error),
-    /// Something that Envoys need can't be made.
-    #[error("what Envoys need can't be made: {0}")]
+    /// A file that Envoys need can't be created.
+    #[error("a file that Envoys need can't be created: {0}")]
     Supervisor(io::Error),
-    /// The admin address can't be had.
+    /// The admin address can't be bound.
     #[error("--admin {address}: {reason}; choose another address or port")]
     Admin {
-        /// As it was given.
+        /// The configured address.
         address: SocketAddr,
-        /// Why not.
+        /// The cause.
         reason: io::Error,
     },
 }
 
 /// Events of a local run.
-pub type Events = broadcast::Receiver<Event>;
+pub type Events = broadcast::Receiver<RunEvent>;
 
-/// A local run. Dropping it kills its Envoys; [`Local::shutdown`] lets them finish.
+/// A local run. Dropping it kills its Envoys; [`Local::shutdown`] drains them.
 #[derive(Debug)]
 pub struct Local {
-    board: Arc<Board>,
+    status_store: Arc<StatusStore>,
     admin: Option<SocketAddr>,
     supervisor: Arc<Supervisor>,
-    /// See [`Outlets::ending`].
+    /// See [`Outputs::ending`].
     ending: CancellationToken,
     stop: CancellationToken,
     running: Running,
-    /// Behind all that uses it.
+    /// Last field: dropped after everything that uses it.
     run_dir: TempDir,
 }
 
 impl Local {
-    /// Starts. Must be called within a Tokio runtime with IO and time.
+    /// Starts a run. Must be called within a Tokio runtime with IO and time.
     ///
     /// # Errors
-    /// If the machine lacks something that every Gateway needs. What only some lack is told in their status.
-    pub async fn start(config: Config) -> Result<(Self, Events), StartError> {
+    /// If the machine lacks something that every Gateway needs. What only some Gateways lack is reported in their status.
+    pub async fn start(config: LocalConfig) -> Result<(Self, Events), StartError> {
         let files = config.files.clone();
         Self::start_reading(config, |owner| read(files, owner)).await
     }
 
-    /// As [`start`](Self::start), but not files are the source: `sets` are, of which the first is everything.
+    /// As [`start`](Self::start), with `sets` as the source instead of files. The first set holds all objects.
     ///
     /// # Errors
     /// As [`start`](Self::start).
     pub async fn start_fed(
-        config: Config,
+        config: LocalConfig,
         sets: mpsc::Receiver<ChangeSet>,
     ) -> Result<(Self, Events), StartError> {
         Self::start_reading(config, |owner| async move {
@@ -154,7 +153,7 @@ impl Local {
     }
 
     async fn start_reading<F>(
-        config: Config,
+        config: LocalConfig,
         reading: impl FnOnce(mpsc::Sender<Message>) -> F,
     ) -> Result<(Self, Events), StartError>
     where
@@ -163,7 +162,7 @@ impl Local {
         let start = Instant::now();
         let run_dir = run_dir().map_err(StartError::RunDir)?;
         if let Err(error) = leftovers::sweep(run_dir.path(), SystemTime::now()).await {
-            tracing::debug!(%error, "can't look for what killed runs left");
+            tracing::debug!(%error, "can't look for folders of killed runs");
         }
         let xds_socket = run_dir.path().join(leftovers::SOCKET);
         let listener = UnixListener::bind(&xds_socket).map_err(StartError::RunDir)?;
@@ -178,7 +177,7 @@ impl Local {
             supervisor(&config, run_dir.path()).map_err(StartError::Supervisor)?;
         let supervisor = Arc::new(supervisor);
 
-        let (events, receiver) = Teller::new(EVENTS, |_| true);
+        let (events, receiver) = EventSender::new(EVENTS, |_| true);
         let (wanted, running) = watch::channel(BTreeSet::new());
         #[expect(
             clippy::disallowed_methods,
@@ -186,9 +185,9 @@ impl Local {
         )]
         let (orders, to_do) = mpsc::unbounded_channel();
         let registry = xds::Registry::new(xds_config(&config));
-        let outlets = Outlets {
+        let outputs = Outputs {
             registry: registry.clone(),
-            board: Arc::default(),
+            status_store: Arc::default(),
             progress: Arc::default(),
             metrics: Arc::new(Metrics::new()),
             events,
@@ -204,8 +203,8 @@ impl Local {
             sharding: config.sharding,
         };
         let ports = Ports::new(port_offset, Box::new(ThisMachine));
-        let place = LocalPlace::new(ports, wanted, orders);
-        let owner = Owner::new(Core::new(options), Box::new(place), outlets.clone(), start);
+        let runner = LocalRunner::new(ports, wanted, orders);
+        let owner = Owner::new(Core::new(options), Box::new(runner), outputs.clone(), start);
         let owner = owner.spawn(messages).map_err(StartError::Supervisor)?;
 
         let mut tasks = Tasks::new();
@@ -219,11 +218,11 @@ impl Local {
         let weak = to_owner.downgrade();
         spawn(
             &mut tasks,
-            streams::hear(reports, weak.clone(), outlets.clone(), starts.clone()),
+            streams::hear(reports, weak.clone(), outputs.clone(), starts.clone()),
         );
         spawn(
             &mut tasks,
-            fleets::hear_processes(processes, weak.clone(), outlets.clone(), running.clone()),
+            fleets::hear_processes(processes, weak.clone(), outputs.clone(), running.clone()),
         );
         let launch = Launch {
             xds_socket,
@@ -235,7 +234,7 @@ impl Local {
         let bound = admin.as_ref().and_then(|admin| admin.local_addr().ok());
         if let Some(listener) = admin {
             let pages = admin::Pages {
-                outlets: outlets.clone(),
+                outputs: outputs.clone(),
                 owner: weak,
                 readiness: admin::Readiness::Local(running),
             };
@@ -248,10 +247,10 @@ impl Local {
         tasks.spawn(reading(to_owner));
 
         let local = Self {
-            board: outlets.board,
+            status_store: outputs.status_store,
             admin: bound,
             supervisor,
-            ending: outlets.ending,
+            ending: outputs.ending,
             stop,
             running: Running::new(tasks, owner),
             run_dir,
@@ -259,27 +258,27 @@ impl Local {
         Ok((local, receiver))
     }
 
-    /// What there is to see.
-    pub fn board(&self) -> &Arc<Board> {
-        &self.board
+    /// The statuses.
+    pub fn status_store(&self) -> &Arc<StatusStore> {
+        &self.status_store
     }
 
-    /// Where Sesame's own pages are.
+    /// Address of the admin pages.
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
     }
 
-    /// The socket on which Envoys are served.
+    /// The socket of the discovery server.
     pub fn xds_socket(&self) -> PathBuf {
         self.run_dir.path().join(leftovers::SOCKET)
     }
 
-    /// Completes if something that everything depends on has failed. Cancel safe.
+    /// Completes when the run can't continue, with the reason. Cancel safe.
     pub async fn failed(&mut self) -> RunError {
         self.running.failed().await
     }
 
-    /// Ends all Envoys, gently and at the same time, and removes every trace.
+    /// Drains all Envoys in parallel and removes all files of the run.
     pub async fn shutdown(self) {
         self.ending.cancel();
         self.supervisor.shutdown().await;
@@ -291,35 +290,35 @@ impl Local {
     }
 }
 
-/// Connections of a listener that was replaced keep its routes while they drain, so that clusters stay for longer.
-fn xds_config(config: &Config) -> xds::Config {
-    let mut out = xds::Config {
-        takes_variants: config.module.then_some(streams::TAKES_VARIANTS),
-        ..xds::Config::default()
+/// How long clusters outlive their last use: connections of a replaced listener keep its routes while they drain.
+fn xds_config(config: &LocalConfig) -> xds::ServerConfig {
+    let mut out = xds::ServerConfig {
+        supports_variants: config.module.then_some(streams::SUPPORTS_VARIANTS),
+        ..xds::ServerConfig::default()
     };
-    // Envoy drains for whole seconds, and for one at least, an hour at most.
+    // Envoy drains for whole seconds, between one second and an hour.
     let drain = config.drain;
     let seconds = drain
         .as_secs()
         .saturating_add(u64::from(drain.subsec_nanos() > 0));
-    out.limits.removal_grace = Duration::from_secs(seconds.clamp(1, 3600) + 1);
+    out.limits.removal_delay = Duration::from_secs(seconds.clamp(1, 3600) + 1);
     out
 }
 
 fn supervisor(
-    config: &Config,
+    config: &LocalConfig,
     run_dir: &Path,
-) -> io::Result<(Supervisor, sesame_fleet::local::Events)> {
-    Supervisor::new(sesame_fleet::local::Config {
+) -> io::Result<(Supervisor, sesame_fleet::local::ProcessEvents)> {
+    Supervisor::new(sesame_fleet::local::SupervisorConfig {
         drain: config.drain,
         log_level: config.envoy_log,
-        ..sesame_fleet::local::Config::new(&config.envoy, run_dir)
+        ..sesame_fleet::local::SupervisorConfig::new(&config.envoy, run_dir)
     })
 }
 
-/// A private folder with a path that is short enough for the sockets in it.
+/// A private folder with a path short enough for the sockets in it.
 fn run_dir() -> io::Result<TempDir> {
-    /// The longest path of a Unix socket, without the longest that is put behind the folder's.
+    /// The longest path of a Unix socket, minus the longest name of a socket in the folder.
     const LONGEST: usize = 103 - "/0123456789abcdef-0123456789abcdef/admin.sock".len();
     let mut builder = tempfile::Builder::new();
     let builder = builder
@@ -332,7 +331,7 @@ fn run_dir() -> io::Result<TempDir> {
     builder.tempdir_in("/tmp")
 }
 
-/// Reads files and passes on what is in them. Keeps the owner alive when there is nothing more to read.
+/// Reads files and sends their changes. Keeps the owner running after the last change.
 async fn read(config: FilesConfig, owner: mpsc::Sender<Message>) -> Result<(), RunError> {
     let (sets, changes) = mpsc::channel::<ChangeSet>(SETS);
     let (watched, ()) = tokio::join!(files::watch(config, sets), pass_on(changes, &owner));

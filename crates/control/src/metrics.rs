@@ -1,6 +1,6 @@
-//! Counts, for dashboards.
+//! Metrics of a run.
 //!
-//! In: what happened. Out: the text format of Prometheus (OpenMetrics). It must not know who asks.
+//! In: what happened. Out: the text format of Prometheus (OpenMetrics). It must not depend on its readers.
 
 mod serving;
 
@@ -18,7 +18,7 @@ use sesame_api::Kind;
 
 pub(crate) use self::serving::Serving;
 
-/// All counts.
+/// All metrics.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     registry: Registry,
@@ -45,21 +45,21 @@ struct OfResource {
     resource: String,
 }
 
-/// From a tenth of a millisecond to half a minute, each twice to three times the one before.
+/// Histogram buckets from 0.1 ms to 30 s, each two to three times the one before.
 const SECONDS: [f64; 17] = [
     0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0, 30.0,
 ];
 
 impl Metrics {
-    /// All at zero, with those of a replica in a cluster.
+    /// All metrics at zero, with those of a replica in a cluster.
     pub(crate) fn serving(serving: Serving) -> Self {
         let mut metrics = Self::new();
         metrics.registry.register_collector(Box::new(serving));
         metrics
     }
 
-    /// All at zero.
+    /// All metrics at zero.
     pub(crate) fn new() -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("sesame"),
@@ -134,7 +134,7 @@ impl Metrics {
         self.served_seconds.observe(after.as_secs_f64());
     }
 
-    /// One object more or less of a kind.
+    /// Counts one object more or less of a kind.
     pub(crate) fn object(&self, kind: Kind, by: i64) {
         let kind = kind.as_str().to_owned();
         self.objects.get_or_create(&OfKind { kind }).inc_by(by);
@@ -166,10 +166,10 @@ impl Metrics {
         self.envoy_exits.inc();
     }
 
-    /// All of them as text.
+    /// All metrics as text.
     ///
     /// # Errors
-    /// Never: writing to a string does not fail.
+    /// Never: writing to a string doesn't fail.
     pub(crate) fn text(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
         encode(&mut text, &self.registry)?;

@@ -1,7 +1,7 @@
-//! The one thread that translates.
+//! The thread that translates, and owns all its state.
 //!
-//! In: messages. Out: resources for Envoys, statuses for the board, fleets for whoever runs them, events. Whatever has
-//! come by the time it looks becomes one change: there is no timer, and nobody sees a part of it.
+//! In: messages. Out: resources for Envoys, statuses for the status store, requests for the runner of fleets, events.
+//! Messages that are queued at the same time become one change: there is no timer, and no intermediate state is visible.
 
 mod publish;
 mod statuses;
@@ -12,120 +12,119 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sesame_api::{GATEWAY_GROUP, ObjectKey};
-use sesame_model::FleetId;
+use sesame_api::ObjectKey;
+use sesame_model::{FleetId, FleetRequest, FleetState, Port};
 use sesame_sources::change::Change;
-use sesame_sources::files::ChangeSet;
+use sesame_sources::files::{ChangeSet, Unsupported};
 use sesame_status::Writer;
-use sesame_translate::fleet::{FleetRequest, FleetState, Rejected, RejectedKind};
-use sesame_translate::pipeline;
+use sesame_translate::fleet::Rejected;
 use sesame_xds as xds;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::publish::merged;
 pub(crate) use self::publish::xds_fleet;
-use crate::board::Board;
 use crate::core::{Core, Input, Step};
-use crate::event::{ChangeKind, Event, ObjectChange, ProblemView, Teller, cut, millis};
+use crate::event::{ChangeKind, EventSender, ObjectChange, ProblemView, RunEvent, cut, millis};
 use crate::metrics::Metrics;
-use crate::place::{Place, Requests};
 use crate::progress::Progress;
+use crate::runner::{FleetRunner, Requests};
+use crate::status_store::StatusStore;
 
-/// Messages that are taken at once, so that a flood can't keep what came first from being served.
+/// Messages per turn, so that a flood doesn't delay the first of them.
 const MOST_AT_ONCE: usize = 1024;
 
-/// Something that the owner should know.
+/// A message to the owner.
 pub(crate) enum Message {
-    /// Objects changed. The first of these is everything.
+    /// Objects changed. The first set holds all objects.
     Source(ChangeSet),
-    /// An Envoy has acknowledged what it was given.
+    /// An Envoy has acknowledged its resources.
     EnvoyServes(FleetId),
-    /// An Envoy ended or can't be started, and is or isn't started again.
+    /// An Envoy ended or can't be started, whether or not it will be restarted.
     EnvoyDown(FleetId),
-    /// The last Envoy of a fleet has ended because the fleet is gone.
+    /// The last Envoy of a removed fleet has ended.
     FleetEnded(FleetId),
-    /// What an Envoy said to a resource; `None`: it took it.
+    /// An Envoy rejected a resource, with its message; `None`: it accepted the resource.
     Rejection(Rejected, Option<String>),
-    /// The release of the Gateway API whose definitions are installed, if that is known.
+    /// The release of the installed Gateway API CRDs, if known.
     Release(Option<String>),
-    /// Every object was told that may ask for a fleet: what nobody asks for is left over.
+    /// All fleet-owning objects are known; fleets without an owner are orphans.
     Complete,
-    /// The place knows more of its fleets than when it was last asked.
+    /// The runner has new states of its fleets.
     News,
-    /// A look at the tables.
+    /// Reads the tables.
     Inspect(Box<dyn FnOnce(&Core) + Send>),
 }
 
-/// Looks at the tables from the thread that owns them; `None` if it is gone.
+/// Reads the tables on the thread that owns them; `None` if it is gone.
 pub(crate) async fn inspect<T: Send + 'static>(
     owner: &mpsc::WeakSender<Message>,
     look: impl FnOnce(&Core) -> T + Send + 'static,
 ) -> Option<T> {
     let (reply, answer) = oneshot::channel();
     let look = Box::new(move |core: &Core| {
-        // Whoever asked may have gone.
+        // The caller may be gone.
         let _ = reply.send(look(core));
     });
     let owner = owner.upgrade()?;
     owner.send(Message::Inspect(look)).await.ok()?;
-    // Who only looks doesn't keep the owner up.
+    // A reader must not keep the owner running.
     drop(owner);
     answer.await.ok()
 }
 
-/// What the owner tells others.
+/// Outputs of the owner.
 #[derive(Clone, Debug)]
-pub(crate) struct Outlets {
+pub(crate) struct Outputs {
     pub(crate) registry: xds::Registry,
-    pub(crate) board: Arc<Board>,
+    pub(crate) status_store: Arc<StatusStore>,
     pub(crate) progress: Arc<Progress>,
     pub(crate) metrics: Arc<Metrics>,
-    pub(crate) events: Teller,
-    /// Writes statuses to where objects come from; `None`: they can't be written there.
+    pub(crate) events: EventSender,
+    /// Writes statuses to the API server; `None` in a local run.
     pub(crate) statuses: Option<Writer>,
-    /// How long Envoys take to put another listener in place of one and to drain the connections of that.
+    /// How long Envoys take to replace a listener and to drain its connections.
     pub(crate) drain: Duration,
-    /// Cancelled when all is about to end: what then happens to Envoys is no news.
+    /// Cancelled at shutdown: from then on no events about Envoys are sent.
     pub(crate) ending: CancellationToken,
 }
 
-/// The state of the thread.
+/// State of the thread.
 pub(crate) struct Owner {
     core: Core,
-    place: Box<dyn Place>,
-    outlets: Outlets,
+    runner: Box<dyn FleetRunner>,
+    outputs: Outputs,
     start: Instant,
-    /// Everything has been read once; nothing is served before.
+    /// All objects have been read once; nothing is served before.
     synced: bool,
-    /// What was told before everything had been read.
+    /// Inputs received before `synced`.
     early: Vec<Input>,
     /// Event `Ready` has been sent.
     announced: bool,
-    /// Every object was told that may ask for a fleet.
+    /// All fleet-owning objects are known.
     complete: bool,
-    /// Every object that was there at the start has its status.
+    /// All objects of the start have a status.
     judged: bool,
     known: Known,
     requests: Requests,
-    /// As the engine has them.
+    /// As in the engine.
     states: BTreeMap<FleetId, FleetState>,
     /// Fleets whose Envoys serve.
     serving: BTreeSet<FleetId>,
-    /// Fleets whose Envoys have served or failed to.
+    /// Fleets whose Envoys have served or failed.
     settled: BTreeSet<FleetId>,
     rejected: BTreeSet<Rejected>,
-    /// Fleets that the registry knows.
+    /// Fleets in the registry.
     published: BTreeSet<FleetId>,
+    /// Unsupported objects that have been reported.
     noted: BTreeSet<String>,
-    /// As the core last counted them.
+    /// The core's last count of replaced listeners.
     replaced: u64,
-    /// When no connection to any of them is left.
+    /// When their last connection is drained.
     settled_at: Option<Instant>,
 }
 
-/// The keys of all objects, as hashes: there may be many of them, and one that is taken for another would only be counted
-/// wrongly.
+/// The keys of all objects, as hashes to save memory. A collision only makes a count wrong.
 #[derive(Default)]
 struct Known {
     hashes: HashSet<u64>,
@@ -133,14 +132,14 @@ struct Known {
 }
 
 impl Known {
-    /// Whether it is a new one.
+    /// Whether the key is new.
     fn insert(&mut self, key: &ObjectKey) -> bool {
         self.hashes.insert(self.hasher.hash_one(key))
     }
 
     fn remove(&mut self, key: &ObjectKey) {
         self.hashes.remove(&self.hasher.hash_one(key));
-        // Seldom enough that it costs nothing.
+        // Rare enough to be cheap.
         let (len, capacity) = (self.hashes.len(), self.hashes.capacity());
         if capacity > 64 && len < capacity / 4 {
             self.hashes.shrink_to(2 * len);
@@ -148,25 +147,30 @@ impl Known {
     }
 }
 
-/// What the messages of one turn amount to.
+/// The messages of one turn, combined.
 #[derive(Default)]
 struct Turn {
     inputs: Vec<Input>,
     objects: Vec<ObjectChange>,
     /// When the first of the changes was noticed.
     noticed: Option<Instant>,
-    /// The place may have something to say.
+    /// The runner may have new states.
     plan: bool,
     /// Fleets whose requests changed.
     fleets: BTreeSet<FleetId>,
 }
 
 impl Owner {
-    pub(crate) fn new(core: Core, place: Box<dyn Place>, outlets: Outlets, start: Instant) -> Self {
+    pub(crate) fn new(
+        core: Core,
+        runner: Box<dyn FleetRunner>,
+        outputs: Outputs,
+        start: Instant,
+    ) -> Self {
         Self {
             core,
-            place,
-            outlets,
+            runner,
+            outputs,
             start,
             synced: false,
             early: Vec::new(),
@@ -186,11 +190,11 @@ impl Owner {
         }
     }
 
-    /// Starts the thread, from within a Tokio runtime. The result becomes true when it ends as it should, and closes if it
-    /// panics.
+    /// Starts the thread, from within a Tokio runtime. The result becomes true when the thread ends normally, and closes if
+    /// it panics.
     ///
     /// # Errors
-    /// If the system has no thread to give.
+    /// If the system can't start a thread.
     pub(crate) fn spawn(
         self,
         messages: mpsc::Receiver<Message>,
@@ -206,11 +210,11 @@ impl Owner {
         Ok(ended)
     }
 
-    /// Works until nobody can send messages any more.
+    /// Runs until all senders are gone.
     async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         loop {
             let mut taken = Vec::new();
-            let due = [self.place.due(), self.settled_at]
+            let due = [self.runner.due(), self.settled_at]
                 .into_iter()
                 .flatten()
                 .min();
@@ -225,17 +229,17 @@ impl Owner {
                     return;
                 },
                 () = pause => {}
-                () = self.outlets.ending.cancelled() => return,
+                () = self.outputs.ending.cancelled() => return,
             }
             self.turn(taken);
         }
     }
 
-    /// Takes messages as one change.
+    /// Handles messages as one change.
     pub(crate) fn turn(&mut self, messages: Vec<Message>) {
         let begin = Instant::now();
         let mut turn = Turn {
-            plan: self.place.due().is_some_and(|due| due <= begin),
+            plan: self.runner.due().is_some_and(|due| due <= begin),
             inputs: std::mem::take(&mut self.early),
             ..Turn::default()
         };
@@ -255,13 +259,13 @@ impl Owner {
         let mut steps = self.commit(inputs, &mut turn);
         let replaced = self.core.replaced();
         if std::mem::replace(&mut self.replaced, replaced) != replaced {
-            self.settled_at = Some(begin + self.outlets.drain);
+            self.settled_at = Some(begin + self.outputs.drain);
         }
         let revision = self.core.engine().revision();
         let changes = merged(former, &mut steps);
         if !turn.objects.is_empty() {
             let (objects, more) = cut(std::mem::take(&mut turn.objects));
-            self.tell(Event::Change {
+            self.tell(RunEvent::Change {
                 revision,
                 objects,
                 more,
@@ -270,14 +274,14 @@ impl Owner {
             });
         }
         self.publish(changes, revision, &turn);
-        self.place.follow(&self.requests, &turn.fleets);
+        self.runner.follow(&self.requests, &turn.fleets);
         let keys: usize = steps
             .iter()
             .flat_map(|step| step.commit.work())
             .map(|(_, keys)| keys)
             .sum();
-        self.outlets.metrics.committed(keys, begin.elapsed());
-        self.update_board(&steps, revision);
+        self.outputs.metrics.committed(keys, begin.elapsed());
+        self.update_statuses(&steps, revision);
         self.announce();
     }
 
@@ -299,27 +303,25 @@ impl Owner {
                 }
             }
             Message::FleetEnded(fleet) => {
-                self.place.ended(&fleet);
+                self.runner.ended(&fleet);
                 turn.plan = true;
             }
             Message::Rejection(rejected, message) => {
-                if let (RejectedKind::Listener, Some(message)) = (rejected.what, &message)
-                    && let Ok(port) = rejected.name.parse()
-                {
-                    turn.plan |= self.place.refused(&rejected.fleet, port, message);
+                if let (Some(port), Some(message)) = (self.rejected_port(&rejected), &message) {
+                    turn.plan |= self.runner.refused(&rejected.fleet, port, message);
                 }
                 match message {
                     Some(_) if !self.requests.contains_key(&rejected.fleet) => return,
                     Some(_) => self.rejected.insert(rejected.clone()),
                     None => self.rejected.remove(&rejected),
                 };
-                self.outlets.metrics.rejected(self.rejected.len());
+                self.outputs.metrics.rejected(self.rejected.len());
                 turn.inputs.push(Input::Rejection(rejected, message));
             }
             Message::Release(release) => turn.inputs.push(Input::ApiVersion(release)),
             Message::Complete => {
                 self.complete = true;
-                self.place.complete();
+                self.runner.complete();
                 turn.plan = true;
             }
             Message::News => turn.plan = true,
@@ -327,9 +329,16 @@ impl Owner {
         }
     }
 
+    /// The port of a rejected listener, if its fleet still has it.
+    fn rejected_port(&self, rejected: &Rejected) -> Option<Port> {
+        let request = self.requests.get(&rejected.fleet)?;
+        let mut ports = request.ports.iter().copied();
+        ports.find(|&port| *rejected == Rejected::listener(rejected.fleet.clone(), port))
+    }
+
     fn take_set(&mut self, set: ChangeSet, turn: &mut Turn) {
         self.synced = true;
-        // An empty first set is a state, too.
+        // An empty first set counts as well.
         turn.plan |= self.core.engine().revision() == 0;
         if !set.changes.is_empty() {
             let noticed = turn.noticed.unwrap_or(set.detected);
@@ -338,21 +347,16 @@ impl Owner {
         for change in set.changes {
             self.take_change(change, turn);
         }
-        self.outlets.metrics.problems(set.problems.len());
-        let (new, solved) = self.outlets.board.set_problems(set.problems);
+        self.outputs.metrics.problems(set.errors.len());
+        let (new, solved) = self.outputs.status_store.set_problems(set.errors);
         for problem in &solved {
-            self.tell(Event::ProblemSolved(ProblemView::from(problem)));
+            self.tell(RunEvent::ProblemSolved(ProblemView::from(problem)));
         }
         for problem in &new {
-            self.tell(Event::Problem(ProblemView::from(problem)));
+            self.tell(RunEvent::Problem(ProblemView::from(problem)));
         }
-        for (kind, count) in set.skipped {
-            // Other kinds of a cluster are nobody's business; of the Gateway API's the user expects something.
-            if kind.contains(GATEWAY_GROUP) || kind.contains("gateway.networking.x-k8s.io") {
-                self.note(format!(
-                    "{kind} is not a kind that Sesame reads ({count} of it)"
-                ));
-            }
+        for object in &set.unsupported {
+            self.note_unsupported(object);
         }
     }
 
@@ -360,25 +364,22 @@ impl Owner {
         let key = change.key();
         let kind = match &change {
             Change::Upsert(object) => {
-                self.outlets.board.sketch(object);
+                self.outputs.status_store.sketch(object);
                 match self.known.insert(&key) {
                     true => ChangeKind::Added,
                     false => ChangeKind::Changed,
                 }
             }
             Change::Remove(_) => {
-                self.outlets.board.forget(&key);
+                self.outputs.status_store.forget(&key);
                 self.known.remove(&key);
                 ChangeKind::Removed
             }
         };
         match kind {
-            ChangeKind::Added => self.outlets.metrics.object(key.kind, 1),
-            ChangeKind::Removed => self.outlets.metrics.object(key.kind, -1),
+            ChangeKind::Added => self.outputs.metrics.object(key.kind, 1),
+            ChangeKind::Removed => self.outputs.metrics.object(key.kind, -1),
             ChangeKind::Changed => {}
-        }
-        if key.kind.group() == GATEWAY_GROUP && !pipeline::Inputs::takes(key.kind) {
-            self.note(format!("objects of kind {} are not served yet", key.kind));
         }
         turn.objects.push(ObjectChange {
             object: key,
@@ -398,8 +399,8 @@ impl Owner {
         }
     }
 
-    /// Commits, and once more if that asks for other fleets than before: where they listen is known before anything
-    /// leaves this thread.
+    /// Commits, and a second time if the first commit changed the requests for fleets: their addresses are known before any
+    /// output leaves this thread.
     fn commit(&mut self, inputs: Vec<Input>, turn: &mut Turn) -> Vec<Step> {
         let first = self.core.apply(inputs);
         for (fleet, change) in first.commit.changes(self.core.outputs().fleets) {
@@ -424,7 +425,7 @@ impl Owner {
 
     fn plan(&mut self, changed: &BTreeSet<FleetId>) -> Vec<Input> {
         let mut inputs = Vec::new();
-        for (fleet, state) in self.place.plan(&self.requests, changed, Instant::now()) {
+        for (fleet, state) in self.runner.plan(&self.requests, changed, Instant::now()) {
             match state {
                 Some(mut state) => {
                     state.ready |= self.serving.contains(&fleet);
@@ -436,12 +437,12 @@ impl Owner {
                 None => self.forget(fleet, &mut inputs),
             }
         }
-        self.outlets.metrics.rejected(self.rejected.len());
-        self.outlets.metrics.fleets(self.states.len());
+        self.outputs.metrics.rejected(self.rejected.len());
+        self.outputs.metrics.fleets(self.states.len());
         inputs
     }
 
-    /// A fleet is gone.
+    /// Removes the state of a fleet that is gone.
     fn forget(&mut self, fleet: FleetId, inputs: &mut Vec<Input>) {
         if self.states.remove(&fleet).is_none() {
             return;
@@ -455,29 +456,31 @@ impl Owner {
         inputs.push(Input::Fleet(fleet, None));
     }
 
-    /// Says once that all is served that can be.
+    /// Sends `Ready` once everything that can be served is.
     fn announce(&mut self) {
         if self.announced || !self.synced {
             return;
         }
-        if self.place.awaited().is_subset(&self.settled) {
+        if self.runner.awaited().is_subset(&self.settled) {
             self.announced = true;
-            self.tell(Event::Ready {
+            self.tell(RunEvent::Ready {
                 gateways: self.serving.len(),
                 after_ms: millis(self.start.elapsed()),
             });
         }
     }
 
-    /// Says something once.
-    fn note(&mut self, message: String) {
-        if self.noted.len() < crate::event::LONGEST_LIST && self.noted.insert(message.clone()) {
-            self.tell(Event::Note { message });
+    /// Reports an unsupported object, once.
+    fn note_unsupported(&mut self, object: &Unsupported) {
+        if self.noted.len() < crate::event::LONGEST_LIST && self.noted.insert(object.object.clone())
+        {
+            let message = object.to_string();
+            self.tell(RunEvent::Note { message });
         }
     }
 
-    fn tell(&self, event: Event) {
-        self.outlets.events.tell(event);
+    fn tell(&self, event: RunEvent) {
+        self.outputs.events.send(event);
     }
 }
 

@@ -1,35 +1,35 @@
-//! Which fleet listens where on this machine.
+//! Addresses and ports of fleets on this machine.
 //!
-//! In: what all Gateways ask for. Out: addresses for each, and which ports it can't have because another one has them.
-//! Pure: whether an address is this machine's is asked of the caller.
+//! In: requests of all Gateways. Out: addresses for each, and the ports that conflict with another Gateway's. Pure: the
+//! caller says whether an address is usable.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
-use sesame_api::AddressType;
 use sesame_fleet::local::addresses::Allocator;
-use sesame_model::FleetId;
-use sesame_translate::fleet::{AddressProblem, FleetAddress, FleetRequest, FleetState};
+use sesame_model::{
+    AddressRequest, FleetAddress, FleetId, FleetProblem, FleetRequest, FleetState, Port,
+};
 
-/// Plans, and remembers which loopback address it gave to whom.
+/// Plans, and keeps the loopback address of each fleet.
 #[derive(Debug, Default)]
 pub(crate) struct Planner {
     allocator: Allocator,
     port_offset: u16,
 }
 
-/// The addresses that one fleet asks for, understood.
+/// The addresses that one fleet requests, parsed.
 #[derive(Debug, Default)]
 struct Wish {
-    /// By number, without doubles, in the order of the Gateway.
+    /// Explicit addresses without duplicates, in the order of the Gateway.
     exactly: Vec<IpAddr>,
-    /// One of our choice as well.
+    /// Also one that Sesame chooses.
     any: bool,
-    problem: Option<AddressProblem>,
+    problem: Option<FleetProblem>,
 }
 
 impl Planner {
-    /// `port_offset` is added to a Gateway's port to get the one that is bound.
+    /// `port_offset` is added to a Gateway's port to get the port to bind.
     pub(crate) fn new(port_offset: u16) -> Self {
         Self {
             allocator: Allocator::new(),
@@ -37,15 +37,15 @@ impl Planner {
         }
     }
 
-    /// A state for every fleet that there should be: not ready, and without a look at its ports.
+    /// A state for every requested fleet: not ready, ports not probed.
     ///
-    /// `usable` says what is wrong with an address that was asked for. Where two Gateways want the same port of the same
-    /// address, the one that `has` it keeps it, else the first by name gets it.
+    /// `usable` returns the problem with a requested address. If two Gateways request the same port of the same address, the
+    /// one that `has` it keeps it; else the first by name gets it.
     pub(crate) fn plan(
         &mut self,
         requests: &BTreeMap<FleetId, FleetRequest>,
         mut usable: impl FnMut(IpAddr) -> Result<(), String>,
-        has: impl Fn(&FleetId, SocketAddr) -> bool,
+        has: impl Fn(&FleetId, (IpAddr, Port)) -> bool,
     ) -> BTreeMap<FleetId, FleetState> {
         let wishes: BTreeMap<&FleetId, Wish> = requests
             .iter()
@@ -62,7 +62,7 @@ impl Planner {
         let without = wishes
             .iter()
             .filter(|(_, wish)| wish.any)
-            .map(|(fleet, _)| fleet.as_str());
+            .map(|(fleet, _)| *fleet);
         self.allocator.assign(without, &asked_for);
 
         let mut states: BTreeMap<FleetId, FleetState> = wishes
@@ -77,10 +77,10 @@ impl Planner {
         let mut addresses = wish.exactly;
         let mut problem = wish.problem;
         if wish.any {
-            match self.allocator.get(fleet.as_str()) {
+            match self.allocator.get(fleet) {
                 Some(address) => addresses.push(address.into()),
                 None => {
-                    problem = problem.or(Some(AddressProblem::NotAssigned(
+                    problem = problem.or(Some(FleetProblem::AddressNotAssigned(
                         "every address of 127.0.0.0/8 is taken: ask for one with spec.addresses"
                             .to_owned(),
                     )));
@@ -96,12 +96,12 @@ impl Planner {
         }
     }
 
-    /// Gives each port of each address to one fleet: first to those that have it.
+    /// Assigns each port of each address to one fleet, preferring the fleet that has it.
     fn claim_ports(
         &self,
         requests: &BTreeMap<FleetId, FleetRequest>,
         states: &mut BTreeMap<FleetId, FleetState>,
-        has: impl Fn(&FleetId, SocketAddr) -> bool,
+        has: impl Fn(&FleetId, (IpAddr, Port)) -> bool,
     ) {
         let mut claims = Claims::default();
         for incumbents in [true, false] {
@@ -123,8 +123,8 @@ impl Planner {
                         .iter()
                         .filter_map(FleetAddress::ip)
                         .collect();
-                    let sockets = || addresses.iter().map(|ip| SocketAddr::new(*ip, bound));
-                    if incumbents == sockets().any(|socket| has(fleet, socket))
+                    let incumbent = addresses.iter().any(|&ip| has(fleet, (ip, bound)));
+                    if incumbents == incumbent
                         && let Err(why) = claims.claim(fleet, &addresses, port)
                     {
                         state.ports.insert(port, why);
@@ -135,14 +135,19 @@ impl Planner {
     }
 }
 
-/// Who has which port of which address.
+/// The fleet that has each port of each address.
 #[derive(Debug, Default)]
 struct Claims<'a> {
-    by_port: BTreeMap<u16, Vec<(IpAddr, &'a FleetId)>>,
+    by_port: BTreeMap<Port, Vec<(IpAddr, &'a FleetId)>>,
 }
 
 impl<'a> Claims<'a> {
-    fn claim(&mut self, fleet: &'a FleetId, addresses: &[IpAddr], port: u16) -> Result<(), String> {
+    fn claim(
+        &mut self,
+        fleet: &'a FleetId,
+        addresses: &[IpAddr],
+        port: Port,
+    ) -> Result<(), String> {
         for &address in addresses {
             if let Some(owner) = self.owner(address, port) {
                 return Err(format!(
@@ -155,7 +160,7 @@ impl<'a> Claims<'a> {
         Ok(())
     }
 
-    fn owner(&self, address: IpAddr, port: u16) -> Option<&FleetId> {
+    fn owner(&self, address: IpAddr, port: Port) -> Option<&FleetId> {
         let overlap = |other: IpAddr| {
             other == address
                 || (other.is_ipv4() == address.is_ipv4()
@@ -175,31 +180,27 @@ fn wish(request: &FleetRequest, usable: &mut impl FnMut(IpAddr) -> Result<(), St
     };
     let mut unsupported = None;
     for address in &request.addresses {
-        if address.type_ != AddressType::IpAddress {
-            let type_ = address.type_.as_str();
-            unsupported.get_or_insert_with(|| {
-                format!(
-                    "spec.addresses: type {type_} is not supported on this machine: use IPAddress, or leave \
-                     addresses out"
-                )
-            });
-        } else if address.value.is_empty() {
-            wish.any = true;
-        } else {
-            match address.value.parse::<IpAddr>() {
-                Ok(ip) if wish.exactly.contains(&ip) => {}
-                Ok(ip) => match usable(ip) {
-                    Ok(()) => wish.exactly.push(ip),
-                    Err(why) => wish.not_usable(why),
-                },
-                Err(_) => wish.not_usable(format!("{:?} is not an IP address", address.value)),
+        match address {
+            AddressRequest::Any => wish.any = true,
+            AddressRequest::Ip(ip) if wish.exactly.contains(ip) => {}
+            AddressRequest::Ip(ip) => match usable(*ip) {
+                Ok(()) => wish.exactly.push(*ip),
+                Err(why) => wish.not_usable(why),
+            },
+            AddressRequest::InvalidIp(value) => {
+                wish.not_usable(format!("{value:?} is not an IP address"));
             }
+            AddressRequest::Hostname(_) => _ = unsupported.get_or_insert("Hostname"),
+            AddressRequest::Other(type_) => _ = unsupported.get_or_insert(type_),
         }
     }
-    if let Some(why) = unsupported {
-        // The Gateway is not accepted, so it gets nothing.
+    if let Some(type_) = unsupported {
+        // The Gateway is not accepted, so its fleet gets no address.
+        let why = format!(
+            "spec.addresses: type {type_} is not supported on this machine: use IPAddress, or leave addresses out"
+        );
         return Wish {
-            problem: Some(AddressProblem::Unsupported(why)),
+            problem: Some(FleetProblem::UnsupportedAddress(why)),
             ..Wish::default()
         };
     }
@@ -208,8 +209,9 @@ fn wish(request: &FleetRequest, usable: &mut impl FnMut(IpAddr) -> Result<(), St
 
 impl Wish {
     fn not_usable(&mut self, why: String) {
-        self.problem
-            .get_or_insert_with(|| AddressProblem::NotUsable(format!("spec.addresses: {why}")));
+        self.problem.get_or_insert_with(|| {
+            FleetProblem::AddressNotUsable(format!("spec.addresses: {why}"))
+        });
     }
 }
 

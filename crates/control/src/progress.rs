@@ -1,7 +1,8 @@
-//! How long a change takes to reach Envoys.
+//! Measures how long a change takes to reach Envoys.
 //!
-//! In: revisions as they are handed to a fleet, each with the moment at which its change was noticed; acknowledgements.
-//! Out: which revisions a fleet has, and after how long. Bounded: a fleet that doesn't answer costs a few entries.
+//! In: revisions as they are published to a fleet, each with the time at which its change was noticed; acknowledgements.
+//! Out: the revisions that a fleet has acknowledged, each with its delay. Bounded: a fleet that doesn't answer costs a few
+//! entries.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,17 +10,17 @@ use std::time::{Duration, Instant};
 
 use sesame_model::FleetId;
 
-/// Revisions of one fleet that may wait for an answer. Beyond it the oldest are forgotten.
+/// Unacknowledged revisions kept for each fleet; older ones are dropped.
 const MOST_WAITING: usize = 64;
 
-/// Revisions on their way. Shared by whoever hands them out and whoever hears the answers.
+/// Unacknowledged revisions. Shared by the publisher and the receiver of acknowledgements.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     waiting: Mutex<BTreeMap<FleetId, VecDeque<(u64, Instant)>>>,
 }
 
 impl Progress {
-    /// A fleet is about to be given a revision.
+    /// Call before a revision is published to a fleet.
     pub(crate) fn sent(&self, fleet: &FleetId, revision: u64, noticed: Instant) {
         let mut waiting = self.lock();
         let queue = waiting.entry(fleet.clone()).or_default();
@@ -29,7 +30,7 @@ impl Progress {
         }
     }
 
-    /// A fleet has this revision and all before it. Returns those that were waiting, oldest first.
+    /// A fleet has acknowledged this revision and all before it. Returns those that were waiting, oldest first.
     pub(crate) fn acked(
         &self,
         fleet: &FleetId,
@@ -46,7 +47,7 @@ impl Progress {
             .collect()
     }
 
-    /// A fleet is gone.
+    /// Removes a fleet that is gone.
     pub(crate) fn forget(&self, fleet: &FleetId) {
         self.lock().remove(fleet);
     }

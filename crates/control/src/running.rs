@@ -1,6 +1,7 @@
 //! The tasks of a run, and why it ended by itself.
 //!
-//! In: tasks, and the thread that translates. Out: the first reason why the run can't go on. It must not know what they do.
+//! In: tasks, and the thread that translates. Out: the first reason why the run can't continue. It must not depend on what
+//! the tasks do.
 
 use std::future::Future;
 use std::io;
@@ -13,7 +14,7 @@ use tokio::task::JoinSet;
 /// Why a run ended by itself.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The translating thread is gone: a defect, which has been printed.
+    /// The translating thread panicked: a bug, whose panic has been printed.
     #[error("translation has failed; please report what is printed above")]
     Owner,
     /// The files can't be read any more.
@@ -25,23 +26,23 @@ pub enum RunError {
     /// Envoys can't be served any more.
     #[error(transparent)]
     Xds(#[from] xds::ServeError),
-    /// Sesame's own pages can't be served any more.
-    #[error("Sesame's own pages can't be served any more: {0}")]
+    /// The admin pages can't be served any more.
+    #[error("the admin pages can't be served any more: {0}")]
     Admin(io::Error),
-    /// A task of ours ended or panicked: a defect, which has been printed.
+    /// A task ended unexpectedly or panicked: a bug, which has been printed.
     #[error("a part of Sesame has failed; please report what is printed above")]
     Task,
 }
 
-/// What runs.
+/// The tasks of a run.
 #[derive(Debug)]
 pub(crate) struct Running {
     tasks: Tasks,
-    /// True when the owner's thread has ended as it should; closed before that if it panicked.
+    /// Becomes true when the owner's thread ends normally; closes before that if it panics.
     owner: watch::Receiver<bool>,
 }
 
-/// Tasks that end only if they must, with the reason.
+/// Tasks that only end on failure, with the reason.
 pub(crate) type Tasks = JoinSet<Result<(), RunError>>;
 
 impl Running {
@@ -49,11 +50,11 @@ impl Running {
         Self { tasks, owner }
     }
 
-    /// Completes if something that everything depends on has failed. Cancel safe.
+    /// Completes when the run can't continue, with the reason. Cancel safe.
     pub(crate) async fn failed(&mut self) -> RunError {
         let owner = &mut self.owner;
         let panicked = async {
-            // One that ended as it should did so because a task had failed, or all is about to end.
+            // The thread ends normally after a task has failed or at shutdown.
             if owner.wait_for(|ended| *ended).await.is_ok() {
                 std::future::pending::<()>().await;
             }
@@ -77,7 +78,7 @@ impl Running {
         while self.tasks.join_next().await.is_some() {}
     }
 
-    /// Ends all tasks where they are.
+    /// Aborts all tasks.
     pub(crate) async fn shutdown(mut self) {
         self.tasks.shutdown().await;
     }
@@ -88,7 +89,7 @@ impl Running {
     }
 }
 
-/// Adds a task that has no reason to give.
+/// Adds a task without an outcome.
 pub(crate) fn spawn(tasks: &mut Tasks, task: impl Future<Output = ()> + Send + 'static) {
     tasks.spawn(async move {
         task.await;

@@ -1,14 +1,13 @@
-//! A replica in a cluster: objects come from the API server, statuses go back there, and Envoys are pods.
+//! A replica in a cluster: objects come from the API server, statuses are written back to it, and Envoys are pods.
 //!
-//! In: settings. Out: discovery over mutual TLS for every Envoy, from every replica; and from the one that leads, statuses
-//! and the objects that run Envoys. What one part can't do, it tries again: of what was read, nothing is taken away from
-//! Envoys because the API server is gone.
+//! In: settings. Out: discovery over mutual TLS for every Envoy, from every replica; and from the leader, statuses and the
+//! objects that run Envoys. Failures are retried: while the API server is away, Envoys keep the configuration they have.
 
 mod addresses;
 mod feed;
+mod fleet_updates;
 pub(crate) mod health;
 mod identify;
-mod inbox;
 mod lead;
 mod lease;
 mod managed;
@@ -30,107 +29,110 @@ pub use self::identify::UNMANAGED_SECRET;
 pub use self::start::StartError;
 pub use crate::running::RunError;
 
-/// The Service under which Envoys find Sesame.
+/// The Service through which Envoys reach Sesame.
 pub const SERVICE: &str = "sesame-xds";
 
-/// What a replica depends on.
+/// Settings of a replica.
 #[derive(Clone, Debug)]
-pub struct Config {
-    /// How to reach the API server; `None`: as a pod's service account or `KUBECONFIG` says.
+pub struct ServeConfig {
+    /// The kubeconfig; `None`: the pod's service account, or `KUBECONFIG`.
     pub kubeconfig: Option<PathBuf>,
     /// Sesame's own namespace.
     pub namespace: String,
-    /// What tells this replica from others: the name of its pod.
+    /// The unique name of this replica: its pod's name.
     pub replica: String,
-    /// The namespaces to look into; `None`: all.
+    /// The namespaces to watch; `None`: all.
     pub watch_namespaces: Option<Vec<String>>,
-    /// Who runs the Envoys.
+    /// How Envoys run.
     pub envoys: Envoys,
-    /// Where discovery is served.
+    /// Address of the discovery server.
     pub xds: SocketAddr,
-    /// A folder with `tls.crt`, `tls.key` and `ca.crt` for it; `None`: Sesame makes them and keeps them in Secrets.
+    /// A folder with `tls.crt`, `tls.key` and `ca.crt` of the discovery server; `None`: Sesame issues them and keeps them in
+    /// Secrets.
     pub certificates: Option<PathBuf>,
-    /// Which route tables are in shards.
+    /// Which route tables are sharded.
     pub sharding: Sharding,
-    /// Whether Envoys are given Sesame's module, and load it.
+    /// Whether Envoys get and load Sesame's module.
     pub module: bool,
-    /// Whether several replicas agree on who leads; without it this one always does.
+    /// Whether replicas elect a leader; otherwise this replica always leads.
     pub leader_election: bool,
-    /// Where the pages for the kubelet and for Prometheus are; `None`: nowhere.
+    /// Address of the pages for the kubelet and Prometheus; `None`: no such pages.
     pub probes: Option<SocketAddr>,
-    /// Where all pages are; `None`: nowhere. Whoever reaches them sees all configuration, but no private key.
+    /// Address of all admin pages; `None`: no admin pages. They show all configuration, but no private key, to any client
+    /// that reaches them.
     pub admin: Option<SocketAddr>,
 }
 
-/// Who runs the Envoys.
+/// How Envoys run.
 #[derive(Clone, Debug)]
 pub enum Envoys {
-    /// Sesame: one Deployment or DaemonSet for each Gateway.
+    /// Sesame runs them: one Deployment or DaemonSet for each Gateway.
     Managed {
         /// The image of Envoy.
         envoy_image: String,
-        /// Sesame's own image, for the process beside each Envoy.
+        /// Sesame's own image, for the sidecar of each Envoy.
         sidecar_image: String,
-        /// The name by which pods reach [`Config::xds`]; `None`: that of [`SERVICE`].
+        /// The DNS name through which pods reach [`ServeConfig::xds`]; `None`: that of [`SERVICE`].
         xds_host: Option<String>,
-        /// The port there; `None`: the same.
+        /// Its port; `None`: that of [`ServeConfig::xds`].
         xds_port: Option<u16>,
     },
-    /// Somebody else, from `sesame bootstrap`. They are one fleet, which serves one Gateway.
+    /// Envoys run outside Sesame (unmanaged), with the output of `sesame bootstrap`. They are one fleet, which serves one
+    /// Gateway.
     Unmanaged {
-        /// The Gateway; `None`: the oldest one of the oldest GatewayClass of ours.
+        /// The Gateway; `None`: the oldest one of Sesame's oldest GatewayClass.
         gateway: Option<NamespacedName>,
-        /// Where clients reach them: numbers and names.
+        /// Addresses and hostnames at which clients reach them.
         addresses: Vec<String>,
-        /// A Service whose status says it.
+        /// A Service whose status has the addresses.
         service: Option<NamespacedName>,
     },
 }
 
-/// A running replica. Dropping it ends it at once; [`Serve::shutdown`] hands over first.
+/// A running replica. Dropping it ends it at once; [`Serve::shutdown`] ends it gracefully.
 #[derive(Debug)]
 pub struct Serve {
     xds: SocketAddr,
     probes: Option<SocketAddr>,
     admin: Option<SocketAddr>,
-    /// Ends leading, so that another may start.
+    /// Releases the Lease, so that another replica may lead.
     step_down: CancellationToken,
-    /// Ends everything else.
+    /// Ends all tasks.
     stop: CancellationToken,
-    /// Becomes closed when the lease has been given back.
+    /// Closes when the Lease has been released.
     stepped_down: watch::Receiver<bool>,
     running: Running,
 }
 
 impl Serve {
-    /// Where discovery is served.
+    /// Address of the discovery server.
     pub fn xds(&self) -> SocketAddr {
         self.xds
     }
 
-    /// Where the pages for the kubelet and for Prometheus are.
+    /// Address of the pages for the kubelet and Prometheus.
     pub fn probes(&self) -> Option<SocketAddr> {
         self.probes
     }
 
-    /// Where all pages are.
+    /// Address of the admin pages.
     pub fn admin(&self) -> Option<SocketAddr> {
         self.admin
     }
 
-    /// Completes if something that everything depends on has failed. Cancel safe.
+    /// Completes when the replica can't continue, with the reason. Cancel safe.
     pub async fn failed(&mut self) -> RunError {
         self.running.failed().await
     }
 
-    /// Gives up leading, so that another replica need not wait, then ends all streams: Envoys go on with what they have and
-    /// connect to another replica.
+    /// Releases the Lease, so that another replica can lead at once, then closes all streams: Envoys keep their
+    /// configuration and connect to another replica.
     pub async fn shutdown(mut self) {
         self.step_down.cancel();
-        // It is closed as soon as whoever held it is done.
+        // Closes once the Lease is released.
         while self.stepped_down.changed().await.is_ok() {}
         self.stop.cancel();
-        // Whatever waits for an API server that doesn't answer is given up.
+        // Tasks that wait for an API server that doesn't answer are aborted.
         let _ = tokio::time::timeout(start::PATIENCE, self.running.finish()).await;
         self.running.shutdown().await;
     }

@@ -1,115 +1,120 @@
-//! What Envoys say over their streams.
+//! Events of Envoys' xDS streams.
 //!
-//! In: events of the discovery server. Out: messages to the owner, events for whoever looks on, counts.
+//! In: events of the discovery server. Out: messages to the owner, events, metrics.
 
 use std::sync::Arc;
 use std::time::Instant;
 
 use sesame_model::FleetId;
 use sesame_translate::fleet::{Rejected, RejectedKind};
-use sesame_xds::{self as xds, ResourceType};
+use sesame_xds::{self as xds, ClientId, ResourceType, XdsEvent};
 use tokio::sync::mpsc;
 
-use crate::event::{Event, millis};
-use crate::owner::{Message, Outlets};
+use crate::event::{RunEvent, millis};
+use crate::owner::{Message, Outputs};
 use crate::progress::Progress;
 
-/// Envoys that have Sesame's module get what is made for it.
-pub(crate) const TAKES_VARIANTS: xds::TakesVariants =
+/// Envoys with Sesame's module get the resource variants for it.
+pub(crate) const SUPPORTS_VARIANTS: xds::SupportsVariants =
     |first| first.node.as_ref().is_some_and(sesame_envoy::has_module);
 
-/// What is known of Envoys beside what they say themselves.
+/// Properties of a runner's Envoys.
 pub(crate) trait Envoys: Send + Sync {
-    /// Whether a fleet is ready as soon as one of its Envoys has acknowledged what it was given; else somebody else tells.
+    /// Whether an acknowledgement of one Envoy makes its fleet ready; if not, readiness comes from elsewhere.
     fn readies(&self) -> bool;
 
-    /// Whether what an Envoy says is of no interest any more.
+    /// Whether messages of this Envoy are to be ignored.
     fn is_stale(&self, fleet: &FleetId, node_id: &str) -> bool;
 }
 
-/// Passes on what streams report, for ever.
+/// Passes on events of streams, forever.
 pub(crate) async fn hear(
-    mut events: xds::Events,
+    mut events: xds::EventReceiver,
     owner: mpsc::WeakSender<Message>,
-    outlets: Outlets,
+    outputs: Outputs,
     envoys: Arc<dyn Envoys>,
 ) {
     loop {
         match events.next().await {
-            xds::Event::Connected { fleet, .. } => {
+            XdsEvent::Connected(ClientId { fleet, .. }) => {
                 tracing::debug!(gateway = %fleet, "Envoy has connected");
-                connected(&outlets.progress, &*envoys, &FleetId(fleet.as_str().into()));
+                if let Some(fleet) = fleet_of(&fleet) {
+                    connected(&outputs.progress, &*envoys, &fleet);
+                }
             }
-            xds::Event::Disconnected { fleet, .. } => {
+            XdsEvent::Disconnected(ClientId { fleet, .. }) => {
                 tracing::debug!(gateway = %fleet, "Envoy has disconnected");
             }
-            xds::Event::Acked {
-                fleet,
-                node_id,
-                revision,
-                ..
-            } => {
-                let fleet = FleetId(fleet.as_str().into());
-                if envoys.is_stale(&fleet, &node_id) {
+            XdsEvent::Acked { client, revision } => {
+                let Some(fleet) = fleet_of(&client.fleet) else {
+                    continue;
+                };
+                if envoys.is_stale(&fleet, &client.node_id) {
                     continue;
                 }
-                served(&outlets, &fleet, revision);
+                served(&outputs, &fleet, revision);
                 if envoys.readies() {
                     tell(&owner, Message::EnvoyServes(fleet)).await;
                 }
             }
-            xds::Event::WarmingTimedOut { fleet, .. } => {
+            XdsEvent::WarmingTimedOut(ClientId { fleet, .. }) => {
                 tracing::warn!(
                     gateway = %fleet,
-                    "Envoy takes long to take new clusters; what uses them is no longer held back"
+                    "Envoy is slow to warm new clusters; resources that use them are no longer held back"
                 );
             }
-            xds::Event::Rejected {
-                fleet,
-                resource_type,
-                name,
-                message,
-                ..
-            } => {
-                outlets.metrics.rejection(resource_type.to_string());
-                outlets.events.tell(Event::Rejected {
+            XdsEvent::Rejected { fleet, rejection } => {
+                let xds::Rejection {
+                    resource_type,
+                    name,
+                    message,
+                    ..
+                } = rejection;
+                outputs.metrics.rejection(resource_type.to_string());
+                outputs.events.send(RunEvent::Rejected {
                     gateway: fleet.to_string(),
                     resource: resource_type.to_string(),
                     name: name.to_string(),
                     message: message.to_string(),
                 });
-                let rejected = rejected(&fleet, resource_type, name);
+                let Some(fleet) = fleet_of(&fleet) else {
+                    continue;
+                };
+                let rejected = rejected(fleet, resource_type, name);
                 let message = Some(message.to_string());
                 tell(&owner, Message::Rejection(rejected, message)).await;
             }
-            xds::Event::Recovered {
+            XdsEvent::Recovered {
                 fleet,
                 resource_type,
                 name,
             } => {
-                outlets.events.tell(Event::Recovered {
+                outputs.events.send(RunEvent::Recovered {
                     gateway: fleet.to_string(),
                     resource: resource_type.to_string(),
                     name: name.to_string(),
                 });
-                let rejected = rejected(&fleet, resource_type, name);
+                let Some(fleet) = fleet_of(&fleet) else {
+                    continue;
+                };
+                let rejected = rejected(fleet, resource_type, name);
                 tell(&owner, Message::Rejection(rejected, None)).await;
             }
         }
     }
 }
 
-/// Where Envoys come and go by themselves, what waited for one to come says nothing about how long a change takes.
+/// Where Envoys aren't started by Sesame, the wait for an Envoy to connect is no measure of a change's delay.
 fn connected(progress: &Progress, envoys: &dyn Envoys, fleet: &FleetId) {
     if !envoys.readies() {
         progress.forget(fleet);
     }
 }
 
-fn served(outlets: &Outlets, fleet: &FleetId, revision: u64) {
-    for (revision, after) in outlets.progress.acked(fleet, revision, Instant::now()) {
-        outlets.metrics.served(after);
-        outlets.events.tell(Event::Served {
+fn served(outputs: &Outputs, fleet: &FleetId, revision: u64) {
+    for (revision, after) in outputs.progress.acked(fleet, revision, Instant::now()) {
+        outputs.metrics.served(after);
+        outputs.events.send(RunEvent::Served {
             revision,
             gateway: fleet.to_string(),
             after_ms: millis(after),
@@ -117,9 +122,9 @@ fn served(outlets: &Outlets, fleet: &FleetId, revision: u64) {
     }
 }
 
-fn rejected(fleet: &xds::FleetId, resource_type: ResourceType, name: Arc<str>) -> Rejected {
+fn rejected(fleet: FleetId, resource_type: ResourceType, name: Arc<str>) -> Rejected {
     let name = match resource_type {
-        // It is called as its shard.
+        // The resource has the name of its shard.
         ResourceType::ScopedRoute => format!("{name}#scope").into(),
         _ => name,
     };
@@ -130,14 +135,15 @@ fn rejected(fleet: &xds::FleetId, resource_type: ResourceType, name: Arc<str>) -
         ResourceType::Listener => RejectedKind::Listener,
         ResourceType::ScopedRoute | ResourceType::Route => RejectedKind::Routes,
     };
-    Rejected {
-        fleet: FleetId(fleet.as_str().into()),
-        what,
-        name,
-    }
+    Rejected { fleet, what, name }
 }
 
-/// Tells the owner, unless it is gone: then Sesame is about to end.
+/// The fleet that an Envoy claims as `node.cluster`; `None` if the name is invalid.
+fn fleet_of(claimed: &xds::FleetId) -> Option<FleetId> {
+    claimed.as_str().parse().ok()
+}
+
+/// Sends a message to the owner, unless it is gone: then Sesame is shutting down.
 pub(crate) async fn tell(owner: &mpsc::WeakSender<Message>, message: Message) {
     if let Some(owner) = owner.upgrade() {
         let _ = owner.send(message).await;
@@ -148,7 +154,7 @@ pub(crate) async fn tell(owner: &mpsc::WeakSender<Message>, message: Message) {
 mod tests {
     use super::*;
 
-    /// Envoys that come and go by themselves, or that Sesame starts.
+    /// Envoys that Sesame starts (false), or doesn't (true).
     struct Moving(bool);
 
     impl Envoys for Moving {

@@ -1,31 +1,27 @@
-//! Translation once, as data.
+//! Translates once, and returns plain data.
 //!
-//! In: objects. Out: what their Envoys would get and what their owners would be told, in JSON. No Envoy, no network:
-//! fleets are taken to have the addresses that a local run would give them, and to be well.
+//! In: objects. Out: resources of their Envoys and statuses of the objects, in JSON. No Envoy, no network: fleets get the
+//! addresses of a local run and count as healthy.
 
 use std::collections::BTreeMap;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
-use sesame_api::{GATEWAY_GROUP, Kind, Object, ObjectKey};
+use sesame_api::{Object, ObjectKey};
 use sesame_envoy::{Options, ResourceChange, names, render};
-use sesame_model::FleetId;
-use sesame_translate::fleet::FleetRequest;
-use sesame_translate::pipeline;
+use sesame_model::{FleetId, FleetRequest};
 
 use crate::core::{Core, Input};
 use crate::plan::Planner;
 
-/// The outcome of [`translate`]. The same objects give the same one, in whatever order they come.
+/// The outcome of [`translate`]. The same objects give the same outcome, in any order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Translation {
-    /// What the Envoys of each fleet get; a fleet without anything is here too.
+    /// Resources of each fleet; fleets without resources are included.
     pub fleets: BTreeMap<FleetId, Resources>,
-    /// What owners of objects are told, sorted by kind, namespace and name. Times of transition are not in it.
+    /// The status of each object, sorted by kind, namespace and name, without transition times.
     pub statuses: Vec<StatusView>,
-    /// How many objects there were of the Gateway API's kinds that Sesame doesn't serve yet.
-    pub unserved: BTreeMap<Kind, usize>,
 }
 
 /// Resources of a fleet, each list sorted by name: Envoy's messages in protobuf's JSON form with the type as `@type`.
@@ -35,7 +31,7 @@ pub struct Resources {
     /// Listeners (LDS).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub listeners: Vec<Value>,
-    /// Which shards route tables have (SRDS).
+    /// Scoped routes, for sharded route tables (SRDS).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub scopes: Vec<Value>,
     /// Route tables (RDS), whole or in shards.
@@ -52,7 +48,7 @@ pub struct Resources {
     pub secrets: Vec<Value>,
 }
 
-/// What the owner of an object is told. Serializes to `kind`, `namespace` (if it has one), `name` and `status`.
+/// The status of an object. Serializes to an object with `apiVersion`, `kind`, `metadata` and `status`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusView {
     /// The object.
@@ -63,12 +59,14 @@ pub struct StatusView {
 
 impl Serialize for StatusView {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_map(None)?;
-        fields.serialize_entry("kind", self.key.kind.as_str())?;
+        let mut metadata = BTreeMap::from([("name", &self.key.name)]);
         if !self.key.namespace.is_empty() {
-            fields.serialize_entry("namespace", &self.key.namespace)?;
+            metadata.insert("namespace", &self.key.namespace);
         }
-        fields.serialize_entry("name", &self.key.name)?;
+        let mut fields = serializer.serialize_map(None)?;
+        fields.serialize_entry("apiVersion", self.key.kind.api_version())?;
+        fields.serialize_entry("kind", self.key.kind.as_str())?;
+        fields.serialize_entry("metadata", &metadata)?;
         fields.serialize_entry("status", &self.status)?;
         fields.end()
     }
@@ -76,10 +74,9 @@ impl Serialize for StatusView {
 
 /// Translates objects. Of objects with the same key the last counts.
 ///
-/// The GatewayClass `sesame` is there without being among them; its status is left out then.
+/// If the GatewayClass `sesame` isn't among them, it is added, without a status in the outcome.
 pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
     let mut core = Core::new(options);
-    let unserved = unserved(&objects);
     let before = core.apply(objects.into_iter().map(Input::Upsert)).resources;
     let requests: BTreeMap<FleetId, FleetRequest> = core
         .engine()
@@ -91,27 +88,16 @@ pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
         state.ready = true;
         Input::Fleet(fleet, Some(state))
     }));
-    // Nobody is connected to anything that was before.
+    // No Envoy is connected that could still use earlier resources.
     let settled = core.settle();
     let changes = before.into_iter().chain(after.resources).chain(settled);
     Translation {
         fleets: fleets(requests.into_keys(), changes),
         statuses: statuses(&core),
-        unserved,
     }
 }
 
-fn unserved(objects: &[Object]) -> BTreeMap<Kind, usize> {
-    let mut counts = BTreeMap::new();
-    for kind in objects.iter().map(Object::kind) {
-        if kind.group() == GATEWAY_GROUP && !pipeline::Inputs::takes(kind) {
-            *counts.entry(kind).or_default() += 1;
-        }
-    }
-    counts
-}
-
-/// What is left when all changes are done, shown.
+/// The final resources of each fleet, as JSON.
 fn fleets(
     fleets: impl Iterator<Item = FleetId>,
     changes: impl Iterator<Item = ResourceChange>,
@@ -132,14 +118,14 @@ fn fleets(
     out
 }
 
-/// A resource for people; one that can't be shown says so itself, so that the others are.
+/// A resource as JSON; one that can't be converted contains the error, so that the others are still shown.
 fn shown(body: &[u8], name: &str) -> Value {
     render(body)
         .unwrap_or_else(|error| serde_json::json!({ "name": name, "not_shown": error.to_string() }))
 }
 
 impl Resources {
-    /// Shows resources.
+    /// Resources as JSON.
     pub(crate) fn of(resources: &[ResourceChange]) -> Self {
         let mut out = Self::default();
         for resource in resources {
@@ -158,7 +144,7 @@ impl Resources {
             names::CLUSTER => &mut self.clusters,
             names::ENDPOINTS => &mut self.endpoints,
             names::SECRET => &mut self.secrets,
-            // There is no other type.
+            // There are no other types.
             _ => return,
         };
         list.push(resource);
@@ -169,17 +155,10 @@ impl Resources {
 fn statuses(core: &Core) -> Vec<StatusView> {
     let (engine, outputs) = (core.engine(), core.outputs());
     let mut out = Vec::new();
-    for (name, status) in engine.iter(outputs.class_status) {
-        if !core.is_unwritten_class(name) {
-            let key = ObjectKey::new(Kind::GatewayClass, "", name.clone());
-            out.push(object_status(key, &**status));
+    for (key, status) in engine.iter(outputs.statuses) {
+        if !core.is_unwritten(key) {
+            out.push(object_status(key.clone(), &**status));
         }
-    }
-    for (name, status) in engine.iter(outputs.gateway_status) {
-        out.push(object_status(name.of_kind(Kind::Gateway), &**status));
-    }
-    for (name, status) in engine.iter(outputs.http_route_status) {
-        out.push(object_status(name.of_kind(Kind::HTTPRoute), &**status));
     }
     out
 }

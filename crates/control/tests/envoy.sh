@@ -1,3 +1,3 @@
 #!/bin/sh
-# Stands for an Envoy whose stream is spoken by the test itself: it runs until it is told to end.
+# A stand-in for Envoy, whose xDS stream the test speaks: it runs until it is stopped.
 exec sleep 600

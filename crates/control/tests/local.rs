@@ -1,6 +1,6 @@
-//! A local run over real files and real streams, with Envoys that only pretend.
+//! A local run over real files and real streams, with fake Envoys.
 //!
-//! Each test has a loopback address of its own, so that they don't meet.
+//! Each test has its own loopback address, so tests don't interfere.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -10,16 +10,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
-use sesame_control::event::{ChangeKind, Event};
+use sesame_control::event::{ChangeKind, RunEvent};
 use sesame_control::files::FilesConfig;
-use sesame_control::local::{Config, Events, Local};
+use sesame_control::local::{Events, Local, LocalConfig};
 use sesame_testkit::client::{Ask, ask};
 use sesame_testkit::fake_envoy::{FakeEnvoy, Server};
 use sesame_xds::ResourceType::{Cluster, Listener, Route};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-/// Longer than anything takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PORT: u16 = 8080;
 
@@ -30,8 +30,8 @@ struct Run {
     events: Events,
 }
 
-/// Starts on files that hold a Gateway `ns/edge` and a Service `ns/shop`.
-async fn start(address: &str, change: impl FnOnce(&mut Config)) -> Run {
+/// Starts a run with a Gateway `ns/edge` and a Service `ns/shop`.
+async fn start(address: &str, change: impl FnOnce(&mut LocalConfig)) -> Run {
     let files = tempfile::tempdir().unwrap();
     write(files.path(), "gateway.yaml", &gateway(address));
     write(
@@ -40,7 +40,7 @@ async fn start(address: &str, change: impl FnOnce(&mut Config)) -> Run {
         "apiVersion: v1\nkind: Service\nmetadata: {name: shop, namespace: ns}\nspec: {ports: [{port: 80}]}\n",
     );
     let envoy = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/envoy.sh");
-    let mut config = Config::new(FilesConfig::new([files.path()]), envoy);
+    let mut config = LocalConfig::new(FilesConfig::new([files.path()]), envoy);
     config.drain = Duration::ZERO;
     change(&mut config);
     let (local, events) = Local::start(config).await.unwrap();
@@ -73,7 +73,7 @@ fn write(folder: &Path, name: &str, text: &str) {
 }
 
 impl Run {
-    /// An Envoy of the Gateway that rejects listeners as long as `bad` says so of their bytes.
+    /// An Envoy of the Gateway that rejects listeners for whose bytes `bad` is true.
     async fn envoy(&self, bad: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> FakeEnvoy {
         FakeEnvoy::builder("ns/edge", "local")
             .follow(|ty, _| match ty {
@@ -88,8 +88,8 @@ impl Run {
             .unwrap()
     }
 
-    /// The first event of those to come of which `wanted` makes something.
-    async fn until<T>(&mut self, what: &str, mut wanted: impl FnMut(&Event) -> Option<T>) -> T {
+    /// The first value that `wanted` returns for an event.
+    async fn until<T>(&mut self, what: &str, mut wanted: impl FnMut(&RunEvent) -> Option<T>) -> T {
         let mut seen = Vec::new();
         let events = &mut self.events;
         let found = timeout(PATIENCE, async {
@@ -109,7 +109,7 @@ impl Run {
 
     async fn ready(&mut self) -> usize {
         self.until("ready", |event| match event {
-            Event::Ready { gateways, .. } => Some(*gateways),
+            RunEvent::Ready { gateways, .. } => Some(*gateways),
             _ => None,
         })
         .await
@@ -118,7 +118,7 @@ impl Run {
     /// Waits for a condition of the Gateway, or of its listener, to have this status and reason.
     async fn condition(&mut self, part: Option<&str>, type_: &str, reason: &str) -> String {
         self.until(reason, |event| match event {
-            Event::Status { changes, .. } => changes
+            RunEvent::Status { changes, .. } => changes
                 .iter()
                 .find(|change| {
                     change.object.to_string() == "Gateway/ns/edge"
@@ -133,7 +133,7 @@ impl Run {
     }
 
     fn status_of(&self, kind: &str) -> Value {
-        let statuses = self.local.board().statuses();
+        let statuses = self.local.status_store().statuses();
         let found = statuses.into_iter().find(|s| s.key.kind.as_str() == kind);
         found.map(|found| found.status).unwrap_or_default()
     }
@@ -159,7 +159,7 @@ async fn files_are_served_and_their_changes_too() {
     write(run.files.path(), "route.yaml", &route("b.example"));
     let revision = run
         .until("change", |event| match event {
-            Event::Change {
+            RunEvent::Change {
                 revision,
                 objects,
                 resources: 1,
@@ -170,7 +170,7 @@ async fn files_are_served_and_their_changes_too() {
         .await;
     let after = run
         .until("served", |event| match event {
-            Event::Served {
+            RunEvent::Served {
                 revision: served,
                 gateway,
                 after_ms,
@@ -210,8 +210,8 @@ async fn an_envoy_that_is_killed_is_missed_until_another_serves() {
     let pid = run
         .until("ready, and envoy-started", |event| {
             match event {
-                Event::EnvoyStarted { pid: of, .. } => pid = Some(*of),
-                Event::Ready { .. } => ready = true,
+                RunEvent::EnvoyStarted { pid: of, .. } => pid = Some(*of),
+                RunEvent::Ready { .. } => ready = true,
                 _ => {}
             }
             pid.filter(|_| ready)
@@ -236,13 +236,13 @@ async fn a_gateway_that_goes_takes_its_envoy_along() {
     fs::remove_file(run.files.path().join("gateway.yaml")).unwrap();
     let restart = run
         .until("envoy-exited", |event| match event {
-            Event::EnvoyExited { restart_in_ms, .. } => Some(*restart_in_ms),
+            RunEvent::EnvoyExited { restart_in_ms, .. } => Some(*restart_in_ms),
             _ => None,
         })
         .await;
     assert_eq!(restart, None);
     envoy.until(|state| state.ended().is_some()).await.unwrap();
-    assert_eq!(run.local.board().statuses(), []);
+    assert_eq!(run.local.status_store().statuses(), []);
     run.local.shutdown().await;
 }
 
@@ -256,7 +256,7 @@ async fn a_port_in_use_is_told_and_had_when_it_is_free() {
     assert_eq!(run.ready().await, 0, "there is nothing to wait for");
     drop(other);
     run.until("envoy-started", |event| {
-        matches!(event, Event::EnvoyStarted { .. }).then_some(())
+        matches!(event, RunEvent::EnvoyStarted { .. }).then_some(())
     })
     .await;
     let envoy = run.envoy(|_| false).await;
@@ -273,7 +273,7 @@ async fn an_envoy_that_can_not_be_started_is_told() {
     .await;
     let message = run
         .until("envoy-failed", |event| match event {
-            Event::EnvoyFailed { message, .. } => Some(message.clone()),
+            RunEvent::EnvoyFailed { message, .. } => Some(message.clone()),
             _ => None,
         })
         .await;
@@ -288,16 +288,16 @@ async fn files_with_mistakes_are_told_and_the_others_served() {
     let _envoy = run.envoy(|_| false).await;
     assert_eq!(run.ready().await, 1);
     write(run.files.path(), "broken.yaml", "a: b: c\n");
-    let text = |event: &Event| match event {
-        Event::Problem(problem) => Some(problem.text.clone()),
+    let text = |event: &RunEvent| match event {
+        RunEvent::Problem(problem) => Some(problem.text.clone()),
         _ => None,
     };
     let problem = run.until("problem", text).await;
     assert!(problem.contains("broken.yaml:1:"), "{problem}");
-    assert_eq!(run.local.board().problems().len(), 1);
+    assert_eq!(run.local.status_store().problems().len(), 1);
     fs::remove_file(run.files.path().join("broken.yaml")).unwrap();
     run.until("problem-solved", |event| {
-        matches!(event, Event::ProblemSolved(_)).then_some(())
+        matches!(event, RunEvent::ProblemSolved(_)).then_some(())
     })
     .await;
     run.local.shutdown().await;
@@ -322,7 +322,7 @@ async fn pages_show_what_there_is_and_no_private_key() {
     assert_eq!(page("/readyz").await.status, 200);
     let status = page("/status").await.json();
     assert_eq!(status[0]["kind"], "Gateway");
-    assert_eq!(status[0]["name"], "edge");
+    assert_eq!(status[0]["metadata"]["name"], "edge");
     let fleets = page("/fleets").await.json();
     assert_eq!(fleets[0]["fleet"], "ns/edge");
     assert_eq!(fleets[0]["resources"]["listener"], 1);
@@ -352,7 +352,7 @@ async fn nothing_is_left_behind() {
     let _envoy = run.envoy(|_| false).await;
     let pid = run
         .until("envoy-started", |event| match event {
-            Event::EnvoyStarted { pid, .. } => Some(*pid),
+            RunEvent::EnvoyStarted { pid, .. } => Some(*pid),
             _ => None,
         })
         .await;

@@ -1,7 +1,4 @@
-//! Changes of input tables, gathered for one commit.
-//!
-//! In come upserts and removals in any number and order, the last one for a key wins; out they go, sorted
-//! by key, to [`Engine::commit`](crate::Engine::commit). A batch must not know what the tables hold.
+//! Changes to input tables, collected for one [`Engine::commit`](crate::Engine::commit).
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -9,9 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::handle::{Key, Table, TableId, Value};
-use crate::table::{Erased, Wanted};
+use crate::table::{Erased, TableBatch};
 
-/// Changes of input tables, for one commit.
+/// Upserts and removals in input tables, for one commit. The last one for a key wins.
 #[derive(Default)]
 pub struct Batch {
     tables: BTreeMap<u16, (TableId, Erased)>,
@@ -23,55 +20,54 @@ impl Batch {
         Batch::default()
     }
 
-    /// The row of `key` shall be `value`.
+    /// Sets the row of `key` to `value`.
     ///
     /// # Panics
-    /// If `table` is not an input table, or of another builder than what the batch already holds for it:
-    /// both are programming errors.
+    /// If `table` is not an input table, or if the batch already holds changes for another builder.
     pub fn upsert<K: Key, V: Value>(&mut self, table: Table<K, V>, key: K, value: V) {
         self.upsert_arc(table, key, Arc::new(value));
     }
 
-    /// As [`upsert`](Self::upsert), for a value that is shared already.
+    /// As [`upsert`](Self::upsert), for a value that is already shared.
     ///
     /// # Panics
     /// As [`upsert`](Self::upsert).
     pub fn upsert_arc<K: Key, V: Value>(&mut self, table: Table<K, V>, key: K, value: Arc<V>) {
-        self.wanted(table).insert(key, Some(value));
+        self.changes_of(table).insert(key, Some(value));
     }
 
-    /// There shall be no row of `key`. Harmless if there is none.
+    /// Removes the row of `key`, if there is one.
     ///
     /// # Panics
     /// As [`upsert`](Self::upsert).
     pub fn remove<K: Key, V: Value>(&mut self, table: Table<K, V>, key: K) {
-        self.wanted(table).insert(key, None);
+        self.changes_of(table).insert(key, None);
     }
 
-    /// Whether nothing was asked for.
+    /// Whether the batch holds no changes.
     pub fn is_empty(&self) -> bool {
         self.tables.is_empty()
     }
 
-    fn wanted<K: Key, V: Value>(&mut self, table: Table<K, V>) -> &mut Wanted<K, V> {
+    fn changes_of<K: Key, V: Value>(&mut self, table: Table<K, V>) -> &mut TableBatch<K, V> {
         assert!(
             table.id.input,
-            "a batch changes input tables only, {table:?} is derived"
+            "a batch changes only input tables; {table:?} is derived"
         );
-        let (id, wanted) = self
+        let (id, changes) = self
             .tables
             .entry(table.id.table)
-            .or_insert_with(|| (table.id, Box::new(Wanted::<K, V>::new())));
+            .or_insert_with(|| (table.id, Box::new(TableBatch::<K, V>::new())));
         assert!(
             *id == table.id,
-            "a batch holds changes for one engine, {table:?} is of another"
+            "a batch holds changes for one engine; {table:?} belongs to another"
         );
-        (&mut **wanted as &mut dyn Any)
+        (&mut **changes as &mut dyn Any)
             .downcast_mut()
             .expect("a handle of one builder has the types of its table")
     }
 
-    /// What is wanted, table by table in the order of their declaration.
+    /// The changes of each table, in the order of declaration.
     pub(crate) fn into_tables(self) -> impl Iterator<Item = (TableId, Erased)> {
         self.tables.into_values()
     }

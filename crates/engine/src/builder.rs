@@ -1,25 +1,23 @@
-//! Declaring an engine: tables, indexes and stages, in order.
-//!
-//! In come names, functions and handles of what was declared before; out goes an [`Engine`]. After that
-//! nothing can be added: the order of declaration is the order of the stages.
+//! Declares the tables, indexes and stages of an [`Engine`]. The order of declaration is the order in
+//! which stages run.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use crate::claims::Many;
+use crate::emit::{Emit, Many, One};
 use crate::engine::Engine;
 use crate::handle::{Index, Key, Keys, Table, TableId, Value};
 use crate::index::IndexStore;
 use crate::reader::Reader;
-use crate::stage::{AnyStage, Emit, One, Stage};
+use crate::stage::{AnyStage, Stage};
 use crate::table::{AnyTable, TableStore, typed_mut};
+use crate::union::Union;
 
-/// Tells the handles of one builder from those of another.
+/// Distinguishes the handles of one builder from those of another.
 static STAMPS: AtomicU32 = AtomicU32::new(0);
 
 /// Declares the tables, indexes and stages of an [`Engine`].
 ///
-/// Its methods panic where a declaration makes no sense: a name used twice, or a handle of another
-/// builder.
+/// Its methods panic on an invalid declaration: a duplicate name, or a handle of another builder.
 pub struct Builder {
     stamp: u32,
     tables: Vec<Box<dyn AnyTable>>,
@@ -27,7 +25,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A builder without tables.
+    /// Returns a builder without tables.
     pub fn new() -> Self {
         Builder {
             stamp: STAMPS.fetch_add(1, Ordering::Relaxed),
@@ -36,7 +34,7 @@ impl Builder {
         }
     }
 
-    /// Declares a table that is filled by batches.
+    /// Declares a table whose rows come from batches.
     ///
     /// # Panics
     /// If there is a table named `name` already.
@@ -44,13 +42,12 @@ impl Builder {
         self.table(name, true)
     }
 
-    /// Declares an index of a table: for every row the index keys it is found by. Keys named twice count
-    /// once.
+    /// Declares an index of a table. `keys` returns the index keys of a row; duplicates count once.
     ///
-    /// `keys` must be pure: the engine asks it again for a value to find out what a row has left.
+    /// `keys` must be pure: the engine calls it again with a row's old value to find the groups it leaves.
     ///
     /// # Panics
-    /// If the table has an index named `name` already, or is of another builder.
+    /// If the table already has an index named `name`, or belongs to another builder.
     pub fn index<K: Key, V: Value, I: Key>(
         &mut self,
         table: Table<K, V>,
@@ -65,11 +62,11 @@ impl Builder {
 
     /// Declares a table of at most one row per key of `source`, of the same key.
     ///
-    /// `transform` must be pure: what it returns may depend only on its key and on what it reads through
-    /// the [`Reader`]. If it panics, see [`Engine::commit`].
+    /// `transform` must be pure: its result may depend only on the key and on what it reads through the
+    /// [`Reader`]. If it panics, see [`Engine::commit`].
     ///
     /// # Panics
-    /// If there is a table named `name` already, or `source` is of another builder.
+    /// If there already is a table named `name`, or `source` belongs to another builder.
     pub fn derive<K: Key, W: Value>(
         &mut self,
         name: &'static str,
@@ -79,12 +76,15 @@ impl Builder {
         self.stage(name, source.into(), One::new(transform))
     }
 
-    /// Declares a table of any number of rows per key of `source`, under keys of their own.
+    /// Declares a table of any number of rows per key of `source`, each with a key of its own.
     ///
-    /// An output key belongs to the source key that puts it out. Where several do, the value of the
-    /// smallest wins, and the next takes over when that one stops. Where one source key puts the same
-    /// output key out twice, the last one counts. `transform` must be pure, as for
-    /// [`derive`](Self::derive).
+    /// Only one source key may output a given row; within a commit the row may move from one source key to
+    /// another. If two output it, debug builds panic in [`Engine::commit`] with the table and the keys;
+    /// in release builds the first one keeps the row until it drops it. To choose between several, index
+    /// their rows by the output key and derive a table from that index.
+    ///
+    /// If one source key outputs a row twice, the last one counts. `transform` must be pure, as
+    /// for [`derive`](Self::derive).
     ///
     /// # Panics
     /// As [`derive`](Self::derive).
@@ -97,7 +97,57 @@ impl Builder {
         self.stage(name, source.into(), Many::new(transform))
     }
 
-    /// The engine as declared, with all tables empty.
+    /// Declares a table of the rows of all `tables`, sharing their values.
+    ///
+    /// Only one of them may have a row for a given key; within a commit it may move from one to another.
+    /// If two have one, debug builds panic in [`Engine::commit`] with the tables and the key; in release
+    /// builds the first of `tables` wins. To choose between several, see [`union_keys`](Self::union_keys).
+    ///
+    /// # Panics
+    /// If there already is a table named `name`, or one of `tables` belongs to another builder.
+    pub fn union<K: Key, V: Value>(
+        &mut self,
+        name: &'static str,
+        tables: impl IntoIterator<Item = Table<K, V>>,
+    ) -> Table<K, V> {
+        let sources = self.sources(tables);
+        let table = self.table(name, false);
+        let union = Union::<K, V>::of_rows(sources, table.id.table);
+        self.stages.push(Box::new(union));
+        table
+    }
+
+    /// Declares a table of the keys that are in any of `sources`: the source of a stage that merges them.
+    /// The stage reads each source by key and decides which one takes precedence.
+    ///
+    /// ```
+    /// use sesame_engine::{Builder, Table};
+    ///
+    /// let mut b = Builder::new();
+    /// let defaults: Table<String, u16> = b.input("defaults");
+    /// let overrides: Table<String, u16> = b.input("overrides");
+    /// let names = b.union_keys("names", [defaults.into(), overrides.into()]);
+    /// let ports: Table<String, u16> = b.derive("ports", names, move |reader, name| {
+    ///     let port = reader.get(overrides, name).or_else(|| reader.get(defaults, name))?;
+    ///     Some(*port)
+    /// });
+    /// ```
+    ///
+    /// # Panics
+    /// As [`union`](Self::union).
+    pub fn union_keys<K: Key>(
+        &mut self,
+        name: &'static str,
+        sources: impl IntoIterator<Item = Keys<K>>,
+    ) -> Table<K, ()> {
+        let sources = self.sources(sources);
+        let table = self.table(name, false);
+        let union = Union::<K, ()>::of_keys(sources, table.id.table);
+        self.stages.push(Box::new(union));
+        table
+    }
+
+    /// Returns the engine, with empty tables.
     pub fn build(self) -> Engine {
         Engine::new(self.stamp, self.tables, self.stages)
     }
@@ -130,10 +180,23 @@ impl Builder {
         table
     }
 
+    /// The tables and parts of the sources of a union.
+    fn sources<K>(&self, keys: impl IntoIterator<Item = impl Into<Keys<K>>>) -> Vec<(u16, u8)> {
+        let keys = keys.into_iter().map(Into::into);
+        let sources: Vec<_> = keys
+            .map(|keys| {
+                self.check(keys.id);
+                (keys.id.table, keys.part)
+            })
+            .collect();
+        assert!(sources.len() <= 256, "a union has at most 256 sources");
+        sources
+    }
+
     fn check(&self, id: TableId) {
         assert!(
             id.stamp == self.stamp,
-            "a builder declares on its own tables only"
+            "a builder accepts only handles of its own tables"
         );
     }
 }

@@ -1,7 +1,4 @@
-//! What a commit did: the changes of every table and which keys ran.
-//!
-//! Goes out to whoever publishes the outputs, counts the work or asserts it. It is plain data, `Send` and
-//! `Sync`, and knows nothing of the engine that made it.
+//! The result of a commit: the changes of every table, and which keys ran.
 
 use std::any::Any;
 use std::fmt;
@@ -15,7 +12,7 @@ use crate::table::Erased;
 pub enum Change<V> {
     /// The row is new or has a new value.
     Upsert(Arc<V>),
-    /// The row is gone.
+    /// The row was removed.
     Remove,
 }
 
@@ -52,7 +49,7 @@ pub struct Commit {
     /// `Vec<(K, Change<V>)>` by table, only of tables that changed.
     pub(crate) changes: Vec<(u16, Erased)>,
     pub(crate) runs: Vec<Run>,
-    /// Beside `runs`.
+    /// Name and number of keys of each of `runs`.
     pub(crate) work: Vec<(&'static str, usize)>,
 }
 
@@ -67,20 +64,20 @@ impl Commit {
         }
     }
 
-    /// The revision of the engine after the commit. It increases by one exactly if something changed.
+    /// The revision of the engine after the commit. It increases by one if and only if something changed.
     pub fn revision(&self) -> u64 {
         self.revision
     }
 
-    /// Whether nothing changed, neither in inputs nor in derived tables. Then nothing ran either.
+    /// Whether no table changed. If so, no stage ran.
     pub fn is_empty(&self) -> bool {
         self.changes.is_empty()
     }
 
-    /// What changed in `table`, sorted by key, every key at most once.
+    /// The changes of `table`, sorted by key, each key at most once.
     ///
     /// # Panics
-    /// If the table is of another engine.
+    /// If the table belongs to another engine.
     pub fn changes<K: Key, V: Value>(&self, table: Table<K, V>) -> &[(K, Change<V>)] {
         self.check(table.id);
         let found = self.changes.iter().find(|(of, _)| *of == table.id.table);
@@ -92,19 +89,19 @@ impl Commit {
             .expect("a handle of this engine has the types of its table")
     }
 
-    /// The keys that the stage of `table`, a table made by `derive`, ran for, sorted. Empty for an input.
+    /// The keys for which the stage of `table` ran, sorted. Empty for an input table.
     ///
     /// # Panics
-    /// If the table is of another engine, or made by `derive_many` from keys of another type: then
-    /// [`ran_keys`](Self::ran_keys) is meant.
+    /// If the table belongs to another engine, or if its source has keys of another type; for those see
+    /// [`ran_keys`](Self::ran_keys).
     pub fn ran<K: Key, V: Value>(&self, table: Table<K, V>) -> Vec<K> {
         self.ran_keys::<K>(table)
     }
 
-    /// The source keys, of type `S`, that the stage of `table` ran for, sorted. Empty for an input table.
+    /// The source keys, of type `S`, for which the stage of `table` ran, sorted. Empty for an input table.
     ///
     /// # Panics
-    /// If the table is of another engine, or the keys of its source are not of type `S`.
+    /// If the table belongs to another engine, or the keys of its source are not of type `S`.
     pub fn ran_keys<S: Key>(&self, table: impl Into<TableId>) -> Vec<S> {
         let table = table.into();
         self.check(table);
@@ -112,11 +109,11 @@ impl Commit {
             return Vec::new();
         };
         let keys = (&*run.keys as &dyn Any).downcast_ref::<Vec<Arc<S>>>();
-        let keys = keys.expect("ran_keys is asked with the type of the source's keys");
+        let keys = keys.expect("ran_keys is called with the type of the source's keys");
         keys.iter().map(|key| S::clone(key)).collect()
     }
 
-    /// How many keys ran, by stage, for every stage that ran at all, in the order of their declaration.
+    /// Name and number of keys of each stage that ran, in the order of declaration.
     pub fn work(&self) -> &[(&'static str, usize)] {
         &self.work
     }
@@ -124,7 +121,7 @@ impl Commit {
     fn check(&self, table: TableId) {
         assert!(
             table.stamp == self.stamp,
-            "the table is of another engine than the commit"
+            "the table belongs to another engine than the commit"
         );
     }
 }

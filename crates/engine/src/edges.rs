@@ -1,13 +1,11 @@
 //! Edges: which node of which stage read which subject, and how.
 //!
-//! In come the reads of a node after a run, out go the readers of a subject when it changes. An edge is in
-//! two lists: that of its subject (doubly linked, so that it can leave in constant time even where ten
-//! thousand others read the same) and that of its node (in the order of the subjects). It must not know
-//! keys or values.
+//! An edge is in two lists: that of its subject (doubly linked, so that removal takes constant time even
+//! with ten thousand readers) and that of its node (in the order of the subjects).
 
 use std::collections::BTreeSet;
 
-use crate::room::{self, is_spacious};
+use crate::capacity::{self, is_sparse};
 use crate::slots::NIL;
 use crate::table::AnyTable;
 
@@ -18,7 +16,7 @@ pub(crate) const BY: u8 = 1 << 2;
 pub(crate) const KEYS: u8 = 1 << 3;
 pub(crate) const COUNT: u8 = 1 << 4;
 
-/// Something that can be read: a slot of a table (part 0) or of its n-th index (part n).
+/// What a transform can read: a slot of a table (part 0) or of its n-th index (part n).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Subject {
     pub(crate) table: u16,
@@ -41,7 +39,7 @@ struct Edge {
 /// All edges of an engine.
 pub(crate) struct Edges {
     arena: Vec<Edge>,
-    /// The places that are free. The lowest is used first, so that what is at the end becomes free and is given back.
+    /// Free places. The lowest is used first, so that the end of the arena becomes free and is returned.
     free: BTreeSet<u32>,
 }
 
@@ -60,11 +58,11 @@ impl Edges {
         self.arena.len() - self.free.len()
     }
 
-    pub(crate) fn held(&self) -> usize {
+    pub(crate) fn allocated(&self) -> usize {
         self.arena.len()
     }
 
-    /// Calls `found` with (stage, node) for every edge of the list at `head` that read in one of `kinds`.
+    /// Calls `found` with the stage and node of every edge in the list at `head` with one of `kinds`.
     pub(crate) fn readers(&self, head: u32, kinds: u8, mut found: impl FnMut(u16, u32)) {
         let mut at = head;
         while at != NIL {
@@ -86,8 +84,8 @@ impl Edges {
         })
     }
 
-    /// Makes `reads` (sorted, each subject once) the reads of a node and returns the head of its list.
-    /// Subjects that nobody reads any longer are put on `released`.
+    /// Replaces the reads of a node by `reads` (sorted, each subject once) and returns the head of its list.
+    /// Appends subjects without readers to `released`.
     pub(crate) fn replace(
         &mut self,
         head: u32,
@@ -97,7 +95,7 @@ impl Edges {
         released: &mut Vec<Subject>,
     ) -> u32 {
         if self.reads(head).eq(reads.iter().copied()) {
-            return head; // the usual case: same reads, new values
+            return head; // the common case: same reads, new values
         }
         self.remove(head, tables, released);
         let mut first = NIL;
@@ -129,79 +127,78 @@ impl Edges {
         while at != NIL {
             let edge = &self.arena[at as usize];
             let (subject, next, prev, sibling) = (edge.subject, edge.next, edge.prev, edge.sibling);
-            self.link(at, (prev, next), tables);
+            self.relink(at, (prev, next), tables);
             if (prev, next) == (NIL, NIL) {
                 released.push(subject);
             }
             self.free.insert(at);
             at = sibling;
         }
-        self.give_back();
+        self.shrink();
     }
 
-    /// Gives back what is free at the end. Work done is bounded by what was added before.
-    fn give_back(&mut self) {
+    /// Returns free places at the end. Amortized by the earlier additions.
+    fn shrink(&mut self) {
         let mut end = self.arena.len();
         while end > 0 && self.free.last() == Some(&(end as u32 - 1)) {
             self.free.pop_last();
             end -= 1;
         }
         self.arena.truncate(end);
-        if is_spacious(end, self.arena.capacity()) {
+        if is_sparse(end, self.arena.capacity()) {
             self.arena.shrink_to(end * 2);
         }
     }
 
-    /// The stage and node of the last edge, where so few are left in so much room that they should be drawn together.
-    pub(crate) fn far(&self) -> Option<(u16, u32)> {
+    /// The stage and node of the last edge, if the arena is so sparse that it should be compacted.
+    pub(crate) fn last_if_sparse(&self) -> Option<(u16, u32)> {
         let last = self.arena.last()?;
-        is_spacious(self.live(), self.arena.len()).then_some((last.stage, last.node))
+        is_sparse(self.live(), self.arena.len()).then_some((last.stage, last.node))
     }
 
-    /// Moves a node's list of edges to the lowest free places, as far as these are lower, and returns its head. Costs as much
-    /// as the list is long.
-    pub(crate) fn draw_in(&mut self, head: u32, tables: &mut Tables) -> u32 {
-        let (mut at, mut first, mut before) = (head, NIL, NIL);
+    /// Moves the edges of a node to lower free places and returns the head of its list. Costs O(list).
+    pub(crate) fn compact(&mut self, head: u32, tables: &mut Tables) -> u32 {
+        let (mut at, mut first, mut previous) = (head, NIL, NIL);
         while at != NIL {
             let sibling = self.arena[at as usize].sibling;
-            let to = self.lower(at, tables);
-            match before {
+            let to = self.move_down(at, tables);
+            match previous {
                 NIL => first = to,
-                _ => self.arena[before as usize].sibling = to,
+                _ => self.arena[previous as usize].sibling = to,
             }
-            (before, at) = (to, sibling);
+            (previous, at) = (to, sibling);
         }
-        self.give_back();
+        self.shrink();
         first
     }
 
-    /// Moves an edge to the lowest free place, if that is lower, and returns where it is. Who names it as a sibling is not
-    /// told.
-    fn lower(&mut self, at: u32, tables: &mut Tables) -> u32 {
+    /// Moves an edge to the lowest free place, if that is lower, and returns its place. The caller updates
+    /// the `sibling` that refers to it.
+    fn move_down(&mut self, at: u32, tables: &mut Tables) -> u32 {
         let Some(to) = self.free.first().copied().filter(|to| *to < at) else {
             return at;
         };
         self.free.pop_first();
         self.free.insert(at);
         self.arena.swap(at as usize, to as usize);
-        self.link(to, (to, to), tables);
+        self.relink(to, (to, to), tables);
         to
     }
 
-    /// Has the neighbours of an edge in its subject's list point elsewhere: the one behind it back to `before`, the one
-    /// before it, or the list's head, on to `behind`.
-    fn link(&mut self, at: u32, (before, behind): (u32, u32), tables: &mut Tables) {
+    /// Relinks the neighbours of an edge in its subject's list: the `prev` of the next edge becomes `back`,
+    /// the `next` of the previous edge, or the head of the list, becomes `forth`.
+    fn relink(&mut self, at: u32, (back, forth): (u32, u32), tables: &mut Tables) {
         let edge = &self.arena[at as usize];
         let (subject, next, prev) = (edge.subject, edge.next, edge.prev);
         if next != NIL {
-            self.arena[next as usize].prev = before;
+            self.arena[next as usize].prev = back;
         }
         if prev != NIL {
-            self.arena[prev as usize].next = behind;
+            self.arena[prev as usize].next = forth;
         } else {
             *tables[usize::from(subject.table)]
                 .subjects_mut(subject.part)
-                .readers_mut(subject.slot) = behind;
+                .readers_mut(subject.slot) = forth;
         }
     }
 
@@ -214,7 +211,7 @@ impl Edges {
             .ok()
             .filter(|at| *at != NIL)
             .expect("fewer than 2^32 - 1 edges fit into memory");
-        room::push(&mut self.arena, edge);
+        capacity::push(&mut self.arena, edge);
         at
     }
 }

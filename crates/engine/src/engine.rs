@@ -1,7 +1,4 @@
-//! The engine: applies a batch, walks the stages, answers for the tables.
-//!
-//! In come batches, out go commits. The engine finds out *which* keys must run; how they run is a stage's
-//! business, what changed a table's.
+//! The engine applies batches, decides which keys must run, runs the stages, and gives access to the tables.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -12,7 +9,7 @@ use crate::commit::{Commit, Run};
 use crate::edges::{BY, COUNT, EXISTS, Edges, GET, KEYS, Subject};
 use crate::explain::{Explain, Footprint, Read, ReadKind};
 use crate::handle::{Index, Key, Table, TableId, Value};
-use crate::stage::{AnyStage, Workshop};
+use crate::stage::{AnyStage, Origin, StageContext};
 use crate::table::{AnyTable, Delta, TableStore, typed};
 
 /// Tables, their indexes and the stages between them: see the [crate]'s documentation.
@@ -22,15 +19,24 @@ pub struct Engine {
     tables: Vec<Box<dyn AnyTable>>,
     names: Vec<&'static str>,
     stages: Vec<Box<dyn AnyStage>>,
-    /// By table, the stages whose source it or one of its indexes is: (part, stage).
-    sourced: Vec<Vec<(u8, u16)>>,
+    /// By table, the stages that run for its keys or for those of one of its indexes.
+    sourced: Vec<Vec<Sourced>>,
     edges: Edges,
-    /// By stage, the nodes it must look at in this commit; may hold one twice.
-    dirty: Vec<Vec<u32>>,
-    /// Subjects that may be neither present nor read at the end of this commit.
+    /// By stage, the keys to visit in this commit, as number of the source and slot. May hold duplicates.
+    dirty: Vec<Vec<(u8, u32)>>,
+    /// Subjects to release at the end of this commit, if they are neither present nor read then.
     released: Vec<Subject>,
-    /// Set while a commit is under way; still set afterwards only if it panicked.
+    /// Set during a commit; stays set if it panics.
     committing: bool,
+}
+
+/// A stage that runs for the keys of a part of a table.
+#[derive(Clone, Copy)]
+struct Sourced {
+    part: u8,
+    stage: u16,
+    /// The number of this source among those of the stage.
+    source: u8,
 }
 
 impl Engine {
@@ -41,8 +47,13 @@ impl Engine {
     ) -> Self {
         let mut sourced = vec![Vec::new(); tables.len()];
         for (number, stage) in (0u16..).zip(&stages) {
-            let (table, part) = stage.source();
-            sourced[usize::from(table)].push((part, number));
+            for (source, (table, part)) in (0u8..).zip(stage.sources()) {
+                sourced[usize::from(*table)].push(Sourced {
+                    part: *part,
+                    stage: number,
+                    source,
+                });
+            }
         }
         Engine {
             stamp,
@@ -58,24 +69,23 @@ impl Engine {
         }
     }
 
-    /// Applies a batch and everything that follows from it.
+    /// Applies a batch and runs all stages that depend on it.
     ///
     /// # Panics
-    /// If the batch is for another engine, if a transform reads what it may not, or if a transform or an
-    /// index function panics itself. Such a panic goes through to the caller and leaves the engine
-    /// half-way: tables may be looked at for a post-mortem, but every further commit panics. Whoever owns
-    /// the engine decides whether to build a new one from its inputs or to end.
+    /// If the batch is for another engine, if a transform reads a table that is not declared before it, or
+    /// if a transform or an index function panics. The panic propagates and leaves the commit incomplete:
+    /// tables can still be read for a post-mortem, but every further commit panics.
     pub fn commit(&mut self, batch: Batch) -> Commit {
         assert!(
             !self.committing,
-            "an earlier commit of this engine panicked half-way"
+            "an earlier commit of this engine panicked"
         );
         self.committing = true;
         let next = self.revision + 1;
         let mut commit = Commit::new(self.stamp, next);
         for (id, wanted) in batch.into_tables() {
             self.check(id);
-            let delta = self.tables[usize::from(id.table)].apply_wanted(wanted);
+            let delta = self.tables[usize::from(id.table)].apply_batch(wanted);
             self.settle(id.table, delta, &mut commit);
         }
         if commit.is_empty() {
@@ -88,7 +98,7 @@ impl Engine {
             self.run_stage(number, revision, &mut commit);
         }
         self.release();
-        self.draw_in();
+        self.compact();
         self.committing = false;
         commit
     }
@@ -102,7 +112,7 @@ impl Engine {
         dirty.dedup();
         let stage = &mut self.stages[number];
         let table = stage.output();
-        let workshop = Workshop {
+        let context = StageContext {
             tables: &mut self.tables,
             names: &self.names,
             edges: &mut self.edges,
@@ -111,7 +121,7 @@ impl Engine {
             revision,
         };
         let number = u16::try_from(number).expect("there are no more stages than tables");
-        let run = stage.run(number, &dirty, workshop);
+        let run = stage.run(number, &dirty, context);
         if run.count > 0 {
             let keys = run.keys;
             commit.runs.push(Run { table, keys });
@@ -122,7 +132,7 @@ impl Engine {
         self.settle(table, run.delta, commit);
     }
 
-    /// Marks whoever depends on what changed in a table.
+    /// Marks all nodes that depend on the changes of a table.
     fn settle(&mut self, table: u16, delta: Delta, commit: &mut Commit) {
         let Some(changes) = delta.changes else {
             return;
@@ -134,12 +144,12 @@ impl Engine {
             let head = self.tables[at].subjects(part).readers(slot);
             let dirty = &mut self.dirty;
             self.edges.readers(head, touched.kinds, |stage, node| {
-                dirty[usize::from(stage)].push(node);
+                dirty[usize::from(stage)].push((0, node));
             });
             if touched.source_changed {
-                for (of, stage) in &self.sourced[at] {
-                    if *of == part {
-                        self.dirty[usize::from(*stage)].push(slot);
+                for sourced in &self.sourced[at] {
+                    if sourced.part == part {
+                        self.dirty[usize::from(sourced.stage)].push((sourced.source, slot));
                     }
                 }
             }
@@ -149,7 +159,8 @@ impl Engine {
         }
     }
 
-    /// Forgets what is neither present nor read. Only now, so that within a commit a slot means one key.
+    /// Releases slots that are neither present nor read. Only at the end of a commit, so that within it a
+    /// slot stands for one key.
     fn release(&mut self) {
         for Subject { table, part, slot } in std::mem::take(&mut self.released) {
             self.tables[usize::from(table)]
@@ -158,15 +169,15 @@ impl Engine {
         }
     }
 
-    /// Gives back the room of edges that are gone, where few are left and one of them is far out: a key that ran before others were
-    /// cleaned up after. Costs as much as what is left, and that is seldom: a fourth of what was there.
-    fn draw_in(&mut self) {
-        while let Some((stage, node)) = self.edges.far() {
+    /// Compacts the arena of edges if it is sparse: an edge at its end keeps the free places before it from
+    /// being returned. Costs O(edges left), after three quarters of them were removed.
+    fn compact(&mut self) {
+        while let Some((stage, node)) = self.edges.last_if_sparse() {
             let Some(head) = self.stages[usize::from(stage)].reads_mut(node) else {
-                debug_assert!(false, "an edge is of a node that is there");
+                debug_assert!(false, "an edge belongs to an existing node");
                 return;
             };
-            *head = self.edges.draw_in(*head, &mut self.tables);
+            *head = self.edges.compact(*head, &mut self.tables);
         }
     }
 
@@ -178,13 +189,13 @@ impl Engine {
     /// The row of `key`.
     ///
     /// # Panics
-    /// This and all other methods that take a handle: if it is of another engine.
+    /// This and all other methods that take a handle panic if it belongs to another engine.
     pub fn get<K: Key, V: Value>(&self, table: Table<K, V>, key: &K) -> Option<Arc<V>> {
         let store = self.store(table);
         store.value(store.rows.find(key)?).cloned()
     }
 
-    /// All rows, sorted by key. For dumps and outputs: costs in proportion to the table.
+    /// All rows, sorted by key. For dumps and outputs; costs O(rows).
     pub fn iter<K: Key, V: Value>(
         &self,
         table: Table<K, V>,
@@ -192,17 +203,17 @@ impl Engine {
         self.store(table).sorted().into_iter()
     }
 
-    /// How many rows there are.
+    /// The number of rows.
     pub fn len<K: Key, V: Value>(&self, table: Table<K, V>) -> usize {
         self.store(table).len()
     }
 
-    /// Whether there are no rows.
+    /// Whether the table has no rows.
     pub fn is_empty<K: Key, V: Value>(&self, table: Table<K, V>) -> bool {
         self.len(table) == 0
     }
 
-    /// The keys of the rows that named `key` in the index, sorted.
+    /// The keys of the rows in group `key` of the index, sorted.
     pub fn keys_by<K: Key, V: Value, I: Key>(&self, index: Index<K, V, I>, key: &I) -> Vec<K> {
         let store = self.store(index.table);
         match store.index::<I>(index.part).groups.find(key) {
@@ -211,15 +222,26 @@ impl Engine {
         }
     }
 
-    /// How the row of `key` came to be, or why there is none: the last run of the stage for it. None for
-    /// an input table, and where the stage did not run: `key` is not in its source, or, for
-    /// `derive_many`, nobody put it out.
+    /// Explains why `key` has the row that it has, or none: the last run of the stage for it. For a union,
+    /// that is the run for the table that has the row.
+    ///
+    /// `None` for an input table, for a union of keys, and if the stage did not run for `key`: it is not in
+    /// the source, or, for `derive_many`, no run output it.
     pub fn explain<K: Key, V: Value>(&self, table: Table<K, V>, key: &K) -> Option<Explain> {
         self.check(table.id);
-        let mut stages = self.stages.iter();
-        let stage = stages.find(|stage| stage.output() == table.id.table)?;
-        let (node, revision, edges) = stage.node(key, &self.tables)?;
-        let (source, part) = stage.source();
+        let mut at = table.id.table;
+        let (key, revision, edges) = loop {
+            let mut stages = self.stages.iter();
+            let stage = stages.find(|stage| stage.output() == at)?;
+            match stage.origin(key, &self.tables)? {
+                Origin::Table(table) => at = table,
+                Origin::Run {
+                    key,
+                    revision,
+                    reads,
+                } => break (key, revision, reads),
+            }
+        };
         let mut reads = Vec::new();
         for (subject, kinds) in self.edges.reads(edges) {
             let store = &self.tables[usize::from(subject.table)];
@@ -243,20 +265,18 @@ impl Engine {
         }
         reads.sort_unstable();
         Some(Explain {
-            stage: self.names[usize::from(table.id.table)],
-            key: self.tables[usize::from(source)]
-                .subjects(part)
-                .key_debug(node),
+            stage: self.names[usize::from(at)],
+            key,
             revision: revision.get(),
             reads: reads.into_iter().map(|(_, read)| read).collect(),
         })
     }
 
-    /// What the engine holds, in numbers. Costs in proportion to the number of tables.
+    /// The size of the engine's data. Costs O(tables).
     pub fn footprint(&self) -> Footprint {
         let mut footprint = Footprint {
             edges: self.edges.live(),
-            slots: self.edges.held(),
+            slots: self.edges.allocated(),
             ..Footprint::default()
         };
         for table in &self.tables {
@@ -264,11 +284,11 @@ impl Engine {
             footprint.memberships += table.memberships();
             for part in 0..table.parts() {
                 footprint.subjects += table.subjects(part).live();
-                footprint.slots += table.subjects(part).held();
+                footprint.slots += table.subjects(part).allocated();
             }
         }
         for stage in &self.stages {
-            stage.weigh(&mut footprint);
+            stage.add_to(&mut footprint);
         }
         footprint
     }
@@ -281,7 +301,7 @@ impl Engine {
     fn check(&self, id: TableId) {
         assert!(
             id.stamp == self.stamp,
-            "the table is of another engine than this one"
+            "the table belongs to another engine"
         );
     }
 }

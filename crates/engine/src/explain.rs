@@ -1,41 +1,39 @@
-//! What the engine tells about itself: why a row is what it is, and how much it holds.
-//!
-//! Plain data for people and tests; nothing here takes part in a commit.
+//! Plain data about an engine, for debugging and tests: why a row is as it is, and how large the engine is.
 
 use std::fmt;
 
-/// How a stage came to the row of a key: when it ran last and what it read.
+/// The last run of a stage for a key: when it was and what it read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explain {
-    /// The stage, named as its table.
+    /// The name of the stage, which is that of its table.
     pub stage: &'static str,
-    /// The source key the stage ran for, in its `Debug` form.
+    /// The source key in its `Debug` form.
     pub key: String,
-    /// The revision of the commit in which it ran last.
+    /// The revision of the commit in which it ran.
     pub revision: u64,
-    /// What it read, in the order of the tables' declaration, then of kind and key.
+    /// What it read, sorted by the order in which the tables are declared, then by kind and key.
     pub reads: Vec<Read>,
 }
 
-/// One thing a run read.
+/// A read of a run.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Read {
-    /// The table that was read.
+    /// The table.
     pub table: &'static str,
-    /// The index of the table, where one was used.
+    /// The index of the table, if one was used.
     pub index: Option<&'static str>,
-    /// How it was read, and so on what it depends.
+    /// The kind of read, which determines what it depends on.
     pub kind: ReadKind,
     /// The key, or index key, in its `Debug` form.
     pub key: String,
 }
 
-/// How something was read: the method of [`Reader`](crate::Reader) of that name.
+/// The kind of a read, named after the method of [`Reader`](crate::Reader).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ReadKind {
     /// A row's value.
     Get,
-    /// Whether a row is there.
+    /// Whether a row exists.
     Exists,
     /// The rows of a group with their values.
     By,
@@ -45,23 +43,21 @@ pub enum ReadKind {
     Count,
 }
 
-/// What an engine holds, in numbers. All are zero in an engine without rows.
+/// The size of an engine's data. All numbers are zero for an engine without rows.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Footprint {
     /// Rows of all tables.
     pub rows: usize,
-    /// Keys that hold a row or a group, or are read: what an edge can point at.
+    /// Keys that have a row or a group, or are read: what an edge can point at.
     pub subjects: usize,
-    /// Pairs of a row and a group of an index it is in.
+    /// Pairs of a row and an index group that contains it.
     pub memberships: usize,
     /// Source keys that stages have run for.
     pub nodes: usize,
-    /// Reads recorded: pairs of a node and a subject.
+    /// Recorded reads: pairs of a node and a subject.
     pub edges: usize,
-    /// Pairs of a source key and an output key, of `derive_many`.
-    pub claims: usize,
-    /// Places in memory for all of these, free ones included. Bounded by the most there ever was at the
-    /// end of or within a commit, however often rows come and go.
+    /// Places allocated for all of these, free ones included. Bounded by the peak, however often rows are
+    /// added and removed.
     pub slots: usize,
 }
 

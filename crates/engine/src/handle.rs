@@ -1,28 +1,26 @@
-//! Handles: small copyable names for tables and indexes.
+//! Handles: small copyable identifiers of tables and indexes.
 //!
-//! They come from a [`Builder`](crate::Builder) and go to whoever reads or writes. A handle holds no data
-//! and must not know where the data is; it carries the types, and the stamp of the builder that made it,
-//! so that a handle used on another engine is found out instead of naming some other table there.
+//! A handle holds no data. It carries the types, and the stamp of its [`Builder`](crate::Builder), so that
+//! its use on another engine is detected instead of reaching some other table there.
 
 use std::fmt;
 use std::hash::Hash;
 use std::marker::PhantomData;
 
-/// What a key of a table or an index must be. Implemented for every type that qualifies.
+/// A key of a table or an index. Implemented for every type that qualifies.
 ///
-/// `Ord`, `Hash` and `Eq` must agree with each other, and `Clone` should be cheap: keys are cloned into
-/// results.
+/// `Ord`, `Hash` and `Eq` must be consistent, and `Clone` should be cheap: keys are cloned into results.
 pub trait Key: Ord + Hash + Clone + fmt::Debug + Send + Sync + 'static {}
 impl<T: Ord + Hash + Clone + fmt::Debug + Send + Sync + 'static> Key for T {}
 
-/// What a value of a table must be. Implemented for every type that qualifies.
+/// A value of a table. Implemented for every type that qualifies.
 ///
-/// `PartialEq` decides whether something changed: a value that is not equal to itself (a NaN inside)
-/// counts as changed whenever it is put out again.
+/// `PartialEq` decides whether a row changed: a value that is not equal to itself (a NaN inside) counts as
+/// changed in every run.
 pub trait Value: PartialEq + Send + Sync + 'static {}
 impl<T: PartialEq + Send + Sync + 'static> Value for T {}
 
-/// A table without its types: which one, of which builder.
+/// A [`Table`] without its types.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TableId {
     pub(crate) stamp: u32,
@@ -36,13 +34,13 @@ impl<K, V> From<Table<K, V>> for TableId {
     }
 }
 
-/// A table of `V` by `K`.
+/// A table of rows: values of type `V` by keys of type `K`.
 pub struct Table<K, V> {
     pub(crate) id: TableId,
     types: PhantomData<fn() -> (K, V)>,
 }
 
-/// An index of a `Table<K, V>`: for every `I`, the rows that named it.
+/// An index of a `Table<K, V>`: groups of rows by keys of type `I`.
 pub struct Index<K, V, I> {
     pub(crate) table: Table<K, V>,
     /// Which part of the table: 1 for its first index.
@@ -50,8 +48,8 @@ pub struct Index<K, V, I> {
     types: PhantomData<fn() -> I>,
 }
 
-/// The keys a stage runs for: those of a [`Table`], or those of an [`Index`] that have a member
-/// (group by).
+/// The keys for which a stage runs: those of the rows of a [`Table`], or those of the groups of an
+/// [`Index`] (group by).
 pub struct Keys<K> {
     pub(crate) id: TableId,
     pub(crate) part: u8,
@@ -97,7 +95,7 @@ impl<K, V, I> From<Index<K, V, I>> for Keys<I> {
     }
 }
 
-// By hand, because derives would ask the same of K, V and I, which are not in here.
+// By hand, because derives would require the same traits of K, V and I.
 impl<K, V> Clone for Table<K, V> {
     fn clone(&self) -> Self {
         *self

@@ -1,7 +1,4 @@
-//! An index of a table: for every index key the group of rows that named it.
-//!
-//! In come a row's old and new value while its table settles; out go, when it has settled, the groups that
-//! were touched and how. It must not know who reads the groups.
+//! An index of a table: for every index key, the group of rows that have it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -17,7 +14,7 @@ use crate::table::{Rows, Touched};
 /// The function of an index: the index keys of a row.
 pub(crate) type Extract<K, V, I> = Box<dyn Fn(&K, &V) -> Vec<I> + Send + Sync>;
 
-/// What happened to a group since its table began to settle.
+/// A group touched by the changes being applied to the table.
 struct Touch {
     size_before: usize,
     membership: bool,
@@ -31,16 +28,16 @@ pub(crate) struct IndexStore<K, V, I> {
     memberships: usize,
 }
 
-/// An [`IndexStore`] without the type of its keys: what its table needs of it.
+/// An [`IndexStore`] without the type of its keys, as its table uses it.
 pub(crate) trait TableIndex<K, V>: Any + Send + Sync {
     fn name(&self) -> &'static str;
     fn subjects(&self) -> &dyn Subjects;
     fn subjects_mut(&mut self) -> &mut dyn Subjects;
-    /// Follows one row from its old value to its new one; `rows` knows every key, this row's too.
+    /// Moves a row from the groups of its old value to those of its new one. `rows` has the row's key.
     fn update(&mut self, row: u32, old: Option<&V>, new: Option<&V>, rows: &Rows<K, V>);
-    /// Reports the groups touched since the last time, in the order of their slots.
+    /// Appends the groups touched since the last call, in the order of their slots.
     fn settle(&mut self, part: u8, touched: &mut Vec<Touched>);
-    /// How many pairs of row and group there are.
+    /// The number of pairs of row and group.
     fn memberships(&self) -> usize;
 }
 
@@ -111,7 +108,7 @@ impl<K: Key, V: Value, I: Key> TableIndex<K, V> for IndexStore<K, V, I> {
         let key = Arc::clone(rows.key(row));
         let mut old = self.keys_of(&key, old).into_iter().peekable();
         let mut new = self.keys_of(&key, new).into_iter().peekable();
-        // Both are sorted: walk them side by side.
+        // Both are sorted: merge them.
         loop {
             match (old.peek(), new.peek()) {
                 (None, None) => break,
@@ -130,13 +127,13 @@ impl<K: Key, V: Value, I: Key> TableIndex<K, V> for IndexStore<K, V, I> {
                     self.join(joined, row, rows);
                     new.next();
                 }
-                (Some(_), None) => unreachable!("the arm above takes what is only in the old"),
+                (Some(_), None) => unreachable!("an arm above matches keys of the old value alone"),
             }
         }
     }
 
     fn settle(&mut self, part: u8, touched: &mut Vec<Touched>) {
-        // Taken, not drained: walking a map costs its capacity, which a large commit leaves large.
+        // Taken, not drained: iterating a map costs O(capacity), and a large commit leaves a large one.
         let start = touched.len();
         for (group, touch) in std::mem::take(&mut self.touched) {
             let size = self.groups.data(group).len();

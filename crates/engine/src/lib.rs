@@ -1,54 +1,60 @@
 //! Keyed tables, staged pure transforms, recorded reads, one commit at a time.
 //!
-//! In come changes of *input tables*, gathered in a [`Batch`]. Out goes a [`Commit`]: what changed in
-//! every table, inputs and derived ones, under one revision. In between, transforms derive tables from
-//! tables. The engine must not know what the rows mean: neither Kubernetes nor Envoy is named here.
+//! Input: changes to *input tables*, collected in a [`Batch`]. Output: a [`Commit`] with the changes of
+//! every table, input and derived, under one revision. Transforms derive tables from tables. The engine is
+//! generic: it must not depend on Kubernetes or Envoy.
 //!
-//! # The promise
+//! # Guarantees
 //!
-//! *The cost of a commit follows the change and its readers, never the size of a table.* It holds because
-//! a transform can only see the world through its [`Reader`], which
+//! *The cost of a commit is proportional to the change and its readers, never to the size of a table.* A
+//! transform reads tables only through its [`Reader`], which
 //!
-//! - records what was read, so that a later change finds its readers by walking edges, and
-//! - has no scan: rows are reached by key or through a declared [`Index`]. What cannot be expressed
-//!   cannot be slow.
+//! - records each read, so that a later change finds its readers by following edges, and
+//! - has no scan: rows are read by key or through a declared [`Index`].
 //!
-//! And *the result does not depend on history*: after any sequence of commits every table equals the one
-//! a fresh engine would hold, fed with the final inputs in any order. The tests hold the engine to both.
+//! *The result does not depend on history*: after any sequence of commits every table equals that of a new
+//! engine given the final inputs in any order. Tests check both guarantees.
 //!
-//! # How a commit goes
+//! # Steps of a commit
 //!
-//! 1. The batch is applied to the input tables. An upsert equal to what is there is no change.
-//! 2. A changed table settles: its indexes follow, and every reader of what really changed is marked.
-//!    What counts as a change depends on how it was read:
+//! 1. The engine applies the batch to the input tables. An upsert of an equal value is no change.
+//! 2. A changed table settles: the engine updates its indexes and marks every reader of a change. What
+//!    counts as a change depends on the kind of read:
 //!
 //!    | read | runs again when |
 //!    |---|---|
-//!    | [`Reader::get`] | the row's value changed, it appeared or went away |
-//!    | [`Reader::exists`] | the row appeared or went away |
+//!    | [`Reader::get`] | the row's value changed, or the row was added or removed |
+//!    | [`Reader::exists`] | the row was added or removed |
 //!    | [`Reader::by`] | a row joined or left the group, or a member's value changed |
 //!    | [`Reader::keys`] | a row joined or left the group |
-//!    | [`Reader::count`] | the group's size differs from what it was before the commit |
+//!    | [`Reader::count`] | the group's size changed |
 //!
-//! 3. The stages run in the order of their declaration, each marked key exactly once. A key of the source
-//!    is also marked when it appears and, where the source is a table, when its row changes. When it goes
-//!    away, its outputs and its reads go with it. What a stage puts out is compared with what it put out
-//!    before (the cut-off), then its table settles like an input table: step 2.
-//! 4. Keys that neither hold a row nor are read by anybody are forgotten.
+//! 3. The stages run in the order of their declaration, each marked key once. A key of the source is also
+//!    marked when it is added and, if the source is a table, when its row changes. When it is removed, its
+//!    outputs and its reads are removed too. The outputs are compared with the previous ones (early
+//!    cut-off), then the stage's table settles like an input table: step 2.
+//! 4. The engine releases keys that neither have a row nor are read.
 //!
-//! A stage sees only tables declared before it, so everything it reads is final: there are no glitches,
-//! no second runs and no cycles.
+//! A stage reads only tables declared before it, so everything it reads is final: there are no glitches, no
+//! repeated runs and no cycles.
 //!
-//! # Inside
+//! # Several sources for a row
 //!
-//! Every key is interned once per table or index and named by a slot (`slots`); a slot that may be read
-//! is a *subject*. A stage's node has the slot of the source key it runs for. The reads are edges between
-//! the two, in one arena, linked into a list per subject and a list per node (`edges`), so that
-//! replacing a node's reads costs as much as there are reads, however many others read the same subject.
-//! Slots are given back only at the end of a commit; within it a slot means one key.
+//! [`Builder::union`] joins tables with disjoint keys. [`Builder::union_keys`] gives a stage the keys of
+//! several tables and indexes; the stage merges their rows with explicit precedence. Two sources for one row
+//! of a union, or two source keys for one row of [`Builder::derive_many`], are a bug in the pipeline and
+//! panic in debug builds.
 //!
-//! User keys are hashed with the randomly seeded hasher of std because names come from untrusted
-//! objects; internal ids are not, and use a faster one. Nothing observable depends on either's order.
+//! # Implementation
+//!
+//! Every key is interned once per table or index and identified by a slot (`slots`); a slot that can be read
+//! is a *subject*. A stage has a *node* for each source key, with the same slot. Reads are edges between
+//! nodes and subjects, in one arena, linked into a list per subject and a list per node (`edges`). So
+//! replacing a node's reads costs O(its reads), however many other nodes read the same subjects. Slots are
+//! freed only at the end of a commit; within it a slot stands for one key.
+//!
+//! Keys come from untrusted objects, so they are hashed with std's randomly seeded hasher; internal ids use
+//! a faster one. No output depends on hash order.
 //!
 //! # Example
 //!
@@ -56,7 +62,7 @@
 //! use sesame_engine::{Batch, Builder, Change, Index, Table};
 //!
 //! let mut b = Builder::new();
-//! // Services by name, with their port; routes by name, with the service they name.
+//! // Ports of services by name; services of routes by name.
 //! let services: Table<String, u16> = b.input("services");
 //! let routes: Table<String, String> = b.input("routes");
 //! let by_service: Index<String, String, String> =
@@ -66,7 +72,7 @@
 //!     let service = reader.get(routes, route)?;
 //!     reader.get(services, &service).map(|port| *port)
 //! });
-//! // One row for every service that some route names.
+//! // The number of routes of each service that has any.
 //! let uses: Table<String, usize> = b.derive("uses", by_service, move |reader, service| {
 //!     Some(reader.count(by_service, service))
 //! });
@@ -81,7 +87,7 @@
 //! assert_eq!(engine.get(backends, &"a".to_owned()).as_deref(), Some(&80));
 //! assert_eq!(engine.len(uses), 2);
 //!
-//! // The service changes: only the route that read it runs, and nobody counts again.
+//! // The service changes: only the route that read it runs, and no count.
 //! let mut batch = Batch::new();
 //! batch.upsert(services, "web".to_owned(), 8080);
 //! let commit = engine.commit(batch);
@@ -92,19 +98,20 @@
 
 mod batch;
 mod builder;
-mod claims;
+mod capacity;
 mod commit;
 mod edges;
+mod emit;
 mod engine;
 mod explain;
 mod handle;
 mod index;
 mod members;
 mod reader;
-mod room;
 mod slots;
 mod stage;
 mod table;
+mod union;
 
 pub use batch::Batch;
 pub use builder::Builder;

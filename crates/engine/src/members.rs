@@ -1,14 +1,14 @@
-//! The members of a group of an index: rows of its table, in the order of their keys.
+//! The members of an index group: rows of its table, in the order of their keys.
 //!
-//! Most groups are tiny, some hold every row there is. A few members are a sorted vector, four bytes each;
-//! many are a tree, so that joining a large group does not cost in proportion to it.
+//! Most groups are tiny, some contain every row. A small group is a sorted vector with four bytes per
+//! member, a large one a tree with O(log n) insertion.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::slots::Data;
 
-/// More than this many members make a tree; half as many make a vector again.
+/// A group with more members becomes a tree, and one with half as many a vector again.
 const FEW: usize = 64;
 
 pub(crate) enum Members<K> {
@@ -46,7 +46,7 @@ impl<K> Members<K> {
 }
 
 impl<K: Ord> Members<K> {
-    /// Adds a row; `key_of` tells the key of any member. Returns whether it is new.
+    /// Adds a row and returns whether it is new. `key_of` returns the key of a member.
     pub(crate) fn insert<'a>(
         &mut self,
         row: u32,
@@ -72,7 +72,7 @@ impl<K: Ord> Members<K> {
         }
     }
 
-    /// Takes a row out. Returns whether it was a member.
+    /// Removes a row and returns whether it was a member.
     pub(crate) fn remove<'a>(&mut self, key: &Arc<K>, key_of: impl Fn(u32) -> &'a Arc<K>) -> bool
     where
         K: 'a,

@@ -1,7 +1,5 @@
-//! The eyes of a transform: reads by key or by index, each one recorded.
-//!
-//! In come handles and keys, out go values; on the side, the reads become edges. There is no scan here,
-//! and there must never be one: see the crate's promise.
+//! Reads of a transform, by key or by index, each one recorded. There is no scan, and there must never be
+//! one: see the guarantees in the crate's documentation.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,11 +9,10 @@ use crate::handle::{Index, Key, Table, TableId, Value};
 use crate::slots::Slots;
 use crate::table::{TableStore, typed_mut};
 
-/// What a transform reads with. Only tables declared before the transform's own can be read.
+/// Read access of a transform to the tables declared before its own.
 ///
 /// # Panics
-/// Every read panics if the table is of another engine, or is not declared before the stage: both are
-/// programming errors, found by the first run.
+/// Every read panics if the table belongs to another engine or is not declared before the stage.
 pub struct Reader<'a> {
     /// All tables declared before the stage's own.
     pub(crate) tables: &'a mut Tables,
@@ -26,7 +23,7 @@ pub struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The row of `key`. Depends on its value.
+    /// The row of `key`. Depends on the row's value.
     pub fn get<K: Key, V: Value>(&mut self, table: Table<K, V>, key: &K) -> Option<Arc<V>> {
         let (slot, value) = {
             let store = self.store(table);
@@ -37,7 +34,7 @@ impl Reader<'_> {
         value
     }
 
-    /// Whether there is a row of `key`. Depends on that alone, not on its value.
+    /// Whether `key` has a row. Does not depend on the row's value.
     pub fn exists<K: Key, V: Value>(&mut self, table: Table<K, V>, key: &K) -> bool {
         let (slot, exists) = {
             let store = self.store(table);
@@ -48,8 +45,8 @@ impl Reader<'_> {
         exists
     }
 
-    /// The rows that named `key` in the index, sorted by their key. Depends on which they are and on
-    /// their values. Costs in proportion to their number.
+    /// The rows in group `key` of the index, sorted by their key. Depends on the members and their values.
+    /// Costs O(members).
     pub fn by<K: Key, V: Value, I: Key>(
         &mut self,
         index: Index<K, V, I>,
@@ -62,23 +59,23 @@ impl Reader<'_> {
         })
     }
 
-    /// The keys of the rows that named `key` in the index, sorted. Depends on which they are, not on
-    /// their values. Costs in proportion to their number.
+    /// The keys of the rows in group `key` of the index, sorted. Depends on the members, not on their values.
+    /// Costs O(members).
     pub fn keys<K: Key, V: Value, I: Key>(&mut self, index: Index<K, V, I>, key: &I) -> Vec<K> {
         let group = self.group(index, key, KEYS);
         let store = self.store(index.table);
         store.members::<I, _>(index.part, group, |key, _| key.clone())
     }
 
-    /// How many rows named `key` in the index. Depends on the number alone: a member replaced by another
-    /// in one commit is no change. Costs the same for any number.
+    /// The number of rows in group `key` of the index. Depends on the number alone: a member replaced by
+    /// another within one commit is no change. Costs O(1).
     pub fn count<K: Key, V: Value, I: Key>(&mut self, index: Index<K, V, I>, key: &I) -> usize {
         let group = self.group(index, key, COUNT);
         let groups = &self.store(index.table).index::<I>(index.part).groups;
         groups.data(group).len()
     }
 
-    /// The slot of a group, its read recorded.
+    /// Records a read of a group and returns its slot.
     fn group<K: Key, V: Value, I: Key>(&mut self, index: Index<K, V, I>, key: &I, kind: u8) -> u32 {
         let groups: &mut Slots<I, _> =
             &mut self.store(index.table).index_mut::<I>(index.part).groups;
@@ -88,11 +85,11 @@ impl Reader<'_> {
     }
 
     fn store<K: Key, V: Value>(&mut self, table: Table<K, V>) -> &mut TableStore<K, V> {
-        // The stage's own table is the first that is not lent to it.
+        // The number of the stage's own table.
         let (table_number, own) = (usize::from(table.id.table), self.tables.len());
         assert!(
             table.id.stamp == self.stamp,
-            "stage {:?} reads {table:?} of another engine",
+            "stage {:?} reads {table:?}, which belongs to another engine",
             self.names[own],
         );
         assert!(

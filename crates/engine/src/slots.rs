@@ -1,7 +1,6 @@
-//! Interned keys: a key is stored once per table or index and named by a slot, a small number.
+//! Interned keys: each key is stored once per table or index and identified by a slot, a small number.
 //!
-//! In come keys, out go slots, and what hangs on them: the data (a row's value, a group's members) and the
-//! head of the list of edges that read it. A slot says nothing about who reads: see `edges`.
+//! A slot has data (a row's value, a group's members) and the head of the list of edges that read it.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -11,15 +10,15 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
+use crate::capacity::{self, is_sparse};
 use crate::handle::Key;
-use crate::room::{self, is_spacious};
 
-/// No slot, no edge: the end of a list.
+/// No slot or edge; the end of a list.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// What hangs on a slot. The default is the absent one, which a slot has that is only read.
+/// The data of a slot. A slot that is only read has the default.
 pub(crate) trait Data: Default + Send + Sync + 'static {
-    /// Whether the key is there for a stage: the row has a value, the group has a member.
+    /// Whether the row has a value, or the group a member.
     fn is_present(&self) -> bool;
 }
 
@@ -31,12 +30,12 @@ struct Entry<K, D> {
 
 /// The keys of one table or index.
 pub(crate) struct Slots<K, D> {
-    /// Slots by the hash of their keys, which stand in `entries` alone.
+    /// Slots by the hash of their keys, which are in `entries`.
     by_key: HashTable<u32>,
     hasher: RandomState,
-    /// The last one is always taken.
+    /// The last one is never free.
     entries: Vec<Option<Entry<K, D>>>,
-    /// The others that are not. The lowest is used first, so that what is at the end becomes free and is given back.
+    /// Free slots. The lowest is used first, so that the end of `entries` becomes free and is returned.
     free: BTreeSet<u32>,
 }
 
@@ -56,7 +55,7 @@ impl<K: Key, D: Data> Slots<K, D> {
         self.by_key.find(hash, same).copied()
     }
 
-    /// The slot of `key`, which is cloned only if it is new here.
+    /// The slot of `key`, which is cloned only if it is new.
     pub(crate) fn intern(&mut self, key: &K) -> u32 {
         match self.find(key) {
             Some(slot) => slot,
@@ -64,7 +63,7 @@ impl<K: Key, D: Data> Slots<K, D> {
         }
     }
 
-    /// The slot of `key`, which is dropped if it is here already.
+    /// The slot of `key`, which is dropped unless it is new.
     pub(crate) fn intern_owned(&mut self, key: K) -> u32 {
         match self.find(&key) {
             Some(slot) => slot,
@@ -72,7 +71,7 @@ impl<K: Key, D: Data> Slots<K, D> {
         }
     }
 
-    /// The slot of `key`, sharing it with whoever interned it before.
+    /// The slot of `key`, which is shared if it is new.
     pub(crate) fn intern_shared(&mut self, key: &Arc<K>) -> u32 {
         match self.find(key) {
             Some(slot) => slot,
@@ -97,32 +96,32 @@ impl<K: Key, D: Data> Slots<K, D> {
                     .ok()
                     .filter(|slot| *slot != NIL)
                     .expect("fewer than 2^32 - 1 keys fit into memory");
-                room::push(&mut self.entries, entry);
+                capacity::push(&mut self.entries, entry);
                 slot
             }
         };
         let (entries, hasher) = (&self.entries, &self.hasher);
         self.by_key.insert_unique(hash, slot, |slot| {
             let entry = entries[*slot as usize].as_ref();
-            hasher.hash_one(&*entry.expect("a slot that is found by its key has one").key)
+            hasher.hash_one(&*entry.expect("a slot in the map has a key").key)
         });
         slot
     }
 
-    /// Gives back what is free at the end; nothing is moved. Work done is bounded by what was added before.
-    fn give_back(&mut self) {
+    /// Returns free slots at the end. Amortized by the earlier additions.
+    fn shrink(&mut self) {
         while let Some(None) = self.entries.last() {
             self.entries.pop();
             self.free.pop_last();
         }
-        if is_spacious(self.entries.len(), self.entries.capacity()) {
+        if is_sparse(self.entries.len(), self.entries.capacity()) {
             self.entries.shrink_to(self.entries.len() * 2);
         }
-        if is_spacious(self.by_key.len(), self.by_key.capacity()) {
+        if is_sparse(self.by_key.len(), self.by_key.capacity()) {
             let (entries, hasher) = (&self.entries, &self.hasher);
             self.by_key.shrink_to(self.by_key.len() * 2, |slot| {
                 let entry = entries[*slot as usize].as_ref();
-                hasher.hash_one(&*entry.expect("a slot that is found by its key has one").key)
+                hasher.hash_one(&*entry.expect("a slot in the map has a key").key)
             });
         }
     }
@@ -130,13 +129,13 @@ impl<K: Key, D: Data> Slots<K, D> {
     fn entry(&self, slot: u32) -> &Entry<K, D> {
         self.entries[slot as usize]
             .as_ref()
-            .expect("a slot is freed only when nothing refers to it")
+            .expect("a slot is freed only without references to it")
     }
 
     fn entry_mut(&mut self, slot: u32) -> &mut Entry<K, D> {
         self.entries[slot as usize]
             .as_mut()
-            .expect("a slot is freed only when nothing refers to it")
+            .expect("a slot is freed only without references to it")
     }
 
     pub(crate) fn key(&self, slot: u32) -> &Arc<K> {
@@ -151,7 +150,7 @@ impl<K: Key, D: Data> Slots<K, D> {
         &mut self.entry_mut(slot).data
     }
 
-    /// Every key and its data, in no meaningful order.
+    /// Every key and its data, unordered.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &D)> {
         self.entries
             .iter()
@@ -160,11 +159,11 @@ impl<K: Key, D: Data> Slots<K, D> {
     }
 }
 
-/// [`Slots`] without their types: what the engine needs to follow edges.
+/// [`Slots`] without their types, as edges use them.
 pub(crate) trait Subjects {
     /// The key of a slot, an `Arc<K>`.
     fn key_any(&self, slot: u32) -> &dyn Any;
-    /// Whether the key is there for a stage.
+    /// See [`Data::is_present`].
     fn is_present(&self, slot: u32) -> bool;
     /// The slot of a `K`.
     fn find_any(&self, key: &dyn Any) -> Option<u32>;
@@ -172,12 +171,12 @@ pub(crate) trait Subjects {
     /// The head of the list of edges that read the slot.
     fn readers(&self, slot: u32) -> u32;
     fn readers_mut(&mut self, slot: u32) -> &mut u32;
-    /// Forgets the slot if nothing is there and nobody reads it. Harmless on a slot already forgotten.
+    /// Frees the slot if it is neither present nor read. Does nothing on a free slot.
     fn release(&mut self, slot: u32);
-    /// Keys interned.
+    /// The number of interned keys.
     fn live(&self) -> usize;
-    /// Slots held in memory, free ones included.
-    fn held(&self) -> usize;
+    /// The number of slots in memory, free ones included.
+    fn allocated(&self) -> usize;
 }
 
 impl<K: Key, D: Data> Subjects for Slots<K, D> {
@@ -207,10 +206,10 @@ impl<K: Key, D: Data> Subjects for Slots<K, D> {
     }
 
     fn release(&mut self, slot: u32) {
-        let Some(place) = self.entries.get_mut(slot as usize) else {
-            return; // forgotten, and given back
+        let Some(entry) = self.entries.get_mut(slot as usize) else {
+            return; // already freed and returned
         };
-        let Some(entry) = place.take_if(|e| e.readers == NIL && !e.data.is_present()) else {
+        let Some(entry) = entry.take_if(|e| e.readers == NIL && !e.data.is_present()) else {
             return;
         };
         let hash = self.hasher.hash_one(&*entry.key);
@@ -218,14 +217,14 @@ impl<K: Key, D: Data> Subjects for Slots<K, D> {
             found.remove();
         }
         self.free.insert(slot);
-        self.give_back();
+        self.shrink();
     }
 
     fn live(&self) -> usize {
         self.by_key.len()
     }
 
-    fn held(&self) -> usize {
+    fn allocated(&self) -> usize {
         self.entries.len()
     }
 }

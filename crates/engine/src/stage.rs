@@ -1,59 +1,31 @@
-//! A stage: a transform, run for every key of its source, and what each run read and put out.
-//!
-//! In come the slots of keys that must be looked at, out go the changes of the stage's table. How outputs
-//! become rows is the business of an [`Emit`]: [`One`] here, `Many` in `claims`. A stage must not know why
-//! a key is to be looked at.
+//! A stage: a transform that runs for every key of its source, with the reads and the rows of each run.
+//! An [`Emit`] turns its outputs into rows.
 
 use std::any::Any;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
+use crate::capacity;
 use crate::edges::{Edges, Subject, Tables};
+use crate::emit::Emit;
 use crate::explain::Footprint;
-use crate::handle::{Key, Value};
+use crate::handle::Key;
 use crate::reader::Reader;
-use crate::room;
-use crate::slots::{NIL, Subjects};
-use crate::table::{AnyTable, Delta, Erased, typed_mut};
+use crate::slots::NIL;
+use crate::table::{AnyTable, Delta, Erased};
 
-/// How the output of a transform becomes rows of the stage's table, and what a node holds of them.
-pub(crate) trait Emit<K>: Send + Sync + 'static {
-    /// What the transform returns.
-    type Output;
-    /// What a node remembers of its rows.
-    type Held: Default + Send + Sync;
-
-    fn call(&self, reader: &mut Reader<'_>, key: &K) -> Self::Output;
-    /// Takes the output of a run in the place of what the node held.
-    fn hold(
-        &mut self,
-        owner: (&Arc<K>, u32),
-        output: Self::Output,
-        held: Self::Held,
-        table: &mut dyn AnyTable,
-    ) -> Self::Held;
-    /// Takes back what the node held: its key is gone.
-    fn drop_held(&mut self, owner: &Arc<K>, held: Self::Held);
-    /// Applies to the table what was held and dropped since the last time.
-    fn settle(&mut self, table: &mut dyn AnyTable) -> Delta;
-    /// The node that made the row of `key`.
-    fn owner(&self, key: &dyn Any, source: &dyn Subjects, table: &dyn AnyTable) -> Option<u32>;
-    /// Claims and the places held for them.
-    fn claims(&self) -> (usize, usize);
-}
-
-/// What a stage works with, lent for one run.
-pub(crate) struct Workshop<'a> {
+/// What a stage borrows for a run.
+pub(crate) struct StageContext<'a> {
     pub(crate) tables: &'a mut Tables,
     pub(crate) names: &'a [&'static str],
     pub(crate) edges: &'a mut Edges,
-    /// Subjects that may have nobody left who reads them.
+    /// Subjects that may have lost their last reader.
     pub(crate) released: &'a mut Vec<Subject>,
     pub(crate) stamp: u32,
     pub(crate) revision: NonZeroU64,
 }
 
-/// What a stage did.
+/// The result of a run.
 pub(crate) struct StageRun {
     pub(crate) delta: Delta,
     /// `Vec<Arc<K>>`, sorted.
@@ -61,27 +33,47 @@ pub(crate) struct StageRun {
     pub(crate) count: usize,
 }
 
-/// A [`Stage`] without its types.
-pub(crate) trait AnyStage: Send + Sync {
-    /// The number of the table it makes.
-    fn output(&self) -> u16;
-    /// The table and part whose keys it runs for.
-    fn source(&self) -> (u16, u8);
-    /// Looks at the keys in `dirty` (sorted, each once): runs for those that are there, cleans up after
-    /// those that are not.
-    fn run(&mut self, number: u16, dirty: &[u32], workshop: Workshop<'_>) -> StageRun;
-    /// The node that answers for `key` of the output table: its slot, last run and head of its edges.
-    fn node(&self, key: &dyn Any, tables: &Tables) -> Option<(u32, NonZeroU64, u32)>;
-    /// Where the head of the edges of a node is kept.
-    fn reads_mut(&mut self, slot: u32) -> Option<&mut u32>;
-    fn weigh(&self, footprint: &mut Footprint);
+/// Where a row comes from.
+pub(crate) enum Origin {
+    /// From a run of the transform.
+    Run {
+        /// The source key, in its `Debug` form.
+        key: String,
+        revision: NonZeroU64,
+        /// The head of the node's list of edges.
+        reads: u32,
+    },
+    /// Unchanged from another table.
+    Table(u16),
 }
 
-/// A source key the transform has run for.
-struct Node<H> {
+/// The key of a slot of a source.
+pub(crate) fn source_key<K: Key>(table: &dyn AnyTable, part: u8, slot: u32) -> &Arc<K> {
+    let key = table.subjects(part).key_any(slot).downcast_ref();
+    key.expect("a handle of this engine has the types of its table")
+}
+
+/// A stage without its types.
+pub(crate) trait AnyStage: Send + Sync {
+    /// The number of the stage's table.
+    fn output(&self) -> u16;
+    /// The tables and parts for whose keys it runs.
+    fn sources(&self) -> &[(u16, u8)];
+    /// Runs the keys in `dirty` (source and slot, sorted, each once) that are present, and drops the rows
+    /// of those that are not.
+    fn run(&mut self, number: u16, dirty: &[(u8, u32)], context: StageContext<'_>) -> StageRun;
+    /// Where the row of `key` in the output table comes from.
+    fn origin(&self, key: &dyn Any, tables: &Tables) -> Option<Origin>;
+    /// The head of a node's list of edges.
+    fn reads_mut(&mut self, slot: u32) -> Option<&mut u32>;
+    fn add_to(&self, footprint: &mut Footprint);
+}
+
+/// A source key for which the transform has run.
+struct Node<R> {
     revision: NonZeroU64,
     reads: u32,
-    held: H,
+    rows: R,
 }
 
 pub(crate) struct Stage<K, E: Emit<K>> {
@@ -89,7 +81,7 @@ pub(crate) struct Stage<K, E: Emit<K>> {
     output: u16,
     emit: E,
     /// By slot of the source key.
-    nodes: Vec<Option<Node<E::Held>>>,
+    nodes: Vec<Option<Node<E::Rows>>>,
     live: usize,
     types: std::marker::PhantomData<fn(K)>,
 }
@@ -106,15 +98,15 @@ impl<K: Key, E: Emit<K>> Stage<K, E> {
         }
     }
 
-    fn take(&mut self, slot: u32) -> Option<Node<E::Held>> {
+    fn take(&mut self, slot: u32) -> Option<Node<E::Rows>> {
         let node = self.nodes.get_mut(slot as usize)?.take()?;
         self.live -= 1;
         Some(node)
     }
 
-    fn put(&mut self, slot: u32, node: Node<E::Held>) {
+    fn put(&mut self, slot: u32, node: Node<E::Rows>) {
         let at = slot as usize;
-        room::reach(&mut self.nodes, at, || None);
+        capacity::extend_to(&mut self.nodes, at, || None);
         self.nodes[at] = Some(node);
         self.live += 1;
     }
@@ -125,34 +117,30 @@ impl<K: Key, E: Emit<K>> AnyStage for Stage<K, E> {
         self.output
     }
 
-    fn source(&self) -> (u16, u8) {
-        self.source
+    fn sources(&self) -> &[(u16, u8)] {
+        std::slice::from_ref(&self.source)
     }
 
-    fn run(&mut self, number: u16, dirty: &[u32], workshop: Workshop<'_>) -> StageRun {
-        let Workshop {
+    fn run(&mut self, number: u16, dirty: &[(u8, u32)], context: StageContext<'_>) -> StageRun {
+        let StageContext {
             tables,
             names,
             edges,
             released,
             stamp,
             revision,
-        } = workshop;
+        } = context;
         let (earlier, rest) = tables.split_at_mut(usize::from(self.output));
         let table = &mut *rest[0];
         let mut ran: Vec<Arc<K>> = Vec::with_capacity(dirty.len());
         let mut reads = Vec::new();
-        for &slot in dirty {
-            let keys = earlier[usize::from(self.source.0)].subjects(self.source.1);
-            let key: &Arc<K> = keys
-                .key_any(slot)
-                .downcast_ref()
-                .expect("a handle of this engine has the types of its table");
-            let key = Arc::clone(key);
-            if !keys.is_present(slot) {
+        let (source, part) = (usize::from(self.source.0), self.source.1);
+        for &(_, slot) in dirty {
+            let key = Arc::clone(source_key::<K>(&*earlier[source], part, slot));
+            if !earlier[source].subjects(part).is_present(slot) {
                 if let Some(node) = self.take(slot) {
                     edges.remove(node.reads, earlier, released);
-                    self.emit.drop_held(&key, node.held);
+                    self.emit.remove(slot, node.rows);
                 }
                 continue;
             }
@@ -167,13 +155,13 @@ impl<K: Key, E: Emit<K>> AnyStage for Stage<K, E> {
                 &key,
             );
             once_each(&mut reads);
-            let (old_reads, held) = self
+            let (old_reads, rows) = self
                 .take(slot)
-                .map_or_else(|| (NIL, E::Held::default()), |node| (node.reads, node.held));
+                .map_or_else(|| (NIL, E::Rows::default()), |node| (node.reads, node.rows));
             let node = Node {
                 revision,
                 reads: edges.replace(old_reads, (number, slot), &reads, earlier, released),
-                held: self.emit.hold((&key, slot), output, held, table),
+                rows: self.emit.put((&key, slot), output, rows, table),
             };
             self.put(slot, node);
             ran.push(key);
@@ -183,19 +171,23 @@ impl<K: Key, E: Emit<K>> AnyStage for Stage<K, E> {
         }
         ran.sort_unstable();
         StageRun {
-            delta: self.emit.settle(table),
+            delta: self.emit.settle(earlier[source].subjects(part), table),
             count: ran.len(),
             keys: Box::new(ran),
         }
     }
 
-    fn node(&self, key: &dyn Any, tables: &Tables) -> Option<(u32, NonZeroU64, u32)> {
+    fn origin(&self, key: &dyn Any, tables: &Tables) -> Option<Origin> {
         let (table, part) = self.source;
         let source = tables[usize::from(table)].subjects(part);
         let output = &*tables[usize::from(self.output)];
         let slot = self.emit.owner(key, source, output)?;
         let node = self.nodes.get(slot as usize)?.as_ref()?;
-        Some((slot, node.revision, node.reads))
+        Some(Origin::Run {
+            key: source.key_debug(slot),
+            revision: node.revision,
+            reads: node.reads,
+        })
     }
 
     fn reads_mut(&mut self, slot: u32) -> Option<&mut u32> {
@@ -203,11 +195,9 @@ impl<K: Key, E: Emit<K>> AnyStage for Stage<K, E> {
         Some(&mut node.reads)
     }
 
-    fn weigh(&self, footprint: &mut Footprint) {
-        let (claims, held) = self.emit.claims();
+    fn add_to(&self, footprint: &mut Footprint) {
         footprint.nodes += self.live;
-        footprint.claims += claims;
-        footprint.slots += self.nodes.len() + held;
+        footprint.slots += self.nodes.len() + self.emit.slots();
     }
 }
 
@@ -221,83 +211,4 @@ fn once_each(reads: &mut Vec<(Subject, u8)>) {
         }
         same
     });
-}
-
-/// A transform with at most one row per key, of the same key.
-pub(crate) struct One<W, F> {
-    transform: F,
-    pending: Vec<(u32, Option<Arc<W>>)>,
-}
-
-impl<W, F> One<W, F> {
-    pub(crate) fn new(transform: F) -> Self {
-        One {
-            transform,
-            pending: Vec::new(),
-        }
-    }
-}
-
-/// The slot of a node's row in the stage's table.
-pub(crate) struct RowSlot(u32);
-
-impl Default for RowSlot {
-    fn default() -> Self {
-        RowSlot(NIL)
-    }
-}
-
-impl<K, W, F> Emit<K> for One<W, F>
-where
-    K: Key,
-    W: Value,
-    F: Fn(&mut Reader<'_>, &K) -> Option<W> + Send + Sync + 'static,
-{
-    type Output = Option<W>;
-    type Held = RowSlot;
-
-    fn call(&self, reader: &mut Reader<'_>, key: &K) -> Option<W> {
-        (self.transform)(reader, key)
-    }
-
-    fn hold(
-        &mut self,
-        (key, _): (&Arc<K>, u32),
-        output: Option<W>,
-        held: RowSlot,
-        table: &mut dyn AnyTable,
-    ) -> RowSlot {
-        let Some(value) = output else {
-            self.drop_held(key, held);
-            return RowSlot(NIL);
-        };
-        let table = typed_mut::<K, W>(table);
-        let slot = if held.0 == NIL {
-            table.rows.intern_shared(key)
-        } else {
-            held.0
-        };
-        if table.differs(slot, Some(&value)) {
-            self.pending.push((slot, Some(Arc::new(value))));
-        }
-        RowSlot(slot)
-    }
-
-    fn drop_held(&mut self, _: &Arc<K>, held: RowSlot) {
-        if held.0 != NIL {
-            self.pending.push((held.0, None));
-        }
-    }
-
-    fn settle(&mut self, table: &mut dyn AnyTable) -> Delta {
-        typed_mut::<K, W>(table).apply(std::mem::take(&mut self.pending))
-    }
-
-    fn owner(&self, key: &dyn Any, source: &dyn Subjects, _: &dyn AnyTable) -> Option<u32> {
-        source.find_any(key)
-    }
-
-    fn claims(&self) -> (usize, usize) {
-        (0, 0)
-    }
 }

@@ -1,8 +1,7 @@
-//! A table: values by key, and the indexes that follow them.
+//! A table: values by key, with its indexes.
 //!
-//! In come coalesced changes (each row at most once, and only if it really changes), out goes a [`Delta`]:
-//! the changes for the outside, and for the engine the subjects that were touched and in which way. A
-//! table must not know stages.
+//! Applying changes (each row at most once, and only if its value differs) yields a [`Delta`]: the changes
+//! for the [`Commit`](crate::Commit), and the touched subjects for the engine.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -23,25 +22,25 @@ impl<V: Value> Data for Option<Arc<V>> {
 /// The rows of a table; a slot without a value is one that is only read.
 pub(crate) type Rows<K, V> = Slots<K, Option<Arc<V>>>;
 
-/// What a batch holds for one table: the new value by key, or none to remove it.
-pub(crate) type Wanted<K, V> = BTreeMap<K, Option<Arc<V>>>;
+/// The changes of a batch to one table: new values by key; none removes the row.
+pub(crate) type TableBatch<K, V> = BTreeMap<K, Option<Arc<V>>>;
 
-/// Something erased that can travel with a commit.
+/// A value without its type.
 pub(crate) type Erased = Box<dyn Any + Send + Sync>;
 
-/// A subject that changed when its table settled.
+/// A subject affected by changes of its table.
 pub(crate) struct Touched {
     pub(crate) part: u8,
     pub(crate) slot: u32,
-    /// The kinds of read that must run again.
+    /// The kinds of read that are outdated.
     pub(crate) kinds: u8,
-    /// Whether a stage whose source this is must look at the key.
+    /// Whether stages with this source must visit the key.
     pub(crate) source_changed: bool,
-    /// Whether the key is there now; if not, it may be forgotten.
+    /// Whether the key is present now; if not, its slot may be released.
     pub(crate) present: bool,
 }
 
-/// What changed in a table.
+/// The changes of a table.
 pub(crate) struct Delta {
     pub(crate) touched: Vec<Touched>,
     /// `Vec<(K, Change<V>)>`, sorted by key; none if nothing changed.
@@ -58,21 +57,21 @@ pub(crate) struct TableStore<K, V> {
 /// A [`TableStore`] without its types.
 pub(crate) trait AnyTable: Any + Send + Sync {
     fn name(&self) -> &'static str;
-    /// The name of the index that is part `part`; none for the table itself.
+    /// The name of the index with number `part`; none for part 0, the table itself.
     fn index_name(&self, part: u8) -> Option<&'static str>;
     fn subjects(&self, part: u8) -> &dyn Subjects;
     fn subjects_mut(&mut self, part: u8) -> &mut dyn Subjects;
-    /// Applies a [`Wanted`] of the table's types.
-    fn apply_wanted(&mut self, wanted: Erased) -> Delta;
-    /// How many rows have a value.
+    /// Applies a [`TableBatch`] of the table's types.
+    fn apply_batch(&mut self, changes: Erased) -> Delta;
+    /// The number of rows with a value.
     fn len(&self) -> usize;
-    /// How many parts there are: the table and its indexes.
+    /// The number of parts: the table and its indexes.
     fn parts(&self) -> u8;
-    /// How many pairs of row and group there are in all indexes.
+    /// The number of pairs of row and group in all indexes.
     fn memberships(&self) -> usize;
 }
 
-/// The table behind the erased one; its types are those of the handle, whose stamp has been checked.
+/// Downcasts a table to the types of a handle whose stamp has been checked.
 pub(crate) fn typed<K: Key, V: Value>(table: &dyn AnyTable) -> &TableStore<K, V> {
     (table as &dyn Any)
         .downcast_ref()
@@ -96,7 +95,7 @@ impl<K: Key, V: Value> TableStore<K, V> {
         }
     }
 
-    /// Adds an index to a table that is still empty and returns its part.
+    /// Adds an index to an empty table and returns its part.
     pub(crate) fn add_index<I: Key>(&mut self, index: IndexStore<K, V, I>) -> u8 {
         assert!(
             self.indexes.iter().all(|other| other.name() != index.name),
@@ -130,23 +129,23 @@ impl<K: Key, V: Value> TableStore<K, V> {
     /// Whether `new` differs from the value of a slot.
     pub(crate) fn differs(&self, slot: u32, new: Option<&V>) -> bool {
         match (self.value(slot), new) {
-            // The same allocation, which sources that keep what they sent will send again.
+            // Inputs may upsert the same allocation again.
             (Some(old), Some(new)) if std::ptr::eq(&**old, new) => false,
             (old, new) => old.map(|old| &**old) != new,
         }
     }
 
-    /// Applies changes: every row at most once, and only with a value that differs.
-    pub(crate) fn apply(&mut self, wanted: Vec<(u32, Option<Arc<V>>)>) -> Delta {
-        if wanted.is_empty() {
+    /// Applies changes: each row at most once, and only with a value that differs.
+    pub(crate) fn apply(&mut self, rows: Vec<(u32, Option<Arc<V>>)>) -> Delta {
+        if rows.is_empty() {
             return Delta {
                 touched: Vec::new(),
                 changes: None,
             };
         }
-        let mut touched = Vec::with_capacity(wanted.len());
-        let mut changes: Vec<(K, Change<V>)> = Vec::with_capacity(wanted.len());
-        for (slot, new) in wanted {
+        let mut touched = Vec::with_capacity(rows.len());
+        let mut changes: Vec<(K, Change<V>)> = Vec::with_capacity(rows.len());
+        for (slot, new) in rows {
             let old = std::mem::replace(self.rows.data_mut(slot), new.clone());
             let mut kinds = GET;
             match (&old, &new) {
@@ -183,7 +182,7 @@ impl<K: Key, V: Value> TableStore<K, V> {
         }
     }
 
-    /// Every row, sorted by key.
+    /// All rows, sorted by key.
     pub(crate) fn sorted(&self) -> Vec<(&K, &Arc<V>)> {
         let rows = self.rows.iter();
         let mut rows: Vec<_> = rows
@@ -234,12 +233,12 @@ impl<K: Key, V: Value> AnyTable for TableStore<K, V> {
         }
     }
 
-    fn apply_wanted(&mut self, wanted: Erased) -> Delta {
-        let wanted = wanted
-            .downcast::<Wanted<K, V>>()
+    fn apply_batch(&mut self, changes: Erased) -> Delta {
+        let changes = changes
+            .downcast::<TableBatch<K, V>>()
             .expect("a handle of this engine has the types of its table");
-        let mut changed = Vec::with_capacity(wanted.len());
-        for (key, value) in *wanted {
+        let mut changed = Vec::with_capacity(changes.len());
+        for (key, value) in *changes {
             match (self.rows.find(&key), value) {
                 (Some(slot), value) if self.differs(slot, value.as_deref()) => {
                     changed.push((slot, value));

@@ -1,5 +1,5 @@
-//! The cost of a commit follows the change: at ten thousand routes exactly the expected keys run.
-//! Counted, not timed.
+//! The cost of a commit is proportional to the change: with ten thousand routes, exactly the expected keys
+//! run. Counted, not timed.
 
 use sesame_engine::{Batch, Builder, Change, Commit, Engine, Footprint, Index, Table};
 
@@ -71,12 +71,14 @@ impl World {
             )
         });
         let virtual_hosts = b.derive_many("virtual_hosts", hosts, move |reader, host| {
-            let rows = reader.get(hosts, host).expect("runs for what is there");
+            let rows = reader
+                .get(hosts, host)
+                .expect("a stage runs for present keys");
             rows.iter()
                 .map(|(route, port)| ((*host, *route), *port))
                 .collect()
         });
-        // A stage whose output seldom changes, and one behind it.
+        // A stage whose output rarely changes, and one that depends on it.
         let parity = b.derive("parity", services, move |reader, key| {
             reader.get(services, key).map(|port| *port % 2 == 0)
         });
@@ -110,7 +112,7 @@ impl World {
             batch.upsert(routes, key, route(key));
         }
         let commit = world.engine.commit(batch);
-        // Everything at once, and still every key of every stage exactly once.
+        // The first commit runs every key of every stage once.
         assert_eq!(
             commit.work(),
             [
@@ -149,7 +151,7 @@ impl World {
 }
 
 #[test]
-fn a_changed_value_runs_those_who_read_it_and_no_others() {
+fn a_changed_value_runs_its_readers_only() {
     let mut world = World::new();
     let commit = world.set_service(7, Some(8082));
     let routes: Vec<u32> = (0..10).map(|n| n * SERVICES + 7).collect();
@@ -157,7 +159,7 @@ fn a_changed_value_runs_those_who_read_it_and_no_others() {
     assert_eq!(commit.ran(world.backends), routes);
     assert_eq!(commit.ran(world.hosts), hosts);
     assert_eq!(commit.ran_keys::<u32>(world.virtual_hosts), hosts);
-    // 8080 and 8082 are both even: `parity` runs, what is behind it does not.
+    // 8080 and 8082 are both even: `parity` runs, `checked` does not.
     assert_eq!(commit.ran(world.parity), [7]);
     assert_eq!(commit.ran(world.checked), []);
     assert_eq!(
@@ -178,7 +180,7 @@ fn a_changed_value_runs_those_who_read_it_and_no_others() {
 }
 
 #[test]
-fn an_existence_is_not_a_value() {
+fn exists_does_not_depend_on_the_value() {
     let mut world = World::new();
     let commit = world.set_service(7, Some(9999));
     assert_eq!(commit.ran(world.found), []);
@@ -191,7 +193,7 @@ fn an_existence_is_not_a_value() {
 }
 
 #[test]
-fn counts_and_keys_do_not_see_values() {
+fn counts_and_keys_do_not_depend_on_values() {
     let mut world = World::new();
     let mut moved = route(42);
     moved.service += 1;
@@ -202,9 +204,9 @@ fn counts_and_keys_do_not_see_values() {
 }
 
 #[test]
-fn a_count_does_not_see_who_is_counted() {
+fn a_count_does_not_depend_on_which_rows_are_counted() {
     let mut world = World::new();
-    // One route of gateway 2 goes, another comes, in one commit.
+    // One route of gateway 2 is removed and another added, in one commit.
     let new = route(ROUTES + 2);
     assert_eq!(new.gateway, 2);
     let commit = world.set_routes([(42, None), (ROUTES + 2, Some(new))]);
@@ -232,11 +234,11 @@ fn a_moved_row_runs_the_readers_of_both_groups() {
 }
 
 #[test]
-fn a_group_comes_and_goes_with_its_members() {
+fn a_group_exists_while_it_has_members() {
     let mut world = World::new();
     let commit = world.set_routes([(42, None), (43, None)]);
     assert_eq!(commit.changes(world.hosts), [(21, Change::Remove)]);
-    assert_eq!(commit.ran(world.hosts), [], "nothing runs for what is gone");
+    assert_eq!(commit.ran(world.hosts), [], "removed keys do not run");
     assert_eq!(
         commit.changes(world.virtual_hosts),
         [((21, 42), Change::Remove), ((21, 43), Change::Remove)]
@@ -246,7 +248,7 @@ fn a_group_comes_and_goes_with_its_members() {
 }
 
 #[test]
-fn a_member_is_no_reason_to_run_a_group_that_did_not_read_it() {
+fn a_group_that_does_not_read_its_members_does_not_run_for_them() {
     let mut b = Builder::new();
     let rows: Table<u32, u32> = b.input("rows");
     let by_ten = b.index(rows, "by_ten", |key, _| vec![key / 10]);
@@ -258,13 +260,13 @@ fn a_member_is_no_reason_to_run_a_group_that_did_not_read_it() {
         engine.commit(batch).ran(named)
     };
     assert_eq!(upsert(11, 0), [1]);
-    assert_eq!(upsert(12, 0), [], "joins a group that is there");
+    assert_eq!(upsert(12, 0), [], "joins an existing group");
     assert_eq!(upsert(12, 1), [], "changes");
     assert_eq!(upsert(25, 0), [2]);
 }
 
 #[test]
-fn an_equal_upsert_does_nothing() {
+fn an_equal_upsert_is_no_change() {
     let mut world = World::new();
     let revision = world.engine.revision();
     let footprint = world.engine.footprint();
@@ -273,14 +275,14 @@ fn an_equal_upsert_does_nothing() {
     assert_eq!(commit.work(), []);
     assert_eq!(commit.revision(), revision);
     let commit = world.set_routes([(ROUTES, None)]);
-    assert!(commit.is_empty(), "removing what is not there");
+    assert!(commit.is_empty(), "removing a missing row");
     assert!(world.engine.commit(Batch::new()).is_empty());
     assert_eq!(world.engine.revision(), revision);
     assert_eq!(world.engine.footprint(), footprint);
 }
 
 #[test]
-fn reads_are_those_of_the_last_run() {
+fn dependencies_are_the_reads_of_the_last_run() {
     let mut world = World::new();
     let mut moved = route(7);
     moved.service = 8;
@@ -309,7 +311,7 @@ fn the_last_change_of_a_key_wins() {
 }
 
 #[test]
-fn memory_is_given_back() {
+fn memory_is_freed() {
     let mut world = World::new();
     let full = world.engine.footprint();
     assert_eq!(
@@ -322,7 +324,7 @@ fn memory_is_given_back() {
         4 * 10_000 + 2 * 10 + 3 * 5_000 + 5_000 + 2 * 1_000
     );
 
-    // Rows that come and go under ever new names leave nothing behind.
+    // Rows with ever new keys leave nothing behind.
     let mut slots = None;
     for round in 1..20 {
         let new = (0..50).map(|key| (ROUTES * round + key, Some(route(key + 1_000_000 * round))));
@@ -350,4 +352,96 @@ fn memory_is_given_back() {
     let commit = world.engine.commit(batch);
     assert_eq!(commit.work(), []);
     assert_eq!(world.engine.footprint(), Footprint::default());
+}
+
+/// Ten thousand routes of two kinds in a union; a stage merges them with reserved hosts, by host.
+#[test]
+fn a_union_and_a_merge_cost_the_change() {
+    let mut b = Builder::new();
+    let http: Table<u32, Route> = b.input("http");
+    let grpc: Table<u32, Route> = b.input("grpc");
+    let reserved: Table<u32, ()> = b.input("reserved");
+    let routes = b.union("routes", [http, grpc]);
+    let by_host = b.index(routes, "by_host", |_, route: &Route| vec![route.host]);
+    let keys = b.union_keys("host keys", [by_host.into(), reserved.into()]);
+    let hosts = b.derive("hosts", keys, move |reader, host| {
+        let routes = reader.by(by_host, host);
+        let services: Vec<u32> = routes.iter().map(|(_, route)| route.service).collect();
+        Some((reader.exists(reserved, host), services))
+    });
+    let mut engine = b.build();
+    let kind = |key: u32| if key.is_multiple_of(3) { grpc } else { http };
+    let mut batch = Batch::new();
+    for key in 0..ROUTES {
+        batch.upsert(kind(key), key, route(key));
+    }
+    let commit = engine.commit(batch);
+    let work = [("routes", 10_000), ("host keys", 5_000), ("hosts", 5_000)];
+    assert_eq!(commit.work(), work);
+
+    let mut changed = route(42);
+    changed.service += 1;
+    let mut batch = Batch::new();
+    batch.upsert(kind(42), 42, changed.clone());
+    let commit = engine.commit(batch);
+    assert_eq!(commit.work(), [("routes", 1), ("hosts", 1)]);
+    assert_eq!(commit.ran(hosts), [21]);
+
+    // From one kind to the other, in one commit.
+    let mut batch = Batch::new();
+    batch.remove(grpc, 42);
+    batch.upsert(http, 42, changed);
+    let commit = engine.commit(batch);
+    assert_eq!(commit.work(), [("routes", 1)]);
+    assert_eq!(commit.changes(routes), []);
+
+    let mut batch = Batch::new();
+    batch.upsert(reserved, 21, ());
+    batch.upsert(reserved, ROUTES, ());
+    let commit = engine.commit(batch);
+    assert_eq!(commit.work(), [("host keys", 2), ("hosts", 2)]);
+    assert_eq!(commit.changes(keys).len(), 1, "21 was in the union already");
+
+    let mut batch = Batch::new();
+    for key in 0..ROUTES {
+        batch.remove(if key == 42 { http } else { kind(key) }, key);
+    }
+    batch.remove(reserved, 21);
+    batch.remove(reserved, ROUTES);
+    engine.commit(batch);
+    assert_eq!(engine.footprint(), Footprint::default());
+}
+
+/// Routes move to other services, so rows of `derive_many` move to other source keys.
+#[test]
+fn rows_that_move_between_source_keys_cost_the_move() {
+    let mut b = Builder::new();
+    let routes: Table<u32, Route> = b.input("routes");
+    let by_service = b.index(routes, "by_service", |_, route: &Route| vec![route.service]);
+    let placed = b.derive_many("placed", by_service, move |reader, service| {
+        let routes = reader.keys(by_service, service).into_iter();
+        routes.map(|key| (key, *service)).collect()
+    });
+    let mut engine = b.build();
+    let mut batch = Batch::new();
+    for key in 0..ROUTES {
+        batch.upsert(routes, key, route(key));
+    }
+    engine.commit(batch);
+    let footprint = engine.footprint();
+    let mut move_by = |keys: std::ops::Range<u32>, step: u32| {
+        let mut batch = Batch::new();
+        for key in keys {
+            let mut moved = route(key);
+            moved.service = (moved.service + step) % SERVICES;
+            batch.upsert(routes, key, moved);
+        }
+        let commit = engine.commit(batch);
+        (commit.ran_keys::<u32>(placed), commit.changes(placed).len())
+    };
+    assert_eq!(move_by(42..43, 1), (vec![42, 43], 1));
+    assert_eq!(move_by(42..43, 0), (vec![42, 43], 1));
+    let (ran, changed) = move_by(0..ROUTES, 1);
+    assert_eq!((ran.len(), changed), (1_000, 10_000));
+    assert_eq!(engine.footprint(), footprint);
 }

@@ -1,10 +1,8 @@
-//! What the engine tells about itself, what it refuses, and who wins where several put out one key.
+//! Explanations, memory that is freed, and programming errors that panic.
 
 use std::sync::{Arc, OnceLock};
 
-use sesame_engine::{
-    Batch, Builder, Change, Commit, Engine, Explain, Index, Read, ReadKind, Table,
-};
+use sesame_engine::{Batch, Builder, Commit, Engine, Explain, Index, Read, ReadKind, Table};
 
 fn read(
     table: &'static str,
@@ -21,7 +19,7 @@ fn read(
 }
 
 #[test]
-fn explains_a_row_by_what_its_last_run_read() {
+fn explain_returns_the_reads_of_the_last_run() {
     let mut b = Builder::new();
     let names: Table<u8, String> = b.input("names");
     let ages: Table<String, u8> = b.input("ages");
@@ -35,7 +33,7 @@ fn explains_a_row_by_what_its_last_run_read() {
         }
         reader.keys(by_length, &(length + 1));
         reader.count(by_length, length);
-        reader.exists(ages, &"nobody".to_owned());
+        reader.exists(ages, &"eva".to_owned());
         oldest
     });
     let pairs = b.derive_many("pairs", out, move |reader, length| {
@@ -74,31 +72,35 @@ fn explains_a_row_by_what_its_last_run_read() {
                 read("ages", None, ReadKind::Get, "eve"),
                 read("ages", None, ReadKind::Exists, "ann"),
                 read("ages", None, ReadKind::Exists, "bob"),
+                read("ages", None, ReadKind::Exists, "eva"),
                 read("ages", None, ReadKind::Exists, "eve"),
-                read("ages", None, ReadKind::Exists, "nobody"),
             ],
         }
     );
     assert!(explain.to_string().starts_with(
         "out ran for 3 at revision 3\n  by names.by_length 3\n  keys names.by_length 4\n"
     ));
-    // Of carl nobody knows the age: no row, but a reason.
+    // Carl has no age: no row, but an explanation.
     assert_eq!(engine.get(out, &4), None);
     assert_eq!(engine.explain(out, &4).map(|why| why.reads.len()), Some(6));
-    assert_eq!(engine.explain(out, &5), None, "nobody has five letters");
-    // A row of `derive_many` is explained by the source key that put it out; its input did not change
-    // after the first commit.
+    assert_eq!(engine.explain(out, &5), None, "no name has five letters");
+    // A row of `derive_many` is explained by its source key, whose input did not change after the first
+    // commit.
     let explain = engine.explain(pairs, &30).expect("it ran");
     assert_eq!((explain.key.as_str(), explain.revision), ("3", 1));
     assert_eq!(explain.reads, [read("out", None, ReadKind::Get, 3)]);
     assert_eq!(engine.explain(pairs, &31), None);
-    assert_eq!(engine.explain(names, &1), None, "an input has no stage");
+    assert_eq!(
+        engine.explain(names, &1),
+        None,
+        "an input table has no stage"
+    );
 }
 
-/// What a key reads anew in a commit is noted before keys of later stages are cleaned up after, so behind all that these had
-/// read.
+/// New edges of an early stage are added before those of removed keys of later stages are freed, so they
+/// are at the end of the arena.
 #[test]
-fn a_read_that_is_noted_far_out_does_not_hold_the_room_of_others() {
+fn an_edge_at_the_end_of_the_arena_does_not_keep_free_places_allocated() {
     let mut b = Builder::new();
     let numbers: Table<u8, u32> = b.input("numbers");
     let known: Table<u32, u32> = b.input("known");
@@ -133,9 +135,9 @@ fn a_read_that_is_noted_far_out_does_not_hold_the_room_of_others() {
     let slots = engine.footprint().slots;
     assert!(slots < 200, "{slots}");
 
-    // Everybody is still told of what they read.
+    // All readers still run.
     let reads = engine.explain(sum, &0).map(|why| why.reads.len());
-    assert_eq!(reads, Some(10), "its number and nine others");
+    assert_eq!(reads, Some(10), "its number and nine values");
     for key in 0..9 {
         let mut batch = Batch::new();
         batch.upsert(known, key, 2);
@@ -152,48 +154,7 @@ fn a_read_that_is_noted_far_out_does_not_hold_the_room_of_others() {
 }
 
 #[test]
-fn the_smallest_owner_wins_and_the_next_takes_over() {
-    let mut b = Builder::new();
-    let claims: Table<u8, Vec<(u8, &'static str)>> = b.input("claims");
-    let out = b.derive_many("out", claims, move |reader, owner| {
-        let claims = reader.get(claims, owner);
-        claims.map_or_else(Vec::new, |claims| claims.to_vec())
-    });
-    let mut engine = b.build();
-    let mut set = |owner: u8, wanted: &[(u8, &'static str)]| -> Vec<(u8, Change<&'static str>)> {
-        let mut batch = Batch::new();
-        batch.upsert(claims, owner, wanted.to_vec());
-        let commit = engine.commit(batch);
-        assert_eq!(commit.ran_keys::<u8>(out), [owner]);
-        commit.changes(out).to_vec()
-    };
-    let upsert = |key: u8, value| vec![(key, Change::Upsert(Arc::new(value)))];
-    assert_eq!(set(5, &[(0, "five")]), upsert(0, "five"));
-    assert_eq!(set(7, &[(0, "seven")]), [], "a larger owner waits");
-    assert_eq!(set(3, &[(0, "three")]), upsert(0, "three"));
-    assert_eq!(set(5, &[(0, "FIVE")]), [], "a loser may change its mind");
-    assert_eq!(set(3, &[(1, "three")]).len(), 2, "moves to another key");
-    assert_eq!(engine_value(&engine, out, 0), Some("FIVE"));
-
-    let mut remove = |owner: u8| {
-        let mut batch = Batch::new();
-        batch.remove(claims, owner);
-        engine.commit(batch).changes(out).to_vec()
-    };
-    assert_eq!(remove(5), upsert(0, "seven"));
-    assert_eq!(remove(7), [(0, Change::Remove)]);
-    let mut batch = Batch::new();
-    batch.upsert(claims, 3, vec![(1, "first"), (1, "last")]);
-    engine.commit(batch);
-    assert_eq!(engine_value(&engine, out, 1), Some("last"));
-}
-
-fn engine_value(engine: &Engine, table: Table<u8, &'static str>, key: u8) -> Option<&'static str> {
-    engine.get(table, &key).as_deref().copied()
-}
-
-#[test]
-fn moves_between_threads() {
+fn engine_batch_and_commit_are_send_and_sync() {
     fn send_and_sync<T: Send + Sync>() {}
     send_and_sync::<Engine>();
     send_and_sync::<Batch>();
@@ -240,8 +201,8 @@ fn a_stage_cannot_read_its_own_index() {
 }
 
 #[test]
-#[should_panic(expected = "of another engine")]
-fn a_handle_of_another_engine_is_refused() {
+#[should_panic(expected = "belongs to another engine")]
+fn a_handle_of_another_engine_is_rejected() {
     let build = || {
         let mut b = Builder::new();
         let table: Table<u8, u8> = b.input("table");
@@ -252,7 +213,7 @@ fn a_handle_of_another_engine_is_refused() {
 }
 
 #[test]
-#[should_panic(expected = "a batch changes input tables only")]
+#[should_panic(expected = "a batch changes only input tables")]
 fn a_batch_cannot_change_a_derived_table() {
     let mut b = Builder::new();
     let input: Table<u8, u8> = b.input("input");
@@ -269,7 +230,7 @@ fn names_are_unique() {
 }
 
 #[test]
-fn a_panic_goes_through_and_the_engine_refuses_to_go_on() {
+fn a_panic_propagates_and_further_commits_panic() {
     let mut b = Builder::new();
     let input: Table<u8, u8> = b.input("input");
     let out = b.derive("out", input, move |reader, key| {
@@ -289,7 +250,7 @@ fn a_panic_goes_through_and_the_engine_refuses_to_go_on() {
     };
     assert!(commit(12).is_ok());
     assert_eq!(commit(13).err(), Some(Some("thirteen".to_owned())));
-    let refused = commit(14).err().flatten().expect("it panics with a text");
-    assert!(refused.contains("an earlier commit"), "{refused}");
+    let rejected = commit(14).err().flatten().expect("it panics with a text");
+    assert!(rejected.contains("an earlier commit"), "{rejected}");
     assert_eq!(engine.get(out, &1).as_deref(), Some(&12));
 }

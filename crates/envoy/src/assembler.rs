@@ -1,10 +1,10 @@
-//! Encoded rows as each fleet's resources.
+//! Encoded rows as resources of fleets.
 //!
-//! In: the commits of an engine with our [`stages`](crate::stages()), every one from the first on. Out: per fleet, which
-//! resources changed. It must not know what the resources say, nor who asks for them.
+//! In: every commit of an engine with the [`stages`](crate::stages()). Out: changed resources per fleet. It must not know the
+//! contents of resources or their subscribers.
 //!
-//! Three things can't be a row of one key and happen here: a route table is joined from its hosts, as a whole or in shards, a
-//! fleet gets only the clusters and certificates that it may see, and a cluster always has endpoints, if only none.
+//! Three things depend on several keys, so stages can't do them: route tables are joined from their hosts, whole or sharded;
+//! a fleet gets only its own clusters and certificates; and every cluster gets endpoints, even if there are none.
 
 mod tables;
 
@@ -18,37 +18,37 @@ use self::tables::Tables;
 use crate::stages::no_endpoints;
 use crate::{Encoded, Inputs, Options, names, wire};
 
-/// A resource of a fleet that appeared, changed or went away.
+/// A resource of a fleet that was added, changed or removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceChange {
-    /// Whose Envoys have it.
+    /// The fleet.
     pub fleet: FleetId,
     /// One of [`names::TYPES`].
     pub type_url: &'static str,
-    /// By which they ask for it.
+    /// The resource's name.
     pub name: String,
-    /// The bytes of a `google.protobuf.Any`; `None`: it is gone.
+    /// The bytes of a `google.protobuf.Any`; `None`: removed.
     pub body: Option<Bytes>,
-    /// The same for Envoys that [have the module](crate::has_module), where it is something else.
+    /// The variant for Envoys that [have the module](crate::has_module), if it differs.
     pub with_module: Option<Bytes>,
 }
 
 impl ResourceChange {
-    /// The message alone, without the `google.protobuf.Any` around it; shares its memory.
+    /// The message inside the `google.protobuf.Any`, without a copy.
     pub fn message(&self) -> Option<Bytes> {
         let body = self.body.as_ref()?;
         Some(wire::any_value(self.type_url, body))
     }
 
-    /// As [`ResourceChange::message`], for Envoys that have the module, where it is something else.
+    /// [`ResourceChange::message`] for Envoys that have the module, if it differs.
     pub fn message_with_module(&self) -> Option<Bytes> {
         let body = self.with_module.as_ref()?;
         Some(wire::any_value(self.type_url, body))
     }
 }
 
-/// Keeps what each fleet has. Its memory is that of the keys: bytes are shared with the engine's rows, and joined tables
-/// are not kept.
+/// The resources of all fleets. It shares bytes with the engine's rows and doesn't store joined tables, so its memory is that of
+/// the keys.
 #[derive(Debug)]
 pub struct Assembler {
     inputs: Inputs,
@@ -58,7 +58,7 @@ pub struct Assembler {
     certificates: BTreeMap<CertificateKey, CertificateRows>,
 }
 
-/// Fleets in order, mostly one: a set, but in as little memory as that takes.
+/// A sorted set of fleets, usually with one element; a vector takes the least memory.
 type Fleets = Vec<FleetId>;
 
 #[derive(Clone, Debug, Default)]
@@ -75,7 +75,7 @@ struct CertificateRows {
 }
 
 impl Assembler {
-    /// Of the stages that were declared with `inputs` and `options` and gave `encoded`.
+    /// An assembler for the stages declared with `inputs` and `options` that returned `encoded`.
     pub fn new(inputs: &Inputs, encoded: &Encoded, options: Options) -> Self {
         Self {
             inputs: *inputs,
@@ -86,15 +86,13 @@ impl Assembler {
         }
     }
 
-    /// What the commit changes for each fleet: sorted by fleet, type (in the order of [`names::TYPES`]) and name, each at
-    /// most once.
+    /// The resources that the commit changes, each once, sorted by fleet, type (in the order of [`names::TYPES`]) and name.
     ///
-    /// A route table whose rows changed may come out with the bytes that it had; other resources that come have changed.
-    /// A changed host costs one copy of its table, or of its shard; other changes cost as much as themselves times their
-    /// fleets.
+    /// A route table with changed rows may have the same bytes as before; all other resources differ. A changed host costs one
+    /// copy of its table or shard, other changes cost their own size times their fleets.
     ///
     /// # Panics
-    /// If the commit is of another engine.
+    /// If the commit is from another engine.
     pub fn apply(&mut self, commit: &Commit) -> Vec<ResourceChange> {
         let mut out = Vec::new();
         self.clusters(commit, &mut out);
@@ -105,13 +103,13 @@ impl Assembler {
         out
     }
 
-    /// How many route tables began so far to be given both whole and in shards, because their listeners were replaced: in that
-    /// way connections to the listener before don't see a table grow old, until [`Assembler::settle`].
+    /// Number of route tables so far that switched between whole and sharded, which replaces their listeners. Such a table is
+    /// served in both forms until [`Assembler::settle`], so that draining connections don't use outdated routes.
     pub fn replaced(&self) -> u64 {
         self.tables.replaced()
     }
 
-    /// What is no longer needed when no connection to any replaced listener is left, in the order of
+    /// Removes the former forms of tables, once replaced listeners are drained. Changes are in the order of
     /// [`Assembler::apply`].
     pub fn settle(&mut self) -> Vec<ResourceChange> {
         let mut out = Vec::new();
@@ -120,8 +118,8 @@ impl Assembler {
         out
     }
 
-    /// All that a fleet has now, in the order of [`Assembler::apply`]. Costs as much as all rows: for people who look, not
-    /// for Envoys.
+    /// All resources of a fleet, in the order of [`Assembler::apply`]. Costs as much as all rows: for inspection, not for
+    /// Envoys.
     pub fn resources(&self, fleet: &FleetId) -> Vec<ResourceChange> {
         let mut out = Vec::new();
         let mut push = |type_url, name, body| {
@@ -175,12 +173,12 @@ impl Assembler {
             let empty = no_endpoints(&key);
             for fleet in &either(&before.fleets, &after.fleets) {
                 let pairs = [
-                    (names::CLUSTER, ClusterRows::cluster_of as Seen<'_>),
+                    (names::CLUSTER, ClusterRows::cluster_of as Select<'_>),
                     (names::ENDPOINTS, ClusterRows::endpoints_of),
                 ];
-                for (type_url, seen) in pairs {
-                    let body = seen(&after, fleet, &empty);
-                    if body != seen(&before, fleet, &empty) {
+                for (type_url, select) in pairs {
+                    let body = select(&after, fleet, &empty);
+                    if body != select(&before, fleet, &empty) {
                         out.push(ResourceChange {
                             fleet: fleet.clone(),
                             type_url,
@@ -232,8 +230,8 @@ impl Assembler {
     }
 }
 
-/// What a fleet sees of a cluster's rows; the last argument stands for missing endpoints.
-type Seen<'a> = fn(&'a ClusterRows, &FleetId, &'a Bytes) -> Option<&'a Bytes>;
+/// The resource of a fleet from a cluster's rows; the last argument replaces missing endpoints.
+type Select<'a> = fn(&'a ClusterRows, &FleetId, &'a Bytes) -> Option<&'a Bytes>;
 
 impl ClusterRows {
     fn cluster_of<'a>(&'a self, fleet: &FleetId, _: &'a Bytes) -> Option<&'a Bytes> {

@@ -1,7 +1,7 @@
-//! The configuration with which an Envoy starts.
+//! Envoy's bootstrap configuration.
 //!
-//! In: where Sesame is, and who the Envoy is. Out: `Bootstrap`: everything else comes over xDS. It must not know the
-//! model, nor how Envoys are run.
+//! In: the addresses of Sesame and the identity of the Envoy. Out: `Bootstrap`; everything else comes over xDS. It must not know
+//! the model, nor how Envoys are run.
 
 mod node;
 mod stats;
@@ -31,59 +31,59 @@ use crate::wire;
 pub use node::has_module;
 pub use tls::{XdsTls, xds_secrets};
 
-/// The cluster through which Envoy reaches Sesame. No cluster of the model is called so: theirs have a slash.
+/// The cluster for connections to Sesame. Names of the model's clusters contain a slash, so none clashes.
 pub const XDS_CLUSTER: &str = "xds";
 
-/// How many connections from clients an Envoy takes at most, unless told otherwise. Each costs tens of kilobytes.
+/// Default limit on client connections of an Envoy. Each costs tens of kilobytes.
 pub const MAX_CONNECTIONS: u64 = 50_000;
 
-/// What a bootstrap depends on.
+/// Options of a bootstrap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BootstrapOptions {
     /// The fleet that the Envoy belongs to.
     pub fleet: FleetId,
-    /// Tells it from others of its fleet.
+    /// Unique within the fleet.
     pub node_id: String,
-    /// Where Sesame is.
+    /// Sesame's xDS server.
     pub xds: XdsAddress,
-    /// Where the Envoy's own pages are.
+    /// Envoy's admin interface.
     pub admin: Admin,
-    /// Connections from clients, over all listeners; further ones are refused. See [`MAX_CONNECTIONS`].
+    /// Limit on client connections over all listeners; further ones are rejected. See [`MAX_CONNECTIONS`].
     pub max_connections: u64,
-    /// Bytes of heap at which the Envoy starts to give memory back and then to refuse requests; `None`: no limit.
+    /// Heap limit in bytes: near it Envoy releases memory, then rejects requests. `None`: no limit.
     pub memory_limit: Option<u64>,
-    /// Whether [`sesame_shard::MODULE`] lies where the Envoy looks for modules.
+    /// Whether [`sesame_shard::MODULE`] is in Envoy's search path for modules.
     pub module: bool,
 }
 
-/// Where Sesame is.
+/// Address of Sesame's xDS server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum XdsAddress {
     /// A Unix socket. At most 107 bytes.
     Unix(PathBuf),
     /// A TCP port.
     Tcp {
-        /// A name, or an address.
+        /// A DNS name or an IP address.
         host: String,
         /// The port.
         port: u16,
-        /// `None`: not encrypted.
+        /// `None`: plain text.
         tls: Option<XdsTls>,
     },
 }
 
-/// Where the Envoy's own pages are. Whoever reaches them rules the Envoy.
+/// Address of Envoy's admin interface. Access to it is full control over the Envoy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admin {
-    /// A Unix socket for its owner only. At most 107 bytes.
+    /// A Unix socket with mode 0600. At most 107 bytes.
     Unix(PathBuf),
     /// A TCP port.
     Tcp(SocketAddr),
-    /// Nowhere.
+    /// Disabled.
     None,
 }
 
-/// A bootstrap: LDS and CDS, and all that they name, over one stream of delta ADS.
+/// A bootstrap: LDS and CDS over one delta ADS stream.
 pub fn bootstrap(options: &BootstrapOptions) -> pb::Bootstrap {
     pb::Bootstrap {
         node: Some(node::node(options)),
@@ -92,8 +92,8 @@ pub fn bootstrap(options: &BootstrapOptions) -> pb::Bootstrap {
             ..Default::default()
         }),
         dynamic_resources: Some(pb::bootstrap::DynamicResources {
-            lds_config: Some(patiently(wire::ads())),
-            cds_config: Some(patiently(wire::ads())),
+            lds_config: Some(without_timeout(wire::ads())),
+            cds_config: Some(without_timeout(wire::ads())),
             ads_config: Some(ads_stream()),
             ..Default::default()
         }),
@@ -107,15 +107,15 @@ pub fn bootstrap(options: &BootstrapOptions) -> pb::Bootstrap {
         deferred_stat_options: Some(pb::bootstrap::DeferredStatOptions {
             enable_deferred_creation_stats: true,
         }),
-        // Nobody is sent statistics, so they need not be gathered before somebody asks.
+        // Without stats sinks, statistics are only needed by the admin interface.
         stats_flush: Some(pb::bootstrap::StatsFlush::StatsFlushOnAdmin(true)),
         ..Default::default()
     }
 }
 
-/// Waits for the first answer for as long as it takes. Otherwise an Envoy would call itself ready after 15 s without a
-/// single listener, and a rollout would take that for a good one.
-fn patiently(source: core::ConfigSource) -> core::ConfigSource {
+/// Waits for the first response without a timeout. By default an Envoy is ready after 15 s without any listener, and a rollout
+/// would continue.
+fn without_timeout(source: core::ConfigSource) -> core::ConfigSource {
     core::ConfigSource {
         initial_fetch_timeout: Some(wire::duration(Duration::ZERO)),
         ..source
@@ -132,7 +132,7 @@ fn ads_stream() -> core::ApiConfigSource {
             target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
                 cluster_name: XDS_CLUSTER.to_owned(),
                 retry_policy: Some(core::RetryPolicy {
-                    // Envoy's own would leave it up to 30 s without a restarted Sesame.
+                    // By default Envoy waits up to 30 s before it reconnects to a restarted Sesame.
                     retry_back_off: Some(core::BackoffStrategy {
                         base_interval: Some(wire::duration(Duration::from_millis(250))),
                         max_interval: Some(wire::duration(Duration::from_secs(5))),
@@ -143,7 +143,7 @@ fn ads_stream() -> core::ApiConfigSource {
             })),
             ..Default::default()
         }],
-        // The node names every extension built in: 60 kB, else sent with every acknowledgement.
+        // The node lists all built-in extensions (60 kB); otherwise every ACK carries it.
         set_node_on_first_message_only: true,
         ..Default::default()
     }
@@ -194,7 +194,7 @@ fn xds_cluster(address: &XdsAddress) -> cluster::Cluster {
     out
 }
 
-/// gRPC, with a sign of life asked for, since a stream on which nothing changes says nothing for days.
+/// HTTP/2 with keepalive: a stream without changes may be idle for days.
 fn http2() -> http::HttpProtocolOptions {
     use http::http_protocol_options::explicit_http_config::ProtocolConfig;
     use http::http_protocol_options::{ExplicitHttpConfig, UpstreamProtocolOptions};
@@ -225,13 +225,13 @@ fn admin(admin: &Admin) -> Option<pb::Admin> {
     };
     Some(pb::Admin {
         address: Some(address),
-        // It must answer most of all when clients have taken all connections.
+        // It must stay reachable when clients use up all connections.
         ignore_global_conn_limit: true,
         ..Default::default()
     })
 }
 
-/// Refuses what it can't carry, instead of dying with all that it carries.
+/// Rejects connections and requests under overload, before the process runs out of memory.
 fn overload_manager(options: &BootstrapOptions) -> overload::OverloadManager {
     const HEAP: &str = "envoy.resource_monitors.fixed_heap";
     let mut out = overload::OverloadManager {
@@ -280,8 +280,8 @@ fn monitor<M: Message + Name>(name: &str, config: M) -> overload::ResourceMonito
     }
 }
 
-/// Envoy refuses regular expressions that compile to more than 100 instructions, a whole table for the sake of one.
-/// Expressions are RE2 and take linear time; their size is checked where objects are read.
+/// By default Envoy rejects a route table with a regular expression of more than 100 instructions. RE2 takes linear time, and
+/// translation checks the size of expressions.
 fn runtime() -> pb::LayeredRuntime {
     use pb::runtime_layer::{AdminLayer, LayerSpecifier};
     let limit = Value {

@@ -1,9 +1,9 @@
 //! Clusters as CDS resources.
 //!
-//! In: [`Cluster`]. Out: `Cluster` with its endpoints over EDS, so that Pods come and go without touching it.
-//! It must not know endpoints or routes.
+//! In: [`Cluster`]. Out: `Cluster`, with endpoints over EDS, so that Pods change without touching it. It must not know endpoints
+//! or routes.
 //!
-//! A cluster costs an Envoy tens of kilobytes, most of them statistics: nothing is switched on here that adds some.
+//! A cluster costs an Envoy tens of kilobytes, mostly statistics, so nothing here enables further ones.
 
 use envoy_types::pb::envoy::config::cluster::v3 as pb;
 use envoy_types::pb::envoy::config::core::v3 as core;
@@ -19,12 +19,12 @@ pub(crate) const TLS_SOCKET: &str = "envoy.transport_sockets.tls";
 /// Key of a cluster's HTTP options.
 pub(crate) const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 
-/// The cluster of that name.
+/// The cluster for a key.
 ///
-/// Requests go to the endpoint with fewer open ones out of two. Circuit breakers are wide open: Envoy's own limits
-/// (1,024 connections and requests, 3 retries at a time) would turn load into errors that no object asked for.
+/// Load balancing is least request. Circuit breakers are open: Envoy's defaults (1,024 connections and requests, 3 concurrent
+/// retries) would turn load into errors that no object configures.
 ///
-/// The endpoint's certificate is not verified: an [`UpstreamTls`] says that it speaks TLS, not whom to trust.
+/// The endpoint's certificate is not verified: [`UpstreamTls`] has no CA.
 pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
     let mut out = pb::Cluster {
         name: names::cluster(key),
@@ -60,14 +60,14 @@ fn wide_open() -> pb::CircuitBreakers {
     }
 }
 
-/// Absent where Envoy's own choice is meant: HTTP/1.1 without further options.
+/// `None` for Envoy's default, HTTP/1.1.
 fn http_options(cluster: &Cluster) -> Option<http::HttpProtocolOptions> {
     use http::http_protocol_options::explicit_http_config::ProtocolConfig;
     use http::http_protocol_options::{
         AutoHttpConfig, ExplicitHttpConfig, UpstreamProtocolOptions,
     };
 
-    // The name that the client asked for is known only per request, so it has to be set per connection.
+    // Without a configured name, SNI is the request's host.
     let auto_sni = matches!(&cluster.tls, Some(tls) if tls.server_name.is_none());
     let explicit = |protocol| {
         UpstreamProtocolOptions::ExplicitHttpConfig(ExplicitHttpConfig {
@@ -77,7 +77,7 @@ fn http_options(cluster: &Cluster) -> Option<http::HttpProtocolOptions> {
     let protocol = match cluster.protocol {
         Protocol::Http1 if !auto_sni => return None,
         Protocol::Http2 => explicit(ProtocolConfig::Http2ProtocolOptions(Default::default())),
-        // Without TLS there is nothing to negotiate with: Envoy would refuse the cluster.
+        // Negotiation is by ALPN: Envoy rejects such a cluster without TLS.
         Protocol::Negotiated if cluster.tls.is_some() => {
             UpstreamProtocolOptions::AutoConfig(AutoHttpConfig::default())
         }
@@ -101,7 +101,7 @@ fn transport_socket(upstream: &UpstreamTls) -> core::TransportSocket {
         config_type: Some(core::transport_socket::ConfigType::TypedConfig(pack_any(
             tls::UpstreamTlsContext {
                 common_tls_context: Some(tls::CommonTlsContext {
-                    // As a client Envoy stops at 1.2 unless told otherwise.
+                    // Envoy's default for clients is TLS 1.2.
                     tls_params: Some(tls::TlsParameters {
                         tls_maximum_protocol_version: tls::tls_parameters::TlsProtocol::TlSv13
                             .into(),

@@ -1,6 +1,6 @@
-//! Addresses of a cluster as EDS resources.
+//! Endpoints as EDS resources.
 //!
-//! In: [`Endpoints`]. Out: `ClusterLoadAssignment`. It must not know how the cluster speaks to them.
+//! In: [`Endpoints`]. Out: `ClusterLoadAssignment`. It must not know the cluster's protocol.
 
 use std::net::SocketAddr;
 
@@ -9,8 +9,8 @@ use sesame_model::{ClusterKey, Endpoint, Endpoints};
 
 use crate::{names, wire};
 
-/// The assignment of that cluster: one locality with all endpoints in their order. Without endpoints it is empty, which
-/// Envoy answers with 503 at once; a missing assignment would let the cluster wait for it.
+/// The load assignment of a cluster: one locality with all endpoints in order. Without endpoints the assignment is empty, and
+/// Envoy answers 503; without an assignment the cluster would stay warming.
 pub fn endpoints(key: &ClusterKey, endpoints: &Endpoints) -> pb::ClusterLoadAssignment {
     let hosts: Vec<_> = endpoints.endpoints.iter().map(host).collect();
     pb::ClusterLoadAssignment {

@@ -1,11 +1,11 @@
-//! What an Envoy does with every HTTP connection, whichever listener accepted it.
+//! The HTTP connection manager.
 //!
-//! In: the name of a route table, and whether it is in shards. Out: an `HttpConnectionManager`. It must not know routes or
+//! In: the name of a route table, and whether it is sharded. Out: `HttpConnectionManager`. It must not know routes or
 //! certificates.
 //!
-//! **These bytes are frozen**: they are the same in every listener but for two names and the shards, and nothing else
-//! changes them, because a change of a listener closes its connections. Whatever a route may need is therefore always there,
-//! switched off, and each route switches on what it uses.
+//! **These bytes are frozen**: except for two names and the shards they are the same in every listener, because a change of a
+//! listener closes its connections. Every filter that a route may need is therefore present but disabled, and routes enable
+//! the filters they use.
 
 use std::time::Duration;
 
@@ -20,40 +20,40 @@ use prost::{Message, Name};
 use sesame_model::RouteTableKey;
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::shard::{self, Means};
+use crate::shard::{self, ShardLookup};
 use crate::{names, wire};
 
-/// The filter that answers preflights; routes switch it on.
+/// The CORS filter; routes enable it.
 pub(crate) const CORS: &str = "envoy.filters.http.cors";
-/// The filter that keeps clients at their endpoints; routes switch it on.
+/// The filter for session persistence; routes enable it.
 pub(crate) const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";
 
-/// A stream on which nothing has moved for so long is taken for dead. Envoy's own five minutes would cut idle
-/// WebSockets and slow answers of routes that ask for no limit.
+/// Idle timeout of a stream. Envoy's default of five minutes would cut idle WebSockets and slow responses of routes without a
+/// timeout.
 pub(crate) const STREAM_IDLE: Duration = Duration::from_secs(60 * 60);
 
-/// How long a client may take to send a request's headers.
+/// Timeout for the headers of a request.
 const REQUEST_HEADERS: Duration = Duration::from_secs(30);
 
-/// HTTP/2 limits per connection, as Envoy's own advice for the edge has them.
+/// HTTP/2 limits per connection, from Envoy's best practices for edge proxies.
 const STREAMS: u32 = 100;
 const STREAM_WINDOW: u32 = 64 * 1024;
 const CONNECTION_WINDOW: u32 = 1024 * 1024;
 
-/// Where a connection manager finds its routes.
+/// The routes of a connection manager.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Routes<'a> {
-    /// In that table.
+    /// A whole table.
     Whole(&'a RouteTableKey),
-    /// In its shards, of which the request's is found by those means.
-    Shards(&'a RouteTableKey, Means),
+    /// The shards of a table, and how a request's shard is computed.
+    Shards(&'a RouteTableKey, ShardLookup),
 }
 
-/// The connection manager that answers from `routes`.
+/// The connection manager for `routes`.
 ///
-/// HTTP/1.0 is accepted: old probes and load balancers speak it, and a request still needs a Host. A host with a
-/// trailing dot means the same host. The client's address is that of the connection, so `x-forwarded-for` gets it
-/// appended and `x-envoy-*` from outside is dropped. A backend's `server` header passes, and none is added.
+/// HTTP/1.0 is accepted for old probes and load balancers; a request still needs a Host. A trailing dot of the host is ignored.
+/// The client's address is that of the connection: Envoy appends it to `x-forwarded-for` and drops `x-envoy-*` from
+/// clients. A backend's `server` header passes unchanged, and Envoy adds none.
 pub(crate) fn connection_manager(
     stat_prefix: String,
     routes: Routes<'_>,
@@ -69,7 +69,7 @@ pub(crate) fn connection_manager(
         }),
         early_header_mutation_extensions: match routes {
             Routes::Whole(_) => vec![],
-            Routes::Shards(table, means) => vec![shard::note(table, means)],
+            Routes::Shards(table, lookup) => vec![shard::extension(table, lookup)],
         },
         http_filters: filters(),
         use_remote_address: wire::boolean(true),
@@ -97,17 +97,17 @@ pub(crate) fn connection_manager(
     }
 }
 
-/// Routes from the shard that [`shard::HEADER`] names.
+/// Scoped routes: [`shard::HEADER`] names the shard.
 ///
-/// Connection managers whose `ScopedRds` are alike share what they know of scopes, and one that comes later than the first
-/// doesn't wait for its shards: it would answer 404 until they are there. So each table has one of its own, told
-/// apart by how long it would wait, which is long enough never to matter.
+/// Connection managers with equal `ScopedRds` share a subscription, and a later one doesn't wait for its shards: it would answer
+/// 404 until they arrive. So each table has its own `ScopedRds`, made different by an initial fetch timeout that is too long to
+/// matter.
 fn by_header(table: &RouteTableKey) -> pb::ScopedRoutes {
     use pb::scoped_routes::scope_key_builder::fragment_builder as fragment;
     use pb::scoped_routes::{ConfigSpecifier, ScopeKeyBuilder};
     let extractor = fragment::HeaderValueExtractor {
         name: shard::HEADER.to_owned(),
-        // Without a separator that is the whole value.
+        // Without a separator, element 0 is the whole value.
         element_separator: String::new(),
         extract_type: Some(fragment::header_value_extractor::ExtractType::Index(0)),
     };
@@ -121,7 +121,7 @@ fn by_header(table: &RouteTableKey) -> pb::ScopedRoutes {
         rds_config_source: Some(wire::ads()),
         config_specifier: Some(ConfigSpecifier::ScopedRds(pb::ScopedRds {
             scoped_rds_config_source: Some(core::ConfigSource {
-                initial_fetch_timeout: Some(wire::duration(patience(table))),
+                initial_fetch_timeout: Some(wire::duration(fetch_timeout(table))),
                 ..wire::ads()
             }),
             ..Default::default()
@@ -129,13 +129,13 @@ fn by_header(table: &RouteTableKey) -> pb::ScopedRoutes {
     }
 }
 
-/// At least an hour, and another time for each table of an Envoy.
-fn patience(table: &RouteTableKey) -> Duration {
+/// At least an hour, and different for each table of an Envoy.
+fn fetch_timeout(table: &RouteTableKey) -> Duration {
     let hash = xxh3_64(names::routes(table).as_bytes());
     Duration::from_secs(60 * 60) + Duration::from_nanos(hash >> 32)
 }
 
-/// Requests pass them in this order: a preflight is answered before anybody looks for an endpoint.
+/// HTTP filters, in order.
 fn filters() -> Vec<pb::HttpFilter> {
     vec![
         filter(CORS, Cors::default(), true),

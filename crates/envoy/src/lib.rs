@@ -1,15 +1,14 @@
 //! The model as Envoy resources.
 //!
 //! In: values of [`sesame_model`]. Out: protobuf messages of Envoy's API, and their bytes.
-//! It must know neither Kubernetes nor how resources travel, and it does no IO.
+//! It must not know Kubernetes or the xDS protocol, and does no IO.
 //!
-//! From the smallest to the largest:
-//! - pure builders, one per kind of resource: [`listener()`], [`route_table`], [`virtual_host`], [`cluster()`],
+//! - pure builders, one per type of resource: [`listener()`], [`route_table`], [`virtual_host`], [`cluster()`],
 //!   [`endpoints`], [`secret()`];
-//! - [`stages()`]: the builders as stages of an engine, so that each changed row is encoded once;
-//! - [`Assembler`]: commits of that engine as changed resources per fleet.
-//!
-//! Beside them [`bootstrap()`], with which an Envoy starts, and [`render()`], by which people read resources.
+//! - [`stages()`]: the builders as engine stages, which encode each changed row once;
+//! - [`Assembler`]: engine commits as changed resources per fleet;
+//! - [`bootstrap()`]: Envoy's bootstrap configuration;
+//! - [`render()`]: resources as readable JSON.
 
 pub mod names;
 
@@ -38,7 +37,7 @@ pub use prost::bytes::Bytes;
 pub use render::{RenderError, render, to_json};
 pub use route::{route_table, virtual_host};
 pub use secret::secret;
-pub use shard::Means;
+pub use shard::ShardLookup;
 pub use stages::{Encoded, EncodedTable, Inputs, Options, Sharding, stages};
 
 #[cfg(test)]

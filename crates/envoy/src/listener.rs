@@ -1,7 +1,7 @@
-//! Ports as LDS resources.
+//! Listeners as LDS resources.
 //!
-//! In: [`Listener`]. Out: `Listener`. It must not know routes or certificates beyond their names: those change often and
-//! travel on their own, because a change of a listener closes connections.
+//! In: [`Listener`]. Out: `Listener`. It must not know routes or certificates beyond their names: they change often, and a change
+//! of a listener closes connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,51 +9,57 @@ use std::time::Duration;
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::listener::v3 as pb;
 use envoy_types::pb::envoy::extensions::filters::listener::tls_inspector::v3::TlsInspector;
+use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3 as tcp;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
 use envoy_types::util::pack_any;
-use sesame_model::{CertificateKey, Listener, ListenerKey, ListenerKind, RouteTableKey, TlsChain};
+use sesame_model::{
+    CertificateKey, Chain, ChainTarget, Listener, ListenerKey, RouteTableKey, TlsMode,
+    WeightedCluster,
+};
+
+use tcp::tcp_proxy::ClusterSpecifier;
+use tcp::tcp_proxy::weighted_cluster::ClusterWeight;
 
 use crate::cluster::TLS_SOCKET;
 use crate::hcm::{self, Routes};
-use crate::shard::Means;
+use crate::shard::ShardLookup;
 use crate::{names, wire};
 
-/// How long a client may take for its TLS handshake. Without it a silent client holds the connection for an hour.
+/// TLS handshake timeout. Without it a silent client holds a connection for an hour.
 const HANDSHAKE: Duration = Duration::from_secs(15);
 
-/// The listener of that port, on all its addresses. Where `sharded` says so, it answers from the shards of a route table, which
-/// it finds by `means`.
+/// The listener of a port, on all its addresses. Where `sharded` holds, it uses the shards of a route table, selected by
+/// `lookup`.
 ///
-/// On a TLS port a connection that no chain wants (another server name, or none where each chain has one) is closed
-/// without a word of TLS.
+/// On a TLS port, a connection that matches no filter chain (unknown server name, or none) is closed before the handshake.
 pub fn listener(
     key: &ListenerKey,
     listener: &Listener,
     sharded: impl Fn(&RouteTableKey) -> bool,
-    means: Means,
+    lookup: ShardLookup,
 ) -> pb::Listener {
-    let routes = |table| match sharded(table) {
-        false => Routes::Whole(table),
-        true => Routes::Shards(table, means),
-    };
-    let mut addresses = listener.bind.iter().copied();
-    let (filter_chains, listener_filters) = match &listener.kind {
-        ListenerKind::Http { routes: table } => (vec![plain(key, routes(table))], vec![]),
-        ListenerKind::Https { chains } => (
-            chains
-                .iter()
-                .map(|chain| encrypted(key, chain, routes(&chain.routes)))
-                .collect(),
-            vec![tls_inspector()],
+    let network_filter = |chain: &Chain| match &chain.target {
+        ChainTarget::Http(table) => http(
+            key,
+            match sharded(table) {
+                false => Routes::Whole(table),
+                true => Routes::Shards(table, lookup),
+            },
         ),
+        ChainTarget::Tcp(targets) => tcp_proxy(key, targets),
     };
+    let chains = listener.chains.iter();
+    let filter_chains = chains.map(|chain| filter_chain(chain, network_filter(chain)));
+    let filter_chains = filter_chains.collect();
+    let reads_tls = listener.chains.iter().any(|chain| chain.tls.is_some());
+    let mut addresses = listener.bind.iter().copied();
     pb::Listener {
         name: names::listener(key),
         address: addresses.next().map(wire::socket_address),
         additional_addresses: addresses.map(additional).collect(),
         filter_chains,
-        listener_filters,
-        // Statistics are named after the port, not after each address.
+        listener_filters: reads_tls.then(tls_inspector).into_iter().collect(),
+        // One set of statistics per port instead of one per address.
         stat_prefix: names::listener(key),
         ..Default::default()
     }
@@ -66,24 +72,43 @@ fn additional(address: SocketAddr) -> pb::AdditionalAddress {
     }
 }
 
-fn plain(key: &ListenerKey, routes: Routes<'_>) -> pb::FilterChain {
-    pb::FilterChain {
-        filters: vec![http(key, routes)],
+fn filter_chain(chain: &Chain, network_filter: pb::Filter) -> pb::FilterChain {
+    let mut out = pb::FilterChain {
+        filters: vec![network_filter],
         ..Default::default()
-    }
-}
-
-fn encrypted(key: &ListenerKey, chain: &TlsChain, routes: Routes<'_>) -> pb::FilterChain {
-    pb::FilterChain {
-        name: chain.server_name.clone().unwrap_or_else(|| "*".to_owned()),
-        filter_chain_match: chain.server_name.as_ref().map(|name| pb::FilterChainMatch {
+    };
+    if let Some(chain) = &chain.tls {
+        out.name = chain.server_name.clone().unwrap_or_else(|| "*".to_owned());
+        out.filter_chain_match = chain.server_name.as_ref().map(|name| pb::FilterChainMatch {
             server_names: vec![name.clone()],
             ..Default::default()
-        }),
-        filters: vec![http(key, routes)],
-        transport_socket: Some(transport_socket(&chain.certificates)),
-        transport_socket_connect_timeout: Some(wire::duration(HANDSHAKE)),
+        });
+        if let TlsMode::Terminate(certificates) = &chain.mode {
+            out.transport_socket = Some(transport_socket(certificates));
+            out.transport_socket_connect_timeout = Some(wire::duration(HANDSHAKE));
+        }
+    }
+    out
+}
+
+fn tcp_proxy(key: &ListenerKey, targets: &[WeightedCluster]) -> pb::Filter {
+    let clusters = targets.iter().map(|target| ClusterWeight {
+        name: names::cluster(&target.cluster),
+        weight: target.weight,
         ..Default::default()
+    });
+    let proxy = tcp::TcpProxy {
+        stat_prefix: names::listener(key),
+        cluster_specifier: Some(ClusterSpecifier::WeightedClusters(
+            tcp::tcp_proxy::WeightedCluster {
+                clusters: clusters.collect(),
+            },
+        )),
+        ..Default::default()
+    };
+    pb::Filter {
+        name: "envoy.filters.network.tcp_proxy".to_owned(),
+        config_type: Some(pb::filter::ConfigType::TypedConfig(pack_any(proxy))),
     }
 }
 

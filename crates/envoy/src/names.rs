@@ -1,9 +1,8 @@
 //! Names of resources and of their types.
 //!
-//! In: keys of the model. Out: the names by which Envoys ask. It must not know what the resources contain.
+//! In: keys of the model. Out: names of xDS resources. It must not know what the resources contain.
 //!
-//! A name is unique within its type and fleet, says to a reader of an Envoy's dump which object is meant, and doesn't
-//! change while the key doesn't.
+//! A name is unique within its type and fleet, identifies the object in a config dump, and depends on the key only.
 
 use std::fmt::Display;
 
@@ -17,16 +16,16 @@ pub const ENDPOINTS: &str = "type.googleapis.com/envoy.config.endpoint.v3.Cluste
 pub const SECRET: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
 /// Type URL of listeners (LDS).
 pub const LISTENER: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
-/// Type URL of scopes (SRDS): which shard of a route table is for which requests.
+/// Type URL of scopes (SRDS), which map requests to shards of a route table.
 pub const SCOPE: &str = "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration";
 /// Type URL of route tables (RDS).
 pub const ROUTES: &str = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
 
-/// All types that this crate makes, in the order in which an Envoy needs them: what is named by later ones first.
+/// All types of this crate in dependency order: a type comes before the types that name it.
 pub const TYPES: [&str; 6] = [CLUSTER, ENDPOINTS, SECRET, LISTENER, SCOPE, ROUTES];
 
-/// A cluster that never exists: who is sent there gets the status of
-/// `RouteAction.cluster_not_found_response_code`. No cluster's own name lacks the slash.
+/// A cluster that never exists: requests for it get `RouteAction.cluster_not_found_response_code`. Names of other clusters
+/// contain a slash.
 pub const REFUSED: &str = "refused";
 
 /// `namespace/service:port`.
@@ -39,9 +38,9 @@ pub fn secret(key: &CertificateKey) -> String {
     key.to_string()
 }
 
-/// The port as the Gateway names it.
+/// `80`, or `53/udp` for a UDP port.
 pub fn listener(key: &ListenerKey) -> String {
-    key.port.to_string()
+    key.name()
 }
 
 /// `80`, or `443/web` for the TLS listener `web`.
@@ -49,8 +48,8 @@ pub fn routes(key: &RouteTableKey) -> String {
     key.name()
 }
 
-/// `80#17`: the shard 17 of the route table `80`. No table's own name has a `#`. Scopes, and what a request says of its
-/// shard, are called the same, since the listeners of an Envoy share all scopes.
+/// `80#17`: shard 17 of the route table `80`. Names of whole tables contain no `#`. The name is also that of the scope, and the
+/// value of the shard header, since the listeners of an Envoy share all scopes.
 pub fn shard(key: &RouteTableKey, number: impl Display) -> String {
     format!("{}#{number}", routes(key))
 }

@@ -1,4 +1,4 @@
-//! Resources as people and golden files read them.
+//! Resources as readable JSON.
 //!
 //! In: bytes of resources, or messages. Out: JSON values in protobuf's JSON form, with Envoy's own field names. It must
 //! not know which resources there are: it follows the descriptors of Envoy's API.
@@ -11,33 +11,33 @@ use prost::{Message, Name};
 use prost_reflect::{DescriptorPool, DynamicMessage, SerializeOptions};
 use serde_json::Value;
 
-/// What stands in the place of a secret.
+/// Replacement for a secret.
 const HIDDEN: &str = "(hidden)";
 
-/// Fields whose content nobody is to see, wherever they stand.
+/// Fields that are hidden at any depth.
 const SECRET_FIELDS: [&str; 3] = ["private_key", "password", "pkcs12"];
 
-/// Why something can't be shown.
+/// Why a message can't be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
-    /// The bytes are no message of their type.
-    #[error("not one of Envoy's messages: {0}")]
+    /// The bytes don't decode.
+    #[error("not a valid Envoy message: {0}")]
     Decode(#[from] prost::DecodeError),
-    /// A packed message is of a type that this crate doesn't make, or its bytes are none of its type.
-    #[error("no JSON form: {0}")]
+    /// A packed message doesn't decode or has an unknown type.
+    #[error("can't convert to JSON: {0}")]
     Form(#[from] serde_json::Error),
-    /// The message itself is of a type that this crate doesn't make.
+    /// The message has a type without a descriptor.
     #[error("unknown type {0}")]
     Unknown(String),
 }
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     let bytes: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/envoy.desc"));
-    DescriptorPool::decode(bytes).expect("the built-in descriptors are whole")
+    DescriptorPool::decode(bytes).expect("the built-in descriptors decode")
 });
 
-/// A resource for people: the bytes of a `google.protobuf.Any` with its type as `@type`, packed messages opened, and
-/// fields in the order of their names. Private keys are hidden, and other bytes shown as text where they are text.
+/// The bytes of a `google.protobuf.Any` as JSON for people: the type in `@type`, packed messages expanded, fields sorted by
+/// name, private keys hidden, and other bytes shown as text if they are UTF-8.
 ///
 /// # Errors
 /// If the bytes are not a resource made by this crate.
@@ -47,7 +47,7 @@ pub fn render(resource: &[u8]) -> Result<Value, RenderError> {
     Ok(value)
 }
 
-/// A message for Envoy: nothing is hidden or changed.
+/// A message as JSON for Envoy: nothing is hidden.
 ///
 /// # Errors
 /// If the message, or one packed into it, is of a type that this crate doesn't make.

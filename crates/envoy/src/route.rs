@@ -1,10 +1,10 @@
 //! Routes as RDS resources.
 //!
 //! In: [`RouteTable`](sesame_model::RouteTable) and [`VirtualHost`](sesame_model::VirtualHost). Out: `RouteConfiguration`
-//! and `VirtualHost`. It must not know where endpoints are or which listener asks.
+//! and `VirtualHost`. It must not know endpoints or listeners.
 //!
-//! An Envoy digests a table as a whole at every change, at tens of microseconds a host: what holds for all routes is
-//! said once for the table, and a route says only what differs from Envoy's defaults.
+//! Envoy rebuilds a whole table on every change, at tens of microseconds a host. Settings common to all routes are therefore in
+//! the table, and a route sets only fields that differ from Envoy's defaults.
 
 mod cors;
 mod forward;

@@ -1,6 +1,6 @@
 //! Certificates as SDS resources.
 //!
-//! In: [`Certificate`]. Out: `Secret`. It must not know which listener offers it.
+//! In: [`Certificate`]. Out: `Secret`. It must not know listeners.
 
 use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source::Specifier};
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
@@ -8,7 +8,7 @@ use sesame_model::{Certificate, CertificateKey};
 
 use crate::names;
 
-/// The secret of that name. Chain and key are inline: an Envoy has no file of ours.
+/// The secret with a certificate. Chain and key are inline, since Envoys share no files with Sesame.
 pub fn secret(key: &CertificateKey, certificate: &Certificate) -> tls::Secret {
     tls::Secret {
         name: names::secret(key),

@@ -1,14 +1,13 @@
-//! In which shard of a large route table a host is, and how an Envoy comes to know.
+//! Shards of large route tables.
 //!
-//! In: a host. Out: the number of its shard, and what has an Envoy note it in the header [`HEADER`] of each request. It must
-//! not know what is in a shard.
+//! In: a host. Out: the number of its shard, and the extension with which Envoy writes it to the header [`HEADER`] of each
+//! request. It must not know what a shard contains.
 //!
-//! An Envoy digests a route table as a whole at every change. A table in shards costs what one shard costs. Which number a
-//! host has is told by [`sesame_shard`], and so it is in Envoys that have its module. Others compute the same with regular
-//! expressions, which costs a request some ten microseconds.
+//! Envoy rebuilds a whole route table on every change; with shards it rebuilds one of them. [`sesame_shard`] computes the number
+//! of a host, here and in Envoys that have its module. Other Envoys compute it with regular expressions, which cost a request some
+//! ten microseconds.
 //!
-//! Only a host's own virtual host has to be in the right shard: wildcards are in all of them, so for any other host every
-//! number is right.
+//! Wildcards are in every shard, so the number matters only for hosts with a virtual host of their own.
 
 use std::fmt::Write;
 
@@ -26,19 +25,19 @@ use crate::{names, wire};
 
 pub(crate) use sesame_shard::SHARDS;
 
-/// The header in which an Envoy notes for itself in which shard a request's host is. What a client sends by that name
-/// doesn't count, and no backend gets to see it.
+/// The header with the shard of a request. Envoy overwrites the value from a client and removes the header before it forwards
+/// the request.
 pub(crate) const HEADER: &str = "x-sesame-shard";
 
-/// The extension by which the module is loaded.
+/// The extension that loads the module.
 pub(crate) const MODULE_EXTENSION: &str = "envoy.http.early_header_mutation.dynamic_modules";
 
-/// By which means an Envoy finds the number.
+/// How an Envoy computes the shard of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Means {
-    /// Expressions, which any Envoy has.
+pub enum ShardLookup {
+    /// With regular expressions, which every Envoy supports.
     Expressions,
-    /// The module that lies beside some.
+    /// With [`sesame_shard::MODULE`].
     Module,
 }
 
@@ -52,11 +51,11 @@ pub(crate) fn is_everywhere(domain: &str) -> bool {
     domain.starts_with('*')
 }
 
-/// Writes [`HEADER`] before anybody looks for a route: the name of the request's shard.
-pub(crate) fn note(table: &RouteTableKey, means: Means) -> core::TypedExtensionConfig {
-    match means {
-        Means::Expressions => by_expressions(table),
-        Means::Module => by_module(table),
+/// The extension that writes the name of a request's shard to [`HEADER`] before routing.
+pub(crate) fn extension(table: &RouteTableKey, lookup: ShardLookup) -> core::TypedExtensionConfig {
+    match lookup {
+        ShardLookup::Expressions => by_expressions(table),
+        ShardLookup::Module => by_module(table),
     }
 }
 
@@ -96,7 +95,7 @@ fn by_expressions(table: &RouteTableKey) -> core::TypedExtensionConfig {
     )
 }
 
-/// The number of a request's shard, by the Common Expression Language.
+/// The number of a request's shard, in the Common Expression Language.
 fn expression() -> String {
     let mut sum = String::new();
     for (place, bit) in BITS.iter().enumerate() {
@@ -111,7 +110,7 @@ fn expression() -> String {
     format!("%CEL({sum})%")
 }
 
-/// One bit of the number, as a regular expression that finds a match or none.
+/// One bit of the number, as a regular expression that matches if the bit is set.
 fn parity(bit: &Bit) -> String {
     let switch = class(|byte| bit.switch.contains(&byte));
     let count = class(|byte| bit.count.contains(&byte));
@@ -122,7 +121,7 @@ fn parity(bit: &Bit) -> String {
     format!("^(?:{even}|{count}(?:{even})*{count})*(?:{off})?(?::|$)")
 }
 
-/// A class of those characters of hosts, in both cases, as ranges: what is not listed would make the expression large.
+/// A class of host characters for which `holds`, in both cases, as ranges. A negated class would make the expression large.
 fn class(holds: impl Fn(u8) -> bool) -> String {
     let wanted = |byte: u8| {
         let lower = byte.to_ascii_lowercase();
@@ -172,13 +171,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn expressions_find_the_same_number(host in "[a-zA-Z0-9.:*_\\[\\]-]{0,40}") {
+        fn expressions_compute_the_same_number(host in "[a-zA-Z0-9.:*_\\[\\]-]{0,40}") {
             prop_assert_eq!(by_expressions(&host), shard(&host));
         }
     }
 
     #[test]
-    fn expressions_are_small_enough_for_envoys() {
+    fn expressions_fit_envoys_limits() {
         for bit in &BITS {
             let expression = parity(bit);
             assert!(
@@ -186,7 +185,7 @@ mod tests {
                 "{expression}"
             );
         }
-        // What the value of a header may be there.
+        // Envoy's limit on the value of a header here.
         assert!(expression().len() < 16_384);
     }
 }

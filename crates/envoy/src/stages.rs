@@ -1,7 +1,7 @@
 //! Engine stages from the model to bytes, one row at a time.
 //!
-//! In: tables of the model. Out: tables of encoded resources, each row encoded once however many Envoys get it.
-//! It must not know fleets or how resources travel; [`Assembler`](crate::Assembler) gives each fleet its own.
+//! In: tables of the model. Out: tables of encoded resources, each row encoded once for all Envoys. It must not know fleets or
+//! the xDS protocol; [`Assembler`](crate::Assembler) selects the resources of each fleet.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use prost::bytes::Bytes;
 use sesame_engine::{Builder, Table};
 use sesame_model::{
     Certificate, CertificateKey, Cluster, ClusterKey, Endpoints, FleetId, Listener, ListenerKey,
-    RouteTable, RouteTableKey, VirtualHost, VirtualHostKey,
+    Port, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey,
 };
 
 use crate::route::{reserved, table_head};
@@ -19,52 +19,52 @@ use crate::{cluster, endpoints, secret, virtual_host, wire};
 /// The tables of the model.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs {
-    /// Ports.
+    /// Listeners.
     pub listeners: Table<ListenerKey, Listener>,
     /// Route tables without their hosts.
     pub route_tables: Table<RouteTableKey, RouteTable>,
-    /// The hosts.
+    /// Virtual hosts.
     pub virtual_hosts: Table<VirtualHostKey, VirtualHost>,
-    /// Service ports.
+    /// Clusters.
     pub clusters: Table<ClusterKey, Cluster>,
-    /// Their Pods.
+    /// Endpoints of the clusters.
     pub endpoints: Table<ClusterKey, Endpoints>,
     /// Certificates.
     pub certificates: Table<CertificateKey, Certificate>,
-    /// Which fleet may see which cluster.
+    /// The clusters of each fleet.
     pub fleet_clusters: Table<(FleetId, ClusterKey), ()>,
-    /// Which fleet may see which certificate.
+    /// The certificates of each fleet.
     pub fleet_certificates: Table<(FleetId, CertificateKey), ()>,
 }
 
-/// What holds for all resources.
+/// Options for all resources.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Added to a Gateway's port to get the one that clients see; 0 in a cluster, where the Service maps ports.
+    /// Added to a Gateway's port to get the port that clients see; 0 in a cluster, where the Service maps ports.
     pub port_offset: u16,
-    /// Which route tables are in shards.
+    /// Which route tables are sharded.
     pub sharding: Sharding,
 }
 
-/// Which route tables are in shards: then a change costs an Envoy one shard instead of the table, and each request some
+/// Which route tables are sharded. With shards a change costs an Envoy one shard instead of the table, and each request some
 /// microseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharding {
-    /// Those with some hundreds of hosts.
+    /// Those with several hundred hosts.
     #[default]
     Auto,
-    /// All of them.
+    /// All.
     Always,
-    /// None of them.
+    /// None.
     Never,
 }
 
-/// The tables of encoded resources. Whole resources are the bytes of a `google.protobuf.Any`.
+/// Tables of encoded resources, each the bytes of a `google.protobuf.Any`, except where noted.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoded {
     /// RDS resources without their names and hosts.
     pub route_tables: Table<RouteTableKey, EncodedTable>,
-    /// Their hosts: the bytes of a `VirtualHost`.
+    /// Hosts, as bytes of a `VirtualHost`.
     pub virtual_hosts: Table<VirtualHostKey, Bytes>,
     /// CDS resources.
     pub clusters: Table<ClusterKey, Bytes>,
@@ -74,15 +74,14 @@ pub struct Encoded {
     pub certificates: Table<CertificateKey, Bytes>,
 }
 
-/// A route table apart from its name and the hosts that are rows of their own.
+/// A route table without its name and the hosts that have rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedTable {
-    /// Bytes of a `RouteConfiguration`: what stands between the name and the hosts.
+    /// Bytes of a `RouteConfiguration`, between name and hosts.
     pub(crate) head: Bytes,
-    /// Domains that must not fall to a wider host, sorted, with the bytes of the `VirtualHost` that sees to it where the
-    /// domain has none of its own.
+    /// Reserved domains, sorted, with the bytes of the `VirtualHost` for domains without a row.
     pub(crate) reserved: Vec<(Arc<str>, Bytes)>,
-    /// How many domains there are in `head` and `reserved` that would be in every shard.
+    /// Number of domains in `head` and `reserved` that would be in every shard.
     pub(crate) everywhere: usize,
 }
 
@@ -95,9 +94,10 @@ impl EncodedTable {
     }
 }
 
-/// Declares the stages, which run behind whatever makes `inputs`. A changed row costs its own encoding and nothing else.
+/// Declares the stages. A changed row costs its own encoding only.
 pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
     let Inputs {
+        listeners,
         route_tables,
         virtual_hosts,
         clusters,
@@ -112,7 +112,15 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
         }),
         virtual_hosts: b.derive("envoy.virtual_hosts", virtual_hosts, move |reader, key| {
             let row = reader.get(virtual_hosts, key)?;
-            let host = virtual_host(key, &row, options.port_offset);
+            let host = virtual_host(key, &row, &mut |port| {
+                let listener = ListenerKey {
+                    fleet: key.table.fleet.clone(),
+                    port: Port::tcp(port),
+                };
+                // A port without a listener belongs to another server.
+                let moved = options.port_offset > 0 && reader.get(listeners, &listener).is_some();
+                port.saturating_add(if moved { options.port_offset } else { 0 })
+            });
             Some(wire::virtual_host(host).into())
         }),
         clusters: b.derive("envoy.clusters", clusters, move |reader, key| {
@@ -150,7 +158,7 @@ fn encoded_table(table: &RouteTable) -> EncodedTable {
     }
 }
 
-/// The EDS resource of a cluster that nobody answers for.
+/// The EDS resource of a cluster without endpoints.
 pub(crate) fn no_endpoints(key: &ClusterKey) -> Bytes {
     wire::resource(&endpoints(key, &Endpoints::default()))
 }

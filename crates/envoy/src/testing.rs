@@ -1,4 +1,4 @@
-//! Values of the model for this crate's tests: small ones by hand, random ones for properties.
+//! Values of the model for tests: fixed ones, and strategies for random ones.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +23,7 @@ pub(crate) fn cluster_key(service: &str) -> ClusterKey {
         namespace: "ns".into(),
         service: service.into(),
         port: 80,
+        policy: None,
     }
 }
 

@@ -1,11 +1,10 @@
-//! Bytes of messages: packed, and the same for the same content.
+//! Deterministic encoding of protobuf messages.
 //!
 //! In: protobuf messages. Out: their bytes. It must not know what they mean.
 //!
-//! Protobuf maps have no order, and the generated types keep them in hash maps whose order differs from one process
-//! to the next. Bytes that differ without a reason cost every Envoy an update, so maps with more than one entry are
-//! written here by hand, sorted by key: a map field is a repeated field of entries, and those of a message may stand
-//! in any place among its other fields.
+//! The generated types keep map fields in hash maps, whose order differs between processes. Different bytes for the same content
+//! would cost every Envoy an update, so maps that can have several entries are encoded here, sorted by key. On the wire a map is
+//! a repeated field of entries, in any position among the other fields.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -23,31 +22,31 @@ use prost::encoding::{
 };
 use prost::{Message, Name};
 
-/// Number of `VirtualHost.routes`.
+/// Field number of `VirtualHost.routes`.
 const VIRTUAL_HOST_ROUTES: u32 = 3;
-/// Number of `VirtualHost.matcher`.
+/// Field number of `VirtualHost.matcher`.
 const VIRTUAL_HOST_MATCHER: u32 = 21;
-/// Number of `RouteList.routes`.
+/// Field number of `RouteList.routes`.
 const LIST_ROUTES: u32 = 1;
-/// Number of `Matcher.matcher_tree`.
+/// Field number of `Matcher.matcher_tree`.
 const MATCHER_TREE: u32 = 2;
-/// Number of `MatcherTree.prefix_match_map`.
+/// Field number of `MatcherTree.prefix_match_map`.
 const TREE_PREFIXES: u32 = 3;
-/// Number of `MatchMap.map`.
+/// Field number of `MatchMap.map`.
 const MAP_ENTRIES: u32 = 1;
-/// Number of `Route.typed_per_filter_config`.
+/// Field number of `Route.typed_per_filter_config`.
 const ROUTE_FILTERS: u32 = 13;
-/// Number of `RouteConfiguration.name`.
+/// Field number of `RouteConfiguration.name`.
 const TABLE_NAME: u32 = 1;
-/// Number of `RouteConfiguration.virtual_hosts`.
+/// Field number of `RouteConfiguration.virtual_hosts`.
 const TABLE_VIRTUAL_HOSTS: u32 = 2;
 
-/// A message as the bytes of a `google.protobuf.Any`, which is how resources travel.
+/// A message as the bytes of a `google.protobuf.Any`, the form of a resource.
 pub(crate) fn resource<M: Message + Name>(message: &M) -> Bytes {
     any_bytes(&M::type_url(), &[&message.encode_to_vec()])
 }
 
-/// The bytes of a `google.protobuf.Any` whose value is the given parts, one behind the other.
+/// The bytes of a `google.protobuf.Any` whose value is the concatenated parts.
 pub(crate) fn any_bytes(type_url: &str, parts: &[&[u8]]) -> Bytes {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = BytesMut::with_capacity(any_len(type_url, len));
@@ -58,19 +57,19 @@ pub(crate) fn any_bytes(type_url: &str, parts: &[&[u8]]) -> Bytes {
     out.freeze()
 }
 
-/// How long [`any_head`] and a value of `value` bytes are together.
+/// Length of [`any_head`] with a value of `value` bytes.
 fn any_len(type_url: &str, value: usize) -> usize {
     delimited_len(1, type_url.len()) + delimited_len(2, value)
 }
 
-/// The part of a `google.protobuf.Any` before the bytes of its value.
+/// Encodes a `google.protobuf.Any` up to the bytes of its value.
 fn any_head(type_url: &str, value: usize, out: &mut BytesMut) {
     delimited(1, type_url.as_bytes(), out);
     encode_key(2, WireType::LengthDelimited, out);
     encode_varint(value as u64, out);
 }
 
-/// The value in the bytes that [`any_bytes`] or [`join_table`] made: the rest behind the head, not copied.
+/// The value in bytes from [`any_bytes`] or [`join_table`], without a copy.
 pub(crate) fn any_value(type_url: &str, any: &Bytes) -> Bytes {
     let mut rest = any.slice(delimited_len(1, type_url.len()) + key_len(2)..);
     let len = decode_varint(&mut rest).expect("the head of an Any holds the length of its value");
@@ -78,8 +77,7 @@ pub(crate) fn any_value(type_url: &str, any: &Bytes) -> Bytes {
     rest
 }
 
-/// A route table as the bytes of a `google.protobuf.Any`, from its name, its bytes without hosts and those of each host: one
-/// allocation, one copy, nothing decoded.
+/// A route table as the bytes of a `google.protobuf.Any`, joined from encoded parts with one allocation and one copy.
 pub(crate) fn join_table<'a>(
     name: &str,
     head: &[u8],
@@ -191,10 +189,10 @@ fn delimited_len(field: u32, len: usize) -> usize {
     key_len(field) + encoded_len_varint(len as u64) + len
 }
 
-/// Longest duration that is sent: about 31 years, far above any use and far below what Envoy refuses.
+/// Maximum duration, about 31 years: far above any use and far below Envoy's limit.
 const LONGEST: Duration = Duration::from_secs(1_000_000_000);
 
-/// As protobuf; longer than 31 years becomes 31 years.
+/// As protobuf, at most [`LONGEST`].
 pub(crate) fn duration(duration: Duration) -> wkt::Duration {
     let duration = duration.min(LONGEST);
     wkt::Duration {
@@ -221,7 +219,7 @@ pub(crate) fn extension<M: Message + Name>(name: &str, config: M) -> core::Typed
     }
 }
 
-/// "Ask on the stream that you already have."
+/// The config source for resources on the ADS stream.
 pub(crate) fn ads() -> core::ConfigSource {
     core::ConfigSource {
         resource_api_version: core::ApiVersion::V3.into(),

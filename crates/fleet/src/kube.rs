@@ -1,17 +1,18 @@
-//! Envoys in a cluster: the objects that run them, kept as they should be.
+//! Envoys in a cluster: reconciles the objects that run them.
 //!
-//! In: what fleets there should be. Out: Kubernetes objects, and what has become of them. It must not know what a
-//! route is, nor what an Envoy is configured with.
+//! In: the wanted fleets. Out: Kubernetes objects, and the state of each fleet. Must not depend on routes or on Envoy's
+//! configuration.
 //!
-//! Each fleet has a Deployment or a DaemonSet, a Service and what belongs to them, in its Gateway's namespace and owned by
-//! the Gateway, so that they go with it. Every replica of Sesame watches them; the one that leads writes, by server-side
-//! apply and only where something differs from what it would say. What others add is left alone, what they overwrite is put
-//! back, and an object of the same name that Sesame hasn't made is never touched.
+//! Each fleet has a Deployment or a DaemonSet, a Service and related objects. A Gateway's fleet lives in the Gateway's
+//! namespace, and ownerReferences delete it with the Gateway; a fleet without an owner lives in Sesame's own namespace.
+//! Every replica of Sesame watches these objects; the leader writes them by server-side apply, and only where they differ
+//! from the desired state. Fields that others add stay, fields that others overwrite are restored, and an object of the same
+//! name that Sesame didn't create is never modified.
 //!
-//! - [`start`]: the task that does this; [`Provisioner`] says what should be, [`Observation`] what is.
-//! - [`identity`]: the certificates with which Envoys and Sesame know each other.
-//! - [`sidecar`]: the process beside each Envoy, which says when it is ready and sees it off.
-//! - [`layout`], [`names`]: what the parts agree on.
+//! - [`start`]: starts the reconciling task; [`Provisioner`] sets the desired state, [`FleetStates`] reports the observed one.
+//! - [`identity`]: the certificates for mutual TLS between Envoys and Sesame.
+//! - [`sidecar`]: the process beside each Envoy, for readiness and graceful shutdown.
+//! - [`layout`], [`names`]: paths, ports and names that several parts share.
 
 pub mod identity;
 pub mod layout;
@@ -33,5 +34,5 @@ mod spec;
 mod testing;
 mod watch;
 
-pub use provisioner::{Observations, Provisioner, start};
-pub use spec::{Config, FleetSpec, Observation, Port, Problem, Transport};
+pub use provisioner::{FleetStates, Provisioner, start};
+pub use spec::{FleetSpec, FleetsConfig};

@@ -1,11 +1,11 @@
-//! Running Envoys: a fleet is a set of Envoys with the same configuration, and this crate keeps them alive.
+//! Runs Envoys. A fleet is a set of Envoys with the same configuration.
 //!
-//! In: which fleets there should be, with the bootstrap of each. Out: processes or pods, and events about them.
-//! It must not know what a bootstrap says, nor routes, nor xDS.
+//! In: the wanted fleets, with the bootstrap of each. Out: processes or pods, and events about them. Must not depend on
+//! the contents of a bootstrap, on routes or on xDS.
 //!
 //! - [`local`]: processes on this machine.
-//! - `kube`: pods of a cluster; behind the feature of that name, which is on unless asked otherwise.
-//! - [`module`]: what lies beside every Envoy for it to load.
+//! - `kube`: pods of a cluster; behind the feature of that name, on by default.
+//! - [`module`]: the dynamic module that Envoys load.
 
 #[cfg(feature = "kube")]
 pub mod kube;

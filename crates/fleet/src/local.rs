@@ -1,8 +1,7 @@
 //! Fleets of one Envoy each, as child processes on this machine.
 //!
-//! In: an Envoy binary and bootstraps. Out: supervised processes, the loopback addresses that they may use, and
-//! what stands in the way of a port.
-//! It must not know what the Envoys serve.
+//! In: an Envoy binary and bootstraps. Out: supervised processes, their loopback addresses, and why a port can't be bound.
+//! Must not depend on what the Envoys serve.
 
 pub mod addresses;
 pub mod admin;
@@ -17,8 +16,8 @@ mod paths;
 mod supervisor;
 mod worker;
 
-pub use backoff::Backoff;
-pub use event::{Event, Events};
+pub use backoff::RestartBackoff;
+pub use event::{ProcessEvent, ProcessEvents};
 pub use log::{Level, Line};
 pub use paths::FleetDir;
-pub use supervisor::{BootstrapFormat, Config, FleetSpec, Supervisor};
+pub use supervisor::{BootstrapFormat, EnvoySpec, Supervisor, SupervisorConfig};

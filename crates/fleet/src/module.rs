@@ -1,6 +1,4 @@
-//! Sesame's module for Envoy ([`sesame_shard::MODULE`]) as a file beside it.
-//!
-//! In: a folder. Out: the file in it. It must not know what the module does.
+//! Installs Sesame's dynamic module for Envoy ([`sesame_shard::MODULE`]) as a file.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
@@ -9,16 +7,16 @@ use std::path::Path;
 
 use sesame_shard::{MODULE, MODULE_FILE};
 
-/// The variable that names to an Envoy the folder with its modules.
+/// The environment variable with the folder in which Envoy looks for modules.
 pub const SEARCH_PATH: &str = "ENVOY_DYNAMIC_MODULES_SEARCH_PATH";
 
-/// Puts the module into a folder that is there. `false`: no Envoy could load it from there, because this is not a
-/// machine that it is made for or because nothing in this folder may be executed.
+/// Writes the module into an existing folder. `false`: Envoy can't load it from there, because it isn't built for this
+/// machine, or because the folder is mounted `noexec`.
 ///
-/// An Envoy that has it loaded goes on with what it has.
+/// An Envoy that has loaded an earlier file keeps it.
 ///
 /// # Errors
-/// If the file can't be written.
+/// The file can't be written.
 pub fn install(folder: &Path) -> io::Result<bool> {
     let Some(module) = MODULE else {
         return Ok(false);
@@ -30,7 +28,7 @@ pub fn install(folder: &Path) -> io::Result<bool> {
     if fs::read(&place).is_ok_and(|there| there == module) {
         return Ok(true);
     }
-    // Written beside it and moved there: whoever runs the old one must not find other code in its pages.
+    // Replaced by a rename: an Envoy has the old file mapped.
     let new = folder.join(format!("{MODULE_FILE}.new"));
     match fs::remove_file(&new) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -47,14 +45,14 @@ pub fn install(folder: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether what lies in a folder may be executed, and so loaded.
+/// Whether files of the folder may be executed, and so loaded.
 #[cfg(target_os = "linux")]
 fn lets_execute(folder: &Path) -> io::Result<bool> {
     use nix::sys::statvfs::{FsFlags, statvfs};
     Ok(!statvfs(folder)?.flags().contains(FsFlags::ST_NOEXEC))
 }
 
-/// There is no module elsewhere.
+/// Modules are built for Linux only.
 #[cfg(not(target_os = "linux"))]
 fn lets_execute(_folder: &Path) -> io::Result<bool> {
     Ok(false)
@@ -66,7 +64,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn it_lies_there_once_and_is_mended() {
+    fn a_missing_or_modified_module_is_written() {
         let folder = tempfile::tempdir().unwrap();
         let place = folder.path().join(MODULE_FILE);
         for before in [None, Some(&b"something else"[..]), MODULE] {
@@ -80,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_not_there_is_an_error() {
+    fn a_missing_folder_is_an_error() {
         let folder = tempfile::tempdir().unwrap();
         assert!(MODULE.is_none() || install(&folder.path().join("gone")).is_err());
     }

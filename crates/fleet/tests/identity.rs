@@ -1,8 +1,8 @@
-//! Certificates kept in Secrets of a real API server: replicas that agree, Secrets that are mended, fleets that come and go.
+//! Certificates in Secrets of a real API server: several replicas, repairs, fleets that come and go.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,45 +12,69 @@ use k8s_openapi::api::core::v1::{Namespace, Secret};
 use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
-use sesame_fleet::kube::identity::issue::Subject;
-use sesame_fleet::kube::identity::{
-    self, Config, Files, FleetOwner, Handle, Periods, ServerIdentity, read, secret,
-};
+use sesame_fleet::kube::identity::cert::{self, Leaf};
+use sesame_fleet::kube::identity::{self, CaConfig, FleetOwner, Handle, TlsFiles, secret};
 use sesame_model::FleetId;
 use sesame_testkit::api_server::ApiServer;
 use tokio::sync::watch;
 
-/// For a machine that is busy.
-const PATIENCE: Duration = Duration::from_secs(60);
-const NAME: &str = "sesame-xds.sesame-system.svc";
+/// Generous, for a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
+const DNS_NAME: &str = "sesame-xds.sesame-system.svc";
 
-/// A namespace of Sesame's and one of its user's, and a clock.
-struct Place {
+/// Sesame's namespace, a user's namespace, and a clock.
+struct Fixture {
     client: Client,
     sesame: String,
     apps: String,
-    /// Seconds to add to the time.
+    /// Seconds that the replicas' clocks are ahead.
     ahead: Arc<AtomicI64>,
 }
 
-/// A replica.
 struct Replica {
     handle: Handle,
-    shown: watch::Receiver<Option<ServerIdentity>>,
+    files: watch::Receiver<Option<TlsFiles>>,
+    requests: Arc<Requests>,
 }
 
-impl Place {
+/// A replica's requests to the API server so far.
+#[derive(Default)]
+struct Requests {
+    writes: AtomicUsize,
+    watches: AtomicUsize,
+}
+
+impl Requests {
+    /// A client whose requests are counted.
+    fn count(self: &Arc<Self>, client: Client) -> Client {
+        let this = Arc::clone(self);
+        let namespace = client.default_namespace().to_owned();
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let query = request.uri().query().unwrap_or_default();
+            if *request.method() != http::Method::GET {
+                this.writes.fetch_add(1, Ordering::Relaxed);
+            } else if query.contains("watch=true") {
+                this.watches.fetch_add(1, Ordering::Relaxed);
+            }
+            let client = client.clone();
+            async move { client.send(request).await }
+        });
+        Client::new(service, namespace)
+    }
+}
+
+impl Fixture {
     async fn new(name: &str) -> Self {
         let server = ApiServer::shared().await.unwrap();
         let client = server.admin().await.unwrap();
-        let place = Self {
+        let fixture = Self {
             sesame: format!("sesame-{name}"),
             apps: format!("apps-{name}"),
             ahead: Arc::default(),
             client,
         };
-        let namespaces: Api<Namespace> = Api::all(place.client.clone());
-        for name in [&place.sesame, &place.apps] {
+        let namespaces: Api<Namespace> = Api::all(fixture.client.clone());
+        for name in [&fixture.sesame, &fixture.apps] {
             let namespace = Namespace {
                 metadata: ObjectMeta {
                     name: Some(name.clone()),
@@ -63,26 +87,30 @@ impl Place {
                 .await
                 .unwrap();
         }
-        place
+        fixture
     }
 
     fn replica(&self) -> Replica {
-        let mut config = Config::new(&self.sesame, vec![NAME.to_owned()]);
+        let mut config = CaConfig::new(&self.sesame, vec![DNS_NAME.to_owned()]);
         let ahead = Arc::clone(&self.ahead);
         config.clock = Arc::new(move || {
             Timestamp::now() + SignedDuration::from_secs(ahead.load(Ordering::Relaxed))
         });
-        let (handle, shown) = identity::start(self.client.clone(), config);
-        Replica { handle, shown }
+        let requests = Arc::new(Requests::default());
+        let (handle, files) = identity::start(requests.count(self.client.clone()), config);
+        Replica {
+            handle,
+            files,
+            requests,
+        }
     }
 
     fn own(&self) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &self.sesame)
     }
 
-    /// The Secret of the authorities.
-    async fn authority(&self) -> Secret {
-        self.own().get(secret::AUTHORITY).await.unwrap()
+    async fn ca(&self) -> Secret {
+        self.own().get(secret::CA).await.unwrap()
     }
 
     fn of_fleets(&self) -> Api<Secret> {
@@ -90,7 +118,7 @@ impl Place {
     }
 
     fn fleet(&self) -> FleetId {
-        FleetId::of_gateway(&self.apps, "gw")
+        FleetId::of_gateway(self.apps.as_str(), "gw")
     }
 
     fn owner(&self) -> FleetOwner {
@@ -102,27 +130,39 @@ impl Place {
         }
     }
 
-    /// Waits until the fleet's Secret is good; gives what is in it.
-    async fn issued(&self) -> Files {
-        let subject = Subject::Fleet(self.fleet());
+    /// Waits until the fleet's Secret is valid. Returns its files.
+    async fn issued(&self) -> TlsFiles {
+        let name = self.fleet().uri();
         eventually(|| async {
             let secret = self.of_fleets().get_opt("gw-xds").await.unwrap()?;
             let files = files(&secret);
-            read::leaf(&files, &subject).ok().map(|_| files)
+            let leaf = Leaf::read(&files).ok()?;
+            (leaf.names == [name.clone()]).then_some(files)
         })
         .await
     }
 }
 
 impl Replica {
-    async fn until(&mut self, wanted: impl Fn(&ServerIdentity) -> bool) -> ServerIdentity {
-        let shown = self
-            .shown
-            .wait_for(|shown| shown.as_ref().is_some_and(&wanted));
-        let shown = tokio::time::timeout(PATIENCE, shown)
-            .await
-            .expect("a change in time");
-        shown.unwrap().clone().unwrap()
+    async fn until(&mut self, wanted: impl Fn(&TlsFiles) -> bool) -> TlsFiles {
+        let files = self
+            .files
+            .wait_for(|files| files.as_ref().is_some_and(&wanted));
+        let files = tokio::time::timeout(TIMEOUT, files).await;
+        files.expect("a change in time").unwrap().clone().unwrap()
+    }
+
+    /// Waits until the replica has reconciled its list: only then does it start to watch.
+    async fn synced(&self) {
+        eventually(|| async {
+            let watches = self.requests.watches.load(Ordering::Relaxed);
+            (watches >= 3).then_some(())
+        })
+        .await;
+    }
+
+    fn writes(&self) -> usize {
+        self.requests.writes.load(Ordering::Relaxed)
     }
 }
 
@@ -135,55 +175,58 @@ async fn eventually<T, F: Future<Output = Option<T>>>(look: impl Fn() -> F) -> T
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, search)
+    tokio::time::timeout(TIMEOUT, search)
         .await
-        .expect("it comes about in time")
+        .expect("in time")
 }
 
-fn files(secret: &Secret) -> Files {
+fn files(secret: &Secret) -> TlsFiles {
     let part = |key: &str| {
         let bytes = secret.data.as_ref().and_then(|data| data.get(key));
         bytes.map_or_else(String::new, |bytes| {
             String::from_utf8(bytes.0.clone()).unwrap()
         })
     };
-    Files {
-        certified: identity::Certified {
-            certificate: part("tls.crt"),
-            private_key: part("tls.key"),
-        },
-        authorities: part("ca.crt"),
+    TlsFiles {
+        certificate: part("tls.crt"),
+        private_key: part("tls.key"),
+        ca_bundle: part("ca.crt"),
     }
 }
 
-/// One end takes the other's certificate, and the other the one's.
-fn agree(server: &Files, client: &Files, place: &Place) {
-    let server = read::leaf(server, &Subject::Server(vec![NAME.to_owned()])).unwrap();
-    let client = read::leaf(client, &Subject::Fleet(place.fleet())).unwrap();
-    assert!(server.trusts.contains(&client.issuer) && client.trusts.contains(&server.issuer));
+/// Each end trusts the other's issuer.
+fn agree(server: &TlsFiles, client: &TlsFiles) {
+    for (one, other) in [(server, client), (client, server)] {
+        let issuer = Leaf::read(other).unwrap().issuer;
+        let mut cas = cert::read_bundle(&one.ca_bundle).into_iter();
+        assert!(cas.any(|ca| ca.pem == issuer));
+    }
 }
 
-/// Lets a server of discovery be what a replica shows, and a client come with what a Secret has.
-async fn served(shown: &ServerIdentity, client: &Files, place: &Place) {
+/// A discovery server with a replica's files serves a client with a fleet's files.
+async fn serves(server: &TlsFiles, client: &TlsFiles, fixture: &Fixture) {
     use sesame_testkit::certs;
     use sesame_testkit::fake_envoy::{FakeEnvoy, Server};
     use sesame_xds::ResourceType::Cluster;
     use sesame_xds::tls;
     let identity = tls::Identity::new(&tls::Pem {
-        chain: shown.files.certified.certificate.clone(),
-        private_key: shown.files.certified.private_key.clone(),
-        authorities: shown.files.authorities.clone(),
+        chain: server.certificate.clone(),
+        private_key: server.private_key.clone(),
+        ca_bundle: server.ca_bundle.clone(),
     })
     .unwrap();
-    let registry = sesame_xds::Registry::new(sesame_xds::Config {
+    let registry = sesame_xds::Registry::new(sesame_xds::ServerConfig {
         authorize: Some(tls::authorize(&identity)),
-        ..sesame_xds::Config::default()
+        ..sesame_xds::ServerConfig::default()
     });
     let update = sesame_xds::Update {
         upserts: vec![(Cluster, sesame_xds::Resource::new("c", b"x".to_vec()))],
         ..sesame_xds::Update::default()
     };
-    registry.apply(&sesame_xds::FleetId::new(place.fleet().as_str()), update);
+    registry.apply(
+        &sesame_xds::FleetId::new(fixture.fleet().to_string()),
+        update,
+    );
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let serving = tokio::spawn(async move {
@@ -191,17 +234,17 @@ async fn served(shown: &ServerIdentity, client: &Files, place: &Place) {
             .serve_tls(listener, &identity, std::future::pending())
             .await
     });
-    let shows = certs::Identity {
-        chain: client.certified.certificate.clone(),
-        private_key: client.certified.private_key.clone(),
+    let identity = certs::Identity {
+        chain: client.certificate.clone(),
+        private_key: client.private_key.clone(),
     };
-    let config = certs::client_config_as(Some(&shows), &client.authorities, &["h2"]).unwrap();
+    let config = certs::client_config_as(Some(&identity), &client.ca_bundle, &["h2"]).unwrap();
     let server = Server::Tls {
         address,
-        name: NAME.to_owned(),
+        name: DNS_NAME.to_owned(),
         config,
     };
-    let builder = FakeEnvoy::builder(place.fleet().as_str(), "pod");
+    let builder = FakeEnvoy::builder(&fixture.fleet().to_string(), "pod");
     let envoy = builder.connect(server).await.unwrap();
     envoy
         .until(|state| state.names(Cluster) == ["c"])
@@ -211,170 +254,155 @@ async fn served(shown: &ServerIdentity, client: &Files, place: &Place) {
 }
 
 #[tokio::test]
-async fn two_replicas_that_both_lead_agree_and_what_they_issue_serves() {
-    let place = Place::new("race").await;
-    let mut replicas = [place.replica(), place.replica(), place.replica()];
+async fn replicas_that_all_believe_to_lead_agree() {
+    let fixture = Fixture::new("race").await;
+    let mut replicas = [fixture.replica(), fixture.replica(), fixture.replica()];
     for replica in &replicas {
-        replica.handle.fleet(place.fleet(), Some(place.owner()));
+        replica.handle.fleet(fixture.fleet(), Some(fixture.owner()));
         replica.handle.lead(true);
     }
-    let issued = place.issued().await;
-    let first = replicas[0].until(|_| true).await;
-    // All of them come to show what stands in the Secret, and there it stays.
-    let stands = files(&place.own().get(secret::SERVER).await.unwrap());
+    let issued = fixture.issued().await;
+    replicas[0].until(|_| true).await;
+    let stored = files(&fixture.own().get(secret::SERVER).await.unwrap());
     for replica in &mut replicas {
-        let shown = replica.until(|shown| shown.files == stands).await;
-        agree(&shown.files, &issued, &place);
+        let server = replica.until(|files| *files == stored).await;
+        agree(&server, &issued);
     }
-    served(&first, &issued, &place).await;
-    let authority = place.authority().await;
-    assert_eq!(
-        read::authorities(&files(&authority).authorities).len(),
-        1,
-        "one authority"
-    );
-    let kept = place.of_fleets().get("gw-xds").await.unwrap();
-    assert_eq!(kept.metadata.labels.unwrap()["team"], "blue");
+    serves(&stored, &issued, &fixture).await;
+    let ca = files(&fixture.ca().await);
+    assert_eq!(cert::read_bundle(&ca.ca_bundle).len(), 1);
+    let secret = fixture.of_fleets().get("gw-xds").await.unwrap();
+    assert_eq!(secret.metadata.labels.unwrap()["team"], "blue");
 }
 
 #[tokio::test]
-async fn who_does_not_lead_waits_and_follows() {
-    let place = Place::new("follow").await;
-    let (leader, mut follower) = (place.replica(), place.replica());
-    follower.handle.fleet(place.fleet(), Some(place.owner()));
-    leader.handle.fleet(place.fleet(), Some(place.owner()));
-    // Time enough to do what must not be done.
-    tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(
-        place
-            .own()
-            .list(&Default::default())
-            .await
-            .unwrap()
-            .items
-            .is_empty()
-    );
-    assert_eq!(*follower.shown.borrow(), None);
+async fn a_follower_writes_nothing_and_uses_what_the_leader_writes() {
+    let fixture = Fixture::new("follow").await;
+    let (leader, mut follower) = (fixture.replica(), fixture.replica());
+    for replica in [&leader, &follower] {
+        replica.handle.fleet(fixture.fleet(), Some(fixture.owner()));
+    }
+    leader.synced().await;
+    follower.synced().await;
+    assert_eq!(leader.writes(), 0, "there is no leader yet");
+    assert_eq!(*follower.files.borrow(), None);
     leader.handle.lead(true);
     let first = follower.until(|_| true).await;
-    let issued = place.issued().await;
+    let issued = fixture.issued().await;
 
-    // Days go by, and everything is renewed without anybody being told.
-    place.ahead.store(25 * 86_400, Ordering::Relaxed);
+    // Everything is renewed.
+    let day = 86_400;
+    fixture.ahead.store(25 * day, Ordering::Relaxed);
     leader.handle.lead(true);
     let second = follower
-        .until(|shown| shown.files.certified != first.files.certified)
+        .until(|files| files.certificate != first.certificate)
         .await;
-    assert!(second.expires > first.expires);
-    assert_eq!(second.files.authorities, first.files.authorities);
-    eventually(|| async { (place.issued().await != issued).then_some(()) }).await;
+    let expiry = |files: &TlsFiles| Leaf::read(files).unwrap().not_after;
+    assert!(expiry(&second) > expiry(&first));
+    assert_eq!(second.ca_bundle, first.ca_bundle);
+    eventually(|| async { (fixture.issued().await != issued).then_some(()) }).await;
 
-    // Years go by, and another authority signs in the end; both are trusted meanwhile. A step is awaited before
-    // the clock goes on: how long the next one takes is counted from it.
-    let day = 86_400;
-    let old = place.authority().await;
-    let introduced = |now: &Secret| {
-        let annotations = now.metadata.annotations.as_ref();
-        annotations.is_some_and(|all| all.contains_key(secret::EVERYWHERE))
-    };
+    // The CA is rotated. Each step is awaited before the clock goes on, since the next one is counted from it.
+    let old = fixture.ca().await;
+    let introduced = |now: &Secret| now.data.as_ref().unwrap().contains_key("next.crt");
     let promoted = |now: &Secret| {
         let key = |secret: &Secret| secret.data.as_ref().unwrap()["tls.key"].clone();
         key(now) != key(&old)
     };
-    type Taken<'a> = &'a dyn Fn(&Secret) -> bool;
-    let steps: [(i64, usize, Taken<'_>); 3] = [
+    type Step<'a> = &'a dyn Fn(&Secret) -> bool;
+    let steps: [(i64, usize, Step<'_>); 3] = [
         (1_300, 2, &introduced),
-        (1_302, 2, &promoted),
-        (1_340, 1, &promoted),
+        (1_332, 2, &promoted),
+        (1_830, 1, &promoted),
     ];
-    for (days, trusted, taken) in steps {
-        place.ahead.store(days * day, Ordering::Relaxed);
+    for (days, trusted, done) in steps {
+        fixture.ahead.store(days * day, Ordering::Relaxed);
         leader.handle.lead(true);
-        let many = |files: &Files| read::authorities(&files.authorities).len() == trusted;
-        let shown = follower.until(|shown| many(&shown.files)).await;
-        let issued = eventually(|| async { Some(place.issued().await).filter(many) }).await;
-        agree(&shown.files, &issued, &place);
-        eventually(|| async { taken(&place.authority().await).then_some(()) }).await;
+        eventually(|| async { done(&fixture.ca().await).then_some(()) }).await;
+        let many = |files: &TlsFiles| cert::read_bundle(&files.ca_bundle).len() == trusted;
+        let server = follower.until(many).await;
+        let issued = eventually(|| async { Some(fixture.issued().await).filter(many) }).await;
+        agree(&server, &issued);
     }
-    let bundle = |files: &Files| read::authorities(&files.authorities);
     let last = follower.until(|_| true).await;
-    assert_ne!(bundle(&first.files), bundle(&last.files));
+    assert_ne!(first.ca_bundle, last.ca_bundle);
+    assert_eq!(follower.writes(), 0);
 }
 
 #[tokio::test]
-async fn what_somebody_spoils_is_mended() {
-    let place = Place::new("mend").await;
-    let mut leader = place.replica();
-    leader.handle.fleet(place.fleet(), Some(place.owner()));
+async fn modified_and_deleted_secrets_are_restored() {
+    let fixture = Fixture::new("mend").await;
+    let mut leader = fixture.replica();
+    leader.handle.fleet(fixture.fleet(), Some(fixture.owner()));
     leader.handle.lead(true);
     let first = leader.until(|_| true).await;
-    let issued = place.issued().await;
-    let authority = place.authority().await;
+    let issued = fixture.issued().await;
+    let ca = fixture.ca().await;
     let apply = PatchParams::default();
 
-    // The authority's key: put back as it was, so that nobody notices.
+    // The CA's: restored as it was.
     let garbage = json!({"data": {"tls.key": ByteString(b"garbage".to_vec())}});
-    place
+    fixture
         .own()
-        .patch(secret::AUTHORITY, &apply, &Patch::Merge(&garbage))
+        .patch(secret::CA, &apply, &Patch::Merge(&garbage))
         .await
         .unwrap();
-    let mended = || async {
-        let now = place.own().get_opt(secret::AUTHORITY).await.unwrap()?;
-        (now.data == authority.data).then_some(())
+    let restored = || async {
+        let now = fixture.own().get_opt(secret::CA).await.unwrap()?;
+        (now.data == ca.data).then_some(())
     };
-    eventually(mended).await;
-    place
+    eventually(restored).await;
+    fixture
         .own()
-        .delete(secret::AUTHORITY, &DeleteParams::default())
+        .delete(secret::CA, &DeleteParams::default())
         .await
         .unwrap();
-    eventually(mended).await;
+    eventually(restored).await;
 
-    // The server's: issued anew by the same authority; what was good is shown until then.
+    // The server's: issued anew by the same CA.
     let nonsense = json!({"data": {"tls.crt": ByteString(b"garbage".to_vec())}});
-    place
+    fixture
         .own()
         .patch(secret::SERVER, &apply, &Patch::Merge(&nonsense))
         .await
         .unwrap();
-    let second = leader.until(|shown| shown.files != first.files).await;
-    agree(&second.files, &issued, &place);
+    let second = leader.until(|files| *files != first).await;
+    agree(&second, &issued);
 
-    // A fleet's: deleted, emptied of meaning, and made impossible to change.
+    // A fleet's: deleted, overwritten, and made immutable.
     let was = Mutex::new(issued);
     let renewed = || async {
-        let now = place.issued().await;
+        let now = fixture.issued().await;
         let mut was = was.lock().unwrap();
         (now != *was).then(|| *was = now)
     };
-    place
+    fixture
         .of_fleets()
         .delete("gw-xds", &DeleteParams::default())
         .await
         .unwrap();
     eventually(renewed).await;
-    place
+    fixture
         .of_fleets()
         .patch("gw-xds", &apply, &Patch::Merge(&nonsense))
         .await
         .unwrap();
     eventually(renewed).await;
-    let stone = json!({"data": nonsense["data"], "immutable": true});
-    place
+    let immutable = json!({"data": nonsense["data"], "immutable": true});
+    fixture
         .of_fleets()
-        .patch("gw-xds", &apply, &Patch::Merge(&stone))
+        .patch("gw-xds", &apply, &Patch::Merge(&immutable))
         .await
         .unwrap();
     eventually(renewed).await;
     let unmarked = json!({"metadata": {"labels": null}});
-    place
+    fixture
         .of_fleets()
         .patch("gw-xds", &apply, &Patch::Merge(&unmarked))
         .await
         .unwrap();
     eventually(|| async {
-        let labels = place
+        let labels = fixture
             .of_fleets()
             .get("gw-xds")
             .await
@@ -385,12 +413,12 @@ async fn what_somebody_spoils_is_mended() {
     })
     .await;
     let last = was.lock().unwrap().clone();
-    served(&second, &last, &place).await;
+    serves(&second, &last, &fixture).await;
 }
 
 #[tokio::test]
-async fn what_is_somebody_elses_is_left_alone_and_told() {
-    let place = Place::new("foreign").await;
+async fn a_secret_that_is_not_ours_is_reported_and_left_alone() {
+    let fixture = Fixture::new("foreign").await;
     let theirs = Secret {
         metadata: ObjectMeta {
             name: Some("gw-xds".to_owned()),
@@ -399,59 +427,48 @@ async fn what_is_somebody_elses_is_left_alone_and_told() {
         data: Some([("password".to_owned(), ByteString(b"x".to_vec()))].into()),
         ..Secret::default()
     };
-    let theirs = place
+    let theirs = fixture
         .of_fleets()
         .create(&PostParams::default(), &theirs)
         .await
         .unwrap();
-    let leader = place.replica();
-    leader.handle.fleet(place.fleet(), Some(place.owner()));
+    let leader = fixture.replica();
+    leader.handle.fleet(fixture.fleet(), Some(fixture.owner()));
     leader.handle.lead(true);
-    let mut trouble = leader.handle.trouble();
-    let told = trouble.wait_for(|told| told.as_ref().is_some_and(|told| told.contains("gw-xds")));
-    tokio::time::timeout(PATIENCE, told).await.unwrap().unwrap();
-    // Not even when the fleet goes.
-    leader.handle.fleet(place.fleet(), None);
-    let over = trouble.wait_for(Option::is_none);
-    tokio::time::timeout(PATIENCE, over).await.unwrap().unwrap();
-    let now = place.of_fleets().get("gw-xds").await.unwrap();
+    let mut failure = leader.handle.failure();
+    let reported = failure.wait_for(|failure| {
+        let failure = failure.as_deref();
+        failure.is_some_and(|failure| failure.contains("gw-xds"))
+    });
+    tokio::time::timeout(TIMEOUT, reported)
+        .await
+        .unwrap()
+        .unwrap();
+    // Also when the fleet goes.
+    leader.handle.fleet(fixture.fleet(), None);
+    let over = failure.wait_for(Option::is_none);
+    tokio::time::timeout(TIMEOUT, over).await.unwrap().unwrap();
+    let now = fixture.of_fleets().get("gw-xds").await.unwrap();
     assert_eq!(now, theirs);
 }
 
 #[tokio::test]
-async fn a_fleet_that_goes_takes_its_secret_along() {
-    let place = Place::new("gone").await;
-    let leader = place.replica();
-    leader.handle.fleet(place.fleet(), Some(place.owner()));
+async fn the_secret_of_a_fleet_is_deleted_with_it() {
+    let fixture = Fixture::new("gone").await;
+    let leader = fixture.replica();
+    leader.handle.fleet(fixture.fleet(), Some(fixture.owner()));
     leader.handle.lead(true);
-    place.issued().await;
-    leader.handle.fleet(place.fleet(), None);
+    fixture.issued().await;
+    leader.handle.fleet(fixture.fleet(), None);
     eventually(|| async {
-        let none = place.of_fleets().get_opt("gw-xds").await.unwrap().is_none();
+        let none = fixture
+            .of_fleets()
+            .get_opt("gw-xds")
+            .await
+            .unwrap()
+            .is_none();
         none.then_some(())
     })
     .await;
-    assert!(
-        place
-            .own()
-            .get_opt(secret::AUTHORITY)
-            .await
-            .unwrap()
-            .is_some()
-    );
-}
-
-#[tokio::test]
-async fn a_certificate_can_be_carried_out_of_the_cluster() {
-    let place = Place::new("carry").await;
-    let periods = Periods::default();
-    let issue =
-        || identity::issue_once(place.client.clone(), &place.sesame, place.fleet(), &periods);
-    let error = issue().await.unwrap_err().to_string();
-    assert!(error.contains("sesame-ca"), "{error}");
-    let mut leader = place.replica();
-    leader.handle.lead(true);
-    let shown = leader.until(|_| true).await;
-    let carried = issue().await.unwrap();
-    served(&shown, &carried, &place).await;
+    assert!(fixture.own().get_opt(secret::CA).await.unwrap().is_some());
 }

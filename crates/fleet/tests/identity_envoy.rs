@@ -6,20 +6,20 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress, XdsTls, xds_secrets};
-use sesame_fleet::kube::identity::issue::Subject;
-use sesame_fleet::kube::identity::plan::{self, Authorities, Step};
-use sesame_fleet::kube::identity::{Files, Periods};
+use sesame_fleet::kube::identity::TlsFiles;
+use sesame_fleet::kube::identity::ca::CaBundle;
+use sesame_fleet::kube::identity::cert::Subject;
 use sesame_fleet::local::{self, BootstrapFormat, Supervisor, binary};
 use sesame_model::FleetId;
 use sesame_xds::ResourceType::Cluster;
-use sesame_xds::{Event, Events, Registry, Resource, Update, tls};
+use sesame_xds::{EventReceiver, Registry, Resource, Update, XdsEvent, tls};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// For a machine that is busy.
+/// Generous, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const NAME: &str = "sesame-xds.sesame-system.svc";
 const FLEET: &str = "apps/gw";
@@ -29,7 +29,7 @@ const FLEET: &str = "apps/gw";
 struct Mount(PathBuf);
 
 impl Mount {
-    fn new(path: PathBuf, files: &Files) -> Self {
+    fn new(path: PathBuf, files: &TlsFiles) -> Self {
         std::fs::create_dir(&path).unwrap();
         let mount = Self(path);
         mount.turn("first", files);
@@ -39,14 +39,10 @@ impl Mount {
         mount
     }
 
-    fn turn(&self, version: &str, files: &Files) {
+    fn turn(&self, version: &str, files: &TlsFiles) {
         let folder = self.0.join(version);
         std::fs::create_dir(&folder).unwrap();
-        let parts = [
-            &files.certified.certificate,
-            &files.certified.private_key,
-            &files.authorities,
-        ];
+        let parts = [&files.certificate, &files.private_key, &files.ca_bundle];
         for (name, text) in tls::files::FILES.into_iter().zip(parts) {
             std::fs::write(folder.join(name), text).unwrap();
         }
@@ -59,7 +55,7 @@ impl Mount {
 /// A discovery server on a port.
 struct Server {
     registry: Registry,
-    events: Events,
+    events: EventReceiver,
     address: SocketAddr,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
@@ -67,9 +63,9 @@ struct Server {
 
 impl Server {
     async fn start(identity: &tls::Identity, address: SocketAddr) -> Self {
-        let registry = Registry::new(sesame_xds::Config {
+        let registry = Registry::new(sesame_xds::ServerConfig {
             authorize: Some(tls::authorize(identity)),
-            ..sesame_xds::Config::default()
+            ..sesame_xds::ServerConfig::default()
         });
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -91,7 +87,7 @@ impl Server {
         }
     }
 
-    /// Sends a cluster, and waits for the Envoy's word that it has it. Gives the number of its stream.
+    /// Sends a cluster and waits for the ACK. Returns the number of the stream.
     async fn taken(&mut self, number: u64) -> u64 {
         let cluster = format!("cluster-{number}");
         let update = Update {
@@ -104,10 +100,10 @@ impl Server {
         let search = async {
             loop {
                 match self.events.next().await {
-                    Event::Acked {
-                        revision, client, ..
-                    } if revision == number => return client,
-                    Event::Rejected { message, .. } => panic!("Envoy refuses: {message}"),
+                    XdsEvent::Acked { revision, client } if revision == number => {
+                        return client.stream;
+                    }
+                    XdsEvent::Rejected { rejection, .. } => panic!("{rejection:?}"),
                     _ => {}
                 }
             }
@@ -130,21 +126,21 @@ fn named(name: &str) -> Vec<u8> {
     out
 }
 
-fn authorities(step: Step, before: Option<&Authorities>) -> Authorities {
-    plan::take(step, Timestamp::now(), &Periods::default(), before).unwrap()
+/// The CA bundle after this many days.
+fn cas(before: &CaBundle, days: i64) -> CaBundle {
+    let now = Timestamp::now() + SignedDuration::from_hours(24 * days);
+    before.rotated(now).unwrap()
 }
 
-fn issue(authorities: &Authorities, subject: &Subject) -> Files {
-    plan::issue(Timestamp::now(), &Periods::default(), authorities, subject)
-        .unwrap()
-        .unwrap()
+fn issue(cas: &CaBundle, subject: &Subject) -> TlsFiles {
+    cas.issue(Timestamp::now(), subject).unwrap()
 }
 
-fn pem(files: Files) -> tls::Pem {
+fn pem(files: TlsFiles) -> tls::Pem {
     tls::Pem {
-        chain: files.certified.certificate,
-        private_key: files.certified.private_key,
-        authorities: files.authorities,
+        chain: files.certificate,
+        private_key: files.private_key,
+        ca_bundle: files.ca_bundle,
     }
 }
 
@@ -181,21 +177,21 @@ fn config(fleet: FleetId, address: SocketAddr, mount: &Mount, admin: PathBuf) ->
 #[tokio::test]
 async fn an_envoy_is_served_by_its_certificate_and_by_the_next_one_without_a_break() {
     let dir = tempfile::tempdir().unwrap();
-    let fleet = FleetId(FLEET.into());
+    let fleet = FLEET.parse::<FleetId>().unwrap();
     let client = Subject::Fleet(fleet.clone());
     let server = Subject::Server(vec![NAME.to_owned()]);
 
-    let first = authorities(Step::Found, None);
+    let first = cas(&CaBundle::default(), 0);
     let identity = tls::Identity::new(&pem(issue(&first, &server))).unwrap();
     let mount = Mount::new(dir.path().join("certificates"), &issue(&first, &client));
     let mut discovery = Server::start(&identity, ([127, 0, 0, 1], 0).into()).await;
 
     let envoy = binary::find(None).unwrap_or_else(|error| panic!("{error}"));
-    let local = local::Config::new(envoy.path, dir.path().join("run"));
+    let local = local::SupervisorConfig::new(envoy.path, dir.path().join("run"));
     let (supervisor, _events) = Supervisor::new(local).unwrap();
-    let admin = supervisor.dir(FLEET).admin_socket();
-    supervisor.ensure(local::FleetSpec {
-        id: FLEET.to_owned(),
+    let admin = supervisor.dir(&FLEET.parse().unwrap()).admin_socket();
+    supervisor.ensure(local::EnvoySpec {
+        fleet: FLEET.parse().unwrap(),
         bootstrap: config(fleet, discovery.address, &mount, admin.clone()),
         format: BootstrapFormat::Json,
         concurrency: Some(1),
@@ -203,11 +199,16 @@ async fn an_envoy_is_served_by_its_certificate_and_by_the_next_one_without_a_bre
     });
     let stream = discovery.taken(1).await;
 
-    // Another authority comes; all get certificates of it; the first is forgotten by the server.
-    let both = authorities(Step::Introduce, Some(&first));
-    let second = authorities(Step::Promote, Some(&both));
+    // The next CA is introduced and promoted; the server retires the first one.
+    let mut second = cas(&first, 0);
+    second.next = cas(&CaBundle::default(), 0).issuing;
+    let second = cas(&second, 32);
+    assert_ne!(second.issuing, first.issuing);
     mount.turn("second", &issue(&second, &client));
-    let last = authorities(Step::Retire, Some(&second));
+    let last = CaBundle {
+        previous: Vec::new(),
+        ..second
+    };
     identity.replace(&pem(issue(&last, &server))).unwrap();
     assert_eq!(
         discovery.taken(2).await,
@@ -215,7 +216,7 @@ async fn an_envoy_is_served_by_its_certificate_and_by_the_next_one_without_a_bre
         "the stream has not been dropped"
     );
 
-    // The server starts again: only the new certificate helps now, and Envoy has not been told to read it.
+    // The restarted server accepts only the new certificate, which Envoy has read without a restart.
     let address = discovery.stop().await;
     let mut discovery = Server::start(&identity, address).await;
     discovery.taken(3).await;
@@ -226,22 +227,22 @@ async fn an_envoy_is_served_by_its_certificate_and_by_the_next_one_without_a_bre
 #[tokio::test]
 async fn an_envoy_with_another_fleets_certificate_is_given_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let first = authorities(Step::Found, None);
+    let first = cas(&CaBundle::default(), 0);
     let server = Subject::Server(vec![NAME.to_owned()]);
-    let other = Subject::Fleet(FleetId("apps/other".into()));
+    let other = Subject::Fleet(FleetId::of_gateway("apps", "other"));
     let identity = tls::Identity::new(&pem(issue(&first, &server))).unwrap();
     let mount = Mount::new(dir.path().join("certificates"), &issue(&first, &other));
     let discovery = Server::start(&identity, ([127, 0, 0, 1], 0).into()).await;
     let mut refusals = identity.refusals().subscribe();
 
     let envoy = binary::find(None).unwrap_or_else(|error| panic!("{error}"));
-    let local = local::Config::new(envoy.path, dir.path().join("run"));
+    let local = local::SupervisorConfig::new(envoy.path, dir.path().join("run"));
     let (supervisor, _events) = Supervisor::new(local).unwrap();
-    let admin = supervisor.dir(FLEET).admin_socket();
-    supervisor.ensure(local::FleetSpec {
-        id: FLEET.to_owned(),
+    let admin = supervisor.dir(&FLEET.parse().unwrap()).admin_socket();
+    supervisor.ensure(local::EnvoySpec {
+        fleet: FLEET.parse().unwrap(),
         bootstrap: config(
-            FleetId(FLEET.into()),
+            FLEET.parse::<FleetId>().unwrap(),
             discovery.address,
             &mount,
             admin.clone(),
@@ -252,7 +253,7 @@ async fn an_envoy_with_another_fleets_certificate_is_given_nothing() {
     });
     let refusal = tokio::time::timeout(PATIENCE, refusals.recv()).await;
     let refusal = refusal.expect("a refusal in time").unwrap();
-    assert_eq!(refusal.reason, tls::Reason::WrongFleet);
+    assert_eq!(refusal.reason, tls::RefusalReason::WrongFleet);
     assert_eq!(refusal.fleet, Some(sesame_xds::FleetId::new("apps/other")));
     supervisor.shutdown().await;
     discovery.stop().await;

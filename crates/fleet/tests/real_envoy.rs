@@ -1,4 +1,4 @@
-//! The supervisor with a real Envoy: it serves, survives a kill, drains, and gives its port back.
+//! The supervisor with a real Envoy: it serves, survives a kill, drains, and releases its port.
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::time::Duration;
@@ -7,21 +7,23 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sesame_fleet::local::admin::Admin;
 use sesame_fleet::local::{
-    BootstrapFormat, Config, Event, Events, FleetSpec, Level, Supervisor, binary, ports,
+    BootstrapFormat, EnvoySpec, Level, ProcessEvent, ProcessEvents, Supervisor, SupervisorConfig,
+    binary, ports,
 };
+use sesame_model::Port;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-/// For a machine that is busy.
+/// Generous, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 const FLEET: &str = "default/web";
 
 struct Rig {
     supervisor: Supervisor,
-    events: Events,
+    events: ProcessEvents,
     port: u16,
     _dir: TempDir,
 }
@@ -29,7 +31,7 @@ struct Rig {
 fn rig(drain: Duration) -> Rig {
     let envoy = binary::find(None).unwrap_or_else(|error| panic!("{error}"));
     let dir = tempfile::tempdir().expect("a folder for the test");
-    let mut config = Config::new(envoy.path, dir.path().join("run"));
+    let mut config = SupervisorConfig::new(envoy.path, dir.path().join("run"));
     config.drain = drain;
     let (supervisor, events) = Supervisor::new(config).expect("a supervisor");
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
@@ -44,12 +46,15 @@ fn rig(drain: Duration) -> Rig {
 
 impl Rig {
     fn ensure(&self, bootstrap: String) {
-        self.supervisor.ensure(FleetSpec {
-            id: FLEET.to_owned(),
+        self.supervisor.ensure(EnvoySpec {
+            fleet: FLEET.parse().expect("a fleet"),
             bootstrap: bootstrap.into_bytes(),
             format: BootstrapFormat::Yaml,
             concurrency: Some(1),
-            admin_socket: self.supervisor.dir(FLEET).admin_socket(),
+            admin_socket: self
+                .supervisor
+                .dir(&FLEET.parse().expect("a fleet"))
+                .admin_socket(),
         });
     }
 
@@ -79,13 +84,17 @@ static_resources:
           - name: router
             typed_config: {{ "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router }}
 "#,
-            admin = self.supervisor.dir(FLEET).admin_socket().display(),
+            admin = self
+                .supervisor
+                .dir(&FLEET.parse().expect("a fleet"))
+                .admin_socket()
+                .display(),
             port = self.port,
         )
     }
 
-    /// The first event that `pick` takes.
-    async fn event<T>(&mut self, pick: impl Fn(&Event) -> Option<T>) -> T {
+    /// The next event that `pick` accepts.
+    async fn event<T>(&mut self, pick: impl Fn(&ProcessEvent) -> Option<T>) -> T {
         let search = async {
             loop {
                 let event = self.events.recv().await.expect("an event");
@@ -100,23 +109,26 @@ static_resources:
     async fn serving(&mut self) -> Pid {
         let pid = self
             .event(|event| match event {
-                Event::Started { pid, .. } => Some(*pid),
+                ProcessEvent::Started { pid, .. } => Some(*pid),
                 _ => None,
             })
             .await;
-        self.event(|event| matches!(event, Event::Ready { .. }).then_some(()))
+        self.event(|event| matches!(event, ProcessEvent::Ready { .. }).then_some(()))
             .await;
         Pid::from_raw(i32::try_from(pid).expect("a process number"))
     }
 
     async fn stop(&self) {
-        timeout(PATIENCE, self.supervisor.stop(FLEET))
-            .await
-            .expect("stopped in time");
+        timeout(
+            PATIENCE,
+            self.supervisor.stop(&FLEET.parse().expect("a fleet")),
+        )
+        .await
+        .expect("stopped in time");
     }
 
     fn port_is_free(&self) -> bool {
-        ports::probe(IpAddr::V4(Ipv4Addr::LOCALHOST), self.port).is_ok()
+        ports::probe(IpAddr::V4(Ipv4Addr::LOCALHOST), Port::tcp(self.port)).is_ok()
     }
 }
 
@@ -166,7 +178,7 @@ async fn serves_survives_a_kill_and_frees_its_port() {
 
 #[tokio::test]
 async fn ends_when_the_last_client_has_gone_and_not_before() {
-    // The test would fail by its patience if the whole time were waited for.
+    // The test would time out if the drain took the whole time.
     let mut rig = rig(PATIENCE * 10);
     rig.ensure(rig.bootstrap());
     rig.serving().await;
@@ -186,7 +198,7 @@ async fn ends_when_the_last_client_has_gone_and_not_before() {
     tokio::join!(rig.stop(), visit);
     let status = rig
         .event(|event| match event {
-            Event::Exited { status, .. } => Some(*status),
+            ProcessEvent::Exited { status, .. } => Some(*status),
             _ => None,
         })
         .await;
@@ -209,13 +221,15 @@ async fn a_bootstrap_that_envoy_refuses_is_in_the_log() {
     rig.ensure("static_resources: { listeners: [ { nonsense: 1 } ] }".to_owned());
     let message = rig
         .event(|event| match event {
-            Event::Log { line, .. } if line.level == Level::Critical => Some(line.message.clone()),
+            ProcessEvent::Log { line, .. } if line.level == Level::Critical => {
+                Some(line.message.clone())
+            }
             _ => None,
         })
         .await;
     assert!(message.contains("nonsense"), "{message}");
     rig.event(|event| match event {
-        Event::Exited { status, .. } => (status.code() == Some(1)).then_some(()),
+        ProcessEvent::Exited { status, .. } => (status.code() == Some(1)).then_some(()),
         _ => None,
     })
     .await;
@@ -226,7 +240,11 @@ async fn the_admin_interface_answers() {
     let mut rig = rig(Duration::ZERO);
     rig.ensure(rig.bootstrap());
     rig.serving().await;
-    let admin = Admin::new(rig.supervisor.dir(FLEET).admin_socket());
+    let admin = Admin::new(
+        rig.supervisor
+            .dir(&FLEET.parse().expect("a fleet"))
+            .admin_socket(),
+    );
     let info = admin.get("/server_info").await.expect("an answer");
     let info = String::from_utf8_lossy(&info);
     assert!(info.contains(binary::VERSION), "{info}");

@@ -1,4 +1,4 @@
-//! The sidecar with a real Envoy: no request is lost when it is seen off, and nobody from outside can do it.
+//! The sidecar with a real Envoy: a drain loses no request, and can't be started from outside the pod.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -6,22 +6,24 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use sesame_fleet::kube::sidecar::{self, Settings};
-use sesame_fleet::local::{BootstrapFormat, Config, Event, Events, FleetSpec, Supervisor, binary};
+use sesame_fleet::local::{
+    BootstrapFormat, EnvoySpec, ProcessEvent, ProcessEvents, Supervisor, SupervisorConfig, binary,
+};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// For a machine that is busy.
+/// Generous, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Long enough for what happens too early.
+/// Long enough for an event that comes too early to show.
 const MOMENT: Duration = Duration::from_millis(700);
 
 const FLEET: &str = "default/web";
 
-/// An Envoy before a backend that the test plays, with a sidecar.
+/// An Envoy with a sidecar, and a backend in the test.
 struct Rig {
     supervisor: Supervisor,
     /// HTTP, and plain TCP.
@@ -37,11 +39,11 @@ impl Rig {
     async fn new(delay: Duration, patience: Duration) -> Self {
         let envoy = binary::find(None).unwrap_or_else(|error| panic!("{error}"));
         let dir = tempfile::tempdir().unwrap();
-        let config = Config::new(envoy.path, dir.path().join("run"));
+        let config = SupervisorConfig::new(envoy.path, dir.path().join("run"));
         let (supervisor, mut events) = Supervisor::new(config).unwrap();
         let backend = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let ports = [free_port().await, free_port().await];
-        let admin_socket = supervisor.dir(FLEET).admin_socket();
+        let admin_socket = supervisor.dir(&FLEET.parse().unwrap()).admin_socket();
         let settings = Settings {
             admin_socket: admin_socket.clone(),
             control_socket: dir.path().join("sidecar.sock"),
@@ -52,8 +54,8 @@ impl Rig {
         // Nothing listens there yet.
         assert_eq!(get(sidecar, "/ready").await, 503);
         let bootstrap = bootstrap(&admin_socket, ports, backend.local_addr().unwrap().port());
-        supervisor.ensure(FleetSpec {
-            id: FLEET.to_owned(),
+        supervisor.ensure(EnvoySpec {
+            fleet: FLEET.parse().unwrap(),
             bootstrap: bootstrap.into_bytes(),
             format: BootstrapFormat::Yaml,
             concurrency: Some(1),
@@ -72,7 +74,7 @@ impl Rig {
         }
     }
 
-    /// What the kubelet does: both calls at the same time. The answer to the one that waits.
+    /// Makes both calls at the same time, as the kubelet does. Returns the response to `/drained`.
     async fn stop(&self) -> JoinHandle<u16> {
         let sidecar = self.sidecar;
         let drained = tokio::spawn(async move { get(sidecar, "/drained").await });
@@ -81,7 +83,7 @@ impl Rig {
         drained
     }
 
-    /// Sends a request that the backend has, and returns both ends.
+    /// Sends a request and waits until the backend has it. Returns both connections.
     async fn request_under_way(&self) -> (TcpStream, TcpStream) {
         let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, self.ports[0]))
             .await
@@ -114,10 +116,10 @@ async fn free_port() -> u16 {
     free.local_addr().unwrap().port()
 }
 
-async fn ready(events: &mut Events) {
+async fn ready(events: &mut ProcessEvents) {
     let search = async {
         loop {
-            if let Event::Ready { .. } = events.recv().await.expect("an event") {
+            if let ProcessEvent::Ready { .. } = events.recv().await.expect("an event") {
                 return;
             }
         }
@@ -139,7 +141,7 @@ async fn reply(backend: &mut TcpStream) {
         .unwrap();
 }
 
-/// Reads until a text has come; all that has come.
+/// Reads until the text ends with `end`. Returns all of it.
 async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     let mut text = String::new();
     let mut buffer = [0; 4096];
@@ -221,12 +223,12 @@ static_resources:
 
 #[tokio::test]
 async fn a_request_under_way_is_answered_and_new_ones_too_until_the_end() {
-    // The test would fail by its patience if the whole time were waited for.
+    // The test would time out if the drain took the whole time.
     let rig = Rig::new(Duration::ZERO, PATIENCE * 10).await;
     let (mut client, mut backend) = rig.request_under_way().await;
     let mut drained = rig.stop().await;
     assert!(timeout(MOMENT, &mut drained).await.is_err(), "not waited");
-    // Whoever hasn't heard of it comes as before.
+    // New clients are still served.
     let (mut late, mut late_backend) = rig.request_under_way().await;
     reply(&mut late_backend).await;
     let answer = read_until(&mut late, "hello").await;
@@ -274,7 +276,7 @@ async fn a_connection_that_isnt_http_is_waited_for_until_it_ends() {
     client.write_all(b"one").await.unwrap();
     let (mut backend, _) = rig.backend.accept().await.unwrap();
     let mut drained = rig.stop().await;
-    // Longer than an idle connection of HTTP would be waited for.
+    // Longer than the wait for an idle HTTP connection.
     assert!(timeout(MOMENT * 4, &mut drained).await.is_err(), "cut off");
     client.write_all(b"two").await.unwrap();
     read_until(&mut backend, "onetwo").await;
@@ -338,7 +340,6 @@ async fn envoys_statistics_are_handed_on() {
     rig.end().await;
 }
 
-/// Where a socket is told from a file that one before has left.
 #[tokio::test]
 async fn a_control_socket_that_was_left_is_taken_over() {
     let dir = tempfile::tempdir().unwrap();

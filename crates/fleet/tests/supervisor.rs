@@ -9,27 +9,33 @@ use std::time::Duration;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use sesame_fleet::local::{
-    Backoff, BootstrapFormat, Config, Event, Events, FleetSpec, Level, Supervisor,
+    BootstrapFormat, EnvoySpec, Level, ProcessEvent, ProcessEvents, RestartBackoff, Supervisor,
+    SupervisorConfig,
 };
+use sesame_model::FleetId;
 use tempfile::TempDir;
 use tokio::time::{sleep, timeout};
 
-/// Everything here happens at once or not at all; this is for a machine that is busy.
+/// Generous, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Runs until it is killed. `exec`, so that no grandchild is left.
 const SLEEP: &str = "exec sleep 1000";
 
+fn fleet(id: &str) -> FleetId {
+    id.parse().unwrap_or_else(|_| FleetId::of_gateway("ns", id))
+}
+
 struct Rig {
     supervisor: Supervisor,
-    events: Events,
+    events: ProcessEvents,
     dir: TempDir,
 }
 
-fn rig(change: impl FnOnce(&mut Config)) -> Rig {
+fn rig(change: impl FnOnce(&mut SupervisorConfig)) -> Rig {
     let dir = tempfile::tempdir().expect("a folder for the test");
     let fake = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fake-envoy.sh");
-    let mut config = Config::new(fake, dir.path().join("run"));
+    let mut config = SupervisorConfig::new(fake, dir.path().join("run"));
     config.kill_after = PATIENCE;
     change(&mut config);
     let (supervisor, events) = Supervisor::new(config).expect("a supervisor");
@@ -42,16 +48,16 @@ fn rig(change: impl FnOnce(&mut Config)) -> Rig {
 
 impl Rig {
     fn ensure(&self, id: &str, script: &str) {
-        self.supervisor.ensure(FleetSpec {
-            id: id.to_owned(),
+        self.supervisor.ensure(EnvoySpec {
+            fleet: fleet(id),
             bootstrap: script.as_bytes().to_vec(),
             format: BootstrapFormat::Yaml,
             concurrency: Some(2),
-            admin_socket: self.supervisor.dir(id).admin_socket(),
+            admin_socket: self.supervisor.dir(&fleet(id)).admin_socket(),
         });
     }
 
-    async fn next(&mut self) -> Event {
+    async fn next(&mut self) -> ProcessEvent {
         timeout(PATIENCE, self.events.recv())
             .await
             .expect("an event in time")
@@ -60,14 +66,14 @@ impl Rig {
 
     async fn started(&mut self) -> (u32, u32) {
         match self.next().await {
-            Event::Started { pid, attempt, .. } => (pid, attempt),
+            ProcessEvent::Started { pid, attempt, .. } => (pid, attempt),
             other => panic!("not started: {other:?}"),
         }
     }
 
     async fn line(&mut self) -> (Level, String, String) {
         match self.next().await {
-            Event::Log { line, .. } => (line.level, line.component, line.message),
+            ProcessEvent::Log { line, .. } => (line.level, line.component, line.message),
             other => panic!("not a line: {other:?}"),
         }
     }
@@ -75,7 +81,7 @@ impl Rig {
     /// Status and pause.
     async fn exited(&mut self) -> (std::process::ExitStatus, Option<Duration>) {
         match self.next().await {
-            Event::Exited {
+            ProcessEvent::Exited {
                 status, restart_in, ..
             } => (status, restart_in),
             other => panic!("not exited: {other:?}"),
@@ -83,7 +89,7 @@ impl Rig {
     }
 
     async fn stop(&self, id: &str) {
-        timeout(PATIENCE * 2, self.supervisor.stop(id))
+        timeout(PATIENCE * 2, self.supervisor.stop(&fleet(id)))
             .await
             .expect("stopped in time");
     }
@@ -97,7 +103,7 @@ fn pid_of(pid: u32) -> Pid {
     Pid::from_raw(i32::try_from(pid).expect("a process number"))
 }
 
-/// Whether it runs; one that is dead and not yet waited for by its parent does not.
+/// Whether the process runs. A zombie doesn't.
 fn alive(pid: u32) -> bool {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => !stat.contains(") Z "),
@@ -179,10 +185,10 @@ async fn a_killed_process_is_replaced_at_once() {
 #[tokio::test]
 async fn one_that_keeps_ending_is_restarted_with_growing_pauses() {
     let mut rig = rig(|config| {
-        config.backoff = Backoff {
-            first: Duration::from_millis(8),
-            longest: Duration::from_millis(30),
-            stable: PATIENCE,
+        config.backoff = RestartBackoff {
+            min: Duration::from_millis(8),
+            max: Duration::from_millis(30),
+            stable_after: PATIENCE,
         };
     });
     rig.ensure("f", "exit 3");
@@ -194,7 +200,7 @@ async fn one_that_keeps_ending_is_restarted_with_growing_pauses() {
         let longest = Duration::from_millis(longest);
         assert!(pause <= longest && pause >= longest / 2, "{pause:?}");
     }
-    // In a pause too, a stop is obeyed at once.
+    // A stop during a delay takes effect at once.
     rig.stop("f").await;
 }
 
@@ -203,12 +209,15 @@ async fn an_envoy_that_is_not_there_is_reported_and_tried_again() {
     let mut rig = rig(|config| config.envoy = "/nonexistent/envoy".into());
     rig.ensure("f", "");
     for _ in 0..2 {
-        let Event::Failed { id, message, .. } = rig.next().await else {
+        let ProcessEvent::Failed {
+            fleet: of, message, ..
+        } = rig.next().await
+        else {
             panic!("no failure");
         };
-        assert_eq!(&*id, "f");
+        assert_eq!(of, fleet("f"));
         assert!(
-            message.starts_with("can't start /nonexistent/envoy: "),
+            message.starts_with("cannot start /nonexistent/envoy: "),
             "{message}"
         );
     }
@@ -223,14 +232,14 @@ async fn stop_ends_the_process_and_leaves_no_file() {
     );
     let (pid, _) = rig.started().await;
     assert_eq!(rig.line().await.2, "up");
-    let dir = rig.supervisor.dir("f").path().to_owned();
+    let dir = rig.supervisor.dir(&fleet("f")).path().to_owned();
     assert!(dir.exists());
     rig.stop("f").await;
     assert!(!alive(pid) && !dir.exists());
     assert_eq!(rig.line().await.2, "bye");
     let (status, pause) = rig.exited().await;
     assert_eq!((status.code(), pause), (Some(5), None));
-    // Nothing to stop is no problem, and a stopped fleet can come back.
+    // Stopping an unknown fleet is not an error, and a stopped fleet can start again.
     rig.stop("f").await;
     rig.ensure("f", SLEEP);
     assert_eq!(rig.started().await.1, 1);
@@ -271,7 +280,7 @@ async fn wishes_made_during_a_stop_come_after_it() {
         rig.ensure("f", "exit 1");
         rig.ensure("f", SLEEP);
         rig.stop("f").await;
-        assert!(!rig.supervisor.dir("f").path().exists());
+        assert!(!rig.supervisor.dir(&fleet("f")).path().exists());
         rig.ensure("f", SLEEP);
     };
     tokio::join!(rig.stop("f"), wishes);
@@ -286,15 +295,15 @@ async fn a_stop_is_ordered_by_its_call() {
     let mut rig = rig(|_| {});
     rig.ensure("f", SLEEP);
     let (first, _) = rig.started().await;
-    let stopped = rig.supervisor.stop("f");
+    let stopped = rig.supervisor.stop(&fleet("f"));
     rig.ensure("f", SLEEP);
-    // Looked at only now, and it is the first process that it ends.
+    // Polled only now, and it still ends the first process.
     timeout(PATIENCE, stopped).await.expect("stopped in time");
     assert_eq!(rig.exited().await.1, None);
     let (second, _) = rig.started().await;
     assert!(!alive(first) && alive(second));
-    // Nobody needs to look at all.
-    drop(rig.supervisor.stop("f"));
+    // The future need not be polled at all.
+    drop(rig.supervisor.stop(&fleet("f")));
     assert_eq!(rig.exited().await.1, None);
 }
 
@@ -309,9 +318,9 @@ async fn fleets_do_not_touch_each_other() {
     rig.exited().await;
     rig.stop("a-b/c").await;
     while let Ok(Some(event)) = timeout(Duration::from_millis(10), rig.events.recv()).await {
-        assert_eq!(&**event.id(), "a-b/c", "{event:?}");
+        assert_eq!(*event.fleet(), fleet("a-b/c"), "{event:?}");
     }
-    assert!(rig.supervisor.dir("a/b-c").path().exists());
+    assert!(rig.supervisor.dir(&fleet("a/b-c")).path().exists());
 }
 
 #[tokio::test]
@@ -319,7 +328,7 @@ async fn shutdown_ends_all_at_the_same_time_and_takes_no_more() {
     let mut rig = rig(|_| {});
     let meeting = rig.dir.path().display().to_string();
     for id in ["a", "b", "c"] {
-        // Ends only once all three were asked to.
+        // Ends only once all three have received SIGTERM.
         rig.ensure(
             id,
             &format!(
@@ -338,7 +347,7 @@ async fn shutdown_ends_all_at_the_same_time_and_takes_no_more() {
         assert_eq!(rig.exited().await.0.code(), Some(0));
     }
     rig.ensure("d", SLEEP);
-    assert!(!rig.supervisor.dir("d").path().exists());
+    assert!(!rig.supervisor.dir(&fleet("d")).path().exists());
     let Rig {
         supervisor,
         mut events,
@@ -384,7 +393,7 @@ async fn without_its_supervisor_a_process_ends() {
     assert!(!alive(pid));
 }
 
-/// Plays two parts: the test starts its own program again, which then is the parent to be killed.
+/// Runs in two roles: the test starts its own executable again, as the parent that is killed.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn a_killed_parent_takes_its_processes_along() {

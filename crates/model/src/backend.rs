@@ -2,8 +2,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Names a cluster: one port of one Service. Routes share it, so that its connections, its health and its
-/// statistics are those of the Service and not of a route.
+/// Identifies a cluster: one port of one Service, with one policy. Routes share it, so its connections, health and statistics
+/// are those of the Service and not of a route. A port used with two policies is two clusters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterKey {
     /// Namespace of the Service.
@@ -12,49 +12,83 @@ pub struct ClusterKey {
     pub service: Arc<str>,
     /// The Service's port, not the Pod's.
     pub port: u16,
+    /// What routes and policies add to the Service; `None` for most.
+    pub policy: Option<Arc<ClusterPolicy>>,
 }
 
-impl fmt::Display for ClusterKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}:{}", self.namespace, self.service, self.port)
-    }
-}
-
-/// How to speak to the endpoints of a cluster.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Cluster {
-    /// The version of HTTP.
-    pub protocol: Protocol,
-    /// Present: connections to the endpoints are encrypted.
+/// How to connect to a Service, where routes or policies override it. It is part of the cluster's key: another policy is another
+/// cluster, and neither drains the other's connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterPolicy {
+    /// Overrides the HTTP version of the Service's `appProtocol`.
+    pub protocol: Option<Protocol>,
+    /// Overrides the TLS of the Service's `appProtocol`.
     pub tls: Option<UpstreamTls>,
 }
 
-/// The version of HTTP spoken to endpoints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// `namespace/service:port`, then the policy if there is one: `shop/api:80?protocol=h2`.
+impl fmt::Display for ClusterKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}:{}", self.namespace, self.service, self.port)?;
+        match &self.policy {
+            Some(policy) => write!(f, "?{policy}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Unequal policies have unequal texts.
+impl fmt::Display for ClusterPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let protocol = self.protocol.map(|protocol| match protocol {
+            Protocol::Http1 => "protocol=http1".to_owned(),
+            Protocol::Http2 => "protocol=h2".to_owned(),
+            Protocol::Negotiated => "protocol=alpn".to_owned(),
+        });
+        let tls = self.tls.as_ref().map(|tls| match &tls.server_name {
+            Some(name) => format!("tls={name}"),
+            None => "tls".to_owned(),
+        });
+        let parts: Vec<String> = [protocol, tls].into_iter().flatten().collect();
+        f.write_str(&parts.join("&"))
+    }
+}
+
+/// How to connect to the endpoints of a cluster.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cluster {
+    /// The HTTP version.
+    pub protocol: Protocol,
+    /// TLS settings; `None`: plain connections.
+    pub tls: Option<UpstreamTls>,
+}
+
+/// The HTTP version for endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2, known beforehand (`kubernetes.io/h2c` on plain connections).
+    /// HTTP/2 with prior knowledge (`kubernetes.io/h2c` on plain connections).
     Http2,
-    /// What TLS negotiates by ALPN. Only with [`Cluster::tls`].
+    /// Negotiated by ALPN. Only with [`Cluster::tls`].
     Negotiated,
 }
 
-/// TLS towards endpoints.
-#[derive(Clone, Debug, PartialEq)]
+/// TLS for connections to endpoints.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpstreamTls {
-    /// The server name to ask for; `None`: the host that the client asked for.
+    /// The SNI; `None`: the host of the request.
     pub server_name: Option<String>,
 }
 
-/// Where a cluster's requests go.
+/// The endpoints of a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Endpoints {
-    /// Sorted, without duplicates. Empty: the Service has nobody to answer, requests get 503.
+    /// Sorted, without duplicates. Empty: requests get 503.
     pub endpoints: Vec<Endpoint>,
 }
 
-/// One address that answers.
+/// The address and port of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Endpoint {
     /// IPv4 or IPv6.

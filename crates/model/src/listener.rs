@@ -1,47 +1,81 @@
 use std::net::SocketAddr;
 
-use crate::{CertificateKey, FleetId, RouteTableKey};
+use crate::{CertificateKey, ClusterKey, FleetId, Port, RouteTableKey};
 
-/// One port of a fleet.
+/// Identifies a port of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListenerKey {
-    /// The fleet that listens.
+    /// The fleet.
     pub fleet: FleetId,
-    /// The port as the Gateway names it; what is bound may differ (see [`Listener::bind`]).
-    pub port: u16,
+    /// The port in the spec of its owner. The bound port may differ, see [`Listener::bind`].
+    pub port: Port,
 }
 
-/// All Gateway listeners of one port, as one thing that accepts connections.
+impl ListenerKey {
+    /// The listener's resource name within its fleet: `80`, `53/udp`.
+    pub fn name(&self) -> String {
+        self.port.to_string()
+    }
+}
+
+/// All listeners of one port, as one listening socket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listener {
-    /// Where it accepts connections: sorted, without duplicates, never empty.
+    /// The addresses it binds: sorted, without duplicates, never empty.
     pub bind: Vec<SocketAddr>,
-    /// What it does with a connection.
-    pub kind: ListenerKind,
+    /// Never empty: one chain without TLS, or chains with TLS, sorted by server name, each name once; a connection for a
+    /// server name without a chain is closed.
+    pub chains: Vec<Chain>,
 }
 
-/// What a listener does with a connection.
+/// A filter chain: handles some or all connections of a port.
 #[derive(Clone, Debug, PartialEq)]
-pub enum ListenerKind {
-    /// Plain HTTP (1.1, or 2 with prior knowledge): one route table for every host.
-    Http {
-        /// The table that answers.
-        routes: RouteTableKey,
-    },
-    /// HTTP over TLS that ends here: the server name the client asks for chooses the chain.
-    Https {
-        /// Sorted by `server_name`, each name once; a name that no chain has is refused.
-        chains: Vec<TlsChain>,
-    },
+pub struct Chain {
+    /// Which TLS connections it handles; `None`: all connections, without TLS.
+    pub tls: Option<ChainTls>,
+    /// Where the connections go.
+    pub target: ChainTarget,
 }
 
-/// What happens to connections for one server name.
+impl Chain {
+    /// The server name of its connections.
+    pub fn server_name(&self) -> Option<&str> {
+        self.tls.as_ref()?.server_name.as_deref()
+    }
+}
+
+/// Selects TLS connections by server name.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TlsChain {
-    /// `example.com`, `*.example.com` (any number of labels), or `None`: every name and no name.
+pub struct ChainTls {
+    /// `example.com`, `*.example.com` (any number of labels), or `None`: any server name, or none.
     pub server_name: Option<String>,
-    /// Offered in this order; never empty.
-    pub certificates: Vec<CertificateKey>,
-    /// The table that answers on these connections.
-    pub routes: RouteTableKey,
+    /// Whether TLS is terminated.
+    pub mode: TlsMode,
+}
+
+/// Whether TLS is terminated, and with what.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TlsMode {
+    /// Terminate with these certificates: offered in this order, never empty.
+    Terminate(Vec<CertificateKey>),
+    /// The backend terminates it.
+    Passthrough,
+}
+
+/// Where a chain sends its connections.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ChainTarget {
+    /// Serve HTTP requests by this route table.
+    Http(RouteTableKey),
+    /// Forward the bytes of each connection to one of these clusters. Never empty.
+    Tcp(Vec<WeightedCluster>),
+}
+
+/// A cluster with its weight.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WeightedCluster {
+    /// The cluster.
+    pub cluster: ClusterKey,
+    /// Its share of the sum of all weights. A cluster with 0 gets no connections.
+    pub weight: u32,
 }

@@ -5,19 +5,19 @@ use std::time::Duration;
 
 use crate::{ClusterKey, FleetId};
 
-/// Names a route table: the hosts and routes that answer on one plain port, or on one TLS listener.
+/// Identifies a route table: the hosts and routes of one plain port, or of one TLS listener.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteTableKey {
     /// The fleet that uses it.
     pub fleet: FleetId,
-    /// The port as the Gateway names it.
+    /// The port in the spec of the owner.
     pub port: u16,
     /// The TLS listener; `None` for a plain port, where all listeners share one table.
     pub listener: Option<Arc<str>>,
 }
 
 impl RouteTableKey {
-    /// The name by which the fleet's Envoys ask for it: `80`, `443/web`.
+    /// The resource name within the fleet: `80`, `443/web`.
     pub fn name(&self) -> String {
         match &self.listener {
             None => self.port.to_string(),
@@ -32,21 +32,21 @@ impl fmt::Display for RouteTableKey {
     }
 }
 
-/// A route table apart from its hosts, which are rows of their own.
+/// A route table without its virtual hosts, which are rows of their own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteTable {
-    /// Hosts of the table's own listeners. One that has no virtual host is answered 404, even where a wider virtual host
-    /// would take it: a request reaches the routes of the most specific listener only. Sorted, without `*`.
+    /// Hosts of the table's own listeners. Such a host without a virtual host gets 404, even if a wider virtual host covers it:
+    /// only the routes of the most specific listener apply. Sorted, without `*`.
     pub reserved: Vec<String>,
-    /// Hosts that belong to another listener of the same port: a request for one of them arrived on the wrong
-    /// connection and is answered 421. Sorted; disjoint from the domains of the table's virtual hosts.
+    /// Hosts of another listener on the same port: a request for such a host arrived on the wrong connection and gets 421.
+    /// Sorted; disjoint from the domains of the table's virtual hosts.
     pub misdirected: Vec<String>,
 }
 
-/// Names a virtual host: a domain within a table.
+/// Identifies a virtual host: a domain in a table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VirtualHostKey {
-    /// The table it is in.
+    /// The table.
     pub table: RouteTableKey,
     /// `example.com`, `*.example.com` (any number of labels), or `*`. Lower case.
     pub domain: Arc<str>,
@@ -55,79 +55,79 @@ pub struct VirtualHostKey {
 /// The routes of one domain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VirtualHost {
-    /// True where the table answers on TLS connections.
+    /// True if the table serves TLS connections.
     pub secure: bool,
-    /// Tried in this order: the first that matches answers; none: 404.
+    /// In order: the first match applies. Without a match the response is 404.
     pub routes: Vec<Arc<Route>>,
 }
 
-/// A match and what it leads to.
+/// A match and its action.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Route {
-    /// Which requests.
+    /// The requests that match.
     pub matches: RouteMatch,
-    /// What becomes of them.
+    /// The action for them.
     pub action: Action,
     /// Changes to the request before it is forwarded.
     pub request_headers: HeaderChanges,
-    /// Changes to the response, whoever made it.
+    /// Changes to the response, including responses that the gateway generates.
     pub response_headers: HeaderChanges,
     /// Cross-origin rules.
     pub cors: Option<Arc<Cors>>,
-    /// Keep a client at the endpoint that it got first.
+    /// Session persistence.
     pub session: Option<Arc<Session>>,
 }
 
-/// Which requests a route takes: all parts must hold.
+/// A condition on requests. All parts must match.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteMatch {
     /// The path, without the query.
     pub path: PathMatch,
-    /// The method, exactly.
+    /// The method, case-sensitive.
     pub method: Option<String>,
-    /// Headers that must be there.
+    /// Conditions on headers.
     pub headers: Vec<HeaderMatch>,
-    /// Query parameters that must be there.
+    /// Conditions on query parameters.
     pub query: Vec<QueryMatch>,
-    /// Only requests whose random number lies below this share. The number is drawn once a request, so that
-    /// consecutive routes with rising shares split the requests exactly.
+    /// Matches only if the request's random number is below this share. The number is drawn once per request, so consecutive
+    /// routes with rising shares split the requests exactly.
     pub share: Option<PartsPerMillion>,
 }
 
-/// Which paths.
+/// A condition on the path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PathMatch {
-    /// This path and no other; letter case counts.
+    /// This path only, case-sensitive.
     Exact(String),
-    /// Whole segments: `/a` takes `/a`, `/a/` and `/a/b`, never `/ab`. Without trailing slash, but for `/`, which
-    /// takes all.
+    /// Whole segments: `/a` matches `/a`, `/a/` and `/a/b`, not `/ab`. Without trailing slash, except for `/`, which matches
+    /// all paths.
     Prefix(String),
     /// The whole path matches this RE2 expression.
     Regex(String),
 }
 
-/// A header's condition.
+/// A condition on a header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeaderMatch {
-    /// Letter case doesn't count.
+    /// Case-insensitive.
     pub name: String,
-    /// What its value must be.
+    /// The condition on its value.
     pub value: ValueMatch,
 }
 
-/// A query parameter's condition.
+/// A condition on a query parameter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueryMatch {
-    /// Letter case counts.
+    /// Case-sensitive.
     pub name: String,
-    /// What its value must be.
+    /// The condition on its value.
     pub value: ValueMatch,
 }
 
 /// A condition on a value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ValueMatch {
-    /// Equal, letter case included.
+    /// Equal, case-sensitive.
     Exact(String),
     /// The whole value matches this RE2 expression.
     Regex(String),
@@ -137,127 +137,127 @@ pub enum ValueMatch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PartsPerMillion(pub u32);
 
-/// What becomes of a request.
+/// The action for a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// It goes to a backend.
+    /// Forward to a backend.
     Forward(Box<Forward>),
-    /// The client is sent elsewhere.
+    /// Redirect the client.
     Redirect(Box<Redirect>),
-    /// The gateway answers with this status and no body.
+    /// Respond with this status and no body.
     Respond(u16),
 }
 
-/// A request on its way to a backend.
+/// How requests are forwarded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forward {
-    /// Whom to choose from; never empty, and the weights' sum is not 0.
+    /// The targets to choose from by weight; never empty, and the sum of weights is not 0.
     pub targets: Vec<WeightedTarget>,
-    /// How the path changes.
+    /// The change of the path; `None`: unchanged.
     pub path_rewrite: Option<PathRewrite>,
-    /// The Host that the backend sees.
+    /// The Host for the backend; `None`: unchanged.
     pub host_rewrite: Option<String>,
-    /// Who else gets a copy.
+    /// Mirrors of the requests.
     pub mirrors: Vec<Mirror>,
-    /// From the end of the request to the end of the response, retries included; `None`: no limit. On expiry 504.
+    /// From the end of the request to the end of the response, retries included; `None`: no limit. On expiry: 504.
     pub timeout: Option<Duration>,
-    /// The same for each try; `None`: no limit.
+    /// The timeout of each try; `None`: no limit.
     pub try_timeout: Option<Duration>,
-    /// When to try again; `None`: never.
+    /// The retry policy; `None`: no retries.
     pub retry: Option<Retry>,
 }
 
-/// One choice among several.
+/// A target with its weight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightedTarget {
-    /// Who answers.
+    /// The target.
     pub target: Target,
-    /// Its share of the sum of all weights. 0 is never chosen.
+    /// Its share of the sum of all weights. A target with 0 gets no requests.
     pub weight: u32,
-    /// Changes to a request that goes here, after the route's own.
+    /// Changes to a request for this target, after the route's own.
     pub request_headers: HeaderChanges,
-    /// Changes to a response that comes from here, after the route's own.
+    /// Changes to a response from this target, after the route's own.
     pub response_headers: HeaderChanges,
-    /// The Host that this backend sees, before the route's.
+    /// The Host for this target; overrides the route's.
     pub host_rewrite: Option<String>,
 }
 
-/// Who answers a request.
+/// The target of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A cluster.
     Cluster(ClusterKey),
-    /// Nobody: the reference is wrong or not permitted, and its share of the requests gets 500.
+    /// The reference is invalid or not permitted: its share of the requests gets 500.
     Refused,
 }
 
-/// How a path changes. The query stays.
+/// A change of a path. The query stays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathRewrite {
-    /// The whole path becomes this.
+    /// Replaces the whole path.
     Full(String),
-    /// The matched prefix (of a [`PathMatch::Prefix`]) becomes this; slashes at the seam are single.
+    /// Replaces the matched prefix (of a [`PathMatch::Prefix`]); there is one slash between it and the rest.
     Prefix(String),
 }
 
-/// A copy of requests for somebody whose answer nobody waits for.
+/// A mirror: gets copies of requests, and its responses are ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mirror {
-    /// Who gets the copy.
+    /// The cluster that gets the copies.
     pub cluster: ClusterKey,
-    /// Of how many requests; `None`: all.
+    /// The share of requests to copy; `None`: all.
     pub share: Option<PartsPerMillion>,
 }
 
-/// When a request is tried again.
+/// When requests are retried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry {
-    /// Tries after the first; at least 1. Connections that fail are always a reason.
+    /// The number of retries; at least 1. Failed connections are always retried.
     pub attempts: u32,
-    /// Statuses that are a reason too. Sorted.
+    /// Statuses that are retried. Sorted.
     pub codes: Vec<u16>,
-    /// The shortest pause before the next try.
+    /// The shortest backoff.
     pub backoff: Option<Duration>,
 }
 
-/// Where a client is sent.
+/// The target of a redirect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Redirect {
-    /// `http` or `https`; `None`: as it came.
+    /// `http` or `https`; `None`: unchanged.
     pub scheme: Option<String>,
-    /// `None`: as it came.
+    /// `None`: unchanged.
     pub hostname: Option<String>,
-    /// The port in the new address.
+    /// The port in the new URL.
     pub port: RedirectPort,
-    /// `None`: as it came.
+    /// `None`: unchanged.
     pub path: Option<PathRewrite>,
     /// 301, 302, 303, 307 or 308.
     pub status: u16,
 }
 
-/// The port of a redirect's target.
+/// The port of a redirect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RedirectPort {
-    /// This one; left out where it is the scheme's own.
+    /// This port; omitted if it is the scheme's default.
     Exact(u16),
-    /// The well-known port of the redirect's scheme.
+    /// The default port of the redirect's scheme.
     OfScheme,
-    /// The port of the listener that the request came to; left out where it is the scheme's own.
+    /// The port of the listener that got the request; omitted if it is the scheme's default.
     OfListener,
 }
 
-/// Changes to headers: a [`HeaderLists`] that takes no room where nothing changes, which is nearly everywhere.
+/// Changes to headers: a [`HeaderLists`], without an allocation if it is empty, which it mostly is.
 #[derive(Clone, Default)]
 pub struct HeaderChanges(Option<Box<HeaderLists>>);
 
-/// Names, and what to do with them. A name is in one of the three at most.
+/// Changes to headers. A name is in one of the three lists at most.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeaderLists {
     /// Replace all values by this one.
     pub set: Vec<(String, String)>,
-    /// Put behind what is there.
+    /// Append after the existing values.
     pub add: Vec<(String, String)>,
-    /// Take away.
+    /// Remove.
     pub remove: Vec<String>,
 }
 
@@ -268,7 +268,7 @@ impl HeaderLists {
         remove: Vec::new(),
     };
 
-    /// True if nothing changes.
+    /// True if there are no changes.
     pub fn is_empty(&self) -> bool {
         self.set.is_empty() && self.add.is_empty() && self.remove.is_empty()
     }
@@ -306,32 +306,31 @@ impl fmt::Debug for HeaderChanges {
     }
 }
 
-/// Cross-origin resource sharing: the gateway answers preflights itself.
+/// Cross-origin resource sharing: the gateway responds to preflights itself.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cors {
-    /// Whose scripts may call. Others still reach the backend, without permission in the answer.
+    /// Permitted origins. Requests from other origins are forwarded without CORS headers in the response.
     pub origins: Vec<OriginMatch>,
-    /// Whether cookies and the like may come along.
+    /// Whether credentials, such as cookies, are permitted.
     pub credentials: bool,
-    /// Methods permitted.
+    /// Permitted methods.
     pub methods: List,
-    /// Request headers permitted.
+    /// Permitted request headers.
     pub headers: List,
     /// Response headers that scripts may read.
     pub expose: List,
-    /// How long a browser may remember the preflight's answer.
+    /// How long browsers may cache the response to a preflight.
     pub max_age: Duration,
 }
 
-/// Which origins.
+/// A permitted origin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OriginMatch {
     /// `*`.
     Any,
     /// `https://example.com:8443`.
     Exact(String),
-    /// `https://*.example.com`: what stands before and behind the star, which takes one or more labels. Behind may be
-    /// empty.
+    /// `https://*.example.com`: the text before and after the star, which matches one or more labels. `behind` may be empty.
     Wildcard {
         /// `https://`.
         before: String,
@@ -340,28 +339,28 @@ pub enum OriginMatch {
     },
 }
 
-/// Names, or all of them.
+/// A list of names, or all names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum List {
     /// These.
     Only(Vec<String>),
-    /// `*`: whatever is asked for.
+    /// `*`: all names.
     All,
 }
 
-/// How a client stays at one endpoint.
+/// How later requests of a client reach the same endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Session {
-    /// A cookie that the gateway sets.
+    /// The gateway sets a cookie.
     Cookie {
         /// Its name.
         name: String,
         /// Its path.
         path: String,
-        /// How long it lives; `None`: until the browser closes.
+        /// The cookie's lifetime; `None`: until the browser closes.
         lifetime: Option<Duration>,
     },
-    /// A header that the gateway sets on the response and the client sends along.
+    /// The gateway sets a response header, which clients send with later requests.
     Header {
         /// Its name.
         name: String,

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-/// Names a certificate: the Secret that holds it.
+/// Identifies a certificate: the Secret that holds it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CertificateKey {
     /// Namespace of the Secret.
@@ -16,7 +16,7 @@ impl fmt::Display for CertificateKey {
     }
 }
 
-/// A certificate chain and its private key, checked: both parse, and the key belongs to the first certificate.
+/// A validated certificate chain and its private key: both parse, and the key belongs to the first certificate.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Certificate {
     /// PEM, leaf first.
@@ -26,7 +26,7 @@ pub struct Certificate {
 }
 
 impl fmt::Debug for Certificate {
-    /// Never prints the private key: values of tables end up in dumps and logs.
+    /// Omits the private key: values of tables end up in dumps and logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificate")
             .field("chain", &format_args!("{} bytes", self.chain.len()))

@@ -1,9 +1,7 @@
-//! Which shard of a large route table a host is in, and how Envoys come to know.
+//! The shard [`number`] of a host in a large route table.
 //!
-//! In: a host. Out: the [`number`] of its shard. It must know neither route tables nor Envoy's configuration.
-//!
-//! An Envoy has no hash for this. So the function is one that regular expressions can compute, too, from [`BITS`]; and it is
-//! compiled a second time, to a library of a few kilobytes ([`MODULE`]) that an Envoy loads.
+//! Envoy has no hash function for this. So regular expressions can compute the number as well, from [`BITS`], and the function is
+//! also compiled to a library of a few kilobytes ([`MODULE`]) that Envoy loads.
 
 mod number;
 
@@ -13,23 +11,22 @@ mod module;
 
 pub use number::{BITS, Bit, is_of_hosts, number};
 
-/// How many shards there are.
+/// The number of shards.
 pub const SHARDS: u32 = 1 << BITS.len();
 
-/// What the module is called in an Envoy's configuration. A module that numbers otherwise, or that is spoken to otherwise,
-/// is called otherwise.
+/// The name of the module in Envoy's configuration. It changes with the numbers and with the configuration of the module.
 pub const MODULE_NAME: &str = "sesame_shard_1";
 
-/// The file in which an Envoy looks for the module.
+/// The file name from which Envoy loads the module.
 pub const MODULE_FILE: &str = "libsesame_shard_1.so";
 
-/// Of which Envoys the module speaks the language (`abi.h` of Envoy's dynamic modules): major and minor version.
+/// The Envoy version, major and minor, whose ABI for dynamic modules (`abi.h`) the module implements.
 pub const MODULE_ENVOY: (u32, u32) = (1, 40);
 
-/// The module, for machines like the one that this program is compiled for; `None` where Envoy loads none.
+/// The module, for the target platform of this build; `None` on platforms without an Envoy.
 ///
-/// As an extension `early_header_mutation` of a connection manager it sets the header `x-sesame-shard` of each request to
-/// the text that it was configured with, at most 512 bytes, and behind it the number, in decimals.
+/// As an `early_header_mutation` extension of a connection manager it sets the header `x-sesame-shard` of each request to its
+/// configuration, a text of at most 512 bytes, followed by the decimal number.
 pub const MODULE: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/module.in"));
 
 #[cfg(test)]

@@ -1,9 +1,6 @@
-//! The module for Envoy: notes in each request's header which shard its host is in.
+//! The dynamic module for Envoy (`abi.h`, early header mutation): adds the shard number to a header of each request.
 //!
-//! In: requests, through Envoy's `abi.h` (dynamic modules, early header mutation). Out: a header. It can neither panic nor
-//! fail, and it remembers nothing but its configuration.
-//!
-//! A crate of its own without `std`, compiled by `build.rs`.
+//! It never panics or fails, and has no state but its configuration. A separate `no_std` crate, compiled by `build.rs`.
 
 #![no_std]
 
@@ -14,18 +11,18 @@ use core::ffi::c_void;
 use core::ptr;
 use core::slice;
 
-/// The version of `abi.h`, with the zero at its end.
+/// The version of `abi.h`, NUL-terminated.
 const ABI: &[u8] = b"v0.2.0\0";
 
 const HOST: &[u8] = b":authority";
 const SHARD: &[u8] = b"x-sesame-shard";
 
-/// How many bytes of text can come before a number: more than the name of any route table has.
+/// The maximum length of the text before the number: more than the name of any route table.
 const PREFIX: usize = 512;
-/// A number has two digits at most.
+/// The maximum number of digits.
 const DIGITS: usize = 2;
 
-/// Bytes of Envoy's, or for it.
+/// A buffer of the ABI.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Buffer {
@@ -42,7 +39,7 @@ impl Buffer {
     }
 }
 
-/// What comes before the number.
+/// The text before the number.
 #[repr(C)]
 pub struct Config {
     length: usize,
@@ -67,16 +64,16 @@ unsafe extern "C" {
     fn malloc(size: usize) -> *mut c_void;
 }
 
-/// Envoy asks which language is spoken here.
+/// Returns the ABI version.
 #[unsafe(no_mangle)]
 pub extern "C" fn envoy_dynamic_module_on_program_init() -> *const u8 {
     ABI.as_ptr()
 }
 
-/// A listener's configuration; none if it is too long, and Envoy refuses the listener.
+/// Creates a configuration; null if it is too long, so that Envoy rejects the listener.
 ///
 /// # Safety
-/// As `abi.h` says: `config` is there during the call.
+/// See `abi.h`: `config` is valid during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_config_new(
     _envoy: *mut c_void,
@@ -86,8 +83,8 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_config_ne
     if config.length > PREFIX {
         return ptr::null_mut();
     }
-    // SAFETY: the memory is as large as a `Config`, aligned for anything, and written before anybody reads it; what is
-    // copied into it is no longer than its place, and was there before it.
+    // SAFETY: the memory has the size of a `Config`, is aligned for any type, and is written before it is read. The copied bytes fit
+    // and don't overlap.
     unsafe {
         let new = malloc(size_of::<Config>()).cast::<Config>();
         if !new.is_null() {
@@ -100,29 +97,29 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_config_ne
     }
 }
 
-/// The listener is gone.
+/// Destroys a configuration.
 ///
 /// # Safety
-/// As `abi.h` says: `config` is what the function above returned, and nobody uses it any more.
+/// See `abi.h`: `config` is from `config_new` and no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_config_destroy(
     config: *mut Config,
 ) {
-    // SAFETY: it is from `malloc`.
+    // SAFETY: from `malloc`.
     unsafe { free(config.cast()) }
 }
 
-/// A request.
+/// Processes a request.
 ///
 /// # Safety
-/// As `abi.h` says: `config` is what the first function returned, `envoy` is for this call.
+/// See `abi.h`: `config` is from `config_new`, `envoy` is valid during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_mutate(
     config: *const Config,
     envoy: *mut c_void,
 ) -> bool {
     let mut host = Buffer::of(&[]);
-    // SAFETY: Envoy's own function, with what it gave us; the bytes of the host are there until the headers change.
+    // SAFETY: a callback of Envoy with its own pointer; the host is valid until the headers change.
     let host = unsafe {
         let found = envoy_dynamic_module_callback_early_header_mutation_get_header_value(
             envoy,
@@ -139,7 +136,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_mutate(
     };
     let number = number::number(host);
 
-    // SAFETY: it was written by the first function, and nobody writes it now.
+    // SAFETY: `config_new` has written it, and it never changes.
     let config = unsafe { &*config };
     let mut value = [0; PREFIX + DIGITS];
     let mut length = 0;
@@ -154,7 +151,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_mutate(
         pointer: value.as_ptr(),
         length,
     };
-    // SAFETY: Envoy's own function, which copies what it is given.
+    // SAFETY: a callback of Envoy, which copies the buffers.
     unsafe {
         envoy_dynamic_module_callback_early_header_mutation_set_header(
             envoy,
@@ -167,10 +164,10 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_mutate(
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: it takes nothing and doesn't return.
+    // SAFETY: no arguments, no return.
     unsafe { abort() }
 }
 
-/// `core` is compiled such that it could unwind, and names this.
+/// `core` refers to this symbol, since it is compiled with unwinding.
 #[unsafe(no_mangle)]
 pub extern "C" fn rust_eh_personality() {}

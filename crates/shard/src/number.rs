@@ -1,25 +1,22 @@
-//! The number of a host's shard.
+//! The shard number of a host. Compiled into this crate and into the module for Envoy, which has `core` only.
 //!
-//! In: a host. Out: a number. It is part of two crates, this one and the module for Envoy, which has nothing but `core`.
+//! Each bit of the number is a parity, which a regular expression can compute as well: whether characters of one set occur an even
+//! number of times, counted only while characters of another set have occurred an even number of times. So the number depends on
+//! the order of the characters, which distributes numbered hosts.
 //!
-//! Each bit of the number is a parity, so that a regular expression can tell it, too: whether one set of characters occurs
-//! an even number of times in the host, counting only where another set has so far occurred an even number of times.
-//! That makes it depend on the order of the characters, so that hosts which are numbered are spread, too.
-//!
-//! The number doesn't depend on letter case, on a port or on a dot at the end.
+//! The number doesn't depend on letter case, port or a trailing dot.
 
-/// The characters that one bit of the number looks at, in lower case; no character is in both sets. The others don't
-/// count.
+/// The characters that one bit of the number depends on, in lower case. No character is in both sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Bit {
-    /// What is counted after an even number of `switch`.
+    /// Counted after an even number of `switch`.
     pub count: &'static [u8],
-    /// What turns counting off and on.
+    /// Turns counting off and on.
     pub switch: &'static [u8],
 }
 
-/// Chosen by trial such that names of several kinds (numbered, words, hexadecimal) are spread evenly, and that the
-/// expressions stay small: Envoy refuses large ones.
+/// Found by experiment: distributes several kinds of names (numbered, words, hexadecimal) evenly, with expressions small enough for
+/// Envoy's limit.
 pub const BITS: [Bit; 6] = [
     Bit::new(b"lmnopqrstuv", b"0189ayz"),
     Bit::new(b"34abcvwxyz", b"56defghijkl"),
@@ -35,10 +32,10 @@ impl Bit {
     }
 }
 
-/// The number of a host without any of the counted characters, and of a request without a host: all bits.
+/// The number of an empty host, and of one without any counted character: all bits.
 const ALL: u8 = (1 << BITS.len()) - 1;
 
-/// Which bits a character counts for, and which it switches.
+/// The bits that a character counts for, and those that it switches.
 const OF_CHARACTERS: [(u8, u8); 256] = {
     let mut table = [(0, 0); 256];
     let mut character = 0;
@@ -71,7 +68,7 @@ const fn contains(set: &[u8], byte: u8) -> bool {
     false
 }
 
-/// The shard of a host, as requests and routes have it. A character that no host name has makes it 0.
+/// The shard number of a host, as in requests and routes. 0 for hosts with an invalid character.
 pub fn number(host: &[u8]) -> u8 {
     let (mut counting, mut even) = (ALL, ALL);
     for &byte in host {
@@ -88,7 +85,7 @@ pub fn number(host: &[u8]) -> u8 {
     even
 }
 
-/// Whether a host name can have the character.
+/// Whether a host name may contain this character.
 pub fn is_of_hosts(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.'
 }

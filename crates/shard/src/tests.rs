@@ -4,7 +4,7 @@ use super::*;
 
 proptest! {
     #[test]
-    fn case_port_and_last_dot_do_not_count(host in "[a-z0-9.-]{1,40}", port: u16) {
+    fn case_port_and_trailing_dot_do_not_matter(host in "[a-z0-9.-]{1,40}", port: u16) {
         let wanted = number(host.as_bytes());
         prop_assert_eq!(number(host.to_uppercase().as_bytes()), wanted);
         prop_assert_eq!(number(format!("{host}:{port}").as_bytes()), wanted);
@@ -17,9 +17,9 @@ proptest! {
     }
 }
 
-/// Envoys and Sesames of different versions meet: the numbers are as fixed as the names of resources.
+/// Envoys and Sesames of different versions work together, so the numbers must never change.
 #[test]
-fn numbers_stay() {
+fn numbers_never_change() {
     let hosts = [
         ("shop.example.com", 4),
         ("SHOP.example.com:8080", 4),
@@ -33,7 +33,7 @@ fn numbers_stay() {
 }
 
 #[test]
-fn hosts_are_spread() {
+fn hosts_are_distributed() {
     let kinds: [fn(u32) -> String; 3] = [
         |number| format!("app-{:04}.team-{:02}.example.com", number, number % 100),
         |number| format!("h{number}.example.com"),
@@ -49,13 +49,13 @@ fn hosts_are_spread() {
             sizes[usize::from(number(host.as_bytes()))] += 1;
         }
         let largest = sizes.iter().max().unwrap();
-        // 78 each, if they were all alike. Where many hosts have the same end, some bits may be the same for all.
+        // 78 on average. A common suffix of many hosts may fix some bits.
         assert!(*largest <= 270, "{} has a shard of {largest}", kind(1));
     }
 }
 
 #[test]
-fn the_module_is_what_its_users_are_told() {
+fn the_module_is_a_small_shared_library_without_panics() {
     assert_eq!(MODULE_FILE, format!("lib{MODULE_NAME}.so"));
     let Some(module) = MODULE else {
         return;
@@ -63,5 +63,5 @@ fn the_module_is_what_its_users_are_told() {
     assert!(module.starts_with(b"\x7fELF"), "no shared library");
     assert!(module.len() < 64 << 10, "{} bytes", module.len());
     let panics = module.windows(5).any(|bytes| bytes == b"abort");
-    assert!(!panics, "the compiler has found a way to panic in it");
+    assert!(!panics, "it contains a panic");
 }

@@ -1,18 +1,18 @@
-//! What every source of objects tells the rest of the program.
+//! Changes of objects.
 
 use sesame_api::{Object, ObjectKey};
 
-/// One object that came, changed or went.
+/// A change of an object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// The object exists and is now this. Sent only if it differs from what was sent before.
+    /// The object is new, or differs from the last version that was sent.
     Upsert(Object),
-    /// The object is gone.
+    /// The object is deleted.
     Remove(ObjectKey),
 }
 
 impl Change {
-    /// Which object changed.
+    /// The key of the object.
     pub fn key(&self) -> ObjectKey {
         match self {
             Self::Upsert(object) => object.key(),

@@ -1,68 +1,63 @@
-//! Plain files as the source of objects.
+//! Objects from files.
 //!
-//! In: paths of folders and files, `-` for standard input. Out: the objects in them as
-//! [`Change`]s, and every [`Problem`] with its file, line and column. [`load`]
-//! reads once; [`watch`] goes on and tells what changes.
+//! In: paths of folders and files, `-` for standard input. Out: objects as [`Change`]s, and a [`FileError`] with file, line and column
+//! for each error. [`load`] reads once, [`watch`] also sends changes.
 //!
-//! The inside is in two halves. Pure: `text` cuts a file into documents, `yaml` and `json` make trees of
-//! them, `decode` makes objects of those, `merge` makes one set of all files. With IO: `scan` finds
-//! files, `read` reads one, `table` remembers what was read, `inbox` and `watch` wait for events.
+//! `walk` finds the files and `set` reads those whose stat changed, and diffs their objects by key. `text` splits a file into
+//! documents, `yaml` and `json` parse one into a `tree` with locations, `decode` makes objects of it.
 //!
-//! What a file means:
-//! - YAML of several documents, and JSON. Of a folder, `*.yaml`, `*.yml` and `*.json` at any depth count,
-//!   without hidden ones; a file that is named outright is read whatever it is called.
-//! - `List` and lists of one kind are read as their items. Kinds that nobody reads are skipped and counted.
-//! - Unquoted scalars mean what they mean to kubectl.
-//! - The same object twice is a problem; the one that was there first counts.
-//! - What is broken keeps its last good state and hurts no neighbour, in the same file or another.
-//! - `metadata.generation` is counted here as an API server counts it. A creation time is the file's, or
-//!   the time at which the object appeared; objects of the first reading have none and so are the oldest.
+//! - A file is YAML with any number of documents, or JSON. In folders, `*.yaml`, `*.yml` and `*.json` are read at any depth, except
+//!   hidden ones. A file that is given by its path may have any name.
+//! - `List` and typed lists are read as their items. Other kinds are skipped; objects of kinds that
+//!   Sesame will support are listed.
+//! - Unquoted scalars are read as by kubectl.
+//! - An invalid object keeps its last good version and doesn't affect others.
+//! - An object's creation time is the one in the file, or the time when the object was first seen. Objects of the first read have none,
+//!   and so are the oldest.
 
 mod decode;
-mod fingerprint;
-mod inbox;
+mod error;
 mod json;
 mod limits;
-mod merge;
-mod problem;
 mod read;
 mod scalar;
-mod scan;
-mod table;
+mod set;
 mod text;
 mod tree;
+mod unsupported;
+mod walk;
 mod watch;
 mod yaml;
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use sesame_api::Object;
 
+pub use self::error::FileError;
 pub use self::limits::Limits;
-pub use self::problem::Problem;
-use self::table::Table;
+use self::set::FileSet;
+pub use self::unsupported::Unsupported;
 pub use self::watch::{WatchError, watch};
 use crate::change::Change;
 
-/// Which files to read, and how.
+/// Which files to read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FilesConfig {
     /// Folders and files; `-` is standard input, which is read once.
     pub paths: Vec<PathBuf>,
-    /// Whether [`watch`] goes on after the first reading.
+    /// Whether [`watch`] continues after the first read.
     pub watch: bool,
-    /// How often everything is looked at again (stats, not contents), for file systems that tell of no
-    /// changes. Looking takes at most a fiftieth of the time, however many files there are.
+    /// The interval at which all files are polled by stat, for file systems without events. Polling takes at most 2 % of the time.
     pub rescan: Duration,
-    /// Bounds.
+    /// Limits of files and objects.
     pub limits: Limits,
 }
 
 impl FilesConfig {
-    /// Watches `paths` within the usual limits.
+    /// Watches `paths` with default limits.
     pub fn new(paths: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
         Self {
             paths: paths.into_iter().map(Into::into).collect(),
@@ -73,52 +68,45 @@ impl FilesConfig {
     }
 }
 
-/// All that files hold at one time.
+/// The content of all files at one time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
-    /// The objects, ordered by key.
+    /// The objects, by key.
     pub objects: Vec<Object>,
-    /// What could not be read, ordered by place.
-    pub problems: Vec<Problem>,
-    /// How many objects were skipped because nothing here reads their kind, by `apiVersion/kind`.
-    pub skipped: BTreeMap<String, usize>,
+    /// The errors, by location.
+    pub errors: Vec<FileError>,
+    /// Objects of kinds that Sesame does not support yet.
+    pub unsupported: BTreeSet<Unsupported>,
 }
 
-/// What changed in the files since the last set.
+/// Changes since the last set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangeSet {
-    /// The changed objects, ordered by key, each at most once.
+    /// The changed objects, by key, each at most once.
     pub changes: Vec<Change>,
-    /// Everything that is wrong now, changed or not, ordered by place.
-    pub problems: Vec<Problem>,
-    /// How many objects are skipped now because nothing here reads their kind, by `apiVersion/kind`.
-    pub skipped: BTreeMap<String, usize>,
-    /// When the first of these changes was noticed.
+    /// All current errors, by location.
+    pub errors: Vec<FileError>,
+    /// All current objects of kinds that Sesame does not support yet.
+    pub unsupported: BTreeSet<Unsupported>,
+    /// When the first change was detected.
     pub detected: Instant,
 }
 
-/// Reads everything once.
-///
-/// Deterministic: the same files give the same snapshot. Nothing is an error: what can't be read is a
-/// problem of the snapshot.
+/// Reads all files once. The same files always give the same snapshot; what can't be read is one of its errors.
 pub fn load(config: &FilesConfig) -> Snapshot {
     load_with(config, &mut std::io::stdin())
 }
 
-/// [`load`] with another standard input.
 fn load_with(config: &FilesConfig, stdin: &mut dyn Read) -> Snapshot {
-    let mut table = Table::new(config.clone());
-    let objects = table
-        .first(stdin, &mut |_, _| {})
-        .into_iter()
-        .filter_map(|change| match change {
-            Change::Upsert(object) => Some(object),
-            Change::Remove(_) => None,
-        })
-        .collect();
+    let mut set = FileSet::new(config.clone());
+    let changes = set.first(stdin).into_iter();
+    let objects = changes.filter_map(|change| match change {
+        Change::Upsert(object) => Some(object),
+        Change::Remove(_) => None,
+    });
     Snapshot {
-        objects,
-        problems: table.problems(),
-        skipped: table.skipped(),
+        objects: objects.collect(),
+        errors: set.errors(),
+        unsupported: set.unsupported(),
     }
 }

@@ -1,40 +1,41 @@
 //! Objects from an API server.
 //!
-//! In: list-and-watches of the kinds that Sesame reads. Out: [`Event`]s: what changed, what stands in statuses, what is wrong. Must not
-//! know what objects mean together, except which Secrets and ConfigMaps they name.
+//! In: lists and watches of the kinds that Sesame reads. Out: [`WatchEvent`]s. Must not depend on what objects mean together, except
+//! which Secrets and ConfigMaps they reference.
 //!
 //! ```text
-//! follow ─► feed (shelf) ─┐
-//! discovery (catalog) ────┼─► hub (references, troubles) ─► outbox ─► Event
-//! fetch ◄────── orders ───┘
+//! watcher ─► reflector (store) ─┐
+//! discovery (catalog) ──────────┼─► hub (references, failures, outbox) ─► WatchEvent
+//! fetch ◄──────── commands ─────┘
 //! ```
 //!
-//! - What is there keeps being told as it is while the API server is away, forgets (`410 Gone`), forbids, or serves a CRD in a version
-//!   that we do not read; [`Event::Trouble`] says so. Only a CRD that is gone takes its objects along.
-//! - Of an object its name and a fingerprint are kept; of Secrets and ConfigMaps only of those that are named, and only those are ever
-//!   fetched (`references`).
-//! - Whatever has arrived when the listener is ready goes out as one [`Event::Set`]; nothing waits for a clock.
+//! - Objects keep their last good version while the API server is unreachable, has no history (`410 Gone`), forbids requests, or
+//!   serves a CRD in an unsupported version; [`WatchEvent::Failures`] reports it. Only an uninstalled CRD removes its objects.
+//! - Of each object only the name and a fingerprint are kept. Secrets and ConfigMaps are read only if an object references them.
+//! - All changes that have arrived when the receiver is ready are sent as one [`ChangeSet`]; nothing is debounced.
 
+mod backoff;
 mod catalog;
+mod counters;
 mod discovery;
-mod failure;
-mod feed;
+mod error;
+mod failures;
 mod fetch;
-mod follow;
 mod hub;
 mod outbox;
-mod pace;
+mod parse;
 mod path;
 mod progress;
-mod reading;
 mod references;
-mod shelf;
+mod reflector;
+mod request;
+mod store;
 mod trim;
-mod trouble;
-mod work;
+mod watcher;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use ::kube::Client;
@@ -43,182 +44,175 @@ use sesame_api::{Kind, LiveStatus, ObjectKey};
 use tokio::sync::{Notify, mpsc, watch as state};
 use tokio::task::JoinSet;
 
+pub use self::backoff::RetryDelays;
 use self::catalog::Availability;
+pub use self::counters::Counters;
 use self::discovery::discover;
-use self::feed::Feed;
+pub use self::failures::{FailureReason, Subject, WatchFailure};
 use self::fetch::Fetches;
-use self::follow::Means;
-use self::hub::{Hub, Message};
-pub use self::pace::Pace;
-pub use self::trouble::{Place, Trouble, TroubleReason};
-pub use self::work::Work;
+use self::hub::Hub;
+use self::reflector::Reflector;
+use self::watcher::Context;
 use crate::change::Change;
 
-/// So many messages wait for the hub; then who reads the network waits.
-const INBOX: usize = 256;
+/// Capacity of the hub's channel. Watchers wait while it is full.
+const CAPACITY: usize = 256;
 
-/// The hub looks whether the listener is ready after so many messages at the latest.
-const AT_ONCE: usize = 256;
+/// Maximum number of messages that are handled before the receiver is checked.
+const BATCH: usize = 256;
 
 /// The longest name of a namespace (RFC 1123).
 const MAX_NAMESPACE: usize = 63;
 
 /// What to watch.
 #[derive(Clone, Debug)]
-pub struct KubeConfig {
-    /// Only objects in these namespaces, and these Namespaces; `None`: in all. Kinds without a namespace are watched in any case.
+pub struct WatchConfig {
+    /// Only objects in these namespaces, and these Namespaces; `None`: all. Other cluster-scoped kinds are watched in any case.
     pub namespaces: Option<Vec<String>>,
     /// The kinds to watch.
     pub kinds: Vec<Kind>,
-    /// How long to wait before asking again.
-    pub pace: Pace,
-    /// Counts what watching costs.
-    pub work: Arc<Work>,
+    /// Delays between retries.
+    pub retry: RetryDelays,
+    /// Counts requests and events.
+    pub counters: Arc<Counters>,
 }
 
-impl Default for KubeConfig {
-    /// Every kind in every namespace.
+impl Default for WatchConfig {
+    /// All kinds in all namespaces.
     fn default() -> Self {
         Self {
             namespaces: None,
             kinds: Kind::ALL.to_vec(),
-            pace: Pace::default(),
-            work: Arc::default(),
+            retry: RetryDelays::default(),
+            counters: Arc::default(),
         }
     }
 }
 
-/// What an API server has to tell.
+/// A change in the cluster, or in the connection to it.
 #[derive(Debug)]
-pub enum Event {
-    /// Objects that changed, as one step. The first one is everything there is, even if that is nothing.
-    Set(ChangeSet),
-    /// What stands in the statuses of these objects; `None`: the object is gone. Told whether or not anything else of the object
-    /// changed, and before it.
-    Live(Vec<(ObjectKey, Option<LiveStatus>)>),
-    /// The release of the Gateway API that the CRDs are of, as they say; `None`: they don't. Told when it changes, and first
-    /// before the first [`Event::Set`] if it is known by then.
+pub enum WatchEvent {
+    /// Changed objects. The first set has all objects, and is sent even if there are none.
+    Changes(ChangeSet),
+    /// Current statuses; `None`: the object is deleted. Sent before other changes of the same objects.
+    Statuses(Vec<(ObjectKey, Option<LiveStatus>)>),
+    /// The release of the installed Gateway API, from an annotation of its CRDs. Sent before the first set if it is known by then.
     Release(Option<String>),
-    /// Every GatewayClass and Gateway that there is was told in the sets before. Told once, and not as long as such objects are
-    /// forbidden, can't be decoded, or are served in a version that we do not read: what in the cluster nobody seems to ask for
-    /// may be theirs until then.
-    Complete,
-    /// Everything that is wrong now.
-    Trouble(Vec<Trouble>),
+    /// All GatewayClasses and Gateways were sent, so a fleet without an owner is an orphan. Sent once, and not while such objects are
+    /// forbidden, can't be decoded, or are served in an unsupported version.
+    FleetOwnersKnown,
+    /// All current failures.
+    Failures(Vec<WatchFailure>),
 }
 
 /// Objects that changed together.
 #[derive(Debug)]
 pub struct ChangeSet {
-    /// One change for each object, by key.
+    /// At most one change per object, by key.
     pub changes: Vec<Change>,
-    /// When the first of them was read from the API server.
+    /// When the first change was received.
     pub detected: Instant,
 }
 
-/// Why watching can't begin.
+/// Why a watch can't start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchError {
-    /// No object can be in such a namespace.
-    #[error(
-        "{0:?} is no name of a namespace: expected up to 63 lowercase letters, digits and dashes"
-    )]
+    /// Not a valid name of a namespace.
+    #[error("{0:?} is not a valid namespace: use at most 63 lowercase letters, digits and hyphens")]
     Namespace(String),
 }
 
-/// Watches until nobody listens to `out` any more. What it began ends with it, also when it is dropped.
+/// Watches until `out` is closed. Its tasks end with it, also when it is dropped.
 ///
-/// `client` must not have a read timeout of less than five minutes: on a quiet watch nothing is read for so long.
+/// A read timeout of `client` must not be shorter than five minutes: quiet watches receive nothing for that long.
 ///
 /// # Errors
-/// When the configuration can't be meant.
+/// If the configuration is invalid.
 pub async fn watch(
     client: Client,
-    config: KubeConfig,
-    out: mpsc::Sender<Event>,
+    config: WatchConfig,
+    out: mpsc::Sender<WatchEvent>,
 ) -> Result<(), WatchError> {
-    let feeds = feeds(&config)?;
-    let means = Means {
+    let watched = watched(&config)?;
+    let synced = Arc::new(AtomicBool::new(false));
+    let context = Context {
         client,
-        pace: config.pace,
-        work: config.work,
+        retry: config.retry,
+        counters: config.counters,
+        synced: synced.clone(),
     };
-    let (heard, mut inbox) = mpsc::channel(INBOX);
-    let doubt = Arc::new(Notify::new());
+    let (messages, mut inbox) = mpsc::channel(CAPACITY);
+    let missing = Arc::new(Notify::new());
     let mut tasks = JoinSet::new();
-    let mut ours = BTreeMap::new();
-    // Kubernetes' own kinds are there in any case; what would say otherwise is kept, so that it is never said.
-    let (_always, always) = state::channel(Availability::Served("v1"));
-    let mut told = Vec::new();
-    for (number, (kind, namespace)) in feeds.into_iter().enumerate() {
-        told.push(hub::Feed::new(kind, namespace.clone()));
-        let availability = match reading::is_ours(kind) {
-            true => ours
+    let mut discovered = BTreeMap::new();
+    // Kinds of Kubernetes itself need no discovery.
+    let (_builtin, builtin) = state::channel(Availability::Served("v1"));
+    for (number, (kind, namespace)) in watched.iter().cloned().enumerate() {
+        let availability = match kind.info().has_crd {
+            true => discovered
                 .entry(kind)
                 .or_insert_with(|| state::channel(Availability::Unknown).0)
                 .subscribe(),
-            false => always.clone(),
+            false => builtin.clone(),
         };
-        let feed = Feed {
-            number,
-            kind,
-            namespace,
-        };
-        tasks.spawn(feed.run(means.clone(), availability, doubt.clone(), heard.clone()));
+        let reflector = Reflector::new(number, kind, namespace, missing.clone(), messages.clone());
+        tasks.spawn(reflector.run(context.clone(), availability));
     }
-    tasks.spawn(discover(means.clone(), ours, doubt, heard.clone()));
-    let mut fetches = Fetches::new(means, heard);
-    let mut hub = Hub::new(told);
-    let mut messages = Vec::with_capacity(AT_ONCE);
+    tasks.spawn(discover(
+        context.clone(),
+        discovered,
+        missing,
+        messages.clone(),
+    ));
+    let mut fetches = Fetches::new(context, messages);
+    let mut hub = Hub::new(watched);
+    let mut batch = Vec::with_capacity(BATCH);
     loop {
-        // Everything that has arrived counts before anything is told.
-        while messages.len() < AT_ONCE
+        // All that has arrived is handled before anything is sent.
+        while batch.len() < BATCH
             && let Ok(message) = inbox.try_recv()
         {
-            messages.push(message);
+            batch.push(message);
         }
-        hear(&mut hub, &mut messages, &mut fetches);
+        if !batch.is_empty() {
+            let now = Timestamp::now();
+            for message in batch.drain(..) {
+                hub.handle(message, now);
+            }
+            let commands = hub.take_commands();
+            if !commands.is_empty() {
+                fetches.run(commands);
+            }
+        }
         tokio::select! {
             permit = out.reserve(), if hub.pending() => {
                 let Ok(permit) = permit else {
                     return Ok(());
                 };
                 if let Some(event) = hub.next_event() {
+                    if let WatchEvent::Changes(_) = event {
+                        synced.store(true, Ordering::Relaxed);
+                    }
                     permit.send(event);
                 }
             }
-            // Never empty: this function holds a sender of its own.
-            _ = inbox.recv_many(&mut messages, AT_ONCE) => {}
+            // Never closed: `fetches` has a sender.
+            _ = inbox.recv_many(&mut batch, BATCH) => {}
             () = out.closed() => return Ok(()),
         }
     }
 }
 
-fn hear(hub: &mut Hub, messages: &mut Vec<Message>, fetches: &mut Fetches) {
-    if messages.is_empty() {
-        return;
-    }
-    let now = Timestamp::now();
-    for message in messages.drain(..) {
-        hub.hear(message, now);
-    }
-    let orders = hub.orders();
-    if !orders.is_empty() {
-        fetches.carry_out(orders);
-    }
-}
-
-/// A kind, and the namespace that is watched; `None`: all, or none.
+/// A kind to watch: in a namespace, in all (`None`), or cluster-scoped (`None`).
 type Watched = (Kind, Option<Arc<str>>);
 
-/// What to list and watch.
-fn feeds(config: &KubeConfig) -> Result<Vec<Watched>, WatchError> {
+fn watched(config: &WatchConfig) -> Result<Vec<Watched>, WatchError> {
     let mut namespaces = config.namespaces.clone();
     for namespace in namespaces.iter().flatten() {
         let allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        let sound =
+        let valid =
             (1..=MAX_NAMESPACE).contains(&namespace.len()) && namespace.bytes().all(allowed);
-        if !sound {
+        if !valid {
             return Err(WatchError::Namespace(namespace.clone()));
         }
     }
@@ -229,17 +223,17 @@ fn feeds(config: &KubeConfig) -> Result<Vec<Watched>, WatchError> {
     let mut kinds = config.kinds.clone();
     kinds.sort();
     kinds.dedup();
-    let mut feeds = Vec::new();
+    let mut watched = Vec::new();
     for kind in kinds {
         match &namespaces {
             Some(names) if kind.namespaced() || kind == Kind::Namespace => {
-                let feed = |name: &String| (kind, Some(Arc::from(name.as_str())));
-                feeds.extend(names.iter().map(feed));
+                let in_namespace = |name: &String| (kind, Some(Arc::from(name.as_str())));
+                watched.extend(names.iter().map(in_namespace));
             }
-            _ => feeds.push((kind, None)),
+            _ => watched.push((kind, None)),
         }
     }
-    Ok(feeds)
+    Ok(watched)
 }
 
 #[cfg(test)]

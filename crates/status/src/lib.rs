@@ -1,14 +1,12 @@
-//! Statuses, written back to the objects that they are about.
+//! Writes statuses to the API server.
 //!
-//! In: what each object's status should be, and what it is. Out: patches, as few as can be. It must not know how a
-//! status comes about, nor what an Envoy is.
-//!
-//! [`merge`] works out one patch, [`queue`] decides whose turn it is; both are pure. [`write`] sends.
+//! Takes the desired and the live status of each object, and sends the fewest merge patches that make them equal. `merge` computes
+//! a patch and `queue` decides which object is next; both are pure. `write` sends.
 
 mod counters;
+mod failure;
 mod merge;
 mod queue;
-mod trouble;
 mod write;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,27 +15,27 @@ use std::time::Instant;
 use sesame_api::{LiveStatus, ObjectKey, ObjectStatus};
 use tokio::sync::Notify;
 
-use self::queue::{HEAD_START, Queue};
+use self::queue::{INITIAL_DELAY, Queue};
 
-pub use self::counters::{BOUNDS, Counters, Latency, Sent};
-pub use self::trouble::{Reason, Trouble};
-pub use self::write::Task;
+pub use self::counters::{Counters, WriteResult};
+pub use self::failure::{FailureReason, StatusFailure};
+pub use self::write::WriterTask;
 
-/// How to write.
+/// Settings of a [`Writer`].
 #[derive(Clone, Debug)]
-pub struct Config {
-    /// Our name in entries that name their controller.
+pub struct WriterConfig {
+    /// Our name in status entries that name their controller.
     pub controller_name: Arc<str>,
     /// Our name in `metadata.managedFields`.
     pub field_manager: String,
-    /// How many writes may be under way together.
+    /// The maximum number of concurrent writes.
     pub concurrency: usize,
 }
 
-impl Config {
-    /// The usual settings, for a controller of this name.
+impl WriterConfig {
+    /// The defaults for a controller with this name.
     pub fn new(controller_name: impl Into<Arc<str>>) -> Self {
-        Config {
+        WriterConfig {
             controller_name: controller_name.into(),
             field_manager: "sesame".to_owned(),
             concurrency: 16,
@@ -45,7 +43,7 @@ impl Config {
     }
 }
 
-/// Takes what should be written. Clones are the same writer; nothing here waits for the API server.
+/// Accepts statuses to write. Clones share the same queue; no method waits for the API server.
 #[derive(Clone, Debug)]
 pub struct Writer {
     shared: Arc<Shared>,
@@ -63,20 +61,24 @@ impl Shared {
     }
 }
 
-/// A writer, and the task that sends what it takes; nothing is sent before [`Writer::lead`].
+/// A writer and the task that sends its statuses. Nothing is sent before [`Writer::lead`].
 ///
-/// The client should not retry by itself (`default_retry` off): the queue knows better what to send instead.
-pub fn start(client: kube::Client, config: Config, counters: Arc<Counters>) -> (Writer, Task) {
+/// The client should not retry by itself (`default_retry` off): the queue may have a newer status to send.
+pub fn start(
+    client: kube::Client,
+    config: WriterConfig,
+    counters: Arc<Counters>,
+) -> (Writer, WriterTask) {
     let queue = Queue::new(
         config.controller_name.clone(),
         config.concurrency,
-        HEAD_START,
+        INITIAL_DELAY,
     );
     let shared = Arc::new(Shared {
         queue: Mutex::new(queue),
         changed: Notify::new(),
     });
-    let task = Task {
+    let task = WriterTask {
         shared: shared.clone(),
         counters,
         sender: write::Sender { client, config },
@@ -85,34 +87,33 @@ pub fn start(client: kube::Client, config: Config, counters: Arc<Counters>) -> (
 }
 
 impl Writer {
-    /// What an object's status should say; `None`: nothing of ours.
+    /// Sets the desired status of an object; `None` if Sesame should have none on it.
     ///
-    /// With `None`, entries that bear our name are taken away; of a Gateway, GatewayClass or ListenerSet goes what still is as this
-    /// process said it.
+    /// With `None`, entries that name this controller are removed. From a Gateway, GatewayClass or ListenerSet, what is still as
+    /// this process wrote it is removed.
     pub fn desired(&self, key: ObjectKey, status: Option<ObjectStatus>) {
         self.with(|queue, now| queue.desired(key, status, now));
     }
 
-    /// What an object's status is; `None`: the object is gone.
+    /// Sets the live status of an object; `None` if the object is deleted.
     pub fn live(&self, key: ObjectKey, live: Option<LiveStatus>) {
         self.with(|queue, now| queue.live(key, live, now));
     }
 
-    /// Whether this process leads. Only a leader writes; who comes to lead compares everything.
+    /// Sets whether this process leads. Only the leader writes; a new leader compares every object.
     pub fn lead(&self, leads: bool) {
         self.with(|queue, now| queue.lead(leads, now));
     }
 
-    /// Everything that was there at the start has been judged, and [`Writer::desired`] was told of it.
-    ///
-    /// From then on, entries that bear our name and of which nobody has spoken are left-overs, and are taken away.
+    /// [`Writer::desired`] has been called for all objects that existed at the start. From now on, entries that name this
+    /// controller on objects without a desired status are removed.
     pub fn complete(&self) {
         self.with(Queue::complete);
     }
 
-    /// What keeps statuses from being written now, the worst first; at most one of each [`Reason`].
-    pub fn troubles(&self) -> Vec<Trouble> {
-        self.shared.queue().troubles()
+    /// The failures that keep statuses from being written now, one per [`FailureReason`], the most severe first.
+    pub fn failures(&self) -> Vec<StatusFailure> {
+        self.shared.queue().failures()
     }
 
     fn with(&self, change: impl FnOnce(&mut Queue, Instant)) {

@@ -1,9 +1,6 @@
-//! Sends what the queue gives, and tells it what came of it.
-//!
-//! In: jobs. Out: requests to the API server, one for each write, and one more to see what stands there after a conflict. No decision
-//! is made here but how long to wait for an answer.
+//! Sends the jobs of the queue: one request per write, and one more to read the live status after a conflict.
 
-mod answer;
+mod response;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,35 +16,34 @@ use kube::core::params::{GetParams, Patch, PatchParams};
 use sesame_api::ObjectKey;
 use tokio_util::sync::CancellationToken;
 
-use self::answer::Read;
-use crate::counters::{Counters, Sent};
-use crate::merge::{self, Verdict};
-use crate::queue::{Failure, Job, Outcome};
-use crate::trouble::Reason;
-use crate::{Config, Shared};
+use self::response::Response;
+use crate::counters::{Counters, WriteResult};
+use crate::failure::FailureReason;
+use crate::merge::{self, Diff};
+use crate::queue::{Job, Outcome, WriteFailure};
+use crate::{Shared, WriterConfig};
 
-/// How long an answer may take. The API server itself gives up after 60 s at the latest.
-const ANSWER: Duration = Duration::from_secs(30);
-/// How long writes that are under way may take when all ends.
-const LAST_ANSWERS: Duration = Duration::from_secs(2);
-/// The longest answer, in bytes: above what etcd stores as one object.
-const LONGEST_ANSWER: usize = 4 << 20;
-/// After so many statuses that were looked at, others have their turn on this thread.
-const AT_ONCE: usize = 64;
+/// The timeout of a request. The API server itself has a limit of 60 s.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// The timeout of writes in flight at shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+/// The maximum response body, in bytes: above the limit of etcd for one object.
+const MAX_RESPONSE: usize = 4 << 20;
+/// After this many comparisons the task yields.
+const COMPARE_BATCH: usize = 64;
 
-/// What sends; see [`crate::start`].
+/// The task that sends; see [`crate::start`].
 #[derive(Debug)]
-pub struct Task {
+pub struct WriterTask {
     pub(crate) shared: Arc<Shared>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) sender: Sender,
 }
 
-/// How to send.
 #[derive(Clone)]
 pub(crate) struct Sender {
     pub(crate) client: Client,
-    pub(crate) config: Config,
+    pub(crate) config: WriterConfig,
 }
 
 impl std::fmt::Debug for Sender {
@@ -58,49 +54,51 @@ impl std::fmt::Debug for Sender {
     }
 }
 
-impl Task {
-    /// Writes until it is told to stop. What is under way then has two more seconds.
+impl WriterTask {
+    /// Writes until `stop` is cancelled. Writes in flight then have two more seconds.
     pub async fn run(self, stop: CancellationToken) {
-        let mut under_way = FuturesUnordered::new();
+        let mut in_flight = FuturesUnordered::new();
         loop {
-            let mut looks = 0;
+            let mut compared = 0;
             while let Some(job) = self.next() {
-                match self.look(&job) {
+                match self.compare(&job) {
                     Ok(patch) => {
                         let sender = self.sender.clone();
-                        under_way.push(async move {
-                            let (outcome, sent) = sender.write(&job, patch).await;
-                            (job.key, outcome, sent)
+                        in_flight.push(async move {
+                            let (outcome, result) = sender.write(&job, patch).await;
+                            (job.key, outcome, result)
                         });
                     }
-                    Err(outcome) => self.ended(&job.key, outcome),
+                    Err(outcome) => self.finish(&job.key, outcome),
                 }
-                looks += 1;
-                if looks >= AT_ONCE {
+                compared += 1;
+                if compared >= COMPARE_BATCH {
                     break;
                 }
             }
             let wake_at = {
                 let queue = self.shared.queue();
-                self.counters.wait(queue.len());
+                self.counters.set_waiting(queue.len());
                 queue.wake_at()
             };
             tokio::select! {
                 biased;
                 () = stop.cancelled() => break,
-                Some((key, outcome, sent)) = under_way.next() => self.answered(&key, outcome, sent),
+                Some((key, outcome, result)) = in_flight.next() => {
+                    self.written(&key, outcome, result);
+                }
                 () = self.shared.changed.notified() => {}
-                () = until(wake_at) => {}
-                () = tokio::task::yield_now(), if looks >= AT_ONCE => {}
+                () = sleep_until(wake_at) => {}
+                () = tokio::task::yield_now(), if compared >= COMPARE_BATCH => {}
             }
         }
         let last = async {
-            while let Some((key, outcome, sent)) = under_way.next().await {
-                self.answered(&key, outcome, sent);
+            while let Some((key, outcome, result)) = in_flight.next().await {
+                self.written(&key, outcome, result);
             }
         };
-        if tokio::time::timeout(LAST_ANSWERS, last).await.is_err() {
-            tracing::warn!("some statuses were being written when Sesame stopped");
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, last).await.is_err() {
+            tracing::warn!("shutdown interrupted some status writes");
         }
     }
 
@@ -108,35 +106,32 @@ impl Task {
         self.shared.queue().next(Instant::now())
     }
 
-    /// The patch of a job, or how it ended without one.
-    fn look(&self, job: &Job) -> Result<merge::Patch, Outcome> {
-        self.counters.looked();
+    /// The patch of a job, or the outcome if there is nothing to write.
+    fn compare(&self, job: &Job) -> Result<merge::Patch, Outcome> {
+        self.counters.compared();
         let controller = &self.sender.config.controller_name;
         let now = Timestamp::now();
-        match merge::patch(controller, job.key.kind, &job.live, &job.want, now) {
-            Verdict::Right => Err(Outcome::Right),
-            Verdict::Behind => Err(Outcome::Behind),
-            Verdict::Write(patch) => Ok(patch),
+        match merge::diff(controller, job.key.kind, &job.live, &job.desired, now) {
+            Diff::UpToDate => Err(Outcome::UpToDate),
+            Diff::Stale => Err(Outcome::Stale),
+            Diff::Patch(patch) => Ok(patch),
         }
     }
 
-    fn answered(&self, key: &ObjectKey, outcome: Outcome, sent: Sent) {
-        self.counters.count(key.kind, sent);
-        self.ended(key, outcome);
+    fn written(&self, key: &ObjectKey, outcome: Outcome, result: WriteResult) {
+        self.counters.count(key.kind, result);
+        self.finish(key, outcome);
     }
 
-    fn ended(&self, key: &ObjectKey, outcome: Outcome) {
+    fn finish(&self, key: &ObjectKey, outcome: Outcome) {
         tracing::trace!(object = %key, ?outcome, "status");
-        let took = self.shared.queue().ended(key, outcome, Instant::now());
-        if let Some(took) = took {
-            self.counters.took(took);
-        }
+        self.shared.queue().finish(key, outcome, Instant::now());
     }
 }
 
 impl Sender {
-    /// Sends a patch; how the job ended, and how the write did.
-    async fn write(&self, job: &Job, patch: merge::Patch) -> (Outcome, Sent) {
+    /// Sends a patch; reads the live status after a conflict.
+    async fn write(&self, job: &Job, patch: merge::Patch) -> (Outcome, WriteResult) {
         let params = PatchParams {
             field_manager: Some(self.config.field_manager.clone()),
             ..PatchParams::default()
@@ -148,66 +143,63 @@ impl Sender {
             &Patch::Merge(&patch.body),
         );
         match self.send(request).await {
-            Read::Object(live) => (Outcome::Written(live, patch.left_out), Sent::Written),
-            Read::Conflict => (self.look_again(&job.key).await, Sent::Conflict),
-            Read::Gone => (Outcome::Gone, Sent::Gone),
-            Read::Failed(failure) => {
-                let sent = match failure.reason {
-                    Reason::Forbidden | Reason::Refused | Reason::Full => Sent::Refused,
-                    Reason::Unanswered | Reason::Failed => Sent::Failed,
+            Response::Object(live) => {
+                let outcome = Outcome::Written(live, patch.left_out);
+                (outcome, WriteResult::Written)
+            }
+            Response::Conflict => (self.read(&job.key).await, WriteResult::Conflict),
+            Response::NotFound => (Outcome::NotFound, WriteResult::NotFound),
+            Response::Failed(failure) => {
+                let result = match failure.reason {
+                    FailureReason::Unavailable | FailureReason::ServerError => WriteResult::Failed,
+                    _ => WriteResult::Rejected,
                 };
-                (Outcome::Failed(failure), sent)
+                (Outcome::Failed(failure), result)
             }
         }
     }
 
-    /// What stands there, after a conflict.
-    async fn look_again(&self, key: &ObjectKey) -> Outcome {
+    /// Reads the live status, after a conflict.
+    async fn read(&self, key: &ObjectKey) -> Outcome {
         let request = collection(key).get(&key.name, &GetParams::default());
         match self.send(request).await {
-            Read::Object(live) => Outcome::Conflict(live),
-            Read::Gone => Outcome::Gone,
-            Read::Conflict => Outcome::Failed(Failure {
-                reason: Reason::Failed,
-                message: "a conflict as answer to a question".to_owned(),
+            Response::Object(live) => Outcome::Conflict(live),
+            Response::NotFound => Outcome::NotFound,
+            Response::Conflict => Outcome::Failed(WriteFailure {
+                reason: FailureReason::ServerError,
+                message: "409 Conflict in response to a GET".to_owned(),
                 retry_after: None,
             }),
-            Read::Failed(failure) => Outcome::Failed(failure),
+            Response::Failed(failure) => Outcome::Failed(failure),
         }
     }
 
     async fn send(
         &self,
         request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-    ) -> Read {
-        let failed = |reason, message| {
-            Read::Failed(Failure {
-                reason,
-                message,
-                retry_after: None,
-            })
-        };
+    ) -> Response {
         let request = match request {
             Ok(request) => request,
-            Err(error) => return failed(Reason::Refused, error.to_string()),
+            Err(error) => return response::failed(FailureReason::Invalid, error.to_string()),
         };
         let exchange = async {
             let response = self.client.send(request.map(Body::from)).await;
             let response = response.map_err(|error| causes(&error))?;
             let (head, body) = response.into_parts();
-            let body = Limited::new(body, LONGEST_ANSWER).collect().await;
+            let body = Limited::new(body, MAX_RESPONSE).collect().await;
             let body = body.map_err(|error| causes(&*error))?;
-            Ok::<_, String>(answer::read(head.status, &head.headers, &body.to_bytes()))
+            Ok::<_, String>(response::read(head.status, &head.headers, &body.to_bytes()))
         };
-        match tokio::time::timeout(ANSWER, exchange).await {
-            Ok(Ok(read)) => read,
-            Ok(Err(message)) => failed(Reason::Unanswered, message),
-            Err(_) => failed(Reason::Unanswered, format!("no answer within {ANSWER:?}")),
-        }
+        let error = match tokio::time::timeout(REQUEST_TIMEOUT, exchange).await {
+            Ok(Ok(response)) => return response,
+            Ok(Err(message)) => message,
+            Err(_) => format!("no response within {REQUEST_TIMEOUT:?}"),
+        };
+        response::failed(FailureReason::Unavailable, error)
     }
 }
 
-/// Where objects of a key's kind and namespace are.
+/// The request for the collection of a key's kind and namespace.
 fn collection(key: &ObjectKey) -> Request {
     let version = key.kind.api_version();
     let plural = key.kind.plural();
@@ -217,7 +209,7 @@ fn collection(key: &ObjectKey) -> Request {
     })
 }
 
-/// An error with all that led to it.
+/// An error with its causes.
 fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -232,7 +224,7 @@ fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     text
 }
 
-async fn until(at: Option<Instant>) {
+async fn sleep_until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at.into()).await,
         None => std::future::pending().await,
@@ -245,7 +237,7 @@ mod tests {
     use sesame_api::Kind;
 
     #[test]
-    fn urls_name_the_namespace_of_those_that_have_one() {
+    fn paths_of_namespaced_kinds_contain_the_namespace() {
         let route = collection(&ObjectKey::new(Kind::HTTPRoute, "a", "b"));
         let path = "/apis/gateway.networking.k8s.io/v1/namespaces/a/httproutes";
         assert_eq!(route.url_path, path);

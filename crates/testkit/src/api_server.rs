@@ -1,10 +1,9 @@
-//! An API server with nothing behind it but etcd, for tests of what talks to one.
+//! A real API server with etcd, without controllers.
 //!
-//! In: the programs that `cargo xtask cluster build` makes, found by `SESAME_CLUSTER_BIN` or in the cache folder. Out: a
-//! running server on a loopback address, and clients of any user.
+//! The programs are those of `cargo xtask cluster build`, found by `SESAME_CLUSTER_BIN` or in the cache directory.
 //!
-//! No controller runs: nothing is collected as garbage, namespaces that are deleted stay, Deployments get no pods and Services
-//! no endpoints. Users have the rights that RBAC gives them; admission asks for no service accounts.
+//! Without controllers there is no garbage collection, deleted namespaces stay, Deployments get no pods and Services no
+//! endpoints. RBAC applies to users; admission requires no service accounts.
 
 mod definitions;
 mod places;
@@ -27,16 +26,16 @@ pub use self::definitions::Channel;
 use self::processes::{Ports, Processes};
 use crate::certs::{Authority, Identity};
 
-/// A server that isn't ready by then has failed. A busy machine needs long.
+/// The timeout of the start, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Between looks at something that is awaited.
+/// The polling interval.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Ports are chosen anew that often, if someone else takes one between choice and use.
+/// How often other ports are chosen, if another process takes one before its use.
 const ATTEMPTS: usize = 3;
 
-/// A running API server. Dropping it, or ending the test's process in whatever way, takes everything away.
+/// A running API server. It ends, and its files are removed, when it is dropped or the test's process ends in any way.
 #[derive(Debug)]
 pub struct ApiServer {
     folder: PathBuf,
@@ -46,8 +45,8 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// The one that all tests of a process share, started by the first that asks. Tests keep out of each other's way by
-    /// namespaces of their own, and start one of their own if they stop it or look at what isn't in a namespace.
+    /// The server that all tests of a process share, started on first use. Tests use separate namespaces, and start their own
+    /// server if they stop it or use cluster-scoped objects.
     ///
     /// # Errors
     /// See [`ApiServer::start`].
@@ -56,16 +55,16 @@ impl ApiServer {
         SHARED.get_or_try_init(Self::start).await
     }
 
-    /// Starts one, and waits until it is ready.
+    /// Starts a server, and waits until it is ready.
     ///
     /// # Errors
-    /// If the programs are missing (the message says how to get them), or it doesn't become ready.
+    /// If the programs are missing (the message says how to get them), or the server doesn't become ready.
     pub async fn start() -> Result<Self> {
         Self::start_with(&[]).await
     }
 
-    /// Starts one with more flags, such as `--watch-cache=false`, with which a watch goes on from no version that
-    /// [`ApiServer::compact`] has thrown away.
+    /// Starts a server with more flags, such as `--watch-cache=false`, without which a watch can resume from versions that
+    /// [`ApiServer::compact`] has removed.
     ///
     /// # Errors
     /// See [`ApiServer::start`].
@@ -83,7 +82,7 @@ impl ApiServer {
     }
 
     async fn attempt(programs: &Path, flags: &[&str]) -> Result<Self> {
-        // Its keeper removes it.
+        // The keeper removes it.
         let folder = tempfile::Builder::new()
             .prefix("sesame-api-server-")
             .tempdir()?
@@ -104,16 +103,16 @@ impl ApiServer {
         Ok(server)
     }
 
-    /// A client with all rights.
+    /// A client with all permissions.
     ///
     /// # Errors
-    /// If the machine has no randomness to make a key of.
+    /// If a key can't be generated.
     pub async fn admin(&self) -> Result<Client> {
         let text = self.kubeconfig(None)?;
         Ok(Client::try_from(config(&text).await?)?)
     }
 
-    /// A client that has the rights of this user in these groups (and in `system:authenticated`), and no others.
+    /// A client with the permissions of this user in these groups (and in `system:authenticated`).
     ///
     /// # Errors
     /// See [`ApiServer::admin`].
@@ -122,7 +121,7 @@ impl ApiServer {
         Ok(Client::try_from(config(&text).await?)?)
     }
 
-    /// A client with the rights of a service account.
+    /// A client with the permissions of a service account.
     ///
     /// # Errors
     /// See [`ApiServer::admin`].
@@ -133,8 +132,7 @@ impl ApiServer {
             .await
     }
 
-    /// The text of a kubeconfig file with all rights, or with those of a user in groups. Such a user is impersonated: a
-    /// certificate of its own would have the same rights, and be one more thing to make.
+    /// A kubeconfig file with all permissions, or those of an impersonated user in groups.
     ///
     /// # Errors
     /// See [`ApiServer::admin`].
@@ -160,34 +158,34 @@ impl ApiServer {
             }}],
             "users": [{"name": "test", "user": who}],
         });
-        // JSON is YAML, too.
+        // JSON is YAML.
         Ok(kubeconfig.to_string())
     }
 
-    /// Ends the server as a crash does: connections break, nobody answers. What it holds stays.
+    /// Kills the server. Its data stays.
     ///
     /// # Errors
-    /// If the process can't be ended.
+    /// If the process can't be killed.
     pub async fn stop(&self) -> Result<()> {
         self.processes.lock().await.stop_api_server()
     }
 
-    /// Starts it again after [`ApiServer::stop`], on the same port with the same content, and waits until it is ready. It
-    /// remembers no changes from before: a watch that asks for them is told that they are gone (410).
+    /// Restarts the server after [`ApiServer::stop`], on the same port with the same data, and waits until it is ready. Watches
+    /// can't resume from before (410 Gone).
     ///
     /// # Errors
-    /// If it doesn't become ready.
+    /// If the server doesn't become ready.
     pub async fn resume(&self) -> Result<()> {
         self.processes.lock().await.start_api_server()?;
         self.ready().await
     }
 
-    /// Makes etcd forget all changes but the last. See [`ApiServer::start_with`] for who notices.
+    /// Compacts etcd to the last revision. See [`ApiServer::start_with`] for its effect.
     ///
     /// # Errors
-    /// If etcd doesn't do it.
+    /// If etcd fails.
     pub async fn compact(&self) -> Result<()> {
-        // etcd wants keys in base64; any will do, since the answer's header has the revision.
+        // Keys are base64. Any key will do: the response header has the revision.
         let answer = self.etcd("/v3/kv/range", &json!({"key": "AA=="})).await?;
         let revision = &answer["header"]["revision"];
         let body = json!({"revision": revision, "physical": true});
@@ -195,10 +193,10 @@ impl ApiServer {
         Ok(())
     }
 
-    /// Installs the Gateway API's definitions, and waits until their kinds are served.
+    /// Installs the CRDs of the Gateway API, and waits until they are served.
     ///
     /// # Errors
-    /// If the definitions aren't found (the message says how to get them), or the server refuses them.
+    /// If the CRDs are missing (the message says how to get them), or the server rejects them.
     pub async fn install_definitions(&self, channel: Channel) -> Result<()> {
         definitions::install(&self.admin().await?, channel).await
     }
@@ -215,12 +213,12 @@ impl ApiServer {
         let status = response.status();
         let body = response.into_body().collect().await?.to_bytes();
         if !status.is_success() {
-            bail!("etcd says {status}: {}", String::from_utf8_lossy(&body));
+            bail!("etcd returned {status}: {}", String::from_utf8_lossy(&body));
         }
         Ok(serde_json::from_slice(&body)?)
     }
 
-    /// Waits until it answers, and has made what every client expects of it.
+    /// Waits until the server is ready and has created its default objects.
     async fn ready(&self) -> Result<()> {
         let client = self.admin().await?;
         let until = Instant::now() + PATIENCE;
@@ -236,7 +234,7 @@ impl ApiServer {
                 if Instant::now() > until {
                     bail!(
                         "the API server isn't ready after {PATIENCE:?} ({path}: {answer:?}); {}",
-                        processes.last_words()
+                        processes.log_tails()
                     );
                 }
                 drop(processes);
@@ -246,7 +244,7 @@ impl ApiServer {
         Ok(())
     }
 
-    /// The folder of its files: logs are there, as long as it runs.
+    /// The directory of its files, with logs.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -258,10 +256,10 @@ async fn config(kubeconfig: &str) -> Result<Config> {
     Ok(Config::from_custom_kubeconfig(kubeconfig, &options).await?)
 }
 
-/// How programs say that a port is someone else's.
+/// The error messages of a port in use.
 const TAKEN: &str = "address already in use";
 
-/// What the server reads when it starts.
+/// The configuration files of the server.
 fn write_files(folder: &Path, authority: &Authority) -> Result<()> {
     let write = |name: &str, text: &str| {
         fs::write(folder.join(name), text).with_context(|| format!("can't write {name}"))

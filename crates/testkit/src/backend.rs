@@ -1,16 +1,15 @@
-//! An HTTP server that tells what it was asked: the backend of tests, benches and the demo.
+//! An echo server for HTTP: the backend of tests, benches and the demo.
 //!
-//! In: connections, plain (HTTP/1.1 or HTTP/2 with prior knowledge) or TLS. Out: answers in JSON, and a record of the
-//! requests. It must not know Envoy or Sesame: it sees what any backend sees.
+//! Accepts plain connections (HTTP/1.1, or HTTP/2 with prior knowledge) and TLS. Records the requests.
 //!
-//! Every answer is of status 200 and says which backend answered and what it was asked (see [`Received`]), but:
+//! Every response has status 200 and contains the backend's name and the request as JSON (see [`Received`]), except:
 //!
 //! | asked for | answered |
 //! |---|---|
 //! | `/status/404` | the same with that status, 200 to 599 |
-//! | `?delay=500ms`, `?delay=2s` | the same after a while, one minute at most; together with any path |
-//! | `/flaky?key=a&failures=2&code=503` | 503 twice for this key, then 200 for ever; `code=reset`: the connection breaks off instead |
-//! | `/ws` with an upgrade to WebSocket | each message, text or binary, comes back |
+//! | `?delay=500ms`, `?delay=2s` | the same after a delay, one minute at most; with any path |
+//! | `/flaky?key=a&failures=2&code=503` | 503 twice for this key, then 200; `code=reset` resets the connection instead |
+//! | `/ws` with an upgrade to WebSocket | echoes each message, text or binary |
 //! | `?set-header=name:value` or a request header `x-echo-set-header: name:value`, any number | the same with these headers |
 
 mod answer;
@@ -38,10 +37,10 @@ use self::answer::{Connection, answer};
 use self::received::Records;
 pub use self::received::{Received, Tls};
 
-/// Connections at the same time; further ones are closed at once.
-const MOST_CONNECTIONS: usize = 16_384;
+/// The maximum number of concurrent connections; others are closed at once.
+const MAX_CONNECTIONS: usize = 16_384;
 
-/// A TLS client that says nothing is closed after this time.
+/// The timeout of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// A server that runs until it is stopped or dropped.
@@ -49,23 +48,23 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 pub struct Backend {
     address: SocketAddr,
     shared: Arc<Shared>,
-    /// Dropping it ends the server.
+    /// Dropping it stops the server.
     stop: oneshot::Sender<()>,
     server: JoinHandle<()>,
 }
 
-/// What all connections of a backend share.
+/// The state that all connections share.
 #[derive(Debug)]
 struct Shared {
     name: String,
     records: Records,
     flaky: plan::Flaky,
-    /// WebSockets outlive the HTTP connections that they were.
+    /// WebSockets outlive their HTTP connections.
     websockets: Mutex<JoinSet<()>>,
 }
 
 impl Shared {
-    /// A panic under the lock leaves the set whole.
+    /// Ignores poisoning: a panic leaves the set consistent.
     fn websockets(&self) -> MutexGuard<'_, JoinSet<()>> {
         self.websockets
             .lock()
@@ -74,18 +73,18 @@ impl Shared {
 }
 
 impl Backend {
-    /// A plain server called `name` on this address; port 0 is any free one. Must be called within a Tokio runtime.
+    /// Starts a plain server called `name` on this address; port 0 is any free one. Must be called within a Tokio runtime.
     ///
     /// # Errors
-    /// If the address can't be listened on.
+    /// If the address can't be bound.
     pub async fn start(name: &str, address: SocketAddr) -> io::Result<Self> {
         Self::serve(name, address, None).await
     }
 
-    /// The same with TLS on each connection; [`crate::certs::Identity::server_config`] makes a `config`.
+    /// Starts a TLS server; [`crate::certs::Identity::server_config`] returns a `config`.
     ///
     /// # Errors
-    /// If the address can't be listened on.
+    /// If the address can't be bound.
     pub async fn start_tls(
         name: &str,
         address: SocketAddr,
@@ -113,12 +112,12 @@ impl Backend {
         })
     }
 
-    /// What it calls itself in its answers.
+    /// The name in its responses.
     pub fn name(&self) -> &str {
         &self.shared.name
     }
 
-    /// Where it listens.
+    /// The address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -128,15 +127,15 @@ impl Backend {
         self.shared.records.latest()
     }
 
-    /// How many requests have come since the start.
+    /// The number of requests since the start.
     pub fn count(&self) -> u64 {
         self.shared.records.count()
     }
 
-    /// Waits until `enough` says so of the latest requests, and returns them.
+    /// Waits until the latest requests satisfy `enough`, and returns them.
     ///
     /// # Errors
-    /// With the requests that did come, if that takes longer than `patience`.
+    /// A timeout; the error contains the requests.
     pub async fn wait_for(
         &self,
         patience: Duration,
@@ -148,11 +147,11 @@ impl Backend {
             .map_err(|_| self.requests())
     }
 
-    /// Ends it: no listener and no connection is left when this returns. Answers under way break off.
+    /// Stops the server: closes the listener and all connections.
     pub async fn stop(self) {
         let Self { stop, server, .. } = self;
         drop(stop);
-        // Fails only if the server panicked, and then it is gone too.
+        // Fails only if the server panicked.
         let _ = server.await;
     }
 }
@@ -168,11 +167,11 @@ async fn run(
         tokio::select! {
             _ = &mut stopped => break,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _)) if connections.len() < MOST_CONNECTIONS => {
+                Ok((stream, _)) if connections.len() < MAX_CONNECTIONS => {
                     connections.spawn(connection(stream, tls.clone(), Arc::clone(&shared)));
                 }
                 Ok(_) => {}
-                // Out of file descriptors, most likely: others must end first.
+                // Most likely there are no file descriptors left.
                 Err(_) => sleep(Duration::from_millis(50)).await,
             },
             Some(_) = connections.join_next() => {}
@@ -185,12 +184,12 @@ async fn run(
 }
 
 async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
-    // Small answers go out at once. An error shows in the reading and writing that follows.
+    // Small responses shouldn't wait. An error would show later.
     let _ = stream.set_nodelay(true);
     let Some(acceptor) = tls else {
         return requests(stream, None, shared).await;
     };
-    // A client that can't shake hands has seen why by the alert.
+    // The client gets an alert.
     if let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await {
         let (_, session) = stream.get_ref();
         let tls = Tls {
@@ -209,7 +208,7 @@ where
 {
     let connection = Arc::new(Connection { tls, shared });
     let service = service_fn(|request| answer(request, Arc::clone(&connection)));
-    // Clients that break off and answers that are meant to break off end here alike.
+    // Also after an aborted request or response.
     let _ = auto::Builder::new(TokioExecutor::new())
         .serve_connection_with_upgrades(TokioIo::new(stream), service)
         .await;

@@ -1,6 +1,4 @@
-//! Certificates for tests and the demo.
-//!
-//! In: names. Out: certificates and keys in PEM, freshly made. Nothing here is fit for anything but a loopback address.
+//! Certificates for tests and the demo, for loopback addresses only.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -24,10 +22,10 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A certificate that vouches for itself, for these host names (wildcards too) or IP addresses.
+    /// A self-signed certificate for these host names (wildcards too) or IP addresses.
     ///
     /// # Errors
-    /// If a name is not one that a certificate can hold.
+    /// If a name is invalid.
     pub fn self_signed(names: &[&str]) -> Result<Self> {
         let key = KeyPair::generate()?;
         let certificate = params(names)?.self_signed(&key)?;
@@ -37,10 +35,10 @@ impl Identity {
         })
     }
 
-    /// A server that shows this certificate, and speaks HTTP/2 or HTTP/1.1.
+    /// A server configuration with this certificate, for HTTP/2 and HTTP/1.1.
     ///
     /// # Errors
-    /// If the PEM isn't, or the key isn't the certificate's.
+    /// If the PEM is invalid, or the key doesn't match.
     pub fn server_config(&self) -> Result<Arc<ServerConfig>> {
         let chain = certificates(&self.chain)?;
         let key = PrivateKeyDer::from_pem_slice(self.private_key.as_bytes())
@@ -55,15 +53,15 @@ impl Identity {
     }
 }
 
-/// Somebody who vouches for certificates.
+/// A CA.
 #[derive(Debug)]
 pub struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    /// A new one.
+    /// A new CA.
     ///
     /// # Errors
-    /// If the machine has no randomness to make a key of.
+    /// If a key can't be generated.
     pub fn new() -> Result<Self> {
         let mut params = CertificateParams::new(Vec::new())?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -76,15 +74,15 @@ impl Authority {
         )?))
     }
 
-    /// Its own certificate, PEM.
+    /// The CA certificate, PEM.
     pub fn pem(&self) -> String {
         self.0.pem()
     }
 
-    /// A certificate for these host names (wildcards too) or IP addresses, good for servers and clients.
+    /// A certificate for these host names (wildcards too) or IP addresses, valid for servers and clients.
     ///
     /// # Errors
-    /// If a name is not one that a certificate can hold.
+    /// If a name is invalid.
     pub fn issue(&self, names: &[&str]) -> Result<Identity> {
         let key = KeyPair::generate()?;
         let certificate = params(names)?.signed_by(&key, &self.0)?;
@@ -96,10 +94,10 @@ impl Authority {
 }
 
 impl Authority {
-    /// A certificate of a client whose names are these URIs, valid between two moments (to the second).
+    /// A client certificate with these URIs, valid between two times (to the second).
     ///
     /// # Errors
-    /// If a name is not one that a certificate can hold, or a moment lies before 1970.
+    /// If a name is invalid, or a time is before 1970.
     pub fn issue_client(
         &self,
         uris: &[&str],
@@ -130,10 +128,10 @@ impl Authority {
 }
 
 impl Authority {
-    /// A certificate of a client that an API server takes for this user in this group: it finds them in the subject.
+    /// A client certificate that identifies this user and group to an API server, by its subject.
     ///
     /// # Errors
-    /// If a name is not one that a certificate can hold.
+    /// If a name is invalid.
     pub fn issue_user(&self, user: &str, group: &str) -> Result<Identity> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(Vec::new())?;
@@ -150,18 +148,18 @@ impl Authority {
     }
 }
 
-/// A client that trusts the certificates in `roots` (PEM) and offers `alpn`, most wanted first.
+/// A client configuration that trusts `roots` (PEM) and offers `alpn`, most preferred first.
 ///
 /// # Errors
-/// If the PEM holds no certificate that can be a root.
+/// If the PEM has no valid root.
 pub fn client_config(roots: &str, alpn: &[&str]) -> Result<Arc<ClientConfig>> {
     client_config_as(None, roots, alpn)
 }
 
-/// The same for a client that shows a certificate of its own.
+/// The same with a client certificate.
 ///
 /// # Errors
-/// If some PEM is not what it should be.
+/// If some PEM is invalid.
 pub fn client_config_as(
     identity: Option<&Identity>,
     roots: &str,
@@ -193,7 +191,7 @@ fn params(names: &[&str]) -> Result<CertificateParams> {
             .map(|&name| name.to_owned())
             .collect::<Vec<_>>(),
     )?;
-    // A common name may have 64 characters (RFC 5280, appendix A.1), a host name more; servers are known by the others.
+    // A common name is limited to 64 characters (RFC 5280, appendix A.1); servers are identified by their SANs.
     params
         .distinguished_name
         .push(DnType::CommonName, "Sesame test certificate");

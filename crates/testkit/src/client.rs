@@ -1,6 +1,4 @@
-//! An HTTP client that says exactly what a test wants said: to which address, with which server name, Host, version and headers.
-//!
-//! In: requests. Out: responses, whole. It must not know Envoy or Sesame: it is any client.
+//! An HTTP client with full control over address, server name, Host, version and headers.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,13 +18,13 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
-/// An exchange that takes longer has failed.
+/// The timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A body that is longer has failed, in bytes.
-const LONGEST_BODY: usize = 16 << 20;
+/// The maximum response body, in bytes.
+const MAX_BODY: usize = 16 << 20;
 
-/// What to ask for.
+/// A request.
 #[derive(Clone, Debug)]
 pub struct Ask {
     method: Method,
@@ -48,20 +46,20 @@ impl Ask {
         }
     }
 
-    /// With another method.
+    /// Sets the method.
     ///
     /// # Panics
-    /// If it isn't one: a test's own mistake.
+    /// If it is invalid: a bug of the test.
     #[must_use]
     pub fn method(mut self, method: &str) -> Self {
         self.method = method.parse().expect("a method");
         self
     }
 
-    /// With one more header.
+    /// Adds a header.
     ///
     /// # Panics
-    /// If name or value can't be a header's: a test's own mistake.
+    /// If name or value is invalid: a bug of the test.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
         let name: HeaderName = name.parse().expect("a header's name");
@@ -70,7 +68,7 @@ impl Ask {
         self
     }
 
-    /// With a body.
+    /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: impl Into<Bytes>) -> Self {
         self.body = body.into();
@@ -78,7 +76,7 @@ impl Ask {
     }
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// The status.
@@ -98,12 +96,12 @@ impl Answer {
             .unwrap_or_default()
     }
 
-    /// The body as JSON; null if it is none.
+    /// The body as JSON; null if it is not JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
 
-    /// The name of the [`crate::backend::Backend`] that answered; empty if none did.
+    /// The name of the [`crate::backend::Backend`] that responded; empty if none did.
     pub fn backend(&self) -> String {
         self.json()["backend"]
             .as_str()
@@ -112,7 +110,7 @@ impl Answer {
     }
 }
 
-/// How to connect.
+/// Connection settings.
 #[derive(Clone, Debug, Default)]
 pub struct Connect {
     tls: Option<String>,
@@ -125,7 +123,7 @@ impl Connect {
         Self::default()
     }
 
-    /// TLS, asking for this server name (empty: for none). Certificates are not checked; see [`Connection::certificate`].
+    /// TLS with this server name (SNI; empty for none). Certificates are not verified; see [`Connection::certificate`].
     pub fn tls(server_name: &str) -> Self {
         Self {
             tls: Some(server_name.to_owned()),
@@ -133,7 +131,7 @@ impl Connect {
         }
     }
 
-    /// HTTP/2: over TLS by ALPN, otherwise with prior knowledge.
+    /// Uses HTTP/2: over TLS by ALPN, otherwise with prior knowledge.
     #[must_use]
     pub fn h2(self) -> Self {
         Self { h2: true, ..self }
@@ -142,7 +140,7 @@ impl Connect {
     /// Opens a connection.
     ///
     /// # Errors
-    /// If it is refused, or the handshake fails.
+    /// If the connection or the handshake fails.
     pub async fn open(&self, address: SocketAddr) -> Result<Connection> {
         timeout(PATIENCE, self.try_open(address))
             .await
@@ -181,24 +179,24 @@ impl Connect {
         Connection::over(tls, self.h2, certificate).await
     }
 
-    /// One request on a connection of its own.
+    /// Sends a request on a new connection.
     ///
     /// # Errors
-    /// If there is no answer.
+    /// If there is no response.
     pub async fn ask(&self, address: SocketAddr, ask: &Ask) -> Result<Answer> {
         self.open(address).await?.ask(ask).await
     }
 }
 
-/// One plain HTTP/1.1 request on a connection of its own.
+/// Sends a plain HTTP/1.1 request on a new connection.
 ///
 /// # Errors
-/// If there is no answer.
+/// If there is no response.
 pub async fn ask(address: SocketAddr, ask: &Ask) -> Result<Answer> {
     Connect::plain().ask(address, ask).await
 }
 
-/// A connection that stays open between requests.
+/// A persistent connection.
 #[derive(Debug)]
 pub struct Connection {
     sender: Sender,
@@ -235,15 +233,15 @@ impl Connection {
         })
     }
 
-    /// The certificate (DER) that the server showed, if it spoke TLS.
+    /// The server's certificate (DER), with TLS.
     pub fn certificate(&self) -> Option<&[u8]> {
         self.certificate.as_deref()
     }
 
-    /// One request.
+    /// Sends a request.
     ///
     /// # Errors
-    /// If the connection breaks, or the answer takes too long or is too long.
+    /// If the connection fails, or the response is late or too long.
     pub async fn ask(&mut self, ask: &Ask) -> Result<Answer> {
         timeout(PATIENCE, self.try_ask(ask))
             .await
@@ -274,9 +272,9 @@ impl Connection {
             }
         };
         let (head, body) = response.into_parts();
-        let body = match Limited::new(body, LONGEST_BODY).collect().await {
+        let body = match Limited::new(body, MAX_BODY).collect().await {
             Ok(body) => body.to_bytes(),
-            Err(error) => bail!("the body broke off: {error}"),
+            Err(error) => bail!("the body is incomplete: {error}"),
         };
         Ok(Answer {
             status: head.status,
@@ -286,7 +284,7 @@ impl Connection {
     }
 }
 
-/// A TLS client that takes any certificate: tests look at it themselves.
+/// A TLS client that accepts any certificate; tests verify it.
 fn trusting() -> ClientConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let schemes = provider
@@ -294,7 +292,7 @@ fn trusting() -> ClientConfig {
         .supported_schemes();
     ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .expect("ring speaks TLS 1.2 and 1.3")
+        .expect("ring supports TLS 1.2 and 1.3")
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Trusting(schemes)))
         .with_no_client_auth()
@@ -345,7 +343,7 @@ mod tests {
     use crate::certs::Identity;
 
     #[tokio::test]
-    async fn asks_in_each_way() {
+    async fn requests_work_with_each_kind_of_connection() {
         let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
         let plain = Backend::start("plain", any).await.expect("a backend");
         let identity = Identity::self_signed(&["a.example.com"]).expect("a certificate");

@@ -1,24 +1,19 @@
-//! A client of the discovery server that behaves like Envoy, without being one.
+//! A discovery client that behaves like Envoy.
 //!
-//! In: the address of a discovery server, and what the test says of resources: what to ask for
-//! because of them, which to reject. Out: what the client has, and the record of all messages.
-//! It must not know: what is inside a resource; the test tells by functions.
+//! The test decides by functions which resources to subscribe to and which to reject; the client doesn't decode resources.
 //!
-//! Like Envoy it asks for all clusters and listeners; for the endpoints of each cluster it gets, by
-//! the cluster's name; and for whatever the test says that a resource refers to. It acknowledges
-//! clusters when all are warm, that is when their endpoints came after them (or the word that there
-//! are none). It takes the good clusters and listeners of a response and names the bad ones; of
-//! other types it takes what comes before the first bad one and names none. It sends its node
-//! with the first message only, and tells what it has when it comes again.
+//! Like Envoy it subscribes to all clusters and listeners, to the endpoints of each cluster, and to whatever the test says that a
+//! resource refers to. It acknowledges clusters when all are warm: when it has received their endpoints, or that there are none.
+//! It accepts the valid clusters and listeners of a response and names the invalid ones; of other types it accepts what precedes
+//! the first invalid one and names none. It sends its node with the first message only, and its versions when it reconnects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context, bail};
 use envoy_types::pb::envoy::config::core::v3::Node;
 use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
 use envoy_types::pb::envoy::service::discovery::v3::{
@@ -32,22 +27,21 @@ use sesame_xds::ResourceType;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::{mpsc, watch};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::codegen::{BoxFuture, Service};
 use tonic::transport::{Channel, Endpoint, Uri};
+use tower::service_fn;
 
-/// How long [`FakeEnvoy::until`] waits at most.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// The timeout of [`FakeEnvoy::until`].
+const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Requests between a client and its connection: more than a server that reads ever leaves.
-const QUEUE: usize = 4096;
+/// How many requests are buffered: more than any test sends to a server that reads.
+const REQUEST_BUFFER: usize = 4096;
 
 type Requests = mpsc::Sender<DeltaDiscoveryRequest>;
 type Follow = dyn Fn(ResourceType, &[u8]) -> Vec<(ResourceType, String)> + Send + Sync;
 type Reject = dyn Fn(ResourceType, &str, &[u8]) -> Option<String> + Send + Sync;
 
-/// Where the discovery server listens.
+/// The address of an xDS server.
 #[derive(Debug, Clone)]
 pub enum Server {
     /// A Unix socket.
@@ -58,14 +52,14 @@ pub enum Server {
     Tls {
         /// The port.
         address: SocketAddr,
-        /// The name that the server has to prove.
+        /// The expected name of the server.
         name: String,
-        /// Whom the client trusts, and what it shows of itself.
+        /// The CA bundle and the client certificate.
         config: Arc<ClientConfig>,
     },
 }
 
-/// One message, in the order in which this client saw or sent them.
+/// A received or sent message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Message {
     /// The server sent resources and removals.
@@ -83,15 +77,16 @@ pub enum Message {
     Nack(ResourceType, String),
 }
 
-/// What a client has and did.
+/// The state of a client and the record of its messages.
 #[derive(Debug, Default)]
 pub struct State {
     resources: BTreeMap<(ResourceType, String), (String, Vec<u8>)>,
-    /// The names asked for, of types that are asked for by name.
-    asked: BTreeSet<(ResourceType, String)>,
-    cold: BTreeSet<String>,
-    /// Words that are said when the types may be acknowledged.
-    unsaid: Vec<(ResourceType, String, Option<String>)>,
+    /// The names subscribed to.
+    subscribed: BTreeSet<(ResourceType, String)>,
+    /// Clusters that wait for endpoints.
+    warming: BTreeSet<String>,
+    /// Responses that are not acknowledged yet: type, nonce and error.
+    unacked: Vec<(ResourceType, String, Option<String>)>,
     held: BTreeSet<ResourceType>,
     messages: Vec<Message>,
     connected: bool,
@@ -99,35 +94,35 @@ pub struct State {
 }
 
 impl State {
-    /// The names of the resources of a type that the client has.
+    /// The names of the client's resources of a type.
     pub fn names(&self, ty: ResourceType) -> Vec<&str> {
         let of = self.resources.keys().filter(|(of, _)| *of == ty);
         of.map(|(_, name)| name.as_str()).collect()
     }
 
-    /// The bytes of a resource that the client has.
+    /// The bytes of a resource.
     pub fn body(&self, ty: ResourceType, name: &str) -> Option<&[u8]> {
         let (_, body) = self.resources.get(&(ty, name.to_owned()))?;
         Some(body)
     }
 
-    /// All messages since the client was made.
+    /// All messages since the creation of the client.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// The stream is up and has received something or is waiting to.
+    /// Whether there is a stream.
     pub fn connected(&self) -> bool {
         self.connected
     }
 
-    /// Why the last stream ended, if it did.
+    /// Why the last stream ended, if it has.
     pub fn ended(&self) -> Option<&str> {
         self.ended.as_deref()
     }
 }
 
-/// Settings of a client that is about to connect.
+/// Settings of a client.
 pub struct Builder {
     fleet: String,
     node_id: String,
@@ -136,7 +131,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// What to ask for by name because of a resource, beside a cluster's endpoints.
+    /// What to subscribe to because of a resource, in addition to the endpoints of clusters.
     pub fn follow(
         mut self,
         follow: impl Fn(ResourceType, &[u8]) -> Vec<(ResourceType, String)> + Send + Sync + 'static,
@@ -145,7 +140,7 @@ impl Builder {
         self
     }
 
-    /// Which resources to reject, and with which message.
+    /// Which resources to reject, and with which error.
     pub fn reject(
         mut self,
         reject: impl Fn(ResourceType, &str, &[u8]) -> Option<String> + Send + Sync + 'static,
@@ -158,7 +153,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// Nobody listens there.
+    /// The connection fails.
     pub async fn connect(self, server: Server) -> anyhow::Result<FakeEnvoy> {
         let mut envoy = FakeEnvoy {
             shared: Arc::new(Shared {
@@ -191,7 +186,7 @@ struct Stream {
     task: tokio::task::JoinHandle<()>,
 }
 
-/// A client. Its stream ends when it is dropped.
+/// A client. Dropping it ends its stream.
 pub struct FakeEnvoy {
     shared: Arc<Shared>,
     server: Server,
@@ -205,7 +200,7 @@ impl Drop for FakeEnvoy {
 }
 
 impl FakeEnvoy {
-    /// A client of that fleet (`node.cluster`) with that `node.id`.
+    /// A client of this fleet (`node.cluster`) with this `node.id`.
     pub fn builder(fleet: &str, node_id: &str) -> Builder {
         Builder {
             fleet: fleet.to_owned(),
@@ -215,16 +210,16 @@ impl FakeEnvoy {
         }
     }
 
-    /// What the client has and did, at this moment. Don't keep it over an `await`.
+    /// The current state. Don't hold it across an `await`.
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.shared.state()
     }
 
-    /// Waits until the client's state is as wanted.
+    /// Waits until the state satisfies `wanted`.
     ///
     /// # Errors
     ///
-    /// It isn't after a while; the error tells what it is.
+    /// A timeout; the error contains the state.
     pub async fn until(&self, wanted: impl Fn(&State) -> bool) -> anyhow::Result<()> {
         let mut changed = self.shared.changed.subscribe();
         let waiting = async {
@@ -238,47 +233,47 @@ impl FakeEnvoy {
                 }
             }
         };
-        if tokio::time::timeout(PATIENCE, waiting).await.is_err() {
-            bail!("the client is not as wanted: {:#?}", self.state());
+        if tokio::time::timeout(TIMEOUT, waiting).await.is_err() {
+            bail!("timeout; the client's state: {:#?}", self.state());
         }
         Ok(())
     }
 
-    /// Holds back the acknowledgements (and rejections) of a type until [`FakeEnvoy::release`].
+    /// Delays the ACKs and NACKs of a type until [`FakeEnvoy::release`].
     pub fn hold(&self, ty: ResourceType) {
         self.state().held.insert(ty);
     }
 
-    /// Says what was held back, and holds back no more.
+    /// Sends what [`FakeEnvoy::hold`] has held back.
     pub fn release(&self, ty: ResourceType) {
         self.state().held.remove(&ty);
         if let Some(stream) = &self.stream {
-            speak(&self.shared, &stream.requests);
+            acknowledge(&self.shared, &stream.requests);
         }
     }
 
-    /// Ends the stream; what the client has it goes on having.
+    /// Ends the stream. The client keeps its resources.
     pub fn disconnect(&mut self) {
         if let Some(stream) = self.stream.take() {
             stream.task.abort();
         }
         let mut state = self.state();
         state.connected = false;
-        state.unsaid.clear();
-        state.cold.clear();
+        state.unacked.clear();
+        state.warming.clear();
     }
 
-    /// Begins a new stream, telling what the client has.
+    /// Opens a new stream, with the versions that the client has.
     ///
     /// # Errors
     ///
-    /// Nobody listens there.
+    /// The connection fails.
     pub async fn reconnect(&mut self) -> anyhow::Result<()> {
         self.disconnect();
         let channel = open(&self.server).await?;
         let mut client =
             AggregatedDiscoveryServiceClient::new(channel).max_decoding_message_size(usize::MAX);
-        let (requests, outgoing) = mpsc::channel(QUEUE);
+        let (requests, outgoing) = mpsc::channel(REQUEST_BUFFER);
         first_requests(&self.shared, &requests);
         {
             let mut state = self.state();
@@ -295,8 +290,8 @@ impl FakeEnvoy {
                     let mut stream = stream.into_inner();
                     loop {
                         match stream.message().await {
-                            Ok(Some(response)) => take(&shared, &sender, response),
-                            Ok(None) => break "the server ended it".to_owned(),
+                            Ok(Some(response)) => receive(&shared, &sender, response),
+                            Ok(None) => break "the server ended the stream".to_owned(),
                             Err(status) => break status.to_string(),
                         }
                     }
@@ -312,96 +307,54 @@ impl FakeEnvoy {
         Ok(())
     }
 
-    /// Sends a request as it is, after the client's own.
+    /// Sends a request.
     pub fn send(&self, request: DeltaDiscoveryRequest) {
         if let Some(stream) = &self.stream {
-            // A stream that has ended says so in the state.
+            // Fails if the stream has ended, which the state shows.
             let _: Result<(), _> = stream.requests.try_send(request);
         }
     }
 }
 
 async fn open(server: &Server) -> anyhow::Result<Channel> {
+    // Required, but the connectors ignore it.
+    let endpoint = Endpoint::from_static("http://discovery");
     match server {
         Server::Tcp(uri) => Endpoint::from(uri.clone())
             .connect()
             .await
             .with_context(|| format!("cannot connect to {uri}")),
-        Server::Unix(path) => connect_by(Unix(path.as_path().into()))
-            .await
-            .with_context(|| format!("cannot connect to {}", path.display())),
+        Server::Unix(path) => {
+            let socket = path.clone();
+            let connect = move |_: Uri| {
+                let socket = socket.clone();
+                async move { UnixStream::connect(socket).await.map(TokioIo::new) }
+            };
+            endpoint
+                .connect_with_connector(service_fn(connect))
+                .await
+                .with_context(|| format!("cannot connect to {}", path.display()))
+        }
         Server::Tls {
             address,
             name,
             config,
         } => {
-            let connector = Tls {
-                address: *address,
-                name: ServerName::try_from(name.clone())?,
-                tls: TlsConnector::from(Arc::clone(config)),
+            let name = ServerName::try_from(name.clone())?;
+            let tls = TlsConnector::from(Arc::clone(config));
+            let address = *address;
+            let connect = move |_: Uri| {
+                let (name, tls) = (name.clone(), tls.clone());
+                async move {
+                    let stream = TcpStream::connect(address).await?;
+                    tls.connect(name, stream).await.map(TokioIo::new)
+                }
             };
-            connect_by(connector)
+            endpoint
+                .connect_with_connector(service_fn(connect))
                 .await
                 .with_context(|| format!("cannot connect to {address}"))
         }
-    }
-}
-
-/// Connects by a way of ours, whatever the address.
-async fn connect_by<C>(connector: C) -> Result<Channel, tonic::transport::Error>
-where
-    C: Service<Uri, Error = std::io::Error> + Send + 'static,
-    C::Response: hyper::rt::Read + hyper::rt::Write + Send + Unpin,
-    C::Future: Send,
-{
-    // The address is never looked at, but has to be one.
-    Endpoint::from_static("http://discovery")
-        .connect_with_connector(connector)
-        .await
-}
-
-/// Connects to a Unix socket.
-#[derive(Clone)]
-struct Unix(Arc<Path>);
-
-impl Service<Uri> for Unix {
-    type Response = TokioIo<UnixStream>;
-    type Error = std::io::Error;
-    type Future = BoxFuture<Self::Response, std::io::Error>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), std::io::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let path = Arc::clone(&self.0);
-        Box::pin(async move { Ok(TokioIo::new(UnixStream::connect(path).await?)) })
-    }
-}
-
-/// Connects to a TCP port with TLS.
-#[derive(Clone)]
-struct Tls {
-    address: SocketAddr,
-    name: ServerName<'static>,
-    tls: TlsConnector,
-}
-
-impl Service<Uri> for Tls {
-    type Response = TokioIo<TlsStream<TcpStream>>;
-    type Error = std::io::Error;
-    type Future = BoxFuture<Self::Response, std::io::Error>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), std::io::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let Tls { address, name, tls } = self.clone();
-        Box::pin(async move {
-            let stream = TcpStream::connect(address).await?;
-            Ok(TokioIo::new(tls.connect(name, stream).await?))
-        })
     }
 }
 
@@ -421,8 +374,8 @@ fn first_requests(shared: &Shared, requests: &Requests) {
     });
     for ty in ResourceType::ALL {
         let all = matches!(ty, ResourceType::Cluster | ResourceType::Listener);
-        let asked = state.asked.iter().filter(|(of, _)| *of == ty);
-        let names: Vec<String> = asked.map(|(_, name)| name.clone()).collect();
+        let names = state.subscribed.iter().filter(|(of, _)| *of == ty);
+        let names: Vec<String> = names.map(|(_, name)| name.clone()).collect();
         if names.is_empty() && !all {
             continue;
         }
@@ -439,8 +392,8 @@ fn first_requests(shared: &Shared, requests: &Requests) {
     }
 }
 
-/// Takes a response as Envoy would, asks for what it refers to, and says its word.
-fn take(shared: &Shared, requests: &Requests, response: DeltaDiscoveryResponse) {
+/// Processes a response as Envoy would.
+fn receive(shared: &Shared, requests: &Requests, response: DeltaDiscoveryResponse) {
     let Some(ty) = ResourceType::from_type_url(&response.type_url) else {
         return;
     };
@@ -457,12 +410,12 @@ fn take(shared: &Shared, requests: &Requests, response: DeltaDiscoveryResponse) 
     let mut errors = Vec::new();
     for resource in response.resources {
         let body = resource.resource.map(|any| any.value).unwrap_or_default();
-        if by_name && !state.asked.contains(&(ty, resource.name.clone())) {
+        if by_name && !state.subscribed.contains(&(ty, resource.name.clone())) {
             continue;
         }
         if ty == ResourceType::Endpoint {
-            // Endpoints that are rejected end the waiting for them too.
-            state.cold.remove(&resource.name);
+            // Envoy stops waiting for rejected endpoints, too.
+            state.warming.remove(&resource.name);
         }
         if let Some(error) = (shared.builder.reject)(ty, &resource.name, &body) {
             errors.push((resource.name, error));
@@ -472,22 +425,22 @@ fn take(shared: &Shared, requests: &Requests, response: DeltaDiscoveryResponse) 
             continue;
         }
         if ty == ResourceType::Cluster {
-            state.cold.insert(resource.name.clone());
+            state.warming.insert(resource.name.clone());
         }
         let key = (ty, resource.name);
         state.resources.insert(key, (resource.version, body));
     }
     for name in response.removed_resources {
         if matches!(ty, ResourceType::Cluster | ResourceType::Endpoint) {
-            state.cold.remove(&name);
+            state.warming.remove(&name);
         }
         state.resources.remove(&(ty, name));
     }
     let error = rejection(ty, &errors);
-    state.unsaid.push((ty, response.nonce, error));
-    ask(shared, &mut state, requests);
+    state.unacked.push((ty, response.nonce, error));
+    subscribe(shared, &mut state, requests);
     drop(state);
-    speak(shared, requests);
+    acknowledge(shared, requests);
     shared.changed.send_replace(());
 }
 
@@ -506,8 +459,8 @@ fn rejection(ty: ResourceType, errors: &[(String, String)]) -> Option<String> {
     })
 }
 
-/// Asks for what the resources refer to, and no more for what they don't.
-fn ask(shared: &Shared, state: &mut State, requests: &Requests) {
+/// Updates the subscriptions to what the resources refer to.
+fn subscribe(shared: &Shared, state: &mut State, requests: &Requests) {
     let mut wanted = BTreeSet::new();
     for ((ty, name), (_, body)) in &state.resources {
         if *ty == ResourceType::Cluster {
@@ -521,28 +474,28 @@ fn ask(shared: &Shared, state: &mut State, requests: &Requests) {
             of.map(|(_, name)| name.clone()).collect()
         };
         let mut request = request(ty);
-        request.resource_names_subscribe = of(&wanted, &state.asked);
-        request.resource_names_unsubscribe = of(&state.asked, &wanted);
+        request.resource_names_subscribe = of(&wanted, &state.subscribed);
+        request.resource_names_unsubscribe = of(&state.subscribed, &wanted);
         for name in &request.resource_names_unsubscribe {
             state.resources.remove(&(ty, name.clone()));
         }
-        let asks = !request.resource_names_subscribe.is_empty()
+        let changed = !request.resource_names_subscribe.is_empty()
             || !request.resource_names_unsubscribe.is_empty();
-        if asks {
+        if changed {
             let _: Result<(), _> = requests.try_send(request);
         }
     }
-    state.asked = wanted;
+    state.subscribed = wanted;
 }
 
-/// Says what may be said by now.
-fn speak(shared: &Shared, requests: &Requests) {
+/// Sends the acknowledgements and rejections that are ready.
+fn acknowledge(shared: &Shared, requests: &Requests) {
     let mut state = shared.state();
-    let unsaid = std::mem::take(&mut state.unsaid);
-    for (ty, nonce, error) in unsaid {
-        let warming = ty == ResourceType::Cluster && !state.cold.is_empty();
+    let unacked = std::mem::take(&mut state.unacked);
+    for (ty, nonce, error) in unacked {
+        let warming = ty == ResourceType::Cluster && !state.warming.is_empty();
         if warming || state.held.contains(&ty) {
-            state.unsaid.push((ty, nonce, error));
+            state.unacked.push((ty, nonce, error));
             continue;
         }
         let mut request = request(ty);
@@ -552,7 +505,7 @@ fn speak(shared: &Shared, requests: &Requests) {
             Some(error) => Message::Nack(ty, error.clone()),
         });
         request.error_detail = error.map(|message| Status {
-            // Internal, as Envoy says.
+            // INTERNAL, like Envoy.
             code: 13,
             message,
             details: Vec::new(),

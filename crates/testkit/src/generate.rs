@@ -1,8 +1,7 @@
-//! Random sets of objects that a user could write, and random edits of them.
+//! Random sets of objects, and random edits of them, as proptest strategies.
 //!
-//! In: nothing. Out: proptest strategies of JSON values that decode. Names come from small pools, so that objects collide,
-//! refer to each other, and refer to what isn't there. All that the translator reads is there in every form, odd ones and
-//! wrong ones too, as long as an API server would take them. It must not know what any of it means.
+//! The values decode. Names come from small pools, so that objects collide, refer to each other, and have dangling references.
+//! All that the translator reads occurs in every form that an API server would accept, valid or not.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,40 +26,40 @@ pub use pool::{GATEWAYS, PORTS};
 
 use json::Json;
 
-/// Objects by their keys, each as it would stand in a file.
+/// Objects by key, each as in a file.
 #[derive(Clone, Default, PartialEq)]
 pub struct Set(BTreeMap<ObjectKey, Value>);
 
-/// One change of a set.
+/// A change of a set.
 #[derive(Clone, Debug)]
 pub enum Edit {
-    /// The object comes, or takes the place of the one of its name.
+    /// Adds the object, or replaces the one with its name.
     Put(Value),
-    /// One of the objects goes.
+    /// Removes one of the objects.
     Delete(Index),
-    /// One of the objects is as it was, but the API server has counted its version up and somebody wrote its status.
+    /// Changes only the resource version and the status of one of the objects.
     Touch(Index),
-    /// If there is an object of this one's name, one field of its `spec` becomes this one's.
+    /// Copies one field of this object's `spec` to the object with its name, if there is one.
     Graft {
-        /// Where the field is from.
+        /// The source of the field.
         donor: Value,
-        /// Which one.
+        /// The name of the field.
         field: Index,
     },
 }
 
-/// What an edit did to one object.
+/// The effect of an edit on one object.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Change {
-    /// It is there and is now this.
+    /// The object was added or changed.
     Upsert(Box<Object>),
-    /// It is gone.
+    /// The object was removed.
     Remove(ObjectKey),
 }
 
-/// Sets of up to some thirty objects.
+/// Sets of up to some thirty objects; one in fifty has a host with many routes of one kind.
 pub fn sets() -> BoxedStrategy<Set> {
-    // Kinds that others refer to are mostly there.
+    // Mostly include the kinds that others refer to.
     let parts: Vec<BoxedStrategy<Vec<Value>>> = vec![
         prop::collection::vec(gateway::class(), 1..5).boxed(),
         prop::collection::vec(gateway::namespace(), 0..4).boxed(),
@@ -70,10 +69,28 @@ pub fn sets() -> BoxedStrategy<Set> {
         prop::collection::vec(backend::slice(), 4..12).boxed(),
         secret::secrets(),
         prop::collection::vec(route::http_route(), 1..10).boxed(),
+        prop::option::weighted(0.02, prop::sample::select(route::crowds()))
+            .prop_map(Vec::from_iter)
+            .boxed(),
     ];
     parts
         .prop_map(|parts| Set::new(parts.into_iter().flatten()))
         .boxed()
+}
+
+/// One Gateway, and for each kind of match hosts with 63, 64, 65 and 128 routes of that kind.
+pub fn crowds() -> Set {
+    let (namespace, name) = GATEWAYS[0];
+    let gateway = serde_json::json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "Gateway",
+        "metadata": {"namespace": namespace, "name": name},
+        "spec": {
+            "gatewayClassName": "sesame",
+            "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
+        },
+    });
+    Set::new(std::iter::once(gateway).chain(route::crowds()))
 }
 
 /// Objects of any kind.
@@ -91,12 +108,12 @@ pub fn objects() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// Regular expressions: common ones, ones at the edge of what some engine takes, and such put together at random.
+/// Regular expressions: common ones, ones at the limits of some engine, and random ones.
 pub fn regexes() -> BoxedStrategy<String> {
     route::regex()
 }
 
-/// Edits of any set.
+/// Edits of a set.
 pub fn edits() -> BoxedStrategy<Edit> {
     prop_oneof![
         4 => objects().prop_map(Edit::Put),
@@ -108,10 +125,10 @@ pub fn edits() -> BoxedStrategy<Edit> {
 }
 
 impl Set {
-    /// Of objects, of which later ones take the place of earlier ones of their name.
+    /// From objects; later ones replace earlier ones with the same name.
     ///
     /// # Panics
-    /// If one doesn't decode.
+    /// If an object doesn't decode.
     pub fn new(objects: impl IntoIterator<Item = Value>) -> Self {
         let named = |object: Value| (decode(&object).key(), object);
         Self(objects.into_iter().map(named).collect())
@@ -120,30 +137,30 @@ impl Set {
     /// The objects, sorted by key.
     ///
     /// # Panics
-    /// If one doesn't decode, which is a bug of the generator.
+    /// If an object doesn't decode: a bug of the generator.
     pub fn decoded(&self) -> impl DoubleEndedIterator<Item = Object> + '_ {
         self.0.values().map(decode)
     }
 
-    /// Keys and objects.
+    /// The keys and objects.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (&ObjectKey, &Value)> {
         self.0.iter()
     }
 
-    /// How many there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// True if there are none.
+    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Does the edit. Those of an object that isn't there do nothing.
+    /// Applies an edit. One of a missing object does nothing.
     ///
     /// # Panics
-    /// If an object doesn't decode, which is a bug of the generator.
+    /// If an object doesn't decode: a bug of the generator.
     pub fn apply(&mut self, edit: &Edit) -> Option<Change> {
         match edit {
             Edit::Put(object) => Some(self.put(object.clone())),
@@ -166,10 +183,10 @@ impl Set {
         }
     }
 
-    /// The changes that make this set of another one.
+    /// The changes from another set to this one.
     ///
     /// # Panics
-    /// If an object doesn't decode, which is a bug of the generator.
+    /// If an object doesn't decode: a bug of the generator.
     pub fn changes_from(&self, before: &Self) -> Vec<Change> {
         let gone = before.0.keys().filter(|key| !self.0.contains_key(key));
         let changed = self
@@ -194,7 +211,7 @@ impl Set {
     }
 }
 
-/// As a file that can be given to `sesame translate`: each YAML document is one line of JSON.
+/// As a file for `sesame translate`: each YAML document is one line of JSON.
 impl fmt::Display for Set {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0
@@ -209,19 +226,19 @@ impl fmt::Debug for Set {
     }
 }
 
-/// The object.
+/// Decodes an object.
 ///
 /// # Panics
-/// If it doesn't decode, which is a bug of the generator.
+/// If it doesn't decode: a bug of the generator.
 pub fn decode(object: &Value) -> Object {
     match Object::decode(object.clone()) {
         Ok(Some(object)) => object,
-        Ok(None) => panic!("of a kind that is not read: {object}"),
+        Ok(None) => panic!("unsupported kind: {object}"),
         Err(error) => panic!("does not decode: {error}\n{object}"),
     }
 }
 
-/// What happens to an object all the time and means nothing.
+/// A change without meaning: resource version and status.
 fn touch(object: &mut Value) {
     let version = &object["metadata"]["resourceVersion"];
     let next = version
@@ -240,7 +257,7 @@ fn touch(object: &mut Value) {
     }
 }
 
-/// Fields of a `spec` that mean nothing to each other, so that they can be exchanged one by one.
+/// Independent fields of a `spec`, which can be exchanged one by one.
 fn graft(object: &mut Value, donor: &Value, which: &Index) -> Option<()> {
     let fields: &[&str] = match object["kind"].as_str()? {
         "HTTPRoute" => &["parentRefs", "hostnames", "rules"],

@@ -1,6 +1,4 @@
-//! What tests, benches and the demo share.
-//!
-//! In: nothing of a user's. Out: helpers. No other crate may need this one to run.
+//! Helpers of tests, benches and the demo. Never a normal dependency of another crate.
 
 pub mod api_server;
 pub mod backend;

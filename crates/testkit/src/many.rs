@@ -1,20 +1,17 @@
-//! Many routes of one Gateway, each with a hostname, a Service and an EndpointSlice of its own: what benches and tests of cost
-//! are about.
-//!
-//! In: numbers. Out: objects as a user would write them ([`Value`]), and [`object`] to read one.
+//! Many routes of one Gateway, each with its own hostname, Service and EndpointSlice, for benches and cost tests.
 
 use std::net::SocketAddr;
 
 use serde_json::{Value, json};
 use sesame_api::Object;
 
-/// The namespace of all of them.
+/// The namespace of all objects.
 pub const NAMESPACE: &str = "many";
 
 /// The Gateway's name.
 pub const GATEWAY: &str = "gateway";
 
-/// The port that Services are reached by.
+/// The port of Services.
 pub const SERVICE_PORT: u16 = 80;
 
 /// The hostname of route `index`.
@@ -27,24 +24,24 @@ pub fn name(index: usize) -> String {
     format!("app-{index:05}")
 }
 
-/// An address for the Service of route `index`: another one for each of the first 16 million, and nobody answers there.
+/// An unreachable address for the Service of route `index`, unique for the first 16 million.
 pub fn endpoint(index: usize) -> SocketAddr {
     let [_, a, b, c] = (index as u32).to_be_bytes();
     ([10, a, b, c], 8080).into()
 }
 
-/// Reads an object as a source would.
+/// Decodes an object as a source would.
 ///
 /// # Panics
-/// If it can't be read: a test's own mistake.
+/// If it doesn't decode: a bug of the test.
 pub fn object(value: &Value) -> Object {
     match Object::decode(value.clone()) {
         Ok(Some(object)) => object,
-        other => panic!("{value} is no object: {other:?}"),
+        other => panic!("{value} does not decode: {other:?}"),
     }
 }
 
-/// The Gateway, of class `sesame`: one HTTP listener that takes routes of its namespace.
+/// The Gateway, of class `sesame`, with one HTTP listener for routes of its namespace.
 pub fn gateway(port: u16) -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
@@ -57,7 +54,7 @@ pub fn gateway(port: u16) -> Value {
     })
 }
 
-/// A route of all paths of a host to Services at [`SERVICE_PORT`], by weight.
+/// A route for all paths of a host to Services at [`SERVICE_PORT`], by weight.
 pub fn route(name: &str, host: &str, backends: &[(&str, u32)]) -> Value {
     let backends: Vec<Value> = backends
         .iter()
@@ -78,7 +75,7 @@ pub fn route(name: &str, host: &str, backends: &[(&str, u32)]) -> Value {
     })
 }
 
-/// A Service of one port.
+/// A Service with one port.
 pub fn service(name: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -122,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn objects_are_what_they_say() {
+    fn objects_decode() {
         let address = endpoint(70_000);
         assert_eq!(address.to_string(), "10.1.17.112:8080");
         let names: Vec<String> = app(7, address)

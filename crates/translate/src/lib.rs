@@ -1,11 +1,13 @@
-//! What objects mean: Kubernetes objects → the model of a gateway, and what each object's owner is told.
+//! Kubernetes objects → the model of a gateway, and the status of each object.
 //!
-//! In: objects, by [`pipeline::Inputs`]. Out: tables of the model and of statuses, from the same stages, so that they can't
-//! disagree. Translation cannot fail: what is wrong with an object becomes a condition on it, and its neighbours are served.
-//! It must know neither how objects arrive nor what Envoy calls things.
+//! In: objects, by [`inputs::Inputs`]. Out: tables of the model and of statuses, from the same stages, so that they can't
+//! disagree. Translation can't fail: an error in an object becomes a condition on it and doesn't affect other objects.
+//! It must depend neither on the source of objects nor on Envoy's terms.
 
 pub mod fleet;
 pub mod gateway_api;
+pub mod inputs;
 pub mod pipeline;
+pub mod problem;
 pub mod settings;
 pub mod shared;

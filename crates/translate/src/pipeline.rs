@@ -1,164 +1,83 @@
-//! The stages, in their order: from objects to the model and to statuses.
+//! The stages in order: from objects to the model and statuses.
 //!
-//! A stage reads tables that stand above it, by key or by index, and what it reads is what makes it run again. To see what a
-//! change costs, follow the reads.
+//! A stage reads tables declared above it, by key or by index, and runs again if a row that it read changes. The reads of the
+//! stages give the cost of a change.
 
-mod inputs;
 mod reach;
 
 use std::sync::Arc;
 
-use sesame_api::{GatewayClassStatus, GatewayStatus, Kind, NamespacedName, Route, RouteStatus};
-use sesame_engine::{Builder, Table};
+use sesame_api::{HTTPRoute, NamespacedName, ObjectKey, ObjectStatus};
+use sesame_engine::{Builder, Index, Table};
 use sesame_model::{
-    Certificate, CertificateKey, Cluster, ClusterKey, Endpoints, FleetId, Listener, ListenerKey,
-    RouteTable, RouteTableKey, VirtualHost, VirtualHostKey,
+    Certificate, CertificateKey, Cluster, ClusterKey, Endpoints, FleetId, FleetRequest, Listener,
+    ListenerKey, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey,
 };
 
-pub use self::inputs::Inputs;
-use self::reach::{certificates_of, clusters_of};
-use crate::fleet::FleetRequest;
-use crate::gateway_api::attach::{self, AttachPoints, Attaching, Attachments, gateway_of};
+use self::reach::{certificates_of, clusters_of, tcp_clusters_of};
 use crate::gateway_api::class::{self, ClassState};
-use crate::gateway_api::gateway::{self, GatewayState};
-use crate::gateway_api::http_route::rules::{self, RouteRules};
-use crate::gateway_api::http_route::virtual_host;
+use crate::gateway_api::gateway::{self, GatewayState, Obstacles};
 use crate::gateway_api::parameters::{self, Chosen, GatewayParameters};
-use crate::gateway_api::ports::Bind;
-use crate::gateway_api::problem::Problem;
+use crate::gateway_api::route::status::Rejections;
+use crate::gateway_api::route::{self, RouteKind, attach, backends};
 use crate::gateway_api::unmanaged::Served;
-use crate::gateway_api::{fleet_request, gateway_status, ports, route_status};
+use crate::gateway_api::{fleet_request, gateway_status, listener};
+use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates::{self, CertificateState};
+use crate::shared::hosts::{self, Attachments, RouteRules};
+use crate::shared::listeners::{AttachPoints, ListenerId};
+use crate::shared::ports::{self, Bind};
 use crate::shared::services::{self, Backend};
 
 /// The stages of a translation, declared.
 #[derive(Clone, Copy)]
 pub struct Pipeline {
-    /// Where objects go in.
+    /// The input tables.
     pub inputs: Inputs,
-    /// What comes out.
+    /// The output tables.
     pub outputs: Outputs,
 }
 
-/// Tables that others read: the model, the fleets that it needs, and statuses.
+/// The output tables: the model, the fleets to run, and statuses.
 #[derive(Clone, Copy)]
 pub struct Outputs {
-    /// Fleets that there should be.
+    /// The fleets that should exist.
     pub fleets: Table<FleetId, FleetRequest>,
-    /// Ports.
+    /// The listener of each port.
     pub listeners: Table<ListenerKey, Listener>,
-    /// Route tables, without their hosts.
+    /// Route tables, without their virtual hosts.
     pub route_tables: Table<RouteTableKey, RouteTable>,
-    /// The hosts.
+    /// Virtual hosts.
     pub virtual_hosts: Table<VirtualHostKey, VirtualHost>,
-    /// Service ports that a route leads to.
+    /// Service ports that a route refers to.
     pub clusters: Table<ClusterKey, Cluster>,
-    /// Who answers there.
+    /// Endpoints of the clusters.
     pub endpoints: Table<ClusterKey, Endpoints>,
-    /// Certificates that a listener names.
+    /// Certificates that a listener refers to.
     pub certificates: Table<CertificateKey, Certificate>,
-    /// Which fleet may see which cluster.
+    /// The clusters that each fleet may get.
     pub fleet_clusters: Table<(FleetId, ClusterKey), ()>,
-    /// Which fleet may see which certificate.
+    /// The certificates that each fleet may get.
     pub fleet_certificates: Table<(FleetId, CertificateKey), ()>,
-    /// What owners of GatewayClasses are told.
-    pub class_status: Table<Arc<str>, GatewayClassStatus>,
-    /// What owners of Gateways are told.
-    pub gateway_status: Table<NamespacedName, GatewayStatus>,
-    /// What owners of HTTPRoutes are told.
-    pub http_route_status: Table<NamespacedName, RouteStatus>,
+    /// Statuses of objects of every kind.
+    pub statuses: Table<ObjectKey, ObjectStatus>,
 }
 
 /// Declares all stages.
-pub fn stages(b: &mut Builder, settings: Settings) -> Pipeline {
-    let settings = Arc::new(settings);
+pub fn stages(b: &mut Builder) -> Pipeline {
     let inputs = Inputs::declare(b);
+    let certificate_states = certificate_states(b, &inputs);
+    let gateways = gateways(b, &inputs, certificate_states);
 
-    let served = Served::declare(b, &inputs, &settings.mode);
-    let chosen: Table<NamespacedName, Chosen> =
-        b.derive("parameters", inputs.config_maps, move |reader, name| {
-            Some(parameters::chosen(&*reader.get(inputs.config_maps, name)?))
-        });
-    let turn = served.clone();
-    let classes: Table<Arc<str>, ClassState> =
-        b.derive("class", inputs.gateway_classes, move |reader, name| {
-            let class = reader.get(inputs.gateway_classes, name)?;
-            class::read(reader, chosen, &turn, &class)
-        });
-    let mode = settings.mode.clone();
-    let class_status = b.derive("class status", classes, move |reader, name| {
-        let class = reader.get(inputs.gateway_classes, name)?;
-        let state = reader.get(classes, name)?;
-        let api = reader.get(inputs.api_version, &());
-        let api = api.as_deref().map(String::as_str);
-        Some(class::status(&class, &state, &mode, api))
-    });
-
-    let certificate_states: Table<CertificateKey, CertificateState> = b.derive(
-        "certificate state",
-        inputs.gateways_by_secret,
-        move |reader, key: &CertificateKey| {
-            let secret = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.name));
-            Some(match reader.get(inputs.secrets, &secret) {
-                Some(secret) => certificates::read(&secret),
-                None => CertificateState::Missing,
-            })
-        },
-    );
-    let certificates = b.derive(
-        "certificate",
-        certificate_states,
-        move |reader, key| match &*reader.get(certificate_states, key)? {
-            CertificateState::Valid { certificate, .. } => Some(certificate.clone()),
-            CertificateState::Missing | CertificateState::Invalid(_) => None,
-        },
-    );
-
-    let gateway_parameters: Table<NamespacedName, GatewayParameters> = b.derive(
-        "gateway parameters",
-        inputs.gateways,
-        move |reader, name| {
-            let gateway = reader.get(inputs.gateways, name)?;
-            let class = reader.get(classes, &gateway.spec.gateway_class_name)?;
-            Some(parameters::of_gateway(reader, chosen, &class, &gateway))
-        },
-    );
-    let (in_cluster, ipv6) = (settings.in_cluster(), settings.ipv6);
-    let gateway_states: Table<NamespacedName, GatewayState> = b.derive(
-        "gateway state",
-        gateway_parameters,
-        move |reader, name: &NamespacedName| {
-            let gateway = reader.get(inputs.gateways, name)?;
-            let wrong = reader.get(gateway_parameters, name)?.wrong.clone();
-            let elsewhere = served.refusal(reader, name);
-            Some(gateway::read(
-                reader,
-                &inputs,
-                certificate_states,
-                &gateway,
-                elsewhere,
-                wrong,
-                in_cluster,
-            ))
-        },
-    );
-    let of = Arc::clone(&settings);
-    let attach_points: Table<NamespacedName, AttachPoints> =
-        b.derive("attach points", gateway_states, move |reader, name| {
-            let state = reader.get(gateway_states, name)?;
-            Some(gateway::attach_points(of.fleet_of(name), &state))
-        });
-
-    let backends: Table<ClusterKey, Backend> = b.derive(
-        "backend",
-        inputs.routes_by_backend,
-        move |reader, key: &ClusterKey| {
+    let http_by_backend = by_backend(b, "http_routes by backend", inputs.http_routes);
+    let referenced = b.union_keys("referenced clusters", [http_by_backend.into()]);
+    let backends: Table<ClusterKey, Backend> =
+        b.derive("backend", referenced, move |reader, key: &ClusterKey| {
             let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.service));
             let service = reader.get(inputs.services, &name);
-            Some(services::backend(&name, key.port, service.as_deref()))
-        },
-    );
+            Some(services::backend(key, &name, service.as_deref()))
+        });
     let clusters = b.derive("cluster", backends, move |reader, key| {
         match &*reader.get(backends, key)? {
             Backend::Serves(cluster) => Some(cluster.clone()),
@@ -176,173 +95,307 @@ pub fn stages(b: &mut Builder, settings: Settings) -> Pipeline {
         ))
     });
 
-    // Routes of others cost this look and no more.
-    let ours: Table<NamespacedName, ()> =
-        b.derive("route is ours", inputs.http_routes, move |reader, name| {
-            let route = reader.get(inputs.http_routes, name)?;
-            let mut parents = route
-                .parent_refs()
-                .iter()
-                .filter_map(|parent| gateway_of(parent, &name.namespace));
-            parents
-                .any(|gateway| reader.exists(attach_points, &gateway))
-                .then_some(())
-        });
-    let route_rules: Table<NamespacedName, RouteRules> =
-        b.derive("route rules", ours, move |reader, name| {
-            let route = reader.get(inputs.http_routes, name)?;
-            Some(rules::read(reader, &inputs, backends, &route))
-        });
-    // Whether a route can be served at all, apart from what it says: where it is attached depends on no more.
-    let refusals: Table<NamespacedName, Problem> =
-        b.derive("route refused", route_rules, move |reader, name| {
-            reader.get(route_rules, name)?.refused.clone()
-        });
-    let attachments: Table<NamespacedName, Attachments> =
-        b.derive("attachments", ours, move |reader, name| {
-            let route = reader.get(inputs.http_routes, name)?;
-            let refused = reader.get(refusals, name);
-            let attaching = Attaching {
-                kind: Kind::HTTPRoute,
-                namespace: &name.namespace,
-                parents: route.parent_refs(),
-                hostnames: route.hostnames(),
-                refused: refused.as_deref(),
-            };
-            attach::attach(reader, &inputs, attach_points, &attaching)
-        });
+    let sources = route::Sources {
+        attach: attach::Sources {
+            points: gateways.points,
+            namespaces: inputs.namespaces,
+        },
+        backends: backends::Sources {
+            grants: inputs.grants_by_namespace,
+            backends,
+        },
+    };
+    let http = route::stages::<HTTPRoute>(
+        b,
+        [
+            "our http_routes",
+            "http rules",
+            "http refused",
+            "http attachments",
+        ],
+        inputs.http_routes,
+        sources,
+    );
+    let rules: Table<ObjectKey, RouteRules> = b.union("route rules", [http.rules]);
+    let attachments: Table<ObjectKey, Attachments> = b.union("attachments", [http.attachments]);
     let by_host = b.index(attachments, "attachments by host", |_, attachments| {
         attachments.host_keys()
     });
     let by_listener = b.index(attachments, "attachments by listener", |_, attachments| {
-        attachments.listener_keys()
+        attachments.listener_ids()
     });
 
-    let host_sources = virtual_host::Sources {
-        points: attach_points,
+    let points_by_port = b.index(gateways.points, "attach points by port", |_, points| {
+        points.ports()
+    });
+    let of_hosts = hosts::Sources {
+        points_by_port,
         by_host,
-        rules: route_rules,
+        rules,
     };
-    let virtual_hosts: Table<VirtualHostKey, VirtualHost> =
-        b.derive_many("virtual host", by_host, move |reader, key| {
-            virtual_host::virtual_host(reader, host_sources, key)
-        });
-    let route_tables = b.derive_many("route table", attach_points, move |reader, name| {
-        reader
-            .get(attach_points, name)
-            .map(|points| ports::route_tables(&points))
-            .unwrap_or_default()
+    let virtual_hosts = b.derive("virtual host", by_host, move |reader, key| {
+        hosts::virtual_host(reader, of_hosts, key)
     });
-    let listeners: Table<ListenerKey, Listener> = b.derive_many(
+    let route_tables = b.derive_many("route table", points_by_port, move |reader, key| {
+        ports::route_tables(reader, points_by_port, key)
+    });
+    let served_certificates = b.derive(
+        "served certificates",
+        gateways.states,
+        move |reader, key| {
+            Some(gateway::served_certificates(
+                &*reader.get(gateways.states, key)?,
+            ))
+        },
+    );
+    let of_ports = ports::Sources {
+        points_by_port,
+        certificates: served_certificates,
+    };
+    let listeners = b.derive(
         "listener",
-        gateway_states,
-        move |reader, name: &NamespacedName| {
-            let (Some(state), Some(points)) = (
-                reader.get(gateway_states, name),
-                reader.get(attach_points, name),
-            ) else {
-                return Vec::new();
-            };
-            if in_cluster {
-                return ports::listeners(&state, &points, Bind::Everywhere { ipv6 });
+        points_by_port,
+        move |reader, key: &ListenerKey| {
+            let settings = reader.get(inputs.settings, &())?;
+            if settings.in_cluster() {
+                let bind = Bind::Everywhere {
+                    ipv6: settings.ipv6,
+                };
+                return ports::listener(reader, of_ports, key, bind);
             }
-            let fleet = reader.get(inputs.fleets, &points.fleet);
-            fleet
-                .map(|fleet| ports::listeners(&state, &points, Bind::Fleet(&fleet)))
-                .unwrap_or_default()
+            let fleet = reader.get(inputs.fleets, &key.fleet)?;
+            ports::listener(reader, of_ports, key, Bind::Fleet(&fleet))
         },
     );
 
-    let hosts_by_cluster = b.index(
-        virtual_hosts,
-        "virtual hosts by cluster",
-        |key: &VirtualHostKey, host| clusters_of(key, host),
+    let hosts_by_cluster = b.index(virtual_hosts, "virtual hosts by cluster", clusters_of);
+    let listeners_by_cluster = b.index(listeners, "listeners by cluster", tcp_clusters_of);
+    let fleet_clusters = b.union_keys(
+        "fleet's clusters",
+        [hosts_by_cluster.into(), listeners_by_cluster.into()],
     );
-    let fleet_clusters = b.derive("fleet's clusters", hosts_by_cluster, |_, _| Some(()));
     let listeners_by_certificate = b.index(listeners, "listeners by certificate", certificates_of);
-    let fleet_certificates = b.derive("fleet's certificates", listeners_by_certificate, |_, _| {
-        Some(())
-    });
-    let of = Arc::clone(&settings);
-    let fleets = b.derive_many(
-        "fleet",
-        gateway_states,
-        move |reader, name: &NamespacedName| {
-            let (Some(gateway), Some(state), Some(parameters)) = (
-                reader.get(inputs.gateways, name),
-                reader.get(gateway_states, name),
-                reader.get(gateway_parameters, name),
-            ) else {
-                return Vec::new();
-            };
-            fleet_request::request(&of, &gateway, &state, &parameters)
-                .map(|request| (of.fleet_of(name), request))
-                .into_iter()
-                .collect()
-        },
-    );
+    let fleet_certificates =
+        b.union_keys("fleet's certificates", [listeners_by_certificate.into()]);
 
-    let mode = settings.mode.clone();
-    let gateway_status = b.derive("gateway status", gateway_states, move |reader, name| {
-        let gateway = reader.get(inputs.gateways, name)?;
-        let state = reader.get(gateway_states, name)?;
-        let points = reader.get(attach_points, name)?;
-        let fleet = reader.get(inputs.fleets, &points.fleet);
-        let sources = gateway_status::Sources {
-            inputs: &inputs,
-            mode: &mode,
-            asked: &gateway.spec.addresses,
-            state: &state,
-            points: &points,
-            fleet: fleet.as_deref(),
-            attached: by_listener,
-        };
-        Some(gateway_status::status(reader, &sources, &gateway))
-    });
-    // Mostly none: so that a route that is refused nowhere needs no look at each of its backends.
-    let refusing = b.derive(
-        "fleet refuses backends",
-        inputs.rejected_backends_by_fleet,
-        |_, _| Some(()),
+    let gateway_status = gateway_statuses(b, &inputs, &gateways, by_listener);
+    let rejections = Rejections {
+        rejections: inputs.rejections,
+        fleets: b.union_keys(
+            "fleets that reject backends",
+            [inputs.rejected_backends_by_fleet.into()],
+        ),
+    };
+    let http_status = route_statuses(
+        b,
+        "http_route status",
+        inputs.http_routes,
+        http,
+        inputs.settings,
+        rejections,
     );
-    let of = Arc::clone(&settings);
-    let http_route_status = b.derive("http route status", attachments, move |reader, name| {
-        let route = reader.get(inputs.http_routes, name)?;
-        let attachments = reader.get(attachments, name)?;
-        let rules = reader.get(route_rules, name)?;
-        let mut fleets: Vec<FleetId> = attachments
-            .parents
-            .iter()
-            .map(|parent| of.fleet_of(&parent.gateway))
-            .collect();
-        fleets.dedup();
-        let rejected = route_status::rejected_backend(reader, &inputs, refusing, fleets, &route);
-        let verdict = route_status::RouteVerdict {
-            partially_invalid: rules.partially_invalid.as_ref(),
-            unresolved: rules.unresolved.as_ref().or(rejected.as_ref()),
-        };
-        Some(route_status::status(
-            &attachments,
-            &verdict,
-            route.meta.generation,
-        ))
-    });
+    let statuses = b.union(
+        "statuses",
+        [gateways.class_status, gateway_status, http_status],
+    );
 
     Pipeline {
         inputs,
         outputs: Outputs {
-            fleets,
+            fleets: fleets(b, &inputs, &gateways),
             listeners,
             route_tables,
             virtual_hosts,
             clusters,
             endpoints,
-            certificates,
+            certificates: certificates(b, certificate_states),
             fleet_clusters,
             fleet_certificates,
-            class_status,
-            gateway_status,
-            http_route_status,
+            statuses,
         },
     }
+}
+
+fn certificate_states(b: &mut Builder, inputs: &Inputs) -> Table<CertificateKey, CertificateState> {
+    let secrets = inputs.secrets;
+    let by_secret = b.index(inputs.gateways, "gateways by secret", |_, gateway| {
+        gateway::referenced_secrets(gateway)
+    });
+    b.derive(
+        "certificate state",
+        by_secret,
+        move |reader, key: &CertificateKey| {
+            let secret = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.name));
+            Some(match reader.get(secrets, &secret) {
+                Some(secret) => certificates::read(&secret),
+                None => CertificateState::Missing,
+            })
+        },
+    )
+}
+
+fn certificates(
+    b: &mut Builder,
+    states: Table<CertificateKey, CertificateState>,
+) -> Table<CertificateKey, Certificate> {
+    b.derive("certificate", states, move |reader, key| {
+        match &*reader.get(states, key)? {
+            CertificateState::Valid { certificate, .. } => Some(certificate.clone()),
+            CertificateState::Missing | CertificateState::Invalid(_) => None,
+        }
+    })
+}
+
+/// The tables of GatewayClasses and Gateways.
+#[derive(Clone, Copy)]
+struct Gateways {
+    class_status: Table<ObjectKey, ObjectStatus>,
+    parameters: Table<ObjectKey, GatewayParameters>,
+    states: Table<ObjectKey, GatewayState>,
+    points: Table<ObjectKey, AttachPoints>,
+}
+
+fn gateways(
+    b: &mut Builder,
+    inputs: &Inputs,
+    certificates: Table<CertificateKey, CertificateState>,
+) -> Gateways {
+    let inputs = *inputs;
+    let served = Served::declare(b, &inputs);
+    let chosen: Table<NamespacedName, Chosen> =
+        b.derive("parameters", inputs.config_maps, move |reader, name| {
+            Some(parameters::chosen(&*reader.get(inputs.config_maps, name)?))
+        });
+    let classes: Table<ObjectKey, ClassState> =
+        b.derive("class", inputs.gateway_classes, move |reader, key| {
+            let class = reader.get(inputs.gateway_classes, key)?;
+            let settings = reader.get(inputs.settings, &())?;
+            class::read(reader, chosen, &settings, served, &class)
+        });
+    let class_status = b.derive("class status", classes, move |reader, key| {
+        let class = reader.get(inputs.gateway_classes, key)?;
+        let state = reader.get(classes, key)?;
+        let api = reader.get(inputs.api_version, &());
+        let api = api.as_deref().map(String::as_str);
+        let settings = reader.get(inputs.settings, &())?;
+        let status = class::status(&class, &state, &settings.mode, api);
+        Some(ObjectStatus::GatewayClass(Arc::new(status)))
+    });
+    let parameters: Table<ObjectKey, GatewayParameters> =
+        b.derive("gateway parameters", inputs.gateways, move |reader, key| {
+            let gateway = reader.get(inputs.gateways, key)?;
+            let class = reader.get(classes, &class::key(&gateway.spec.gateway_class_name))?;
+            Some(parameters::of_gateway(reader, chosen, &class, &gateway))
+        });
+    let of_listeners = listener::Sources {
+        grants: inputs.grants_by_namespace,
+        certificates,
+    };
+    let states: Table<ObjectKey, GatewayState> =
+        b.derive("gateway state", parameters, move |reader, key| {
+            let gateway = reader.get(inputs.gateways, key)?;
+            let settings = reader.get(inputs.settings, &())?;
+            let obstacles = Obstacles {
+                parameters: reader.get(parameters, key)?.wrong.clone(),
+                elsewhere: served.refusal(reader, &settings.mode, key),
+            };
+            Some(gateway::read(
+                reader,
+                of_listeners,
+                &gateway,
+                obstacles,
+                settings.in_cluster(),
+            ))
+        });
+    let points = b.derive("attach points", states, move |reader, key: &ObjectKey| {
+        let state = reader.get(states, key)?;
+        let settings = reader.get(inputs.settings, &())?;
+        let fleet = settings.fleet_of(&key.namespaced_name());
+        Some(gateway::attach_points(&fleet, key, &state))
+    });
+    Gateways {
+        class_status,
+        parameters,
+        states,
+        points,
+    }
+}
+
+fn fleets(b: &mut Builder, inputs: &Inputs, gateways: &Gateways) -> Table<FleetId, FleetRequest> {
+    let (inputs, gateways) = (*inputs, *gateways);
+    b.derive_many("fleet", gateways.states, move |reader, key: &ObjectKey| {
+        let (Some(settings), Some(gateway), Some(state), Some(parameters)) = (
+            reader.get(inputs.settings, &()),
+            reader.get(inputs.gateways, key),
+            reader.get(gateways.states, key),
+            reader.get(gateways.parameters, key),
+        ) else {
+            return Vec::new();
+        };
+        fleet_request::request(&settings, &gateway, &state, &parameters)
+            .into_iter()
+            .collect()
+    })
+}
+
+fn gateway_statuses(
+    b: &mut Builder,
+    inputs: &Inputs,
+    gateways: &Gateways,
+    attached: Index<ObjectKey, Attachments, ListenerId>,
+) -> Table<ObjectKey, ObjectStatus> {
+    let (inputs, gateways) = (*inputs, *gateways);
+    b.derive("gateway status", gateways.states, move |reader, key| {
+        let gateway = reader.get(inputs.gateways, key)?;
+        let state = reader.get(gateways.states, key)?;
+        let points = reader.get(gateways.points, key)?;
+        let fleet = reader.get(inputs.fleets, &points.fleet);
+        let settings = reader.get(inputs.settings, &())?;
+        let sources = gateway_status::Sources {
+            inputs: &inputs,
+            mode: &settings.mode,
+            asked: &gateway.spec.addresses,
+            state: &state,
+            points: &points,
+            fleet: fleet.as_deref(),
+            attached,
+        };
+        let status = gateway_status::status(reader, &sources, key, &gateway);
+        Some(ObjectStatus::Gateway(Arc::new(status)))
+    })
+}
+
+fn by_backend<R: RouteKind>(
+    b: &mut Builder,
+    name: &'static str,
+    routes: Table<ObjectKey, R>,
+) -> Index<ObjectKey, R, ClusterKey> {
+    b.index(routes, name, |_, route| route::referenced(route))
+}
+
+fn route_statuses<R: RouteKind>(
+    b: &mut Builder,
+    name: &'static str,
+    routes: Table<ObjectKey, R>,
+    stages: route::Stages,
+    settings: Table<(), Settings>,
+    rejections: Rejections,
+) -> Table<ObjectKey, ObjectStatus> {
+    b.derive(name, stages.attachments, move |reader, key| {
+        let route = reader.get(routes, key)?;
+        let attachments = reader.get(stages.attachments, key)?;
+        let rules = reader.get(stages.rules, key)?;
+        let clusters = || route::referenced(&*route);
+        let rejected =
+            route::status::rejected_backend(reader, rejections, attachments.fleets(), clusters);
+        let generation = route.meta().generation;
+        let status = route::status::status(
+            &reader.get(settings, &())?.controller_name,
+            &attachments,
+            &rules,
+            rejected.as_ref(),
+            generation,
+        );
+        Some(ObjectStatus::Route(Arc::new(status)))
+    })
 }

@@ -1,52 +1,63 @@
-//! Where the Envoys are: what is decided once, when Sesame starts.
-//!
-//! In: nothing. Out: plain data, and the answers that follow from it.
+//! Settings of a translation: one row of input that stages read, so that they can change at run time.
+
+use std::sync::Arc;
 
 use sesame_api::NamespacedName;
 use sesame_model::FleetId;
 
-/// What holds for a whole translation.
+/// The controller name of Sesame's GatewayClasses, unless configured otherwise.
+pub const CONTROLLER_NAME: &str = "projectsesame.io/gateway-controller";
+
+/// The settings of a translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Who runs the Envoys.
+    /// `spec.controllerName` of the GatewayClasses that Sesame implements.
+    pub controller_name: Arc<str>,
+    /// Where the Envoys run.
     pub mode: Mode,
-    /// Whether the Envoys of a cluster can bind IPv6 addresses: false where the nodes' kernels have none, since one address
-    /// that can't be bound costs the listener.
+    /// Whether Envoys in a cluster bind IPv6 addresses. Must be false where the nodes' kernels have no IPv6: a listener with
+    /// an address that can't be bound is rejected as a whole.
     pub ipv6: bool,
 }
 
-/// Who runs the Envoys, and what follows for Gateways.
+/// Where the Envoys run, and which Gateways they serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Sesame, as processes beside it. Each Gateway has a fleet, which binds the addresses of its
-    /// [`FleetState`](crate::fleet::FleetState) and no others.
+    /// As processes beside Sesame. Each Gateway has a fleet, which binds the addresses of its
+    /// [`FleetState`](sesame_model::FleetState) only.
     Local,
-    /// Sesame, in a cluster. Each Gateway has a fleet, which binds every address of its pods: that of the Gateway is
-    /// somebody else's, and may come later.
+    /// As pods that Sesame manages. Each Gateway has a fleet, which binds every address of its pods: the Gateway's own address
+    /// belongs to a load balancer and may be assigned later.
     Managed,
-    /// Somebody else. There is one fleet, [`FleetId::unmanaged`], and it serves one Gateway.
+    /// Outside Sesame. There is one fleet, [`FleetId::Unmanaged`], which serves one Gateway.
     Unmanaged {
-        /// The Gateway; `None`: the oldest one of the oldest GatewayClass of ours.
+        /// The Gateway; `None`: the oldest Gateway of the oldest GatewayClass.
         gateway: Option<NamespacedName>,
     },
 }
 
 impl Settings {
-    /// For Envoys in that mode, with IPv6.
+    /// A mode with the default controller name and IPv6.
     pub fn new(mode: Mode) -> Self {
-        Self { mode, ipv6: true }
+        Self {
+            controller_name: CONTROLLER_NAME.into(),
+            mode,
+            ipv6: true,
+        }
     }
 
-    /// Whether the Envoys are in a cluster.
+    /// Whether the Envoys run in a cluster.
     pub fn in_cluster(&self) -> bool {
         self.mode != Mode::Local
     }
 
-    /// The fleet that serves a Gateway, if one does.
+    /// The fleet that serves a Gateway, if it is accepted.
     pub fn fleet_of(&self, gateway: &NamespacedName) -> FleetId {
         match self.mode {
-            Mode::Local | Mode::Managed => FleetId::of_gateway(&gateway.namespace, &gateway.name),
-            Mode::Unmanaged { .. } => FleetId::unmanaged(),
+            Mode::Local | Mode::Managed => {
+                FleetId::of_gateway(Arc::clone(&gateway.namespace), Arc::clone(&gateway.name))
+            }
+            Mode::Unmanaged { .. } => FleetId::Unmanaged,
         }
     }
 }

@@ -1,10 +1,15 @@
-//! What every source of configuration reads alike: hostnames, references and grants, certificates, Services.
+//! Shared by all sources of configuration: listeners, ports and hosts, which merge the rows of all sources; hostnames,
+//! references and grants, certificates, Services.
 
 pub mod certificates;
 pub(crate) mod grants;
+pub(crate) mod headers;
 pub mod hostname;
+pub mod hosts;
+pub mod listeners;
 pub(crate) mod namespaces;
 pub mod parameters;
+pub(crate) mod ports;
 pub mod precedence;
 pub mod regex;
 pub mod services;

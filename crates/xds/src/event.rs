@@ -1,167 +1,144 @@
-//! What became of the resources: events for the owners of statuses, terminals and metrics.
+//! Events of the discovery server.
 //!
-//! In: events, from streams. Out: the same, to any number of receivers, coalesced where a newer one
-//! makes an older one moot. A receiver that doesn't read neither blocks a stream nor grows without
-//! bound: at most a few events per live client and per resource wait.
-//! It must not know: who listens.
+//! Unread events are coalesced, so a slow receiver neither blocks a stream nor grows without bound: at most a few events per live
+//! client and per resource wait.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::Notify;
 
-use crate::resource::{FleetId, ResourceType, Version};
+use crate::fleet::Rejection;
+use crate::resource::{FleetId, ResourceType};
 
-/// Something that happened between the server and its clients.
+/// A connected client: one stream of an Envoy.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Event {
-    /// A client said who it is.
-    Connected {
-        /// Its fleet.
-        fleet: FleetId,
-        /// Its `node.id`. Not unique by force: two clients may claim the same.
-        node_id: Arc<str>,
-        /// The number of its stream, never used twice.
-        client: u64,
-    },
-    /// A client's stream ended.
-    Disconnected {
-        /// Its fleet.
-        fleet: FleetId,
-        /// Its `node.id`.
-        node_id: Arc<str>,
-        /// The number of its stream.
-        client: u64,
-    },
-    /// A client has acknowledged all of this revision and of those before it: its traffic follows
-    /// it. Resources of it that were rejected have had their [`Event::Rejected`] before; clusters
-    /// that nothing refers to any more may still be about to be removed.
+pub struct ClientId {
+    /// Its fleet.
+    pub fleet: FleetId,
+    /// Its `node.id`. Not necessarily unique.
+    pub node_id: Arc<str>,
+    /// The number of its stream, never reused.
+    pub stream: u64,
+}
+
+/// An event between the server and its clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum XdsEvent {
+    /// A client has joined its fleet.
+    Connected(ClientId),
+    /// A client's stream has ended.
+    Disconnected(ClientId),
+    /// A client has acknowledged this revision and all before it, so its traffic follows it. [`XdsEvent::Rejected`] comes
+    /// before this for rejected resources of the revision. Clusters that nothing refers to may still be removed after this.
     Acked {
-        /// Its fleet.
-        fleet: FleetId,
-        /// Its `node.id`.
-        node_id: Arc<str>,
-        /// The number of its stream.
-        client: u64,
+        /// The client.
+        client: ClientId,
         /// The revision of the [`crate::Update`].
         revision: u64,
     },
-    /// A client didn't acknowledge clusters in time; listeners and routes no longer wait for them.
-    WarmingTimedOut {
-        /// Its fleet.
-        fleet: FleetId,
-        /// Its `node.id`.
-        node_id: Arc<str>,
-        /// The number of its stream.
-        client: u64,
-    },
-    /// A client rejected a version of a resource, which from now on is sent to nobody who hasn't got it.
-    /// Said once per version.
+    /// A client hasn't acknowledged clusters in time; listeners and routes no longer wait for them.
+    WarmingTimedOut(ClientId),
+    /// A client rejected a version of a resource. The version is not sent to other clients any more. Reported once per version.
     Rejected {
         /// The fleet.
         fleet: FleetId,
-        /// The resource's type.
-        resource_type: ResourceType,
-        /// The resource's name.
-        name: Arc<str>,
-        /// The version that was rejected.
-        version: Version,
-        /// The client's words on this resource, shortened if very long.
-        message: Arc<str>,
+        /// The rejected resource.
+        rejection: Rejection,
     },
-    /// A resource that was rejected has been replaced by a version that was acknowledged, or removed (by
-    /// itself or with its fleet), or nobody who has rejected it is there any more and others have it.
+    /// A rejected resource was replaced by an acknowledged version, or removed (by itself or with its fleet), or all clients that
+    /// rejected it have disconnected and others have acknowledged it.
     Recovered {
         /// The fleet.
         fleet: FleetId,
-        /// The resource's type.
+        /// The type of the resource.
         resource_type: ResourceType,
-        /// The resource's name.
+        /// The name of the resource.
         name: Arc<str>,
     },
 }
 
-/// What an event is about: newer events about the same thing replace older ones that nobody read.
+/// What an event is about. An event replaces unread ones with the same subject.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum About {
-    Presence(u64),
-    Progress(u64),
+enum Subject {
+    Connection(u64),
+    Revision(u64),
     Warming(u64),
     Resource(FleetId, ResourceType, Arc<str>),
 }
 
-impl Event {
-    fn about(&self) -> About {
+impl XdsEvent {
+    fn subject(&self) -> Subject {
         match self {
-            Event::Connected { client, .. } | Event::Disconnected { client, .. } => {
-                About::Presence(*client)
+            XdsEvent::Connected(client) | XdsEvent::Disconnected(client) => {
+                Subject::Connection(client.stream)
             }
-            Event::Acked { client, .. } => About::Progress(*client),
-            Event::WarmingTimedOut { client, .. } => About::Warming(*client),
-            Event::Rejected {
+            XdsEvent::Acked { client, .. } => Subject::Revision(client.stream),
+            XdsEvent::WarmingTimedOut(client) => Subject::Warming(client.stream),
+            XdsEvent::Rejected { fleet, rejection } => Subject::Resource(
+                fleet.clone(),
+                rejection.resource_type,
+                Arc::clone(&rejection.name),
+            ),
+            XdsEvent::Recovered {
                 fleet,
                 resource_type,
                 name,
-                ..
-            }
-            | Event::Recovered {
-                fleet,
-                resource_type,
-                name,
-            } => About::Resource(fleet.clone(), *resource_type, Arc::clone(name)),
+            } => Subject::Resource(fleet.clone(), *resource_type, Arc::clone(name)),
         }
     }
 
-    /// Whether this event, coming after `earlier` about the same thing, leaves nothing to tell.
-    fn cancels(&self, earlier: &Event) -> bool {
+    /// Whether this event undoes an earlier, unread one with the same subject.
+    fn cancels(&self, earlier: &XdsEvent) -> bool {
         matches!(
             (self, earlier),
-            (Event::Disconnected { .. }, Event::Connected { .. })
-                | (Event::Recovered { .. }, Event::Rejected { .. })
+            (XdsEvent::Disconnected(_), XdsEvent::Connected(_))
+                | (XdsEvent::Recovered { .. }, XdsEvent::Rejected { .. })
         )
     }
 }
 
-/// The unread events of one receiver: in order, one at most about each thing.
+/// The unread events of one receiver, in order, at most one per subject.
 #[derive(Debug, Default)]
 struct Unread {
-    order: BTreeMap<u64, Event>,
-    about: BTreeMap<About, u64>,
+    by_number: BTreeMap<u64, XdsEvent>,
+    by_subject: BTreeMap<Subject, u64>,
     next: u64,
-    /// Resources of which the receiver has been told that they are rejected, and not yet that they aren't.
-    told: BTreeSet<About>,
+    /// Resources whose rejection the receiver has read, and their recovery not yet.
+    rejected: BTreeSet<Subject>,
 }
 
 impl Unread {
-    fn push(&mut self, event: Event) {
-        let about = event.about();
-        if let Event::Disconnected { client, .. } = event {
-            // What a client that is gone did before doesn't matter to somebody who didn't hear of it.
-            self.forget(&About::Progress(client));
-            self.forget(&About::Warming(client));
+    fn push(&mut self, event: XdsEvent) {
+        let subject = event.subject();
+        if let XdsEvent::Disconnected(client) = &event {
+            self.remove(&Subject::Revision(client.stream));
+            self.remove(&Subject::Warming(client.stream));
         }
-        let earlier = self.forget(&about);
-        // Who has heard of an earlier rejection is to hear that it is over.
-        if earlier.is_some_and(|earlier| event.cancels(&earlier)) && !self.told.contains(&about) {
+        let earlier = self.remove(&subject);
+        // A receiver that has read an earlier rejection needs the recovery.
+        if earlier.is_some_and(|earlier| event.cancels(&earlier))
+            && !self.rejected.contains(&subject)
+        {
             return;
         }
-        self.order.insert(self.next, event);
-        self.about.insert(about, self.next);
+        self.by_number.insert(self.next, event);
+        self.by_subject.insert(subject, self.next);
         self.next += 1;
     }
 
-    fn forget(&mut self, about: &About) -> Option<Event> {
-        let at = self.about.remove(about)?;
-        self.order.remove(&at)
+    fn remove(&mut self, subject: &Subject) -> Option<XdsEvent> {
+        let number = self.by_subject.remove(subject)?;
+        self.by_number.remove(&number)
     }
 
-    fn pop(&mut self) -> Option<Event> {
-        let (_, event) = self.order.pop_first()?;
-        let about = event.about();
-        self.about.remove(&about);
+    fn pop(&mut self) -> Option<XdsEvent> {
+        let (_, event) = self.by_number.pop_first()?;
+        let subject = event.subject();
+        self.by_subject.remove(&subject);
         match event {
-            Event::Rejected { .. } => _ = self.told.insert(about),
-            Event::Recovered { .. } => _ = self.told.remove(&about),
+            XdsEvent::Rejected { .. } => _ = self.rejected.insert(subject),
+            XdsEvent::Recovered { .. } => _ = self.rejected.remove(&subject),
             _ => {}
         }
         Some(event)
@@ -175,53 +152,52 @@ struct Queue {
 }
 
 impl Queue {
-    fn with<R>(&self, f: impl FnOnce(&mut Unread) -> R) -> R {
-        f(&mut self.unread.lock().unwrap_or_else(PoisonError::into_inner))
+    fn lock(&self) -> MutexGuard<'_, Unread> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// A receiver of events, from [`crate::Registry::events`].
+/// A receiver of the events since its creation, from [`crate::Registry::events`].
 ///
-/// It gets what happens after it was made. Of events that it hasn't read, those that newer ones make
-/// moot are dropped: an `Acked` by a later one of the same client, a `Connected` by its
-/// `Disconnected`, a `Rejected` by its `Recovered`.
+/// Newer events supersede unread ones: an `Acked` a previous one of the same client, a `Disconnected` its `Connected`, a
+/// `Recovered` its `Rejected`.
 #[derive(Debug)]
-pub struct Events {
+pub struct EventReceiver {
     queue: Arc<Queue>,
 }
 
-impl Events {
-    /// The next event. Waits for as long as there is none; safe to cancel.
-    pub async fn next(&mut self) -> Event {
+impl EventReceiver {
+    /// Waits for the next event. Cancel safe.
+    pub async fn next(&mut self) -> XdsEvent {
         loop {
             if let Some(event) = self.try_next() {
                 return event;
             }
-            // An event that came in between has left its permit, so this doesn't miss it.
+            // A notification since `try_next` has left its permit.
             self.queue.notify.notified().await;
         }
     }
 
     /// The next event, if there is one now.
-    pub fn try_next(&mut self) -> Option<Event> {
-        self.queue.with(Unread::pop)
+    pub fn try_next(&mut self) -> Option<XdsEvent> {
+        self.queue.lock().pop()
     }
 }
 
-/// Hands events to all receivers.
+/// Sends events to all receivers.
 #[derive(Debug, Default)]
-pub(crate) struct Hub {
-    queues: Mutex<VecDeque<Weak<Queue>>>,
+pub(crate) struct Publisher {
+    queues: Mutex<Vec<Weak<Queue>>>,
 }
 
-impl Hub {
-    pub(crate) fn subscribe(&self) -> Events {
+impl Publisher {
+    pub(crate) fn subscribe(&self) -> EventReceiver {
         let queue = Arc::new(Queue::default());
-        self.lock().push_back(Arc::downgrade(&queue));
-        Events { queue }
+        self.lock().push(Arc::downgrade(&queue));
+        EventReceiver { queue }
     }
 
-    pub(crate) fn publish(&self, events: Vec<Event>) {
+    pub(crate) fn publish(&self, events: &[XdsEvent]) {
         if events.is_empty() {
             return;
         }
@@ -229,13 +205,15 @@ impl Hub {
             let Some(queue) = queue.upgrade() else {
                 return false;
             };
-            queue.with(|unread| events.iter().cloned().for_each(|event| unread.push(event)));
+            let mut unread = queue.lock();
+            events.iter().for_each(|event| unread.push(event.clone()));
+            drop(unread);
             queue.notify.notify_one();
             true
         });
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Weak<Queue>>> {
+    fn lock(&self) -> MutexGuard<'_, Vec<Weak<Queue>>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -243,63 +221,64 @@ impl Hub {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resource::Version;
 
     fn fleet() -> FleetId {
         FleetId::new("f")
     }
 
-    fn connected(client: u64) -> Event {
-        Event::Connected {
+    fn client(stream: u64) -> ClientId {
+        ClientId {
             fleet: fleet(),
             node_id: "n".into(),
-            client,
+            stream,
         }
     }
 
-    fn disconnected(client: u64) -> Event {
-        Event::Disconnected {
-            fleet: fleet(),
-            node_id: "n".into(),
-            client,
-        }
+    fn connected(stream: u64) -> XdsEvent {
+        XdsEvent::Connected(client(stream))
     }
 
-    fn acked(client: u64, revision: u64) -> Event {
-        Event::Acked {
-            fleet: fleet(),
-            node_id: "n".into(),
-            client,
+    fn disconnected(stream: u64) -> XdsEvent {
+        XdsEvent::Disconnected(client(stream))
+    }
+
+    fn acked(stream: u64, revision: u64) -> XdsEvent {
+        XdsEvent::Acked {
+            client: client(stream),
             revision,
         }
     }
 
-    fn rejected(name: &str) -> Event {
-        Event::Rejected {
+    fn rejected(name: &str) -> XdsEvent {
+        XdsEvent::Rejected {
             fleet: fleet(),
-            resource_type: ResourceType::Route,
-            name: name.into(),
-            version: Version::of(b"x"),
-            message: "no".into(),
+            rejection: Rejection {
+                resource_type: ResourceType::Route,
+                name: name.into(),
+                version: Version::of(b"x"),
+                message: "no".into(),
+            },
         }
     }
 
-    fn recovered(name: &str) -> Event {
-        Event::Recovered {
+    fn recovered(name: &str) -> XdsEvent {
+        XdsEvent::Recovered {
             fleet: fleet(),
             resource_type: ResourceType::Route,
             name: name.into(),
         }
     }
 
-    fn drain(events: &mut Events) -> Vec<Event> {
+    fn drain(events: &mut EventReceiver) -> Vec<XdsEvent> {
         std::iter::from_fn(|| events.try_next()).collect()
     }
 
     #[test]
-    fn what_nobody_read_is_replaced_by_what_is_newer() {
-        let hub = Hub::default();
-        let mut events = hub.subscribe();
-        hub.publish(vec![
+    fn newer_events_replace_unread_ones() {
+        let sender = Publisher::default();
+        let mut events = sender.subscribe();
+        sender.publish(&[
             connected(1),
             acked(1, 1),
             rejected("a"),
@@ -310,30 +289,30 @@ mod tests {
             drain(&mut events),
             [connected(1), acked(1, 2), rejected("a")]
         );
-        hub.publish(vec![disconnected(1), recovered("a")]);
+        sender.publish(&[disconnected(1), recovered("a")]);
         assert_eq!(drain(&mut events), [disconnected(1), recovered("a")]);
     }
 
     #[test]
-    fn who_heard_of_a_rejection_hears_of_its_end() {
-        let hub = Hub::default();
-        let mut events = hub.subscribe();
-        hub.publish(vec![rejected("a")]);
+    fn a_receiver_that_read_a_rejection_gets_the_recovery() {
+        let sender = Publisher::default();
+        let mut events = sender.subscribe();
+        sender.publish(&[rejected("a")]);
         assert_eq!(drain(&mut events), [rejected("a")]);
-        hub.publish(vec![rejected("a"), recovered("a")]);
+        sender.publish(&[rejected("a"), recovered("a")]);
         assert_eq!(drain(&mut events), [recovered("a")]);
-        hub.publish(vec![rejected("a"), recovered("a")]);
+        sender.publish(&[rejected("a"), recovered("a")]);
         assert_eq!(drain(&mut events), []);
-        assert!(events.queue.with(|unread| unread.told.is_empty()));
+        assert!(events.queue.lock().rejected.is_empty());
     }
 
     #[test]
-    fn a_reader_who_sleeps_costs_nothing_per_event() {
-        let hub = Hub::default();
-        let mut events = hub.subscribe();
+    fn an_idle_receiver_does_not_grow_with_events() {
+        let sender = Publisher::default();
+        let mut events = sender.subscribe();
         for client in 0..10_000 {
             let name = format!("r{client}");
-            hub.publish(vec![
+            sender.publish(&[
                 connected(client),
                 acked(client, 1),
                 rejected(&name),
@@ -341,23 +320,22 @@ mod tests {
                 disconnected(client),
             ]);
         }
-        let waiting = events
-            .queue
-            .with(|unread| (unread.order.len(), unread.about.len()));
-        assert_eq!(waiting, (0, 0));
+        let unread = events.queue.lock();
+        assert!(unread.by_number.is_empty() && unread.by_subject.is_empty());
+        drop(unread);
         assert_eq!(events.try_next(), None);
     }
 
     #[tokio::test]
-    async fn each_receiver_is_woken_and_gets_all() {
-        let hub = Arc::new(Hub::default());
-        let (mut one, mut two) = (hub.subscribe(), hub.subscribe());
-        drop(hub.subscribe());
-        let publisher = Arc::clone(&hub);
-        let task = tokio::spawn(async move { publisher.publish(vec![connected(7)]) });
+    async fn every_receiver_is_woken_and_gets_all_events() {
+        let sender = Arc::new(Publisher::default());
+        let (mut one, mut two) = (sender.subscribe(), sender.subscribe());
+        drop(sender.subscribe());
+        let publisher = Arc::clone(&sender);
+        let task = tokio::spawn(async move { publisher.publish(&[connected(7)]) });
         assert_eq!(one.next().await, connected(7));
         assert_eq!(two.next().await, connected(7));
         task.await.unwrap();
-        assert_eq!(hub.lock().len(), 2, "a dropped receiver is forgotten");
+        assert_eq!(sender.lock().len(), 2, "a dropped receiver is removed");
     }
 }

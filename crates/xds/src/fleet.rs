@@ -1,9 +1,8 @@
-//! What all clients of a fleet share: its resources, the log of their changes, and the verdicts.
+//! The state that all clients of a fleet share: resources, the log of their changes, and which versions clients have accepted.
 //!
-//! In: updates, from the controller; acknowledgements and rejections, from sessions. Out: which
-//! version of a name to send, what changed since a point in the log, events.
-//! It must not know: streams, subscriptions or time. No IO; the caller locks and wakes.
+//! No IO: the caller locks, wakes streams and publishes events. Every operation costs what it touches, not the fleet's size.
 
+use std::collections::vec_deque::Iter;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -11,48 +10,44 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use status::Client;
 pub use status::{ClientStatus, FleetStatus, Rejection, TypeStatus};
 
-use crate::event::Event;
+use crate::event::{ClientId, XdsEvent};
 use crate::nack;
 use crate::resource::{FleetId, Resource, ResourceType, Update, Version};
-use crate::thrift;
+use crate::shrink;
 
-/// Changes that are kept for clients that lag, beside two per resource. A client that lags more
-/// compares all it has instead.
-const LOG_FLOOR: usize = 4096;
-/// Updates whose revisions are kept for clients that lag. One that lags more reports its progress
-/// when it has caught up.
+/// The log keeps this many changes, or two per resource if that is more. A client that lags further behind compares all
+/// resources instead.
+const MIN_LOG: usize = 4096;
+/// How many epochs have their revision kept. A client that lags further behind reports progress when it has caught up.
 const REVISIONS: usize = 4096;
-/// Bytes of a client's rejection that are kept.
+/// How many bytes of a client's error are kept.
 const MESSAGE_BYTES: usize = 4096;
 
-/// One name of one type.
+/// One resource.
 #[derive(Debug)]
 struct Entry {
     current: Resource,
-    /// The epoch in which `current` came.
+    /// The epoch of `current`.
     changed: u64,
-    /// Some client has acknowledged `current`.
+    /// A client has acknowledged `current`.
     acked: bool,
-    /// The clients that have rejected `current` and are still there.
-    refusers: Vec<u64>,
-    /// An earlier version was rejected, and no later one acknowledged: recovery is still to be told.
-    troubled: bool,
-    /// The last version that was acknowledged, while `current` isn't. Boxed, since mostly there is none.
-    good: Option<Box<Resource>>,
+    /// The connected clients that have rejected `current`.
+    rejected_by: Vec<u64>,
+    /// The last acknowledged version, while `current` isn't acknowledged. Boxed, since it is mostly `None`.
+    last_good: Option<Box<Resource>>,
 }
 
-/// What a fleet has under a name, for one client.
+/// What to send to a client for a name.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Offer<'a> {
-    /// This version is to be had; the latest change of the name was in that epoch.
+pub(crate) enum Lookup<'a> {
+    /// This version. The name last changed in this epoch.
     Serve(&'a Resource, u64),
-    /// There is the name, but no version of it that the client could be sent: it keeps what it has.
+    /// The resource exists, but has no version that the client can be sent: the client keeps what it has.
     Keep,
-    /// There is no such name.
-    Absent,
+    /// There is no such resource.
+    Missing,
 }
 
 /// One change in the log.
@@ -63,23 +58,24 @@ pub(crate) struct Change {
     pub(crate) name: Arc<str>,
 }
 
-/// The state of one fleet. Every operation costs what it touches, whatever the fleet's size.
+/// The state of one fleet.
 #[derive(Debug)]
 pub(crate) struct Fleet {
     id: FleetId,
-    /// The number of updates so far; zero: none has come, nothing may be served.
+    /// The number of updates so far. Nothing is served before the first one.
     epoch: u64,
     removed: bool,
-    /// Boxed, since a third or more of a map's places stands empty.
+    /// Entries are boxed, since a third or more of a map's slots is empty.
     tables: [HashMap<Arc<str>, Box<Entry>>; ResourceType::ALL.len()],
     log: VecDeque<Change>,
-    /// The position in the log's whole history of the first change that is still there.
+    /// The position of the first change in the log since the fleet's creation.
     log_start: u64,
-    /// The revisions of the latest epochs, by epoch.
-    revisions: VecDeque<(u64, u64)>,
+    /// The revisions of the latest epochs, up to the current one.
+    revisions: VecDeque<u64>,
+    /// The resources that wait for an accepted version.
     rejections: BTreeMap<(ResourceType, Arc<str>), Rejection>,
-    clients: BTreeMap<u64, Client>,
-    events: Vec<Event>,
+    clients: BTreeMap<u64, ClientStatus>,
+    events: Vec<XdsEvent>,
 }
 
 impl Fleet {
@@ -98,75 +94,68 @@ impl Fleet {
         }
     }
 
-    /// Takes the next step of the config.
+    /// Applies the next update.
     pub(crate) fn apply(&mut self, update: Update) {
         self.epoch += 1;
-        self.revisions.push_back((self.epoch, update.revision));
+        self.revisions.push_back(update.revision);
         if self.revisions.len() > REVISIONS {
             self.revisions.pop_front();
         }
         for (ty, name) in update.removals {
-            if let Some((name, entry)) = self.tables[ty.index()].remove_entry(&name) {
-                if entry.troubled {
-                    self.recover(ty, &name);
-                }
-                self.note(ty, &name);
+            if let Some((name, _)) = self.tables[ty.index()].remove_entry(&name) {
+                self.recover(ty, &name);
+                self.log_change(ty, &name);
             }
         }
         for (ty, resource) in update.upserts {
             self.upsert(ty, resource);
         }
         let resources: usize = self.tables.iter().map(HashMap::len).sum();
-        let keep = LOG_FLOOR.max(2 * resources);
+        let keep = MIN_LOG.max(2 * resources);
         while self.log.len() > keep {
             self.log.pop_front();
             self.log_start += 1;
         }
-        thrift::queue(&mut self.log);
-        self.tables.iter_mut().for_each(thrift::map);
+        shrink::queue(&mut self.log);
+        self.tables.iter_mut().for_each(shrink::map);
     }
 
     fn upsert(&mut self, ty: ResourceType, resource: Resource) {
         let epoch = self.epoch;
         let Some(entry) = self.tables[ty.index()].get_mut(resource.name()) else {
             let name = Arc::clone(resource.name());
-            self.note(ty, &name);
+            self.log_change(ty, &name);
             let entry = Entry {
                 current: resource,
                 changed: epoch,
                 acked: false,
-                refusers: Vec::new(),
-                troubled: false,
-                good: None,
+                rejected_by: Vec::new(),
+                last_good: None,
             };
             self.tables[ty.index()].insert(name, Box::new(entry));
             return;
         };
-        if entry.current.version() == resource.version() {
+        let version = resource.version();
+        if entry.current.version() == version {
             return;
         }
-        // The table's own name goes on being shared, rather than a new copy of it.
+        // The name that the table and the streams share, not a new copy.
         let name = Arc::clone(entry.current.name());
         let before = std::mem::replace(&mut entry.current, resource);
         if entry.acked {
-            entry.good = Some(Box::new(before));
+            entry.last_good = Some(Box::new(before));
         }
         entry.changed = epoch;
-        entry.refusers.clear();
+        entry.rejected_by.clear();
         entry.acked = false;
-        let back_to_good = entry
-            .good
-            .as_ref()
-            .is_some_and(|good| good.version() == entry.current.version());
-        let version = entry.current.version();
-        self.note(ty, &name);
-        if back_to_good {
+        let last_good = entry.last_good.as_ref().map(|good| good.version());
+        self.log_change(ty, &name);
+        if last_good == Some(version) {
             self.acked(ty, &name, version);
         }
     }
 
-    /// Logs that clients should look at a name again.
-    fn note(&mut self, ty: ResourceType, name: &Arc<str>) {
+    fn log_change(&mut self, ty: ResourceType, name: &Arc<str>) {
         self.log.push_back(Change {
             epoch: self.epoch,
             ty,
@@ -174,7 +163,7 @@ impl Fleet {
         });
     }
 
-    /// A client has acknowledged this version, or come with it.
+    /// A client has acknowledged this version, or had it when it connected.
     pub(crate) fn acked(&mut self, ty: ResourceType, name: &Arc<str>, version: Version) {
         let Some(entry) = self.tables[ty.index()].get_mut(name) else {
             return;
@@ -183,31 +172,29 @@ impl Fleet {
             return;
         }
         entry.acked = true;
-        entry.good = None;
-        if !entry.troubled {
-            return;
-        }
-        let agreed = entry.refusers.is_empty();
-        if agreed {
-            entry.troubled = false;
-        }
-        // Whether clients agree or not, those that were refused it until now may have it.
-        self.note(ty, name);
-        if agreed {
-            self.recover(ty, name);
+        entry.last_good = None;
+        let unanimous = entry.rejected_by.is_empty();
+        if self.rejections.contains_key(&(ty, Arc::clone(name))) {
+            // The version was withheld from the other clients until now.
+            self.log_change(ty, name);
+            if unanimous {
+                self.recover(ty, name);
+            }
         }
     }
 
+    /// Ends the rejection of a resource, if there is one.
     fn recover(&mut self, ty: ResourceType, name: &Arc<str>) {
-        self.rejections.remove(&(ty, Arc::clone(name)));
-        self.events.push(Event::Recovered {
-            fleet: self.id.clone(),
-            resource_type: ty,
-            name: Arc::clone(name),
-        });
+        if self.rejections.remove(&(ty, Arc::clone(name))).is_some() {
+            self.events.push(XdsEvent::Recovered {
+                fleet: self.id.clone(),
+                resource_type: ty,
+                name: Arc::clone(name),
+            });
+        }
     }
 
-    /// A client has rejected this version. A verdict on a version that has been replaced since is moot.
+    /// A client has rejected this version. Ignored if the version has been replaced since.
     pub(crate) fn rejected(
         &mut self,
         client: u64,
@@ -222,66 +209,61 @@ impl Fleet {
         if entry.current.version() != version || self.removed {
             return;
         }
-        entry.refusers.push(client);
-        if entry.refusers.len() > 1 {
+        entry.rejected_by.push(client);
+        if entry.rejected_by.len() > 1 {
             return;
         }
-        entry.troubled = true;
-        let message: Arc<str> = shorten(&nack::without_dump(message)).into();
-        self.rejections.insert(
-            (ty, Arc::clone(name)),
-            Rejection {
-                resource_type: ty,
-                name: Arc::clone(name),
-                version,
-                message: Arc::clone(&message),
-            },
-        );
-        self.events.push(Event::Rejected {
-            fleet: self.id.clone(),
+        let message = nack::without_dump(message);
+        let rejection = Rejection {
             resource_type: ty,
             name: Arc::clone(name),
             version,
-            message,
+            message: message[..message.floor_char_boundary(MESSAGE_BYTES)].into(),
+        };
+        let key = (ty, Arc::clone(name));
+        self.rejections.insert(key, rejection.clone());
+        self.events.push(XdsEvent::Rejected {
+            fleet: self.id.clone(),
+            rejection,
         });
     }
 
-    /// What there is under a name, for a client that itself refused the version `refused` of it when
-    /// the name had last changed in that epoch.
-    pub(crate) fn offer(
+    /// What to send for a name. `rejected` is the version that this client itself rejected last, and the epoch in which the
+    /// name had last changed by then.
+    pub(crate) fn lookup(
         &self,
         ty: ResourceType,
         name: &str,
-        refused: Option<(Version, u64)>,
-    ) -> Offer<'_> {
+        rejected: Option<(Version, u64)>,
+    ) -> Lookup<'_> {
         let Some(entry) = self.tables[ty.index()].get(name) else {
-            return Offer::Absent;
+            return Lookup::Missing;
         };
-        let usable = if !entry.refusers.is_empty() && !entry.acked {
-            entry.good.as_deref()
+        let usable = if !entry.rejected_by.is_empty() && !entry.acked {
+            entry.last_good.as_deref()
         } else {
             Some(&entry.current)
         };
         match usable {
-            Some(resource) if refused != Some((resource.version(), entry.changed)) => {
-                Offer::Serve(resource, entry.changed)
+            Some(resource) if rejected != Some((resource.version(), entry.changed)) => {
+                Lookup::Serve(resource, entry.changed)
             }
-            _ => Offer::Keep,
+            _ => Lookup::Keep,
         }
     }
 
-    /// The epoch in which a name last changed, if it is there.
+    /// The epoch in which a resource last changed, if it exists.
     pub(crate) fn changed(&self, ty: ResourceType, name: &str) -> Option<u64> {
         let entry = self.tables[ty.index()].get(name)?;
         Some(entry.changed)
     }
 
-    /// All names of a type, in no order.
+    /// All names of a type, unordered.
     pub(crate) fn names(&self, ty: ResourceType) -> impl Iterator<Item = &Arc<str>> {
         self.tables[ty.index()].keys()
     }
 
-    /// The table's own copy of a name, so that a million subscriptions share one text.
+    /// The table's copy of a name, which all subscriptions share.
     pub(crate) fn shared_name(&self, ty: ResourceType, name: &str) -> Option<Arc<str>> {
         let (name, _) = self.tables[ty.index()].get_key_value(name)?;
         Some(Arc::clone(name))
@@ -291,7 +273,7 @@ impl Fleet {
         !self.tables[ty.index()].is_empty()
     }
 
-    /// The first update has come.
+    /// The first update has been applied.
     pub(crate) fn ready(&self) -> bool {
         self.epoch > 0
     }
@@ -300,32 +282,32 @@ impl Fleet {
         self.epoch
     }
 
-    /// The position behind the last change of the log.
+    /// The position after the last change in the log.
     pub(crate) fn log_end(&self) -> u64 {
         self.log_start + self.log.len() as u64
     }
 
-    /// The change at a position; `None` where it isn't kept any more (or isn't there yet).
-    pub(crate) fn change(&self, position: u64) -> Option<&Change> {
-        let index = position.checked_sub(self.log_start)?;
-        self.log.get(usize::try_from(index).ok()?)
+    /// The changes since a position, if the log still has them all.
+    pub(crate) fn changes_since(&self, position: u64) -> Option<Iter<'_, Change>> {
+        let index = usize::try_from(position.checked_sub(self.log_start)?).ok()?;
+        Some(self.log.range(index..))
     }
 
-    /// The revision of an epoch, while it is remembered.
+    /// The revision of an epoch, if it is still kept.
     pub(crate) fn revision(&self, epoch: u64) -> Option<u64> {
-        let index = self.revisions.partition_point(|(at, _)| *at < epoch);
-        let (at, revision) = self.revisions.get(index)?;
-        (*at == epoch).then_some(*revision)
+        let age = usize::try_from(self.epoch.checked_sub(epoch)?).ok()?;
+        self.revisions.iter().rev().nth(age).copied()
     }
 
     pub(crate) fn id(&self) -> &FleetId {
         &self.id
     }
 
-    /// Marks the fleet as gone: its streams are to end.
+    /// Marks the fleet as removed: its streams end.
     pub(crate) fn remove(&mut self) {
         self.removed = true;
-        for (ty, name) in std::mem::take(&mut self.rejections).into_keys() {
+        let rejected: Vec<_> = self.rejections.keys().cloned().collect();
+        for (ty, name) in rejected {
             self.recover(ty, &name);
         }
     }
@@ -334,116 +316,104 @@ impl Fleet {
         self.removed
     }
 
-    /// Whether something that leads traffic stands refused: clients may be using an older version of it, and
-    /// what that refers to must stay.
-    pub(crate) fn refused_traffic(&self) -> bool {
-        // Sorted by type, and the types that lead traffic are the last ones.
+    /// Whether a listener or route is rejected. Clients may use an older version of it then, whose clusters must stay.
+    pub(crate) fn has_rejected_traffic(&self) -> bool {
+        // Keys are sorted by type, and the types that lead to clusters are the last ones.
         let last = self.rejections.last_key_value();
         last.is_some_and(|((ty, _), _)| ty.waits_for_clusters())
     }
 
-    /// Refusals that stand.
-    pub(crate) fn refusals(&self) -> usize {
+    /// The number of rejected resources.
+    pub(crate) fn rejection_count(&self) -> usize {
         self.rejections.len()
     }
 
-    /// A client appeared.
-    pub(crate) fn join(&mut self, id: u64, node_id: Arc<str>) {
-        self.events.push(Event::Connected {
+    fn client_id(&self, stream: u64, node_id: &Arc<str>) -> ClientId {
+        ClientId {
             fleet: self.id.clone(),
-            node_id: Arc::clone(&node_id),
-            client: id,
-        });
-        self.clients.insert(id, Client::new(node_id));
+            node_id: Arc::clone(node_id),
+            stream,
+        }
     }
 
-    /// A client is gone, and its verdicts with it: what it refused for lack of something on its machine
-    /// may suit the next one.
-    pub(crate) fn leave(&mut self, id: u64) {
+    /// A client has connected.
+    pub(crate) fn join(&mut self, stream: u64, node_id: Arc<str>) {
+        let id = self.client_id(stream, &node_id);
+        self.events.push(XdsEvent::Connected(id));
+        let client = ClientStatus {
+            stream,
+            node_id,
+            acked_revision: None,
+            types: Vec::new(),
+        };
+        self.clients.insert(stream, client);
+    }
+
+    /// A client has disconnected. Its rejections end: the cause may have been its machine, so the next client may try.
+    pub(crate) fn leave(&mut self, stream: u64) {
         let mut recovered = Vec::new();
         for (ty, name) in self.rejections.keys() {
             let Some(entry) = self.tables[ty.index()].get_mut(name) else {
                 continue;
             };
-            let refusers = entry.refusers.len();
-            entry.refusers.retain(|refuser| *refuser != id);
-            if entry.refusers.len() == refusers || !entry.refusers.is_empty() {
-                continue;
-            }
-            if entry.acked {
-                entry.troubled = false;
+            let before = entry.rejected_by.len();
+            entry.rejected_by.retain(|client| *client != stream);
+            if entry.acked && before > 0 && entry.rejected_by.is_empty() {
                 recovered.push((*ty, Arc::clone(name)));
             }
         }
         for (ty, name) in recovered {
             self.recover(ty, &name);
         }
-        if let Some(client) = self.clients.remove(&id) {
-            self.events.push(Event::Disconnected {
-                fleet: self.id.clone(),
-                node_id: client.node_id,
-                client: id,
-            });
+        if let Some(client) = self.clients.remove(&stream) {
+            let id = self.client_id(stream, &client.node_id);
+            self.events.push(XdsEvent::Disconnected(id));
         }
     }
 
-    pub(crate) fn client_mut(&mut self, id: u64) -> Option<&mut Client> {
-        self.clients.get_mut(&id)
-    }
-
-    pub(crate) fn clients(&self) -> usize {
+    pub(crate) fn client_count(&self) -> usize {
         self.clients.len()
     }
 
-    /// A client has all of this revision.
-    pub(crate) fn progressed(&mut self, id: u64, revision: u64) {
-        let Some(client) = self.clients.get_mut(&id) else {
+    /// Stores the state of a client's stream.
+    pub(crate) fn report(&mut self, stream: u64, types: impl Iterator<Item = TypeStatus>) {
+        if let Some(client) = self.clients.get_mut(&stream) {
+            client.types.clear();
+            client.types.extend(types);
+        }
+    }
+
+    /// A client has acknowledged all of this revision.
+    pub(crate) fn progressed(&mut self, stream: u64, revision: u64) {
+        let Some(client) = self.clients.get_mut(&stream) else {
             return;
         };
         client.acked_revision = Some(revision);
-        self.events.push(Event::Acked {
-            fleet: self.id.clone(),
-            node_id: Arc::clone(&client.node_id),
-            client: id,
-            revision,
-        });
+        let node_id = Arc::clone(&client.node_id);
+        let client = self.client_id(stream, &node_id);
+        self.events.push(XdsEvent::Acked { client, revision });
     }
 
-    /// A client's clusters took too long.
-    pub(crate) fn warming_timed_out(&mut self, id: u64) {
-        if let Some(client) = self.clients.get(&id) {
-            self.events.push(Event::WarmingTimedOut {
-                fleet: self.id.clone(),
-                node_id: Arc::clone(&client.node_id),
-                client: id,
-            });
+    /// A client has not acknowledged its clusters in time.
+    pub(crate) fn warming_timed_out(&mut self, stream: u64) {
+        if let Some(client) = self.clients.get(&stream) {
+            let id = self.client_id(stream, &client.node_id);
+            self.events.push(XdsEvent::WarmingTimedOut(id));
         }
     }
 
     /// The events since the last call.
-    pub(crate) fn take_events(&mut self) -> Vec<Event> {
+    pub(crate) fn take_events(&mut self) -> Vec<XdsEvent> {
         std::mem::take(&mut self.events)
     }
 
-    /// What an administrator sees.
     pub(crate) fn status(&self) -> FleetStatus {
+        let resources = ResourceType::ALL.map(|ty| (ty, self.tables[ty.index()].len()));
         FleetStatus {
-            revision: self.revisions.back().map(|(_, revision)| *revision),
-            resources: ResourceType::ALL
-                .into_iter()
-                .map(|ty| (ty, self.tables[ty.index()].len()))
-                .collect(),
-            clients: self
-                .clients
-                .iter()
-                .map(|(id, client)| client.status(*id))
-                .collect(),
+            revision: self.revisions.back().copied(),
+            resources: resources.to_vec(),
+            clients: self.clients.values().cloned().collect(),
             rejections: self.rejections.values().cloned().collect(),
         }
     }
-}
-
-/// The beginning of a text, cut between characters.
-fn shorten(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MESSAGE_BYTES)]
 }

@@ -1,48 +1,42 @@
-//! A delta aggregated discovery server for fleets of Envoys.
+//! An xDS server for fleets of Envoys: incremental (delta) aggregated discovery.
 //!
-//! In: per fleet, [`Update`]s of resources, each a type, a name and encoded bytes ([`Registry::apply`]).
-//! Out: what each Envoy of the fleet lacks, in an order that never lets traffic meet a half-made
-//! config, and [`Event`]s that say what became of it.
+//! In: [`Update`]s of a fleet's resources, each a type, a name and encoded bytes ([`Registry::apply`]). Out: to each Envoy of the
+//! fleet the resources that it lacks, ordered so that traffic never meets a partial configuration, and [`XdsEvent`]s.
 //!
-//! It must not know: what is inside a resource. It never decodes one; the little it has to know of
-//! the types (their urls and their order) is the table in [`resource`].
+//! Resources are never decoded; what the server knows about their types is in [`resource`].
 //!
-//! The parts, from the inside out:
+//! From the inside out:
 //!
-//! - [`resource`]: the data, and the table of types.
-//! - `pending`: names that wait to be sent, ordered by the change that made them wait.
-//! - `subscription`: what one client asked for of one type.
-//! - `nack`: whom a rejection accuses.
-//! - `ordering`: which changes may go out now (make before break).
-//! - `lane`: one type on one stream. `session`: all types of one stream. Both are pure state machines:
-//!   requests, time and the fleet go in, responses come out; no IO.
-//! - `fleet`: what all clients of a fleet share: tables, change log, verdicts.
-//! - `codec`, `stream`, `server`: the thin shell of gRPC and tasks around it.
-//! - [`tls`]: the same for clients that have to prove which fleet they are of.
+//! - `pending`: names to send, by epoch. `subscription`: the names that a client subscribed to. `nack`: which resources a NACK
+//!   names. `ordering`: make before break.
+//! - `type_state`: one type on one stream. `session`: all types of a stream. Both are pure state machines without IO.
+//! - `fleet`: what the clients of a fleet share: resources, change log, accepted and rejected versions.
+//! - `wire`, `stream`, `server`: gRPC and tasks.
+//! - [`tls`]: mutual TLS, where certificates identify fleets.
 
-mod codec;
 mod config;
 mod event;
 mod fleet;
-mod lane;
 mod nack;
 mod ordering;
 mod pending;
 pub mod resource;
+mod sent;
 mod server;
 mod session;
+mod shrink;
 mod stream;
 mod subscription;
-mod thrift;
 pub mod tls;
-mod traffic;
+mod type_state;
+mod wire;
 
-pub use config::{Authorize, Config, Limits, TakesVariants};
-pub use event::{Event, Events};
+pub use config::{Authorize, Limits, ServerConfig, SupportsVariants};
+pub use event::{ClientId, EventReceiver, XdsEvent};
 pub use fleet::{ClientStatus, FleetStatus, Rejection, TypeStatus};
 pub use resource::{FleetId, Resource, ResourceType, Update, Version};
-pub use server::{AdsService, Registry, ServeError};
-pub use traffic::Traffic;
+pub use sent::SentTotals;
+pub use server::{Registry, ServeError};
 
 /// The encoded bytes of a resource: cheap to clone, shared by all streams.
 pub use prost::bytes::Bytes;

@@ -1,35 +1,22 @@
-//! Names that wait to be sent, ordered by the change that made them wait.
-//!
-//! In: names with the epochs (numbers of a fleet's updates) in which they changed. Out: the oldest
-//! epoch that is still waiting, and the names that may go, oldest first.
-//! It must not know: what the names stand for. Every operation costs O(log n).
+//! Names that wait to be sent, ordered by epoch (the number of the fleet's update). Every operation costs O(log n).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// When a waiting name changed.
+/// The epochs in which a pending name changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamps {
-    /// The first change that the client hasn't got: until the name is sent, the client lacks this epoch.
-    /// Zero where the client has nothing at all of it.
+pub(crate) struct Epochs {
+    /// The first change that the client lacks; zero if it has no version at all. This epoch is incomplete until the name is
+    /// sent.
     pub(crate) first: u64,
-    /// The latest change: what would be sent now is of this epoch.
+    /// The latest change.
     pub(crate) last: u64,
 }
 
-impl Stamps {
-    pub(crate) fn merge(self, other: Stamps) -> Stamps {
-        Stamps {
-            first: self.first.min(other.first),
-            last: self.last.max(other.last),
-        }
-    }
-}
-
-/// A set of waiting names. Later changes of a name that waits already merge into it.
+/// A set of pending names. Later changes of a pending name merge into it.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
-    names: HashMap<Arc<str>, Stamps>,
+    names: HashMap<Arc<str>, Epochs>,
     by_first: BTreeSet<(u64, Arc<str>)>,
     by_last: BTreeSet<(u64, Arc<str>)>,
 }
@@ -39,49 +26,48 @@ impl Pending {
         self.names.len()
     }
 
-    pub(crate) fn add(&mut self, name: &Arc<str>, stamps: Stamps) {
-        let stamps = match self.remove(name) {
-            Some(earlier) => earlier.merge(stamps),
-            None => stamps,
-        };
-        self.by_first.insert((stamps.first, Arc::clone(name)));
-        self.by_last.insert((stamps.last, Arc::clone(name)));
-        self.names.insert(Arc::clone(name), stamps);
+    pub(crate) fn add(&mut self, name: &Arc<str>, mut epochs: Epochs) {
+        if let Some(earlier) = self.remove(name) {
+            epochs.first = epochs.first.min(earlier.first);
+            epochs.last = epochs.last.max(earlier.last);
+        }
+        self.by_first.insert((epochs.first, Arc::clone(name)));
+        self.by_last.insert((epochs.last, Arc::clone(name)));
+        self.names.insert(Arc::clone(name), epochs);
     }
 
-    pub(crate) fn remove(&mut self, name: &str) -> Option<Stamps> {
-        let (name, stamps) = self.names.remove_entry(name)?;
-        self.by_first.remove(&(stamps.first, Arc::clone(&name)));
-        self.by_last.remove(&(stamps.last, name));
+    pub(crate) fn remove(&mut self, name: &str) -> Option<Epochs> {
+        let (name, epochs) = self.names.remove_entry(name)?;
+        self.by_first.remove(&(epochs.first, Arc::clone(&name)));
+        self.by_last.remove(&(epochs.last, name));
         if self.names.is_empty() {
-            // At the start everything waits, and never again: a map doesn't give back memory by itself.
+            // All names are pending once, at the start of a stream; a map doesn't return memory by itself.
             self.names = HashMap::new();
         }
-        Some(stamps)
+        Some(epochs)
     }
 
-    /// The oldest epoch that is incomplete for want of these names.
-    pub(crate) fn floor(&self) -> Option<u64> {
+    /// The oldest incomplete epoch.
+    pub(crate) fn watermark(&self) -> Option<u64> {
         self.by_first.first().map(|(first, _)| *first)
     }
 
-    /// The epoch of the next name that [`Pending::pop_below`] would give.
+    /// The epoch of the next name that [`Pending::pop_below`] returns.
     pub(crate) fn next(&self) -> Option<u64> {
         self.by_last.first().map(|(last, _)| *last)
     }
 
-    /// Takes the name whose latest change is the oldest, if that is before `limit`.
-    pub(crate) fn pop_below(&mut self, limit: u64) -> Option<(Arc<str>, Stamps)> {
+    /// Removes the name whose latest change is the oldest, if that is before `limit`.
+    pub(crate) fn pop_below(&mut self, limit: u64) -> Option<(Arc<str>, Epochs)> {
         let (last, name) = self.by_last.first()?;
         if *last >= limit {
             return None;
         }
         let name = Arc::clone(name);
-        let stamps = self.remove(&name)?;
-        Some((name, stamps))
+        let epochs = self.remove(&name)?;
+        Some((name, epochs))
     }
 
-    /// Keeps only the names that `keep` says.
     pub(crate) fn retain(&mut self, keep: impl Fn(&Arc<str>) -> bool) {
         self.names.retain(|name, _| keep(name));
         self.by_first.retain(|(_, name)| keep(name));
@@ -93,36 +79,36 @@ impl Pending {
 mod tests {
     use super::*;
 
-    fn stamps(first: u64, last: u64) -> Stamps {
-        Stamps { first, last }
+    fn epochs(first: u64, last: u64) -> Epochs {
+        Epochs { first, last }
     }
 
     #[test]
     fn changes_of_one_name_merge() {
         let mut pending = Pending::default();
         let a: Arc<str> = "a".into();
-        pending.add(&a, stamps(3, 3));
-        pending.add(&a, stamps(7, 7));
-        pending.add(&"b".into(), stamps(5, 5));
-        assert_eq!(pending.floor(), Some(3));
+        pending.add(&a, epochs(3, 3));
+        pending.add(&a, epochs(7, 7));
+        pending.add(&"b".into(), epochs(5, 5));
+        assert_eq!(pending.watermark(), Some(3));
         assert_eq!(
             pending.next(),
             Some(5),
             "b's latest change is older than a's"
         );
         assert_eq!(pending.pop_below(5), None);
-        assert_eq!(pending.pop_below(8), Some(("b".into(), stamps(5, 5))));
-        assert_eq!(pending.pop_below(8), Some((a, stamps(3, 7))));
-        assert_eq!((pending.len(), pending.floor()), (0, None));
+        assert_eq!(pending.pop_below(8), Some(("b".into(), epochs(5, 5))));
+        assert_eq!(pending.pop_below(8), Some((a, epochs(3, 7))));
+        assert_eq!((pending.len(), pending.watermark()), (0, None));
     }
 
     #[test]
-    fn what_is_removed_or_not_retained_is_gone_from_every_order() {
+    fn removed_and_not_retained_names_leave_all_indexes() {
         let mut pending = Pending::default();
         for name in ["a", "b", "c"] {
-            pending.add(&name.into(), stamps(1, 2));
+            pending.add(&name.into(), epochs(1, 2));
         }
-        assert_eq!(pending.remove("a"), Some(stamps(1, 2)));
+        assert_eq!(pending.remove("a"), Some(epochs(1, 2)));
         assert_eq!(pending.remove("a"), None);
         pending.retain(|name| &**name == "c");
         assert_eq!(
@@ -130,7 +116,7 @@ mod tests {
             Some("c".into())
         );
         assert_eq!(
-            (pending.len(), pending.floor(), pending.next()),
+            (pending.len(), pending.watermark(), pending.next()),
             (0, None, None)
         );
     }

@@ -1,21 +1,16 @@
-//! Resources and the table of their types.
-//!
-//! In: names and encoded bytes. Out: versioned values that all streams share.
-//! It must not know: streams, fleets' state, or what a resource's bytes mean.
+//! Resources, and what the server knows about each resource type.
 
 use std::fmt;
 use std::sync::Arc;
 
 use prost::bytes::Bytes;
 
-/// A type of resource that the server speaks.
-///
-/// The order of the variants is the order in which types that have something to send get their turn.
+/// A resource type that the server supports, in sending order: cluster changes are sent first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ResourceType {
     /// Cluster discovery (CDS).
     Cluster,
-    /// Endpoint discovery (EDS). A cluster's endpoints bear the cluster's name.
+    /// Endpoint discovery (EDS). The endpoints of a cluster have the cluster's name.
     Endpoint,
     /// Secret discovery (SDS).
     Secret,
@@ -27,23 +22,8 @@ pub enum ResourceType {
     Route,
 }
 
-/// What the protocol has to know of a type. The whole of it: one row a type.
-struct Traits {
-    type_url: &'static str,
-    short: &'static str,
-    /// A first request without names asks for all (the legacy wildcard of the xDS protocol).
-    legacy_wildcard: bool,
-    /// Every Envoy that takes part asks for this type by itself; others are asked for by reference.
-    root: bool,
-    /// New content may name clusters, so it waits until the client has acknowledged them.
-    /// Secrets do not wait: a cluster that uses one is not warm, hence not acknowledged, without it.
-    waits_for_clusters: bool,
-    /// The rank of removals: a type's removals wait for those of all lower ranks.
-    teardown: u8,
-}
-
 /// The rank of [`ResourceType::Cluster`] in the order of removals.
-pub(crate) const CLUSTER_TEARDOWN: u8 = 2;
+pub(crate) const CLUSTER_REMOVAL_RANK: u8 = 2;
 
 impl ResourceType {
     /// All types, in sending order.
@@ -56,66 +36,25 @@ impl ResourceType {
         ResourceType::Route,
     ];
 
-    const fn traits(self) -> &'static Traits {
+    /// The type URL, as in `google.protobuf.Any`.
+    pub const fn type_url(self) -> &'static str {
         match self {
-            ResourceType::Cluster => &Traits {
-                type_url: "type.googleapis.com/envoy.config.cluster.v3.Cluster",
-                short: "cluster",
-                legacy_wildcard: true,
-                root: true,
-                waits_for_clusters: false,
-                teardown: CLUSTER_TEARDOWN,
-            },
-            ResourceType::Endpoint => &Traits {
-                type_url: "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment",
-                short: "endpoint",
-                legacy_wildcard: false,
-                root: false,
-                waits_for_clusters: false,
-                teardown: CLUSTER_TEARDOWN + 1,
-            },
-            ResourceType::Secret => &Traits {
-                type_url: "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret",
-                short: "secret",
-                legacy_wildcard: false,
-                root: false,
-                waits_for_clusters: false,
-                teardown: CLUSTER_TEARDOWN + 1,
-            },
-            ResourceType::Listener => &Traits {
-                type_url: "type.googleapis.com/envoy.config.listener.v3.Listener",
-                short: "listener",
-                legacy_wildcard: true,
-                root: true,
-                waits_for_clusters: true,
-                teardown: 0,
-            },
-            ResourceType::ScopedRoute => &Traits {
-                type_url: "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration",
-                short: "scoped route",
-                legacy_wildcard: true,
-                root: false,
-                waits_for_clusters: true,
-                // Behind all else, so that nothing waits for its grace.
-                teardown: CLUSTER_TEARDOWN + 1,
-            },
-            ResourceType::Route => &Traits {
-                type_url: "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
-                short: "route",
-                legacy_wildcard: false,
-                root: false,
-                waits_for_clusters: true,
-                teardown: 1,
-            },
+            ResourceType::Cluster => "type.googleapis.com/envoy.config.cluster.v3.Cluster",
+            ResourceType::Endpoint => {
+                "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+            }
+            ResourceType::Secret => {
+                "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+            }
+            ResourceType::Listener => "type.googleapis.com/envoy.config.listener.v3.Listener",
+            ResourceType::ScopedRoute => {
+                "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration"
+            }
+            ResourceType::Route => "type.googleapis.com/envoy.config.route.v3.RouteConfiguration",
         }
     }
 
-    /// The type url of the protocol, as in `google.protobuf.Any`.
-    pub const fn type_url(self) -> &'static str {
-        self.traits().type_url
-    }
-
-    /// The type of a url, if the server speaks it.
+    /// The type with this URL, if the server supports it.
     pub fn from_type_url(url: &str) -> Option<ResourceType> {
         Self::ALL.into_iter().find(|ty| ty.type_url() == url)
     }
@@ -124,40 +63,66 @@ impl ResourceType {
         self as usize
     }
 
+    /// A first request without names is a wildcard subscription (the legacy wildcard of the xDS protocol).
     pub(crate) const fn legacy_wildcard(self) -> bool {
-        self.traits().legacy_wildcard
+        matches!(
+            self,
+            ResourceType::Cluster | ResourceType::Listener | ResourceType::ScopedRoute
+        )
     }
 
-    pub(crate) const fn root(self) -> bool {
-        self.traits().root
+    /// Every Envoy subscribes to this type at its start; to the others only when a resource refers to them.
+    pub(crate) const fn is_root(self) -> bool {
+        matches!(self, ResourceType::Cluster | ResourceType::Listener)
     }
 
+    /// New content may refer to clusters, so it waits for their acknowledgement. Secrets don't wait: a cluster that uses one
+    /// does not warm, and is not acknowledged, without it.
     pub(crate) const fn waits_for_clusters(self) -> bool {
-        self.traits().waits_for_clusters
+        matches!(
+            self,
+            ResourceType::Listener | ResourceType::ScopedRoute | ResourceType::Route
+        )
     }
 
-    pub(crate) const fn teardown(self) -> u8 {
-        self.traits().teardown
+    /// Removals of a type wait for the removals of all types of lower rank.
+    pub(crate) const fn removal_rank(self) -> u8 {
+        match self {
+            ResourceType::Listener => 0,
+            ResourceType::Route => 1,
+            ResourceType::Cluster => CLUSTER_REMOVAL_RANK,
+            // Scopes are last: nothing should wait for their removal delay.
+            ResourceType::Endpoint | ResourceType::Secret | ResourceType::ScopedRoute => {
+                CLUSTER_REMOVAL_RANK + 1
+            }
+        }
     }
 }
 
-/// A short name for people: `cluster`, `endpoint`, `route`…
+/// A short name: `cluster`, `endpoint`, `route`…
 impl fmt::Display for ResourceType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.traits().short)
+        f.write_str(match self {
+            ResourceType::Cluster => "cluster",
+            ResourceType::Endpoint => "endpoint",
+            ResourceType::Secret => "secret",
+            ResourceType::Listener => "listener",
+            ResourceType::ScopedRoute => "scoped route",
+            ResourceType::Route => "route",
+        })
     }
 }
 
 /// The version of a resource: the XXH3-128 hash of its bytes, 32 hex digits on the wire.
 ///
-/// Being a function of the bytes alone, it is the same in every process, so that a client which
-/// reconnects to another server is sent only what differs.
+/// The same bytes have the same version in every process, so a client that reconnects to another replica is sent only what
+/// differs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(u128);
 
 impl Version {
-    /// What a client has when nobody knows which version it has: equal to no resource's version
-    /// (except by a hash of zero, which costs one superfluous response at most).
+    /// Stands for an unknown version at a client. Differs from every resource's version (a hash of zero would cost one
+    /// superfluous response).
     pub(crate) const UNKNOWN: Version = Version(0);
 
     /// The version of these bytes.
@@ -165,7 +130,7 @@ impl Version {
         Version(xxhash_rust::xxh3::xxh3_128(body))
     }
 
-    /// Reads what [`fmt::Display`] wrote; anything else (a client may send any text) is nobody's version.
+    /// Parses what [`fmt::Display`] wrote; any other text gives [`Version::UNKNOWN`].
     pub(crate) fn parse(text: &str) -> Version {
         let ours = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
         match u128::from_str_radix(text, 16) {
@@ -187,18 +152,18 @@ impl fmt::Debug for Version {
     }
 }
 
-/// One resource: its name, its version and its encoded bytes, which all streams share.
+/// A resource: its name, version and encoded bytes. Cheap to clone.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Resource {
     name: Arc<str>,
     version: Version,
     body: Bytes,
-    /// Boxed, since few have one.
+    /// Boxed, since few resources have one.
     variant: Option<Box<Bytes>>,
 }
 
 impl Resource {
-    /// A resource from its encoded message, that is the `value` of its `google.protobuf.Any`.
+    /// A resource from its encoded message, the `value` of its `google.protobuf.Any`.
     pub fn new(name: impl Into<Arc<str>>, body: impl Into<Bytes>) -> Resource {
         let body = body.into();
         Resource {
@@ -209,7 +174,7 @@ impl Resource {
         }
     }
 
-    /// The same resource, which clients [that take variants](crate::Config::takes_variants) get as `variant`.
+    /// Adds a body for clients that [support variants](crate::ServerConfig::supports_variants).
     pub fn with_variant(self, variant: impl Into<Bytes>) -> Resource {
         let variant = variant.into();
         let both = [self.version, Version::of(&variant)].map(|version| version.0.to_be_bytes());
@@ -220,12 +185,10 @@ impl Resource {
         }
     }
 
-    /// As a client gets it that takes variants.
-    pub(crate) fn varied(self) -> Resource {
-        Resource {
-            body: self.variant.as_deref().cloned().unwrap_or(self.body),
-            ..self
-        }
+    /// The body to send: the variant, if there is one and `variants` is set.
+    pub(crate) fn body_for(&self, variants: bool) -> &Bytes {
+        let variant = self.variant.as_deref().filter(|_| variants);
+        variant.unwrap_or(&self.body)
     }
 
     /// The name, unique among the fleet's resources of the type.
@@ -233,7 +196,7 @@ impl Resource {
         &self.name
     }
 
-    /// The version: a hash of the bytes, and of those of the variant.
+    /// The version: a hash of the body and the variant.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -256,12 +219,12 @@ impl fmt::Debug for Resource {
     }
 }
 
-/// A fleet: a set of Envoys with the same config, named by their `node.cluster`.
+/// A fleet: the Envoys with the same configuration, identified by their `node.cluster`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FleetId(Arc<str>);
 
 impl FleetId {
-    /// The fleet of that `node.cluster`.
+    /// The fleet with this `node.cluster`.
     pub fn new(id: impl Into<Arc<str>>) -> FleetId {
         FleetId(id.into())
     }
@@ -284,16 +247,15 @@ impl fmt::Debug for FleetId {
     }
 }
 
-/// One step of a fleet's config: what belongs together goes into one update, and the order in which
-/// clients see its parts is the server's business.
+/// A consistent change of a fleet's configuration. The server chooses the order in which clients see its parts.
 #[derive(Debug, Clone, Default)]
 pub struct Update {
-    /// New and changed resources. One whose bytes are those that the fleet has already costs nothing.
+    /// New and changed resources. Unchanged ones cost nothing.
     pub upserts: Vec<(ResourceType, Resource)>,
-    /// Names of resources that are gone. They are taken away before `upserts` are put in.
+    /// Names of removed resources. Removals are applied before `upserts`.
     pub removals: Vec<(ResourceType, Arc<str>)>,
-    /// The caller's number for this state, handed back in [`crate::Event::Acked`]. It should not
-    /// decrease from update to update; an update without resources just moves it.
+    /// The caller's number for this state, reported in [`crate::XdsEvent::Acked`]. It should not decrease. An update without
+    /// resources only moves the revision.
     pub revision: u64,
 }
 
@@ -302,7 +264,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_found_by_their_urls() {
+    fn a_type_url_identifies_its_type() {
         for (index, ty) in ResourceType::ALL.into_iter().enumerate() {
             assert_eq!(ty.index(), index);
             assert_eq!(ResourceType::from_type_url(ty.type_url()), Some(ty));
@@ -314,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_version_is_read_back_and_anything_else_is_nobodys() {
+    fn a_version_round_trips_and_other_text_is_unknown() {
         let version = Version::of(b"some bytes");
         assert_eq!(Version::parse(&version.to_string()), version);
         for text in [
@@ -329,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_of_the_bytes_alone() {
+    fn the_version_depends_on_the_bytes_alone() {
         assert_eq!(
             Resource::new("a", &b"x"[..]).version(),
             Resource::new("b", &b"x"[..]).version()
@@ -341,13 +303,14 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_is_part_of_the_version_and_replaces_the_bytes() {
+    fn a_variant_changes_the_version_and_replaces_the_body() {
         let plain = Resource::new("a", &b"x"[..]);
         let one = plain.clone().with_variant(&b"y"[..]);
         let other = plain.clone().with_variant(&b"z"[..]);
         assert_ne!(plain.version(), one.version());
         assert_ne!(one.version(), other.version());
-        assert_eq!(one.varied().body(), &b"y"[..]);
-        assert_eq!(plain.clone().varied(), plain);
+        assert_eq!(one.body_for(true), &b"y"[..]);
+        assert_eq!(one.body_for(false), &b"x"[..]);
+        assert_eq!(plain.body_for(true), &b"x"[..]);
     }
 }

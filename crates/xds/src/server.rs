@@ -1,67 +1,63 @@
-//! The registry of fleets, and the gRPC service in front of it.
-//!
-//! In: updates from the controller, connections from Envoys. Out: streams, events, status.
-//! It must not know: the protocol, which is the session's business.
+//! The registry of fleets and its gRPC service.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
-use std::io;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
-use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::codegen::{Body, BoxFuture, Service, StdError, http};
 use tonic::server::{Grpc, NamedService, StreamingService};
 use tonic::{Status, Streaming};
 
-use crate::codec::DeltaCodec;
-use crate::config::{Authorize, Config, Limits, TakesVariants};
-use crate::event::{Events, Hub};
+use crate::config::ServerConfig;
+use crate::event::{EventReceiver, Publisher};
 use crate::fleet::{Fleet, FleetStatus};
 use crate::resource::{FleetId, ResourceType, Update};
-use crate::session::Response;
+use crate::sent::{SentCounters, SentTotals};
 use crate::stream;
-use crate::traffic::{Counts, Traffic};
+use crate::wire::{DeltaCodec, DeltaResponse};
 
 const DELTA: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
 const STATE_OF_THE_WORLD: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
-/// Responses between the session and the connection of one stream.
-const QUEUE: usize = 2;
-/// How often a silent connection is asked whether its client is still there, and how long the
-/// answer may take.
+/// How many responses of one stream are buffered.
+const RESPONSE_BUFFER: usize = 2;
+/// Interval and timeout of HTTP/2 keepalive pings.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// A fleet and its bell.
+/// A fleet that the registry and its streams share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedFleet {
     state: Mutex<Fleet>,
-    /// Rung when something changed that streams should look at.
+    /// Notifies streams of changes that they should look at.
     changed: watch::Sender<()>,
-    hub: Arc<Hub>,
+    publisher: Arc<Publisher>,
 }
 
-impl Shared {
-    /// Works on the fleet, then tells everybody what came of it.
+impl SharedFleet {
+    /// Locks the fleet, then publishes the events and notifies the streams of changes.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut Fleet) -> R) -> R {
         let mut fleet = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let look = |fleet: &Fleet| {
-            let refusals = fleet.refusals();
-            (fleet.epoch(), fleet.log_end(), refusals, fleet.is_removed())
+        let observe = |fleet: &Fleet| {
+            let rejections = fleet.rejection_count();
+            (
+                fleet.epoch(),
+                fleet.log_end(),
+                rejections,
+                fleet.is_removed(),
+            )
         };
-        let before = look(&fleet);
+        let before = observe(&fleet);
         let result = f(&mut fleet);
-        let after = look(&fleet);
-        // Under the lock, so that events come in the order in which things happened.
-        self.hub.publish(fleet.take_events());
+        let after = observe(&fleet);
+        // Under the lock, to keep the order of events.
+        self.publisher.publish(&fleet.take_events());
         drop(fleet);
         if before != after {
             self.changed.send_replace(());
@@ -76,39 +72,32 @@ impl Shared {
 
 /// A client's membership of a fleet, which ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Attached {
-    pub(crate) shared: Arc<Shared>,
+pub(crate) struct Membership {
+    pub(crate) fleet: Arc<SharedFleet>,
     pub(crate) client: u64,
     registry: Arc<Inner>,
 }
 
-impl Drop for Attached {
+impl Drop for Membership {
     fn drop(&mut self) {
-        self.registry.detach(&self.shared, self.client);
+        self.registry.leave(&self.fleet, self.client);
     }
 }
 
 #[derive(Debug, Default)]
 struct Fleets {
-    by_id: HashMap<FleetId, Arc<Shared>>,
+    by_id: HashMap<FleetId, Arc<SharedFleet>>,
     streams: usize,
 }
 
-/// What all handles of a registry share.
+/// The state of a registry.
+#[derive(Debug)]
 pub(crate) struct Inner {
-    pub(crate) limits: Arc<Limits>,
-    pub(crate) authorize: Option<Authorize>,
-    pub(crate) takes_variants: Option<TakesVariants>,
+    pub(crate) config: ServerConfig,
     fleets: Mutex<Fleets>,
-    hub: Arc<Hub>,
-    clients: AtomicU64,
-    pub(crate) traffic: Counts,
-}
-
-impl std::fmt::Debug for Inner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Inner").finish_non_exhaustive()
-    }
+    publisher: Arc<Publisher>,
+    next_client: AtomicU64,
+    pub(crate) sent: SentCounters,
 }
 
 impl Inner {
@@ -116,68 +105,70 @@ impl Inner {
         self.fleets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn get_or_create(&self, fleets: &mut Fleets, id: &FleetId) -> Arc<Shared> {
-        let shared = fleets.by_id.entry(id.clone()).or_insert_with(|| {
-            Arc::new(Shared {
+    fn get_or_create(&self, fleets: &mut Fleets, id: &FleetId) -> Arc<SharedFleet> {
+        let fleet = fleets.by_id.entry(id.clone()).or_insert_with(|| {
+            Arc::new(SharedFleet {
                 state: Mutex::new(Fleet::new(id.clone())),
                 changed: watch::Sender::new(()),
-                hub: Arc::clone(&self.hub),
+                publisher: Arc::clone(&self.publisher),
             })
         });
-        Arc::clone(shared)
+        Arc::clone(fleet)
     }
 
-    /// Makes a client a member of a fleet, of one that isn't known too: it then waits for it.
-    pub(crate) fn attach(
+    /// Makes a client a member of a fleet. A client of an unknown fleet waits for the fleet's first update.
+    pub(crate) fn join(
         self: &Arc<Self>,
         id: &FleetId,
         node_id: Arc<str>,
-    ) -> Result<Attached, Status> {
+    ) -> Result<Membership, Status> {
         let mut fleets = self.fleets();
-        if fleets.streams >= self.limits.streams {
+        if fleets.streams >= self.config.limits.streams {
             return Err(Status::resource_exhausted("too many streams"));
         }
         let known = fleets.by_id.get(id);
         let ready = known.is_some_and(|shared| shared.with(|fleet| fleet.ready()));
         if !ready {
-            let waiting: usize = fleets
-                .by_id
-                .values()
-                .map(|shared| shared.with(|fleet| if fleet.ready() { 0 } else { fleet.clients() }))
-                .sum();
-            if waiting >= self.limits.waiting_streams {
+            let clients = |fleet: &mut Fleet| match fleet.ready() {
+                true => 0,
+                false => fleet.client_count(),
+            };
+            let all = fleets.by_id.values();
+            let waiting: usize = all.map(|shared| shared.with(clients)).sum();
+            if waiting >= self.config.limits.waiting_streams {
                 return Err(Status::resource_exhausted(
-                    "too many streams wait for fleets that are not known",
+                    "too many streams wait for unknown fleets",
                 ));
             }
         }
-        let shared = self.get_or_create(&mut fleets, id);
-        let client = self.clients.fetch_add(1, Ordering::Relaxed);
-        shared.with(|fleet| fleet.join(client, node_id));
+        let fleet = self.get_or_create(&mut fleets, id);
+        let client = self.next_client.fetch_add(1, Ordering::Relaxed);
+        fleet.with(|fleet| fleet.join(client, node_id));
         fleets.streams += 1;
-        Ok(Attached {
-            shared,
+        Ok(Membership {
+            fleet,
             client,
             registry: Arc::clone(self),
         })
     }
 
-    fn detach(&self, shared: &Arc<Shared>, client: u64) {
+    fn leave(&self, fleet: &Arc<SharedFleet>, client: u64) {
         let mut fleets = self.fleets();
         fleets.streams -= 1;
-        let (id, forgotten) = shared.with(|fleet| {
+        let (id, unused) = fleet.with(|fleet| {
             fleet.leave(client);
-            (fleet.id().clone(), !fleet.ready() && fleet.clients() == 0)
+            let unused = !fleet.ready() && fleet.client_count() == 0;
+            (fleet.id().clone(), unused)
         });
-        // A fleet that only its clients knew of goes with the last of them.
-        let same = |known: &Arc<Shared>| Arc::ptr_eq(known, shared);
-        if forgotten && fleets.by_id.get(&id).is_some_and(same) {
+        // An unknown fleet is dropped with its last client. It may have been replaced meanwhile.
+        let same = |known: &Arc<SharedFleet>| Arc::ptr_eq(known, fleet);
+        if unused && fleets.by_id.get(&id).is_some_and(same) {
             fleets.by_id.remove(&id);
         }
     }
 }
 
-/// All fleets and their resources. A handle: clones are the same registry.
+/// All fleets and their resources. Clones share the same state.
 #[derive(Debug, Clone)]
 pub struct Registry {
     inner: Arc<Inner>,
@@ -185,31 +176,28 @@ pub struct Registry {
 
 impl Registry {
     /// An empty registry.
-    pub fn new(config: Config) -> Registry {
+    pub fn new(config: ServerConfig) -> Registry {
         Registry {
             inner: Arc::new(Inner {
-                limits: Arc::new(config.limits),
-                authorize: config.authorize,
-                takes_variants: config.takes_variants,
+                config,
                 fleets: Mutex::default(),
-                hub: Arc::default(),
-                clients: AtomicU64::new(1),
-                traffic: Counts::default(),
+                publisher: Arc::default(),
+                next_client: AtomicU64::new(1),
+                sent: SentCounters::default(),
             }),
         }
     }
 
-    /// Takes the next step of a fleet's config. The first one makes the fleet: nothing is served
-    /// to its clients before, so it should be complete. Costs as much as the update is long.
+    /// Applies an update to a fleet. The first one creates the fleet, and nothing is served to its clients before, so it should
+    /// be complete. Costs O(update).
     pub fn apply(&self, fleet: &FleetId, update: Update) {
-        // Held for as long as it takes: else the last client that waits for the fleet could leave in
-        // between, and the fleet be forgotten just before it becomes known.
+        // Locked throughout: otherwise the last waiting client could leave, and drop the fleet, just before its first update.
         let mut fleets = self.inner.fleets();
         let shared = self.inner.get_or_create(&mut fleets, fleet);
         shared.with(|state| state.apply(update));
     }
 
-    /// Forgets a fleet and ends its streams. Clients that come again wait for it to be made anew.
+    /// Removes a fleet and ends its streams. Clients that reconnect wait until it is created again.
     pub fn remove_fleet(&self, fleet: &FleetId) {
         let removed = self.inner.fleets().by_id.remove(fleet);
         if let Some(shared) = removed {
@@ -217,17 +205,17 @@ impl Registry {
         }
     }
 
-    /// A receiver of all that happens from now on.
-    pub fn events(&self) -> Events {
-        self.inner.hub.subscribe()
+    /// A receiver of all events from now on.
+    pub fn events(&self) -> EventReceiver {
+        self.inner.publisher.subscribe()
     }
 
-    /// What was sent since the registry was made, by type.
-    pub fn traffic(&self) -> [Traffic; ResourceType::ALL.len()] {
-        self.inner.traffic.read()
+    /// What was sent since the registry's creation, by type.
+    pub fn sent(&self) -> [SentTotals; ResourceType::ALL.len()] {
+        self.inner.sent.totals()
     }
 
-    /// The fleets that are known, in order; those that are only waited for are not.
+    /// The known fleets, sorted; without those that clients only wait for.
     pub fn fleets(&self) -> Vec<FleetId> {
         let fleets = self.inner.fleets();
         let mut ids: Vec<FleetId> = fleets
@@ -240,51 +228,17 @@ impl Registry {
         ids
     }
 
-    /// A fleet's clients and rejections, if it is known or waited for.
+    /// The clients and rejections of a fleet, if it is known or clients wait for it.
     pub fn status(&self, fleet: &FleetId) -> Option<FleetStatus> {
         let shared = self.inner.fleets().by_id.get(fleet).map(Arc::clone)?;
         Some(shared.with(|fleet| fleet.status()))
     }
 
-    /// The gRPC service `AggregatedDiscoveryService`, for a server of the caller's.
-    pub fn service(&self) -> AdsService {
-        AdsService {
-            inner: Arc::clone(&self.inner),
-            stop: watch::Sender::new(false),
-        }
-    }
-
-    /// Serves over a Unix socket until `shutdown` completes, then ends all its streams and removes
-    /// the socket. A socket that a dead process left behind is replaced; only the owner of the
-    /// process may connect.
+    /// Serves the connections of `incoming` until `shutdown` completes, then ends all their streams.
     ///
     /// # Errors
     ///
-    /// The socket can't be made (another server has it, or the path is too long or not writable),
-    /// or serving fails.
-    pub async fn serve_unix(
-        &self,
-        path: &Path,
-        shutdown: impl Future<Output = ()>,
-    ) -> Result<(), ServeError> {
-        let listener = bind(path).await.map_err(|source| ServeError::Bind {
-            path: path.to_owned(),
-            source,
-        })?;
-        let result = self
-            .serve_incoming(UnixListenerStream::new(listener), shutdown)
-            .await;
-        // Best effort: a socket that stays behind is replaced at the next start.
-        let _: io::Result<()> = tokio::fs::remove_file(path).await;
-        result
-    }
-
-    /// Serves the connections of `incoming` (plain, or with TLS already terminated by the caller)
-    /// until `shutdown` completes, then ends all their streams.
-    ///
-    /// # Errors
-    ///
-    /// Serving fails; a connection that fails is not a failure of the server.
+    /// The server fails. A failed connection is not an error.
     pub async fn serve_incoming<I, IO, IE>(
         &self,
         incoming: I,
@@ -300,7 +254,10 @@ impl Registry {
             + 'static,
         IE: Into<StdError>,
     {
-        let service = self.service();
+        let service = DeltaService {
+            inner: Arc::clone(&self.inner),
+            stop: watch::Sender::new(false),
+        };
         let stop = service.stop.clone();
         tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE))
@@ -308,65 +265,32 @@ impl Registry {
             .add_service(service)
             .serve_with_incoming_shutdown(incoming, async {
                 shutdown.await;
-                // Open streams would keep their connections, and those the server, for ever.
+                // Open streams would keep their connections, and those the server, open for ever.
                 stop.send_replace(true);
             })
             .await
-            .map_err(ServeError::Serve)
+            .map_err(ServeError)
     }
 }
 
-/// A failure to serve.
+/// The discovery server failed.
 #[derive(Debug, thiserror::Error)]
-pub enum ServeError {
-    /// The socket can't be made.
-    #[error("cannot listen on {}: {source}", path.display())]
-    Bind {
-        /// The path of the socket.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// The server failed.
-    #[error("the discovery server failed: {0}")]
-    Serve(#[source] tonic::transport::Error),
-}
+#[error("the discovery server failed: {0}")]
+pub struct ServeError(#[source] tonic::transport::Error);
 
-async fn bind(path: &Path) -> io::Result<UnixListener> {
-    let listener = match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let left_behind = tokio::fs::symlink_metadata(path)
-                .await?
-                .file_type()
-                .is_socket()
-                && UnixStream::connect(path)
-                    .await
-                    .is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-            if !left_behind {
-                return Err(error);
-            }
-            tokio::fs::remove_file(path).await?;
-            UnixListener::bind(path)?
-        }
-        other => other?,
-    };
-    tokio::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).await?;
-    Ok(listener)
-}
-
-/// The gRPC service `envoy.service.discovery.v3.AggregatedDiscoveryService`: its delta method. The
-/// state-of-the-world method answers `UNIMPLEMENTED`.
+/// The gRPC service `envoy.service.discovery.v3.AggregatedDiscoveryService`: its delta method. The state-of-the-world method
+/// answers `UNIMPLEMENTED`.
 #[derive(Debug, Clone)]
-pub struct AdsService {
+struct DeltaService {
     inner: Arc<Inner>,
     stop: watch::Sender<bool>,
 }
 
-impl NamedService for AdsService {
+impl NamedService for DeltaService {
     const NAME: &'static str = "envoy.service.discovery.v3.AggregatedDiscoveryService";
 }
 
-impl<B> Service<http::Request<B>> for AdsService
+impl<B> Service<http::Request<B>> for DeltaService
 where
     B: Body + Send + 'static,
     B::Error: Into<StdError> + Send + 'static,
@@ -382,41 +306,38 @@ where
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let refusal = match request.uri().path() {
             DELTA => {
-                let mut grpc = Grpc::new(DeltaCodec)
-                    .max_decoding_message_size(self.inner.limits.request_bytes);
-                let delta = Delta(self.clone());
-                return Box::pin(async move { Ok(grpc.streaming(delta, request).await) });
+                let mut grpc = Grpc::new(DeltaCodec::default())
+                    .max_decoding_message_size(self.inner.config.limits.request_bytes);
+                let service = self.clone();
+                return Box::pin(async move { Ok(grpc.streaming(service, request).await) });
             }
-            STATE_OF_THE_WORLD => {
-                Status::unimplemented("only delta discovery is spoken: set api_type DELTA_GRPC")
-            }
+            STATE_OF_THE_WORLD => Status::unimplemented(
+                "only incremental discovery is supported: set api_type DELTA_GRPC",
+            ),
             _ => Status::unimplemented("no such method"),
         };
         Box::pin(async move { Ok(refusal.into_http()) })
     }
 }
 
-#[cfg(test)]
-mod tests;
-
-/// The delta method.
-struct Delta(AdsService);
-
-impl StreamingService<DeltaDiscoveryRequest> for Delta {
-    type Response = Response;
-    type ResponseStream = ReceiverStream<Result<Response, Status>>;
+impl StreamingService<DeltaDiscoveryRequest> for DeltaService {
+    type Response = DeltaResponse;
+    type ResponseStream = ReceiverStream<Result<DeltaResponse, Status>>;
     type Future = BoxFuture<tonic::Response<Self::ResponseStream>, Status>;
 
     fn call(&mut self, request: tonic::Request<Streaming<DeltaDiscoveryRequest>>) -> Self::Future {
-        let (out, responses) = mpsc::channel(QUEUE);
+        let (sender, responses) = mpsc::channel(RESPONSE_BUFFER);
         let (_, extensions, requests) = request.into_parts();
         tokio::spawn(stream::serve(
-            Arc::clone(&self.0.inner),
+            Arc::clone(&self.inner),
             requests,
             extensions,
-            out,
-            self.0.stop.subscribe(),
+            sender,
+            self.stop.subscribe(),
         ));
         Box::pin(async move { Ok(tonic::Response::new(ReceiverStream::new(responses))) })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,12 +1,9 @@
-//! All types of one stream: the protocol's state machine.
+//! The delta protocol on one stream: a state machine over all resource types, without IO or clocks.
 //!
-//! In: the client's requests, the fleet, and the time. Out: responses, one call at a time, and when
-//! to call again for lack of other occasions.
-//! It must not know: gRPC, tasks, locks or clocks. What it learns that concerns all clients (verdicts,
-//! progress) it tells the fleet.
+//! Takes the client's requests, the fleet and the time. Yields responses, and the time to poll again.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 #[cfg(test)]
 mod properties;
@@ -19,9 +16,9 @@ use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
 use crate::config::Limits;
 use crate::fleet::Fleet;
-use crate::lane::{Allowance, Batch, Lane};
-use crate::ordering::{self, Floors};
-use crate::resource::{CLUSTER_TEARDOWN, Resource, ResourceType};
+use crate::ordering::{self, Watermarks};
+use crate::resource::{CLUSTER_REMOVAL_RANK, Resource, ResourceType};
+use crate::type_state::{SendLimits, TypeState};
 
 /// A response to send.
 #[derive(Debug, Clone)]
@@ -32,9 +29,9 @@ pub(crate) struct Response {
     pub(crate) removals: Vec<Arc<str>>,
 }
 
-/// What a client did that ends its stream.
+/// A client exceeded a limit, which ends its stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Violation {
+pub(crate) enum LimitExceeded {
     #[error("more than {limit} names of type {ty}")]
     TooManyNames { ty: ResourceType, limit: usize },
     #[error("a name of type {ty} has more than {limit} bytes")]
@@ -44,135 +41,82 @@ pub(crate) enum Violation {
 /// One stream of one client.
 #[derive(Debug)]
 pub(crate) struct Session {
+    /// The number of the stream.
     client: u64,
-    /// The client gets variants of resources that have some.
-    variants: bool,
-    limits: Arc<Limits>,
-    lanes: [Lane; ResourceType::ALL.len()],
-    /// The fleet's first update has been seen.
-    started: bool,
-    /// The position in the fleet's log up to which changes have been taken in.
-    cursor: u64,
+    limits: Limits,
+    types: [TypeState; ResourceType::ALL.len()],
+    /// The position in the fleet's log up to which changes have been processed; `None` before the fleet's first update.
+    cursor: Option<u64>,
     nonces: u64,
     /// Epochs up to this no longer wait for clusters.
-    bypass: u64,
-    /// Until when nothing is taken away from a client that hasn't asked for its listeners yet: it may
-    /// have come with some that use what is to go. `None` when that time is over.
-    patience: Option<Instant>,
-    /// What the client has may be older than what the fleet has, because something was refused, and
-    /// lead traffic to what has gone meanwhile: until this epoch is complete, `None` while the refusal
-    /// stands.
-    old_traffic: Option<Option<u64>>,
-    /// Of removals of clusters, and of scopes.
-    clusters: Grace,
-    scopes: Grace,
-    /// The epoch up to which the client has told to have everything.
+    warming_bypass: u64,
+    /// Until then, unless the client subscribes to listeners before, only listeners are removed: the listeners that a
+    /// reconnecting client already has may use the rest.
+    removals_held_until: Option<Instant>,
+    /// Set while the client may route by an older version than the fleet's, because a listener or route was rejected.
+    stale_routing: Option<StaleRouting>,
+    /// The latest epoch that was reported as complete.
     complete: u64,
 }
 
-/// Removals of one type, of which each waits for a while when it could go.
+/// How long a client may route by an older version.
 #[derive(Debug)]
-struct Grace {
-    time: Duration,
-    /// When what was removed before which epoch may go.
-    running: Option<(u64, Instant)>,
-    /// What was removed before this epoch has waited.
-    released: u64,
-}
-
-impl Grace {
-    fn new(time: Duration) -> Grace {
-        Grace {
-            time,
-            running: None,
-            released: 0,
-        }
-    }
-
-    fn pass(&mut self, now: Instant) {
-        if let Some((before, _)) = self.running.take_if(|(_, until)| now >= *until) {
-            self.released = self.released.max(before);
-        }
-    }
-
-    /// The limit of removals, where `next` is the oldest of them and all before `limit` could go.
-    fn limit(&mut self, next: Option<u64>, limit: u64, epoch: u64, now: Instant) -> u64 {
-        if self.time.is_zero() {
-            return limit;
-        }
-        let waits = next.is_some_and(|next| next < limit && next >= self.released);
-        if self.running.is_none() && waits {
-            self.running = Some((limit.min(epoch + 1), now + self.time));
-        }
-        limit.min(self.released)
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.running.map(|(_, until)| until)
-    }
+enum StaleRouting {
+    /// As long as the rejection stands.
+    Rejected,
+    /// Until the client has completed this epoch.
+    Until(u64),
 }
 
 impl Session {
-    /// A session of the client with that number, whose stream began now.
-    pub(crate) fn new(client: u64, limits: Arc<Limits>, now: Instant) -> Session {
+    /// A session for a stream with this number.
+    pub(crate) fn new(client: u64, limits: Limits, now: Instant) -> Session {
         Session {
             client,
-            variants: false,
-            lanes: ResourceType::ALL.map(|ty| Lane::new(ty, client)),
-            started: false,
-            cursor: 0,
+            types: ResourceType::ALL.map(|ty| TypeState::new(ty, client, &limits)),
+            cursor: None,
             nonces: 0,
-            bypass: 0,
-            patience: Some(now + limits.warming),
-            old_traffic: None,
-            clusters: Grace::new(limits.removal_grace),
-            scopes: Grace::new(limits.scope_grace),
+            warming_bypass: 0,
+            removals_held_until: Some(now + limits.warming_timeout),
+            stale_routing: None,
             complete: 0,
             limits,
         }
     }
 
-    /// The client gets variants of resources, or doesn't.
-    pub(crate) fn with_variants(self, variants: bool) -> Session {
-        Session { variants, ..self }
-    }
-
-    /// Names looked at so far: the measure of the session's work.
+    /// The number of names examined so far, a measure of work.
     #[cfg(test)]
     pub(crate) fn examined(&self) -> u64 {
-        self.lanes.iter().map(Lane::examined).sum()
+        self.types.iter().map(TypeState::examined).sum()
     }
 
-    fn lane(&mut self, ty: ResourceType) -> &mut Lane {
-        &mut self.lanes[ty.index()]
+    fn of(&mut self, ty: ResourceType) -> &mut TypeState {
+        &mut self.types[ty.index()]
     }
 
-    /// Takes a request. Types that the server doesn't speak are left unanswered, as the protocol
-    /// has no word for them.
+    /// Processes a request. Unsupported types are left unanswered: the protocol has no error for them.
     pub(crate) fn request(
         &mut self,
         fleet: &mut Fleet,
         request: &DeltaDiscoveryRequest,
-    ) -> Result<(), Violation> {
+    ) -> Result<(), LimitExceeded> {
         let Some(ty) = ResourceType::from_type_url(&request.type_url) else {
             return Ok(());
         };
         self.check(ty, request)?;
-        // The changes before the request first, so that nothing is looked at twice.
+        // First, so that no name is examined twice.
         self.catch_up(fleet);
         if !request.response_nonce.is_empty() {
-            let rejection = request.error_detail.as_ref();
-            let rejection = rejection.map(|status| status.message.as_str());
-            let settled = self
-                .lane(ty)
-                .verdict(fleet, &request.response_nonce, rejection);
+            let error = request.error_detail.as_ref();
+            let error = error.map(|status| status.message.as_str());
+            let settled = self.of(ty).on_ack(fleet, &request.response_nonce, error);
             if ty == ResourceType::Cluster {
                 for name in &settled {
-                    self.lane(ResourceType::Endpoint).need_no_more(fleet, name);
+                    self.of(ResourceType::Endpoint).release(fleet, name);
                 }
             }
         }
-        self.lane(ty).ask(
+        self.of(ty).on_request(
             fleet,
             &request.resource_names_subscribe,
             &request.resource_names_unsubscribe,
@@ -181,187 +125,171 @@ impl Session {
         Ok(())
     }
 
-    fn check(&self, ty: ResourceType, request: &DeltaDiscoveryRequest) -> Result<(), Violation> {
+    fn check(
+        &self,
+        ty: ResourceType,
+        request: &DeltaDiscoveryRequest,
+    ) -> Result<(), LimitExceeded> {
         let limit = self.limits.names;
-        let known = self.lanes[ty.index()].subscription().names().len();
-        if known + request.resource_names_subscribe.len() > limit
+        let subscribed = self.types[ty.index()].subscription().names().len();
+        if subscribed + request.resource_names_subscribe.len() > limit
             || request.initial_resource_versions.len() > limit
         {
-            return Err(Violation::TooManyNames { ty, limit });
+            return Err(LimitExceeded::TooManyNames { ty, limit });
         }
         let limit = self.limits.name_bytes;
-        let subscribed = request.resource_names_subscribe.iter();
-        let mut names = subscribed.chain(request.initial_resource_versions.keys());
+        let names = request.resource_names_subscribe.iter();
+        let mut names = names.chain(request.initial_resource_versions.keys());
         if names.any(|name| name.len() > limit) {
-            return Err(Violation::NameTooLong { ty, limit });
+            return Err(LimitExceeded::NameTooLong { ty, limit });
         }
         Ok(())
     }
 
-    /// The next response, if there is one to send now. To be called until there is none: after
-    /// requests, after changes of the fleet, and at [`Session::deadline`].
+    /// The next response, if one may be sent now. Call it until it returns `None`: after requests, after changes of the fleet,
+    /// and at [`Session::deadline`].
     pub(crate) fn poll(&mut self, fleet: &mut Fleet, now: Instant) -> Option<Response> {
         self.catch_up(fleet);
-        if !self.started {
-            return None;
+        // Before the fleet's first update nothing is served.
+        self.cursor?;
+        self.check_warming(fleet, now);
+        for state in &mut self.types {
+            state.removal_delay.expire(now);
         }
-        self.watch_warming(fleet, now);
-        self.clusters.pass(now);
-        self.scopes.pass(now);
-        let all_asked = self.lanes.iter().all(Lane::asked_if_root);
-        self.patience.take_if(|until| all_asked || now >= *until);
-        let keeps_old_traffic = self.keeps_old_traffic(fleet);
+        let subscribed = self.types.iter().all(TypeState::subscribed_if_root);
+        self.removals_held_until
+            .take_if(|until| subscribed || now >= *until);
+        let stale_routing = self.has_stale_routing(fleet);
         for ty in ResourceType::ALL {
-            if !self.lane(ty).idle() {
+            if self.of(ty).is_in_flight() {
                 continue;
             }
-            let floors = self.floors();
-            let mut unmake = ordering::unmake_limit(ty, &floors, self.bypass);
-            if self.patience.is_some() && ty.teardown() > 0 {
-                unmake = 0;
-            }
-            if keeps_old_traffic && ty.teardown() >= CLUSTER_TEARDOWN {
-                unmake = 0;
-            }
-            let grace = match ty {
-                ResourceType::Cluster => Some(&mut self.clusters),
-                ResourceType::ScopedRoute => Some(&mut self.scopes),
-                _ => None,
+            let watermarks = self.watermarks();
+            let held = (self.removals_held_until.is_some() && ty.removal_rank() > 0)
+                || (stale_routing && ty.removal_rank() >= CLUSTER_REMOVAL_RANK);
+            let removals = match held {
+                true => 0,
+                false => ordering::removal_limit(ty, &watermarks, self.warming_bypass),
             };
-            if let Some(grace) = grace {
-                let next = self.lanes[ty.index()].next_removal();
-                unmake = grace.limit(next, unmake, fleet.epoch(), now);
-            }
-            let allowance = Allowance {
-                make: ordering::make_limit(ty, &floors, self.bypass),
-                unmake,
+            let limits = SendLimits {
+                upserts: ordering::upsert_limit(ty, &watermarks, self.warming_bypass),
+                removals: self.of(ty).delayed_removals(removals, fleet.epoch(), now),
                 bytes: self.limits.response_bytes,
             };
             let nonce = format!("{:x}", self.nonces + 1);
-            if let Some(batch) = self.lane(ty).compose(fleet, allowance, &nonce, now) {
+            if let Some(response) = self.of(ty).next_response(fleet, limits, nonce, now) {
                 self.nonces += 1;
-                return Some(self.response(fleet, ty, nonce, batch));
+                self.repeat_dependents(fleet, &response);
+                return Some(response);
             }
         }
         self.report(fleet);
         None
     }
 
-    fn response(
-        &mut self,
-        fleet: &mut Fleet,
-        ty: ResourceType,
-        nonce: String,
-        batch: Batch,
-    ) -> Response {
-        if ty == ResourceType::Cluster {
-            // Envoy warms a changed cluster by its endpoints, for which it doesn't ask again.
-            for cluster in &batch.upserts {
-                self.lane(ResourceType::Endpoint)
-                    .need(fleet, cluster.name());
+    /// Sends again what Envoy needs with a changed resource but doesn't request again.
+    fn repeat_dependents(&mut self, fleet: &Fleet, response: &Response) {
+        match response.ty {
+            // Envoy warms a changed cluster with its endpoints.
+            ResourceType::Cluster => {
+                let endpoints = self.of(ResourceType::Endpoint);
+                for cluster in &response.upserts {
+                    endpoints.require(fleet, cluster.name());
+                }
             }
-        }
-        if ty == ResourceType::Listener && !batch.upserts.is_empty() {
-            // A listener may be the first to follow scopes since none did. Envoy doesn't ask for all of them again then, and
-            // doesn't have them any more. One that has takes no notice of the same again.
-            self.lane(ResourceType::ScopedRoute).send_again(fleet);
-        }
-        let mut upserts = batch.upserts;
-        if self.variants {
-            upserts = upserts.into_iter().map(Resource::varied).collect();
-        }
-        Response {
-            ty,
-            nonce,
-            upserts,
-            removals: batch.removals,
+            // If no listener used scopes before, Envoy has dropped them. An Envoy that has them ignores the repetition.
+            ResourceType::Listener if !response.upserts.is_empty() => {
+                self.of(ResourceType::ScopedRoute).resend_all(fleet);
+            }
+            _ => {}
         }
     }
 
-    /// When to call [`Session::poll`] again even if nothing happens until then.
+    /// When to call [`Session::poll`] again if nothing happens before.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        if !self.started {
-            // Nothing comes of polling before the fleet is there, whatever time has run out.
-            return None;
-        }
-        let warming = self.lanes[ResourceType::Cluster.index()]
-            .waiting_since()
-            .map(|since| since + self.limits.warming);
-        let graces = [&self.clusters, &self.scopes].map(Grace::deadline);
-        let graces = graces.into_iter().flatten();
-        warming.into_iter().chain(graces).chain(self.patience).min()
+        self.cursor?;
+        let warming = self.types[ResourceType::Cluster.index()]
+            .in_flight_since()
+            .map(|since| since + self.limits.warming_timeout);
+        let delays = self.types.iter();
+        let delays = delays.filter_map(|state| state.removal_delay.deadline());
+        warming
+            .into_iter()
+            .chain(delays)
+            .chain(self.removals_held_until)
+            .min()
     }
 
-    /// Takes in what changed in the fleet since the last time.
+    /// Processes the changes of the fleet since the last call.
     fn catch_up(&mut self, fleet: &mut Fleet) {
         if !fleet.ready() {
             return;
         }
-        let begins = !self.started;
-        let lags = self.cursor < fleet.log_end() && fleet.change(self.cursor).is_none();
-        if begins || lags {
-            self.started = true;
-            self.cursor = fleet.log_end();
-            for lane in &mut self.lanes {
-                if begins {
-                    lane.vouch(fleet);
-                }
-                lane.compare_all(fleet);
+        if self.cursor.is_none() {
+            for state in &self.types {
+                state.report_initial_versions(fleet);
             }
         }
-        while let Some(change) = fleet.change(self.cursor).cloned() {
-            self.cursor += 1;
-            self.lane(change.ty)
-                .consider(fleet, &change.name, Some(change.epoch));
+        let cursor = self.cursor.replace(fleet.log_end());
+        match cursor.and_then(|cursor| fleet.changes_since(cursor)) {
+            Some(changes) => {
+                for change in changes {
+                    self.of(change.ty)
+                        .refresh(fleet, &change.name, Some(change.epoch));
+                }
+            }
+            None => {
+                for state in &mut self.types {
+                    state.refresh_all(fleet);
+                }
+            }
         }
     }
 
-    fn floors(&self) -> Floors {
-        ResourceType::ALL.map(|ty| self.lanes[ty.index()].floor())
+    fn watermarks(&self) -> Watermarks {
+        ResourceType::ALL.map(|ty| self.types[ty.index()].watermark())
     }
 
-    /// Lets listeners and routes go if the clusters that they wait for take too long.
-    fn watch_warming(&mut self, fleet: &mut Fleet, now: Instant) {
-        let warming = self.limits.warming;
-        let lane = self.lane(ResourceType::Cluster);
-        if lane
-            .waiting_since()
-            .is_some_and(|since| now >= since + warming)
-        {
-            lane.wait_again(now);
-            self.bypass = fleet.epoch();
+    /// Stops holding back listeners and routes if their clusters take too long.
+    fn check_warming(&mut self, fleet: &mut Fleet, now: Instant) {
+        let timeout = self.limits.warming_timeout;
+        let clusters = self.of(ResourceType::Cluster);
+        let since = clusters.in_flight_since();
+        if since.is_some_and(|since| now >= since + timeout) {
+            clusters.restart_timer(now);
+            self.warming_bypass = fleet.epoch();
             fleet.warming_timed_out(self.client);
         }
     }
 
-    /// Whether the client may be using an older version of something that leads traffic: while a refusal
-    /// of the current one stands, and until the client has all of the epoch that ended it.
-    fn keeps_old_traffic(&mut self, fleet: &Fleet) -> bool {
-        if fleet.refused_traffic() {
-            self.old_traffic = Some(None);
-        } else if let Some(until) = &mut self.old_traffic {
-            let until = *until.get_or_insert(fleet.epoch());
-            if ordering::complete_before(&self.floors()) > until {
-                self.old_traffic = None;
+    /// Whether the client may route by an older version than the fleet's: while a listener or route is rejected, and until the
+    /// client has completed the epoch that ended the rejection.
+    fn has_stale_routing(&mut self, fleet: &Fleet) -> bool {
+        if fleet.has_rejected_traffic() {
+            self.stale_routing = Some(StaleRouting::Rejected);
+        } else if let Some(stale) = &mut self.stale_routing {
+            let until = match stale {
+                StaleRouting::Rejected => fleet.epoch(),
+                StaleRouting::Until(epoch) => *epoch,
+            };
+            *stale = StaleRouting::Until(until);
+            if ordering::complete_before(&self.watermarks()) > until {
+                self.stale_routing = None;
             }
         }
-        self.old_traffic.is_some()
+        self.stale_routing.is_some()
     }
 
-    /// Tells the fleet how far this client is.
+    /// Reports the client's progress to the fleet.
     fn report(&mut self, fleet: &mut Fleet) {
-        if let Some(client) = fleet.client_mut(self.client) {
-            for lane in &self.lanes {
-                if lane.subscription().started() {
-                    client.report(lane.status());
-                }
-            }
-        }
-        // A client that hasn't asked for its clusters or listeners yet has nothing of any epoch.
+        let states = self.types.iter();
+        let states = states.filter(|state| state.subscription().started());
+        fleet.report(self.client, states.map(TypeState::status));
+        // A client that hasn't subscribed to clusters or listeners yet has no epoch.
         let begun = ResourceType::ALL
             .into_iter()
-            .all(|ty| self.lanes[ty.index()].asked_if_root() || !fleet.has_any(ty));
-        let complete = ordering::complete_before(&self.floors())
+            .all(|ty| self.types[ty.index()].subscribed_if_root() || !fleet.has_any(ty));
+        let complete = ordering::complete_before(&self.watermarks())
             .saturating_sub(1)
             .min(fleet.epoch());
         if begun && complete > self.complete {

@@ -1,7 +1,4 @@
-//! One stream as a task: moves requests into the session and responses out of it.
-//!
-//! In: a stream of requests. Out: a stream of responses, or the status that ended it.
-//! It must not know: what the requests and responses mean.
+//! The task of one stream: requests into the session, responses out of it.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,65 +9,68 @@ use tokio::sync::{mpsc, watch};
 use tonic::{Extensions, Status, Streaming};
 
 use crate::resource::FleetId;
-use crate::server::{Attached, Inner};
-use crate::session::{Response, Session, Violation};
+use crate::server::{Inner, Membership};
+use crate::session::{LimitExceeded, Session};
+use crate::wire::DeltaResponse;
 
-type Out = mpsc::Sender<Result<Response, Status>>;
+type Responses = mpsc::Sender<Result<DeltaResponse, Status>>;
 
-impl From<Violation> for Status {
-    fn from(violation: Violation) -> Status {
-        Status::resource_exhausted(violation.to_string())
+impl From<LimitExceeded> for Status {
+    fn from(error: LimitExceeded) -> Status {
+        Status::resource_exhausted(error.to_string())
     }
 }
 
-/// Serves one stream until it ends; what ends it is its last item.
+/// Serves a stream until it ends. A status that ends it is its last item.
 pub(crate) async fn serve(
     registry: Arc<Inner>,
     requests: Streaming<DeltaDiscoveryRequest>,
     extensions: Extensions,
-    out: Out,
+    responses: Responses,
     mut stop: watch::Receiver<bool>,
 ) {
     let ended = tokio::select! {
-        ended = drive(registry, requests, extensions, &out) => ended,
-        // An error means that the server itself is gone, which ends the stream as well.
+        ended = run(registry, requests, extensions, &responses) => ended,
+        // An error means that the server is gone, which ends the stream as well.
         _ = stop.wait_for(|stop| *stop) => Err(Status::unavailable("the server is shutting down")),
     };
     if let Err(status) = ended {
         tracing::debug!(code = ?status.code(), message = status.message(), "discovery stream ends");
-        // The client may be gone already, or not be reading: then nobody is there to be told.
-        let _: Result<(), _> = out.try_send(Err(status));
+        // Fails if the client is gone or doesn't read.
+        let _: Result<(), _> = responses.try_send(Err(status));
     }
 }
 
-async fn drive(
+async fn run(
     registry: Arc<Inner>,
     mut requests: Streaming<DeltaDiscoveryRequest>,
     extensions: Extensions,
-    out: &Out,
+    responses: &Responses,
 ) -> Result<(), Status> {
-    let limits = Arc::clone(&registry.limits);
-    let first = tokio::time::timeout(limits.first_request, requests.message())
+    let config = &registry.config;
+    let limits = config.limits.clone();
+    let first = tokio::time::timeout(limits.first_request_timeout, requests.message())
         .await
         .map_err(|_| Status::deadline_exceeded("no request came"))??;
     let Some(first) = first else {
         return Ok(());
     };
-    let attached = identify(&registry, &first, &extensions)?;
-    let mut changed = attached.shared.changed();
-    let variants = registry.takes_variants.is_some_and(|takes| takes(&first));
-    let session = Session::new(attached.client, limits, Instant::now());
-    let mut session = session.with_variants(variants);
+    let member = join(&registry, &first, &extensions)?;
+    let mut changed = member.fleet.changed();
+    let variants = config
+        .supports_variants
+        .is_some_and(|supports| supports(&first));
+    let mut session = Session::new(member.client, limits, Instant::now());
     let mut request = Some(first);
     loop {
         if let Some(request) = request.take() {
-            attached
-                .shared
+            member
+                .fleet
                 .with(|fleet| session.request(fleet, &request))?;
         }
         loop {
             changed.mark_unchanged();
-            let (removed, response) = attached.shared.with(|fleet| {
+            let (removed, response) = member.fleet.with(|fleet| {
                 let removed = fleet.is_removed();
                 (removed, session.poll(fleet, Instant::now()))
             });
@@ -80,14 +80,16 @@ async fn drive(
             let Some(response) = response else {
                 break;
             };
-            registry.traffic.add(&response);
-            // A client that doesn't read is waited for here; what changes meanwhile merges.
-            if out.send(Ok(response)).await.is_err() {
+            let ty = response.ty;
+            let response = DeltaResponse::new(response, variants);
+            registry.sent.add(ty, response.payload_len());
+            // Waits for a client that doesn't read. Changes merge meanwhile.
+            if responses.send(Ok(response)).await.is_err() {
                 return Ok(());
             }
         }
         let deadline = session.deadline();
-        let alarm = async {
+        let timer = async {
             match deadline {
                 Some(at) => tokio::time::sleep_until(at.into()).await,
                 None => std::future::pending().await,
@@ -101,21 +103,21 @@ async fn drive(
             result = changed.changed() => if result.is_err() {
                 return Err(Status::unavailable("the fleet was removed"));
             },
-            () = alarm => {}
-            () = out.closed() => return Ok(()),
+            () = timer => {}
+            () = responses.closed() => return Ok(()),
         }
     }
 }
 
-/// Finds out from the first request, which alone has the node, which fleet the client belongs to.
-fn identify(
+/// Makes the client a member of the fleet that its first request names. Only the first request contains the node.
+fn join(
     registry: &Arc<Inner>,
     first: &DeltaDiscoveryRequest,
     extensions: &Extensions,
-) -> Result<Attached, Status> {
-    let limits = &registry.limits;
+) -> Result<Membership, Status> {
+    let limits = &registry.config.limits;
     let node = first.node.as_ref().ok_or_else(|| {
-        Status::invalid_argument("the first request has no node: which fleet is this client of?")
+        Status::invalid_argument("the first request has no node; node.cluster must name the fleet")
     })?;
     if node.encoded_len() > limits.node_bytes {
         return Err(Status::resource_exhausted(format!(
@@ -125,7 +127,7 @@ fn identify(
     }
     if node.cluster.is_empty() {
         return Err(Status::invalid_argument(
-            "node.cluster is empty: it must name the fleet that this client is of",
+            "node.cluster is empty; it must name the fleet",
         ));
     }
     if node.cluster.len().max(node.id.len()) > limits.name_bytes {
@@ -135,8 +137,8 @@ fn identify(
         )));
     }
     let fleet = FleetId::new(node.cluster.as_str());
-    if let Some(authorize) = &registry.authorize {
+    if let Some(authorize) = &registry.config.authorize {
         authorize(extensions, &fleet).map_err(Status::permission_denied)?;
     }
-    registry.attach(&fleet, node.id.as_str().into())
+    registry.join(&fleet, node.id.as_str().into())
 }

@@ -1,25 +1,21 @@
-//! What one client asked for of one type.
+//! The subscription of one stream to one type.
 //!
-//! In: the names of its requests. Out: whether it wants a name, and what a request changed.
-//! It must not know: what exists, or what the client has.
-//!
-//! The rules are those of the xDS protocol, "How the client specifies what resources to return":
-//! `*` asks for all, so does a first request without names for some types; names may be asked for
-//! besides; each is taken back by its own name.
+//! The rules are those of the xDS protocol, "How the client specifies what resources to return": `*` subscribes to all
+//! resources, as does a first request without names for some types. Names can be subscribed to in addition, and each is
+//! unsubscribed from by its own name.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::resource::ResourceType;
-use crate::thrift;
+use crate::shrink;
 
-/// The name that stands for all.
 const WILDCARD: &str = "*";
 
-/// What one client asked for of one type.
+/// The subscription of one stream to one type.
 #[derive(Debug, Default)]
 pub(crate) struct Subscription {
-    /// The client has sent a request of this type.
+    /// There was a request of this type.
     started: bool,
     wildcard: bool,
     names: HashSet<Arc<str>>,
@@ -27,35 +23,31 @@ pub(crate) struct Subscription {
 
 /// What one request changed.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Asked {
+pub(crate) struct SubscriptionChange {
     /// It was the first request of the type on this stream.
     pub(crate) first: bool,
-    /// It asked for all, and hadn't before.
-    pub(crate) all: bool,
-    /// It no longer asks for all.
-    pub(crate) not_all: bool,
-    /// The names it asked for: also those that it had asked for before, since a client that asks
-    /// again wants to be told again.
-    pub(crate) names: Vec<Arc<str>>,
-    /// The names it no longer asks for.
-    pub(crate) dropped: Vec<Arc<str>>,
+    pub(crate) wildcard_added: bool,
+    pub(crate) wildcard_removed: bool,
+    /// The names that it subscribed to, again or for the first time: both need a response.
+    pub(crate) subscribed: Vec<Arc<str>>,
+    pub(crate) unsubscribed: Vec<Arc<str>>,
 }
 
 impl Subscription {
-    /// Takes the names of a request. `shared` gives the text of a name that others may have already.
+    /// Applies the names of a request. `shared` interns a name.
     pub(crate) fn request(
         &mut self,
         ty: ResourceType,
         subscribe: &[String],
         unsubscribe: &[String],
         shared: impl Fn(&str) -> Arc<str>,
-    ) -> Asked {
+    ) -> SubscriptionChange {
         let was_wildcard = self.wildcard;
-        let mut asked = Asked {
+        let mut change = SubscriptionChange {
             first: !self.started,
-            ..Asked::default()
+            ..SubscriptionChange::default()
         };
-        if asked.first && subscribe.is_empty() && ty.legacy_wildcard() {
+        if change.first && subscribe.is_empty() && ty.legacy_wildcard() {
             self.wildcard = true;
         }
         self.started = true;
@@ -68,25 +60,25 @@ impl Subscription {
                     None => shared(name),
                 };
                 self.names.insert(Arc::clone(&name));
-                asked.names.push(name);
+                change.subscribed.push(name);
             }
         }
         for name in unsubscribe {
             if name == WILDCARD {
                 self.wildcard = false;
             } else if let Some(name) = self.names.take(name.as_str()) {
-                asked.names.retain(|asked| *asked != name);
-                asked.dropped.push(name);
+                change.subscribed.retain(|other| *other != name);
+                change.unsubscribed.push(name);
             }
         }
-        asked.all = self.wildcard && !was_wildcard;
-        asked.not_all = was_wildcard && !self.wildcard;
-        asked
+        change.wildcard_added = self.wildcard && !was_wildcard;
+        change.wildcard_removed = was_wildcard && !self.wildcard;
+        change
     }
 
-    /// Gives back memory of names that were asked for once.
-    pub(crate) fn tighten(&mut self) {
-        thrift::set(&mut self.names);
+    /// Returns unused memory.
+    pub(crate) fn shrink(&mut self) {
+        shrink::set(&mut self.names);
     }
 
     pub(crate) fn started(&self) -> bool {
@@ -97,17 +89,17 @@ impl Subscription {
         self.wildcard
     }
 
-    /// Whether the client asked for this name itself, and so is owed an answer even if there is none.
-    pub(crate) fn named(&self, name: &str) -> bool {
+    /// Whether the client subscribed to this name itself, so it needs a response even if there is no such resource.
+    pub(crate) fn has_name(&self, name: &str) -> bool {
         self.names.contains(name)
     }
 
-    /// Whether the client wants to be told of this name.
-    pub(crate) fn wants(&self, name: &str) -> bool {
-        self.wildcard || self.named(name)
+    /// Whether the subscription covers this name, by itself or by the wildcard.
+    pub(crate) fn covers(&self, name: &str) -> bool {
+        self.wildcard || self.has_name(name)
     }
 
-    /// The names that the client asked for itself.
+    /// The names that the client subscribed to itself.
     pub(crate) fn names(&self) -> &HashSet<Arc<str>> {
         &self.names
     }
@@ -121,59 +113,71 @@ mod tests {
         names.iter().map(|name| (*name).to_owned()).collect()
     }
 
-    fn ask(sub: &mut Subscription, ty: ResourceType, add: &[&str], del: &[&str]) -> Asked {
+    fn request(
+        sub: &mut Subscription,
+        ty: ResourceType,
+        add: &[&str],
+        del: &[&str],
+    ) -> SubscriptionChange {
         sub.request(ty, &strings(add), &strings(del), |name| name.into())
     }
 
     #[test]
-    fn a_first_request_without_names_asks_for_all_where_the_protocol_says_so() {
+    fn a_first_request_without_names_is_a_wildcard_for_some_types() {
         for ty in ResourceType::ALL {
             let mut sub = Subscription::default();
-            assert_eq!(ask(&mut sub, ty, &[], &[]).all, ty.legacy_wildcard());
-            let again = ask(&mut sub, ty, &[], &[]);
-            assert!(!again.all && !again.first);
+            assert_eq!(
+                request(&mut sub, ty, &[], &[]).wildcard_added,
+                ty.legacy_wildcard()
+            );
+            let again = request(&mut sub, ty, &[], &[]);
+            assert!(!again.wildcard_added && !again.first);
         }
     }
 
     #[test]
-    fn only_the_first_request_does_so() {
+    fn only_a_first_request_without_names_is_a_wildcard() {
         let mut sub = Subscription::default();
-        assert!(!ask(&mut sub, ResourceType::Cluster, &["a"], &[]).all);
-        assert!(!ask(&mut sub, ResourceType::Cluster, &[], &[]).all);
-        assert!(sub.wants("a") && !sub.wants("b"));
+        assert!(!request(&mut sub, ResourceType::Cluster, &["a"], &[]).wildcard_added);
+        assert!(!request(&mut sub, ResourceType::Cluster, &[], &[]).wildcard_added);
+        assert!(sub.covers("a") && !sub.covers("b"));
     }
 
     #[test]
-    fn all_and_names_are_taken_back_each_by_itself() {
+    fn the_wildcard_and_names_are_unsubscribed_from_independently() {
         let mut sub = Subscription::default();
         let ty = ResourceType::Endpoint;
-        let asked = ask(&mut sub, ty, &["*", "a", "b"], &[]);
-        assert!(asked.all && asked.first);
-        assert_eq!(asked.names, ["a".into(), "b".into()]);
-        let asked = ask(&mut sub, ty, &[], &["*", "b", "never"]);
-        assert!(asked.not_all);
-        assert_eq!(asked.dropped, ["b".into()]);
-        assert!(sub.wants("a") && !sub.wants("b"));
-        assert!(ask(&mut sub, ty, &["*"], &[]).all);
+        let change = request(&mut sub, ty, &["*", "a", "b"], &[]);
+        assert!(change.wildcard_added && change.first);
+        assert_eq!(change.subscribed, ["a".into(), "b".into()]);
+        let change = request(&mut sub, ty, &[], &["*", "b", "never"]);
+        assert!(change.wildcard_removed);
+        assert_eq!(change.unsubscribed, ["b".into()]);
+        assert!(sub.covers("a") && !sub.covers("b"));
+        assert!(request(&mut sub, ty, &["*"], &[]).wildcard_added);
     }
 
     #[test]
-    fn a_name_asked_for_and_taken_back_at_once_is_not_wanted() {
+    fn a_name_subscribed_to_and_unsubscribed_from_in_one_request_is_not_covered() {
         let mut sub = Subscription::default();
-        let asked = ask(&mut sub, ResourceType::Route, &["a", "*"], &["a", "*"]);
+        let change = request(&mut sub, ResourceType::Route, &["a", "*"], &["a", "*"]);
         assert_eq!(
-            (asked.names.len(), asked.all, asked.not_all),
+            (
+                change.subscribed.len(),
+                change.wildcard_added,
+                change.wildcard_removed
+            ),
             (0, false, false)
         );
-        assert!(!sub.wants("a"));
+        assert!(!sub.covers("a"));
     }
 
     #[test]
-    fn a_name_asked_for_again_is_to_be_told_again() {
+    fn a_repeated_subscription_needs_a_response() {
         let mut sub = Subscription::default();
-        ask(&mut sub, ResourceType::Route, &["a"], &[]);
+        request(&mut sub, ResourceType::Route, &["a"], &[]);
         assert_eq!(
-            ask(&mut sub, ResourceType::Route, &["a"], &[]).names,
+            request(&mut sub, ResourceType::Route, &["a"], &[]).subscribed,
             ["a".into()]
         );
     }

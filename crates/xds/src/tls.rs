@@ -1,18 +1,14 @@
-//! Discovery over mutual TLS: who may connect, and as which fleet.
+//! Discovery over mutual TLS.
 //!
-//! In: certificates and a listener. Out: connections whose other end has proved which fleet it is of, and
-//! a record of those that were refused. It must not know where certificates come from (but for the plain
-//! folder of [`files`]), nor what is served.
+//! Server and clients have certificates of the same CAs. Envoy verifies the server's name. A client certificate names a fleet by
+//! a URI ([`sesame_model::FleetId::uri`]), and [`authorize`] compares that with the fleet that the client claims (`node.cluster`), so the key of
+//! one fleet gives no access to another.
 //!
-//! Both ends show a certificate of the same authorities. Envoy checks our name; we check that Envoy's
-//! certificate names a fleet by a URI ([`fleet_uri`]), and [`authorize`] compares that with the fleet
-//! which the client says it is of (`node.cluster`): whoever has one fleet's key sees nothing of another.
-//!
-//! - `identity`: what we show and whom we trust, replaceable while connections are open.
-//! - `verify`: what a client's certificate has to be like.
-//! - `accept`: handshakes, bounded in time and number.
-//! - `connection`: a connection, which ends when the certificate that opened it expires.
-//! - `refusal`: who was turned away, and why.
+//! - `identity`: the server's certificate and CA bundle, replaceable at run time. [`files`] reads them from a directory.
+//! - `verify`: verification of client certificates.
+//! - `accept`: handshakes, limited in time and number.
+//! - `connection`: a connection, which ends when the client's certificate expires.
+//! - `refusal`: refused connections and streams.
 
 mod accept;
 mod connection;
@@ -25,37 +21,34 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
-pub use accept::{HANDSHAKE_TIME, HANDSHAKES, incoming};
+pub use accept::{HANDSHAKE_TIMEOUT, MAX_HANDSHAKES, incoming};
 pub use connection::{Connection, Peer};
 pub use identity::{Identity, IdentityError, Pem};
-pub use refusal::{Reason, Refusal, Refusals};
-pub use verify::fleet_uri;
+pub use refusal::{Refusal, RefusalReason, Refusals};
 
 use crate::config::Authorize;
 use crate::resource::FleetId;
 use crate::server::{Registry, ServeError};
 
-/// Lets a stream be of the fleet that its certificate names, and of no other. A connection without a
-/// certificate, a Unix socket for instance, may be of none.
+/// Allows a stream only into the fleet that its client certificate names. Connections without TLS are refused.
 ///
-/// What is refused is told by the identity's [`Refusals`].
+/// Refusals are recorded in the identity's [`Refusals`].
 pub fn authorize(identity: &Identity) -> Authorize {
     let refusals = identity.refusals().clone();
     Arc::new(move |extensions, claimed: &FleetId| {
         let Some(peer) = extensions.get::<Peer>() else {
-            return Err("this client has not shown a certificate".to_owned());
+            return Err("the client has no certificate".to_owned());
         };
         if peer.fleet == *claimed {
             return Ok(());
         }
         let message = format!(
-            "the certificate is of the fleet {}, node.cluster says {claimed}: an Envoy must be given the \
-             certificate of its own fleet",
+            "the certificate names the fleet {}, but node.cluster is {claimed}: use the certificate of the Envoy's own fleet",
             peer.fleet
         );
-        refusals.tell(Refusal {
+        refusals.record(Refusal {
             peer: peer.address,
-            reason: Reason::WrongFleet,
+            reason: RefusalReason::WrongFleet,
             fleet: Some(peer.fleet.clone()),
             message: message.clone(),
         });
@@ -64,12 +57,12 @@ pub fn authorize(identity: &Identity) -> Authorize {
 }
 
 impl Registry {
-    /// Serves over mutual TLS until `shutdown` completes, then ends all streams. The registry's
-    /// [`crate::Config::authorize`] should be [`authorize`] of the same identity.
+    /// Serves over mutual TLS until `shutdown` completes, then ends all streams. Set [`crate::ServerConfig::authorize`] to
+    /// [`authorize`] of the same identity.
     ///
     /// # Errors
     ///
-    /// Serving fails; a connection that fails, or is refused, is not a failure of the server.
+    /// The server fails. A failed or refused connection is not an error.
     pub async fn serve_tls(
         &self,
         listener: TcpListener,

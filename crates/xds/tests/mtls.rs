@@ -1,4 +1,4 @@
-//! Discovery over mutual TLS and real sockets: who is let in, who isn't, and what stays when certificates change.
+//! Discovery over mutual TLS and real sockets.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::net::SocketAddr;
@@ -9,8 +9,8 @@ use rustls::ClientConfig;
 use sesame_testkit::certs::{self, Authority};
 use sesame_testkit::fake_envoy::{FakeEnvoy, Server};
 use sesame_xds::ResourceType::Cluster;
-use sesame_xds::tls::{self, HANDSHAKES, Identity, Pem, Reason, Refusal};
-use sesame_xds::{Config, FleetId, Registry, Resource, Update};
+use sesame_xds::tls::{self, Identity, MAX_HANDSHAKES, Pem, Refusal, RefusalReason};
+use sesame_xds::{FleetId, Registry, Resource, ServerConfig, Update};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{broadcast, oneshot};
@@ -33,9 +33,9 @@ struct Running {
 
 impl Running {
     async fn start(identity: Identity) -> Running {
-        let registry = Registry::new(Config {
+        let registry = Registry::new(ServerConfig {
             authorize: Some(tls::authorize(&identity)),
-            ..Config::default()
+            ..ServerConfig::default()
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -74,7 +74,7 @@ impl Running {
         }
     }
 
-    /// A client of the fleet that gets its config, which shows that the server is well.
+    /// Connects a valid client, which shows that the server works.
     async fn served(&self, config: Arc<ClientConfig>) -> FakeEnvoy {
         let builder = FakeEnvoy::builder(FLEET, "good");
         let envoy = builder.connect(self.server(config)).await.unwrap();
@@ -85,9 +85,9 @@ impl Running {
         envoy
     }
 
-    /// Tries to be a client of a fleet; gives the reason why that was refused.
+    /// Connects a client that is refused.
     async fn refused(&mut self, fleet: &str, config: Arc<ClientConfig>) -> Refusal {
-        // In TLS 1.3 the client may take itself to be connected before it is refused.
+        // In TLS 1.3 a client may see a connection before it is refused.
         let envoy = FakeEnvoy::builder(fleet, "bad")
             .connect(self.server(config))
             .await;
@@ -101,7 +101,7 @@ impl Running {
     async fn refusal(&mut self) -> Refusal {
         tokio::time::timeout(PATIENCE, self.refusals.recv())
             .await
-            .expect("a refusal is told")
+            .expect("a refusal")
             .unwrap()
     }
 
@@ -119,11 +119,11 @@ fn pem(authority: &Authority, trusted: &[&Authority]) -> Pem {
     Pem {
         chain: identity.chain,
         private_key: identity.private_key,
-        authorities: trusted.iter().map(|authority| authority.pem()).collect(),
+        ca_bundle: trusted.iter().map(|authority| authority.pem()).collect(),
     }
 }
 
-/// A client of a day's validity that shows these names, vouched for by one and trusting another.
+/// A client with a certificate that `authority` has issued for these URIs, valid for a day.
 fn client(authority: &Authority, uris: &[&str], trusted: &Authority) -> Arc<ClientConfig> {
     let now = SystemTime::now();
     let identity = authority.issue_client(uris, now - DAY, now + DAY).unwrap();
@@ -131,7 +131,7 @@ fn client(authority: &Authority, uris: &[&str], trusted: &Authority) -> Arc<Clie
 }
 
 fn uri() -> String {
-    tls::fleet_uri(&FleetId::new(FLEET))
+    sesame_model::FleetId::of_gateway("ns", "gateway").uri()
 }
 
 fn good(authority: &Authority) -> Arc<ClientConfig> {
@@ -139,7 +139,7 @@ fn good(authority: &Authority) -> Arc<ClientConfig> {
 }
 
 #[tokio::test]
-async fn only_who_proves_its_fleet_is_served_and_the_server_goes_on() {
+async fn only_clients_with_a_certificate_of_their_fleet_are_served() {
     let ours = Authority::new().unwrap();
     let theirs = Authority::new().unwrap();
     let identity = Identity::new(&pem(&ours, &[&ours])).unwrap();
@@ -147,17 +147,17 @@ async fn only_who_proves_its_fleet_is_served_and_the_server_goes_on() {
     let _first = running.served(good(&ours)).await;
 
     let refusal = running.refused("ns/other", good(&ours)).await;
-    assert_eq!(refusal.reason, Reason::WrongFleet);
+    assert_eq!(refusal.reason, RefusalReason::WrongFleet);
     assert_eq!(refusal.fleet, Some(FleetId::new(FLEET)));
     assert!(refusal.message.contains("ns/other"), "{}", refusal.message);
 
     let stranger = client(&theirs, &[&uri()], &ours);
     let refusal = running.refused(FLEET, stranger).await;
-    assert_eq!(refusal.reason, Reason::UnknownAuthority, "{refusal:?}");
+    assert_eq!(refusal.reason, RefusalReason::UnknownCa, "{refusal:?}");
 
-    let nobody = certs::client_config(&ours.pem(), &["h2"]).unwrap();
-    let refusal = running.refused(FLEET, nobody).await;
-    assert_eq!(refusal.reason, Reason::NoCertificate, "{refusal:?}");
+    let anonymous = certs::client_config(&ours.pem(), &["h2"]).unwrap();
+    let refusal = running.refused(FLEET, anonymous).await;
+    assert_eq!(refusal.reason, RefusalReason::NoCertificate, "{refusal:?}");
 
     let now = SystemTime::now();
     let between = |from, to| {
@@ -166,15 +166,18 @@ async fn only_who_proves_its_fleet_is_served_and_the_server_goes_on() {
     };
     let expired = between(now - 2 * DAY, now - DAY);
     let refusal = running.refused(FLEET, expired).await;
-    assert_eq!(refusal.reason, Reason::Expired, "{refusal:?}");
+    assert_eq!(refusal.reason, RefusalReason::Expired, "{refusal:?}");
     let early = between(now + DAY, now + 2 * DAY);
     let refusal = running.refused(FLEET, early).await;
-    assert_eq!(refusal.reason, Reason::NotYetValid, "{refusal:?}");
+    assert_eq!(refusal.reason, RefusalReason::NotYetValid, "{refusal:?}");
 
-    let two = [uri(), tls::fleet_uri(&FleetId::new("ns/other"))];
+    let two = [
+        uri(),
+        sesame_model::FleetId::of_gateway("ns", "other").uri(),
+    ];
     for names in [&[][..], &["spiffe://elsewhere/x"], &[&two[0], &two[1]]] {
         let refusal = running.refused(FLEET, client(&ours, names, &ours)).await;
-        assert_eq!(refusal.reason, Reason::NoFleet, "{refusal:?}");
+        assert_eq!(refusal.reason, RefusalReason::NoFleet, "{refusal:?}");
     }
 
     let server_only = ours.issue(&[NAME]).unwrap();
@@ -182,13 +185,17 @@ async fn only_who_proves_its_fleet_is_served_and_the_server_goes_on() {
     let refusal = running.refused(FLEET, unnamed).await;
     assert_eq!(
         refusal.reason,
-        Reason::NoFleet,
-        "a host's name is no fleet's"
+        RefusalReason::NoFleet,
+        "a DNS name names no fleet"
     );
 
     let distrusts = client(&ours, &[&uri()], &theirs);
     let refusal = running.refused(FLEET, distrusts).await;
-    assert_eq!(refusal.reason, Reason::Distrusted, "{refusal:?}");
+    assert_eq!(
+        refusal.reason,
+        RefusalReason::ServerCertificateRejected,
+        "{refusal:?}"
+    );
 
     let address = format!("http://{}", running.address).parse().unwrap();
     let plain = FakeEnvoy::builder(FLEET, "plain")
@@ -197,39 +204,33 @@ async fn only_who_proves_its_fleet_is_served_and_the_server_goes_on() {
     if let Ok(envoy) = plain {
         envoy.until(|state| state.ended().is_some()).await.unwrap();
     }
-    assert_eq!(running.refusal().await.reason, Reason::NotTls);
+    assert_eq!(running.refusal().await.reason, RefusalReason::NotTls);
 
     let _still = running.served(good(&ours)).await;
-    let total: u64 = running
-        .identity
-        .refusals()
-        .counts()
-        .iter()
-        .map(|(_, n)| n)
-        .sum();
+    let total: u64 = running.identity.refusals().counts().values().sum();
     assert_eq!(total, 11, "{:?}", running.identity.refusals().counts());
     running.stop().await;
 }
 
 #[tokio::test]
-async fn an_authority_follows_another_while_streams_stay_open() {
+async fn open_streams_survive_a_ca_rotation() {
     let (old, new) = (Authority::new().unwrap(), Authority::new().unwrap());
     let identity = Identity::new(&pem(&old, &[&old])).unwrap();
     let mut running = Running::start(identity).await;
     let early = running.served(good(&old)).await;
 
-    // Both are trusted, the old one still shown.
+    // Introduce the new CA.
     running.identity.replace(&pem(&old, &[&old, &new])).unwrap();
     let _old = running.served(good(&old)).await;
     let _mixed = running.served(client(&new, &[&uri()], &old)).await;
-    // The new one is shown.
+    // Promote it.
     running.identity.replace(&pem(&new, &[&old, &new])).unwrap();
     let _mixed = running.served(client(&old, &[&uri()], &new)).await;
     let _new = running.served(good(&new)).await;
-    // The old one is forgotten.
+    // Retire the old one.
     running.identity.replace(&pem(&new, &[&new])).unwrap();
     let refusal = running.refused(FLEET, client(&old, &[&uri()], &new)).await;
-    assert_eq!(refusal.reason, Reason::UnknownAuthority);
+    assert_eq!(refusal.reason, RefusalReason::UnknownCa);
 
     running.apply(2, "second");
     early
@@ -241,7 +242,7 @@ async fn an_authority_follows_another_while_streams_stay_open() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_used_does_not_replace_what_can() {
+async fn invalid_certificates_do_not_replace_valid_ones() {
     let (ours, theirs) = (Authority::new().unwrap(), Authority::new().unwrap());
     let good_pem = pem(&ours, &[&ours]);
     let identity = Identity::new(&good_pem).unwrap();
@@ -259,8 +260,7 @@ async fn what_can_not_be_used_does_not_replace_what_can() {
             ..good_pem.clone()
         },
         Pem {
-            authorities: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
-                .to_owned(),
+            ca_bundle: "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n".to_owned(),
             ..good_pem.clone()
         },
     ];
@@ -274,18 +274,18 @@ async fn what_can_not_be_used_does_not_replace_what_can() {
 }
 
 #[tokio::test]
-async fn without_a_certificate_to_show_clients_are_told_to_come_again() {
+async fn without_a_server_certificate_clients_are_refused() {
     let ours = Authority::new().unwrap();
     let mut running = Running::start(Identity::pending()).await;
     let refusal = running.refused(FLEET, good(&ours)).await;
-    assert_eq!(refusal.reason, Reason::NotReady);
+    assert_eq!(refusal.reason, RefusalReason::NotReady);
     running.identity.replace(&pem(&ours, &[&ours])).unwrap();
     let _served = running.served(good(&ours)).await;
     running.stop().await;
 }
 
 #[tokio::test]
-async fn a_connection_ends_with_the_certificate_that_opened_it() {
+async fn a_connection_ends_when_its_client_certificate_expires() {
     let ours = Authority::new().unwrap();
     let identity = Identity::new(&pem(&ours, &[&ours])).unwrap();
     let running = Running::start(identity).await;
@@ -302,7 +302,7 @@ async fn a_connection_ends_with_the_certificate_that_opened_it() {
 }
 
 #[tokio::test]
-async fn those_who_say_nothing_do_not_keep_out_those_who_do() {
+async fn idle_connections_do_not_keep_out_valid_clients() {
     let ours = Authority::new().unwrap();
     let identity = Identity::new(&pem(&ours, &[&ours])).unwrap();
     let running = Running::start(identity).await;
@@ -310,19 +310,18 @@ async fn those_who_say_nothing_do_not_keep_out_those_who_do() {
     for n in 0..1_000 {
         let mut stream = TcpStream::connect(running.address).await.unwrap();
         if n % 2 == 0 {
-            // The beginning of a handshake record, and no more of it.
+            // The start of a handshake record.
             stream.write_all(&[22, 3, 1, 2, 0]).await.unwrap();
         }
         silent.push(stream);
     }
     let _served = running.served(good(&ours)).await;
-    let crowded = running.identity.refusals().counts()[Reason::Crowded as usize].1;
-    // All of the thousand were accepted before the good one, and all but the youngest pushed out.
+    let displaced = running.identity.refusals().counts()[&RefusalReason::TooManyHandshakes];
+    // All idle connections were accepted before the valid one, and all but the youngest displaced.
     assert!(
-        crowded >= u64::try_from(1_000 - HANDSHAKES).unwrap(),
-        "{crowded} were pushed out"
+        displaced >= u64::try_from(1_000 - MAX_HANDSHAKES).unwrap(),
+        "{displaced} were displaced"
     );
-    // What was pushed out is closed.
     let mut end = Vec::new();
     let ended = tokio::time::timeout(PATIENCE, silent[1].read_to_end(&mut end)).await;
     assert!(ended.is_ok(), "the oldest connection is closed");
@@ -330,11 +329,11 @@ async fn those_who_say_nothing_do_not_keep_out_those_who_do() {
 }
 
 #[tokio::test]
-async fn a_folder_is_followed() {
+async fn a_directory_is_polled() {
     let (old, new) = (Authority::new().unwrap(), Authority::new().unwrap());
     let dir = tempfile::tempdir().unwrap();
     let write = |pem: &Pem| {
-        let parts = [&pem.chain, &pem.private_key, &pem.authorities];
+        let parts = [&pem.chain, &pem.private_key, &pem.ca_bundle];
         for (name, text) in tls::files::FILES.into_iter().zip(parts) {
             std::fs::write(dir.path().join(name), text).unwrap();
         }
@@ -351,7 +350,7 @@ async fn a_folder_is_followed() {
     let following = tokio::spawn(following);
     let running = Running::start(identity).await;
     let before = running.served(good(&old)).await;
-    // A state between two good ones harms nobody.
+    // A partial update is ignored.
     std::fs::write(dir.path().join("tls.key"), "half").unwrap();
     tokio::time::sleep(period * 5).await;
     let _still = running.served(good(&old)).await;

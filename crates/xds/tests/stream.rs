@@ -1,7 +1,6 @@
-//! The server over real sockets, with clients that behave like Envoy.
+//! The server over real sockets, with fake Envoys.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,10 +9,13 @@ use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use sesame_testkit::fake_envoy::{Builder, FakeEnvoy, Message, Server, State};
 use sesame_xds::ResourceType::{Cluster, Endpoint, Listener, Route};
 use sesame_xds::{
-    Config, Event, Events, FleetId, Limits, Registry, Resource, ResourceType, Update,
+    EventReceiver, FleetId, Limits, Registry, Resource, ResourceType, ServerConfig, Update,
+    XdsEvent,
 };
+use tokio::net::UnixListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use tokio_stream::wrappers::UnixListenerStream;
 
 struct Running {
     registry: Registry,
@@ -24,16 +26,16 @@ struct Running {
 }
 
 impl Running {
-    fn start(config: Config) -> Running {
+    fn start(config: ServerConfig) -> Running {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("xds.sock");
         let registry = Registry::new(config);
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = registry.clone();
-        let socket = path.clone();
+        let incoming = UnixListenerStream::new(UnixListener::bind(&path).unwrap());
         let task = tokio::spawn(async move {
             let shutdown = async { stopped.await.unwrap_or_default() };
-            serving.serve_unix(&socket, shutdown).await.unwrap();
+            serving.serve_incoming(incoming, shutdown).await.unwrap();
         });
         Running {
             registry,
@@ -44,20 +46,7 @@ impl Running {
         }
     }
 
-    fn path(&self) -> &Path {
-        match &self.server {
-            Server::Unix(path) => path,
-            Server::Tcp(_) | Server::Tls { .. } => unreachable!(),
-        }
-    }
-
     async fn connect(&self, builder: Builder) -> FakeEnvoy {
-        for _ in 0..500 {
-            if self.path().exists() {
-                break;
-            }
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
         builder.connect(self.server.clone()).await.unwrap()
     }
 
@@ -102,7 +91,7 @@ fn update(
     }
 }
 
-/// A client that asks for the route that a listener's body names, and rejects what is bad.
+/// A client that subscribes to the route that a listener's body names, and rejects bodies that begin with `bad`.
 fn envoy(node_id: &str) -> Builder {
     FakeEnvoy::builder("ns/gateway", node_id)
         .follow(|ty, body| match ty {
@@ -112,13 +101,13 @@ fn envoy(node_id: &str) -> Builder {
         .reject(|_, _, body| body.starts_with(b"bad").then(|| "it is bad".to_owned()))
 }
 
-async fn next(events: &mut Events) -> Event {
+async fn next(events: &mut EventReceiver) -> XdsEvent {
     tokio::time::timeout(Duration::from_secs(10), events.next())
         .await
-        .expect("an event comes")
+        .expect("an event")
 }
 
-async fn until(events: &mut Events, wanted: impl Fn(&Event) -> bool) -> Event {
+async fn until(events: &mut EventReceiver, wanted: impl Fn(&XdsEvent) -> bool) -> XdsEvent {
     loop {
         let event = next(events).await;
         if wanted(&event) {
@@ -144,17 +133,17 @@ fn response(ty: ResourceType, resources: &[&str], removed: &[&str]) -> Message {
 }
 
 #[tokio::test]
-async fn a_client_waits_for_its_fleet_and_then_gets_all_in_order() {
-    let running = Running::start(Config::default());
+async fn a_client_waits_for_its_fleet_and_gets_everything_in_order() {
+    let running = Running::start(ServerConfig::default());
     let mut events = running.registry.events();
     let envoy = running.connect(envoy("one")).await;
     assert!(
-        matches!(next(&mut events).await, Event::Connected { node_id, .. } if &*node_id == "one")
+        matches!(next(&mut events).await, XdsEvent::Connected(client) if &*client.node_id == "one")
     );
     assert!(running.registry.fleets().is_empty());
     running.apply(3, SERVED, &[]);
     until(&mut events, |event| {
-        matches!(event, Event::Acked { revision: 3, .. })
+        matches!(event, XdsEvent::Acked { revision: 3, .. })
     })
     .await;
     let expected = [
@@ -168,7 +157,7 @@ async fn a_client_waits_for_its_fleet_and_then_gets_all_in_order() {
         Message::Ack(Route),
     ];
     let mut messages = envoy.state().messages().to_vec();
-    // Clusters are acknowledged when their endpoints are there; which word is said first is the client's.
+    // Clusters are acknowledged when they have their endpoints; the order of the acknowledgements may differ.
     messages.sort_by_key(|message| expected.iter().position(|other| other == message));
     assert_eq!(messages, expected);
     let at = |wanted: Message| {
@@ -181,13 +170,13 @@ async fn a_client_waits_for_its_fleet_and_then_gets_all_in_order() {
 }
 
 #[tokio::test]
-async fn traffic_is_not_changed_before_the_clusters_are_acknowledged() {
-    let running = Running::start(Config::default());
+async fn routes_wait_for_the_acknowledgement_of_clusters() {
+    let running = Running::start(ServerConfig::default());
     running.apply(1, SERVED, &[]);
     let mut events = running.registry.events();
     let envoy = running.connect(envoy("one")).await;
     until(&mut events, |event| {
-        matches!(event, Event::Acked { revision: 1, .. })
+        matches!(event, XdsEvent::Acked { revision: 1, .. })
     })
     .await;
     envoy.hold(Cluster);
@@ -217,28 +206,28 @@ async fn traffic_is_not_changed_before_the_clusters_are_acknowledged() {
         .await
         .unwrap();
     until(&mut events, |event| {
-        matches!(event, Event::Acked { revision: 3, .. })
+        matches!(event, XdsEvent::Acked { revision: 3, .. })
     })
     .await;
     running.stop().await;
 }
 
 #[tokio::test]
-async fn a_client_that_comes_again_is_sent_nothing_it_has() {
-    let running = Running::start(Config::default());
+async fn a_reconnecting_client_is_sent_nothing_that_it_has() {
+    let running = Running::start(ServerConfig::default());
     running.apply(1, SERVED, &[]);
     let mut events = running.registry.events();
     let mut envoy = running.connect(envoy("one")).await;
-    until(&mut events, |event| matches!(event, Event::Acked { .. })).await;
+    until(&mut events, |event| matches!(event, XdsEvent::Acked { .. })).await;
     let before = envoy.state().messages().len();
     envoy.disconnect();
     until(&mut events, |event| {
-        matches!(event, Event::Disconnected { .. })
+        matches!(event, XdsEvent::Disconnected(_))
     })
     .await;
     envoy.reconnect().await.unwrap();
     until(&mut events, |event| {
-        matches!(event, Event::Acked { revision: 1, .. })
+        matches!(event, XdsEvent::Acked { revision: 1, .. })
     })
     .await;
     running.apply(2, &[(Route, "r", "v1")], &[]);
@@ -254,12 +243,12 @@ async fn a_client_that_comes_again_is_sent_nothing_it_has() {
 }
 
 #[tokio::test]
-async fn one_bad_resource_hurts_no_other_and_no_other_client() {
-    let running = Running::start(Config::default());
+async fn a_rejected_resource_affects_no_other_resource_or_client() {
+    let running = Running::start(ServerConfig::default());
     running.apply(1, SERVED, &[]);
     let mut events = running.registry.events();
     let one = running.connect(envoy("one")).await;
-    until(&mut events, |event| matches!(event, Event::Acked { .. })).await;
+    until(&mut events, |event| matches!(event, XdsEvent::Acked { .. })).await;
     running.apply(
         2,
         &[
@@ -269,18 +258,15 @@ async fn one_bad_resource_hurts_no_other_and_no_other_client() {
         ],
         &[],
     );
-    let rejected = until(&mut events, |event| matches!(event, Event::Rejected { .. })).await;
-    let Event::Rejected {
-        resource_type,
-        name,
-        message,
-        ..
-    } = rejected
-    else {
+    let rejected = until(&mut events, |event| {
+        matches!(event, XdsEvent::Rejected { .. })
+    })
+    .await;
+    let XdsEvent::Rejected { rejection, .. } = rejected else {
         unreachable!()
     };
-    assert_eq!((resource_type, &*name), (Cluster, "c"));
-    assert_eq!(&*message, "it is bad");
+    assert_eq!((rejection.resource_type, &*rejection.name), (Cluster, "c"));
+    assert_eq!(&*rejection.message, "it is bad");
     one.until(|state| state.body(Route, "r") == Some(b"v1"))
         .await
         .unwrap();
@@ -294,7 +280,7 @@ async fn one_bad_resource_hurts_no_other_and_no_other_client() {
     assert_eq!(
         two.state().body(Cluster, "c"),
         Some(&b"v0"[..]),
-        "the last good one"
+        "the last good version"
     );
     assert!(
         !two.state()
@@ -305,7 +291,7 @@ async fn one_bad_resource_hurts_no_other_and_no_other_client() {
 
     running.apply(3, &[(Cluster, "c", "v3")], &[]);
     until(&mut events, |event| {
-        matches!(event, Event::Recovered { .. })
+        matches!(event, XdsEvent::Recovered { .. })
     })
     .await;
     let status = running.registry.status(&fleet()).unwrap();
@@ -315,8 +301,8 @@ async fn one_bad_resource_hurts_no_other_and_no_other_client() {
 }
 
 #[tokio::test]
-async fn a_removed_fleet_ends_its_streams_and_may_come_again() {
-    let running = Running::start(Config::default());
+async fn a_removed_fleet_ends_its_streams_and_can_be_created_again() {
+    let running = Running::start(ServerConfig::default());
     running.apply(1, SERVED, &[]);
     let mut envoy = running.connect(envoy("one")).await;
     envoy
@@ -342,18 +328,18 @@ async fn a_removed_fleet_ends_its_streams_and_may_come_again() {
 }
 
 #[tokio::test]
-async fn who_does_not_say_its_fleet_or_may_not_be_in_it_is_told() {
+async fn a_client_without_an_allowed_fleet_is_refused() {
     let limits = Limits {
         waiting_streams: 1,
         ..Limits::default()
     };
-    let running = Running::start(Config {
+    let running = Running::start(ServerConfig {
         limits,
         authorize: Some(Arc::new(|_, fleet| match fleet.as_str() {
             "secret" => Err("not of this fleet".to_owned()),
             _ => Ok(()),
         })),
-        ..Config::default()
+        ..ServerConfig::default()
     });
     let refused = async |fleet: &str| {
         let envoy = running.connect(FakeEnvoy::builder(fleet, "n")).await;
@@ -370,26 +356,26 @@ async fn who_does_not_say_its_fleet_or_may_not_be_in_it_is_told() {
     assert!(refused("other").await.contains("too many streams wait"));
     drop(waiting);
     until(&mut events, |event| {
-        matches!(event, Event::Disconnected { .. })
+        matches!(event, XdsEvent::Disconnected(_))
     })
     .await;
     assert_eq!(
         running.registry.status(&FleetId::new("unknown")),
         None,
-        "a fleet that only its clients knew of is forgotten with them"
+        "an unknown fleet is dropped with its last client"
     );
     running.stop().await;
 }
 
 #[tokio::test]
-async fn a_client_that_asks_for_too_much_loses_its_stream() {
+async fn a_client_that_exceeds_a_limit_loses_its_stream() {
     let limits = Limits {
         names: 10,
         ..Limits::default()
     };
-    let running = Running::start(Config {
+    let running = Running::start(ServerConfig {
         limits,
-        ..Config::default()
+        ..ServerConfig::default()
     });
     running.apply(1, SERVED, &[]);
     let envoy = running.connect(envoy("one")).await;
@@ -411,10 +397,10 @@ async fn a_client_that_asks_for_too_much_loses_its_stream() {
 }
 
 #[tokio::test]
-async fn variants_are_for_clients_that_take_them() {
-    let running = Running::start(Config {
-        takes_variants: Some(|first| first.node.as_ref().is_some_and(|node| node.id == "able")),
-        ..Config::default()
+async fn variants_are_sent_to_clients_that_support_them() {
+    let running = Running::start(ServerConfig {
+        supports_variants: Some(|first| first.node.as_ref().is_some_and(|node| node.id == "able")),
+        ..ServerConfig::default()
     });
     let resource = Resource::new("l", &b"plain"[..]).with_variant(&b"variant"[..]);
     let update = Update {
@@ -434,30 +420,9 @@ async fn variants_are_for_clients_that_take_them() {
 }
 
 #[tokio::test]
-async fn a_socket_that_was_left_behind_is_replaced_and_a_used_one_is_not() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("xds.sock");
-    drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
-    assert!(path.exists());
-    let registry = Registry::new(Config::default());
-    registry.serve_unix(&path, async {}).await.unwrap();
-    assert!(!path.exists());
-
-    let _used = std::os::unix::net::UnixListener::bind(&path).unwrap();
-    let error = registry.serve_unix(&path, async {}).await.unwrap_err();
-    assert!(error.to_string().contains("cannot listen on"), "{error}");
-    assert!(path.exists());
-
-    let file = dir.path().join("file");
-    std::fs::write(&file, "mine").unwrap();
-    registry.serve_unix(&file, async {}).await.unwrap_err();
-    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
-}
-
-#[tokio::test]
-async fn it_is_served_over_tcp_too_and_only_the_delta_method() {
+async fn only_the_delta_method_is_supported() {
     use envoy_types::pb::envoy::service::discovery::v3::aggregated_discovery_service_client::AggregatedDiscoveryServiceClient;
-    let registry = Registry::new(Config::default());
+    let registry = Registry::new(ServerConfig::default());
     registry.apply(&fleet(), update(1, SERVED, &[]));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}", listener.local_addr().unwrap());

@@ -1,6 +1,6 @@
 {{/* Rules for what has no namespace. */}}
 {{- define "sesame.rules.cluster" -}}
-# Which kinds there are, and in which versions.
+# The installed kinds and their versions.
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
   verbs: [list, watch]
@@ -10,7 +10,7 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses/status]
   verbs: [patch]
-# Their labels: `allowedRoutes` may select by them.
+# Labels of namespaces, which `allowedRoutes` selects by.
 - apiGroups: [""]
   resources: [namespaces]
   {{- with .Values.watchNamespaces }}
@@ -35,7 +35,7 @@
     - gateways/status
     - httproutes/status
   verbs: [patch]
-# Where requests go, and what is named by a Gateway or a policy: certificates, authorities, parameters.
+# Backends, and what Gateways and policies refer to: certificates, CA bundles, parameters.
 - apiGroups: [""]
   resources: [services]
   verbs: [list, watch]
@@ -49,7 +49,7 @@
 {{- end }}
 
 {{- define "sesame.rules.events" -}}
-# What a user must see of an object.
+# Events about objects.
 - apiGroups: [events.k8s.io]
   resources: [events]
   verbs: [create, patch]
@@ -66,7 +66,7 @@
 - apiGroups: [""]
   resources: [services]
   verbs: [create, delete, get, patch]
-# The certificates by which Envoys show who they are.
+# The certificates of Envoys.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create, delete, update]
@@ -91,7 +91,7 @@
   resourceNames: [sesame-leader]
   verbs: [get, update]
 {{- if or .Values.watchNamespaces (ne .Values.mode "managed") }}
-# Where Sesame keeps Envoys in all namespaces, it may write Secrets in this one too.
+# With Envoys in all namespaces, Sesame may write Secrets in this one, too.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create]

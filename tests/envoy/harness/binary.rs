@@ -1,7 +1,7 @@
-//! The programs under test.
+//! Paths of the programs under test.
 //!
-//! In: where this test runs. Out: paths. Cargo builds the binary of another package only sometimes: with `--workspace` it
-//! does, with `-p sesame-tests` it doesn't, and what lies there may be of yesterday.
+//! Cargo builds the binary of another package with `--workspace`, but not with `-p sesame-tests`, so the existing one may
+//! be outdated.
 
 use std::env;
 use std::fs;
@@ -12,7 +12,7 @@ use std::time::SystemTime;
 
 use sesame_fleet::local::binary;
 
-/// Sesame, as new as its sources.
+/// The `sesame` binary, built if it is older than its sources.
 pub(crate) fn sesame() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -21,7 +21,7 @@ pub(crate) fn sesame() -> &'static Path {
         let folder = test
             .ancestors()
             .nth(2)
-            .expect("tests lie two folders below target");
+            .expect("tests are two folders below target");
         let path = folder.join("sesame");
         if !is_fresh(&path) {
             build(folder);
@@ -44,7 +44,7 @@ pub(crate) fn envoy() -> &'static Path {
     })
 }
 
-/// Whether no source that Cargo lists beside the executable is newer.
+/// Whether the executable is newer than all sources that Cargo lists beside it.
 fn is_fresh(executable: &Path) -> bool {
     let modified = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified());
     let Ok(built) = modified(executable) else {
@@ -56,7 +56,7 @@ fn is_fresh(executable: &Path) -> bool {
     let Some((_, sources)) = listed.split_once(": ") else {
         return false;
     };
-    // Spaces within a path are escaped.
+    // Spaces in paths are escaped.
     let sources = sources.replace("\\ ", "\0");
     sources
         .split_whitespace()

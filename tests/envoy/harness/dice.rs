@@ -1,15 +1,15 @@
-//! Random numbers that are the same in every run.
+//! Reproducible random numbers.
 
-/// A source of them.
+/// A generator.
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    /// With this seed.
+    /// Returns a generator with this seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Below `sides`.
+    /// A number below `sides`.
     pub(crate) fn roll(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;

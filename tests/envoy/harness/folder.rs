@@ -1,4 +1,4 @@
-//! Objects in files, and addresses that no other test has.
+//! Objects in files, and unique loopback addresses.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tempfile::TempDir;
 
-/// A folder of objects, and beside it one for whatever Sesame writes. Both are gone with it.
+/// A folder of objects, and one for the files that Sesame writes. Both are removed on drop.
 #[derive(Debug)]
 pub(crate) struct Folder {
     dir: TempDir,
 }
 
 impl Folder {
-    /// With these files.
+    /// Creates a folder with these files.
     pub(crate) fn new(files: &[(&str, String)]) -> Self {
         let dir = TempDir::with_prefix("sesame-").expect("a temporary folder");
         let folder = Self { dir };
@@ -27,22 +27,22 @@ impl Folder {
         folder
     }
 
-    /// Where the objects are.
+    /// The folder of the objects.
     pub(crate) fn path(&self) -> PathBuf {
         self.dir.path().join("objects")
     }
 
-    /// The temporary folder of Sesame.
+    /// Sesame's temporary folder.
     pub(crate) fn scratch(&self) -> PathBuf {
         self.dir.path().join("tmp")
     }
 
-    /// Writes a file, as editors do that truncate.
+    /// Writes a file in place, as some editors do.
     pub(crate) fn write(&self, name: &str, text: &str) {
         fs::write(self.file(name), text).expect("a file of objects");
     }
 
-    /// Puts a file in place of another, as editors do that rename.
+    /// Replaces a file by renaming, as other editors do.
     pub(crate) fn replace(&self, name: &str, text: &str) {
         let beside = self.scratch().join(name);
         fs::write(&beside, text).expect("a file of objects");
@@ -54,13 +54,13 @@ impl Folder {
         fs::remove_file(self.file(name)).expect("a file of objects");
     }
 
-    /// The path of one of its files.
+    /// The path of a file.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path().join(Path::new(name))
     }
 }
 
-/// A loopback address that no other test of this run has, nor most likely one of another run.
+/// A loopback address that is unique in this run and most likely among concurrent runs.
 pub(crate) fn new_ip() -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let id = process::id();

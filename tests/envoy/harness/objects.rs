@@ -1,4 +1,4 @@
-//! Objects as text. Lists and mappings come in YAML's flow form, so that a rule stands on a line.
+//! Objects as text, in YAML's flow style, so that a rule is one line.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -6,10 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use sesame_testkit::backend::Backend;
 use sesame_testkit::certs::Identity;
 
-/// The inside of the mapping of a plain listener.
+/// The fields of a plain listener.
 pub(crate) const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
 
-/// A Gateway at an address; a listener is the inside of a mapping: `name: http, protocol: HTTP, port: 8080`.
+/// A Gateway with an address. A listener is given as its fields: `name: http, protocol: HTTP, port: 8080`.
 pub(crate) fn gateway(name: &str, ip: IpAddr, listeners: &[impl AsRef<str>]) -> String {
     let mut text = format!(
         "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: {name}}}\nspec:\n  \
@@ -24,9 +24,9 @@ pub(crate) fn gateway(name: &str, ip: IpAddr, listeners: &[impl AsRef<str>]) -> 
 /// An HTTPS listener.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Https<'a> {
-    /// Its name.
+    /// The name.
     pub(crate) name: &'a str,
-    /// Its port.
+    /// The port.
     pub(crate) port: u16,
     /// Empty for none.
     pub(crate) hostname: &'a str,
@@ -34,7 +34,7 @@ pub(crate) struct Https<'a> {
     pub(crate) certificates: &'a [&'a str],
 }
 
-/// The inside of the mapping of an HTTPS listener.
+/// The fields of an HTTPS listener.
 pub(crate) fn https(listener: Https<'_>) -> String {
     let Https {
         name,
@@ -56,8 +56,7 @@ pub(crate) fn https(listener: Https<'_>) -> String {
     )
 }
 
-/// An HTTPRoute. A parent is its name, and what else is said of it: `web, sectionName: http`; a rule is the inside of a
-/// mapping.
+/// An HTTPRoute. A parent is given as its name with further fields: `web, sectionName: http`; a rule as its fields.
 pub(crate) fn route(
     name: &str,
     parents: &[&str],
@@ -75,13 +74,13 @@ pub(crate) fn route(
     text + "---\n"
 }
 
-/// The same object, made at the beginning of that day: `2026-01-31`.
-pub(crate) fn born(object: &str, day: &str) -> String {
+/// The same object with this creation date: `2026-01-31`.
+pub(crate) fn created(object: &str, day: &str) -> String {
     let since = format!("metadata: {{creationTimestamp: \"{day}T00:00:00Z\", ");
     object.replacen("metadata: {", &since, 1)
 }
 
-/// The part of a rule that leads to a backend.
+/// The `backendRefs` of a rule.
 pub(crate) fn to(backend: &str) -> String {
     format!("backendRefs: [{{name: {backend}, port: 80}}]")
 }
@@ -115,7 +114,7 @@ pub(crate) fn service(name: &str, addresses: &[SocketAddr]) -> String {
     text
 }
 
-/// A backend on any free port, and a Service of its name that leads to it.
+/// A backend on any free port, and a Service of its name for it.
 pub(crate) async fn backend(name: &str) -> (Backend, String) {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let backend = Backend::start(name, any).await.expect("a backend");
@@ -123,7 +122,7 @@ pub(crate) async fn backend(name: &str) -> (Backend, String) {
     (backend, text)
 }
 
-/// Several of them, and their objects.
+/// Several backends, and their objects.
 pub(crate) async fn backends(names: &[&str]) -> (Vec<Backend>, String) {
     let mut all = (Vec::new(), String::new());
     for name in names {

@@ -1,4 +1,4 @@
-//! Processes, by their ids.
+//! Processes by PID.
 
 use std::fs;
 
@@ -12,10 +12,10 @@ pub(crate) fn send(pid: u32, signal: Signal) {
     kill(to_pid(pid), signal).unwrap_or_else(|error| panic!("sending {signal} to {pid}: {error}"));
 }
 
-/// The processes that `parent` has started, with their command lines.
+/// The child processes of `parent`, with their command lines.
 pub(crate) fn children(parent: u32) -> Vec<(u32, String)> {
     let mut found = Vec::new();
-    for entry in fs::read_dir("/proc").expect("/proc is there").flatten() {
+    for entry in fs::read_dir("/proc").expect("/proc exists").flatten() {
         let pid = entry
             .file_name()
             .to_str()
@@ -30,12 +30,12 @@ pub(crate) fn children(parent: u32) -> Vec<(u32, String)> {
     found
 }
 
-/// Whether a process runs. One that has ended stays in the list until somebody asks how; that may take a while.
+/// Whether a process runs. A zombie doesn't count.
 pub(crate) fn is_running(pid: u32) -> bool {
     parent_of(pid).is_some()
 }
 
-/// Who has started a running process.
+/// The parent of a running process.
 fn parent_of(pid: u32) -> Option<u32> {
     // `1 (name) S 0 …`: the name may hold anything, so count from its end.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
@@ -44,7 +44,7 @@ fn parent_of(pid: u32) -> Option<u32> {
     fields.next()?.parse().ok().filter(|_| !ended)
 }
 
-/// Waits until none of these processes is left.
+/// Waits until all of these processes have ended.
 pub(crate) async fn ended(pids: &[u32]) {
     eventually("processes end", async || {
         let left: Vec<_> = pids.iter().filter(|pid| is_running(**pid)).collect();
@@ -55,5 +55,5 @@ pub(crate) async fn ended(pids: &[u32]) {
 }
 
 fn to_pid(pid: u32) -> Pid {
-    Pid::from_raw(i32::try_from(pid).expect("ids of processes are small"))
+    Pid::from_raw(i32::try_from(pid).expect("a PID fits"))
 }

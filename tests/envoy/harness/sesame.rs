@@ -1,7 +1,5 @@
-//! `sesame local` as a child process.
-//!
-//! In: a folder. Out: statuses and events, as anybody can read them. Whatever becomes of the test, the process and its
-//! Envoys end with it.
+//! `sesame local` as a child process, with its statuses and events. The process and its Envoys end with the test, even if
+//! the test fails.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -19,26 +17,26 @@ use super::{
     Folder, HTTP, binary, children, eventually, gateway, listening, new_ip, process, route,
 };
 
-/// The port of Sesame's own pages.
+/// The port of Sesame's admin server.
 const ADMIN: u16 = 9900;
 
-/// Running until it is dropped.
+/// A Sesame that runs until it is dropped.
 pub(crate) struct Sesame {
     child: Mutex<Child>,
     pid: u32,
     folder: Folder,
     admin: SocketAddr,
-    /// The address that its Gateways are to have, unless the test gives them others.
+    /// The default address of its Gateways.
     pub(crate) ip: IpAddr,
-    said: Arc<Mutex<Said>>,
+    output: Arc<Mutex<Output>>,
 }
 
-/// What it said so far.
+/// The output so far.
 #[derive(Default)]
-struct Said {
+struct Output {
     events: Vec<Value>,
-    /// Lines on standard output that are no events.
-    nonsense: Vec<String>,
+    /// Lines on standard output that are not events.
+    stray_lines: Vec<String>,
     log: Vec<String>,
 }
 
@@ -47,14 +45,12 @@ struct Said {
 pub(crate) struct Condition {
     /// `True`, `False` or `Unknown`.
     pub(crate) status: String,
-    /// One word.
     pub(crate) reason: String,
-    /// For people.
     pub(crate) message: String,
 }
 
 impl Sesame {
-    /// Starts it on files that are made for an address, and waits until it answers and every Gateway is programmed.
+    /// Starts it with files for an address, and waits until it answers and every Gateway is programmed.
     pub(crate) async fn serving(files: impl FnOnce(IpAddr) -> Vec<(&'static str, String)>) -> Self {
         let ip = new_ip();
         let sesame = Self::start(ip, Folder::new(&files(ip)), &[]).await;
@@ -62,13 +58,13 @@ impl Sesame {
         sesame
     }
 
-    /// Starts it on the Gateway `web` with these listeners, and on these objects; all of it in the file `all.yaml`.
+    /// Starts it with the Gateway `web` with these listeners, and with these objects, all in the file `all.yaml`.
     pub(crate) async fn with_gateway(listeners: &[impl AsRef<str>], objects: &str) -> Self {
         Self::serving(|ip| vec![("all.yaml", gateway("web", ip, listeners) + objects)]).await
     }
 
-    /// Starts it on a plain Gateway, these objects, and the HTTPRoute `a` with these rules for a.example.com, and waits until
-    /// the Gateway listens.
+    /// Starts it with a plain Gateway, these objects, and the HTTPRoute `a` with these rules for a.example.com, and waits
+    /// until the Gateway listens.
     pub(crate) async fn with_rules(objects: &str, rules: &[impl AsRef<str>]) -> Self {
         let route = route("a", &["web"], &["a.example.com"], rules);
         let sesame = Self::with_gateway(&[HTTP], &(objects.to_owned() + &route)).await;
@@ -76,7 +72,7 @@ impl Sesame {
         sesame
     }
 
-    /// Starts it with more arguments, and waits until it answers.
+    /// Starts it with further arguments, and waits until it answers.
     pub(crate) async fn start(ip: IpAddr, folder: Folder, arguments: &[&str]) -> Self {
         let path = folder.path();
         let path = path.to_str().expect("a readable path");
@@ -86,7 +82,7 @@ impl Sesame {
         sesame
     }
 
-    /// Starts it with exactly these arguments behind `local`, and this on its standard input.
+    /// Starts `local` with exactly these arguments and this standard input.
     pub(crate) fn spawn(ip: IpAddr, folder: Folder, arguments: &[&str], stdin: &str) -> Self {
         let admin = SocketAddr::new(ip, ADMIN);
         let mut command = Command::new(binary::sesame());
@@ -99,7 +95,7 @@ impl Sesame {
             command.arg("--envoy").arg(binary::envoy());
         }
         let mut child = command
-            // Where it puts sockets and the like, to see whether it cleans up.
+            // The folder of sockets and other files, to check that they are removed.
             .env("TMPDIR", folder.scratch())
             .env_remove("XDG_RUNTIME_DIR")
             .stdin(Stdio::piped())
@@ -108,30 +104,30 @@ impl Sesame {
             .spawn()
             .expect("Sesame can be started");
         let mut input = child.stdin.take().expect("standard input is piped");
-        // If it ends before it has read all, the test will see that.
+        // The test notices if it ends before reading all.
         let _ = input.write_all(stdin.as_bytes());
         drop(input);
-        let said = Arc::new(Mutex::new(Said::default()));
-        let output = child.stdout.take().expect("standard output is piped");
-        listen(&said, output, |said, line| {
+        let output = Arc::new(Mutex::new(Output::default()));
+        let stdout = child.stdout.take().expect("standard output is piped");
+        listen(&output, stdout, |output, line| {
             match serde_json::from_str(&line) {
-                Ok(event) => said.events.push(event),
-                Err(_) => said.nonsense.push(line),
+                Ok(event) => output.events.push(event),
+                Err(_) => output.stray_lines.push(line),
             }
         });
         let log = child.stderr.take().expect("standard error is piped");
-        listen(&said, log, |said, line| said.log.push(line));
+        listen(&output, log, |output, line| output.log.push(line));
         Self {
             pid: child.id(),
             child: Mutex::new(child),
             folder,
             admin,
             ip,
-            said,
+            output,
         }
     }
 
-    /// Its id.
+    /// Its PID.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
@@ -152,24 +148,24 @@ impl Sesame {
         opened.expect("the gateway listens")
     }
 
-    /// What the Gateway on port 8080 answers to a plain request.
+    /// The answer of the Gateway on port 8080 to a plain request.
     pub(crate) async fn ask(&self, ask: &Ask) -> Answer {
         let answer = Connect::plain().ask(self.at(8080), ask).await;
         answer.expect("an answer")
     }
 
-    /// The same where that must be a 200.
+    /// [`ask`](Self::ask), asserting a 200.
     pub(crate) async fn ask_well(&self, ask: &Ask) -> Answer {
         let answer = self.ask(ask).await;
         assert_eq!(answer.status, 200, "{answer:?}");
         answer
     }
 
-    /// Waits until its own pages are there.
+    /// Waits until its admin server answers.
     pub(crate) async fn answering(&self) {
         eventually("Sesame answers", async || {
             if let Some(status) = lock(&self.child).try_wait()? {
-                panic!("Sesame has ended: {status}");
+                panic!("Sesame exited: {status}");
             }
             self.page("/status").await.map(drop)
         })
@@ -188,7 +184,7 @@ impl Sesame {
                 ensure!(
                     programmed.status == "True",
                     "{}: {programmed:?}",
-                    gateway["name"]
+                    gateway["metadata"]["name"]
                 );
             }
             Ok(())
@@ -196,7 +192,7 @@ impl Sesame {
         .await;
     }
 
-    /// One of its pages as JSON.
+    /// A page of its admin server as JSON.
     pub(crate) async fn page(&self, path: &str) -> Result<Value> {
         let answer = ask(self.admin, &Ask::get("admin", path)).await?;
         ensure!(answer.status == 200, "{path} answers {}", answer.status);
@@ -210,8 +206,8 @@ impl Sesame {
             .as_array()
             .context("/status is a list")?
             .iter()
-            .find(|entry| entry["kind"] == kind && entry["name"] == name);
-        let found = found.with_context(|| format!("there is no {kind} {name}: {statuses}"))?;
+            .find(|entry| entry["kind"] == kind && entry["metadata"]["name"] == name);
+        let found = found.with_context(|| format!("no {kind} {name}: {statuses}"))?;
         Ok(found["status"].clone())
     }
 
@@ -252,11 +248,11 @@ impl Sesame {
     /// Asserts status and reason of a condition of an HTTPRoute at its first parent.
     pub(crate) async fn assert_route(&self, name: &str, type_: &str, expected: (&str, &str)) {
         let found = self.of_route(name, type_).await.expect("a condition");
-        let said = (found.status.as_str(), found.reason.as_str());
-        assert_eq!(said, expected, "{found:?}");
+        let actual = (found.status.as_str(), found.reason.as_str());
+        assert_eq!(actual, expected, "{found:?}");
     }
 
-    /// Waits for an event that `wanted` likes among those behind the first `from`.
+    /// Waits for an event that `wanted` accepts, skipping the first `from`.
     pub(crate) async fn event(
         &self,
         what: &str,
@@ -264,8 +260,8 @@ impl Sesame {
         wanted: impl Fn(&Value) -> bool,
     ) -> Value {
         eventually(what, async || {
-            let said = self.said();
-            let events = said.events.get(from..).unwrap_or_default();
+            let output = self.output();
+            let events = output.events.get(from..).unwrap_or_default();
             events
                 .iter()
                 .find(|event| wanted(event))
@@ -275,17 +271,17 @@ impl Sesame {
         .await
     }
 
-    /// How many events there were so far.
+    /// The number of events so far.
     pub(crate) fn events(&self) -> usize {
-        self.said().events.len()
+        self.output().events.len()
     }
 
-    /// What it wrote to standard error so far.
+    /// Its standard error so far.
     pub(crate) fn log(&self) -> String {
-        self.said().log.join("\n")
+        self.output().log.join("\n")
     }
 
-    /// Its Envoys: their ids and command lines.
+    /// PIDs and command lines of its Envoys.
     pub(crate) fn envoys(&self) -> Vec<(u32, String)> {
         let name = binary::envoy().to_string_lossy();
         let mut found = children(self.pid());
@@ -293,7 +289,7 @@ impl Sesame {
         found
     }
 
-    /// Waits for its end, after a signal if one is given.
+    /// Sends a signal, if one is given, and waits until it ends.
     pub(crate) async fn end(&self, signal: Option<Signal>) -> ExitStatus {
         if let Some(signal) = signal {
             process::send(self.pid(), signal);
@@ -307,20 +303,20 @@ impl Sesame {
         .await
     }
 
-    /// Lines on standard output that were no events.
-    pub(crate) fn nonsense(&self) -> Vec<String> {
-        self.said().nonsense.clone()
+    /// Lines on standard output that are not events.
+    pub(crate) fn stray_lines(&self) -> Vec<String> {
+        self.output().stray_lines.clone()
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
-        lock(&self.said)
+    fn output(&self) -> MutexGuard<'_, Output> {
+        lock(&self.output)
     }
 }
 
 impl Drop for Sesame {
     fn drop(&mut self) {
         let envoys = self.envoys();
-        // Fails only if it has ended, and that is what is wanted.
+        // Fails only if it has already ended.
         let _ = lock(&self.child).kill();
         let _ = lock(&self.child).wait();
         let start = Instant::now();
@@ -330,13 +326,13 @@ impl Drop for Sesame {
             thread::sleep(Duration::from_millis(5));
         }
         if thread::panicking() {
-            let said = self.said();
+            let output = self.output();
             eprintln!("--- the last events");
-            for event in said.events.iter().rev().take(20).rev() {
+            for event in output.events.iter().rev().take(20).rev() {
                 eprintln!("{event}");
             }
             eprintln!("--- the end of the log");
-            for line in said.log.iter().rev().take(40).rev() {
+            for line in output.log.iter().rev().take(40).rev() {
                 eprintln!("{line}");
             }
         }
@@ -344,19 +340,19 @@ impl Drop for Sesame {
 }
 
 fn listen(
-    said: &Arc<Mutex<Said>>,
+    output: &Arc<Mutex<Output>>,
     stream: impl std::io::Read + Send + 'static,
-    mut take: impl FnMut(&mut Said, String) + Send + 'static,
+    mut take: impl FnMut(&mut Output, String) + Send + 'static,
 ) {
-    let said = Arc::clone(said);
+    let output = Arc::clone(output);
     thread::spawn(move || {
         for line in BufReader::new(stream).lines().map_while(Result::ok) {
-            take(&mut lock(&said), line);
+            take(&mut lock(&output), line);
         }
     });
 }
 
-/// A panic under a lock leaves what is behind it whole.
+/// Ignores poisoning: a panic leaves the data consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -364,7 +360,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn condition(conditions: &Value, type_: &str) -> Result<Condition> {
     let all = conditions.as_array().context("there are no conditions")?;
     let found = all.iter().find(|entry| entry["type"] == type_);
-    let found = found.with_context(|| format!("there is no condition {type_}: {conditions}"))?;
+    let found = found.with_context(|| format!("no condition {type_}: {conditions}"))?;
     let text = |field: &str| found[field].as_str().unwrap_or_default().to_owned();
     Ok(Condition {
         status: text("status"),

@@ -1,5 +1,4 @@
-//! What the Envoys of each fleet get: listeners, clusters with their endpoints, and certificates. Routes have a room of
-//! their own.
+//! Resources of each fleet: listeners, clusters with their endpoints, and certificates. For routes, see `routes`.
 
 use serde_json::Value;
 use sesame_control::Resources;
@@ -48,7 +47,7 @@ fn fleet_of(
         "routes",
         routes::all(&own.routes, &theirs.routes, constants),
     );
-    // A Service of the area is as well known as if it were in use there already.
+    // Clusters of shared Services are omitted even if no shared route uses them.
     let endpoints = |cluster: &str| {
         own.endpoints
             .iter()
@@ -133,7 +132,7 @@ fn listener(value: Value, constants: &mut Constants) -> (String, Node) {
     (name, Node::Map(out))
 }
 
-/// A chain, under the server name that it takes: empty for a plain port.
+/// A filter chain by its server name, which is empty for a plain port.
 fn filter_chain(value: Value, port: &str, constants: &mut Constants) -> (String, Node) {
     let mut fields = Fields::of(value);
     let mut out = Vec::new();
@@ -193,7 +192,7 @@ fn transport_socket(mut socket: Value, constants: &mut Constants, out: &mut Vec<
     }
 }
 
-/// A cluster with its endpoints: those alone if there is nothing else to say.
+/// A cluster with its endpoints: the endpoints alone if the rest is constant.
 fn cluster(value: Value, endpoints: Option<Value>, constants: &mut Constants) -> (String, Node) {
     let mut fields = Fields::of(value);
     let name = fields.text("name");
@@ -262,7 +261,7 @@ fn socket(address: Value) -> Node {
     }
 }
 
-/// A certificate by name; its chain is what the case has, and its key is hidden.
+/// A certificate by name, without the chain, which is in the case, and the key, which is hidden.
 fn secret(value: Value) -> (String, Node) {
     let mut fields = Fields::of(value);
     let name = fields.text("name");

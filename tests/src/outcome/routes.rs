@@ -1,11 +1,11 @@
-//! Route tables: each domain with its routes in the order in which they are tried.
+//! Route tables: each domain with its routes, in order of precedence.
 
 use serde_json::Value;
 
 use super::{Constants, Fields, pairs};
 use crate::yaml::Node;
 
-/// Tables by name, of which those virtual hosts are left out that `theirs` have too.
+/// Tables by name, without the virtual hosts that are also in `theirs`.
 pub(super) fn all(
     own: &[Value],
     theirs: &[Value],
@@ -44,7 +44,7 @@ fn one(table: Value, other: Option<&Value>, constants: &mut Constants) -> Node {
     Node::Map(out)
 }
 
-/// Routes under their domain. No routes: 404.
+/// Routes by domain. A domain without routes answers 404.
 fn virtual_host(host: Value, constants: &mut Constants) -> (String, Node) {
     let mut fields = Fields::of(host);
     let name = fields.text("name");
@@ -126,7 +126,7 @@ fn matching(matches: Value) -> Node {
     Node::Map(out)
 }
 
-/// A header or query parameter, under its name.
+/// A match of a header or query parameter, by name.
 fn condition(condition: Value) -> (String, Node) {
     let mut fields = Fields::of(condition);
     let name = fields.text("name");
@@ -140,7 +140,7 @@ fn condition(condition: Value) -> (String, Node) {
     (name, value.map_or(Node::Map(Vec::new()), string))
 }
 
-/// A text for exactly that, `{regex: …}` for an expression.
+/// A string for an exact match, `{regex: …}` for a regular expression.
 fn string(matcher: Value) -> Node {
     let whole = Node::from(matcher.clone());
     let mut fields = Fields::of(matcher);
@@ -191,11 +191,11 @@ fn forward(action: Value, constants: &mut Constants) -> Node {
         ));
         weighted.rest(&mut out);
     }
-    // Envoy's own limit would be 15 s, so that none has to be said.
+    // Envoy's default is 15 s, so no timeout is explicit.
     match fields.take("timeout") {
         Some(Value::String(timeout)) if timeout == "0s" => {}
         Some(timeout) => out.push(("timeout".to_owned(), Node::from(timeout))),
-        None => out.push(("timeout".to_owned(), Node::text("(Envoy's own)"))),
+        None => out.push(("timeout".to_owned(), Node::text("(Envoy's default)"))),
     }
     if let Some(retry) = fields.take("retry_policy") {
         let mut retry = Fields::of(retry);
@@ -229,7 +229,7 @@ fn headers(fields: &mut Fields, direction: &str, out: &mut Vec<(String, Node)>) 
             Some("OVERWRITE_IF_EXISTS_OR_ADD") => 0,
             _ => 1,
         };
-        // Appending is what Envoy does unasked.
+        // Appending is Envoy's default.
         let usual = place == 0 || action.is_none();
         let node = match usual && option.0.is_empty() && header.0.is_empty() {
             true => Node::from(value),
@@ -251,7 +251,7 @@ fn headers(fields: &mut Fields, direction: &str, out: &mut Vec<(String, Node)>) 
     }
 }
 
-/// Takes the types of messages away, where names say as much.
+/// Removes message types, which names make redundant.
 fn untyped(value: &mut Value) {
     match value {
         Value::Object(fields) => {

@@ -1,13 +1,12 @@
-//! Statuses: a condition a line, only a word for one that is as its object's owner would like it, and none for a warning
-//! that doesn't apply.
+//! Statuses: one line for each condition, one word for a positive one, and nothing for a negative condition that is absent.
 
 use serde_json::Value;
 
 use super::{Constants, Fields, Outcome};
 use crate::yaml::Node;
 
-/// Conditions as they are if nothing is wrong. A reason stands for its message.
-const WELL: [(&str, &str, &str); 5] = [
+/// Conditions without a problem. The reason implies the message.
+const GOOD: [(&str, &str, &str); 5] = [
     ("Accepted", "True", "Accepted"),
     ("Programmed", "True", "Programmed"),
     ("ResolvedRefs", "True", "ResolvedRefs"),
@@ -32,7 +31,7 @@ pub(super) fn all(whole: &Outcome, shared: &Outcome, constants: &mut Constants) 
     Node::Map(out)
 }
 
-/// A shared Gateway is the same whichever routes a case attaches to it.
+/// A shared Gateway counts as unchanged whichever routes a case attaches to it.
 fn without_counts(status: &Value) -> Value {
     let mut status = status.clone();
     for listener in status
@@ -82,8 +81,8 @@ fn conditions(fields: &mut Fields, generation: Option<i64>, out: &mut Vec<(Strin
         let message = condition.text("message");
         let observed = condition.take("observedGeneration");
         let current = observed == generation.map(Value::from);
-        let well = WELL.contains(&(type_.as_str(), status.as_str(), reason.as_str()));
-        let node = if well && current && condition.0.is_empty() {
+        let good = GOOD.contains(&(type_.as_str(), status.as_str(), reason.as_str()));
+        let node = if good && current && condition.0.is_empty() {
             if status == "False" {
                 continue;
             }
@@ -102,7 +101,7 @@ fn conditions(fields: &mut Fields, generation: Option<i64>, out: &mut Vec<(Strin
     }
 }
 
-/// The value, which is an IP address unless its type is put before it.
+/// The value, prefixed by its type unless that is IPAddress.
 fn address(address: Value) -> Node {
     let mut fields = Fields::of(address.clone());
     let (type_, value) = (fields.text("type"), fields.text("value"));
@@ -133,13 +132,17 @@ fn listener(listener: Value, generation: Option<i64>) -> (String, Node) {
     (name, Node::Map(out))
 }
 
-/// A route's verdict, under the name of the parent as the route names it.
+/// A route's status for a parent, by the parentRef.
 fn parent(parent: Value, generation: Option<i64>, constants: &mut Constants) -> (String, Node) {
     let mut fields = Fields::of(parent);
-    let mut reference = Fields::of(fields.take("parentRef").expect("a verdict has a parentRef"));
+    let mut reference = Fields::of(
+        fields
+            .take("parentRef")
+            .expect("a parent status has a parentRef"),
+    );
     let mut name = String::from("parent ");
     if let Some(namespace) = reference.take("namespace") {
-        name.push_str(namespace.as_str().expect("a namespace is a text"));
+        name.push_str(namespace.as_str().expect("a namespace is a string"));
         name.push('/');
     }
     name.push_str(&reference.text("name"));

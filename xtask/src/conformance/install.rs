@@ -1,33 +1,33 @@
-//! A cluster with the Gateway API and Sesame in it, as a user would install them.
+//! A cluster for the suite.
 //!
-//! In: a cluster's name, a channel of the Gateway API, the suite's backend. Out: a cluster in which Sesame is ready, under the
-//! rights that its manifests give it.
+//! In: a cluster's name, a channel of the Gateway API, the suite's backend. Out: a cluster with Sesame ready, with the manifests'
+//! permissions.
 
 use anyhow::Result;
 
 use super::suite::Suite;
-use crate::cluster::{self, Cluster};
-use crate::image;
 use crate::install::{self, Channel};
+use sesame_tools::cluster::{self, Cluster};
+use sesame_tools::image;
 
-/// What is chosen about Envoys.
+/// Parameters of Envoys.
 const PARAMETERS: &str = include_str!("parameters.yaml");
 
-/// An address of the cluster's pool that is handed out to those only that ask for it, and one that is outside of the pool.
+/// An address of the cluster's pool that is assigned only on request, and one outside the pool.
 pub(crate) fn addresses() -> (String, String) {
     let pool = cluster::LOAD_BALANCERS;
     let network = pool.rsplit_once('.').map_or(pool, |(network, _)| network);
     (format!("{network}.200"), "203.0.113.1".to_owned())
 }
 
-/// The cluster, with everything in it. `flags` are for `sesame serve`.
+/// Starts the cluster and installs everything. `flags` are for `sesame serve`.
 pub(crate) fn cluster(
     name: &str,
     channel: Channel,
     suite: &Suite,
     flags: &[String],
 ) -> Result<Cluster> {
-    // Built before the cluster is there, which takes half of the processor by itself.
+    // Built before the cluster starts, which uses half of the processor time.
     let mut archives = install::archives()?;
     archives.push(image::store("echo-basic", &suite.backend()?)?);
     let cluster = Cluster::up(name)?;
@@ -35,7 +35,7 @@ pub(crate) fn cluster(
     install::gateway_api(&cluster, channel)?;
     install::manifests(&cluster)?;
     install::flags(&cluster, flags)?;
-    // Under a name of its own, so that applying the manifests again takes nothing of it away.
+    // By a separate field manager, so that applying the manifests again keeps it.
     let apply = [
         "apply",
         "--server-side",

@@ -1,70 +1,70 @@
-//! What the suite prints, read while it runs.
+//! Parses the suite's output while it runs.
 //!
-//! In: its lines, and when each came. Out: which test ended how and when, and what was printed for it. `go test` names the test
-//! whose lines follow, and prints results of subtests at the very end only; the suite's program adds a line for each.
+//! In: lines with times. Out: results of tests with their times and output. `go test` prints the name of the test whose
+//! lines follow, and results of subtests only at the end; the suite's program adds a line for each result.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::Value;
 
-/// The one test of the program; the suite's tests are its subtests.
+/// The program's only test; the suite's tests are its subtests.
 const ROOT: &str = "TestConformance";
 
-/// Begins the line that says how a test ended.
+/// Prefix of a result line.
 const RESULT: &str = "=== RESULT ";
 
-/// What is kept of the lines of one test, in bytes: the beginning. A test that says more says the same again.
+/// Size limit of the output that is kept for a test, in bytes, from its beginning.
 const KEPT: usize = 4 << 20;
 
-/// How a test ended.
+/// The result of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
-    /// It failed, or never came to its end.
+    /// Failed, or didn't finish.
     Failed,
-    /// It was to run and did not.
+    /// Expected to run, but skipped.
     Skipped,
-    /// It passed.
+    /// Passed.
     Passed,
-    /// It needs features that nobody asked for.
+    /// Not selected: it needs other features.
     Unsupported,
 }
 
-/// A test that ended.
+/// A finished test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) test: String,
     pub(crate) outcome: Outcome,
-    /// Whether the suite calls it provisional.
+    /// Whether the suite marks it as provisional.
     pub(crate) provisional: bool,
-    /// From when it began or, if it waited for others, went on.
+    /// Duration since its start or, if it waited for others, its continuation.
     pub(crate) took: Duration,
-    /// What was printed for it. Empty for tests that passed.
+    /// Its output; empty for passed tests.
     pub(crate) lines: String,
 }
 
-/// A test under way.
+/// A running test.
 #[derive(Default)]
 struct Running {
     since: Duration,
     lines: String,
 }
 
-/// The suite's output as far as it has come.
+/// The state of the parser.
 #[derive(Default)]
 pub(crate) struct Reader {
-    /// Whose lines come; none: those of the setting up, and of the taking down.
+    /// The test of the current lines; `None` during setup and cleanup.
     current: Option<String>,
     running: BTreeMap<String, Running>,
     ended: Vec<Ended>,
-    /// Lines that belong to no test of the suite.
+    /// Lines of no test.
     setup: String,
 }
 
 impl Reader {
-    /// Reads a line that came at that time of the run. Gives the test that ended with it.
+    /// Parses a line; returns the test that it finishes.
     pub(crate) fn line(&mut self, at: Duration, line: &str) -> Option<&Ended> {
-        // A program may print without ending the line before.
+        // The previous line may lack a line break.
         if let Some((before, result)) = line.split_once(RESULT) {
             self.keep(before);
             return self.result(at, result);
@@ -78,7 +78,7 @@ impl Reader {
         None
     }
 
-    /// What `go test` says of whose lines follow.
+    /// Parses the line with the name of the test whose lines follow.
     fn turn(&mut self, at: Duration, what: &str, name: &str) {
         let Some(below) = name.strip_prefix(ROOT) else {
             return;
@@ -86,7 +86,7 @@ impl Reader {
         let below = below.strip_prefix('/').unwrap_or_default();
         let test = below.split('/').next().unwrap_or_default();
         self.current = (!test.is_empty()).then(|| test.to_owned());
-        // Of the test itself, not of a part of it.
+        // The test itself, not a subtest of it.
         if !test.is_empty() && test == below && matches!(what, "RUN" | "CONT") {
             self.running.entry(test.to_owned()).or_default().since = at;
         }
@@ -97,7 +97,7 @@ impl Reader {
             None => &mut self.setup,
             Some(test) => match self.running.get_mut(test) {
                 Some(running) => &mut running.lines,
-                // It has ended.
+                // Already finished.
                 None => return,
             },
         };
@@ -128,9 +128,9 @@ impl Reader {
         self.ended.last()
     }
 
-    /// All tests, those that never ended as failed ones, and what was printed outside of them.
+    /// All tests, with unfinished ones as failed, and the output outside of tests.
     ///
-    /// Tests that were not wanted are begun and left; `wanted` is the one test that was, if there is one.
+    /// Tests that weren't selected start and stop at once; `wanted` is the selected test, if there is one.
     pub(crate) fn finish(mut self, at: Duration, wanted: Option<&str>) -> (Vec<Ended>, String) {
         for (test, running) in self.running {
             if wanted.is_none_or(|wanted| wanted == test) {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_belong_to_the_test_that_was_named_last() {
+    fn lines_belong_to_the_last_named_test() {
         let reader = read(&[
             (0, "=== RUN   TestConformance"),
             (0, "    conformance.go:1: Applying base manifests"),
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_waited_counts_from_when_it_went_on() {
+    fn the_duration_of_a_waiting_test_starts_at_its_continuation() {
         let mut reader = read(&[
             (1, "=== RUN   TestConformance/B"),
             (1, "=== PAUSE TestConformance/B"),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ended_has_failed() {
+    fn unfinished_tests_have_failed() {
         let lines = [
             (1, "=== RUN   TestConformance/A"),
             (2, "panic: test timed out after 1h0m0s"),
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_every_kind() {
+    fn all_results_parse() {
         let result = |result| format!(r#"=== RESULT {{"result":"{result}","test":"A"}}"#);
         for (text, expected) in [
             ("pass", Outcome::Passed),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_a_test_has_a_limit() {
+    fn the_output_of_a_test_is_limited() {
         let mut reader = read(&[(0, "=== RUN   TestConformance/A")]);
         let line = "x".repeat(1 << 20);
         for _ in 0..8 {

@@ -1,8 +1,8 @@
 //! One run of the suite.
 //!
-//! In: the suite's program as a command in a cluster's network, what is wanted of it, a folder. Out: a line on standard output
-//! for each test that ends, all that is known of them, and in the folder the whole output, the report, and for each test that
-//! failed what was printed for it beside what its program has collected.
+//! In: a command of the suite's program in a cluster's network, its options, a folder. Out: a line on standard output
+//! for each finished test, and all results; in the folder the output, the report, and for each failed test its
+//! output and the diagnostics that the program collected.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,59 +15,59 @@ use anyhow::{Context, Result};
 use super::output::{Ended, Outcome, Reader};
 use super::table;
 
-/// Where the suite's program puts what it collects of failures.
+/// The environment variable with the folder of diagnostics.
 const EVIDENCE: &str = "SESAME_CONFORMANCE_EVIDENCE";
 
-/// After this the suite gives up: it is hung.
+/// The suite's own timeout.
 const TIMEOUT: &str = "90m";
 
-/// The longest line that is read, in bytes.
+/// Size limit of a line, in bytes.
 const LINE: u64 = 1 << 20;
 
-/// What is wanted of a run.
+/// Options of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) profiles: Vec<String>,
-    /// Empty: what the GatewayClass says.
+    /// Empty for those in the GatewayClass's status.
     pub(crate) features: Vec<String>,
-    /// One test alone.
+    /// A single test.
     pub(crate) test: Option<String>,
-    /// How many tests may run at the same time, of those that allow it.
+    /// The maximum number of parallel tests.
     pub(crate) parallel: usize,
-    /// An address that a Gateway can have, and one that it can't.
+    /// An address that Gateways can get, and one that they can't.
     pub(crate) addresses: Option<(String, String)>,
-    /// Handed on as they are.
+    /// Additional arguments.
     pub(crate) rest: Vec<String>,
 }
 
-/// What became of a run.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(crate) struct Done {
     pub(crate) ended: Vec<Ended>,
     pub(crate) took: Duration,
-    /// The suite's report, if it came so far.
+    /// The suite's report, if it was written.
     pub(crate) report: Option<String>,
-    /// What was printed outside of the tests.
+    /// The output outside of tests.
     pub(crate) setup: String,
-    /// Whether the program itself says that all is well.
+    /// Whether the program succeeded.
     pub(crate) success: bool,
 }
 
 impl Done {
-    /// The tests that failed, or didn't run although they were to.
+    /// Failed tests, and those that were skipped unexpectedly.
     pub(crate) fn bad(&self) -> impl Iterator<Item = &Ended> {
         let bad = |ended: &&Ended| matches!(ended.outcome, Outcome::Failed | Outcome::Skipped);
         self.ended.iter().filter(bad)
     }
 }
 
-/// Runs the suite to its end.
+/// Runs the suite.
 pub(crate) fn run(mut command: Command, wanted: &Wanted, folder: &Path) -> Result<Done> {
     fs::create_dir_all(folder).with_context(|| format!("can't create {}", folder.display()))?;
-    // The program runs somewhere else.
+    // The program runs in another folder.
     let folder = fs::canonicalize(folder)?;
     let report = folder.join("report.yaml");
-    let (output, input) = std::io::pipe().context("there is no pipe to be had")?;
+    let (output, input) = std::io::pipe().context("can't create a pipe")?;
     command
         .args(arguments(wanted, &report))
         .env(EVIDENCE, &folder)
@@ -75,8 +75,8 @@ pub(crate) fn run(mut command: Command, wanted: &Wanted, folder: &Path) -> Resul
         .stdout(input.try_clone()?)
         .stderr(input);
     let since = Instant::now();
-    let mut child = command.spawn().context("the suite can't be started")?;
-    // With it goes our end of the pipe, which would keep the reading from ending.
+    let mut child = command.spawn().context("can't start the suite")?;
+    // Drops our copy of the pipe's write end, so that reading ends.
     drop(command);
 
     let mut log = File::create(folder.join("output.log")).context("can't write the output")?;
@@ -96,10 +96,7 @@ pub(crate) fn run(mut command: Command, wanted: &Wanted, folder: &Path) -> Resul
             println!("{}", table::line(ended));
         }
     }
-    let success = child
-        .wait()
-        .context("the suite's end is unknown")?
-        .success();
+    let success = child.wait().context("can't wait for the suite")?.success();
     let took = since.elapsed();
     let (ended, setup) = reader.finish(took, wanted.test.as_deref());
     let done = Done {
@@ -118,7 +115,7 @@ pub(crate) fn run(mut command: Command, wanted: &Wanted, folder: &Path) -> Resul
     Ok(done)
 }
 
-/// The folder of a test. Its name comes out of a stream that anything may print to.
+/// The folder of a test. Its name is untrusted output.
 fn place(folder: &Path, test: &str) -> PathBuf {
     let harmless = |c: char| {
         if c.is_ascii_alphanumeric() || c == '_' {
@@ -164,16 +161,16 @@ fn arguments(wanted: &Wanted, report: &Path) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// A program that says what the suite might say.
+    /// A program with the suite's output.
     fn script(text: &str) -> Command {
         let mut command = Command::new("sh");
-        // The suite's flags become the script's parameters.
+        // The suite's flags are the script's parameters.
         command.args(["-c", text, "suite"]);
         command
     }
 
     #[test]
-    fn a_run_leaves_everything_in_its_folder() {
+    fn a_run_writes_everything_to_its_folder() {
         let dir = tempfile::tempdir().unwrap();
         let text = r#"
             echo '=== RUN   TestConformance'
@@ -205,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_wanted_is_not_said() {
+    fn missing_options_give_no_flags() {
         let report = Path::new("/r.yaml");
         let mut wanted = Wanted {
             profiles: vec!["A".to_owned(), "B".to_owned()],

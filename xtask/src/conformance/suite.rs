@@ -1,7 +1,7 @@
-//! The upstream suite as a program, and the backend that its manifests ask for, built once for each content of the Go module.
+//! Builds the upstream suite and the backend of its manifests, once for each content of the Go module.
 //!
-//! In: the module `xtask/go/conformance`, Go. Out: a folder with the two programs and the names under which the manifests ask
-//! for the backend's image.
+//! In: the module `tools/go/conformance`, Go. Out: a folder with both programs and the names of the backend's image in the
+//! manifests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -11,23 +11,23 @@ use anyhow::{Context, Result, ensure};
 use sesame_fleet::local::binary;
 use sha2::{Digest, Sha256};
 
-use crate::cargo;
-use crate::cluster::go::{self, Go};
-use crate::image::Image;
-use crate::image::recipes::NONROOT;
-use crate::progress::Step;
-use crate::wheel::{self, hex, last_lines};
+use sesame_tools::cargo;
+use sesame_tools::go::{self, Go};
+use sesame_tools::image::Image;
+use sesame_tools::image::recipes::NONROOT;
+use sesame_tools::progress::Step;
+use sesame_tools::wheel::{self, hex, last_lines};
 
-/// The suite's module, whose manifests name images.
+/// The suite's module.
 const SUITE: &str = "sigs.k8s.io/gateway-api/conformance";
 
 /// The backend's package.
 const BACKEND: &str = "sigs.k8s.io/gateway-api-conformance-images/echo-basic";
 
-/// The folders of the suite's module with manifests of tests for gateways. Those for meshes ask for other images.
+/// Folders of the module with manifests for gateway tests. Those for meshes use other images.
 const MANIFESTS: [&str; 2] = ["base", "tests"];
 
-/// What is built.
+/// The built programs.
 #[derive(Clone, Debug)]
 pub(crate) struct Suite {
     home: PathBuf,
@@ -39,11 +39,11 @@ impl Suite {
         self.home.join("conformance.test")
     }
 
-    /// The image of the backend, under every name by which a manifest asks for it.
+    /// The image of the backend, with all its names in the manifests.
     pub(crate) fn backend(&self) -> Result<Image> {
-        let names = fs::read_to_string(self.home.join("names")).context("the cache is broken")?;
+        let names = fs::read_to_string(self.home.join("names")).context("corrupt cache folder")?;
         let names: Vec<String> = names.lines().map(str::to_owned).collect();
-        let first = names.first().context("no manifest asks for the backend")?;
+        let first = names.first().context("no manifest uses the backend")?;
         let mut image = Image::of_program(first, &self.home.join("echo-basic"), "/echo-basic")?;
         image.names = names;
         image.run.user = NONROOT.to_owned();
@@ -51,16 +51,16 @@ impl Suite {
     }
 }
 
-/// What was built before, else built now; the first time takes minutes.
+/// Builds the programs unless they exist; this takes minutes.
 pub(crate) fn obtain() -> Result<Suite> {
-    let module = cargo::root().join("xtask/go/conformance");
+    let module = cargo::root().join("tools/go/conformance");
     let shelf = binary::cache_dir()
-        .context("there is no cache folder: set HOME or SESAME_CACHE")?
+        .context("no cache folder: set HOME or SESAME_CACHE")?
         .join("conformance");
     let home = shelf.join(fingerprint(&module)?);
     wheel::place("the conformance suite", &shelf, &home, |scratch| {
         let go = go::obtain()?;
-        let step = Step::new("Building the conformance suite (minutes, the first time)");
+        let step = Step::new("Building the conformance suite (takes minutes)");
         let folder = scratch.join("built");
         fs::create_dir_all(&folder)?;
         build(
@@ -83,7 +83,7 @@ pub(crate) fn obtain() -> Result<Suite> {
         step.done();
         Ok(folder)
     })
-    .context("the conformance suite could not be built")?;
+    .context("can't build the conformance suite")?;
     Ok(Suite { home })
 }
 
@@ -93,7 +93,7 @@ fn build(go: &Go, module: &Path, how: &[&str], package: &str, path: &Path) -> Re
         .args(["-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o"])
         .arg(path)
         .arg(package);
-    let output = command.output().context("Go can't be run")?;
+    let output = command.output().context("can't run Go")?;
     ensure!(
         output.status.success(),
         "`go {}` failed: {}",
@@ -103,7 +103,7 @@ fn build(go: &Go, module: &Path, how: &[&str], package: &str, path: &Path) -> Re
     Ok(())
 }
 
-/// The images that manifests ask for, a line each.
+/// The images in the manifests, one per line.
 fn names(source: &Path) -> Result<String> {
     let mut names = BTreeSet::new();
     for folder in MANIFESTS {
@@ -122,13 +122,13 @@ fn names(source: &Path) -> Result<String> {
     for name in &names {
         ensure!(
             name.contains("/echo-basic:"),
-            "a manifest of the suite asks for the image {name}, which isn't built here"
+            "a manifest of the suite uses the image {name}, which isn't built here"
         );
     }
     Ok(names.join("\n"))
 }
 
-/// The images that a manifest asks for.
+/// The images in a manifest.
 fn images(manifest: &str) -> impl Iterator<Item = &str> {
     let lines = manifest
         .lines()
@@ -136,7 +136,7 @@ fn images(manifest: &str) -> impl Iterator<Item = &str> {
     lines.filter_map(|line| Some(line.strip_prefix("image:")?.trim()))
 }
 
-/// Names what is built: by the module's files and by Go's version.
+/// A hash of the module's files and Go's version.
 fn fingerprint(module: &Path) -> Result<String> {
     let unreadable = || format!("can't read {}", module.display());
     let files = fs::read_dir(module).with_context(unreadable)?;
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn images_of_a_manifest() {
+    fn images_of_a_manifest_are_found() {
         let manifest = "
 containers:
 - image: example.com/echo-basic:v1

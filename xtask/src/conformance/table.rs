@@ -1,6 +1,6 @@
-//! The end of a run, for people: a table of tests, and what the suite's report says of each profile.
+//! The summary of a run: a table of tests, and the suite's report for each profile.
 //!
-//! In: tests that ended, the report's text. Out: text, and whether all is well.
+//! In: finished tests, the report. Out: text, and problems.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::output::{Ended, Outcome};
 
-/// One line for a test that ended.
+/// A line for a finished test.
 pub(crate) fn line(ended: &Ended) -> String {
     let outcome = match ended.outcome {
         Outcome::Failed => "FAIL",
@@ -31,7 +31,7 @@ fn seconds(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f32())
 }
 
-/// All tests that ran, the failed ones first, then by name, and how many there are of each.
+/// All tests that ran, failed ones first, then by name, and the numbers of each result.
 pub(crate) fn table(ended: &[Ended], took: Duration) -> String {
     let mut ran: Vec<&Ended> = ended
         .iter()
@@ -45,7 +45,7 @@ pub(crate) fn table(ended: &[Ended], took: Duration) -> String {
     let count = |outcome| ended.iter().filter(|e| e.outcome == outcome).count();
     let _ = writeln!(
         text,
-        "{} passed, {} failed, {} skipped, {} not asked for, in {}",
+        "{} passed, {} failed, {} skipped, {} not selected, in {}",
         count(Outcome::Passed),
         count(Outcome::Failed),
         count(Outcome::Skipped),
@@ -55,14 +55,13 @@ pub(crate) fn table(ended: &[Ended], took: Duration) -> String {
     text
 }
 
-/// What the suite's report says, a line for each profile, and what of it is bad.
+/// A line for each profile of the suite's report, and its problems.
 ///
 /// # Errors
-/// If the text is no report.
+/// If the report can't be parsed.
 pub(crate) fn profiles(report: &str) -> Result<(String, Vec<String>)> {
-    let report: Value =
-        serde_saphyr::from_str(report).context("the suite's report can't be read")?;
-    // None, where no test counts for any profile.
+    let report: Value = serde_saphyr::from_str(report).context("can't parse the suite's report")?;
+    // Empty if no test belongs to a profile.
     let profiles = report
         .get("profiles")
         .context("the suite's report has no profiles")?;
@@ -137,7 +136,7 @@ mod tests {
         assert_eq!(starts, expected);
         assert!(text.contains("P (provisional)"));
         assert!(text.contains("1.2 s"), "{text}");
-        assert!(text.ends_with("3 passed, 1 failed, 1 skipped, 1 not asked for, in 90.0 s\n"));
+        assert!(text.ends_with("3 passed, 1 failed, 1 skipped, 1 not selected, in 90.0 s\n"));
     }
 
     const REPORT: &str = "

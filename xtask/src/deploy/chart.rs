@@ -1,7 +1,7 @@
-//! The chart, rendered: into the manifests of the repository, and with other values to see that those work too.
+//! Renders the chart: into the repository's manifests, and with other values to check them.
 //!
-//! In: `deploy/chart`, its `ci/` values, Helm. Out: `deploy/manifests/sesame.yaml`, or what is wrong with it or with what
-//! other values make.
+//! In: `deploy/chart`, its `ci/` values, Helm. Out: `deploy/manifests/sesame.yaml`, or problems of any rendered
+//! manifests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,20 +10,20 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 
 use super::lint;
-use crate::cargo;
-use crate::progress::Step;
-use crate::wheel::last_lines;
+use sesame_tools::cargo;
+use sesame_tools::progress::Step;
+use sesame_tools::wheel::last_lines;
 
-/// What the manifests begin with.
+/// The header of the manifests.
 const HEADER: &str = "\
-# Sesame in a cluster, with the chart's own values. Made of deploy/chart by `cargo xtask deploy`: change that.
-# The CRDs of the Gateway API come first; docs/install.md tells.
+# Sesame in a cluster, with the chart's own values. Generated from deploy/chart by `cargo xtask deploy`; don't edit.
+# Install the Gateway API's CRDs first (docs/install.md).
 ";
 
 /// The namespace of the manifests.
 const NAMESPACE: &str = "sesame-system";
 
-/// Renders the chart with all values that the repository has, and writes the manifests, or compares them.
+/// Renders the chart with all values in the repository, and writes or compares the manifests.
 pub(super) fn run(helm: &Path, check: bool) -> Result<()> {
     let step = Step::new("Rendering the chart");
     let manifests = rendered(helm, None)?;
@@ -55,8 +55,8 @@ pub(super) fn run(helm: &Path, check: bool) -> Result<()> {
 }
 
 fn problems(values: &str, manifests: &str) -> Result<Vec<String>> {
-    let objects =
-        super::objects(manifests).with_context(|| format!("{values} make no manifests"))?;
+    let objects = super::objects(manifests)
+        .with_context(|| format!("the chart with {values} isn't valid YAML"))?;
     let problems = lint::problems(&objects);
     Ok(problems
         .into_iter()
@@ -64,10 +64,10 @@ fn problems(values: &str, manifests: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// The chart as Helm makes it: with a namespace and the chart's own values, or with others.
+/// Renders the chart with its namespace and default values, or with other values.
 fn rendered(helm: &Path, values: Option<&Path>) -> Result<String> {
-    // Neither the user's settings nor plugins count.
-    let home = tempfile::tempdir().context("can't make a folder for Helm")?;
+    // Without the user's settings and plugins.
+    let home = tempfile::tempdir().context("can't create a folder for Helm")?;
     let mut command = Command::new(helm);
     for folder in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
         command.env(folder, home.path());
@@ -87,17 +87,17 @@ fn rendered(helm: &Path, values: Option<&Path>) -> Result<String> {
         Some(file) => command.arg("--values").arg(file),
         None => command.args(["--set", "createNamespace=true"]),
     };
-    let output = command.output().context("Helm can't be run")?;
+    let output = command.output().context("can't run Helm")?;
     ensure!(
         output.status.success(),
         "Helm can't render the chart: {}",
         last_lines(&output.stderr)
     );
-    let text = String::from_utf8(output.stdout).context("Helm prints no text")?;
+    let text = String::from_utf8(output.stdout).context("Helm's output isn't UTF-8")?;
     Ok(tidied(&text))
 }
 
-/// What Helm prints, without the blank lines that templates leave.
+/// Helm's output without blank lines.
 fn tidied(text: &str) -> String {
     let mut tidied = HEADER.to_owned();
     for line in text
@@ -111,7 +111,7 @@ fn tidied(text: &str) -> String {
     tidied
 }
 
-/// Files of values, each for an installation of another kind.
+/// The `ci/` values.
 fn other_values() -> Result<Vec<PathBuf>> {
     let folder = cargo::root().join("deploy/chart/ci");
     let files =
@@ -120,7 +120,7 @@ fn other_values() -> Result<Vec<PathBuf>> {
         .map(|file| file.map(|file| file.path()))
         .collect::<Result<_, _>>()?;
     files.sort();
-    ensure!(!files.is_empty(), "{} holds no values", folder.display());
+    ensure!(!files.is_empty(), "no values in {}", folder.display());
     Ok(files)
 }
 
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn blank_lines_go_and_text_stays() {
+    fn only_blank_lines_are_removed() {
         assert_eq!(
             tidied("---\n\n# a \n  b: 1\n\n"),
             format!("{HEADER}---\n# a\n  b: 1\n")

@@ -1,11 +1,11 @@
-//! The example of the installation guide belongs to what is shipped.
+//! The installation guide's example matches the shipped files.
 
 use std::fs;
 
 use serde_json::Value;
 use sesame_fleet::local::binary::VERSION as ENVOY_VERSION;
 
-use crate::cargo;
+use sesame_tools::cargo;
 
 fn read(path: &str) -> String {
     fs::read_to_string(cargo::root().join(path)).unwrap()
@@ -19,7 +19,7 @@ fn one<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
 }
 
 #[test]
-fn the_gateway_is_of_the_class_that_is_installed() {
+fn the_gateway_uses_the_installed_class() {
     let example = super::objects(&read("deploy/example.yaml")).unwrap();
     let shipped = super::objects(&read("deploy/manifests/sesame.yaml")).unwrap();
     let class = &one(&shipped, "GatewayClass")["metadata"]["name"];
@@ -27,7 +27,7 @@ fn the_gateway_is_of_the_class_that_is_installed() {
 }
 
 #[test]
-fn the_route_leads_from_the_gateway_to_a_service_whose_pods_there_are() {
+fn the_route_refers_to_the_gateway_and_a_service_with_pods() {
     let example = super::objects(&read("deploy/example.yaml")).unwrap();
     let route = &one(&example, "HTTPRoute")["spec"];
     assert_eq!(
@@ -53,7 +53,7 @@ fn the_route_leads_from_the_gateway_to_a_service_whose_pods_there_are() {
 }
 
 #[test]
-fn guides_say_the_same_as_the_files() {
+fn guides_match_the_files() {
     let shown = ["README.md", "docs/install.md"].map(read).join("\n");
     for path in [
         "deploy/manifests/sesame.yaml",

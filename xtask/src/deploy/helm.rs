@@ -1,6 +1,6 @@
-//! Helm, built from its Go module once into the cache folder.
+//! Helm, built from its Go module into the cache folder, once.
 //!
-//! In: `xtask/go/helm`, which pins it. Out: the path of a Helm, the same on every machine.
+//! In: `tools/go/helm`, which pins the version. Out: the path of Helm.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,17 +9,17 @@ use anyhow::{Context, Result, ensure};
 use sesame_fleet::local::binary;
 use sha2::{Digest, Sha256};
 
-use crate::cargo;
-use crate::cluster::go;
-use crate::progress::Step;
-use crate::wheel::{self, hex, last_lines};
+use sesame_tools::cargo;
+use sesame_tools::go;
+use sesame_tools::progress::Step;
+use sesame_tools::wheel::{self, hex, last_lines};
 
 /// The package of Helm's command.
 const PACKAGE: &str = "helm.sh/helm/v4/cmd/helm";
 
-/// The Helm that was built, or a freshly built one.
+/// Helm's path; builds it unless it exists.
 pub(crate) fn obtain() -> Result<PathBuf> {
-    let path = place()?;
+    let path = path()?;
     let shelf = shelf()?;
     wheel::place("Helm", &shelf, &path, |scratch| {
         let go = go::obtain()?;
@@ -38,10 +38,10 @@ pub(crate) fn obtain() -> Result<PathBuf> {
             .arg(&helm)
             .arg(PACKAGE)
             .output()
-            .context("Go can't be run")?;
+            .context("can't run Go")?;
         ensure!(
             output.status.success(),
-            "Helm can't be built: {}",
+            "can't build Helm: {}",
             last_lines(&output.stderr)
         );
         step.done();
@@ -50,14 +50,14 @@ pub(crate) fn obtain() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// The Helm that was built; `None`: none was.
+/// Helm's path, if it is built.
 pub(super) fn built() -> Result<Option<PathBuf>> {
-    let path = place()?;
+    let path = path()?;
     Ok(path.exists().then_some(path))
 }
 
-/// Where it stands when it is built: what it is built of names the folder.
-fn place() -> Result<PathBuf> {
+/// Its path in the cache folder, which contains a hash of its module.
+fn path() -> Result<PathBuf> {
     let mut hasher = Sha256::new();
     hasher.update(go::VERSION);
     for file in ["go.mod", "go.sum"] {
@@ -68,11 +68,10 @@ fn place() -> Result<PathBuf> {
 }
 
 fn shelf() -> Result<PathBuf> {
-    let cache =
-        binary::cache_dir().context("there is no cache folder: set HOME or SESAME_CACHE")?;
+    let cache = binary::cache_dir().context("no cache folder: set HOME or SESAME_CACHE")?;
     Ok(cache.join("helm"))
 }
 
 fn module() -> PathBuf {
-    cargo::root().join("xtask/go/helm")
+    cargo::root().join("tools/go/helm")
 }

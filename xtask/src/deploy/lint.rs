@@ -1,7 +1,7 @@
-//! What manifests must be like, whatever the values.
+//! Rules for the manifests, with any values.
 //!
-//! In: objects. Out: sentences about what is wrong: rights that are too wide, of the wrong scope or of no use, pods that
-//! could do more than they need, and references that lead nowhere.
+//! In: objects. Out: problems: permissions that are too wide, of the wrong scope or unused, pods with more privileges than
+//! needed, and dangling references.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::rbac::{self, Place, Right};
 
-/// Things without a namespace that Sesame may have rights to. Rights to anything else belong to namespaces.
+/// Cluster-scoped resources that ClusterRoles may name; all others belong in Roles.
 const WITHOUT_NAMESPACE: &[(&str, &str)] = &[
     ("", "namespaces"),
     ("apiextensions.k8s.io", "customresourcedefinitions"),
@@ -17,24 +17,24 @@ const WITHOUT_NAMESPACE: &[(&str, &str)] = &[
     ("gateway.networking.k8s.io", "gatewayclasses/status"),
 ];
 
-/// Verbs by which rights could grow, or that stand for all.
+/// Verbs that allow privilege escalation, and wildcards.
 const NEVER: &[&str] = &["*", "escalate", "bind", "impersonate", "deletecollection"];
 
-/// What a container's security context must say, as JSON pointers.
+/// Required fields of a container's security context, as JSON pointers.
 const CONTAINER: &[(&str, &str)] = &[
     ("/allowPrivilegeEscalation", "false"),
     ("/readOnlyRootFilesystem", "true"),
     ("/capabilities/drop", r#"["ALL"]"#),
 ];
 
-/// What a pod's security context must say.
+/// Required fields of a pod's security context.
 const POD: &[(&str, &str)] = &[
     ("/runAsNonRoot", "true"),
     ("/runAsUser", "65532"),
     ("/seccompProfile/type", r#""RuntimeDefault""#),
 ];
 
-/// Everything that is wrong.
+/// All problems.
 pub(super) fn problems(objects: &[Value]) -> Vec<String> {
     let mut problems = doubles(objects);
     problems.extend(rights(objects));
@@ -47,32 +47,34 @@ pub(super) fn problems(objects: &[Value]) -> Vec<String> {
     problems
 }
 
-/// Objects that are there twice.
+/// Duplicate objects.
 fn doubles(objects: &[Value]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     objects
         .iter()
         .map(name_of)
         .filter(|name| !seen.insert(name.clone()))
-        .map(|name| format!("{name} is there twice"))
+        .map(|name| format!("{name} is a duplicate"))
         .collect()
 }
 
-/// Rights, role by role.
+/// Problems of roles.
 fn rights(objects: &[Value]) -> Vec<String> {
     let mut problems = Vec::new();
     for role in rbac::roles(objects) {
         let name = name_of(role.object);
         if role.places.is_empty() {
-            problems.push(format!("{name} is bound to nobody"));
+            problems.push(format!("{name} has no binding"));
         }
         for rule in role.rules() {
             if rule.get("nonResourceURLs").is_some() {
-                problems.push(format!("{name}: nothing but resources is needed: {rule}"));
+                problems.push(format!(
+                    "{name}: only rules about resources are needed: {rule}"
+                ));
             }
         }
         let mut seen = BTreeSet::new();
-        // Where it is bound doesn't matter to what a rule says.
+        // The scope of the binding doesn't matter here.
         for right in role.rights(&Place::Everywhere) {
             problems.extend(wrong(
                 &name,
@@ -81,14 +83,14 @@ fn rights(objects: &[Value]) -> Vec<String> {
                 &right,
             ));
             if !seen.insert(right.clone()) {
-                problems.push(format!("{name}: {right} is there twice"));
+                problems.push(format!("{name}: {right} is a duplicate"));
             }
         }
     }
     problems
 }
 
-/// What is wrong with one right.
+/// Problems of a permission.
 fn wrong(role: &str, in_cluster: bool, objects: &[Value], right: &Right) -> Vec<String> {
     let mut problems = Vec::new();
     if NEVER.contains(&right.verb.as_str()) || right.resource.contains('*') || right.group == "*" {
@@ -100,7 +102,7 @@ fn wrong(role: &str, in_cluster: bool, objects: &[Value], right: &Right) -> Vec<
             "{role}: {right} has no effect in a Role: it has no namespace"
         ));
     }
-    // Roles for namespaces are there exactly if some namespaces only are watched.
+    // Roles for namespaces exist exactly if only some namespaces are watched.
     let some_only = objects.iter().any(|object| {
         object["kind"] == "Role"
             && object["metadata"]["name"]
@@ -115,7 +117,7 @@ fn wrong(role: &str, in_cluster: bool, objects: &[Value], right: &Right) -> Vec<
     problems
 }
 
-/// What a Deployment's pods may do, and whether their probes lead to ports that there are.
+/// Problems of a Deployment's pods: privileges, and probes of missing ports.
 fn deployment(object: &Value) -> Vec<String> {
     let name = name_of(object);
     let pod = &object["spec"]["template"]["spec"];
@@ -135,7 +137,7 @@ fn deployment(object: &Value) -> Vec<String> {
             let port = container[probe]["httpGet"]["port"].as_str();
             if !port.is_some_and(|port| ports.contains(port)) {
                 problems.push(format!(
-                    "{name}: the {probe} asks at no port of the container"
+                    "{name}: the {probe} uses a missing port of the container"
                 ));
             }
         }
@@ -156,7 +158,7 @@ fn unsaid(name: &str, context: &Value, wanted: &[(&str, &str)]) -> Vec<String> {
         .collect()
 }
 
-/// Selectors of Services and budgets must choose a Deployment's pods, and Services lead to ports that those have.
+/// Selectors of Services and PodDisruptionBudgets must match a Deployment's pods, and Services must refer to ports of the pods.
 fn selectors(objects: &[Value]) -> Vec<String> {
     let deployments: Vec<&Value> = objects
         .iter()
@@ -188,7 +190,9 @@ fn selectors(objects: &[Value]) -> Vec<String> {
                 .as_str()
                 .is_some_and(|target| ports.contains(target))
             {
-                problems.push(format!("{name} leads to no port of the pods: {port}"));
+                problems.push(format!(
+                    "{name} refers to a missing port of the pods: {port}"
+                ));
             }
         }
     }
@@ -201,7 +205,7 @@ fn ports(container: &Value) -> BTreeSet<&str> {
     ports.filter_map(|port| port["name"].as_str()).collect()
 }
 
-/// An object for people: `Role sesame-system/sesame`.
+/// An object's display name: `Role sesame-system/sesame`.
 fn name_of(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (kind, about) = (text(&object["kind"]), &object["metadata"]);

@@ -1,7 +1,7 @@
-//! What Sesame may do, against what it did.
+//! Compares Sesame's permissions with its requests.
 //!
-//! In: manifests, and what an API server wrote down of requests (its audit log, level `Metadata`). Out: rights that were
-//! never used, and requests that no right of ours covers.
+//! In: manifests, and an API server's audit log (level `Metadata`). Out: unused permissions, and requests
+//! without a permission.
 
 mod audit;
 mod verdict;
@@ -22,35 +22,35 @@ const ACCOUNT: (&str, &str) = ("sesame-system", "sesame");
 /// Options of `cargo xtask deploy rbac`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// An API server's audit log, as JSON lines; may be given several times
+    /// Audit log of an API server, as JSON lines; can be repeated
     #[arg(long, value_name = "FILE", required = true)]
     audit: Vec<PathBuf>,
-    /// A resource that could not be used in that run, like `udproutes.gateway.networking.k8s.io` where its CRD is missing
+    /// Resource that wasn't available in that run, for example `udproutes.gateway.networking.k8s.io` without its CRD
     #[arg(long, value_name = "RESOURCE.GROUP")]
     without: Vec<String>,
-    /// Manifests with the roles and bindings (those of the repository unless told)
+    /// Manifests with roles and bindings [default: deploy/manifests]
     #[arg(long, value_name = "FILE")]
     manifests: Option<PathBuf>,
 }
 
-/// Prints what doesn't fit.
+/// Prints the differences.
 pub(super) fn run(args: &Args) -> Result<()> {
     let manifests = args.manifests.clone().unwrap_or_else(super::manifests);
     let verdict = compare(&manifests, &args.audit, &args.without)?;
     println!("{verdict}");
     if !verdict.fits() {
-        bail!("what Sesame is granted isn't what it uses");
+        bail!("Sesame's permissions don't match its requests");
     }
     Ok(())
 }
 
-/// Compares what the manifests grant Sesame with what audit logs say of it. Resources of `without` (`RESOURCE.GROUP`)
-/// couldn't be used: their rights are passed over.
+/// Compares Sesame's permissions in the manifests with audit logs. Permissions for the resources in `without`
+/// (`RESOURCE.GROUP`) are ignored.
 pub(crate) fn compare(manifests: &Path, audit: &[PathBuf], without: &[String]) -> Result<Verdict> {
     let text = fs::read_to_string(manifests)
         .with_context(|| format!("can't read {}", manifests.display()))?;
     let objects =
-        super::objects(&text).with_context(|| format!("{} can't be read", manifests.display()))?;
+        super::objects(&text).with_context(|| format!("can't parse {}", manifests.display()))?;
     let mut granted = granted(&objects);
     ensure!(
         !granted.is_empty(),
@@ -68,24 +68,24 @@ pub(crate) fn compare(manifests: &Path, audit: &[PathBuf], without: &[String]) -
     Ok(verdict::of(&granted, &requests))
 }
 
-/// Where a right holds.
+/// The scope of a permission.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
-    /// In all namespaces, and for what has none.
+    /// All namespaces, and cluster-scoped resources.
     Everywhere,
     Namespace(String),
 }
 
-/// Something that may be done.
+/// A permission.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Right {
     pub(super) place: Place,
-    /// Empty: Kubernetes' own core.
+    /// Empty for the core group.
     pub(super) group: String,
-    /// With the subresource behind a slash.
+    /// With a subresource after a slash.
     pub(super) resource: String,
     pub(super) verb: String,
-    /// The one object that it is about; `None`: any.
+    /// The name of the object; `None` for any.
     pub(super) name: Option<String>,
 }
 
@@ -105,7 +105,7 @@ impl fmt::Display for Right {
     }
 }
 
-/// A role, and where it is bound to Sesame's account.
+/// A role, and its bindings to Sesame's account.
 pub(super) struct Role<'a> {
     /// The ClusterRole or Role.
     pub(super) object: &'a Value,
@@ -118,7 +118,7 @@ impl Role<'_> {
         self.object["rules"].as_array().into_iter().flatten()
     }
 
-    /// What its rules allow in one place, in their order.
+    /// The permissions of its rules in a scope, in order.
     pub(super) fn rights(&self, place: &Place) -> Vec<Right> {
         let mut rights = Vec::new();
         for rule in self.rules() {
@@ -161,7 +161,7 @@ pub(super) fn roles(objects: &[Value]) -> Vec<Role<'_>> {
         .collect()
 }
 
-/// Where a binding gives a role to Sesame's account; `None` if it is another object, or about another role or account.
+/// The scope of a binding of a role to Sesame's account; `None` for other objects, roles and accounts.
 fn place(binding: &Value, role: &Value) -> Option<Place> {
     let namespace = binding["metadata"]["namespace"].as_str();
     let place = match binding["kind"].as_str()? {
@@ -183,7 +183,7 @@ fn place(binding: &Value, role: &Value) -> Option<Place> {
     (ours && account).then_some(place)
 }
 
-/// All that Sesame's account may do.
+/// All permissions of Sesame's account.
 pub(super) fn granted(objects: &[Value]) -> BTreeSet<Right> {
     let roles = roles(objects);
     let rights = roles

@@ -1,6 +1,6 @@
-//! Somebody meddles with what Sesame has made.
+//! Changes to a fleet's objects by other clients are reverted.
 //!
-//! In: a scene with Sesame. Out: that it is put back, and that requests are answered then.
+//! In: a scene with Sesame. Out: the objects are restored, and requests succeed.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use super::shop;
 /// The Gateway's name.
 const NAME: &str = "drift";
 
-/// When it must have been put back.
+/// Time limit for restoring an object.
 const BACK: Duration = Duration::from_secs(15);
 
-/// A way to meddle, with the object's name put for `NAME`.
+/// Edits: resource, changed field, merge patch. `NAME` stands for the object's name.
 const EDITS: &[(&str, &str, &str)] = &[
     (
         "deployments",
@@ -56,7 +56,7 @@ const KINDS: [&str; 6] = [
     "secrets",
 ];
 
-/// Runs it.
+/// Runs the test.
 pub(super) fn drift(scene: &Scene) -> Result<String> {
     shop::open(scene)?;
     scene.apply(&shop::gateway(NAME, serde_json::json!({})))?;
@@ -86,7 +86,7 @@ fn answers(scene: &Scene) -> Result<()> {
 
 fn edited(scene: &Scene, kind: &str, field: &str, patch: &str) -> Result<Duration> {
     let before = shop::one_made_for(scene, NAME, kind)?;
-    let wanted = before.pointer(field).context("the field isn't there")?;
+    let wanted = before.pointer(field).context("the field is missing")?;
     let name = name(&before)?;
     scene.kubectl(&["-n", shop::NAMESPACE, "patch", kind, name, "-p", patch])?;
     let look = || {
@@ -96,7 +96,7 @@ fn edited(scene: &Scene, kind: &str, field: &str, patch: &str) -> Result<Duratio
         ensure!(changed && found == Some(wanted), "{field} is {found:?}");
         Ok(())
     };
-    until(&format!("{kind} {field} is put back"), BACK, look).map(|((), took)| took)
+    until(&format!("{kind} {field} is restored"), BACK, look).map(|((), took)| took)
 }
 
 fn deleted(scene: &Scene, kind: &str) -> Result<Duration> {
@@ -111,7 +111,7 @@ fn deleted(scene: &Scene, kind: &str) -> Result<Duration> {
         );
         Ok(())
     };
-    until(&format!("{kind} {name} is put back"), BACK, look).map(|((), took)| took)
+    until(&format!("{kind} {name} is restored"), BACK, look).map(|((), took)| took)
 }
 
 fn name(object: &Value) -> Result<&str> {

@@ -1,6 +1,6 @@
-//! Envoys are replaced, and become more and fewer.
+//! Rollouts and scaling of Envoys.
 //!
-//! In: a scene with Sesame. Out: that no request failed meanwhile.
+//! In: a scene with Sesame. Out: no request failed.
 
 use anyhow::Result;
 use serde_json::json;
@@ -13,7 +13,7 @@ use super::shop;
 /// The Gateway's name.
 const NAME: &str = "envoys";
 
-/// Runs it.
+/// Runs the test.
 pub(super) fn envoys(scene: &Scene) -> Result<String> {
     shop::open(scene)?;
     let named = |annotation: &str| {
@@ -41,7 +41,7 @@ pub(super) fn envoys(scene: &Scene) -> Result<String> {
         let what = if replicas == 4 { "2 to 4" } else { "4 to 1" };
         times.push((what, shop::rolled_out(scene, NAME, replicas, &[])?));
     }
-    // The only one, too.
+    // Including the only one.
     let last = shop::envoys(scene, NAME)?;
     scene.apply(&[parameters(NAME, "{replicas: 1, logLevel: warning}")])?;
     times.push(("the only one", shop::rolled_out(scene, NAME, 1, &last)?));

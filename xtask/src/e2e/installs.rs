@@ -1,6 +1,6 @@
-//! Installing, using and removing Sesame as `docs/install.md` says, by the manifests and by the chart.
+//! Installation, use and removal of Sesame according to `docs/install.md`, by the manifests and by the chart.
 //!
-//! In: a scene without Sesame. Out: the same scene; an error if an object is left, or anything in between isn't as told.
+//! In: a scene without Sesame. Out: the same scene, or an error if an object remains or the guide is wrong.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,17 +11,17 @@ use anyhow::{Context, Result, ensure};
 
 use super::scene::{Scene, until};
 use super::shop;
-use crate::cargo;
 use crate::deploy;
 use crate::install;
-use crate::wheel::last_lines;
+use sesame_tools::cargo;
+use sesame_tools::wheel::last_lines;
 
 /// The chart's class.
 const CLASS: &str = "sesame";
-/// How long Sesame's objects may take to go.
+/// Time limit for the removal of Sesame's objects.
 const GONE: Duration = Duration::from_secs(120);
 
-/// By the manifests.
+/// Installs by the manifests.
 pub(super) fn manifests(scene: &Scene) -> Result<String> {
     let before = clean(scene)?;
     let begun = Instant::now();
@@ -32,13 +32,13 @@ pub(super) fn manifests(scene: &Scene) -> Result<String> {
     Ok(used)
 }
 
-/// By the chart.
+/// Installs by the chart.
 pub(super) fn helm(scene: &Scene) -> Result<String> {
     let helm = deploy::helm::obtain()?;
     let before = clean(scene)?;
     let begun = Instant::now();
     let chart = cargo::root().join("deploy/chart");
-    let home = tempfile::tempdir().context("no folder for Helm")?;
+    let home = tempfile::tempdir().context("can't create a folder for Helm")?;
     let mut command = command(scene, &helm, home.path());
     command.args(["install", "sesame"]).arg(chart).args([
         "--namespace",
@@ -55,14 +55,14 @@ pub(super) fn helm(scene: &Scene) -> Result<String> {
         install::NAMESPACE,
         "--wait",
     ]))?;
-    // An uninstall leaves the class, since the Envoys of its Gateways would go with it.
+    // An uninstall keeps the class, since its removal would remove the Envoys of its Gateways.
     scene.kubectl(&["delete", "gatewayclass", CLASS])?;
     scene.kubectl(&["delete", "namespace", install::NAMESPACE])?;
     nothing_left(scene, &before)?;
     Ok(used)
 }
 
-/// Sesame, of the manifests, unless it is there. Tests of a Sesame that runs begin with this.
+/// Installs Sesame by the manifests unless it is installed.
 pub(super) fn ensure_installed(scene: &Scene) -> Result<()> {
     match is_installed(scene)? {
         true => install::ready(&scene.cluster),
@@ -70,7 +70,7 @@ pub(super) fn ensure_installed(scene: &Scene) -> Result<()> {
     }
 }
 
-/// Has a Sesame that is there already, of a run before, be the one whose image has come now.
+/// Updates the Sesame of a previous run to the current image.
 pub(super) fn renew(scene: &Scene) -> Result<()> {
     match is_installed(scene)? {
         true => install::manifests(&scene.cluster),
@@ -91,7 +91,7 @@ fn is_installed(scene: &Scene) -> Result<bool> {
     Ok(!scene.kubectl(&there)?.is_empty())
 }
 
-/// What is in the cluster without Sesame.
+/// Prepares a cluster without Sesame.
 fn clean(scene: &Scene) -> Result<BTreeSet<String>> {
     scene.kubectl(&["delete", "gateways", "--all", "--all-namespaces"])?;
     shop::close(scene)?;
@@ -107,7 +107,7 @@ fn remove_manifests(scene: &Scene) -> Result<()> {
         .map(drop)
 }
 
-/// Everything that the guide shows of a Gateway.
+/// Checks the guide's statements about a Gateway.
 fn used(scene: &Scene, begun: Instant) -> Result<String> {
     let ready = begun.elapsed();
     let begun = Instant::now();
@@ -118,7 +118,7 @@ fn used(scene: &Scene, begun: Instant) -> Result<String> {
     let answer = scene.ask(&ask)?;
     ensure!(
         answer.body == "Welcome to the shop.\n",
-        "the shop says {:?}",
+        "the shop answers {:?}",
         answer.body
     );
     ask.path = "/old/cup".to_owned();
@@ -158,15 +158,18 @@ fn nothing_left(scene: &Scene, before: &BTreeSet<String>) -> Result<()> {
     let look = || {
         let now = scene.everything()?;
         let left: Vec<&String> = now.difference(before).collect();
-        ensure!(left.is_empty(), "{left:?} is left of Sesame");
+        ensure!(left.is_empty(), "objects of Sesame remain: {left:?}");
         let lost: Vec<&String> = before.difference(&now).collect();
-        ensure!(lost.is_empty(), "{lost:?} went with Sesame");
+        ensure!(
+            lost.is_empty(),
+            "other objects were removed with Sesame: {lost:?}"
+        );
         Ok(())
     };
     until("the cluster is as before Sesame", GONE, look).map(drop)
 }
 
-/// Helm in the cluster's network, which keeps nothing on this machine.
+/// Runs Helm in the cluster's network, with temporary settings.
 fn command(scene: &Scene, helm: &Path, home: &Path) -> Command {
     let mut command = scene.cluster.command(helm);
     for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
@@ -176,7 +179,7 @@ fn command(scene: &Scene, helm: &Path, home: &Path) -> Command {
 }
 
 fn run(command: &mut Command) -> Result<()> {
-    let output = command.output().context("Helm can't be run")?;
+    let output = command.output().context("can't run Helm")?;
     ensure!(
         output.status.success(),
         "Helm failed: {}",

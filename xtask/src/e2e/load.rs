@@ -1,8 +1,8 @@
-//! Steady requests, of which none may fail.
+//! Constant requests, none of which may fail.
 //!
-//! In: a network, what to ask for. Out: how many were answered as they should be, and what became of the others.
-//! Half of the clients keep their connections for as long as they are allowed to, as browsers and proxies do; the others
-//! open one for each request, as they must get along with whatever stands behind an address at that moment.
+//! In: a network namespace, requests. Out: the number of successes, and the failures.
+//! Half of the clients use keep-alive connections, as browsers and proxies do; the others open a connection for each
+//! request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,38 +16,38 @@ use tokio::time::sleep;
 
 use super::network::{Answer, Ask, Connection, Network};
 
-/// How many clients keep their connections, and how many don't.
+/// Number of clients with keep-alive connections, and without.
 const CLIENTS: usize = 8;
 
-/// Between two requests of a client: together they make 160 a second.
+/// Time between two requests of a client: 160 requests per second in total.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// So many failures are kept with their reasons.
+/// The most failures kept with their reasons.
 const KEPT: usize = 20;
 
-/// Requests under way.
+/// Running clients.
 pub(super) struct Load {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<Tally>>,
 }
 
-/// What became of them.
+/// Results of requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally {
-    /// How many were answered as they should be.
+    /// Number of successes.
     pub(super) answered: u64,
-    /// How many were not.
+    /// Number of failures.
     pub(super) failed: u64,
-    /// When, after the start, and why, of the first ones.
+    /// Time since the start and reason of the first failures.
     failures: Vec<(Duration, String)>,
-    /// The one that took longest.
+    /// The longest request.
     slowest: Duration,
-    /// How long there were requests.
+    /// Duration of the load.
     took: Duration,
 }
 
 impl Load {
-    /// Begins. Each client asks for all of them in turn.
+    /// Starts the clients. Each sends all requests in turn.
     pub(super) fn start(network: &Network, asks: Vec<Ask>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
@@ -58,14 +58,14 @@ impl Load {
         Self { stop, thread }
     }
 
-    /// Ends them.
+    /// Stops the clients.
     ///
     /// # Errors
-    /// If a single one failed, or none was made.
+    /// If a request failed, or none was sent.
     pub(super) fn stop(self) -> Result<Tally> {
         self.stop.store(true, Ordering::Relaxed);
         let tally = self.thread.join();
-        let tally = tally.unwrap_or_else(|_| bail!("the requests broke off"))?;
+        let tally = tally.unwrap_or_else(|_| bail!("the load's thread panicked"))?;
         if tally.failed > 0 || tally.answered == 0 {
             bail!("{tally}{}", tally.reasons());
         }
@@ -124,7 +124,7 @@ async fn all(asks: Arc<[Ask]>, stop: Arc<AtomicBool>) -> Tally {
         .map(|number| {
             let (asks, stop) = (Arc::clone(&asks), Arc::clone(&stop));
             tokio::task::spawn_local(async move {
-                // Not all at the same moment.
+                // Staggers the clients.
                 sleep(PAUSE * u32::try_from(number).unwrap_or(0) / 16).await;
                 client(&asks, &stop, number % 2 == 0, begun).await
             })
@@ -152,7 +152,7 @@ async fn client(asks: &[Ask], stop: &AtomicBool, keeps: bool, begun: Instant) ->
             break;
         }
         let since = Instant::now();
-        // Closed between two requests: nobody has lost anything.
+        // Closed between two requests: no request is lost.
         open = open.filter(|open| keeps && !open.is_closed());
         let outcome = exchange(open.take(), ask).await;
         let outcome = outcome.map(|left| open = left);
@@ -162,7 +162,7 @@ async fn client(asks: &[Ask], stop: &AtomicBool, keeps: bool, begun: Instant) ->
     tally
 }
 
-/// One request, as it should be answered.
+/// Sends a request and checks its response.
 async fn exchange(open: Option<Connection>, ask: &Ask) -> Result<Option<Connection>> {
     let kept = open.is_some();
     let connection = match open {
@@ -191,7 +191,7 @@ mod tests {
 
     use super::*;
 
-    /// A server that gives each connection this, for every request on it.
+    /// A server with a fixed response to every request.
     fn server(answer: &'static str) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -200,8 +200,8 @@ mod tests {
                 thread::spawn(move || {
                     let mut request = [0; 1024];
                     while stream.read(&mut request).is_ok_and(|read| read > 0) {
-                        let told = stream.write_all(answer.as_bytes());
-                        if told.is_err() || !answer.contains("keep") {
+                        let written = stream.write_all(answer.as_bytes());
+                        if written.is_err() || !answer.contains("keep") {
                             return;
                         }
                     }
@@ -211,7 +211,7 @@ mod tests {
         address
     }
 
-    /// What becomes of three requests of one client.
+    /// The results of three requests of a client.
     fn three(answer: &'static str, keeps: bool) -> Tally {
         let address = server(answer);
         let ask = Ask {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_counts_on_kept_and_on_new_connections() {
+    fn responses_count_on_new_and_keep_alive_connections() {
         for answer in [
             "HTTP/1.1 200 OK\r\nx-connection: keep\r\ncontent-length: 2\r\n\r\nok",
             "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok",
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_else_comes_is_a_failure() {
+    fn everything_else_is_a_failure() {
         for (answer, why) in [
             (
                 "HTTP/1.1 503 No\r\nx-connection: keep\r\ncontent-length: 2\r\n\r\nno",
@@ -261,7 +261,7 @@ mod tests {
             ),
             (
                 "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok",
-                "broke off",
+                "incomplete body",
             ),
             ("", "no answer"),
         ] {

@@ -1,6 +1,6 @@
-//! Requests from inside of a cluster's network.
+//! HTTP requests from a network namespace.
 //!
-//! In: the network's namespace, what to ask for. Out: answers. It must not know Kubernetes.
+//! In: a network namespace, requests. Out: responses.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -20,16 +20,16 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-/// An exchange that takes longer has failed. Nothing that is asked here takes more than a few milliseconds.
+/// Time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The longest body, in bytes.
+/// Size limit of a body, in bytes.
 const LONGEST_BODY: usize = 1 << 16;
 
-/// What to ask for: `GET` of a path.
+/// A `GET` request.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
-    /// Where to connect.
+    /// The address to connect to.
     pub(super) address: SocketAddr,
     /// The Host header.
     pub(super) host: String,
@@ -37,14 +37,14 @@ pub(super) struct Ask {
     pub(super) path: String,
 }
 
-/// What came back.
+/// A response.
 #[derive(Clone, Debug)]
 pub(super) struct Answer {
     /// The status.
     pub(super) status: u16,
     /// The headers.
     pub(super) headers: HeaderMap,
-    /// The whole body.
+    /// The body.
     pub(super) body: String,
 }
 
@@ -58,11 +58,11 @@ impl Answer {
     }
 }
 
-/// A connection that may be asked more than once.
+/// A keep-alive connection.
 pub(super) struct Connection(http1::SendRequest<Empty<Bytes>>);
 
 impl Connection {
-    /// Opens one.
+    /// Connects.
     pub(super) async fn open(address: SocketAddr) -> Result<Self> {
         let open = async {
             let stream = TcpStream::connect(address).await?;
@@ -72,17 +72,15 @@ impl Connection {
             anyhow::Ok(Self(sender))
         };
         let opened = timeout(PATIENCE, open).await;
-        opened
-            .context("it takes too long")?
-            .context("no connection")
+        opened.context("timeout")?.context("no connection")
     }
 
-    /// Whether the other side has closed it.
+    /// Whether the peer has closed it.
     pub(super) fn is_closed(&self) -> bool {
         self.0.is_closed()
     }
 
-    /// One exchange. The second value is the connection again, unless the answer says that it was the last.
+    /// Sends a request. Also returns the connection, unless the response closes it.
     pub(super) async fn ask(mut self, ask: &Ask) -> Result<(Answer, Option<Self>)> {
         let request = Request::get(&ask.path).header(HOST, &ask.host);
         let request = request.body(Empty::new())?;
@@ -91,7 +89,7 @@ impl Connection {
             let (head, body) = response.into_parts();
             let body = match Limited::new(body, LONGEST_BODY).collect().await {
                 Ok(body) => body.to_bytes(),
-                Err(error) => bail!("the body broke off: {error}"),
+                Err(error) => bail!("incomplete body: {error}"),
             };
             Ok(Answer {
                 status: head.status.as_u16(),
@@ -100,7 +98,7 @@ impl Connection {
             })
         };
         let answer = timeout(PATIENCE, exchange).await;
-        let answer = answer.context("it takes too long")?.context("no answer")?;
+        let answer = answer.context("timeout")?.context("no answer")?;
         let last = answer
             .header(CONNECTION.as_str())
             .eq_ignore_ascii_case("close");
@@ -108,17 +106,17 @@ impl Connection {
     }
 }
 
-/// A network's namespace.
+/// A network namespace.
 #[derive(Clone, Debug)]
 pub(super) struct Network(PathBuf);
 
 impl Network {
-    /// The one that a file of `/proc` stands for.
+    /// The namespace of a file in `/proc`.
     pub(super) fn new(path: PathBuf) -> Self {
         Self(path)
     }
 
-    /// One request on a connection of its own.
+    /// Sends a request over a new connection.
     pub(super) fn ask(&self, ask: &Ask) -> Result<Answer> {
         thread::scope(|scope| {
             let asking = scope.spawn(|| {
@@ -130,11 +128,11 @@ impl Network {
             });
             asking
                 .join()
-                .unwrap_or_else(|_| bail!("the request broke off"))
+                .unwrap_or_else(|_| bail!("the request thread panicked"))
         })
     }
 
-    /// A thread that does something in this network.
+    /// Runs a function on a thread in this namespace.
     pub(super) fn spawn<T: Send + 'static>(
         &self,
         work: impl FnOnce(Runtime) -> T + Send + 'static,
@@ -144,11 +142,11 @@ impl Network {
     }
 }
 
-/// Puts this thread into a network for the rest of its life.
+/// Moves this thread into a network namespace, permanently.
 fn enter(path: &Path) -> Result<Runtime> {
     let file = File::open(path).with_context(|| format!("can't open {}", path.display()))?;
     setns(file, CloneFlags::CLONE_NEWNET).context("can't enter the cluster's network")?;
-    // Its one thread is this one: others would be in the network that we come from.
+    // Single-threaded: other threads would be in the original namespace.
     let runtime = Builder::new_current_thread().enable_all().build();
     runtime.context("can't make requests")
 }

@@ -1,6 +1,6 @@
-//! The API server is away.
+//! The API server is down for some time.
 //!
-//! In: a scene with Sesame. Out: that requests went on, and that changes are served soon after it is back.
+//! In: a scene with Sesame. Out: no request failed, and changes are served soon after the API server's return.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,13 +11,13 @@ use super::load::Load;
 use super::scene::{Scene, until};
 use super::shop;
 
-/// When changes made right after its return must be served.
+/// Time limit for serving changes after its return.
 const SERVED: Duration = Duration::from_secs(5);
 
-/// When statuses must be right again: whoever leads may have to be found first.
+/// Time limit for updating statuses, which may need a leader election.
 const RIGHT: Duration = Duration::from_secs(30);
 
-/// Runs it.
+/// Runs the test.
 pub(super) fn outage(scene: &Scene) -> Result<String> {
     let address = shop::open(scene)?;
     scene.apply(&[shop::route(shop::GATEWAY, "outage", "before")])?;

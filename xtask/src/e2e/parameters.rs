@@ -1,7 +1,7 @@
-//! What owners choose for their Envoys.
+//! Parameters of Envoys.
 //!
-//! In: a scene with Sesame. Out: that each choice is what there is, at once or from the first moment, and that a slip ends
-//! nothing.
+//! In: a scene with Sesame. Out: each parameter takes effect, and invalid ones end no
+//! Envoy.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
@@ -20,13 +20,13 @@ use super::shop;
 /// The Gateway's name.
 const NAME: &str = "chosen";
 
-/// How long a choice may take to come about.
+/// Time limit for a parameter to take effect.
 const DONE: Duration = Duration::from_secs(120);
 
-/// Who says how many Envoys there are, if owners like.
+/// A HorizontalPodAutoscaler's resource name.
 const AUTOSCALERS: &str = "horizontalpodautoscalers";
 
-/// How long after a slip it is looked whether anything has ended.
+/// Time after an invalid parameter until the check for terminated Envoys.
 const SLIP: Duration = Duration::from_secs(5);
 
 /// A ConfigMap of parameters.
@@ -39,7 +39,7 @@ pub(super) fn parameters(name: &str, text: &str) -> Value {
     })
 }
 
-/// Runs it.
+/// Runs the test.
 pub(super) fn chosen(scene: &Scene) -> Result<String> {
     shop::open(scene)?;
     let watches = ["deployments", "services", "pods", "serviceaccounts"]
@@ -62,14 +62,16 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
         events += watch.all_labelled()?;
     }
 
-    // The address stays, so that nobody need notice.
+    // The address stays the same for clients.
     let load = Load::start(&scene.network, vec![ask.clone()]);
     choose("{replicas: 1, workload: DaemonSet}")?;
     let to = workload(scene, "daemonsets", "deployments")?;
     choose("{replicas: 1, workload: Deployment}")?;
     let back = workload(scene, "deployments", "daemonsets")?;
     choose("replicas: many")?;
-    until("the slip is told", DONE, || slip_is_told(scene))?;
+    until("the invalid parameter is reported", DONE, || {
+        reported(scene)
+    })?;
     sleep(SLIP);
     ensure!(
         shop::made_for(scene, NAME, "pods")?.len() == 1,
@@ -86,14 +88,14 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
         until("an autoscaler", DONE, || {
             let autoscaler = shop::one_made_for(scene, NAME, AUTOSCALERS)?;
             let found = &autoscaler["spec"]["maxReplicas"];
-            ensure!(*found == most, "it goes up to {found}, not {most}");
+            ensure!(*found == most, "the maximum is {found}, not {most}");
             Ok(())
         })?;
     }
     choose("replicas: 1")?;
     until("no autoscaler", DONE, || {
         let left = shop::made_for(scene, NAME, AUTOSCALERS)?.len();
-        ensure!(left == 0, "{left} are left");
+        ensure!(left == 0, "{left} remain");
         Ok(())
     })?;
 
@@ -111,7 +113,7 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
     choose("{replicas: 1, service: {type: NodePort}}")?;
     let service = self::service(scene, "NodePort")?;
     let port = service["spec"]["ports"][0]["nodePort"].as_u64();
-    let port = u16::try_from(port.context("there is no node port")?)?;
+    let port = u16::try_from(port.context("no node port")?)?;
     let nodes = scene.list(&["nodes"])?;
     let node: IpAddr = text(&nodes[0]["status"]["addresses"][0]["address"])?.parse()?;
     let outside = shop::ask(SocketAddr::new(node, port), &shop::host(NAME));
@@ -127,12 +129,12 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
     ))
 }
 
-/// Waits until the Envoys are of one kind of workload alone.
+/// Waits until all Envoys belong to one kind of workload.
 fn workload(scene: &Scene, kind: &str, other: &str) -> Result<Duration> {
     let look = || {
         shop::one_made_for(scene, NAME, kind)?;
         let others = shop::made_for(scene, NAME, other)?.len();
-        ensure!(others == 0, "{others} {other} left");
+        ensure!(others == 0, "{others} {other} remain");
         let pods = shop::made_for(scene, NAME, "pods")?.len();
         ensure!(pods == 1, "{pods} pods, not 1");
         Ok(())
@@ -140,7 +142,7 @@ fn workload(scene: &Scene, kind: &str, other: &str) -> Result<Duration> {
     until(&format!("{kind} instead of {other}"), DONE, look).map(|((), took)| took)
 }
 
-/// Waits until the Service is of a type.
+/// Waits until the Service has a type.
 fn service(scene: &Scene, wanted: &str) -> Result<Value> {
     let look = || {
         let service = shop::one_made_for(scene, NAME, "services")?;
@@ -151,20 +153,20 @@ fn service(scene: &Scene, wanted: &str) -> Result<Value> {
     until(&format!("a Service of type {wanted}"), DONE, look).map(|(service, _)| service)
 }
 
-fn slip_is_told(scene: &Scene) -> Result<()> {
+fn reported(scene: &Scene) -> Result<()> {
     let gateway = scene.get(&["-n", shop::NAMESPACE, "gateway", NAME])?;
     let conditions = &gateway["status"]["conditions"];
     ensure!(
         is_true(&gateway, conditions, "Accepted").is_err(),
         "it is accepted"
     );
-    let told = conditions
+    let accepted = conditions
         .as_array()
         .into_iter()
         .flatten()
         .find(|one| one["type"] == "Accepted" && one["reason"] == "InvalidParameters");
-    let told = told.context("nobody says why")?;
-    let message = told["message"].as_str().unwrap_or_default();
+    let accepted = accepted.context("no message")?;
+    let message = accepted["message"].as_str().unwrap_or_default();
     ensure!(
         message.contains("replicas"),
         "the field isn't named: {message}"
@@ -176,7 +178,7 @@ fn text(value: &Value) -> Result<&str> {
     value.as_str().context("a field is missing")
 }
 
-/// What is seen of one kind's objects, from their first moment.
+/// A watch of a kind's objects, from their creation.
 struct Labels {
     kind: &'static str,
     watching: Child,
@@ -195,7 +197,7 @@ impl Labels {
             .stdout(Stdio::from(seen.try_clone()?))
             .stderr(Stdio::null())
             .spawn()
-            .context("kubectl can't be run")?;
+            .context("can't run kubectl")?;
         Ok(Self {
             kind,
             watching,
@@ -203,7 +205,7 @@ impl Labels {
         })
     }
 
-    /// How many times an object of the Gateway's was seen; an error if one was without the label.
+    /// The number of events about the Gateway's objects; an error if one lacked the label.
     fn all_labelled(mut self) -> Result<usize> {
         self.end();
         let mut text = String::new();
@@ -214,7 +216,7 @@ impl Labels {
             .lines()
             .filter(|line| line.starts_with(&ours))
             .collect();
-        ensure!(!seen.is_empty(), "no {} were seen: {text:?}", self.kind);
+        ensure!(!seen.is_empty(), "no events about {}: {text:?}", self.kind);
         for line in &seen {
             ensure!(
                 line.ends_with(" shop"),
@@ -226,7 +228,7 @@ impl Labels {
     }
 
     fn end(&mut self) {
-        // If it has ended by itself there is nothing to do.
+        // Fails if it has already exited.
         let _ = self.watching.kill();
         let _ = self.watching.wait();
     }

@@ -1,6 +1,6 @@
-//! Sesame's replicas come and go while routes change.
+//! Sesame's replicas crash and are replaced while routes change.
 //!
-//! In: a scene with Sesame. Out: that no request failed, and that all that was asked for has come about in the end.
+//! In: a scene with Sesame. Out: no request failed, and all changes are served in the end.
 
 use std::path::Path;
 use std::time::Duration;
@@ -11,25 +11,25 @@ use serde_json::{Value, json};
 use super::load::Load;
 use super::scene::{Scene, until};
 use super::shop;
-use crate::cargo;
 use crate::deploy;
-use crate::image;
 use crate::install;
+use sesame_tools::cargo;
+use sesame_tools::image;
 
-/// How many routes there are, and how many changes of them.
+/// Numbers of routes and changes.
 const ROUTES: usize = 20;
 const CHANGES: usize = 200;
 
-/// When all must be right after the last change.
+/// Time limit for serving the last change.
 const RIGHT: Duration = Duration::from_secs(30);
 
-/// When another replica must lead, or the same one again.
+/// Time limit for a new leader.
 const LED: Duration = Duration::from_secs(30);
 
-/// Another version: the same under another name.
+/// The tag of another version, which is the same program.
 const NEXT: &str = "localhost/sesame/next:1";
 
-/// The leader crashes in the middle of changes.
+/// The leader crashes during changes.
 pub(super) fn leader(scene: &Scene) -> Result<String> {
     let crash = |scene: &Scene| {
         let leader = leading(scene)?;
@@ -38,9 +38,9 @@ pub(super) fn leader(scene: &Scene) -> Result<String> {
         Ok((leader, before))
     };
     let ((leader, before), figures) = while_routes_change(scene, crash)?;
-    let (now, _) = until("the leader is started again", LED, || {
+    let (now, _) = until("the leader is restarted", LED, || {
         let now = restarts(scene, &leader)?;
-        ensure!(now > before, "it has been started {now} times more");
+        ensure!(now > before, "not restarted: {now} restarts");
         Ok(now)
     })?;
     ensure!(
@@ -52,7 +52,7 @@ pub(super) fn leader(scene: &Scene) -> Result<String> {
     Ok(figures)
 }
 
-/// All replicas are replaced in the middle of changes, as in an upgrade.
+/// All replicas are replaced during changes.
 pub(super) fn rollout(scene: &Scene) -> Result<String> {
     let before = pods(scene)?;
     let restart = |scene: &Scene| {
@@ -70,19 +70,19 @@ pub(super) fn rollout(scene: &Scene) -> Result<String> {
     until("the old replicas are gone", LED, || {
         let now = pods(scene)?;
         let old: Vec<&String> = now.iter().filter(|pod| before.contains(pod)).collect();
-        ensure!(old.is_empty(), "{old:?} are still there");
+        ensure!(old.is_empty(), "{old:?} still exist");
         Ok(())
     })?;
     Ok(figures)
 }
 
-/// Another version of Sesame comes, and goes again: its replicas are replaced, and with them all Envoys, since the process beside
-/// each is Sesame's.
+/// An upgrade and a downgrade: all replicas are replaced, and all Envoys, since their sidecar is
+/// Sesame.
 pub(super) fn upgrade(scene: &Scene) -> Result<String> {
     let program = cargo::built("release", "sesame");
     let mut next = image::recipes::sesame(Path::new(program.get_program()))?;
     next.names = vec![NEXT.to_owned()];
-    let folder = tempfile::tempdir().context("no folder for an image")?;
+    let folder = tempfile::tempdir().context("can't create a folder for an image")?;
     let archive = folder.path().join("next.tar");
     next.write(&archive)?;
     scene.cluster.load(&[archive])?;
@@ -117,7 +117,7 @@ pub(super) fn upgrade(scene: &Scene) -> Result<String> {
     ))
 }
 
-/// What makes a Deployment run the other version.
+/// A patch that makes a Deployment run the other version.
 fn upgraded(container: &Value) -> Result<String> {
     const SIDECAR: &str = "--sidecar-image=";
     let args = container["args"].as_array();
@@ -133,12 +133,12 @@ fn upgraded(container: &Value) -> Result<String> {
             _ => arg.clone(),
         })
         .collect();
-    ensure!(found, "Sesame isn't told which image is beside Envoy");
+    ensure!(found, "Sesame has no --sidecar-image");
     let container = json!({ "name": container["name"], "image": NEXT, "args": args });
     Ok(json!({ "spec": { "template": { "spec": { "containers": [container] } } } }).to_string())
 }
 
-/// Changes routes under steady requests, and does something in the middle.
+/// Changes routes under constant requests, and runs `middle` halfway.
 fn while_routes_change<T>(
     scene: &Scene,
     middle: impl FnOnce(&Scene) -> Result<T>,
@@ -179,7 +179,7 @@ fn while_routes_change<T>(
     let tally = load.stop()?;
     let of = format!("of={}", shop::GATEWAY);
     scene.kubectl(&["-n", shop::NAMESPACE, "delete", "httproutes", "-l", &of])?;
-    let done = done.context("there is a middle")?;
+    let done = done.context("there is no middle")?;
     Ok((
         done,
         format!(
@@ -189,18 +189,18 @@ fn while_routes_change<T>(
     ))
 }
 
-/// The pod that leads: the Lease's holder is called by it.
+/// The leader's pod, which is the Lease's holder.
 fn leading(scene: &Scene) -> Result<String> {
     let lease = ["-n", install::NAMESPACE, "lease", "sesame-leader"];
     let lease = scene.get(&lease)?;
     let holder = lease["spec"]["holderIdentity"].as_str();
-    holder.map(str::to_owned).context("nobody leads")
+    holder.map(str::to_owned).context("no leader")
 }
 
 fn restarts(scene: &Scene, pod: &str) -> Result<u64> {
     let pod = scene.get(&["-n", install::NAMESPACE, "pod", pod])?;
     let count = &pod["status"]["containerStatuses"][0]["restartCount"];
-    count.as_u64().context("a pod counts its restarts")
+    count.as_u64().context("a pod without a restart count")
 }
 
 fn pods(scene: &Scene) -> Result<Vec<String>> {

@@ -1,6 +1,6 @@
-//! What every test stands on: a cluster of its own, and questions to it.
+//! A cluster for tests, and queries of it.
 //!
-//! In: kubectl's arguments, objects. Out: what the cluster says, as it is or when it is as it should be.
+//! In: kubectl's arguments, objects. Out: objects of the cluster, at once or when they are as expected.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,25 +13,25 @@ use nix::unistd::Pid;
 use serde_json::Value;
 
 use super::network::{Answer, Ask, Network};
-use crate::cluster::Cluster;
 use crate::install;
+use sesame_tools::cluster::Cluster;
 
-/// Between two looks at something that is awaited.
+/// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Kinds that come and go by themselves.
-const RESTLESS: [&str; 2] = ["events", "leases"];
+/// Kinds whose objects Kubernetes creates and deletes by itself.
+const VOLATILE: [&str; 2] = ["events", "leases"];
 
-/// A cluster, and what is asked of the tests in it.
+/// A cluster, and settings of the tests.
 pub(super) struct Scene {
     pub(super) cluster: Cluster,
     pub(super) network: Network,
-    /// How long the API server is away.
+    /// Duration of the API server's outage.
     pub(super) outage: Duration,
 }
 
 impl Scene {
-    /// A running cluster.
+    /// The scene of a running cluster.
     pub(super) fn new(cluster: Cluster, outage: Duration) -> Result<Self> {
         let network = Network::new(cluster.network()?);
         Ok(Self {
@@ -41,23 +41,23 @@ impl Scene {
         })
     }
 
-    /// What kubectl prints.
+    /// kubectl's output.
     pub(super) fn kubectl(&self, args: &[&str]) -> Result<String> {
         install::kubectl(&self.cluster, args)
     }
 
-    /// What `kubectl get` says, as JSON.
+    /// The output of `kubectl get`, as JSON.
     pub(super) fn get(&self, args: &[&str]) -> Result<Value> {
         let text = self.kubectl(&[&["get", "-o", "json"], args].concat())?;
-        serde_json::from_str(&text).context("kubectl doesn't print JSON")
+        serde_json::from_str(&text).context("kubectl printed invalid JSON")
     }
 
-    /// The objects that `kubectl get` says there are.
+    /// The objects of `kubectl get`.
     pub(super) fn list(&self, args: &[&str]) -> Result<Vec<Value>> {
         let mut list = self.get(args)?;
         match list["items"].take() {
             Value::Array(items) => Ok(items),
-            _ => bail!("`kubectl get {}` gives no list", args.join(" ")),
+            _ => bail!("`kubectl get {}` printed no list", args.join(" ")),
         }
     }
 
@@ -68,17 +68,17 @@ impl Scene {
         install::kubectl_fed(&self.cluster, &args, &texts.join("\n---\n")).map(drop)
     }
 
-    /// One request.
+    /// Sends a request.
     pub(super) fn ask(&self, ask: &Ask) -> Result<Answer> {
         self.network.ask(ask)
     }
 
-    /// All objects that there are in the cluster, as `Kind namespace/name`, but for those that come and go by themselves.
+    /// All objects in the cluster as `Kind namespace/name`, except for those of [`VOLATILE`].
     pub(super) fn everything(&self) -> Result<BTreeSet<String>> {
         let kinds = self.kubectl(&["api-resources", "--verbs=list", "-o", "name"])?;
         let restless = |kind: &&str| {
             let plural = kind.split('.').next().unwrap_or_default();
-            !RESTLESS.contains(&plural)
+            !VOLATILE.contains(&plural)
         };
         let kinds: Vec<&str> = kinds.lines().filter(restless).collect();
         let line = "jsonpath={range .items[*]}{.kind} {.metadata.namespace}/{.metadata.name}{\"\\n\"}{end}";
@@ -86,11 +86,13 @@ impl Scene {
         Ok(all.lines().map(str::to_owned).collect())
     }
 
-    /// Ends the program of a pod, as a crash would. The process is one of this machine's: it is found by the pod's uid, which
-    /// its control group is called by and no other's.
+    /// Kills the program of a pod. It is a process of this machine, found by the pod's UID in the name of its
+    /// cgroup.
     pub(super) fn kill(&self, namespace: &str, pod: &str, program: &str) -> Result<()> {
         let pod = self.get(&["-n", namespace, "pod", pod])?;
-        let uid = pod["metadata"]["uid"].as_str().context("a pod has a uid")?;
+        let uid = pod["metadata"]["uid"]
+            .as_str()
+            .context("a pod without a UID")?;
         let mut killed = 0;
         for process in fs::read_dir("/proc")?.flatten() {
             let Some(pid) = process
@@ -100,7 +102,7 @@ impl Scene {
             else {
                 continue;
             };
-            // One that has just ended has no files any more.
+            // The process may have exited.
             let read = |file| fs::read_to_string(process.path().join(file)).unwrap_or_default();
             if read("comm").trim() == program && read("cgroup").contains(uid) {
                 kill(Pid::from_raw(pid), Signal::SIGKILL).context("can't kill")?;
@@ -115,10 +117,10 @@ impl Scene {
     }
 }
 
-/// Looks until there is an answer, and says how long that took.
+/// Retries `look` until it succeeds, and returns the time it took.
 ///
 /// # Errors
-/// If there is none within a time: the last look's error.
+/// The last error, after the time limit.
 pub(super) fn until<T>(
     what: &str,
     limit: Duration,
@@ -129,14 +131,14 @@ pub(super) fn until<T>(
         match look() {
             Ok(found) => return Ok((found, since.elapsed())),
             Err(error) if since.elapsed() > limit => {
-                return Err(error).with_context(|| format!("not within {limit:?}: {what}"));
+                return Err(error).with_context(|| format!("timeout after {limit:?}: {what}"));
             }
             Err(_) => sleep(PAUSE),
         }
     }
 }
 
-/// A condition of an object's, if it is said of the object as it stands now.
+/// Fails unless a condition of the object's current generation is true.
 pub(super) fn is_true(object: &Value, conditions: &Value, condition: &str) -> Result<()> {
     let conditions = conditions.as_array().into_iter().flatten();
     let found = conditions
@@ -146,6 +148,6 @@ pub(super) fn is_true(object: &Value, conditions: &Value, condition: &str) -> Re
     match found {
         Some(found) if found["status"] == "True" => Ok(()),
         Some(found) => bail!("{name} is not {condition}: {}", found["message"]),
-        None => bail!("nobody says whether {name} is {condition}"),
+        None => bail!("{name} has no current condition {condition}"),
     }
 }

@@ -1,6 +1,6 @@
-//! The shop of `deploy/example.yaml`: backends that answer, and Gateways and routes to them.
+//! The shop of `deploy/example.yaml`: backends, Gateways and routes.
 //!
-//! In: a scene. Out: Gateways that answer, or are gone with all that was theirs.
+//! In: a scene. Out: Gateways that serve, or that are removed with all their objects.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -10,35 +10,35 @@ use serde_json::{Value, json};
 
 use super::network::Ask;
 use super::scene::{Scene, is_true, until};
-use crate::cargo;
 use crate::install;
+use sesame_tools::cargo;
 
-/// Where all of it is.
+/// Its namespace.
 pub(super) const NAMESPACE: &str = "shop";
 
 /// The example's Gateway, and the host of its route.
 pub(super) const GATEWAY: &str = "web";
 pub(super) const HOST: &str = "shop.example.com";
 
-/// How long Envoys may take from nothing to an answer. A busy machine needs long.
+/// Time limit for a new Gateway to serve, for busy machines.
 const START: Duration = Duration::from_secs(90);
 
-/// How long they may take to go: the time that they give their clients.
+/// Time limit for the removal of Envoys, including their drain.
 const END: Duration = Duration::from_secs(120);
 
-/// How long a rollout of Envoys may take: a drain for each at the worst.
+/// Time limit for a rollout of Envoys, including a drain of each.
 const ROLLED: Duration = Duration::from_secs(240);
 
-/// How long a route may take until it is answered.
+/// Time limit for a route to be served.
 const SERVED: Duration = Duration::from_secs(30);
 
-/// The header by which a route's versions are told apart.
+/// The response header with a route's version.
 const VERSION: &str = "x-version";
 
 /// The port of the Gateways.
 const PORT: u16 = 80;
 
-/// Applies the example; gives its Gateway's address.
+/// Applies the example and returns its Gateway's address.
 pub(super) fn open(scene: &Scene) -> Result<SocketAddr> {
     install::apply(&scene.cluster, &cargo::root().join("deploy/example.yaml"))?;
     let address = programmed(scene, GATEWAY)?;
@@ -46,14 +46,14 @@ pub(super) fn open(scene: &Scene) -> Result<SocketAddr> {
     Ok(address)
 }
 
-/// Deletes all of it.
+/// Deletes the example.
 pub(super) fn close(scene: &Scene) -> Result<()> {
     scene
         .kubectl(&["delete", "namespace", NAMESPACE, "--ignore-not-found"])
         .map(drop)
 }
 
-/// A Gateway with one route, of the host `NAME.example.com`, in front of the shop.
+/// A Gateway with a route for `NAME.example.com` to the shop.
 pub(super) fn gateway(name: &str, infrastructure: Value) -> Vec<Value> {
     let gateway = json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
@@ -68,7 +68,7 @@ pub(super) fn gateway(name: &str, infrastructure: Value) -> Vec<Value> {
     vec![gateway, route(name, name, "0")]
 }
 
-/// A route of a Gateway's, of the host `NAME.example.com`, whose answers have a version.
+/// A route of a Gateway for `NAME.example.com`, whose responses have a version.
 pub(super) fn route(gateway: &str, name: &str, version: &str) -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
@@ -88,7 +88,7 @@ pub(super) fn route(gateway: &str, name: &str, version: &str) -> Value {
     })
 }
 
-/// Makes the answers of a route have another version.
+/// Changes the version in a route's responses.
 pub(super) fn change(scene: &Scene, route: &str, version: &str) -> Result<()> {
     let path = "/spec/rules/0/filters/0/responseHeaderModifier/set/0/value";
     let patch = json!([{ "op": "replace", "path": path, "value": version }]).to_string();
@@ -110,7 +110,7 @@ pub(super) fn host(route: &str) -> String {
     format!("{route}.example.com")
 }
 
-/// A request for a host's first page.
+/// A request for `/` of a host.
 pub(super) fn ask(address: SocketAddr, host: &str) -> Ask {
     Ask {
         address,
@@ -119,7 +119,7 @@ pub(super) fn ask(address: SocketAddr, host: &str) -> Ask {
     }
 }
 
-/// Waits until a Gateway is programmed as it stands; gives its address.
+/// Waits until a Gateway's current generation is programmed, and returns its address.
 pub(super) fn programmed(scene: &Scene, gateway: &str) -> Result<SocketAddr> {
     let look = || {
         let gateway = scene.get(&["-n", NAMESPACE, "gateway", gateway])?;
@@ -127,16 +127,16 @@ pub(super) fn programmed(scene: &Scene, gateway: &str) -> Result<SocketAddr> {
         is_true(&gateway, &status["conditions"], "Programmed")?;
         let address = status["addresses"][0]["value"]
             .as_str()
-            .context("a Gateway that is programmed has no address")?;
+            .context("the programmed Gateway has no address")?;
         let address: IpAddr = address
             .parse()
-            .with_context(|| format!("{address:?} is no address"))?;
+            .with_context(|| format!("invalid address {address:?}"))?;
         Ok(SocketAddr::new(address, PORT))
     };
     until(&format!("{gateway} is programmed"), START, look).map(|(address, _)| address)
 }
 
-/// Waits until a request is answered in a version (empty: any); says how long that took.
+/// Waits until a response has this version (any if empty), and returns the time it took.
 pub(super) fn served(scene: &Scene, ask: &Ask, version: &str) -> Result<Duration> {
     let look = || {
         let answer = scene.ask(ask)?;
@@ -151,7 +151,7 @@ pub(super) fn served(scene: &Scene, ask: &Ask, version: &str) -> Result<Duration
     until(&format!("{} is served", ask.host), SERVED, look).map(|((), took)| took)
 }
 
-/// Whether the statuses of all routes of a Gateway are what they should be now.
+/// Whether the statuses of all routes of a Gateway are up to date.
 pub(super) fn statuses_are_right(scene: &Scene, gateway: &str) -> Result<()> {
     let of = format!("of={gateway}");
     let routes = scene.list(&["-n", NAMESPACE, "httproutes", "-l", &of])?;
@@ -170,13 +170,13 @@ pub(super) fn statuses_are_right(scene: &Scene, gateway: &str) -> Result<()> {
     Ok(())
 }
 
-/// The objects of some kinds that were made for a Gateway.
+/// A Gateway's fleet objects of some kinds.
 pub(super) fn made_for(scene: &Scene, gateway: &str, kinds: &str) -> Result<Vec<Value>> {
     let of = format!("gateway.networking.k8s.io/gateway-name={gateway}");
     scene.list(&["-n", NAMESPACE, kinds, "-l", &of])
 }
 
-/// The one object of a kind that was made for a Gateway.
+/// A Gateway's only fleet object of a kind.
 pub(super) fn one_made_for(scene: &Scene, gateway: &str, kind: &str) -> Result<Value> {
     let mut found = made_for(scene, gateway, kind)?;
     match found.len() {
@@ -185,7 +185,7 @@ pub(super) fn one_made_for(scene: &Scene, gateway: &str, kind: &str) -> Result<V
     }
 }
 
-/// Deletes a Gateway with its routes, and waits until nothing of it is left; says how long that took.
+/// Deletes a Gateway and its routes, waits until all their objects are removed, and returns the time it took.
 pub(super) fn delete(scene: &Scene, gateway: &str) -> Result<Duration> {
     let of = format!("of={gateway}");
     scene.kubectl(&["-n", NAMESPACE, "delete", "httproutes", "-l", &of])?;
@@ -197,7 +197,7 @@ pub(super) fn delete(scene: &Scene, gateway: &str) -> Result<Duration> {
             .iter()
             .filter(|one| one.contains(&ours))
             .collect();
-        ensure!(left.is_empty(), "{left:?} is left of {gateway}");
+        ensure!(left.is_empty(), "objects of {gateway} remain: {left:?}");
         let labelled = made_for(scene, gateway, "all,secrets,configmaps,serviceaccounts")?;
         ensure!(
             labelled.is_empty(),
@@ -206,10 +206,10 @@ pub(super) fn delete(scene: &Scene, gateway: &str) -> Result<Duration> {
         );
         Ok(())
     };
-    until(&format!("{gateway} is gone"), END, look).map(|((), took)| took)
+    until(&format!("{gateway} is removed"), END, look).map(|((), took)| took)
 }
 
-/// Waits until there are so many Envoys, all ready, and nobody else any more: none of the old ones, none that ends.
+/// Waits until exactly this number of Envoys exists, all of them ready and none of them old or terminating.
 pub(super) fn rolled_out(
     scene: &Scene,
     gateway: &str,
@@ -245,8 +245,8 @@ pub(super) fn rolled_out(
 /// The names of a Gateway's Envoys.
 pub(super) fn envoys(scene: &Scene, gateway: &str) -> Result<Vec<String>> {
     let pods = made_for(scene, gateway, "pods")?;
-    let first = pods.first().context("there are no Envoys")?;
-    ensure!(!name(first).is_empty(), "a pod has a name");
+    let first = pods.first().context("no Envoys")?;
+    ensure!(!name(first).is_empty(), "a pod without a name");
     Ok(pods.iter().map(|pod| name(pod).to_owned()).collect())
 }
 

@@ -1,6 +1,6 @@
 //! Which crate may depend on which.
 //!
-//! In: the members' manifests, as Cargo reads them, and `cargo tree`. Out: dependencies that break a rule of the house.
+//! In: the members' manifests, as Cargo reads them, and `cargo tree`. Out: dependencies that break a rule.
 
 use std::path::Path;
 
@@ -9,62 +9,62 @@ use cargo_metadata::{DependencyKind, Package};
 
 use super::Problem;
 
-/// How our crates' names begin.
+/// Prefix of the workspace's package names.
 const PREFIX: &str = "sesame-";
 
-/// Crates that must stay free of IO and Envoy, which also keeps their build short.
+/// Crates without IO and Envoy types, which also keeps their build short.
 const PURE: &[&str] = &["api", "engine", "model", "translate"];
 
-/// What pure crates must not reach, through however many others.
+/// What pure crates must not depend on, not even indirectly.
 const IMPURE: &[&str] = &["tokio", "kube", "kube-client", "tonic", "envoy-types"];
 
-/// Edges between our crates that must never be: from, to, why.
+/// Forbidden dependencies within the workspace: from, to, why.
 const NEVER: &[(&str, &[&str], &str)] = &[
     (
         "xds",
-        &["api", "model", "translate", "envoy"],
-        "the server carries bytes, whatever they mean",
+        &["api", "translate", "envoy"],
+        "the server carries bytes and doesn't interpret them",
     ),
     (
         "engine",
         &["api", "model"],
-        "the engine knows neither Kubernetes nor Envoy",
+        "the engine is generic: neither Kubernetes nor Envoy",
     ),
 ];
 
-/// Foreign crates that only some of ours may name, tests included: which, who, why.
+/// External crates with a list of permitted users, tests included: which, users, why.
 const RESERVED: &[(&[&str], &[&str], &str)] = &[
     (
         &["envoy-types"],
         &["envoy", "xds", "testkit", "tests", "bench"],
-        "only the rooms at the border speak Envoy's protobuf",
+        "only crates at the edge use Envoy's protobuf types",
     ),
     (
         &["kube", "kube-client", "kube-runtime"],
         &[
             "sources", "status", "fleet", "control", "testkit", "tests", "bench",
         ],
-        "only the rooms at the border hold a Kubernetes client",
+        "only crates at the edge hold a Kubernetes client",
     ),
 ];
 
 /// A crate of the workspace.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
-    /// Its name in Cargo.
+    /// Its package name.
     pub(super) package: String,
-    /// Where it lies, relative to the repository: `crates/model`.
+    /// Its folder, relative to the repository: `crates/model`.
     pub(super) folder: String,
     /// Root files of its targets, relative to the repository.
     pub(super) roots: Vec<String>,
     pub(super) dependencies: Vec<Dependency>,
 }
 
-/// A line of a manifest.
+/// A direct dependency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dependency {
     pub(super) name: String,
-    /// Only tests, examples and benches have it.
+    /// Only for tests, examples and benches.
     pub(super) dev: bool,
 }
 
@@ -97,18 +97,18 @@ impl Member {
         })
     }
 
-    /// The name of its folder, by which people speak of it.
-    pub(super) fn room(&self) -> &str {
+    /// The name of its folder.
+    pub(super) fn name(&self) -> &str {
         self.folder.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Whether it is part of the product, not only of its making.
-    pub(super) fn is_room(&self) -> bool {
+    /// Whether it is part of the product.
+    pub(super) fn is_product(&self) -> bool {
         self.folder.starts_with("crates/")
     }
 
-    /// The rooms that it depends on, and whether only in tests.
-    pub(super) fn rooms(&self) -> impl Iterator<Item = (&str, bool)> {
+    /// The workspace's crates that it depends on, and whether only in tests.
+    pub(super) fn workspace_dependencies(&self) -> impl Iterator<Item = (&str, bool)> {
         self.dependencies
             .iter()
             .filter_map(|dependency| Some((dependency.name.strip_prefix(PREFIX)?, dependency.dev)))
@@ -120,54 +120,58 @@ impl Member {
 }
 
 pub(super) fn is_pure(member: &Member) -> bool {
-    member.is_room() && PURE.contains(&member.room())
+    member.is_product() && PURE.contains(&member.name())
 }
 
-/// The rules that manifests alone can break.
+/// The rules about direct dependencies.
 pub(super) fn check(members: &[Member]) -> Vec<Problem> {
     members.iter().flat_map(check_member).collect()
 }
 
 fn check_member(member: &Member) -> Vec<Problem> {
-    let room = member.room();
+    let name = member.name();
     let mut problems = Vec::new();
     let expected = match member.folder.as_str() {
         "xtask" => "xtask".to_owned(),
-        _ => format!("{PREFIX}{room}"),
+        _ => format!("{PREFIX}{name}"),
     };
     if member.package != expected {
-        problems.push(member.problem(format!("the crate in this folder is named `{expected}`")));
+        problems.push(member.problem(format!(
+            "the crate in this folder must be named `{expected}`"
+        )));
     }
-    for (other, dev) in member.rooms() {
-        if room == "model" && !dev {
+    for (other, dev) in member.workspace_dependencies() {
+        if name == "model" && !dev {
             problems.push(member.problem(format!(
                 "`model` depends on `{other}`, but must depend on none of our crates"
             )));
         }
-        if other == "testkit" && member.is_room() && !dev {
+        if other == "testkit" && member.is_product() && !dev {
             problems.push(member.problem("`testkit` is for tests: a dev-dependency".to_owned()));
         }
         for (from, to, why) in NEVER {
-            if room == *from && to.contains(&other) && !dev {
+            if name == *from && to.contains(&other) && !dev {
                 problems
-                    .push(member.problem(format!("`{room}` must not depend on `{other}`: {why}")));
+                    .push(member.problem(format!("`{name}` must not depend on `{other}`: {why}")));
             }
         }
     }
-    for Dependency { name, .. } in &member.dependencies {
-        for (which, who, why) in RESERVED {
-            if which.contains(&name.as_str()) && !who.contains(&room) {
-                problems
-                    .push(member.problem(format!("`{room}` must not depend on `{name}`: {why}")));
+    for dependency in &member.dependencies {
+        let dependency = dependency.name.as_str();
+        for (which, users, why) in RESERVED {
+            if which.contains(&dependency) && !users.contains(&name) {
+                problems.push(
+                    member.problem(format!("`{name}` must not depend on `{dependency}`: {why}")),
+                );
             }
         }
     }
     problems
 }
 
-/// Whether a pure crate reaches something impure. `tree` is what `cargo tree --prefix depth` prints.
+/// Impure dependencies of a pure crate. `tree` is the output of `cargo tree --prefix depth`.
 pub(super) fn check_reach(member: &Member, tree: &str) -> Vec<Problem> {
-    let mut way: Vec<&str> = Vec::new();
+    let mut path: Vec<&str> = Vec::new();
     let mut problems = Vec::new();
     for line in tree.lines() {
         let name_at = line
@@ -177,13 +181,13 @@ pub(super) fn check_reach(member: &Member, tree: &str) -> Vec<Problem> {
         let (Ok(depth), Some(name)) = (depth.parse::<usize>(), rest.split(' ').next()) else {
             continue;
         };
-        way.truncate(depth);
-        way.push(name);
+        path.truncate(depth);
+        path.push(name);
         if IMPURE.contains(&name) {
             problems.push(member.problem(format!(
-                "`{}` must not reach `{name}`, but does: {}",
-                member.room(),
-                way.join(" → ")
+                "`{}` must not depend on `{name}`: {}",
+                member.name(),
+                path.join(" → ")
             )));
         }
     }
@@ -195,9 +199,9 @@ mod tests {
     use super::*;
 
     fn member(folder: &str, dependencies: &[(&str, bool)]) -> Member {
-        let room = folder.rsplit('/').next().unwrap();
+        let name = folder.rsplit('/').next().unwrap();
         Member {
-            package: format!("{PREFIX}{room}"),
+            package: format!("{PREFIX}{name}"),
             folder: folder.to_owned(),
             roots: Vec::new(),
             dependencies: dependencies
@@ -219,17 +223,17 @@ mod tests {
     }
 
     #[test]
-    fn forbidden_edges_are_found() {
+    fn forbidden_dependencies_are_found() {
         finds("crates/model", ("sesame-api", false), "none of our crates");
-        finds("crates/xds", ("sesame-model", false), "carries bytes");
+        finds("crates/xds", ("sesame-envoy", false), "carries bytes");
         finds("crates/cli", ("sesame-testkit", false), "dev-dependency");
-        finds("crates/translate", ("envoy-types", false), "at the border");
-        finds("crates/translate", ("envoy-types", true), "at the border");
+        finds("crates/translate", ("envoy-types", false), "at the edge");
+        finds("crates/translate", ("envoy-types", true), "at the edge");
         finds("crates/cli", ("kube", false), "Kubernetes client");
     }
 
     #[test]
-    fn permitted_edges_are_not() {
+    fn permitted_dependencies_pass() {
         let members = [
             member(
                 "crates/translate",
@@ -260,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_an_impure_crate_is_told() {
+    fn an_impure_dependency_is_reported_with_its_path() {
         let tree = "0sesame-api v0.1.0 (/x)\n1serde v1\n2serde_core v1\n1jiff v0\n2odd v1\n3tokio v1\n1tokio-like v1\n";
         let problems = check_reach(&member("crates/api", &[]), tree);
         let [problem] = problems.as_slice() else {

@@ -1,6 +1,6 @@
 //! Versions are written once, in the workspace's manifest.
 //!
-//! In: the members' manifests. Out: dependencies with a version, or whatever else, of their own.
+//! In: the members' manifests. Out: dependencies that aren't inherited from the workspace.
 
 use toml::{Table, Value};
 
@@ -44,7 +44,7 @@ fn check_manifest(source: &Source) -> Vec<Problem> {
     problems
 }
 
-/// Where a dependency is written; the first line if it is written oddly.
+/// The line of a dependency, or 1 if it isn't found.
 fn line_of(source: &Source, name: &str) -> usize {
     source
         .lines()
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_of_their_own_are_found() {
+    fn dependencies_with_own_versions_are_found() {
         assert_eq!(
             lines("[dependencies]\nab.workspace = true\na = \"1\"\n"),
             [Some(3)]
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_the_workspace_are_not() {
+    fn inherited_dependencies_pass() {
         let text =
             "[dependencies]\na.workspace = true\nb = { workspace = true, features = [\"c\"] }\n";
         assert_eq!(lines(text), []);

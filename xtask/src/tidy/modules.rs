@@ -1,4 +1,4 @@
-//! Every Rust file is part of a crate: one that no `mod` names is compiled by nobody and true of nothing.
+//! Every Rust file is part of a crate: a file without a `mod` is never compiled.
 //!
 //! In: the files and the roots of all targets. Out: files that can't be reached from a root.
 
@@ -34,15 +34,15 @@ pub(super) fn check(sources: &[Source], members: &[Member]) -> Vec<Problem> {
     files
         .into_keys()
         .filter(|path| !reached.contains(*path))
-        .map(|path| Problem::file(path, "no `mod` names this file: it is in no crate"))
+        .map(|path| Problem::file(path, "no `mod` declares this file: it belongs to no crate"))
         .collect()
 }
 
-/// A module declared in a file, to be found in another one.
+/// A `mod name;` declaration.
 #[derive(Debug, PartialEq)]
 struct Declared<'a> {
     name: &'a str,
-    /// The value of a `path` attribute.
+    /// The value of its `path` attribute.
     at: Option<&'a str>,
 }
 
@@ -58,8 +58,8 @@ impl Declared<'_> {
     }
 }
 
-/// The `mod name;` of a file, as rustfmt lays them out: on a line of their own. Those inside of inline modules are
-/// taken to be outside, which is where we put files.
+/// The `mod name;` declarations of a file, each on a line of its own as rustfmt formats them. Those inside inline modules
+/// count as if they were outside; the repository has none.
 fn modules_named(source: &Source) -> Vec<Declared<'_>> {
     let mut found = Vec::new();
     let mut at = None;
@@ -78,7 +78,7 @@ fn modules_named(source: &Source) -> Vec<Declared<'_>> {
     found
 }
 
-/// The name in `mod name;`, with or without a visibility before it.
+/// The name in `mod name;` with an optional visibility.
 fn declared(line: &str) -> Option<&str> {
     let item = match line.strip_prefix("pub") {
         None => line,

@@ -1,21 +1,20 @@
-//! What each source file must be like, by itself.
+//! Rules about one source file as text. Rules that need the compiler's view are lints.
 //!
-//! In: one file. Out: what is wrong with it. The whole file is text here: a rule that needs the compiler's view is a
-//! lint's.
+//! In: one file. Out: its problems.
 
 use super::{Problem, Source};
 
-/// No Rust file is longer, in lines, but for [`LONG`].
+/// The most lines of a Rust file, except for those in [`LONG`].
 const LONGEST: usize = 600;
 
 /// Files that may be longer: path, reason.
 const LONG: &[(&str, &str)] = &[];
 
-/// What code must not hold, and what to do instead. Written in two parts, so as not to be found here.
+/// Forbidden text, and what to do instead. Written in two parts, so that it isn't found here.
 const FORBIDDEN: &[(&str, &str)] = &[
     (
         concat!("#[", "ignore"),
-        "a test that doesn't run proves nothing: mend it or delete it",
+        "a test that doesn't run proves nothing: fix it or delete it",
     ),
     (concat!("to", "do!("), "unfinished code is not committed"),
     (
@@ -24,10 +23,10 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ),
 ];
 
-/// The room that carries Envoy's resources without knowing them.
+/// The crate that carries Envoy's resources without decoding them.
 const XDS: &str = "crates/xds/";
 
-/// What the xds room may name of Envoy's protobuf: the protocol itself, and what its messages are made of.
+/// The parts of Envoy's protobuf API that the xds crate may use: the protocol and its messages' types.
 const PROTOCOL: &[&str] = &[
     "pb::envoy::service::discovery::v3::",
     "pb::envoy::config::core::v3::",
@@ -44,7 +43,7 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
     if length > LONGEST && !LONG.iter().any(|(long, _)| *long == path) {
         problems.push(Problem::file(
             path,
-            format!("{length} lines, {LONGEST} at most: split it by what its parts know"),
+            format!("{length} lines, {LONGEST} at most: split it by dependencies"),
         ));
     }
     let file = path.rsplit('/').next().unwrap_or_default();
@@ -55,7 +54,7 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
     let is_root = file == "lib.rs" || file == "main.rs";
     if is_root && !source.text.starts_with("//!") {
         let message =
-            "a crate begins with `//!`: what comes in, what goes out, what it must not know";
+            "a crate begins with `//!`: its inputs, its outputs, what it must not depend on";
         problems.push(Problem::line(path, 1, message));
     }
     for (number, line) in source.lines() {
@@ -64,18 +63,31 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
                 problems.push(Problem::line(path, number, format!("`{text}`: {instead}")));
             }
         }
+        if path.starts_with(XDS) && !uses_only_fleet_ids(line) {
+            problems.push(Problem::line(
+                path,
+                number,
+                "the xds crate may use only `FleetId` of `sesame_model`",
+            ));
+        }
         if path.starts_with(XDS) && !names_only_the_protocol(line) {
             problems.push(Problem::line(
                 path,
                 number,
                 format!(
-                    "the xds room names nothing of `envoy_types` but {}",
+                    "the xds crate may use only these parts of `envoy_types`: {}",
                     PROTOCOL.join(", ")
                 ),
             ));
         }
     }
     problems
+}
+
+fn uses_only_fleet_ids(line: &str) -> bool {
+    line.split("sesame_model")
+        .skip(1)
+        .all(|rest| rest.starts_with("::FleetId"))
 }
 
 fn names_only_the_protocol(line: &str) -> bool {
@@ -85,7 +97,7 @@ fn names_only_the_protocol(line: &str) -> bool {
         .all(|rest| PROTOCOL.iter().any(|allowed| rest.starts_with(allowed)))
 }
 
-/// Exceptions that nothing needs any more.
+/// Unused exceptions.
 pub(super) fn stale_exceptions(sources: &[Source]) -> Vec<Problem> {
     let needed = |path: &str| {
         let source = sources.iter().find(|source| source.path == path);
@@ -94,7 +106,10 @@ pub(super) fn stale_exceptions(sources: &[Source]) -> Vec<Problem> {
     LONG.iter()
         .filter(|(path, _)| !needed(path))
         .map(|(path, _)| {
-            Problem::file(*path, "no long file any more: take it off the list in tidy")
+            Problem::file(
+                *path,
+                "no longer a long file: remove it from the list in tidy",
+            )
         })
         .collect()
 }
@@ -141,10 +156,19 @@ mod tests {
             "use envoy_types;",
             "fn a(_: envoy_types::pb::google::Any, _: envoy_types::pb::envoy::config::cluster::v3::Cluster) {}",
         ] {
-            finds("crates/xds/src/a.rs", line, Some(1), "names nothing");
+            finds("crates/xds/src/a.rs", line, Some(1), "may use only");
             assert_eq!(check("crates/envoy/src/a.rs", line), []);
         }
         let line = "use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;";
+        assert_eq!(check("crates/xds/src/a.rs", line), []);
+    }
+
+    #[test]
+    fn xds_uses_only_fleet_ids_of_the_model() {
+        let line = "use sesame_model::Listener;";
+        finds("crates/xds/src/a.rs", line, Some(1), "only `FleetId`");
+        assert_eq!(check("crates/envoy/src/a.rs", line), []);
+        let line = "let id = sesame_model::FleetId::from_uri(uri);";
         assert_eq!(check("crates/xds/src/a.rs", line), []);
     }
 

@@ -1,4 +1,4 @@
-//! Kubernetes' own kinds: what translation would trip over.
+//! Kubernetes' own kinds: the fields that translation reads.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -7,8 +7,8 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 use super::{Check, at, each, ensure, optional, text};
 
-/// Ports are ports.
-pub(super) fn service(service: &Service) -> Check {
+/// Ports are in range.
+pub(crate) fn service(service: &Service) -> Check {
     let ports = service
         .spec
         .as_ref()
@@ -23,7 +23,7 @@ pub(super) fn service(service: &Service) -> Check {
 }
 
 /// At most 1000 endpoints of 1 to 100 addresses and 100 ports, and addresses of the slice's type.
-pub(super) fn endpoint_slice(slice: &EndpointSlice) -> Check {
+pub(crate) fn endpoint_slice(slice: &EndpointSlice) -> Check {
     let address = |address: &String| match slice.address_type.as_str() {
         "IPv4" => ensure(
             address.parse::<Ipv4Addr>().is_ok(),

@@ -1,4 +1,4 @@
-//! Filters of route rules, backends and listeners. That type and body fit is a matter of decoding.
+//! Filters of route rules, backends and listeners. Decoding checks that type and body match.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::http_filter::{
 
 use super::{Check, at, at_index, each, ensure, fail, optional, reference, text, unique};
 
-/// `filters`: at most 16; those that only make sense once, once.
+/// `filters`: at most 16, and some types at most once.
 pub(super) fn filters(list: &[RouteFilter]) -> Check {
     each("filters", list, 16, route)?;
     let message = "another filter has this type, which may be there only once";
@@ -33,7 +33,7 @@ pub(super) fn filters(list: &[RouteFilter]) -> Check {
     at("filters", ensure(!(redirects && rewrites), both))
 }
 
-/// `filters` of a GRPCRoute: it has some of the types only.
+/// `filters` of a GRPCRoute, which supports only some types.
 pub(super) fn grpc_filters(list: &[RouteFilter]) -> Check {
     filters(list)?;
     let foreign = list.iter().position(|filter| {
@@ -198,14 +198,14 @@ fn external_auth(auth: &ExternalAuth) -> Check {
         "grpc",
         ensure(
             grpc == auth.grpc.is_some(),
-            "must be there exactly with protocol GRPC",
+            "is required with protocol GRPC and not allowed otherwise",
         ),
     )?;
     at(
         "http",
         ensure(
             http == auth.http.is_some(),
-            "must be there exactly with protocol HTTP",
+            "is required with protocol HTTP and not allowed otherwise",
         ),
     )?;
     optional("grpc", auth.grpc.as_ref(), |grpc| {

@@ -2,7 +2,7 @@
 
 use crate::gateway::{AddressType, GatewaySpec, GatewaySpecAddress, GatewayTls, Routability};
 use crate::gateway_class::GatewayClassSpec;
-use crate::kind::Group;
+use crate::kind_name::Group;
 use crate::listener::{
     FrontendTlsConfig, FrontendTlsValidation, Listener, ListenerTls, ProtocolType, TlsMode,
 };
@@ -12,7 +12,7 @@ use super::{
     Check, at, each, each_of_some, ensure, fail, filter, optional, reference, text, unique,
 };
 
-pub(super) fn class(spec: &GatewayClassSpec) -> Check {
+pub(crate) fn class(spec: &GatewayClassSpec) -> Check {
     at("controllerName", text::domain_path(&spec.controller_name))?;
     optional(
         "parametersRef",
@@ -24,7 +24,7 @@ pub(super) fn class(spec: &GatewayClassSpec) -> Check {
     })
 }
 
-pub(super) fn gateway(spec: &GatewaySpec) -> Check {
+pub(crate) fn gateway(spec: &GatewaySpec) -> Check {
     at(
         "gatewayClassName",
         text::length(&spec.gateway_class_name, 1, 253),
@@ -51,7 +51,7 @@ pub(super) fn gateway(spec: &GatewaySpec) -> Check {
     optional("tls", spec.tls.as_deref(), tls)
 }
 
-pub(super) fn listener_set(spec: &ListenerSetSpec) -> Check {
+pub(crate) fn listener_set(spec: &ListenerSetSpec) -> Check {
     at("parentRef", reference::parent_gateway(&spec.parent_ref))?;
     listeners(&spec.listeners)
 }

@@ -11,7 +11,7 @@ use super::{
     Check, at, each, each_of_some, ensure, filter, optional, reference, route, text, unique,
 };
 
-pub(super) fn http_route(spec: &HttpRouteSpec) -> Check {
+pub(crate) fn http_route(spec: &HttpRouteSpec) -> Check {
     reference::parents(&spec.parent_refs)?;
     route::hostnames(&spec.hostnames, 16)?;
     each_of_some("rules", &spec.rules, 16, rule)?;

@@ -8,7 +8,7 @@ use crate::reference_grant::ReferenceGrantSpec;
 
 use super::{Check, at, at_index, each, each_of_some, ensure, optional, reference, text};
 
-pub(super) fn reference_grant(spec: &ReferenceGrantSpec) -> Check {
+pub(crate) fn reference_grant(spec: &ReferenceGrantSpec) -> Check {
     each_of_some("from", &spec.from, 16, |from| {
         at("group", text::group(from.group.as_str()))?;
         at("kind", text::kind(from.kind.as_str()))?;
@@ -21,7 +21,7 @@ pub(super) fn reference_grant(spec: &ReferenceGrantSpec) -> Check {
     })
 }
 
-pub(super) fn backend_tls(spec: &BackendTlsPolicySpec) -> Check {
+pub(crate) fn backend_tls(spec: &BackendTlsPolicySpec) -> Check {
     each_of_some("targetRefs", &spec.target_refs, 16, |target| {
         reference::object(&target.group, &target.kind, &target.name, None)?;
         optional("sectionName", target.section_name.as_ref(), |name| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::kind::{Group, KindName};
+use crate::kind_name::{Group, KindName};
 use crate::reference::{
     BackendObjectReference, LocalObjectReference, ObjectReference, ParentGatewayReference,
     ParentReference, SecretObjectReference,
@@ -11,7 +11,7 @@ use crate::reference::{
 
 use super::{Check, at, at_index, ensure, fail, optional, text};
 
-/// The four fields that nearly all references have.
+/// The fields of nearly all references.
 pub(super) fn object(
     group: &Group,
     kind: &KindName,
@@ -45,7 +45,7 @@ pub(super) fn backend(r: &BackendObjectReference) -> Check {
     backend_port(&r.group, &r.kind, r.port)
 }
 
-/// A Service is referred to with a port, an XBackend names its own.
+/// A reference to a Service has a port, one to an XBackend has none.
 pub(super) fn backend_port(group: &Group, kind: &KindName, port: Option<u16>) -> Check {
     optional("port", port.as_ref(), text::port)?;
     if *group == Group::Core && *kind == "Service" && port.is_none() {
@@ -85,7 +85,7 @@ pub(super) fn parents(list: &[ParentReference]) -> Check {
     Ok(())
 }
 
-/// A mapping of options or annotations: bounded, with keys of the usual form.
+/// A mapping of options or annotations.
 pub(super) fn annotations(field: &str, map: &BTreeMap<String, String>, max: usize) -> Check {
     keyed(field, map, max, |value| text::length(value, 0, 4096))
 }

@@ -1,4 +1,4 @@
-//! What route kinds share, and the route kinds but HTTPRoute.
+//! What route kinds share, and all route kinds except HTTPRoute.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::{
     unique,
 };
 
-pub(super) fn grpc_route(spec: &GrpcRouteSpec) -> Check {
+pub(crate) fn grpc_route(spec: &GrpcRouteSpec) -> Check {
     reference::parents(&spec.parent_refs)?;
     hostnames(&spec.hostnames, 16)?;
     each("rules", &spec.rules, 16, grpc_rule)?;
@@ -38,7 +38,7 @@ fn grpc_rule(rule: &GrpcRouteRule) -> Check {
     )
 }
 
-/// At least one of service and method; names of the protocol where they are meant exactly.
+/// At least one of service and method; identifiers with type Exact.
 fn grpc_method(m: &GrpcMethodMatch) -> Check {
     ensure(
         m.service.is_some() || m.method.is_some(),
@@ -74,7 +74,7 @@ fn is_identifier(text: &str) -> bool {
 }
 
 /// `hostnames` of a TLSRoute: 1 to 1024, no addresses.
-pub(super) fn tls_route(spec: &L4RouteSpec) -> Check {
+pub(crate) fn tls_route(spec: &L4RouteSpec) -> Check {
     at(
         "hostnames",
         ensure(!spec.hostnames.is_empty(), "at least one entry is required"),
@@ -89,7 +89,7 @@ pub(super) fn tls_route(spec: &L4RouteSpec) -> Check {
     l4_route(spec)
 }
 
-pub(super) fn l4_route(spec: &L4RouteSpec) -> Check {
+pub(crate) fn l4_route(spec: &L4RouteSpec) -> Check {
     reference::parents(&spec.parent_refs)?;
     each_of_some("rules", &spec.rules, 1, |rule: &L4RouteRule| {
         optional("name", rule.name.as_ref(), |name| text::subdomain(name))?;
@@ -144,16 +144,16 @@ pub(super) fn backends(list: &[BackendRef], filters: impl Fn(&[RouteFilter]) -> 
     })
 }
 
-/// Type and body fit; a permanent cookie has an end.
+/// Type and body match; a permanent cookie has a timeout.
 pub(super) fn session(session: &SessionPersistence) -> Check {
     let cookie = session.type_ == SessionPersistenceType::Cookie;
     let header = session.type_ == SessionPersistenceType::Header;
-    let message = "must be there exactly with type Cookie";
+    let message = "is required with type Cookie and not allowed otherwise";
     at(
         "cookie",
         ensure(cookie == session.cookie.is_some(), message),
     )?;
-    let message = "must be there exactly with type Header";
+    let message = "is required with type Header and not allowed otherwise";
     at(
         "header",
         ensure(header == session.header.is_some(), message),

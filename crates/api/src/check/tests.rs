@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::text;
 use crate::fixtures::{decode, with};
 
-/// The changed object is refused, at that path, with that in the message.
+/// The changed object is rejected, at that path, with that in the message.
 fn refused(kind: &str, changes: &[(&str, Value)], path: &str, message: &str) {
     let shown = format!("{kind} {changes:?}");
     match decode(with(kind, changes)) {

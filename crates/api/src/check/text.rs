@@ -1,4 +1,4 @@
-//! Patterns of single strings, by hand: they run for every string of every object.
+//! Patterns of single strings, written by hand since they run for every string of every object.
 
 use super::{Check, ensure, fail};
 
@@ -29,17 +29,17 @@ pub(super) fn subdomain(text: &str) -> Check {
     )
 }
 
-/// Whether a hostname is one that the Gateway API allows, exact or with `*.` in front.
+/// Whether the Gateway API allows a hostname, exact or with `*.` in front.
 pub fn is_hostname(text: &str) -> bool {
     text.len() <= 253 && is_subdomain(text.strip_prefix("*.").unwrap_or(text))
 }
 
-/// Whether a hostname is one that the Gateway API allows where no wildcard is.
+/// Whether the Gateway API allows a hostname, without a wildcard.
 pub fn is_precise_hostname(text: &str) -> bool {
     text.len() <= 253 && is_subdomain(text)
 }
 
-/// A hostname, perhaps with `*.` in front.
+/// A hostname, optionally with `*.` in front.
 pub(super) fn hostname(text: &str) -> Check {
     ensure(
         is_hostname(text),
@@ -69,8 +69,8 @@ pub(super) fn header_name(text: &str) -> Check {
     )
 }
 
-/// The value of a header: bounds of the standard channel. What can't stand in a header all the same is for translation to tell
-/// the owner of: an API server takes it.
+/// The value of a header: bounds of the standard channel. Translation reports values that are not valid in a header, which an API
+/// server accepts.
 pub(super) fn header_value(text: &str) -> Check {
     length(text, 1, 4096)
 }
@@ -94,7 +94,7 @@ pub(super) fn port(port: &u16) -> Check {
     ensure(*port >= 1, "expected a port number from 1 to 65535")
 }
 
-/// Whether all characters may stand in a path (RFC 3986), with escapes complete.
+/// Whether all characters are valid in a path (RFC 3986), with complete escapes.
 fn is_path_text(text: &str) -> bool {
     let mut bytes = text.bytes();
     while let Some(b) = bytes.next() {
@@ -112,7 +112,7 @@ fn is_path_text(text: &str) -> bool {
     !text.is_empty()
 }
 
-/// Characters that may stand in a path.
+/// Characters that are valid in a path.
 pub(super) fn path_text(text: &str) -> Check {
     ensure(
         is_path_text(text),
@@ -120,7 +120,7 @@ pub(super) fn path_text(text: &str) -> Check {
     )
 }
 
-/// A path to match literally: absolute, and as a client's path looks after normalisation.
+/// A path to match literally: absolute and normalized.
 pub(super) fn literal_path(text: &str) -> Check {
     ensure(text.starts_with('/'), "a path must start with /")?;
     for part in ["//", "/./", "/../", "%2f", "%2F", "#"] {
@@ -157,7 +157,7 @@ pub(super) fn kind(text: &str) -> Check {
     )
 }
 
-/// `domain/path`, as controllers and values of one's own are named.
+/// `domain/path`, as in names of controllers and implementation-specific values.
 pub(super) fn domain_path(text: &str) -> Check {
     let tail = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b);
     let good = text.split_once('/').is_some_and(|(domain, path)| {
@@ -169,7 +169,7 @@ pub(super) fn domain_path(text: &str) -> Check {
     )
 }
 
-/// The key of a label or annotation: a name of at most 63 characters, perhaps after `domain/`.
+/// The key of a label or annotation: a name of at most 63 characters, optionally after `domain/`.
 pub(super) fn qualified_key(text: &str) -> Check {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
@@ -201,7 +201,7 @@ fn is_qualified_name(text: &str) -> bool {
         && text.ends_with(edge)
 }
 
-/// `*` or `scheme://host[:port]`, the host perhaps with `*.` in front.
+/// `*` or `scheme://host[:port]`, the host optionally with `*.` in front.
 pub(super) fn cors_origin(text: &str) -> Check {
     let host = |host: &str| {
         let part = |part: &str| {

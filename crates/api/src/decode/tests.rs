@@ -23,7 +23,7 @@ fn leaves(value: &Value, path: String, out: &mut BTreeSet<String>) {
 }
 
 #[test]
-fn every_field_of_every_kind_survives() {
+fn every_field_of_every_kind_is_kept() {
     let mut kinds = BTreeSet::new();
     for value in all() {
         let object = decode(value.clone()).unwrap();
@@ -121,7 +121,7 @@ fn defaults_of_a_listener() {
 }
 
 #[test]
-fn null_counts_as_absent() {
+fn null_is_absent() {
     let nulls = with(
         "HTTPRoute",
         &[
@@ -202,7 +202,7 @@ fn unknown_values_and_fields_decode() {
     };
     assert_eq!(rewrite.path, Some(PathModifier::Unknown("Regex".into())));
 
-    // Fields that only other kinds have are nobody's business here.
+    // Fields of other kinds are unknown fields.
     let tcp = with(
         "TCPRoute",
         &[
@@ -217,7 +217,7 @@ fn unknown_values_and_fields_decode() {
 }
 
 #[test]
-fn kinds_and_versions_that_we_do_not_read_are_skipped() {
+fn other_kinds_and_versions_are_skipped() {
     for (version, kind) in [
         ("apps/v1", "Deployment"),
         ("gateway.networking.k8s.io/v1alpha2", "HTTPRoute"),
@@ -238,6 +238,33 @@ fn kinds_and_versions_that_we_do_not_read_are_skipped() {
         let version = json!(format!("gateway.networking.k8s.io/{version}"));
         decode(with(kind, &[("/apiVersion", version)])).unwrap();
     }
+}
+
+#[test]
+fn an_admitted_object_may_exceed_the_bounds_of_our_release() {
+    let rule = json!({"backendRefs": [{"name": "s", "port": 80}]});
+    let rules: Value = (0..33).map(|_| rule.clone()).collect();
+    let later = with(
+        "HTTPRoute",
+        &[
+            ("/spec/rules", rules),
+            ("/spec/hostnames", json!(["under_score.example"])),
+            ("/spec/parentRefs/0/kind", json!("Mesh2!")),
+            ("/spec/future", json!({"a": 1})),
+            ("/metadata/name", json!("Upper")),
+        ],
+    );
+    let error = decode(later.clone()).unwrap_err();
+    assert_eq!(error.path_text(), "metadata.name");
+    let Ok(Some(Object::HTTPRoute(route))) = Object::decode_admitted(later) else {
+        panic!()
+    };
+    assert_eq!(route.spec.rules.len(), 33);
+    assert_eq!(route.meta.namespaced_name().to_string(), "shop/Upper");
+    // What can't be decoded is an error for both.
+    let broken = with("HTTPRoute", &[("/spec/rules", json!({}))]);
+    let error = Object::decode_admitted(broken).unwrap_err();
+    assert_eq!(error.path_text(), "spec.rules");
 }
 
 #[test]
@@ -263,11 +290,11 @@ fn metadata() {
         assert_eq!(error.path_text(), format!("metadata.{field}"));
         assert!(error.message.starts_with(message), "{error}");
     }
-    // Names of the full length are fine, and cluster-scoped kinds have no namespace.
+    // Names may have the full length, and cluster-scoped kinds have no namespace.
     decode(with("HTTPRoute", &[("/metadata/name", json!(&long[1..]))])).unwrap();
     let class = decode(with("GatewayClass", &[("/metadata/namespace", json!("x"))])).unwrap();
     assert_eq!(class.key().to_string(), "GatewayClass/edge");
-    // What nobody reads is not kept.
+    // Unused metadata is not kept.
     let noisy = [
         ("/metadata/managedFields", json!([{"manager": "kubectl"}])),
         (
@@ -318,7 +345,7 @@ fn secrets() {
 }
 
 #[test]
-fn errors_tell_where_and_what() {
+fn errors_have_a_path_and_a_message() {
     for (pointer, value, path, message) in [
         ("/spec", Value::Null, "spec", "is required"),
         (

@@ -1,5 +1,4 @@
-//! The command lines of pods are written elsewhere: in `deploy/` for Sesame, by `fleet` for what runs beside an Envoy. They
-//! must be ones that `sesame` takes.
+//! The command lines in pods, written by `deploy/` for Sesame and by `fleet` for sidecars, match the arguments of `sesame`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,13 +9,12 @@ use serde_json::Value;
 
 use super::{Args, Command, ServeArgs};
 
-/// A file of the repository.
 fn read(path: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     fs::read_to_string(root.join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The container of Sesame in the manifests.
+/// Sesame's container in the manifests.
 fn container() -> Value {
     let objects: Vec<Value> =
         serde_saphyr::from_multiple(&read("deploy/manifests/sesame.yaml")).unwrap();
@@ -42,7 +40,7 @@ fn serve(args: &[&str]) -> ServeArgs {
 }
 
 #[test]
-fn the_deployment_says_what_serve_takes() {
+fn the_arguments_of_the_deployment_are_valid() {
     let container = container();
     let deployed = serve(&words(&container["args"]));
     let port = |name: &str| {
@@ -52,7 +50,10 @@ fn the_deployment_says_what_serve_takes() {
     };
     assert_eq!(port("probes"), Some(deployed.probes.port().into()));
     assert_eq!(port("xds"), Some(deployed.xds.port().into()));
-    assert!(deployed.admin.ip().is_loopback(), "pages for the pod alone");
+    assert!(
+        deployed.admin.ip().is_loopback(),
+        "the admin pages are for the pod alone"
+    );
     // Manifests and binary are of one release.
     let bare = serve(&["serve"]);
     assert_eq!(deployed.envoy_image, bare.envoy_image);
@@ -61,7 +62,7 @@ fn the_deployment_says_what_serve_takes() {
 }
 
 #[test]
-fn the_deployment_sets_variables_that_serve_reads() {
+fn the_deployment_sets_the_variables_that_serve_reads() {
     let args = Args::command();
     let serve = args.find_subcommand("serve").unwrap();
     let read: BTreeSet<_> = serve.get_arguments().filter_map(|a| a.get_env()).collect();
@@ -73,9 +74,9 @@ fn the_deployment_sets_variables_that_serve_reads() {
     assert_eq!(set.map(AsRef::as_ref).collect::<BTreeSet<_>>(), read);
 }
 
-/// The manifests are the chart with its own values; others bring further flags.
+/// The manifests are the chart with default values; other values add flags.
 #[test]
-fn the_chart_knows_no_flag_that_serve_does_not() {
+fn the_flags_of_the_chart_are_valid() {
     let args = Args::command();
     let serve = args.find_subcommand("serve").unwrap();
     let known: BTreeSet<_> = serve.get_arguments().filter_map(|a| a.get_long()).collect();
@@ -96,9 +97,9 @@ fn the_chart_knows_no_flag_that_serve_does_not() {
     );
 }
 
-/// `fleet` holds what it makes against these files.
+/// `fleet`'s tests compare its objects with these files.
 #[test]
-fn pods_of_fleets_say_what_the_sidecar_takes() {
+fn the_arguments_of_sidecars_are_valid() {
     for name in ["plain", "chosen", "everywhere"] {
         let path = format!("crates/fleet/src/kube/desired/tests/{name}.json");
         let objects = serde_json::from_str(&read(&path)).unwrap();
@@ -120,13 +121,13 @@ fn pods_of_fleets_say_what_the_sidecar_takes() {
     }
 }
 
-/// The command lines of `sesame` that stand anywhere below: `command` with `args` behind it.
+/// Collects the command lines of `sesame` in an object: `command` followed by `args`.
 fn collect(value: &Value, lines: &mut Vec<Vec<String>>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect(item, lines)),
         Value::Object(fields) => {
-            let said = |field: &str| fields.get(field).map(words).unwrap_or_default();
-            let line = [said("command"), said("args")].concat();
+            let list = |field: &str| fields.get(field).map(words).unwrap_or_default();
+            let line = [list("command"), list("args")].concat();
             if line.first() == Some(&"sesame") {
                 lines.push(line.into_iter().map(str::to_owned).collect());
             }

@@ -1,38 +1,38 @@
 //! Events as lines.
 //!
-//! In: an event. Out: a line or a few, or nothing where a person needs none.
+//! In: an event. Out: lines of text, or none if the event isn't worth showing.
 
 use std::fmt::Write;
 use std::time::Duration;
 
-use sesame_control::board::Level;
-use sesame_control::event::{ChangeKind, Event, ObjectChange};
+use sesame_control::event::{ChangeKind, ObjectChange, RunEvent};
+use sesame_control::status_store::Level;
 
 use crate::table::{GREEN, RED, RESET, YELLOW};
 
-/// How many objects a line names.
-const MOST_NAMES: usize = 5;
+/// The most objects named in a line.
+const MAX_NAMES: usize = 5;
 
-/// What a person should read. Before all is `ready`, what only waits is no news.
-pub(crate) fn describe(event: &Event, ready: bool, colour: bool) -> Option<String> {
+/// The text of an event. Until everything is `ready`, waiting objects aren't shown.
+pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<String> {
     let paint = |code: &str, text: String| match colour {
         true => format!("{code}{text}{RESET}"),
         false => text,
     };
     let (code, text) = match event {
-        Event::Ready { gateways, after_ms } => {
-            let served = if *gateways == 1 {
-                "Gateway is"
+        RunEvent::Ready { gateways, after_ms } => {
+            let noun = if *gateways == 1 {
+                "Gateway"
             } else {
-                "Gateways are"
+                "Gateways"
             };
             let after = time(*after_ms);
             (
                 GREEN,
-                format!("Ready after {after}: {gateways} {served} served.\n"),
+                format!("Ready after {after}: serving {gateways} {noun}.\n"),
             )
         }
-        Event::Change {
+        RunEvent::Change {
             objects,
             more,
             resources,
@@ -40,7 +40,7 @@ pub(crate) fn describe(event: &Event, ready: bool, colour: bool) -> Option<Strin
             ..
         } => {
             let what = match resources {
-                0 => "nothing to send".to_owned(),
+                0 => "no resources".to_owned(),
                 1 => "1 resource".to_owned(),
                 number => format!("{number} resources"),
             };
@@ -51,15 +51,15 @@ pub(crate) fn describe(event: &Event, ready: bool, colour: bool) -> Option<Strin
             );
             ("", text)
         }
-        Event::Served {
+        RunEvent::Served {
             gateway, after_ms, ..
         } => (
             GREEN,
-            format!("{gateway} serves it after {}", time(*after_ms)),
+            format!("{gateway}: applied by Envoy after {}", time(*after_ms)),
         ),
-        Event::Problem(problem) => (RED, format!("problem: {}", problem.text)),
-        Event::ProblemSolved(problem) => (GREEN, format!("solved: {}", problem.text)),
-        Event::Status { changes, more, .. } => {
+        RunEvent::Problem(problem) => (RED, format!("error: {}", problem.text)),
+        RunEvent::ProblemSolved(problem) => (GREEN, format!("fixed: {}", problem.text)),
+        RunEvent::Status { changes, more, .. } => {
             let mut text = String::new();
             for change in changes {
                 let code = match change.level {
@@ -80,15 +80,15 @@ pub(crate) fn describe(event: &Event, ready: bool, colour: bool) -> Option<Strin
             }
             ("", text.trim_end().to_owned())
         }
-        Event::EnvoyStarted {
+        RunEvent::EnvoyStarted {
             gateway,
             pid,
             attempt,
         } => {
-            let again = if *attempt > 1 { " again" } else { "" };
-            ("", format!("{gateway}: Envoy runs{again} (process {pid})"))
+            let verb = if *attempt > 1 { "restarted" } else { "started" };
+            ("", format!("{gateway}: Envoy {verb} (PID {pid})"))
         }
-        Event::EnvoyExited {
+        RunEvent::EnvoyExited {
             gateway,
             status,
             uptime_ms,
@@ -98,45 +98,48 @@ pub(crate) fn describe(event: &Event, ready: bool, colour: bool) -> Option<Strin
             match restart_in_ms {
                 Some(pause) => {
                     let then = match *pause {
-                        0.0 => "it is started again".to_owned(),
-                        pause => format!("it is started again in {}", time(pause)),
+                        0.0 => "restarting".to_owned(),
+                        pause => format!("restarting in {}", time(pause)),
                     };
                     (
                         RED,
-                        format!("{gateway}: Envoy has ended after {uptime} ({status}); {then}"),
+                        format!("{gateway}: Envoy exited after {uptime} ({status}); {then}"),
                     )
                 }
-                None => ("", format!("{gateway}: Envoy has ended")),
+                None => ("", format!("{gateway}: Envoy exited")),
             }
         }
-        Event::EnvoyFailed {
+        RunEvent::EnvoyFailed {
             gateway,
             message,
             retry_in_ms,
         } => {
             let text = format!(
-                "{gateway}: Envoy can't be started: {message}; tried again in {}",
+                "{gateway}: can't start Envoy: {message}; retrying in {}",
                 time(*retry_in_ms)
             );
             (RED, text)
         }
-        Event::Rejected {
+        RunEvent::Rejected {
             gateway,
             resource,
             name,
             message,
         } => {
             let text = format!(
-                "{gateway}: Envoy refused {resource} {name} and keeps the one before: {message}"
+                "{gateway}: Envoy rejected {resource} {name} and keeps the last good version: {message}"
             );
             (RED, text)
         }
-        Event::Recovered {
+        RunEvent::Recovered {
             gateway,
             resource,
             name,
-        } => (GREEN, format!("{gateway}: {resource} {name} is well again")),
-        Event::Note { message } => (YELLOW, format!("note: {message}")),
+        } => (
+            GREEN,
+            format!("{gateway}: Envoy accepts {resource} {name} again"),
+        ),
+        RunEvent::Note { message } => (YELLOW, format!("note: {message}")),
     };
     Some(match code {
         "" => text,
@@ -148,7 +151,7 @@ pub(crate) fn describe(event: &Event, ready: bool, colour: bool) -> Option<Strin
 fn names(objects: &[ObjectChange], more: usize) -> String {
     let mut out = String::new();
     let mut last = None;
-    for object in objects.iter().take(MOST_NAMES) {
+    for object in objects.iter().take(MAX_NAMES) {
         if !out.is_empty() {
             out.push_str(", ");
         }
@@ -163,14 +166,14 @@ fn names(objects: &[ObjectChange], more: usize) -> String {
         // Writing to a string does not fail.
         let _ = write!(out, "{}", object.object);
     }
-    let more = more + objects.len().saturating_sub(MOST_NAMES);
+    let more = more + objects.len().saturating_sub(MAX_NAMES);
     if more > 0 {
         let _ = write!(out, " and {more} more");
     }
     out
 }
 
-/// As a person says it.
+/// A duration with two or three significant digits.
 fn time(ms: f64) -> String {
     let duration = Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default();
     match duration.as_secs_f64() {
@@ -187,12 +190,12 @@ mod tests {
 
     use super::*;
 
-    fn change(objects: &[(&str, ChangeKind)], more: usize, resources: usize) -> Event {
+    fn change(objects: &[(&str, ChangeKind)], more: usize, resources: usize) -> RunEvent {
         let objects = objects.iter().map(|(name, change)| ObjectChange {
             object: sesame_api::ObjectKey::new(sesame_api::Kind::HTTPRoute, "n", *name),
             change: *change,
         });
-        Event::Change {
+        RunEvent::Change {
             revision: 7,
             objects: objects.collect(),
             more,
@@ -212,7 +215,7 @@ mod tests {
         let many: Vec<_> = (0..8).map(|_| ("a", Added)).collect();
         let text = describe(&change(&many, 90, 0), true, false).unwrap();
         assert!(
-            text.ends_with("HTTPRoute/n/a and 93 more: nothing to send, translated in 0.4 ms"),
+            text.ends_with("HTTPRoute/n/a and 93 more: no resources, translated in 0.4 ms"),
             "{text}"
         );
     }
@@ -228,8 +231,8 @@ mod tests {
     }
 
     #[test]
-    fn colours_only_where_they_are_wanted() {
-        let event = Event::Note {
+    fn colours_are_optional() {
+        let event = RunEvent::Note {
             message: "x".to_owned(),
         };
         assert_eq!(describe(&event, true, false).unwrap(), "note: x");

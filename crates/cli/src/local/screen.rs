@@ -1,7 +1,6 @@
-//! A terminal with a table at its end and lines above.
+//! A terminal with a table below scrolling lines.
 //!
-//! In: lines, tables. Out: what a terminal shows. The table is taken away before a line is printed and drawn again behind
-//! it, so that lines scroll away as usual.
+//! In: lines, tables. Out: terminal output. To print a line, the table is erased and drawn again below it.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,11 +11,11 @@ use tracing_subscriber::fmt::MakeWriter;
 /// The terminal. Handles are shared.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Screen {
-    /// The table at the end; empty: none.
+    /// The table on the screen; empty if there is none.
     table: Arc<Mutex<String>>,
 }
 
-/// Columns and rows, or what is usual.
+/// Columns and rows; 80 × 24 if unknown.
 pub(crate) fn size() -> (u16, usize) {
     match terminal_size() {
         Some((Width(width), Height(height))) => (width.max(40), height.into()),
@@ -32,7 +31,7 @@ impl Screen {
         show(&format!("{}{text}{newline}{}", erase(&table), *table))
     }
 
-    /// Draws another table.
+    /// Replaces the table.
     pub(crate) fn redraw(&self, table: &str) -> io::Result<()> {
         let mut drawn = self.lock();
         if *drawn == table {
@@ -47,7 +46,7 @@ impl Screen {
     }
 }
 
-/// Takes away a table that ends with a newline: goes up to its first line and clears all below.
+/// Control sequences that erase a table: go up to its first line and clear everything below.
 fn erase(table: &str) -> String {
     match table.matches('\n').count() {
         0 => String::new(),
@@ -55,17 +54,17 @@ fn erase(table: &str) -> String {
     }
 }
 
-/// One write, so that no half-drawn table is seen.
+/// Writes once, so that no half-drawn table is visible.
 fn show(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
 }
 
-/// Logs go above the table. A log entry is one write.
+/// Logs go above the table. Each log entry is one write.
 impl Write for Screen {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Logs that can't be written are lost, and there is nobody to tell.
+        // A log entry that can't be written is dropped.
         let _ = self.above(&String::from_utf8_lossy(bytes));
         Ok(bytes.len())
     }
@@ -88,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_table_is_erased_as_high_as_it_is() {
+    fn erasing_covers_the_whole_table() {
         assert_eq!(erase(""), "");
         assert_eq!(erase("a\nb\n"), "\u{1b}[2A\r\u{1b}[J");
     }

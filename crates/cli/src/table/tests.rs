@@ -1,6 +1,6 @@
 use sesame_api::{Kind, NamespacedName, ObjectKey};
-use sesame_control::board::ParentView;
-use sesame_control::files::Problem;
+use sesame_control::files::FileError;
+use sesame_control::status_store::ParentView;
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn overview(listeners: usize, routes: usize) -> Overview {
             .map(|n| route(&format!("r{n}"), Level::Wrong))
             .collect(),
         more_routes: 100,
-        problems: vec![Problem {
+        problems: vec![FileError {
             file: "a.yaml".into(),
             line: Some(3),
             column: Some(7),
@@ -61,8 +61,8 @@ fn overview(listeners: usize, routes: usize) -> Overview {
 }
 
 #[test]
-fn all_is_told_and_problems_first() {
-    let text = draw(&overview(1, 1), false, None, MOST_ROWS);
+fn everything_is_shown_and_problems_first() {
+    let text = draw(&overview(1, 1), false, None, MAX_ROWS);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[0], "a.yaml:3:7: odd");
     assert!(
@@ -76,7 +76,7 @@ fn all_is_told_and_problems_first() {
         "HTTPRoute/shop/r0",
         "a.example, b.example +1",
         "shop/edge",
-        "wrong: no such Service",
+        "error: no such Service",
     ] {
         assert!(lines[4].contains(part), "{part} in {text}");
     }
@@ -85,7 +85,7 @@ fn all_is_told_and_problems_first() {
 }
 
 #[test]
-fn fits_the_terminal_whatever_there_is() {
+fn tables_fit_the_terminal() {
     for (listeners, routes) in [(0, 0), (1, 50), (50, 1), (50, 50)] {
         for rows in [8, 22, 60] {
             let text = draw(&overview(listeners, routes), false, Some(80), rows);
@@ -101,10 +101,10 @@ fn fits_the_terminal_whatever_there_is() {
 }
 
 #[test]
-fn nothing_is_told_as_nothing() {
+fn an_empty_overview_says_so() {
     let text = draw(&Overview::default(), false, Some(80), 20);
     assert_eq!(
         text,
-        " no Gateway of class sesame\n no routes of these Gateways\n"
+        " no Gateway of Sesame's classes\n no routes of these Gateways\n"
     );
 }

@@ -1,7 +1,7 @@
 //! The Envoys of a local run.
 //!
-//! In: orders to start and to stop, what their processes and their streams report. Out: orders to the supervisor, messages
-//! to the owner, events. It decides nothing about ports or resources.
+//! In: orders to start and stop, events of processes and streams. Out: orders to the supervisor, messages to the owner,
+//! events. It decides nothing about ports or resources.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -9,28 +9,28 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use prost::Message as _;
 use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress};
-use sesame_fleet::local::{self as processes, BootstrapFormat, FleetSpec, Supervisor};
+use sesame_fleet::local::{self as processes, BootstrapFormat, EnvoySpec, Supervisor};
 use sesame_model::FleetId;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::place::Order;
-use crate::event::{Event, millis};
-use crate::owner::{Message, Outlets};
+use super::runner::Order;
+use crate::event::{RunEvent, millis};
+use crate::owner::{Message, Outputs};
 use crate::streams::{Envoys, tell};
 
-/// How Envoys are started.
+/// How to start Envoys.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
-    /// Where they reach Sesame.
+    /// The socket of the discovery server.
     pub(crate) xds_socket: PathBuf,
     /// Worker threads of each; `None`: one for each processor.
     pub(crate) concurrency: Option<u32>,
-    /// Noted here.
+    /// Records each start.
     pub(crate) starts: Arc<Starts>,
 }
 
-/// Which Envoys are the latest of their fleets: while one drains, its successor is waited for.
+/// The latest Envoy of each fleet: while one drains, its successor counts.
 #[derive(Debug, Default)]
 pub(crate) struct Starts {
     inner: Mutex<Numbers>,
@@ -39,15 +39,15 @@ pub(crate) struct Starts {
 #[derive(Debug, Default)]
 struct Numbers {
     last: u64,
-    /// The number of the last start or stop of each fleet that runs or ends.
+    /// The number of the last start or stop of each fleet that runs or is ending.
     of: BTreeMap<FleetId, u64>,
 }
 
 impl Starts {
-    /// Before every name of an Envoy's node that is given here.
+    /// Prefix of the node IDs assigned here.
     const PREFIX: &str = "local-";
 
-    /// Whatever ran for the fleet so far doesn't count any more. The number is behind all earlier ones.
+    /// Makes earlier Envoys of the fleet stale. The new number is greater than all earlier ones.
     fn next(&self, fleet: &FleetId) -> u64 {
         let mut inner = self.lock();
         inner.last += 1;
@@ -56,12 +56,12 @@ impl Starts {
         number
     }
 
-    /// The name of the node of an Envoy that starts now.
+    /// The node ID of an Envoy that starts now.
     fn node_id(&self, fleet: &FleetId) -> String {
         format!("{}{}", Self::PREFIX, self.next(fleet))
     }
 
-    /// The stop of that number is done. Forgets the fleet unless it has been started since.
+    /// The stop with that number is done. Forgets the fleet unless it has been started since.
     fn ended(&self, fleet: &FleetId, number: u64) {
         let mut inner = self.lock();
         if inner.of.get(fleet) == Some(&number) {
@@ -69,7 +69,7 @@ impl Starts {
         }
     }
 
-    // The lock guards plain inserts and removals.
+    // The lock guards plain inserts and removals: a panic elsewhere leaves a consistent state.
     fn lock(&self) -> MutexGuard<'_, Numbers> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -80,7 +80,7 @@ impl Envoys for Starts {
         true
     }
 
-    /// One that was stopped. Those of other names are somebody else's.
+    /// An Envoy that was stopped. Node IDs without the prefix aren't stale: such Envoys weren't started here.
     fn is_stale(&self, fleet: &FleetId, node_id: &str) -> bool {
         let number = node_id.strip_prefix(Self::PREFIX);
         let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) else {
@@ -90,7 +90,7 @@ impl Envoys for Starts {
     }
 }
 
-/// Starts and stops Envoys as it is ordered, until nobody can order anything any more.
+/// Starts and stops Envoys as ordered, until all senders of orders are gone.
 pub(crate) async fn keep(
     mut orders: mpsc::UnboundedReceiver<Order>,
     supervisor: Arc<Supervisor>,
@@ -102,8 +102,8 @@ pub(crate) async fn keep(
         match order {
             Order::Start(fleet) => supervisor.ensure(spec(&supervisor, &fleet, &launch)),
             Order::Stop(fleet) => {
-                // Ordered here, or it could come behind the start of the same fleet.
-                let stopped = supervisor.stop(fleet.as_str());
+                // Called outside the task, or the stop could come after the next start of the same fleet.
+                let stopped = supervisor.stop(&fleet);
                 let (owner, starts) = (owner.clone(), Arc::clone(&launch.starts));
                 let number = starts.next(&fleet);
                 stopping.spawn(async move {
@@ -117,8 +117,8 @@ pub(crate) async fn keep(
     }
 }
 
-fn spec(supervisor: &Supervisor, fleet: &FleetId, launch: &Launch) -> FleetSpec {
-    let admin_socket = supervisor.dir(fleet.as_str()).admin_socket();
+fn spec(supervisor: &Supervisor, fleet: &FleetId, launch: &Launch) -> EnvoySpec {
+    let admin_socket = supervisor.dir(fleet).admin_socket();
     let bootstrap = sesame_envoy::bootstrap(&BootstrapOptions {
         fleet: fleet.clone(),
         node_id: launch.starts.node_id(fleet),
@@ -128,8 +128,8 @@ fn spec(supervisor: &Supervisor, fleet: &FleetId, launch: &Launch) -> FleetSpec 
         memory_limit: None,
         module: supervisor.has_module(),
     });
-    FleetSpec {
-        id: fleet.to_string(),
+    EnvoySpec {
+        fleet: fleet.clone(),
         bootstrap: bootstrap.encode_to_vec(),
         format: BootstrapFormat::Protobuf,
         concurrency: launch.concurrency,
@@ -137,70 +137,70 @@ fn spec(supervisor: &Supervisor, fleet: &FleetId, launch: &Launch) -> FleetSpec 
     }
 }
 
-/// Passes on what processes report, until the supervisor is gone.
+/// Passes on events of processes, until the supervisor is gone.
 pub(crate) async fn hear_processes(
-    mut events: processes::Events,
+    mut events: processes::ProcessEvents,
     owner: mpsc::WeakSender<Message>,
-    outlets: Outlets,
+    outputs: Outputs,
     running: watch::Receiver<BTreeSet<FleetId>>,
 ) {
     while let Some(event) = events.recv().await {
-        let fleet = FleetId(Arc::clone(event.id()));
+        let fleet = event.fleet().clone();
         let gateway = fleet.to_string();
         let mut down = None;
         let event = match event {
-            processes::Event::Started { pid, attempt, .. } => {
-                outlets.metrics.envoy_started();
-                Event::EnvoyStarted {
+            processes::ProcessEvent::Started { pid, attempt, .. } => {
+                outputs.metrics.envoy_started();
+                RunEvent::EnvoyStarted {
                     gateway,
                     pid,
                     attempt,
                 }
             }
-            processes::Event::Ready { after, .. } => {
+            processes::ProcessEvent::Ready { after, .. } => {
                 tracing::debug!(gateway, ?after, "Envoy has its first configuration");
                 continue;
             }
-            processes::Event::Exited {
+            processes::ProcessEvent::Exited {
                 status,
                 uptime,
                 restart_in,
                 ..
             } => {
-                outlets.metrics.envoy_exited();
+                outputs.metrics.envoy_exited();
                 down = Some(fleet);
-                Event::EnvoyExited {
+                RunEvent::EnvoyExited {
                     gateway,
                     status: status.to_string(),
                     uptime_ms: millis(uptime),
                     restart_in_ms: restart_in.map(millis),
                 }
             }
-            processes::Event::Failed {
+            processes::ProcessEvent::Failed {
                 message, retry_in, ..
             } => {
                 down = Some(fleet);
-                Event::EnvoyFailed {
+                RunEvent::EnvoyFailed {
                     gateway,
                     message,
                     retry_in_ms: millis(retry_in),
                 }
             }
-            processes::Event::Log { line, .. } => {
-                let ending = outlets.ending.is_cancelled() || !running.borrow().contains(&fleet);
+            processes::ProcessEvent::Log { line, .. } => {
+                let ending = outputs.ending.is_cancelled() || !running.borrow().contains(&fleet);
                 log(&gateway, &line, ending);
                 continue;
             }
         };
-        outlets.events.tell(event);
-        // Behind the event, before what follows from it.
+        outputs.events.send(event);
+        // After the event, before its consequences.
         if let Some(fleet) = down {
             tell(&owner, Message::EnvoyDown(fleet)).await;
         }
     }
 }
 
-/// An Envoy's log line as one of ours. What one says that was asked to end is of no interest.
+/// Logs a line of an Envoy's log. Lines of an Envoy that was stopped are logged at debug level only.
 fn log(gateway: &str, line: &processes::Line, ending: bool) {
     use processes::Level;
     let (component, message) = (&line.component, &line.message);
@@ -228,13 +228,13 @@ mod tests {
         let other = starts.node_id(&b);
         assert!(first != other);
         assert!(!starts.is_stale(&a, &first) && !starts.is_stale(&b, &other));
-        assert!(!starts.is_stale(&a, "somebody"));
-        // It drains.
+        assert!(!starts.is_stale(&a, "another-node"));
+        // The first one drains.
         let stop = starts.next(&a);
         assert!(starts.is_stale(&a, &first));
         let second = starts.node_id(&a);
         assert!(starts.is_stale(&a, &first) && !starts.is_stale(&a, &second));
-        // The end of the first says nothing of the second.
+        // The end of the first doesn't concern the second.
         starts.ended(&a, stop);
         assert!(!starts.is_stale(&a, &second) && !starts.is_stale(&b, &other));
         let stop = starts.next(&a);

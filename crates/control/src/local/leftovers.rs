@@ -1,6 +1,6 @@
-//! What runs left behind that were killed.
+//! Removes the folders of killed runs.
 //!
-//! In: the folder of this run. Out: those of dead runs beside it are removed. Whatever could be somebody else's stays.
+//! In: the folder of this run. Out: folders of dead runs beside it are removed. Folders that might not be Sesame's stay.
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -10,16 +10,16 @@ use std::time::{Duration, SystemTime};
 
 use tokio::net::UnixStream;
 
-/// What the names of all runs' folders begin with; a few letters and digits follow.
+/// Prefix of the names of runs' folders; letters and digits follow.
 pub(super) const PREFIX: &str = "sesame-";
-/// The socket in each.
+/// Name of the socket in each folder.
 pub(super) const SOCKET: &str = "xds.sock";
-/// How many letters and digits follow.
+/// Number of letters and digits after the prefix.
 const SUFFIX: usize = 6;
-/// A socket that is younger may be one on which its run is about to listen.
+/// A younger socket may belong to a run that is about to listen on it.
 const SETTLED: Duration = Duration::from_secs(60);
 
-/// Removes folders beside `run_dir` that belong to the same user and on whose socket nobody listens any more.
+/// Removes folders beside `run_dir` that belong to the same user and on whose socket no process listens.
 pub(super) async fn sweep(run_dir: &Path, now: SystemTime) -> io::Result<()> {
     let Some(place) = run_dir.parent() else {
         return Ok(());
@@ -32,9 +32,9 @@ pub(super) async fn sweep(run_dir: &Path, now: SystemTime) -> io::Result<()> {
             continue;
         }
         match fs::remove_dir_all(&path) {
-            Ok(()) => tracing::debug!(path = %path.display(), "removed what a killed run left"),
+            Ok(()) => tracing::debug!(path = %path.display(), "removed the folder of a killed run"),
             Err(error) => {
-                tracing::debug!(%error, path = %path.display(), "can't remove what a killed run left");
+                tracing::debug!(%error, path = %path.display(), "can't remove the folder of a killed run");
             }
         }
     }
@@ -66,7 +66,7 @@ async fn is_dead(folder: &Path, uid: u32, now: SystemTime) -> bool {
         && file.uid() == uid
         && file.file_type().is_socket()
         && settled(&file)
-        // Doesn't wait for one that listens but is busy.
+        // Doesn't block if the listener is busy.
         && matches!(UnixStream::connect(&socket).await, Err(error) if error.kind() == ErrorKind::ConnectionRefused)
 }
 
@@ -97,7 +97,7 @@ mod tests {
         let link = place.path().join("sesame-link12");
         std::os::unix::fs::symlink(&other_name, &link).unwrap();
 
-        // It may be about to listen.
+        // Its run may be about to listen.
         let now = SystemTime::now();
         sweep(&own.0, now).await.unwrap();
         assert!(dead.exists());

@@ -1,53 +1,55 @@
-//! Which port of which address each local fleet has.
+//! Assigns ports of addresses to local fleets.
 //!
-//! In: what Gateways ask for, and a machine that can be asked. Out: the state of each fleet: addresses, and ports that
-//! can't be had with the reason. Ports are tried before Envoy is told to listen there, because Envoy would share some
-//! ports with a stranger without a word, and refuse others only after the status has promised them.
+//! In: requests of Gateways, and a machine to probe. Out: the state of each fleet: addresses, and unavailable ports with the
+//! reason. Ports are probed before Envoy listens on them, because Envoy would silently share some ports with another
+//! process, and reject others only after the status has promised them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use sesame_fleet::local::ports::{PortProblem, probe};
-use sesame_model::FleetId;
-use sesame_translate::fleet::{AddressProblem, FleetRequest, FleetState};
+use sesame_model::{FleetId, FleetProblem, FleetRequest, FleetState, Port};
 
 use crate::plan::Planner;
 
-/// The first pause before what failed is tried again; each further one is twice as long.
+/// The first delay before a retry; each further delay is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest pause.
+/// The longest delay.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
-/// What Envoy says of a listener whose port somebody else has, in the words of the operating system (`EADDRINUSE`).
+/// Envoy's message for a port that another process has: the operating system's text for `EADDRINUSE`.
 const IN_USE: &str = "Address already in use";
 
-/// Where ports are.
+/// A port of an address.
+type Socket = (IpAddr, Port);
+
+/// Probes ports.
 pub(crate) trait Machine: Send {
-    /// Whether a port can be listened on now; port 0 asks for the address alone.
-    fn probe(&self, address: SocketAddr) -> Result<(), PortProblem>;
+    /// Whether a port is free now; port 0 probes the address alone.
+    fn probe(&self, address: IpAddr, port: Port) -> Result<(), PortProblem>;
 }
 
-/// The machine that this runs on.
+/// The machine that Sesame runs on.
 #[derive(Debug)]
 pub(crate) struct ThisMachine;
 
 impl Machine for ThisMachine {
-    fn probe(&self, address: SocketAddr) -> Result<(), PortProblem> {
-        probe(address.ip(), address.port())
+    fn probe(&self, address: IpAddr, port: Port) -> Result<(), PortProblem> {
+        probe(address, port)
     }
 }
 
-/// Ports that our Envoys have, and those that they don't get.
+/// Ports of Sesame's Envoys, and unavailable ports.
 pub(crate) struct Ports {
     machine: Box<dyn Machine>,
     planner: Planner,
     port_offset: u16,
-    /// Ports that were free when they were given to a fleet, so that its Envoy has them.
-    granted: BTreeMap<FleetId, BTreeSet<SocketAddr>>,
-    /// Ports of fleets that are gone but whose Envoys may not be.
-    ending: BTreeMap<FleetId, BTreeSet<SocketAddr>>,
-    /// What failed last.
+    /// Ports that were free when they were assigned to a fleet, so its Envoy has them now.
+    granted: BTreeMap<FleetId, BTreeSet<Socket>>,
+    /// Ports of removed fleets whose Envoys may still run.
+    ending: BTreeMap<FleetId, BTreeSet<Socket>>,
+    /// Failures of the last plan.
     failing: BTreeSet<String>,
     retry: Option<(Instant, Duration)>,
 }
@@ -65,7 +67,7 @@ impl Ports {
         }
     }
 
-    /// The state of every fleet that there should be; none is marked as ready.
+    /// The state of every requested fleet; none is marked as ready.
     pub(crate) fn plan(
         &mut self,
         requests: &BTreeMap<FleetId, FleetRequest>,
@@ -73,7 +75,7 @@ impl Ports {
     ) -> BTreeMap<FleetId, FleetState> {
         let machine = &self.machine;
         let usable = |address: IpAddr| {
-            let here = machine.probe(SocketAddr::new(address, 0));
+            let here = machine.probe(address, Port::tcp(0));
             here.map_err(|problem| problem.to_string())
         };
         let had = &self.granted;
@@ -93,22 +95,23 @@ impl Ports {
         states
     }
 
-    /// The ports that the fleet gets. Notes in its state those that it doesn't.
+    /// The ports that the fleet gets. Adds unavailable ports to its state.
     fn grants(
         &self,
         fleet: &FleetId,
         request: &FleetRequest,
         state: &mut FleetState,
-    ) -> BTreeSet<SocketAddr> {
+    ) -> BTreeSet<Socket> {
         let mut grants = BTreeSet::new();
         for &port in &request.ports {
             if state.ports.contains_key(&port) {
                 continue;
             }
             let addresses = state.addresses.iter().filter_map(|address| address.ip());
-            let sockets: Vec<SocketAddr> = addresses
-                .map(|ip| SocketAddr::new(ip, port.saturating_add(self.port_offset)))
-                .collect();
+            let Some(bound) = port.checked_add(self.port_offset) else {
+                continue;
+            };
+            let sockets: Vec<Socket> = addresses.map(|ip| (ip, bound)).collect();
             match sockets
                 .iter()
                 .find_map(|socket| self.refuse(fleet, *socket))
@@ -120,25 +123,27 @@ impl Ports {
         grants
     }
 
-    /// Why a fleet can't have a port, if it can't.
-    fn refuse(&self, fleet: &FleetId, socket: SocketAddr) -> Option<String> {
-        let has = |book: &BTreeMap<FleetId, BTreeSet<SocketAddr>>, fleet: &FleetId| {
+    /// Why a fleet can't have a port; `None`: it can.
+    fn refuse(&self, fleet: &FleetId, socket: Socket) -> Option<String> {
+        let has = |book: &BTreeMap<FleetId, BTreeSet<Socket>>, fleet: &FleetId| {
             book.get(fleet)
                 .is_some_and(|sockets| sockets.contains(&socket))
         };
         if has(&self.granted, fleet) {
             return None;
         }
-        let problem = self.machine.probe(socket).err()?;
+        let (ip, port) = socket;
+        let problem = self.machine.probe(ip, port).err()?;
         if matches!(problem, PortProblem::InUse(_)) {
-            // Our own Envoys let go of their ports in a moment.
+            // Sesame's own Envoys release their ports soon.
             if has(&self.ending, fleet) {
                 return None;
             }
             let mut ours = self.granted.iter().chain(&self.ending);
             if let Some((owner, _)) = ours.find(|(_, sockets)| sockets.contains(&socket)) {
+                let address = SocketAddr::new(ip, port.number);
                 return Some(format!(
-                    "{socket} is still held by the Envoy of Gateway {owner}"
+                    "{address} is still held by the Envoy of Gateway {owner}"
                 ));
             }
         }
@@ -151,7 +156,7 @@ impl Ports {
             .flat_map(|(fleet, state)| {
                 let ports = state.ports.values().cloned();
                 let address = match &state.problem {
-                    Some(AddressProblem::NotUsable(why)) => Some(why.clone()),
+                    Some(FleetProblem::AddressNotUsable(why)) => Some(why.clone()),
                     _ => None,
                 };
                 ports
@@ -170,24 +175,24 @@ impl Ports {
         self.failing = failing;
     }
 
-    /// When to plan again though nothing was asked.
+    /// When to plan again without new requests.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.retry.map(|(at, _)| at)
     }
 
-    /// An Envoy refused the listener of a Gateway's port. If that is because somebody took the port since it was tried,
-    /// it is no more the fleet's, and the next plan tries it again: true.
-    pub(crate) fn refused(&mut self, fleet: &FleetId, port: u16, message: &str) -> bool {
-        // With other reasons an older listener may well be there, and hold the port.
+    /// An Envoy rejected the listener of a Gateway's port. Returns true if another process took the port after the probe:
+    /// the port is no longer assigned, and the next plan probes it again.
+    pub(crate) fn refused(&mut self, fleet: &FleetId, port: Port, message: &str) -> bool {
+        // With other reasons the last good listener may still hold the port.
         if !message.contains(IN_USE) {
             return false;
         }
-        let bound = port.saturating_add(self.port_offset);
-        let Some(sockets) = self.granted.get_mut(fleet) else {
+        let bound = port.checked_add(self.port_offset);
+        let (Some(sockets), Some(bound)) = (self.granted.get_mut(fleet), bound) else {
             return false;
         };
         let before = sockets.len();
-        sockets.retain(|socket| socket.port() != bound);
+        sockets.retain(|(_, port)| *port != bound);
         sockets.len() < before
     }
 
@@ -196,7 +201,7 @@ impl Ports {
         self.ending.remove(fleet);
     }
 
-    /// Whether a fleet has a port, so that an Envoy has something to do.
+    /// Whether a fleet has a port, so that an Envoy is useful.
     pub(crate) fn has_any(&self, fleet: &FleetId) -> bool {
         self.granted
             .get(fleet)

@@ -11,11 +11,11 @@ fn clusters_outlast_connections_that_drain() {
         (4200, 6000),
         (5000, 6000),
     ] {
-        let config = xds_config(&Config {
+        let config = xds_config(&LocalConfig {
             drain: Duration::from_millis(drain),
-            ..Config::new(FilesConfig::new(Vec::<PathBuf>::new()), "unused")
+            ..LocalConfig::new(FilesConfig::new(Vec::<PathBuf>::new()), "unused")
         });
-        assert_eq!(config.limits.removal_grace, Duration::from_millis(grace));
+        assert_eq!(config.limits.removal_delay, Duration::from_millis(grace));
     }
 }
 
@@ -24,7 +24,7 @@ async fn start<F>(reading: impl FnOnce(mpsc::Sender<Message>) -> F) -> Local
 where
     F: Future<Output = Result<(), RunError>> + Send + 'static,
 {
-    let config = Config::new(FilesConfig::new([PathBuf::from("unread")]), "unused");
+    let config = LocalConfig::new(FilesConfig::new([PathBuf::from("unread")]), "unused");
     Local::start_reading(config, reading).await.unwrap().0
 }
 
@@ -37,7 +37,7 @@ async fn a_source_that_fails_is_the_reason_though_translation_ends_with_it() {
         Err(RunError::Admin(io::Error::other("like this")))
     })
     .await;
-    // The thread has ended before the source says why.
+    // The thread ends before the source returns its error.
     local
         .running
         .owner()

@@ -1,7 +1,7 @@
-//! Counts that others keep, as a replica in a cluster shows them.
+//! Metrics of a replica in a cluster that are collected when they are read.
 //!
-//! In: counters of the rooms. Out: the same, at the moment at which somebody asks. The number of series doesn't grow with
-//! the number of objects.
+//! In: counters of other crates. Out: their values at the time of the scrape. The number of series doesn't grow with the
+//! number of objects.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,12 +13,12 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use sesame_api::Kind;
-use sesame_status::{Counters, Sent};
+use sesame_status::{Counters, WriteResult};
 use sesame_xds as xds;
 
 use crate::serve::health::Health;
 
-/// What there is to count.
+/// Sources of the counters.
 #[derive(Debug)]
 pub(crate) struct Serving {
     pub(crate) counters: Arc<Counters>,
@@ -50,9 +50,9 @@ impl Collector for Serving {
 
 impl Serving {
     fn pushed(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let traffic = self.registry.traffic();
-        let by_resource = |count: fn(&xds::Traffic) -> u64| {
-            let each = traffic.iter();
+        let totals = self.registry.sent();
+        let by_resource = |count: fn(&xds::SentTotals) -> u64| {
+            let each = totals.iter();
             each.map(move |sent| ([("resource", sent.resource_type.to_string())], count(sent)))
         };
         let help = "Bytes of resources sent to Envoys";
@@ -65,10 +65,10 @@ impl Serving {
 
     fn writes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let kinds = Kind::ALL.into_iter().filter(|kind| kind.has_status());
-        let writes = kinds.flat_map(|kind| Sent::ALL.map(|sent| (kind, sent)));
-        let counts = writes.map(|(kind, sent)| {
-            let labels = [("kind", kind.as_str()), ("result", sent.as_str())];
-            (labels, self.counters.writes(kind, sent))
+        let writes = kinds.flat_map(|kind| WriteResult::ALL.map(|result| (kind, result)));
+        let counts = writes.map(|(kind, result)| {
+            let labels = [("kind", kind.as_str()), ("result", result.as_str())];
+            (labels, self.counters.writes(kind, result))
         });
         let help = "Statuses sent to the API server, by how that ended";
         let counts = counts.filter(|(_, count)| *count > 0);

@@ -1,10 +1,9 @@
-//! What leaves for Envoys.
+//! Outputs for Envoys.
 //!
-//! In: changed resources of all fleets. Out: an update for each fleet that is concerned, and which fleets should have an
-//! Envoy at all.
+//! In: changed resources of all fleets. Out: an update for each fleet concerned, and the set of fleets that should have an
+//! Envoy.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use sesame_envoy::ResourceChange;
 use sesame_model::FleetId;
@@ -14,9 +13,9 @@ use super::{Owner, Turn};
 use crate::core::Step;
 
 impl Owner {
-    /// Hands each fleet what is new for it.
+    /// Publishes to each fleet its changes.
     pub(super) fn publish(&mut self, changes: Vec<ResourceChange>, revision: u64, turn: &Turn) {
-        let registry = &self.outlets.registry;
+        let registry = &self.outputs.registry;
         let mut updates: BTreeMap<FleetId, xds::Update> = BTreeMap::new();
         for change in changes {
             let Some(resource_type) = xds::ResourceType::from_type_url(change.type_url) else {
@@ -38,14 +37,14 @@ impl Owner {
         for fleet in &turn.fleets {
             if self.requests.contains_key(fleet) {
                 if self.published.insert(fleet.clone()) {
-                    // Even one that has nothing is known, or its Envoys would wait.
+                    // A fleet without resources is published too, or its Envoys would wait.
                     updates.entry(fleet.clone()).or_default();
                 }
             } else {
                 updates.remove(fleet);
                 if self.published.remove(fleet) {
-                    // Its Envoys are drained with what they have.
-                    self.outlets.progress.forget(fleet);
+                    // Its Envoys drain with their last resources.
+                    self.outputs.progress.forget(fleet);
                     registry.remove_fleet(&xds_fleet(fleet));
                 }
             }
@@ -55,19 +54,19 @@ impl Owner {
                 continue;
             }
             if let Some(noticed) = turn.noticed {
-                self.outlets.progress.sent(&fleet, revision, noticed);
+                self.outputs.progress.sent(&fleet, revision, noticed);
             }
             registry.apply(&xds_fleet(&fleet), xds::Update { revision, ..update });
         }
     }
 }
 
-/// As the registry names it.
+/// The fleet's name in the registry.
 pub(crate) fn xds_fleet(fleet: &FleetId) -> xds::FleetId {
-    xds::FleetId::new(Arc::clone(&fleet.0))
+    xds::FleetId::new(fleet.to_string())
 }
 
-/// The resource changes of before and of all steps, the last of each resource, in the order of its fleet, type and name.
+/// The changes of `before` and of all steps, the last of each resource, sorted by fleet, type and name.
 pub(super) fn merged(before: Vec<ResourceChange>, steps: &mut [Step]) -> Vec<ResourceChange> {
     let steps = steps.iter_mut();
     let steps = steps.map(|step| std::mem::take(&mut step.resources));

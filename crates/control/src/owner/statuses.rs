@@ -1,19 +1,19 @@
-//! What leaves for the owners of objects.
+//! Outputs for the owners of objects.
 //!
-//! In: commits. Out: new statuses on the board, and one event that tells what changed in them.
+//! In: commits. Out: new statuses in the status store, and one event with their changes.
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use sesame_api::{Kind, ObjectKey, ObjectStatus};
+use sesame_api::{ObjectKey, ObjectStatus};
 use sesame_engine::Commit;
 
 use super::Owner;
 use crate::core::Step;
-use crate::event::{Event, cut};
+use crate::event::{RunEvent, cut};
 
 impl Owner {
-    pub(super) fn update_board(&mut self, steps: &[Step], revision: u64) {
+    pub(super) fn update_statuses(&mut self, steps: &[Step], revision: u64) {
         let touched: BTreeSet<ObjectKey> = steps
             .iter()
             .flat_map(|step| self.touched(&step.commit))
@@ -22,12 +22,12 @@ impl Owner {
         let mut changes = Vec::new();
         for key in touched {
             let status = self.status(&key);
-            changes.extend(self.outlets.board.set(&key, status.clone(), now));
-            if let Some(writer) = &self.outlets.statuses {
+            changes.extend(self.outputs.status_store.set(&key, status.clone(), now));
+            if let Some(writer) = &self.outputs.statuses {
                 writer.desired(key, status);
             }
         }
-        if let Some(writer) = &self.outlets.statuses
+        if let Some(writer) = &self.outputs.statuses
             && self.complete
             && !std::mem::replace(&mut self.judged, true)
         {
@@ -38,41 +38,23 @@ impl Owner {
         }
         changes.sort_by_key(|change| std::cmp::Reverse(change.level));
         let (changes, more) = cut(changes);
-        self.tell(Event::Status {
+        self.tell(RunEvent::Status {
             revision,
             changes,
             more,
         });
     }
 
-    /// Objects whose status is new.
     fn touched(&self, commit: &Commit) -> Vec<ObjectKey> {
-        let outputs = self.core.outputs();
-        let classes = commit.changes(outputs.class_status).iter();
-        let gateways = commit.changes(outputs.gateway_status).iter();
-        let routes = commit.changes(outputs.http_route_status).iter();
-        classes
-            .map(|(name, _)| ObjectKey::new(Kind::GatewayClass, "", name.clone()))
-            .chain(gateways.map(|(name, _)| name.of_kind(Kind::Gateway)))
-            .chain(routes.map(|(name, _)| name.of_kind(Kind::HTTPRoute)))
-            .collect()
+        let statuses = commit.changes(self.core.outputs().statuses);
+        statuses.iter().map(|(key, _)| key.clone()).collect()
     }
 
     fn status(&self, key: &ObjectKey) -> Option<ObjectStatus> {
-        let (engine, outputs) = (self.core.engine(), self.core.outputs());
-        let name = key.namespaced_name();
-        match key.kind {
-            Kind::GatewayClass if self.core.is_unwritten_class(&key.name) => None,
-            Kind::GatewayClass => engine
-                .get(outputs.class_status, &key.name)
-                .map(ObjectStatus::GatewayClass),
-            Kind::Gateway => engine
-                .get(outputs.gateway_status, &name)
-                .map(ObjectStatus::Gateway),
-            Kind::HTTPRoute => engine
-                .get(outputs.http_route_status, &name)
-                .map(ObjectStatus::Route),
-            _ => None,
+        if self.core.is_unwritten(key) {
+            return None;
         }
+        let status = self.core.engine().get(self.core.outputs().statuses, key);
+        status.map(|status| ObjectStatus::clone(&status))
     }
 }

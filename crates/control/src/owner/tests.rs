@@ -1,5 +1,5 @@
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::collections::BTreeSet;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::json;
@@ -9,19 +9,19 @@ use sesame_fleet::local::ports::PortProblem;
 use tokio::sync::broadcast;
 
 use super::*;
-use crate::local::place::{LocalPlace, Order};
 use crate::local::ports::{Machine, Ports};
+use crate::local::runner::{LocalRunner, Order};
 
-/// A machine on which every port is free, until a stranger takes them all.
+/// A machine on which every port is free, until another process takes them all.
 #[derive(Clone, Default)]
 struct Fake {
     taken: Arc<AtomicBool>,
 }
 
 impl Machine for Fake {
-    fn probe(&self, socket: SocketAddr) -> Result<(), PortProblem> {
-        match self.taken.load(Relaxed) && socket.port() != 0 {
-            true => Err(PortProblem::InUse(socket)),
+    fn probe(&self, ip: IpAddr, port: Port) -> Result<(), PortProblem> {
+        match self.taken.load(Relaxed) && port.number != 0 {
+            true => Err(PortProblem::InUse(SocketAddr::new(ip, port.number))),
             false => Ok(()),
         }
     }
@@ -30,19 +30,19 @@ impl Machine for Fake {
 struct Rig {
     owner: Owner,
     machine: Fake,
-    events: broadcast::Receiver<Event>,
+    events: broadcast::Receiver<RunEvent>,
     wanted: watch::Receiver<BTreeSet<FleetId>>,
     orders: mpsc::UnboundedReceiver<Order>,
 }
 
 fn rig() -> Rig {
-    let (events, receiver) = Teller::new(100, |_| true);
+    let (events, receiver) = EventSender::new(100, |_| true);
     let (wanted, to_run) = watch::channel(BTreeSet::new());
     #[expect(clippy::disallowed_methods, reason = "as it is in a local run")]
     let (orders, to_do) = mpsc::unbounded_channel();
-    let outlets = Outlets {
-        registry: xds::Registry::new(xds::Config::default()),
-        board: Arc::default(),
+    let outputs = Outputs {
+        registry: xds::Registry::new(xds::ServerConfig::default()),
+        status_store: Arc::default(),
         progress: Arc::default(),
         metrics: Arc::new(Metrics::new()),
         events,
@@ -52,12 +52,12 @@ fn rig() -> Rig {
     };
     let machine = Fake::default();
     let ports = Ports::new(0, Box::new(machine.clone()));
-    let place = LocalPlace::new(ports, wanted, orders);
+    let runner = LocalRunner::new(ports, wanted, orders);
     Rig {
         owner: Owner::new(
             Core::new(Options::default()),
-            Box::new(place),
-            outlets,
+            Box::new(runner),
+            outputs,
             Instant::now(),
         ),
         machine,
@@ -83,8 +83,8 @@ fn gone(name: &str) -> Change {
 fn set(changes: Vec<Change>) -> Message {
     Message::Source(ChangeSet {
         changes,
-        problems: Vec::new(),
-        skipped: BTreeMap::new(),
+        errors: Vec::new(),
+        unsupported: BTreeSet::new(),
         detected: Instant::now(),
     })
 }
@@ -94,7 +94,7 @@ fn fleet(name: &str) -> FleetId {
 }
 
 impl Rig {
-    fn events(&mut self) -> Vec<Event> {
+    fn events(&mut self) -> Vec<RunEvent> {
         std::iter::from_fn(|| self.events.try_recv().ok()).collect()
     }
 
@@ -107,7 +107,7 @@ impl Rig {
     }
 
     fn published(&self) -> Vec<String> {
-        let fleets = self.owner.outlets.registry.fleets();
+        let fleets = self.owner.outputs.registry.fleets();
         fleets.iter().map(ToString::to_string).collect()
     }
 }
@@ -117,11 +117,11 @@ fn nothing_is_made_before_everything_was_read() {
     let mut rig = rig();
     rig.owner.turn(vec![Message::EnvoyServes(fleet("a"))]);
     assert_eq!((rig.revision(), rig.events()), (0, vec![]));
-    // Nothing is a state, too.
+    // An empty set counts as well.
     rig.owner.turn(vec![set(vec![])]);
     assert!(matches!(
         rig.events()[..],
-        [Event::Ready { gateways: 0, .. }]
+        [RunEvent::Ready { gateways: 0, .. }]
     ));
     assert!(rig.published().is_empty());
 }
@@ -137,7 +137,7 @@ fn what_is_told_early_counts() {
     });
     let class = Change::Upsert(Object::decode(class).unwrap().unwrap());
     rig.owner.turn(vec![set(vec![class])]);
-    let statuses = rig.owner.outlets.board.statuses();
+    let statuses = rig.owner.outputs.status_store.statuses();
     let text = serde_json::to_string(&statuses).unwrap();
     assert!(text.contains("UnsupportedVersion"), "{text}");
 }
@@ -150,7 +150,7 @@ fn what_waits_becomes_one_change() {
         set(vec![gateway("c"), gone("b")]),
     ]);
     let events = rig.events();
-    let Event::Change { objects, .. } = &events[0] else {
+    let RunEvent::Change { objects, .. } = &events[0] else {
         panic!("{events:?}");
     };
     assert_eq!(objects.len(), 4);
@@ -159,9 +159,9 @@ fn what_waits_becomes_one_change() {
         *rig.wanted.borrow_and_update(),
         [fleet("a"), fleet("c")].into()
     );
-    // Objects, then where their fleets listen: nobody has seen what is in between.
+    // Two commits: objects, then the addresses of their fleets. The state in between is never visible.
     assert_eq!(rig.revision(), 2);
-    let status = rig.owner.outlets.registry.status(&xds_fleet(&fleet("a")));
+    let status = rig.owner.outputs.registry.status(&xds_fleet(&fleet("a")));
     assert_eq!(status.unwrap().revision, Some(2));
 }
 
@@ -170,10 +170,10 @@ fn the_end_of_the_beginning_is_told_once_all_have_served_or_failed() {
     let mut rig = rig();
     rig.owner.turn(vec![set(vec![gateway("a"), gateway("b")])]);
     rig.owner.turn(vec![Message::EnvoyServes(fleet("a"))]);
-    let ready = |events: Vec<Event>| {
+    let ready = |events: Vec<RunEvent>| {
         let mut events = events.into_iter();
         events.find_map(|event| match event {
-            Event::Ready { gateways, .. } => Some(gateways),
+            RunEvent::Ready { gateways, .. } => Some(gateways),
             _ => None,
         })
     };
@@ -193,15 +193,11 @@ fn a_fleet_that_goes_leaves_nothing() {
         set(vec![gateway("b")]),
         Message::EnvoyServes(fleet("a")),
     ]);
-    let rejected = |name: &str| Rejected {
-        fleet: fleet(name),
-        what: RejectedKind::Listener,
-        name: "80".into(),
-    };
+    let rejected = |name: &str| Rejected::listener(fleet(name), Port::tcp(80));
     rig.owner.turn(vec![
         Message::EnvoyServes(fleet("b")),
         Message::Rejection(rejected("b"), Some("no".to_owned())),
-        // Of one that isn't known.
+        // Of an unknown fleet.
         Message::Rejection(rejected("z"), Some("no".to_owned())),
     ]);
     assert_eq!(rig.owner.rejected.len(), 1);
@@ -224,11 +220,7 @@ fn a_listener_whose_port_was_taken_goes_and_comes_again() {
         listeners.count()
     };
     assert_eq!(listeners(&rig), 1);
-    let rejected = Rejected {
-        fleet: fleet("a"),
-        what: RejectedKind::Listener,
-        name: "80".into(),
-    };
+    let rejected = Rejected::listener(fleet("a"), Port::tcp(80));
     let said = |message: Option<&str>| {
         Message::Rejection(rejected.clone(), message.map(ToOwned::to_owned))
     };
@@ -238,13 +230,13 @@ fn a_listener_whose_port_was_taken_goes_and_comes_again() {
     let in_use = "cannot bind '127.0.0.1:80': Address already in use";
     rig.owner.turn(vec![said(Some(in_use))]);
     assert_eq!(listeners(&rig), 0);
-    assert!(rig.owner.place.due().is_some());
+    assert!(rig.owner.runner.due().is_some());
     rig.machine.taken.store(false, Relaxed);
-    // Any reason to look at ports will do; else it is time.
+    // Any reason to probe ports will do; else time has to pass.
     rig.owner
         .turn(vec![said(None), Message::FleetEnded(fleet("z"))]);
     assert_eq!(listeners(&rig), 1);
-    assert_eq!(rig.owner.place.due(), None);
+    assert_eq!(rig.owner.runner.due(), None);
 }
 
 #[test]
@@ -266,21 +258,32 @@ fn every_end_is_ordered_though_nobody_saw_the_beginning() {
 }
 
 #[test]
-fn kinds_that_are_not_served_are_noted_once() {
-    let value = |name: &str| {
-        json!({
-            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "TCPRoute",
-            "metadata": {"name": name}, "spec": {"rules": [{"backendRefs": [{"name": "x", "port": 1}]}]},
-        })
+fn unsupported_objects_are_noted_once() {
+    let ingress = Unsupported {
+        object: "Ingress default/web".to_owned(),
+        file: "a.yaml".into(),
+        location: (3, 1),
     };
-    let change = |name| Change::Upsert(Object::decode(value(name)).unwrap().unwrap());
     let mut rig = rig();
-    rig.owner.turn(vec![set(vec![change("a"), change("b")])]);
-    let notes = rig
+    for _ in 0..2 {
+        let mut set = set(vec![]);
+        if let Message::Source(set) = &mut set {
+            set.unsupported.insert(ingress.clone());
+        }
+        rig.owner.turn(vec![set]);
+    }
+    let notes: Vec<String> = rig
         .events()
         .into_iter()
-        .filter(|event| matches!(event, Event::Note { .. }));
-    assert_eq!(notes.count(), 1);
+        .filter_map(|event| match event {
+            RunEvent::Note { message } => Some(message),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        notes,
+        ["not supported yet: Ingress default/web (a.yaml:3:1)"]
+    );
 }
 
 #[test]
@@ -290,7 +293,7 @@ fn what_only_a_replaced_listener_needed_goes_when_it_is_drained() {
     few.push(gateway("a"));
     rig.owner.turn(vec![set(few)]);
     let given = |rig: &Rig| {
-        let registry = &rig.owner.outlets.registry;
+        let registry = &rig.owner.outputs.registry;
         let status = registry.status(&xds_fleet(&fleet("a"))).unwrap();
         [xds::ResourceType::ScopedRoute, xds::ResourceType::Route].map(|ty| {
             let of = status.resources.iter().find(|(of, _)| *of == ty);
@@ -301,12 +304,12 @@ fn what_only_a_replaced_listener_needed_goes_when_it_is_drained() {
     rig.owner.turn(vec![set(many_hosts(500))]);
     assert_eq!(given(&rig), [64, 65], "both forms");
     assert!(rig.owner.settled_at.is_some());
-    // Nothing else happens.
+    // No other events.
     rig.owner.turn(vec![]);
     assert_eq!((given(&rig), rig.owner.settled_at), ([64, 64], None));
 }
 
-/// A route for each of so many hosts.
+/// A route for each of `number` hosts.
 fn many_hosts(number: usize) -> Vec<Change> {
     let route = |host: usize| {
         json!({
@@ -326,13 +329,13 @@ fn many_hosts(number: usize) -> Vec<Change> {
         .collect()
 }
 
-/// Says whether everything was known when it was to follow.
+/// Records whether `complete` had been called at each `follow`.
 struct Listening {
     complete: bool,
     followed: mpsc::Sender<bool>,
 }
 
-impl Place for Listening {
+impl FleetRunner for Listening {
     fn plan(
         &mut self,
         _: &Requests,
@@ -359,7 +362,7 @@ impl Place for Listening {
 fn a_place_hears_when_all_is_known_even_if_nothing_else_changes() {
     let mut rig = rig();
     let (followed, mut told) = mpsc::channel(2);
-    rig.owner.place = Box::new(Listening {
+    rig.owner.runner = Box::new(Listening {
         complete: false,
         followed,
     });

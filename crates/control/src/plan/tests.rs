@@ -1,41 +1,34 @@
-use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-
-use sesame_api::{GatewaySpecAddress, NamespacedName};
 
 use super::*;
 
-fn asked(type_: AddressType, value: &str) -> GatewaySpecAddress {
-    GatewaySpecAddress {
-        type_,
-        value: value.to_owned(),
-        routability: None,
+fn ip(value: &str) -> AddressRequest {
+    match value.parse() {
+        Ok(ip) => AddressRequest::Ip(ip),
+        Err(_) if value.is_empty() => AddressRequest::Any,
+        Err(_) => AddressRequest::InvalidIp(value.to_owned()),
     }
 }
 
-fn ip(value: &str) -> GatewaySpecAddress {
-    asked(AddressType::IpAddress, value)
-}
-
-/// Gateways by name, with the addresses and ports that they ask for.
-fn requests(gateways: &[(&str, &[GatewaySpecAddress], &[u16])]) -> BTreeMap<FleetId, FleetRequest> {
+/// Gateways by name, with the addresses and ports that they request.
+fn requests(gateways: &[(&str, &[AddressRequest], &[u16])]) -> BTreeMap<FleetId, FleetRequest> {
     gateways
         .iter()
         .map(|(name, addresses, ports)| {
             let request = FleetRequest {
                 addresses: addresses.to_vec(),
-                ports: ports.iter().copied().collect::<BTreeSet<u16>>(),
-                ..FleetRequest::new(NamespacedName::new("ns", *name))
+                ports: ports.iter().copied().map(Port::tcp).collect(),
+                ..FleetRequest::new()
             };
-            (FleetId::of_gateway("ns", name), request)
+            (FleetId::of_gateway("ns", *name), request)
         })
         .collect()
 }
 
-/// Everything is usable but 192.0.2.0/24.
+/// All addresses are usable except 192.0.2.0/24.
 fn plan(
     planner: &mut Planner,
-    gateways: &[(&str, &[GatewaySpecAddress], &[u16])],
+    gateways: &[(&str, &[AddressRequest], &[u16])],
 ) -> BTreeMap<String, FleetState> {
     let usable = |ip: IpAddr| match ip {
         IpAddr::V4(v4) if v4.octets()[..3] == [192, 0, 2] => Err(format!("{ip} is not here")),
@@ -45,8 +38,10 @@ fn plan(
         .plan(&requests(gateways), usable, |_, _| false)
         .into_iter()
         .map(|(fleet, state)| {
-            let (_, name) = fleet.as_str().split_once('/').unwrap();
-            (name.to_owned(), state)
+            let FleetId::Gateway { name, .. } = fleet else {
+                panic!("{fleet}");
+            };
+            (name.to_string(), state)
         })
         .collect()
 }
@@ -96,11 +91,14 @@ fn other_types_are_unsupported_and_get_nothing() {
         &mut Planner::new(0),
         &[(
             "a",
-            &[ip("127.0.0.1"), asked(AddressType::Hostname, "x.example")],
+            &[
+                ip("127.0.0.1"),
+                AddressRequest::Hostname("x.example".to_owned()),
+            ],
             &[80],
         )],
     );
-    let Some(AddressProblem::Unsupported(why)) = &states["a"].problem else {
+    let Some(FleetProblem::UnsupportedAddress(why)) = &states["a"].problem else {
         panic!("{:?}", states["a"].problem);
     };
     assert!(why.contains("type Hostname"), "{why}");
@@ -114,7 +112,7 @@ fn what_is_not_usable_is_told_and_the_rest_is_used() {
             &mut Planner::new(0),
             &[("a", &[ip(bad), ip("127.0.0.9")], &[80])],
         );
-        let Some(AddressProblem::NotUsable(why)) = &states["a"].problem else {
+        let Some(FleetProblem::AddressNotUsable(why)) = &states["a"].problem else {
             panic!("{:?}", states["a"].problem);
         };
         assert!(why.contains(bad), "{why}");
@@ -134,9 +132,12 @@ fn of_two_that_want_a_port_the_first_by_name_has_it() {
         ],
     );
     assert!(states["a"].ports.is_empty());
-    assert_eq!(states["b"].ports.keys().collect::<Vec<_>>(), [&80]);
-    assert!(states["b"].ports[&80].contains("Gateway ns/a"));
-    assert!(states["c"].ports[&81].contains("Gateway ns/b"));
+    assert_eq!(
+        states["b"].ports.keys().collect::<Vec<_>>(),
+        [&Port::tcp(80)]
+    );
+    assert!(states["b"].ports[&Port::tcp(80)].contains("Gateway ns/a"));
+    assert!(states["c"].ports[&Port::tcp(81)].contains("Gateway ns/b"));
     assert!(states["d"].ports.is_empty());
 }
 
@@ -147,19 +148,46 @@ fn who_has_a_port_keeps_it() {
         ("b", &[ip("127.0.0.9")], &[80, 81]),
     ]);
     let b = FleetId::of_gateway("ns", "b");
-    let has = |fleet: &FleetId, socket: SocketAddr| {
-        *fleet == b && socket == "127.0.0.9:1080".parse().unwrap()
+    let has = |fleet: &FleetId, socket| {
+        *fleet == b && socket == (Ipv4Addr::new(127, 0, 0, 9).into(), Port::tcp(1080))
     };
     let states = Planner::new(1000).plan(&requests, |_| Ok(()), has);
     let a = &states[&FleetId::of_gateway("ns", "a")];
-    assert_eq!(a.ports.keys().collect::<Vec<_>>(), [&80]);
-    assert_eq!(states[&b].ports.keys().collect::<Vec<_>>(), [&81]);
+    assert_eq!(a.ports.keys().collect::<Vec<_>>(), [&Port::tcp(80)]);
+    assert_eq!(
+        states[&b].ports.keys().collect::<Vec<_>>(),
+        [&Port::tcp(81)]
+    );
 }
 
 #[test]
 fn a_port_that_moves_beyond_the_last_can_not_be_had() {
     let states = plan(&mut Planner::new(60_000), &[("a", &[], &[80, 8080])]);
-    assert_eq!(states["a"].ports.keys().collect::<Vec<_>>(), [&8080]);
-    assert!(states["a"].ports[&8080].contains("--port-offset"));
+    assert_eq!(
+        states["a"].ports.keys().collect::<Vec<_>>(),
+        [&Port::tcp(8080)]
+    );
+    assert!(states["a"].ports[&Port::tcp(8080)].contains("--port-offset"));
     assert_eq!(states["a"].port_offset, 60_000);
+}
+
+#[test]
+fn tcp_and_udp_ports_do_not_conflict() {
+    let request = |name: &str, port: Port| {
+        let request = FleetRequest {
+            addresses: vec![ip("127.0.0.9")],
+            ports: [port].into(),
+            ..FleetRequest::new()
+        };
+        (FleetId::of_gateway("ns", name), request)
+    };
+    let requests = [
+        request("a", Port::tcp(53)),
+        request("b", Port::udp(53)),
+        request("c", Port::udp(53)),
+    ];
+    let states = Planner::new(0).plan(&requests.into(), |_| Ok(()), |_, _| false);
+    let conflicts = |name| &states[&FleetId::of_gateway("ns", name)].ports;
+    assert!(conflicts("a").is_empty() && conflicts("b").is_empty());
+    assert!(conflicts("c")[&Port::udp(53)].contains("port 53/udp"));
 }

@@ -1,6 +1,6 @@
-//! Where clients reach Envoys that somebody else runs.
+//! Addresses of unmanaged Envoys.
 //!
-//! In: a Service, as the API server tells it, or addresses as the operator wrote them. Out: addresses.
+//! In: a Service from the API server, or addresses from the operator. Out: addresses.
 
 use std::sync::Arc;
 
@@ -10,27 +10,18 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, watcher};
 use kube::{Api, Client};
 use sesame_api::NamespacedName;
-use sesame_model::FleetId;
-use sesame_translate::fleet::FleetAddress;
+use sesame_model::{FleetAddress, FleetId};
 use tokio::sync::{mpsc, watch};
 
-use super::inbox::Inbox;
+use super::fleet_updates::FleetUpdates;
 use crate::owner::Message;
 use crate::streams::tell;
 
-/// An address as somebody wrote it.
-pub(super) fn address(text: &str) -> FleetAddress {
-    match text.parse() {
-        Ok(ip) => FleetAddress::Ip(ip),
-        Err(_) => FleetAddress::Hostname(text.to_owned()),
-    }
-}
-
-/// Follows a Service for ever. `looked` becomes true when it is known how it is, or that there is none.
+/// Watches a Service forever. `looked` becomes true when it has been read or found missing.
 pub(super) async fn follow(
     client: Client,
     service: NamespacedName,
-    news: Arc<Inbox<Vec<FleetAddress>>>,
+    news: Arc<FleetUpdates<Vec<FleetAddress>>>,
     owner: mpsc::WeakSender<Message>,
     looked: watch::Sender<bool>,
 ) {
@@ -58,13 +49,13 @@ pub(super) async fn follow(
             }
         }
         let addresses = seen.as_ref().map(addresses).unwrap_or_default();
-        news.put(FleetId::unmanaged(), Some(addresses));
+        news.put(FleetId::Unmanaged, Some(addresses));
         tell(&owner, Message::News).await;
         looked.send_replace(true);
     }
 }
 
-/// Where a Service says that it is reached: by its load balancers, or else inside the cluster.
+/// The addresses of a Service: those of its load balancers, or else its cluster IPs.
 fn addresses(service: &Service) -> Vec<FleetAddress> {
     let ingress = service.status.iter().filter_map(|status| {
         let balancer = status.load_balancer.as_ref()?;
@@ -73,14 +64,14 @@ fn addresses(service: &Service) -> Vec<FleetAddress> {
     let mut found: Vec<FleetAddress> = ingress
         .flatten()
         .filter_map(|ingress| ingress.ip.as_deref().or(ingress.hostname.as_deref()))
-        .map(address)
+        .map(FleetAddress::parse)
         .collect();
     let spec = service.spec.as_ref();
     let balanced = spec.and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer");
     if found.is_empty() && !balanced {
         let inside = spec.and_then(|spec| spec.cluster_ips.as_ref());
         let real = inside.into_iter().flatten().filter(|ip| *ip != "None");
-        found.extend(real.map(|ip| address(ip)));
+        found.extend(real.map(|ip| FleetAddress::parse(ip)));
     }
     found.sort();
     found.dedup();

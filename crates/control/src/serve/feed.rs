@@ -1,22 +1,22 @@
-//! What the API server tells, on its way to whom it concerns.
+//! Events of the API server, on their way to their receivers.
 //!
-//! In: events of the source. Out: objects for the thread that translates, live statuses for who writes them, troubles for
-//! the health page and the log.
+//! In: events of the source. Out: objects for the thread that translates, live statuses for the writer of statuses, watch
+//! failures for the health page and the log.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sesame_sources::files::ChangeSet;
-use sesame_sources::kube::{Event, Trouble};
+use sesame_sources::kube::{WatchEvent, WatchFailure};
 use sesame_status::Writer;
 use tokio::sync::mpsc;
 
 use super::health::{Health, sentence};
 use crate::owner::Message;
 
-/// Passes everything on until the source or the owner is gone.
+/// Passes on events until the source or the owner is gone.
 pub(super) async fn pass_on(
-    mut events: mpsc::Receiver<Event>,
+    mut events: mpsc::Receiver<WatchEvent>,
     owner: mpsc::Sender<Message>,
     statuses: Writer,
     health: Arc<Health>,
@@ -24,43 +24,43 @@ pub(super) async fn pass_on(
     let mut told = BTreeSet::new();
     while let Some(event) = events.recv().await {
         match event {
-            Event::Set(set) => {
+            WatchEvent::Changes(set) => {
                 let set = ChangeSet {
                     changes: set.changes,
-                    problems: Vec::new(),
-                    skipped: BTreeMap::new(),
+                    errors: Vec::new(),
+                    unsupported: BTreeSet::new(),
                     detected: set.detected,
                 };
                 if owner.send(Message::Source(set)).await.is_err() {
                     return;
                 }
             }
-            Event::Live(live) => {
-                for (key, live) in live {
-                    statuses.live(key, live);
+            WatchEvent::Statuses(current) => {
+                for (key, status) in current {
+                    statuses.live(key, status);
                 }
             }
-            Event::Release(release) => {
+            WatchEvent::Release(release) => {
                 if owner.send(Message::Release(release)).await.is_err() {
                     return;
                 }
             }
-            Event::Complete => {
+            WatchEvent::FleetOwnersKnown => {
                 if owner.send(Message::Complete).await.is_err() {
                     return;
                 }
             }
-            Event::Trouble(troubles) => {
-                log(&mut told, &troubles);
-                health.source(troubles);
+            WatchEvent::Failures(failures) => {
+                log(&mut told, &failures);
+                health.source(failures);
             }
         }
     }
 }
 
-/// Says what is new and what is over.
-fn log(told: &mut BTreeSet<String>, troubles: &[Trouble]) {
-    let now: BTreeSet<String> = troubles.iter().map(sentence).collect();
+/// Logs new failures, and those that are gone.
+fn log(told: &mut BTreeSet<String>, failures: &[WatchFailure]) {
+    let now: BTreeSet<String> = failures.iter().map(sentence).collect();
     for over in told.difference(&now) {
         tracing::info!("over: {over}");
     }

@@ -1,29 +1,29 @@
-//! How a replica of `sesame serve` is.
+//! Health of a replica of `sesame serve`.
 //!
-//! In: what its parts find wrong. Out: whether it can serve, and sentences for whoever asks. A replica that can serve what
-//! it has read is ready, whatever else is wrong: to take it from its Service would help nobody.
+//! In: failures of its parts. Out: readiness, and the failures as sentences. A replica that can serve the objects it has
+//! read is ready despite other failures: removing it from its Service would fix none of them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
-use sesame_sources::kube::Trouble;
+use sesame_sources::kube::WatchFailure;
 use sesame_xds::tls::Identity;
 use tokio::sync::watch;
 
 use super::lease;
 
-/// What is known. Readers may look at any time.
+/// The state. Readers may read it at any time.
 #[derive(Debug)]
 pub(crate) struct Health {
-    /// Everything has been read and translated once.
+    /// All objects have been read and translated once.
     synced: AtomicBool,
-    /// What is wrong with what the API server tells.
-    source: RwLock<Vec<Trouble>>,
+    /// Failures of the watches.
+    source: RwLock<Vec<WatchFailure>>,
     statuses: sesame_status::Writer,
     identity: Identity,
-    /// What is wrong with certificates.
+    /// Failures of the certificates.
     identity_trouble: Option<watch::Receiver<Option<Arc<str>>>>,
-    /// What is wrong with the election.
+    /// Failure of the leader election.
     election_trouble: watch::Receiver<lease::Trouble>,
     leads: watch::Receiver<bool>,
 }
@@ -47,28 +47,27 @@ impl Health {
         }
     }
 
-    /// Everything has been read and translated.
+    /// All objects have been read and translated.
     pub(super) fn synced(&self) {
         self.synced.store(true, Ordering::Release);
     }
 
-    /// What is wrong with what the API server tells, from now on.
-    pub(super) fn source(&self, troubles: Vec<Trouble>) {
-        *self.source.write().unwrap_or_else(PoisonError::into_inner) = troubles;
+    /// Replaces the failures of the watches.
+    pub(super) fn source(&self, failures: Vec<WatchFailure>) {
+        *self.source.write().unwrap_or_else(PoisonError::into_inner) = failures;
     }
 
-    /// Whether this replica leads.
     pub(crate) fn leads(&self) -> bool {
         *self.leads.borrow()
     }
 
-    /// What is wrong with what the API server tells.
-    pub(crate) fn troubles(&self) -> Vec<Trouble> {
+    /// Failures of the watches.
+    pub(crate) fn troubles(&self) -> Vec<WatchFailure> {
         let source = self.source.read().unwrap_or_else(PoisonError::into_inner);
         source.clone()
     }
 
-    /// What Envoys that connect now wait for, if for anything.
+    /// What connecting Envoys have to wait for; `None`: nothing.
     pub(crate) fn waits_for(&self) -> Option<&'static str> {
         if !self.synced.load(Ordering::Acquire) {
             return Some("the objects have not been read yet");
@@ -77,24 +76,22 @@ impl Health {
         (!identified).then_some("there is no certificate to show to Envoys yet")
     }
 
-    /// All that is wrong, a sentence each.
+    /// All failures, a sentence each.
     pub(crate) fn wrong(&self) -> Vec<String> {
         let mut wrong: Vec<String> = self.troubles().iter().map(sentence).collect();
-        wrong.extend(self.statuses.troubles().iter().map(ToString::to_string));
+        wrong.extend(self.statuses.failures().iter().map(ToString::to_string));
         let identity = self.identity_trouble.as_ref();
         let identity = identity.and_then(|trouble| trouble.borrow().clone());
         wrong.extend(identity.map(|trouble| trouble.to_string()));
         let election = self.election_trouble.borrow().clone();
         wrong.extend(election.map(|error| {
-            format!(
-                "nobody may lead, and then no status is written: the Lease can't be had: {error}"
-            )
+            format!("no leader, so no status is written: the Lease is unavailable: {error}")
         }));
         wrong
     }
 }
 
-/// Where something is wrong, and what.
-pub(super) fn sentence(trouble: &Trouble) -> String {
-    format!("{}: {}", trouble.place, trouble.message)
+/// A watch failure as a sentence.
+pub(super) fn sentence(failure: &WatchFailure) -> String {
+    format!("{}: {}", failure.subject, failure.message)
 }

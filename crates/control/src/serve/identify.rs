@@ -1,6 +1,6 @@
-//! What this replica shows to Envoys.
+//! The discovery server's certificate.
 //!
-//! In: settings, Secrets or a folder. Out: an identity for the discovery server, which follows what it is read from.
+//! In: settings, Secrets or a folder. Out: an identity for the discovery server, renewed when its source changes.
 
 use std::path::PathBuf;
 
@@ -9,20 +9,20 @@ use sesame_model::FleetId;
 use sesame_xds::tls;
 
 use super::start::{Parts, StartError};
-use super::{Config, Envoys, SERVICE};
+use super::{Envoys, SERVICE, ServeConfig};
 
-/// The Secret with which unmanaged Envoys show who they are, in Sesame's namespace.
+/// The Secret in Sesame's namespace with the client certificate of unmanaged Envoys.
 pub const UNMANAGED_SECRET: &str = "sesame-envoy";
 
-/// What to show to Envoys, from a folder or from Secrets that are kept from now on.
+/// The identity, from a folder or from Secrets that are renewed from now on.
 pub(super) async fn identify(
-    config: &Config,
+    config: &ServeConfig,
     client: &kube::Client,
     parts: &mut Parts,
 ) -> Result<(tls::Identity, Option<identity::Handle>), StartError> {
     if let Some(folder) = &config.certificates {
         let (identity, follow) =
-            tls::files::open(PathBuf::clone(folder), tls::files::PERIOD).await?;
+            tls::files::open(PathBuf::clone(folder), tls::files::POLL_INTERVAL).await?;
         parts.forever(follow);
         return Ok((identity, None));
     }
@@ -34,38 +34,38 @@ pub(super) async fn identify(
     {
         names.push(host.clone());
     }
-    let mut settings = identity::Config::new(&config.namespace, names);
+    let mut settings = identity::CaConfig::new(&config.namespace, names);
     settings
         .fleet_namespaces
         .clone_from(&config.watch_namespaces);
-    let (handle, mut shown) = identity::start(client.clone(), settings);
+    let (handle, mut received) = identity::start(client.clone(), settings);
     if let Envoys::Unmanaged { .. } = config.envoys {
         let owner = FleetOwner {
             namespace: config.namespace.clone(),
             secret_name: UNMANAGED_SECRET.to_owned(),
             ..FleetOwner::default()
         };
-        handle.fleet(FleetId::unmanaged(), Some(owner));
+        handle.fleet(FleetId::Unmanaged, Some(owner));
     }
     let identity = tls::Identity::pending();
     let replaced = identity.clone();
     parts.forever(async move {
         loop {
-            let files = shown.borrow_and_update().clone().map(|shown| shown.files);
+            let files = received.borrow_and_update().clone();
             if let Some(files) = files {
                 let pem = tls::Pem {
-                    chain: files.certified.certificate,
-                    private_key: files.certified.private_key,
-                    authorities: files.authorities,
+                    chain: files.certificate,
+                    private_key: files.private_key,
+                    ca_bundle: files.ca_bundle,
                 };
                 match replaced.replace(&pem) {
-                    Ok(()) => tracing::info!("Envoys are shown a certificate"),
+                    Ok(()) => tracing::info!("the discovery server has a certificate"),
                     Err(error) => {
-                        tracing::error!(%error, "the certificate for Envoys can't be used")
+                        tracing::error!(%error, "the discovery server's certificate is invalid")
                     }
                 }
             }
-            if shown.changed().await.is_err() {
+            if received.changed().await.is_err() {
                 return;
             }
         }

@@ -1,7 +1,7 @@
-//! Who leads, and what follows from it.
+//! Leadership and its consequences.
 //!
-//! In: the lease, and how far this replica is. Out: orders to whoever writes to the API server. Statuses wait until
-//! every fleet has been looked at, since a Gateway whose address isn't known yet looks like one that has none.
+//! In: the Lease, and the progress of this replica. Out: whether the writers to the API server may write. Statuses wait
+//! until every fleet has been observed, since a Gateway whose address isn't known yet looks like one that has none.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,18 +13,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::health::Health;
 use super::start::Parts;
-use super::{Config, lease};
+use super::{ServeConfig, lease};
 use crate::core::Core;
 use crate::owner::{Message, inspect};
 use crate::streams::Envoys;
 
-/// How long statuses wait at most for a first look at every fleet.
+/// How long statuses wait at most until every fleet has been observed.
 const FIRST_LOOK: Duration = Duration::from_secs(10);
 
-/// Everybody to whom it matters who leads.
+/// Everything that depends on leadership.
 pub(super) struct Following {
     pub(super) leads: watch::Receiver<bool>,
-    /// True when every fleet has been looked at.
+    /// True when every fleet has been observed.
     pub(super) first_look: watch::Receiver<bool>,
     pub(super) owner: mpsc::WeakSender<Message>,
     pub(super) health: Arc<Health>,
@@ -33,19 +33,18 @@ pub(super) struct Following {
     pub(super) keeper: Option<identity::Handle>,
 }
 
-/// What is known of an election.
+/// State of the leader election.
 pub(super) struct Election {
-    /// Whether this replica leads.
     pub(super) leads: watch::Receiver<bool>,
-    /// What is in the way of it.
+    /// Why it fails, if it does.
     pub(super) trouble: watch::Receiver<lease::Trouble>,
-    /// Closed when what was held has been given back.
+    /// Closes when the Lease has been released.
     pub(super) stepped_down: watch::Receiver<bool>,
 }
 
-/// Takes part in the election, if there is one.
+/// Takes part in the election, if leader election is on; otherwise always leads.
 pub(super) fn run(
-    config: &Config,
+    config: &ServeConfig,
     client: &kube::Client,
     step_down: &CancellationToken,
     parts: &mut Parts,
@@ -68,7 +67,7 @@ pub(super) fn run(
     }
     let (leads, election) = lease::start(
         client.clone(),
-        lease::Config::new(&config.namespace, &config.replica),
+        lease::LeaseConfig::new(&config.namespace, &config.replica),
         in_the_way,
         step_down.clone(),
     );
@@ -84,7 +83,7 @@ pub(super) fn run(
     }
 }
 
-/// Tells everybody, for as long as there is an election.
+/// Passes on leadership, for as long as there is an election.
 pub(super) async fn follow(mut following: Following) {
     let (owner, health) = (following.owner.clone(), Arc::clone(&following.health));
     let mut looked = following.first_look.clone();
@@ -92,7 +91,7 @@ pub(super) async fn follow(mut following: Following) {
         first_state(&owner).await;
         health.synced();
         let _ = tokio::time::timeout(FIRST_LOOK, looked.wait_for(|looked| *looked)).await;
-        // What was seen has been translated when the owner answers.
+        // When the owner answers, all observed states have been translated.
         first_state(&owner).await;
     });
     let mut is_ready = false;
@@ -103,7 +102,7 @@ pub(super) async fn follow(mut following: Following) {
         tokio::select! {
             () = &mut ready, if !is_ready => is_ready = true,
             changed = following.leads.changed() => {
-                // Without an election any more nobody leads here.
+                // The election is over, so this replica doesn't lead.
                 leads = changed.is_ok() && *following.leads.borrow_and_update();
                 tracing::info!(leads, "this replica");
                 if changed.is_err() {
@@ -127,7 +126,7 @@ impl Following {
     }
 }
 
-/// Waits until there has been a commit, and all that was told before has been taken in.
+/// Waits until there has been a commit, and all earlier messages have been handled.
 async fn first_state(owner: &mpsc::WeakSender<Message>) {
     loop {
         match inspect(owner, Core::committed).await {
@@ -138,7 +137,7 @@ async fn first_state(owner: &mpsc::WeakSender<Message>) {
     }
 }
 
-/// Envoys in pods: whether they are ready is for Kubernetes to say.
+/// Envoys in pods: Kubernetes decides whether they are ready.
 pub(super) struct Pods;
 
 impl Envoys for Pods {
@@ -177,6 +176,6 @@ mod tests {
             () = first_state(&owner) => {}
             () = answering => {}
         }
-        assert_eq!(core.engine().revision(), 0);
+        assert!(core.committed());
     }
 }

@@ -1,8 +1,8 @@
-//! Which replica leads: whoever holds a Lease.
+//! Leader election: the replica that holds a Lease leads.
 //!
-//! In: a client, and the name of this replica. Out: whether it leads. It must not know what a leader does.
+//! In: a client, and the name of this replica. Out: whether it leads. It must not depend on what a leader does.
 //!
-//! [`candidate`] decides, without a clock or a network; this file asks the API server and waits.
+//! [`candidate`] decides, without a clock or a network; this file sends the requests and waits.
 
 mod candidate;
 #[cfg(test)]
@@ -21,35 +21,34 @@ use self::candidate::{Answer, Ask, Candidate};
 
 /// The Lease of all replicas.
 const NAME: &str = "sesame-leader";
-/// How long giving it back may take.
+/// Timeout of its release.
 const LAST_ANSWER: Duration = Duration::from_secs(3);
 
-/// How to take part in an election.
+/// Settings of a candidate.
 #[derive(Clone, Debug)]
-pub(super) struct Config {
+pub(super) struct LeaseConfig {
     /// The namespace of the Lease.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// The name of this replica; no other one that runs has it. One that starts again may have the name that it had.
+    /// The name of this replica, unique among running replicas. It may be the same after a restart.
     pub identity: String,
-    /// When to do what.
     pub times: Times,
 }
 
-/// When to do what. A dead leader is followed after `lease + look` at the latest, and the time of two requests.
+/// Durations of the election. A dead leader is replaced within `lease + look` and the time of two requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
-    /// So long after it was seen to change, a Lease is free to be taken. In whole seconds.
+    /// A Lease is free when it has been seen unchanged for so long. In whole seconds.
     pub lease: Duration,
-    /// A leader that could not renew for so long doesn't lead any more; shorter than `lease`, by more than clocks may differ in
+    /// A leader that hasn't renewed for so long stops leading; shorter than `lease`, by more than the drift of clocks in
     /// that time.
     pub deadline: Duration,
-    /// From one renewal to the next.
+    /// Between renewals.
     pub renew: Duration,
-    /// From one look at another's Lease to the next, and from a failure to the next try.
+    /// Between reads of another holder's Lease, and before a retry after a failure.
     pub look: Duration,
-    /// How long an answer may take.
+    /// Timeout of a request.
     pub answer: Duration,
 }
 
@@ -65,10 +64,10 @@ impl Default for Times {
     }
 }
 
-impl Config {
-    /// The usual Lease in this namespace, for a replica of this name.
+impl LeaseConfig {
+    /// The default Lease in this namespace, for a replica of this name.
     pub(super) fn new(namespace: &str, identity: &str) -> Self {
-        Config {
+        LeaseConfig {
             namespace: namespace.to_owned(),
             name: NAME.to_owned(),
             identity: identity.to_owned(),
@@ -77,14 +76,15 @@ impl Config {
     }
 }
 
-/// Why nobody can agree on who leads, for people; `None`: they can.
+/// Why the election fails; `None`: it works.
 pub(super) type Trouble = Option<Arc<str>>;
 
-/// Takes part until `stop`, and says in `trouble` what is in the way. Gives whether this replica leads, and what has to run for it; when that has ended, this replica
-/// doesn't lead, and the Lease is free at once if the API server could be told.
+/// Takes part in the election until `stop`, and reports in `trouble` why it fails. Returns whether this replica leads, and
+/// the task to run; when the task has ended, this replica doesn't lead, and the Lease is free at once if the API server
+/// could be reached.
 pub(super) fn start(
     client: kube::Client,
-    config: Config,
+    config: LeaseConfig,
     trouble: watch::Sender<Trouble>,
     stop: CancellationToken,
 ) -> (watch::Receiver<bool>, impl Future<Output = ()>) {
@@ -114,11 +114,11 @@ impl Election {
         self.leads.send_replace(false);
         let released = tokio::time::timeout(LAST_ANSWER, self.release()).await;
         if released.is_err() {
-            tracing::warn!("the Lease could not be given back: others wait until it has run out");
+            tracing::warn!("the Lease could not be released: other replicas wait until it expires");
         }
     }
 
-    /// Waits for the time of the next question, and asks it.
+    /// Waits for the time of the next request, and sends it.
     async fn turn(&mut self) {
         self.tell();
         let asks_at = self.candidate.asks_at();
@@ -133,7 +133,7 @@ impl Election {
         let answer = {
             let mut answer = std::pin::pin!(tokio::time::timeout(self.answer, self.send(&ask)));
             loop {
-                // While an answer is awaited the time to lead may run out.
+                // Leadership may expire while a request is in flight.
                 let until = self.candidate.leads_until();
                 let until = until.filter(|_| *self.leads.borrow());
                 tokio::select! {
@@ -149,7 +149,7 @@ impl Election {
         self.tell();
     }
 
-    /// Tells whether this replica leads, if that changed.
+    /// Publishes whether this replica leads, if that changed.
     fn tell(&self) {
         let now = self.candidate.leads(Instant::now());
         self.leads.send_if_modified(|leads| {
@@ -172,7 +172,7 @@ impl Election {
         };
         match answer {
             Ok(lease) => Answer::Lease(Box::new(lease)),
-            // What is made is missing only if its namespace is.
+            // A create finds nothing only if the namespace is missing.
             Err(kube::Error::Api(status))
                 if status.code == 404 && !matches!(ask, Ask::Create(_)) =>
             {
@@ -183,12 +183,12 @@ impl Election {
         }
     }
 
-    /// Gives the Lease back, so that others needn't wait.
+    /// Releases the Lease, so that other replicas needn't wait.
     async fn release(&mut self) {
         while let Some(lease) = self.candidate.release(Timestamp::now()) {
             let ask = Ask::Replace(lease);
             match self.send(&ask).await {
-                // A renewal may have been under way.
+                // A renewal may have been in flight.
                 Answer::Conflict => {
                     let now = Instant::now();
                     let seen = self.send(&Ask::Look).await;
@@ -198,7 +198,7 @@ impl Election {
                     self.candidate.answered(&Ask::Look, seen, now, now);
                 }
                 Answer::Failed(error) => {
-                    tracing::warn!(error, "the Lease could not be given back");
+                    tracing::warn!(error, "the Lease could not be released");
                     return;
                 }
                 Answer::Lease(_) | Answer::Missing => return,
@@ -206,18 +206,18 @@ impl Election {
         }
     }
 
-    /// Says once what is in the way, and once that nothing is any more.
+    /// Logs a failure once, and once that it is over.
     fn log(&self, answer: &Answer) {
         let trouble: Trouble = match answer {
             Answer::Failed(error) => Some(error.as_str().into()),
-            // Whether it can be made shows when it is tried.
+            // The attempt to create it shows whether it can be created.
             Answer::Missing => return,
             Answer::Lease(_) | Answer::Conflict => None,
         };
         let before = self.trouble.send_replace(trouble.clone());
         match (before, trouble) {
-            (None, Some(error)) => tracing::warn!(%error, "who leads can't be agreed on"),
-            (Some(_), None) => tracing::info!("who leads can be agreed on again"),
+            (None, Some(error)) => tracing::warn!(%error, "leader election fails"),
+            (Some(_), None) => tracing::info!("leader election works again"),
             _ => {}
         }
     }

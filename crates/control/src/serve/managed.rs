@@ -1,62 +1,53 @@
-//! A cluster as a place for fleets: Sesame has Kubernetes run the Envoys.
+//! Runner of fleets in a cluster: Kubernetes runs the Envoys.
 //!
-//! In: what Gateways ask for, and what has become of it in the cluster. Out: states for translation; what there should be,
-//! for whoever makes it so.
+//! In: requests of Gateways, and the observed state of their objects. Out: states for translation; specs for the
+//! provisioner.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sesame_api::AddressType;
 use sesame_envoy::{Admin, BootstrapOptions, MAX_CONNECTIONS, XdsAddress, XdsTls};
 use sesame_fleet::kube::identity::Handle;
-use sesame_fleet::kube::{FleetSpec, Observation, Port, Problem, Provisioner, layout};
-use sesame_model::{FleetId, FleetParameters};
-use sesame_translate::fleet::{AddressProblem, FleetAddress, FleetRequest, FleetState};
+use sesame_fleet::kube::{FleetSpec, Provisioner, layout};
+use sesame_model::{FleetId, FleetParameters, FleetRequest, FleetState};
 use tokio::sync::watch;
 
-use super::inbox::Inbox;
-use crate::place::{Place, Requests};
+use super::fleet_updates::FleetUpdates;
+use crate::runner::{FleetRunner, Requests};
 
-/// The place.
-pub(super) struct ManagedPlace {
+pub(super) struct ManagedRunner {
     provisioner: Provisioner,
-    /// `None`: somebody else gives Envoys their certificates.
+    /// `None`: the Envoys' certificates are issued outside Sesame.
     identities: Option<Handle>,
-    news: Arc<Inbox<Observation>>,
-    observed: BTreeMap<FleetId, Observation>,
+    news: Arc<FleetUpdates<FleetState>>,
+    observed: BTreeMap<FleetId, FleetState>,
     end: EnvoyEnd,
-    /// Becomes true when every fleet that there should be has been looked at: before that, nobody should be told that an
-    /// address is missing.
+    /// Becomes true when every requested fleet has been observed; before that, no status should report a missing address.
     looked: watch::Sender<bool>,
-    /// The last parameters of each fleet that could be read, with its Gateway's uid: what runs goes on by them while newer
-    /// ones can't be.
-    parameters: BTreeMap<FleetId, (String, FleetParameters)>,
-    /// Fleets that wait for parameters that can be read: nobody knows how they should run, nor that they shouldn't.
-    unreadable: BTreeSet<FleetId>,
-    /// All fleets that there should be are asked for.
+    parameters: LastValid,
+    /// All requests are known.
     complete: bool,
-    /// They have been said once.
+    /// The provisioner has been notified of that, once all parameters were known.
     settled: bool,
 }
 
-/// What Envoys are told of Sesame.
+/// How Envoys reach Sesame.
 #[derive(Clone, Debug)]
 pub(super) struct EnvoyEnd {
-    /// A name that pods can look up, which is in Sesame's certificate.
+    /// A DNS name for pods, which Sesame's certificate has as a SAN.
     pub(super) host: String,
-    /// The port.
     pub(super) port: u16,
-    /// They have its module.
+    /// Whether they have Sesame's module.
     pub(super) module: bool,
 }
 
-impl ManagedPlace {
+impl ManagedRunner {
     pub(super) fn new(
         provisioner: Provisioner,
         identities: Option<Handle>,
-        news: Arc<Inbox<Observation>>,
+        news: Arc<FleetUpdates<FleetState>>,
         end: EnvoyEnd,
         looked: watch::Sender<bool>,
     ) -> Self {
@@ -67,15 +58,14 @@ impl ManagedPlace {
             observed: BTreeMap::new(),
             end,
             looked,
-            parameters: BTreeMap::new(),
-            unreadable: BTreeSet::new(),
+            parameters: LastValid::default(),
             complete: false,
             settled: false,
         }
     }
 }
 
-impl Place for ManagedPlace {
+impl FleetRunner for ManagedRunner {
     fn plan(
         &mut self,
         requests: &Requests,
@@ -83,15 +73,15 @@ impl Place for ManagedPlace {
         _now: Instant,
     ) -> Vec<(FleetId, Option<FleetState>)> {
         let mut fleets = changed.clone();
-        for (fleet, observation) in self.news.take() {
-            match observation {
-                Some(observation) => drop(self.observed.insert(fleet.clone(), observation)),
+        for (fleet, state) in self.news.take() {
+            match state {
+                Some(state) => drop(self.observed.insert(fleet.clone(), state)),
                 None => drop(self.observed.remove(&fleet)),
             }
             fleets.insert(fleet);
         }
         if !*self.looked.borrow() {
-            // Of one that nobody can make there is nothing to see.
+            // A fleet without parameters can't be created, so there is nothing to observe.
             let all = requests.iter().all(|(fleet, request)| {
                 self.observed.contains_key(fleet) || request.parameters.is_none()
             });
@@ -101,7 +91,7 @@ impl Place for ManagedPlace {
         let states = fleets.into_iter().map(|fleet| {
             let state = requests
                 .contains_key(&fleet)
-                .then(|| self.observed.get(&fleet).map(state).unwrap_or_default());
+                .then(|| self.observed.get(&fleet).cloned().unwrap_or_default());
             (fleet, state)
         });
         states.collect()
@@ -115,7 +105,7 @@ impl Place for ManagedPlace {
             }
         }
         if self.complete
-            && self.unreadable.is_empty()
+            && self.parameters.missing.is_empty()
             && !std::mem::replace(&mut self.settled, true)
         {
             self.provisioner.settled();
@@ -134,35 +124,26 @@ impl Place for ManagedPlace {
     }
 }
 
-impl ManagedPlace {
+impl ManagedRunner {
     fn want(&mut self, fleet: &FleetId, request: &FleetRequest) {
-        let uid = &request.gateway_uid;
-        if let Some(parameters) = &request.parameters {
-            let known = (uid.clone(), parameters.clone());
-            self.parameters.insert(fleet.clone(), known);
-        } else if self.parameters.get(fleet).is_some_and(|(of, _)| of != uid) {
-            // Another Gateway of the same name: what was chosen for the one before, and what runs for it, isn't its own.
+        if self.parameters.replaced(fleet, request) {
             self.forget(fleet);
         }
-        let known = self.parameters.get(fleet).map(|(_, known)| known.clone());
-        let readable = known.is_some();
-        let spec = spec(fleet, request, known.unwrap_or_default(), &self.end);
-        // Whatever its Envoys run as, they have to show who they are.
+        let parameters = self.parameters.update(fleet, request);
+        let valid = parameters.is_some();
+        let spec = spec(fleet, request, parameters.unwrap_or_default(), &self.end);
+        // Existing Envoys need a certificate even if their parameters are unknown.
         if let Some(identities) = &self.identities {
             let owner = self.provisioner.secret_owner(fleet, &spec);
             identities.fleet(fleet.clone(), Some(owner));
         }
-        if readable {
-            self.unreadable.remove(fleet);
+        if valid {
             self.provisioner.want(fleet.clone(), Some(spec));
-        } else {
-            self.unreadable.insert(fleet.clone());
         }
     }
 
     fn forget(&mut self, fleet: &FleetId) {
-        self.parameters.remove(fleet);
-        self.unreadable.remove(fleet);
+        self.parameters.forget(fleet);
         if let Some(identities) = &self.identities {
             identities.fleet(fleet.clone(), None);
         }
@@ -170,28 +151,47 @@ impl ManagedPlace {
     }
 }
 
-/// What translation is to know.
-fn state(observation: &Observation) -> FleetState {
-    let addresses = observation.addresses.iter();
-    FleetState {
-        addresses: addresses
-            .map(|address| match address.value.parse() {
-                Ok(ip) if address.type_ == AddressType::IpAddress => FleetAddress::Ip(ip),
-                _ => FleetAddress::Hostname(address.value.clone()),
-            })
-            .collect(),
-        problem: observation.problem.clone().map(|problem| match problem {
-            Problem::UnsupportedAddress(why) => AddressProblem::Unsupported(why),
-            Problem::NoResources(why) => AddressProblem::NoResources(why),
-            Problem::AddressNotUsable(why) => AddressProblem::NotUsable(why),
-            Problem::AddressNotAssigned(why) => AddressProblem::NotAssigned(why),
-        }),
-        ready: observation.available > 0,
-        ..FleetState::default()
+/// The last valid parameters of each fleet, which stay in effect while newer ones are invalid.
+#[derive(Default)]
+struct LastValid {
+    /// The uid of the owner, and the parameters.
+    parameters: BTreeMap<FleetId, (Option<String>, FleetParameters)>,
+    /// Fleets whose parameters have never been valid. Their objects, if there are any, stay unchanged.
+    missing: BTreeSet<FleetId>,
+}
+
+impl LastValid {
+    /// The parameters in effect; `None` if the fleet has never had valid ones.
+    fn update(&mut self, fleet: &FleetId, request: &FleetRequest) -> Option<FleetParameters> {
+        if let Some(parameters) = &request.parameters {
+            let valid = (uid(request), parameters.clone());
+            self.parameters.insert(fleet.clone(), valid);
+        }
+        let parameters = self.parameters.get(fleet).map(|(_, valid)| valid.clone());
+        match parameters {
+            Some(_) => self.missing.remove(fleet),
+            None => self.missing.insert(fleet.clone()),
+        };
+        parameters
+    }
+
+    /// Whether the parameters belong to an earlier Gateway of the same name, while those of the new one are invalid.
+    fn replaced(&self, fleet: &FleetId, request: &FleetRequest) -> bool {
+        let known = self.parameters.get(fleet);
+        request.parameters.is_none() && known.is_some_and(|(of, _)| *of != uid(request))
+    }
+
+    fn forget(&mut self, fleet: &FleetId) {
+        self.parameters.remove(fleet);
+        self.missing.remove(fleet);
     }
 }
 
-/// What the cluster is to run.
+fn uid(request: &FleetRequest) -> Option<String> {
+    request.owner.as_ref().map(|owner| owner.uid.clone())
+}
+
+/// The spec of a fleet.
 fn spec(
     fleet: &FleetId,
     request: &FleetRequest,
@@ -200,13 +200,11 @@ fn spec(
 ) -> FleetSpec {
     let tls = tls(&end.host);
     FleetSpec {
-        gateway: request.gateway.clone(),
-        gateway_uid: request.gateway_uid.clone(),
-        gateway_class: Arc::clone(&request.class),
-        labels: request.labels.clone(),
-        annotations: request.annotations.clone(),
-        ports: request.ports.iter().copied().map(Port::tcp).collect(),
-        addresses: request.addresses.clone(),
+        request: FleetRequest {
+            // The parameters in effect may differ from the requested ones.
+            parameters: None,
+            ..request.clone()
+        },
         files: sesame_envoy::xds_secrets(&tls),
         bootstrap: bootstrap(fleet, &parameters, end, tls),
         module: end.module,
@@ -214,7 +212,7 @@ fn spec(
     }
 }
 
-/// The files by which an Envoy and Sesame know each other, as the Envoy sees them.
+/// Paths of the files for mutual TLS between an Envoy and Sesame, in the Envoy's container.
 fn tls(server_name: &str) -> XdsTls {
     let file = |name: &str| Path::new(layout::CERTIFICATES).join(name);
     XdsTls {
@@ -226,7 +224,7 @@ fn tls(server_name: &str) -> XdsTls {
     }
 }
 
-/// What the fleet's Envoys start with. The name of each is its pod's, which is given to it elsewhere.
+/// The bootstrap of the fleet's Envoys. Each Envoy's node ID is its pod's name, set elsewhere.
 fn bootstrap(
     fleet: &FleetId,
     parameters: &FleetParameters,
@@ -253,15 +251,15 @@ fn bootstrap(
 
 #[cfg(test)]
 mod tests {
-    use sesame_api::NamespacedName;
+    use sesame_model::GatewayOwner;
 
     use super::*;
 
-    /// A place in a cluster that doesn't answer.
-    fn place() -> ManagedPlace {
+    /// A runner for a cluster that doesn't answer.
+    fn runner() -> ManagedRunner {
         let nowhere = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
         let client = kube::Client::try_from(nowhere).unwrap();
-        let settings = sesame_fleet::kube::Config::new("sesame", "envoy:test", "sesame:test");
+        let settings = sesame_fleet::kube::FleetsConfig::new("sesame", "envoy:test", "sesame:test");
         let (provisioner, _) = sesame_fleet::kube::start(client, settings);
         let end = EnvoyEnd {
             host: "sesame".to_owned(),
@@ -269,14 +267,19 @@ mod tests {
             module: true,
         };
         let looked = watch::channel(false).0;
-        ManagedPlace::new(provisioner, None, Arc::default(), end, looked)
+        ManagedRunner::new(provisioner, None, Arc::default(), end, looked)
     }
 
     fn request(name: &str, uid: &str, readable: bool) -> FleetRequest {
-        let mut request = FleetRequest::new(NamespacedName::new("ns", name));
-        request.gateway_uid = uid.to_owned();
-        request.parameters = readable.then(FleetParameters::default);
-        request
+        FleetRequest {
+            owner: Some(GatewayOwner {
+                name: name.into(),
+                uid: uid.to_owned(),
+                class: "sesame".into(),
+            }),
+            parameters: readable.then(FleetParameters::default),
+            ..FleetRequest::new()
+        }
     }
 
     fn all(requests: &Requests) -> BTreeSet<FleetId> {
@@ -285,24 +288,24 @@ mod tests {
 
     #[tokio::test]
     async fn nothing_is_left_over_before_all_are_known() {
-        let mut place = place();
+        let mut runner = runner();
         let a = FleetId::of_gateway("ns", "a");
-        // Its class may not have been read yet, as that of every other one.
-        place.follow(&Requests::new(), &BTreeSet::new());
-        assert!(!place.settled);
-        place.complete();
+        // Its class may not have been read yet.
+        runner.follow(&Requests::new(), &BTreeSet::new());
+        assert!(!runner.settled);
+        runner.complete();
         let mut requests = Requests::from([(a.clone(), request("a", "1", false))]);
-        place.follow(&requests, &all(&requests));
-        // Nobody knows how it should run, and it may run.
-        assert!(!place.settled);
+        runner.follow(&requests, &all(&requests));
+        // It may run, but its parameters are unknown.
+        assert!(!runner.settled);
         requests.insert(a, request("a", "1", true));
-        place.follow(&requests, &all(&requests));
-        assert!(place.settled);
+        runner.follow(&requests, &all(&requests));
+        assert!(runner.settled);
     }
 
     #[tokio::test]
     async fn one_that_can_not_be_made_is_not_waited_for() {
-        let mut place = place();
+        let mut runner = runner();
         let (a, b) = (
             FleetId::of_gateway("ns", "a"),
             FleetId::of_gateway("ns", "b"),
@@ -312,16 +315,16 @@ mod tests {
             (b.clone(), request("b", "2", true)),
         ]);
         let none = BTreeSet::new();
-        place.plan(&requests, &none, Instant::now());
-        assert!(!*place.looked.borrow());
-        place.news.put(b, Some(Observation::default()));
-        place.plan(&requests, &none, Instant::now());
-        assert!(*place.looked.borrow());
+        runner.plan(&requests, &none, Instant::now());
+        assert!(!*runner.looked.borrow());
+        runner.news.put(b, Some(FleetState::default()));
+        runner.plan(&requests, &none, Instant::now());
+        assert!(*runner.looked.borrow());
     }
 
     #[tokio::test]
     async fn parameters_hold_while_newer_ones_can_not_be_read_but_not_for_another_gateway() {
-        let mut place = place();
+        let mut runner = runner();
         let a = FleetId::of_gateway("ns", "a");
         for (uid, readable, unreadable) in [
             ("1", false, true),
@@ -330,9 +333,9 @@ mod tests {
             ("2", false, true),
         ] {
             let requests = Requests::from([(a.clone(), request("a", uid, readable))]);
-            place.follow(&requests, &all(&requests));
+            runner.follow(&requests, &all(&requests));
             assert_eq!(
-                place.unreadable.contains(&a),
+                runner.parameters.missing.contains(&a),
                 unreadable,
                 "{uid} {readable}"
             );

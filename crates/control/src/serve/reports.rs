@@ -1,7 +1,7 @@
-//! Kubernetes Events: what a user must see who asks `kubectl describe`.
+//! Kubernetes Events, as shown by `kubectl describe`.
 //!
-//! In: what happens here. Out: Events on the objects concerned, and the same in the log. What the conditions of an object
-//! say from now on is told by the leader alone; what an Envoy refuses is told by the replica that it is connected to.
+//! In: events of this replica. Out: Events on the objects concerned, and the same in the log. Only the leader reports
+//! changes of conditions; a rejection is reported by the replica to which the Envoy is connected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,25 +10,25 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event as Report, EventType, Recorder, Reporter};
 use sesame_api::{Kind, ObjectKey};
-use sesame_translate::gateway_api::class::CONTROLLER_NAME;
+use sesame_translate::settings::CONTROLLER_NAME;
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Instant, timeout};
 
 use super::health::Health;
-use crate::board::{Level, StatusChange};
-use crate::event::Event;
+use crate::event::RunEvent;
 use crate::owner::{Message, inspect};
+use crate::status_store::{Level, StatusChange};
 
-/// Events a second at most, over a while. Of what comes too fast the rest is left out: it stands in conditions and logs.
+/// Events per second on average. Excess Events are dropped: conditions and logs have the same information.
 const PER_SECOND: u32 = 10;
-/// How many may come at once.
+/// Events in a burst.
 const BURST: u32 = 50;
-/// How long the API server may take to write one.
+/// Timeout of a write to the API server.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The longest note that the API server takes, in bytes.
+/// The API server's limit for a note, in bytes.
 const LONGEST: usize = 1024;
 
-/// Something to be told of an object.
+/// A note about an object.
 #[derive(Debug)]
 struct Note {
     about: ObjectKey,
@@ -37,11 +37,11 @@ struct Note {
     text: String,
 }
 
-/// How many Events may be written: [`PER_SECOND`] over a while, [`BURST`] at once.
+/// Token bucket: [`PER_SECOND`] on average, [`BURST`] at once.
 #[derive(Debug)]
 struct Budget {
     tokens: u32,
-    /// Up to when tokens have been added.
+    /// When tokens were last added.
     counted: Instant,
 }
 
@@ -53,13 +53,13 @@ impl Budget {
         }
     }
 
-    /// Whether one more may be written.
+    /// Takes a token, if there is one.
     fn spend(&mut self, now: Instant) -> bool {
         let each = Duration::from_secs(1) / PER_SECOND;
         let new = now.duration_since(self.counted).as_nanos() / each.as_nanos();
         let new = u32::try_from(new).unwrap_or(u32::MAX);
         self.tokens = self.tokens.saturating_add(new).min(BURST);
-        // What is left over of the time counts for the next one.
+        // The remainder of the time counts for the next token.
         self.counted = if new > BURST {
             now
         } else {
@@ -71,11 +71,11 @@ impl Budget {
     }
 }
 
-/// Reports what is to be seen, until nothing happens any more.
+/// Writes Events until this run's events end.
 pub(super) async fn report(
     client: Client,
     replica: String,
-    mut events: broadcast::Receiver<Event>,
+    mut events: broadcast::Receiver<RunEvent>,
     owner: mpsc::WeakSender<Message>,
     health: Arc<Health>,
 ) {
@@ -105,22 +105,22 @@ pub(super) async fn report(
     }
 }
 
-/// Whether something may be worth an Event. Most is not, and who waits for events is not woken for it.
-pub(super) fn worth(event: &Event) -> bool {
+/// Whether an event may become an Event. Most don't, and receivers aren't woken for those.
+pub(super) fn worth(event: &RunEvent) -> bool {
     match event {
-        Event::Rejected { .. } => true,
-        // The worst stands first.
-        Event::Status { changes, .. } => changes
+        RunEvent::Rejected { .. } => true,
+        // Changes are sorted, the worst first.
+        RunEvent::Status { changes, .. } => changes
             .first()
             .is_some_and(|change| change.level == Level::Wrong),
         _ => false,
     }
 }
 
-/// What is worth an Event.
-fn notes(event: Event, leads: bool) -> Vec<Note> {
+/// The Events for an event.
+fn notes(event: RunEvent, leads: bool) -> Vec<Note> {
     match event {
-        Event::Rejected {
+        RunEvent::Rejected {
             gateway,
             resource,
             name,
@@ -134,11 +134,11 @@ fn notes(event: Event, leads: bool) -> Vec<Note> {
                 reason: "RejectedByEnvoy".to_owned(),
                 action: "Configure",
                 text: format!(
-                    "an Envoy refused {resource} {name} and keeps the one before: {message}"
+                    "an Envoy rejected {resource} {name} and keeps the last good version: {message}"
                 ),
             }]
         }
-        Event::Status { changes, .. } if leads => changes
+        RunEvent::Status { changes, .. } if leads => changes
             .into_iter()
             .filter(|change| change.level == Level::Wrong)
             .map(|change| Note {
@@ -184,7 +184,7 @@ async fn send(recorder: &Recorder, note: &Note, uid: String) {
     }
 }
 
-/// As much of a text as fits.
+/// The beginning of a text, up to the limit.
 fn cut(text: &str) -> &str {
     &text[..text.floor_char_boundary(LONGEST)]
 }
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_told_by_the_leader() {
-        let event = || Event::Status {
+        let event = || RunEvent::Status {
             revision: 1,
             changes: vec![change(Level::Wrong), change(Level::Well)],
             more: 0,
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn what_an_envoy_refuses_is_told_by_any() {
-        let event = Event::Rejected {
+        let event = RunEvent::Rejected {
             gateway: "ns/web".to_owned(),
             resource: "listener".to_owned(),
             name: "80".to_owned(),
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn what_is_well_wakes_nobody() {
-        let event = Event::Status {
+        let event = RunEvent::Status {
             revision: 1,
             changes: vec![change(Level::Well)],
             more: 0,

@@ -1,4 +1,4 @@
-//! Putting a replica together.
+//! Starts a replica.
 //!
 //! In: settings. Out: all parts, started and connected.
 
@@ -11,80 +11,77 @@ use std::time::{Duration, Instant};
 use sesame_api::Kind;
 use sesame_fleet::kube as fleets;
 use sesame_fleet::kube::identity;
-use sesame_model::FleetId;
-use sesame_sources::kube::{self as source, KubeConfig};
+use sesame_model::{FleetAddress, FleetId};
+use sesame_sources::kube::{self as source, WatchConfig};
 use sesame_status::Counters;
-use sesame_translate::gateway_api::class::CONTROLLER_NAME;
-use sesame_translate::pipeline::Inputs;
-use sesame_translate::settings::{Mode, Settings};
+use sesame_translate::settings::{CONTROLLER_NAME, Mode, Settings};
 use sesame_xds::{self as xds, tls};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::fleet_updates::FleetUpdates;
 use super::health::Health;
 use super::identify::identify;
-use super::inbox::Inbox;
 use super::lead::{self, Following};
-use super::managed::{EnvoyEnd, ManagedPlace};
-use super::unmanaged::UnmanagedPlace;
-use super::{Config, Envoys, SERVICE, Serve, addresses, feed, reports};
+use super::managed::{EnvoyEnd, ManagedRunner};
+use super::unmanaged::UnmanagedRunner;
+use super::{Envoys, SERVICE, Serve, ServeConfig, addresses, feed, reports};
 use crate::admin::{self, Pages, Readiness};
 use crate::cluster::{self, ClusterError};
 use crate::core::Core;
-use crate::event::Teller;
+use crate::event::EventSender;
 use crate::metrics::{Metrics, Serving};
-use crate::owner::{Message, Outlets, Owner};
-use crate::place::Place;
+use crate::owner::{Message, Outputs, Owner};
+use crate::runner::FleetRunner;
 use crate::running::{RunError, Running, Tasks};
 use crate::streams::{self, tell};
 
-/// Messages that may wait for the owner; whoever sends more waits.
+/// Bound of the owner's queue of messages; senders wait when it is full.
 const MESSAGES: usize = 4096;
-/// Events that may wait for whoever looks on.
+/// Bound of the event queue.
 const EVENTS: usize = 1024;
-/// What may wait of what the API server tells; further changes gather at the source.
+/// Bound of the queue of watch events; further changes are coalesced by the source.
 const TOLD: usize = 64;
-/// How long the API server may take to answer a call.
+/// Timeout of a request to the API server.
 const CONNECT: Duration = Duration::from_secs(3);
-/// How long a replica that should end waits for its tasks.
+/// How long a shutdown waits for the tasks.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
-/// How long Envoys take to put another listener in place of one and to drain the connections of that: as long as they do unless
-/// somebody chose otherwise, and some more.
+/// How long Envoys take to replace a listener and to drain its connections: the default drain time plus a margin.
 const DRAIN: Duration = Duration::from_secs(90);
 
-/// Why a replica can't start. The message says what to do.
+/// Why a replica can't start. The message says how to fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Nobody says where the API server is.
+    /// No API server is configured.
     #[error(transparent)]
     Cluster(#[from] ClusterError),
-    /// An address can't be had.
+    /// An address can't be bound.
     #[error("{flag} {address}: {reason}; choose another address or port")]
     Listen {
-        /// Which setting.
+        /// The setting.
         flag: &'static str,
-        /// As it was given.
+        /// Its value.
         address: SocketAddr,
-        /// Why not.
+        /// The cause.
         reason: io::Error,
     },
-    /// The folder with certificates doesn't have what it should.
+    /// The folder with certificates is incomplete or invalid.
     #[error("--xds-certificates: {0}")]
     Certificates(#[from] tls::files::FilesError),
-    /// The system has no thread to give.
+    /// The system can't start a thread.
     #[error("the thread that translates can't be started: {0}")]
     Thread(io::Error),
 }
 
-/// Parts that have been started, with what still has to be spawned.
+/// Parts that have been started, and tasks still to be spawned.
 pub(super) struct Parts {
     tasks: Tasks,
     stop: CancellationToken,
 }
 
 impl Parts {
-    /// A task that ends when Sesame does, and not before.
+    /// A task that runs until shutdown.
     pub(super) fn forever(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
@@ -100,11 +97,12 @@ impl Parts {
 }
 
 impl Serve {
-    /// Starts. Must be called within a Tokio runtime with IO and time. An API server that is away is waited for.
+    /// Starts a replica. Must be called within a Tokio runtime with IO and time. Waits for an API server that doesn't
+    /// answer.
     ///
     /// # Errors
-    /// If the settings can't be followed here: no API server is named, an address is taken, a file is missing.
-    pub async fn start(config: Config) -> Result<Self, StartError> {
+    /// If the settings are invalid here: no API server is configured, an address is in use, a file is missing.
+    pub async fn start(config: ServeConfig) -> Result<Self, StartError> {
         let begin = Instant::now();
         let client = client(&config).await?;
         let discovery = listen("--xds", config.xds).await?;
@@ -126,7 +124,7 @@ impl Serve {
         let counters = Arc::new(Counters::default());
         let (statuses, writing) = sesame_status::start(
             client.clone(),
-            sesame_status::Config::new(CONTROLLER_NAME),
+            sesame_status::WriterConfig::new(CONTROLLER_NAME),
             Arc::clone(&counters),
         );
         parts.forever(writing.run(stop.clone()));
@@ -134,7 +132,7 @@ impl Serve {
         let (identity, keeper) = identify(&config, &client, &mut parts).await?;
         let election = lead::run(&config, &client, &step_down, &mut parts);
         let leads = election.leads;
-        let trouble = keeper.as_ref().map(identity::Handle::trouble);
+        let trouble = keeper.as_ref().map(identity::Handle::failure);
         let health = Arc::new(Health::new(
             statuses.clone(),
             identity.clone(),
@@ -143,15 +141,15 @@ impl Serve {
             leads.clone(),
         ));
 
-        let registry = xds::Registry::new(xds::Config {
+        let registry = xds::Registry::new(xds::ServerConfig {
             authorize: Some(tls::authorize(&identity)),
-            takes_variants: config.module.then_some(streams::TAKES_VARIANTS),
-            ..xds::Config::default()
+            supports_variants: config.module.then_some(streams::SUPPORTS_VARIANTS),
+            ..xds::ServerConfig::default()
         });
-        let (events, happened) = Teller::new(EVENTS, reports::worth);
-        let outlets = Outlets {
+        let (events, happened) = EventSender::new(EVENTS, reports::worth);
+        let outputs = Outputs {
             registry: registry.clone(),
-            board: Arc::default(),
+            status_store: Arc::default(),
             progress: Arc::default(),
             metrics: Arc::new(Metrics::serving(Serving {
                 counters,
@@ -166,7 +164,7 @@ impl Serve {
         };
         let (to_owner, messages) = mpsc::channel(MESSAGES);
         let (looked, first_look) = watch::channel(false);
-        let (place, provisioner) = place(
+        let (runner, provisioner) = runner(
             &config,
             &client,
             at_xds,
@@ -176,11 +174,11 @@ impl Serve {
             &mut parts,
         );
         let settings = Settings {
-            mode: mode(&config.envoys),
             ipv6: has_ipv6(),
+            ..Settings::new(mode(&config.envoys))
         };
         let core = Core::in_cluster(settings, config.sharding);
-        let owner = Owner::new(core, place, outlets.clone(), begin);
+        let owner = Owner::new(core, runner, outputs.clone(), begin);
         let owner = owner.spawn(messages).map_err(StartError::Thread)?;
         let weak = to_owner.downgrade();
 
@@ -195,15 +193,15 @@ impl Serve {
         let heard = streams::hear(
             registry.events(),
             weak.clone(),
-            outlets.clone(),
+            outputs.clone(),
             Arc::new(lead::Pods),
         );
         parts.forever(heard);
         let (telling, told) = mpsc::channel(TOLD);
-        let reading = KubeConfig {
+        let reading = WatchConfig {
             namespaces: config.watch_namespaces.clone(),
             kinds: served_kinds(),
-            ..KubeConfig::default()
+            ..WatchConfig::default()
         };
         parts.tasks.spawn({
             let client = client.clone();
@@ -232,11 +230,11 @@ impl Serve {
         }));
         let serving = stop.clone().cancelled_owned();
         parts.tasks.spawn({
-            // An Envoy that comes before its fleet is known waits.
+            // An Envoy that connects before its fleet is published waits.
             async move { Ok(registry.serve_tls(discovery, &identity, serving).await?) }
         });
         let pages = Pages {
-            outlets,
+            outputs,
             owner: weak,
             readiness: Readiness::Serve(health),
         };
@@ -283,18 +281,18 @@ async fn listen_if(
     }
 }
 
-async fn client(config: &Config) -> Result<kube::Client, StartError> {
+async fn client(config: &ServeConfig) -> Result<kube::Client, StartError> {
     let mut found = cluster::connect(config.kubeconfig.as_deref()).await?;
-    // Watches are silent for minutes, and whoever sends anything else has a timeout of its own.
+    // Watches are silent for minutes, and other requests have their own timeouts.
     found.read_timeout = None;
-    // One that is cut off is tried again soon.
+    // A broken watch is retried soon.
     found.connect_timeout = Some(CONNECT);
-    // Each part knows better what to send again.
+    // Each part has its own retries.
     found.default_retry = false;
     Ok(cluster::client(found)?)
 }
 
-/// Who runs the Envoys, as translation sees it.
+/// The mode of translation.
 fn mode(envoys: &Envoys) -> Mode {
     match envoys {
         Envoys::Managed { .. } => Mode::Managed,
@@ -304,45 +302,45 @@ fn mode(envoys: &Envoys) -> Mode {
     }
 }
 
-/// The kinds that translation reads. Others would only cost memory.
+/// The kinds that translation reads. Others would only use memory.
 fn served_kinds() -> Vec<Kind> {
     let all = Kind::ALL.into_iter();
-    all.filter(|kind| Inputs::takes(*kind)).collect()
+    all.filter(|kind| kind.is_served()).collect()
 }
 
-/// Whether the kernel has IPv6, here and so presumably where the Envoys are.
+/// Whether the kernel has IPv6, here and so presumably on the Envoys' nodes.
 fn has_ipv6() -> bool {
     std::net::TcpListener::bind("[::]:0").is_ok()
 }
 
-/// Where the Envoys are.
-fn place(
-    config: &Config,
+/// The runner of fleets.
+fn runner(
+    config: &ServeConfig,
     client: &kube::Client,
     xds: SocketAddr,
     keeper: Option<identity::Handle>,
     looked: watch::Sender<bool>,
     owner: &mpsc::Sender<Message>,
     parts: &mut Parts,
-) -> (Box<dyn Place>, Option<fleets::Provisioner>) {
+) -> (Box<dyn FleetRunner>, Option<fleets::Provisioner>) {
     match &config.envoys {
         Envoys::Unmanaged {
             addresses: written,
             service,
             ..
         } => {
-            let news = Arc::new(Inbox::default());
+            let news = Arc::new(FleetUpdates::default());
             if let Some(service) = service {
                 let (client, service) = (client.clone(), service.clone());
                 let owner = owner.downgrade();
                 let news = Arc::clone(&news);
                 parts.forever(addresses::follow(client, service, news, owner, looked));
             } else {
-                let all = written.iter().map(|text| addresses::address(text));
-                news.put(FleetId::unmanaged(), Some(all.collect()));
+                let all = written.iter().map(|text| FleetAddress::parse(text));
+                news.put(FleetId::Unmanaged, Some(all.collect()));
                 looked.send_replace(true);
             }
-            (Box::new(UnmanagedPlace::new(news)), None)
+            (Box::new(UnmanagedRunner::new(news)), None)
         }
         Envoys::Managed {
             envoy_image,
@@ -357,18 +355,19 @@ fn place(
                 port: xds_port.unwrap_or(xds.port()),
                 module: config.module,
             };
-            let mut settings = fleets::Config::new(&config.namespace, envoy_image, sidecar_image);
+            let mut settings =
+                fleets::FleetsConfig::new(&config.namespace, envoy_image, sidecar_image);
             settings.namespaces.clone_from(&config.watch_namespaces);
-            let (provisioner, mut observations) = fleets::start(client.clone(), settings);
-            let news = Arc::new(Inbox::default());
+            let (provisioner, mut states) = fleets::start(client.clone(), settings);
+            let news = Arc::new(FleetUpdates::default());
             let (inbox, owner) = (Arc::clone(&news), owner.downgrade());
             parts.forever(async move {
-                while let Some((fleet, observation)) = observations.recv().await {
-                    inbox.put(fleet, observation);
+                while let Some((fleet, state)) = states.recv().await {
+                    inbox.put(fleet, state);
                     tell(&owner, Message::News).await;
                 }
             });
-            let managed = ManagedPlace::new(provisioner.clone(), keeper, news, end, looked);
+            let managed = ManagedRunner::new(provisioner.clone(), keeper, news, end, looked);
             (Box::new(managed), Some(provisioner))
         }
     }

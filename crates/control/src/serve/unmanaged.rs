@@ -1,31 +1,29 @@
-//! Envoys that somebody else runs, as a place for the one fleet that they are.
+//! Runner of the one fleet of unmanaged Envoys.
 //!
-//! In: where clients reach them, as a Service's status or as the operator said. Out: the fleet's state. Whether they run is
-//! not ours to see: each replica of Sesame knows only those that are connected to it.
+//! In: the addresses of the Envoys, from a Service's status or from the operator. Out: the fleet's state. Each replica of
+//! Sesame sees only the Envoys that are connected to it, so it doesn't report whether they run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use sesame_model::FleetId;
-use sesame_translate::fleet::{AddressProblem, FleetAddress, FleetState};
+use sesame_model::{FleetAddress, FleetId, FleetProblem, FleetState};
 
-use super::inbox::Inbox;
-use crate::place::{Place, Requests};
+use super::fleet_updates::FleetUpdates;
+use crate::runner::{FleetRunner, Requests};
 
-/// What is said while nobody has said where the Envoys are.
-const NO_ADDRESS: &str = "nobody knows yet where clients reach these Envoys: the Service that --envoy-service names has \
-                          no address, or Sesame was started without --envoy-service and --address";
+/// Message while the addresses are unknown.
+const NO_ADDRESS: &str = "the addresses of these Envoys are unknown: the Service that --envoy-service names has no address \
+                          yet, or Sesame was started without --envoy-service and --address";
 
-/// The place.
-pub(super) struct UnmanagedPlace {
-    /// News of [`FleetId::unmanaged`].
-    news: Arc<Inbox<Vec<FleetAddress>>>,
+pub(super) struct UnmanagedRunner {
+    /// Updates of [`FleetId::Unmanaged`].
+    news: Arc<FleetUpdates<Vec<FleetAddress>>>,
     addresses: Vec<FleetAddress>,
 }
 
-impl UnmanagedPlace {
-    pub(super) fn new(news: Arc<Inbox<Vec<FleetAddress>>>) -> Self {
+impl UnmanagedRunner {
+    pub(super) fn new(news: Arc<FleetUpdates<Vec<FleetAddress>>>) -> Self {
         Self {
             news,
             addresses: Vec::new(),
@@ -33,7 +31,7 @@ impl UnmanagedPlace {
     }
 }
 
-impl Place for UnmanagedPlace {
+impl FleetRunner for UnmanagedRunner {
     fn plan(
         &mut self,
         requests: &Requests,
@@ -51,7 +49,7 @@ impl Place for UnmanagedPlace {
                 problem: self
                     .addresses
                     .is_empty()
-                    .then(|| AddressProblem::NotAssigned(NO_ADDRESS.to_owned())),
+                    .then(|| FleetProblem::AddressNotAssigned(NO_ADDRESS.to_owned())),
                 ready: !self.addresses.is_empty(),
                 ..FleetState::default()
             })
@@ -69,36 +67,35 @@ impl Place for UnmanagedPlace {
 
 #[cfg(test)]
 mod tests {
-    use sesame_api::NamespacedName;
-    use sesame_translate::fleet::FleetRequest;
+    use sesame_model::FleetRequest;
 
     use super::*;
 
     #[test]
     fn a_fleet_is_where_its_service_is() {
-        let fleet = FleetId::unmanaged();
-        let request = FleetRequest::new(NamespacedName::new("ns", "web"));
+        let fleet = FleetId::Unmanaged;
+        let request = FleetRequest::new();
         let requests = Requests::from([(fleet.clone(), request)]);
-        let news = Arc::new(Inbox::default());
-        let mut place = UnmanagedPlace::new(Arc::clone(&news));
+        let news = Arc::new(FleetUpdates::default());
+        let mut runner = UnmanagedRunner::new(Arc::clone(&news));
         let all = BTreeSet::from([fleet.clone()]);
         fn plan(
-            place: &mut UnmanagedPlace,
+            runner: &mut UnmanagedRunner,
             requests: &Requests,
             changed: &BTreeSet<FleetId>,
         ) -> Option<Option<FleetState>> {
-            let states = place.plan(requests, changed, Instant::now());
+            let states = runner.plan(requests, changed, Instant::now());
             states.into_iter().next().map(|(_, state)| state)
         }
-        let first = plan(&mut place, &requests, &all).flatten().unwrap();
-        assert!(!first.ready && matches!(first.problem, Some(AddressProblem::NotAssigned(_))));
-        // Nothing new is no news.
-        assert_eq!(plan(&mut place, &requests, &BTreeSet::new()), None);
+        let first = plan(&mut runner, &requests, &all).flatten().unwrap();
+        assert!(!first.ready && matches!(first.problem, Some(FleetProblem::AddressNotAssigned(_))));
+        // No change, no update.
+        assert_eq!(plan(&mut runner, &requests, &BTreeSet::new()), None);
         let address = FleetAddress::Hostname("lb.example.com".to_owned());
         news.put(fleet.clone(), Some(vec![address.clone()]));
-        let second = plan(&mut place, &requests, &BTreeSet::new());
+        let second = plan(&mut runner, &requests, &BTreeSet::new());
         let second = second.flatten().unwrap();
         assert!(second.ready && second.addresses == [address] && second.problem.is_none());
-        assert_eq!(plan(&mut place, &Requests::new(), &all), Some(None));
+        assert_eq!(plan(&mut runner, &Requests::new(), &all), Some(None));
     }
 }

@@ -1,4 +1,5 @@
 use serde_json::json;
+use sesame_api::Kind;
 
 use super::*;
 
@@ -36,7 +37,7 @@ fn service() -> Object {
 fn shop() -> Vec<Object> {
     vec![
         gateway("edge", "sesame"),
-        gateway("other", "somebody-elses"),
+        gateway("other", "another-class"),
         route("edge"),
         service(),
     ]
@@ -95,7 +96,7 @@ fn a_class_that_is_written_is_used_and_shown() {
         }))
     };
     let mut objects = shop();
-    objects.push(class("example.com/somebody-else"));
+    objects.push(class("example.com/another"));
     assert_eq!(
         translate(objects, Options::default()),
         Translation::default()
@@ -120,18 +121,4 @@ fn ports_move_together() {
     let listener = &translation.fleets[&edge()].listeners[0];
     assert_eq!(listener["name"], "80");
     assert_eq!(listener["address"]["socket_address"]["port_value"], 8080);
-}
-
-#[test]
-fn kinds_that_are_not_served_are_counted() {
-    let mut objects = shop();
-    objects.push(object(json!({
-        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GRPCRoute",
-        "metadata": {"name": "rpc"}, "spec": {},
-    })));
-    objects.push(object(json!({
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "data"},
-    })));
-    let translation = translate(objects, Options::default());
-    assert_eq!(translation.unserved, BTreeMap::from([(Kind::GRPCRoute, 1)]));
 }

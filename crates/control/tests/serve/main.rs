@@ -1,6 +1,6 @@
-//! Replicas over a real API server and real streams, with Envoys that only pretend.
+//! Replicas over a real API server and real streams, with fake Envoys.
 //!
-//! Nothing runs pods there: the tests say of Deployments and Services what a cluster would.
+//! No pods run: the tests write the statuses of Deployments and Services that a cluster would write.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -33,7 +33,7 @@ async fn objects_become_configuration_and_statuses() {
         condition(parent, "Accepted") == "True" && condition(parent, "ResolvedRefs") == "True"
     })
     .await;
-    // Nobody runs its pods yet.
+    // Its pods don't run yet.
     rig.until("the Gateway waits", async || {
         let gateway = rig.get("gateways", "web").await;
         condition(&gateway["status"], "Accepted") == "True"
@@ -77,7 +77,7 @@ async fn a_restart_writes_nothing() {
     let before = rig.versions().await;
     let second = rig.replica("two").await;
     rig.leads(&second).await;
-    // A route that is written shows that whatever had to be written before it has been.
+    // Writes are in order: once a new route's status is written, all earlier writes are done.
     rig.route("other", "web", "shop").await;
     rig.until_accepted("other").await;
     let mut after = rig.versions().await;
@@ -107,14 +107,14 @@ async fn a_leader_that_dies_is_followed_and_nobody_else_writes() {
         .await
         .unwrap();
     assert!(!rig.says_it_leads(&second).await);
-    // As kill -9 would: nothing is given back.
+    // As after kill -9: the Lease isn't released.
     drop(first);
     rig.route("shop", "web", "shop").await;
     envoy
         .until(|state| state.names(Cluster).len() == 1)
         .await
         .unwrap();
-    // The other one writes.
+    // The other replica writes.
     rig.until_accepted("shop").await;
     assert!(rig.says_it_leads(&second).await && envoy.state().connected());
     second.shutdown().await;
@@ -132,12 +132,12 @@ async fn what_is_there_is_served_while_the_api_server_is_away() {
         .await
         .unwrap();
     rig.server().stop().await.unwrap();
-    // One that comes now is served, too.
+    // An Envoy that connects now is served, too.
     let late = rig.envoy_again(&replica, "web").await;
     late.until(|state| state.names(Cluster).len() == 1)
         .await
         .unwrap();
-    rig.until("it is told", async || {
+    rig.until("readyz reports it", async || {
         let (status, text) = rig.readyz(&replica).await;
         status == 200 && text.contains("API server")
     })
@@ -168,7 +168,7 @@ async fn an_envoy_of_another_fleet_is_refused() {
         .until(|state| {
             state
                 .ended()
-                .is_some_and(|why| why.contains("certificate is of the fleet"))
+                .is_some_and(|why| why.contains("certificate names the fleet"))
         })
         .await
         .unwrap();

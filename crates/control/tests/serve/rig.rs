@@ -1,4 +1,4 @@
-//! An API server, a namespace in it, and what is done with them.
+//! An API server with a namespace for a test, and operations on them.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, Pat
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sesame_control::Sharding;
-use sesame_control::serve::{Config, Envoys, Serve};
+use sesame_control::serve::{Envoys, Serve, ServeConfig};
 use sesame_testkit::api_server::{ApiServer, Channel};
 use sesame_testkit::certs::client_config_as;
 use sesame_testkit::client::{Ask, ask};
@@ -21,18 +21,18 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
-/// Longer than anything takes on a busy machine.
+/// Longer than any step takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Between looks at something that is awaited.
+/// Delay between polls.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Whose the server is.
+/// Whether the server is shared with other tests.
 enum Held {
     Shared(&'static ApiServer),
     Own(Box<ApiServer>),
 }
 
-/// A test's own corner.
+/// The namespace of a test, and its server.
 pub(crate) struct Rig {
     server: Held,
     client: Client,
@@ -41,7 +41,7 @@ pub(crate) struct Rig {
     envoys: AtomicUsize,
 }
 
-/// What a condition says, or nothing.
+/// A condition's status, or an empty string.
 pub(crate) fn condition<'a>(status: &'a Value, type_: &str) -> &'a str {
     let conditions = status["conditions"].as_array().map(Vec::as_slice);
     let found = conditions.unwrap_or_default().iter();
@@ -78,7 +78,7 @@ fn resource(plural: &str) -> ApiResource {
 }
 
 impl Rig {
-    /// In a server that other tests use, too.
+    /// In a server that is shared with other tests.
     pub(crate) async fn new() -> Self {
         static DEFINED: OnceCell<()> = OnceCell::const_new();
         let server = ApiServer::shared().await.unwrap();
@@ -231,7 +231,7 @@ impl Rig {
         self.api(plural).list(&params).await.unwrap().items
     }
 
-    /// Names of what Sesame has made for a Gateway.
+    /// Names of the objects that Sesame has created for a Gateway.
     pub(crate) async fn owned(&self, gateway: &str) -> Vec<String> {
         let selector = format!("gateway.networking.k8s.io/gateway-name={gateway}");
         let mut names = Vec::new();
@@ -243,7 +243,7 @@ impl Rig {
         names
     }
 
-    /// Says what a cluster would of a Gateway's Deployment and Service.
+    /// Writes the statuses of a Gateway's Deployment and Service that a cluster would write.
     pub(crate) async fn play_cluster(&self, gateway: &str, address: &str) {
         let selector = format!("gateway.networking.k8s.io/gateway-name={gateway}");
         for plural in ["deployments", "services"] {
@@ -278,7 +278,7 @@ impl Rig {
     /// A replica of Sesame.
     pub(crate) async fn replica(&self, name: &str) -> Serve {
         let local: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        let config = Config {
+        let config = ServeConfig {
             kubeconfig: Some(self.files.path().join("kubeconfig")),
             namespace: self.namespace.clone(),
             replica: name.to_owned(),
@@ -300,12 +300,12 @@ impl Rig {
         Serve::start(config).await.unwrap()
     }
 
-    /// An Envoy of a Gateway's fleet, with the certificate that Sesame has made for it.
+    /// An Envoy of a Gateway's fleet, with the certificate that Sesame has issued for it.
     pub(crate) async fn envoy(&self, replica: &Serve, gateway: &str) -> FakeEnvoy {
         self.envoy_with(replica, gateway, gateway).await
     }
 
-    /// One that says it is of a Gateway's fleet, with the certificate of another's.
+    /// An Envoy that claims to belong to a Gateway's fleet, with the certificate of another fleet.
     pub(crate) async fn envoy_with(
         &self,
         replica: &Serve,
@@ -324,7 +324,7 @@ impl Rig {
         self.envoy_again_with(replica, gateway, certificate).await
     }
 
-    /// Another one, without asking the API server.
+    /// Another Envoy of the same fleet, without access to the API server.
     pub(crate) async fn envoy_again(&self, replica: &Serve, gateway: &str) -> FakeEnvoy {
         self.envoy_again_with(replica, gateway, gateway).await
     }
@@ -359,7 +359,7 @@ impl Rig {
         self.files.path().join(format!("{certificate}-{key}"))
     }
 
-    /// Waits for something to be so.
+    /// Polls until a condition is true.
     pub(crate) async fn until(&self, what: &str, so: impl AsyncFn() -> bool) {
         let end = Instant::now() + PATIENCE;
         while !so().await {
@@ -369,7 +369,7 @@ impl Rig {
     }
 }
 
-/// What a plain listener makes an Envoy ask for: the route table of its port.
+/// Subscriptions that follow from a plain listener: the route table of its port.
 fn follow(ty: ResourceType, _: &[u8]) -> Vec<(ResourceType, String)> {
     match ty {
         ResourceType::Listener => vec![(ResourceType::Route, "80".to_owned())],
@@ -377,7 +377,7 @@ fn follow(ty: ResourceType, _: &[u8]) -> Vec<(ResourceType, String)> {
     }
 }
 
-/// The texts of a Secret.
+/// The files of a Secret, as text.
 fn secret_files(secret: &DynamicObject) -> BTreeMap<String, String> {
     let data = secret.data["data"].as_object().unwrap();
     let files = data.iter().map(|(key, encoded)| {
@@ -396,12 +396,12 @@ impl Rig {
         (answer.status.as_u16(), text)
     }
 
-    /// What the readiness page says.
+    /// The status and text of the readiness page.
     pub(crate) async fn readyz(&self, replica: &Serve) -> (u16, String) {
         self.page(replica, "/readyz").await
     }
 
-    /// Whether a replica's metrics say that it leads.
+    /// Whether a replica's metrics report that it leads.
     pub(crate) async fn says_it_leads(&self, replica: &Serve) -> bool {
         let (_, text) = self.page(replica, "/metrics").await;
         text.lines().any(|line| line == "sesame_leader 1")
@@ -413,7 +413,7 @@ impl Rig {
             .await;
     }
 
-    /// Versions of all objects that Sesame may write.
+    /// The resourceVersions of all objects that Sesame may write.
     pub(crate) async fn versions(&self) -> BTreeMap<(String, String), String> {
         let mut versions = BTreeMap::new();
         for plural in [
@@ -432,7 +432,7 @@ impl Rig {
         versions
     }
 
-    /// Waits until nothing is written any more.
+    /// Waits until writes have stopped.
     pub(crate) async fn settled(&self) {
         let mut before = self.versions().await;
         loop {

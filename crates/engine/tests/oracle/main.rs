@@ -1,5 +1,5 @@
-//! History does not matter: after any sequence of commits the tables equal those of a fresh engine that
-//! was fed the final objects in another order, and those of a naive computation without any engine.
+//! After any sequence of commits, the tables equal those of a new engine given the final objects in another
+//! order, and those of a naive computation without an engine.
 
 mod naive;
 mod objects;
@@ -12,7 +12,7 @@ use naive::naive;
 use objects::{Objects, Step, steps};
 use pipeline::Pipeline;
 
-/// Runs batches of steps and checks everything after each commit.
+/// Commits batches of steps and checks all tables after each commit.
 fn check(batches: Vec<Vec<Step>>) -> Result<(), TestCaseError> {
     let mut pipeline = Pipeline::new();
     let mut objects = Objects::default();
@@ -32,7 +32,7 @@ fn check(batches: Vec<Vec<Step>>) -> Result<(), TestCaseError> {
         for step in objects.steps_reversed() {
             fresh.commit(&[step]);
         }
-        prop_assert_eq!(&dump, &fresh.dump(), "as a fresh engine");
+        prop_assert_eq!(&dump, &fresh.dump(), "as in a new engine");
         prop_assert_eq!(&dump, &naive(&objects), "as without an engine");
         prop_assert_eq!(
             Footprint {
@@ -43,7 +43,7 @@ fn check(batches: Vec<Vec<Step>>) -> Result<(), TestCaseError> {
                 slots: 0,
                 ..fresh.engine.footprint()
             },
-            "holds no more than a fresh engine"
+            "as large as a new engine"
         );
     }
     pipeline.commit(&objects.removals());
@@ -54,9 +54,9 @@ fn check(batches: Vec<Vec<Step>>) -> Result<(), TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Few keys: everything collides with everything.
+    /// Few keys, so that all changes interact.
     #[test]
-    fn small_worlds(batches in prop::collection::vec(steps(6, 8), 1..12)) {
+    fn few_keys(batches in prop::collection::vec(steps(6, 8), 1..12)) {
         check(batches)?;
     }
 }
@@ -64,7 +64,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// Many routes in few groups: large groups, which are kept another way than small ones.
+    /// Many routes in few groups: large groups have another representation than small ones.
     #[test]
     fn large_groups(batches in prop::collection::vec(steps(250, 300), 1..5)) {
         check(batches)?;

@@ -1,4 +1,4 @@
-//! The pipeline's meaning, computed from all objects with plain maps and loops.
+//! Computes the pipeline's tables from all objects, with plain maps and loops.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -20,6 +20,10 @@ pub(crate) fn naive(objects: &Objects) -> Dump {
     } = objects;
     let mut resolved = BTreeMap::new();
     let mut used: BTreeMap<u8, (bool, usize)> = BTreeMap::new();
+    let (mut low, mut high) = (BTreeMap::new(), BTreeMap::new());
+    let (mut placed, mut sizes) = (BTreeMap::new(), BTreeMap::new());
+    let mut sized: BTreeMap<u8, Vec<u16>> = BTreeMap::new();
+    let mut offers = BTreeMap::new();
     let mut hosts: BTreeMap<u8, (u16, usize, u8)> = BTreeMap::new();
     for (key, route) in routes {
         let backend = route.backend;
@@ -29,10 +33,17 @@ pub(crate) fn naive(objects: &Objects) -> Dump {
         used.entry(backend)
             .or_insert((services.contains_key(&backend), 0))
             .1 += 1;
+        placed.insert(*key, (backend, route.hosts.len()));
+        let size = u8::try_from(route.hosts.len()).expect("few hosts");
+        let half = if backend < 2 { &mut low } else { &mut high };
+        half.insert(*key, size);
+        sizes.insert(*key, size);
+        sized.entry(size).or_default().push(*key);
         let parents = route.parents.iter().filter_map(|key| gateways.get(key));
         if let Some(gateway) = parents.into_iter().find(|gateway| gateway.open) {
             for (nth, host) in route.hosts.iter().enumerate() {
-                // Routes come in order: an earlier one keeps the host, this one's last row counts.
+                offers.insert((*host, *key), (nth, gateway.port));
+                // Routes are sorted: the first keeps the host, and its last row counts.
                 let row = hosts.entry(*host).or_insert((*key, nth, gateway.port));
                 if row.0 == *key {
                     row.1 = nth;
@@ -40,6 +51,15 @@ pub(crate) fn naive(objects: &Objects) -> Dump {
             }
         }
     }
+
+    let ids = gateways.keys().chain(services.keys()).chain(sized.keys());
+    let ids: BTreeMap<u8, ()> = ids.map(|key| (*key, ())).collect();
+    let merged = ids.keys().map(|key| {
+        let gateway = gateways.get(key).map(|gateway| gateway.port);
+        let service = services.get(key).copied();
+        (*key, (gateway, service, sized.get(key).map_or(0, Vec::len)))
+    });
+    let merged: BTreeMap<u8, (Option<u8>, Option<u8>, usize)> = merged.collect();
 
     let mut attached = BTreeMap::new();
     let mut admitted = BTreeMap::new();
@@ -82,6 +102,14 @@ pub(crate) fn naive(objects: &Objects) -> Dump {
         ("attached", rows(&attached)),
         ("admitted", rows(&admitted)),
         ("used", rows(&used)),
+        ("placed", rows(&placed)),
+        ("low", rows(&low)),
+        ("high", rows(&high)),
+        ("sizes", rows(&sizes)),
+        ("sized", rows(&sized)),
+        ("ids", rows(&ids)),
+        ("merged", rows(&merged)),
+        ("offers", rows(&offers)),
         ("hosts", rows(&hosts)),
         ("listeners", rows(&listeners)),
         ("thirds", rows(&thirds)),

@@ -1,4 +1,4 @@
-//! The world of the oracle: gateways, routes and services, and random changes of them.
+//! Objects of the oracle: gateways, routes and services, and random changes to them.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ pub(crate) struct Gateway {
 
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Route {
-    /// May name a gateway twice.
+    /// May contain duplicates.
     pub(crate) parents: Vec<u8>,
-    /// May name a host twice.
+    /// May contain duplicates.
     pub(crate) hosts: Vec<u8>,
     pub(crate) backend: u8,
 }
 
-/// One change; none removes.
+/// A change of an object; `None` removes it.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Gateway(u8, Option<Gateway>),
@@ -73,8 +73,8 @@ impl Objects {
     }
 }
 
-/// Batches of at most `size` changes to at most `routes` routes. Values are few, so that many a change
-/// changes nothing.
+/// Batches of at most `size` changes, with at most `routes` routes. Values are few, so that some upserts
+/// are no change.
 pub(crate) fn steps(routes: u16, size: usize) -> impl Strategy<Value = Vec<Step>> {
     let few = || prop::collection::vec(0u8..4, 0..3);
     let gateway = (0u8..2, any::<bool>()).prop_map(|(port, open)| Gateway { port, open });

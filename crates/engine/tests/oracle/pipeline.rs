@@ -1,4 +1,4 @@
-//! A small pipeline with every kind of read, index, stage and chaining.
+//! A small pipeline with every kind of read, index and stage.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -19,6 +19,14 @@ pub(crate) struct Pipeline {
     attached: Table<u8, usize>,
     admitted: Table<u8, Vec<u16>>,
     used: Table<u8, (bool, usize)>,
+    placed: Table<u16, (u8, usize)>,
+    low: Table<u16, u8>,
+    high: Table<u16, u8>,
+    sizes: Table<u16, u8>,
+    sized: Table<u8, Vec<u16>>,
+    ids: Table<u8, ()>,
+    merged: Table<u8, (Option<u8>, Option<u8>, usize)>,
+    offers: Table<(u8, u16), (usize, u8)>,
     hosts: Table<u8, (u16, usize, u8)>,
     listeners: Table<u8, Vec<(u8, u16)>>,
     thirds: Table<(u8, u16), u16>,
@@ -29,7 +37,8 @@ pub(crate) struct Pipeline {
 macro_rules! every_table {
     ($pipeline:expr, |$name:ident, $table:ident| $body:expr) => {
         every_table!($pipeline, $name, $table, $body;
-            gateways routes services resolved attached admitted used hosts listeners thirds summaries)
+            gateways routes services resolved attached admitted used placed low high sizes sized ids
+            merged offers hosts listeners thirds summaries)
     };
     ($pipeline:expr, $name:ident, $table:ident, $body:expr; $($field:ident)*) => {
         $(
@@ -56,7 +65,7 @@ impl Pipeline {
         });
         let by_port = b.index(resolved, "by_port", |_, port| vec![*port]);
 
-        // Reads that see less than values.
+        // Reads that do not depend on values.
         let attached = b.derive("attached", gateways, move |reader, key| {
             Some(reader.count(by_parent, key))
         });
@@ -74,9 +83,43 @@ impl Pipeline {
             Some((reader.exists(services, key), reader.count(by_backend, key)))
         });
 
-        // Keys of its own, fought for by several routes, and twice by one.
-        let hosts = b.derive_many("hosts", routes, move |reader, key| {
-            let route = reader.get(routes, key).expect("runs for what is there");
+        // Rows that move from one source key to another.
+        let placed = b.derive_many("placed", by_backend, move |reader, backend| {
+            let routes = reader.by(by_backend, backend).into_iter();
+            routes
+                .map(|(key, route)| (key, (*backend, route.hosts.len())))
+                .collect()
+        });
+
+        // A union whose rows move from one table to the other, with the same value or another.
+        let size = |route: &Route| u8::try_from(route.hosts.len()).expect("few hosts");
+        let low = b.derive("low", routes, move |reader, key| {
+            let route = reader.get(routes, key)?;
+            (route.backend < 2).then(|| size(&route))
+        });
+        let high = b.derive("high", routes, move |reader, key| {
+            let route = reader.get(routes, key)?;
+            (route.backend >= 2).then(|| size(&route))
+        });
+        let sizes = b.union("sizes", [low, high]);
+        let by_size = b.index(sizes, "by_size", |_, size| vec![*size]);
+        let sized = b.derive("sized", by_size, move |reader, size| {
+            Some(reader.keys(by_size, size))
+        });
+
+        // A stage that merges tables and indexes.
+        let ids = b.union_keys("ids", [gateways.into(), services.into(), by_size.into()]);
+        let merged = b.derive("merged", ids, move |reader, key| {
+            let gateway = reader.get(gateways, key).map(|gateway| gateway.port);
+            let service = reader.get(services, key).map(|port| *port);
+            Some((gateway, service, reader.count(by_size, key)))
+        });
+
+        // Output keys, some of them twice in one run; then the first route of each host.
+        let offers = b.derive_many("offers", routes, move |reader, key| {
+            let route = reader
+                .get(routes, key)
+                .expect("a stage runs for present keys");
             let mut parents = route.parents.iter();
             let port = parents.find_map(|parent| {
                 let gateway = reader.get(gateways, parent)?;
@@ -85,12 +128,18 @@ impl Pipeline {
             let Some(port) = port else { return Vec::new() };
             let hosts = route.hosts.iter().enumerate();
             hosts
-                .map(|(nth, host)| (*host, (*key, nth, port)))
+                .map(|(nth, host)| ((*host, *key), (nth, port)))
                 .collect()
+        });
+        let by_host = b.index(offers, "by_host", |(host, _): &(u8, u16), _| vec![*host]);
+        let hosts = b.derive("hosts", by_host, move |reader, host| {
+            let offers = reader.by(by_host, host).into_iter();
+            let mut rows = offers.map(|((_, route), offer)| (route, offer.0, offer.1));
+            rows.next()
         });
         let on_port = b.index(hosts, "on_port", |_, (_, _, port)| vec![*port]);
 
-        // Later stages on indexes of earlier ones.
+        // Stages on indexes of derived tables.
         let listeners = b.derive("listeners", on_port, move |reader, port| {
             let hosts = reader.by(on_port, port).into_iter();
             Some(hosts.map(|(host, row)| (host, row.0)).collect())
@@ -121,6 +170,14 @@ impl Pipeline {
             attached,
             admitted,
             used,
+            placed,
+            low,
+            high,
+            sizes,
+            sized,
+            ids,
+            merged,
+            offers,
             hosts,
             listeners,
             thirds,
@@ -156,8 +213,8 @@ impl Pipeline {
         dump
     }
 
-    /// Applies what a commit changed to a dump and returns whether it changed anything. Every change must
-    /// be one, and every table's changes must be sorted.
+    /// Applies the changes of a commit to a dump and returns whether there are any. Checks that each changes
+    /// its row and that they are sorted.
     pub(crate) fn replay(&self, commit: &Commit, dump: &mut Dump) -> bool {
         let mut changed = false;
         every_table!(self, |name, table| {
@@ -182,7 +239,7 @@ fn replay_table<K: Key, V: Value + Debug>(
             Some(value) => rows.insert(key, value),
             None => rows.remove(&key),
         };
-        assert_ne!(old, new, "a change that changes nothing");
+        assert_ne!(old, new, "a change changes its row");
     }
     !changes.is_empty()
 }

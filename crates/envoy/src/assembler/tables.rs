@@ -1,11 +1,9 @@
-//! Route tables, whole or in shards, and the listeners that answer from them.
+//! Route tables, whole or sharded, and the listeners that use them.
 //!
-//! In: listeners, encoded tables and hosts. Out: which listeners, scopes and route tables changed. It must not know other
-//! resources.
+//! In: listeners, encoded tables and hosts. Out: changed listeners, scopes and route tables. It must not know other resources.
 //!
-//! A table is one resource while it is small. Where it has many hosts it is in [`SHARDS`] of them, so that a
-//! changed host costs an Envoy one shard. Going from one form to the other replaces the listener, whose connections
-//! are drained; while that may take, the Envoys get both.
+//! A small table is one resource. A table with many hosts is [`SHARDS`] resources, so that a changed host costs an Envoy one
+//! shard. Switching between the forms replaces the listener, whose connections are drained; meanwhile Envoys get both forms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,49 +11,49 @@ use std::sync::Arc;
 use prost::Message;
 use prost::bytes::Bytes;
 use sesame_engine::{Change, Commit};
-use sesame_model::{FleetId, Listener, ListenerKey, ListenerKind, RouteTableKey};
+use sesame_model::{ChainTarget, FleetId, Listener, ListenerKey, Port, RouteTableKey};
 
 use super::{ResourceChange, bytes};
 use crate::route::{scope, shard_tail, table_tail};
-use crate::shard::{Means, SHARDS, is_everywhere, shard};
+use crate::shard::{SHARDS, ShardLookup, is_everywhere, shard};
 use crate::{Encoded, EncodedTable, Inputs, Sharding, listener, names, wire};
 
-/// From how many hosts on a table is in shards.
+/// A table with this many hosts becomes sharded.
 const MANY: usize = 400;
-/// Below how many it is whole again.
+/// A sharded table with fewer hosts becomes whole.
 const FEW: usize = 200;
-/// Hosts that are in every shard may be one of so many for a table to be put in shards: copies cost memory, and a change of
-/// theirs costs every shard.
+/// A table becomes sharded only if it has this many own hosts per host that is in every shard: these cost memory in every
+/// shard, and a change of one changes all shards.
 const OWN_TO_EVERYWHERE: usize = 16;
 
-/// Where a host is that is in every shard: behind all shards.
+/// The shard number that stands for every shard.
 const EVERYWHERE: u32 = SHARDS;
 
 /// The tables of all fleets.
 #[derive(Debug)]
 pub(super) struct Tables {
     sharding: Sharding,
-    /// Behind the hosts of every whole table.
+    /// The bytes after the hosts of a whole table.
     tail: Bytes,
-    /// Behind those of every shard.
+    /// The bytes after the hosts of a shard.
     shard_tail: Bytes,
     tables: BTreeMap<RouteTableKey, Table>,
     listeners: BTreeMap<ListenerKey, Arc<Listener>>,
     replaced: u64,
 }
 
-/// What a route table is joined from.
+/// The parts of a route table.
 #[derive(Debug, Default)]
 struct Table {
-    /// Absent: hosts are here, but the table is not (yet).
+    /// `None`: there are hosts, but no table (yet).
     table: Option<Arc<EncodedTable>>,
-    /// With their [`place`]s.
+    /// Hosts by shard (see [`shard_of`]) and domain.
     hosts: BTreeMap<(u32, Arc<str>), Bytes>,
-    /// How many of the hosts are [`EVERYWHERE`].
+    /// Number of hosts in [`EVERYWHERE`].
     everywhere: usize,
-    /// What the listener answers from.
+    /// The form that the listener uses.
     form: Form,
-    /// The Envoys get the other form, too.
+    /// Whether Envoys get the other form, too.
     both: bool,
 }
 
@@ -66,7 +64,7 @@ enum Form {
     Shards,
 }
 
-/// What of a table may have changed.
+/// The parts of a table that may have changed.
 #[derive(Debug)]
 enum Touched {
     All,
@@ -85,7 +83,7 @@ impl Tables {
         }
     }
 
-    /// What the commit changes.
+    /// Adds the changes of a commit to `out`.
     pub(super) fn apply(
         &mut self,
         inputs: &Inputs,
@@ -121,10 +119,10 @@ impl Tables {
             if table.form != form {
                 let listener = ListenerKey {
                     fleet: key.fleet.clone(),
-                    port: key.port,
+                    port: Port::tcp(key.port),
                 };
                 let there = self.listeners.get(&listener);
-                if there.is_some_and(|listener| answers_from(listener, &key)) {
+                if there.is_some_and(|listener| uses(listener, &key)) {
                     listeners.insert(listener);
                 }
             }
@@ -137,7 +135,7 @@ impl Tables {
         }
     }
 
-    /// All that a fleet has.
+    /// Adds all resources of a fleet to `out`.
     pub(super) fn resources(&self, fleet: &FleetId, out: &mut Vec<ResourceChange>) {
         let listeners = self.listeners.keys().filter(|key| key.fleet == *fleet);
         out.extend(listeners.filter_map(|key| self.listener(key)));
@@ -151,7 +149,7 @@ impl Tables {
         }
     }
 
-    /// How many tables began to be given in both forms so far.
+    /// Number of tables so far that began to be served in both forms.
     pub(super) fn replaced(&self) -> u64 {
         self.replaced
     }
@@ -161,7 +159,7 @@ impl Tables {
         self.tables.is_empty() && self.listeners.is_empty()
     }
 
-    /// No connections of replaced listeners are left.
+    /// Removes the former forms of tables, once replaced listeners are drained.
     pub(super) fn settle(&mut self, out: &mut Vec<ResourceChange>) {
         let mut former = Vec::new();
         for (key, table) in &mut self.tables {
@@ -174,8 +172,7 @@ impl Tables {
         }
     }
 
-    /// Takes in what the commit says of tables and their hosts: which of them it touches, and whether they were there
-    /// before.
+    /// Stores the commit's tables and hosts. Returns the touched tables, and whether they existed before.
     fn take(
         &mut self,
         encoded: &Encoded,
@@ -185,19 +182,19 @@ impl Tables {
         for (key, change) in commit.changes(encoded.route_tables) {
             let table = self.tables.entry(key.clone()).or_default();
             let before = std::mem::replace(&mut table.table, change.value().cloned());
-            let place = |domain: &str| place(self.sharding, domain);
-            let touched = table.differences(before.as_deref(), place);
+            let shard_of = |domain: &str| shard_of(self.sharding, domain);
+            let touched = table.differences(before.as_deref(), shard_of);
             out.insert(key.clone(), (touched, before.is_some()));
         }
         for (key, change) in commit.changes(encoded.virtual_hosts) {
             let table = self.tables.entry(key.table.clone()).or_default();
-            let place = place(self.sharding, &key.domain);
-            let host = (place, key.domain.clone());
+            let shard = shard_of(self.sharding, &key.domain);
+            let host = (shard, key.domain.clone());
             let (before, after) = match bytes(change) {
                 Some(bytes) => (table.hosts.insert(host, bytes).is_some(), true),
                 None => (table.hosts.remove(&host).is_some(), false),
             };
-            if place == EVERYWHERE {
+            if shard == EVERYWHERE {
                 table.everywhere += usize::from(after);
                 table.everywhere -= usize::from(before);
             }
@@ -205,12 +202,12 @@ impl Tables {
             let touched = out
                 .entry(key.table.clone())
                 .or_insert_with(|| (Touched::none(), there));
-            touched.0.add(place);
+            touched.0.add(shard);
         }
         out
     }
 
-    /// Tells what has become of a table that was there `before` or was not.
+    /// Adds the changes of a table to `out`; `before`: whether it existed.
     fn renew(
         &self,
         key: &RouteTableKey,
@@ -233,8 +230,7 @@ impl Tables {
             vec![]
         };
         if !before {
-            // Whoever served it before, another Sesame or the one that was here, may have had it in shards: some Envoys may
-            // answer from these.
+            // Another Sesame process may have served the table sharded before, and Envoys may still use the shards.
             table.both = form != table.suited(Form::Shards, self.sharding);
             table.form = form;
         } else if form != table.form {
@@ -251,23 +247,23 @@ impl Tables {
         }
     }
 
-    /// The listener, answering from the forms that its tables have.
+    /// The listener with the forms of its tables.
     fn listener(&self, key: &ListenerKey) -> Option<ResourceChange> {
         let sharded = |table: &RouteTableKey| {
             let table = self.tables.get(table);
             table.is_some_and(|table| table.form == Form::Shards)
         };
         let of = self.listeners.get(key)?;
-        let by = |means| wire::resource(&listener(key, of, sharded, means));
-        let body = Some(by(Means::Expressions));
+        let with = |lookup| wire::resource(&listener(key, of, sharded, lookup));
+        let body = Some(with(ShardLookup::Expressions));
         let name = names::listener(key);
         Some(ResourceChange {
-            with_module: tables(of).any(sharded).then(|| by(Means::Module)),
+            with_module: tables(of).any(sharded).then(|| with(ShardLookup::Module)),
             ..resource(&key.fleet, names::LISTENER, name, body)
         })
     }
 
-    /// The resources of a table in that form, as far as they are touched.
+    /// The touched resources of a table in that form.
     fn routes(
         &self,
         key: &RouteTableKey,
@@ -277,7 +273,7 @@ impl Tables {
         out: &mut Vec<ResourceChange>,
     ) {
         let mut push = |name: String, shard| {
-            let body = table.join(&name, shard, |domain| place(self.sharding, domain), self);
+            let body = table.join(&name, shard, |domain| shard_of(self.sharding, domain), self);
             out.push(resource(&key.fleet, names::ROUTES, name, body));
         };
         match (form, touched) {
@@ -294,7 +290,7 @@ impl Tables {
         }
     }
 
-    /// The scopes of a table in that form, if it has any: they come or go.
+    /// Adds or removes the scopes of a table in that form, if the form has any.
     fn scopes(&self, key: &RouteTableKey, form: Form, come: bool, out: &mut Vec<ResourceChange>) {
         if form == Form::Shards {
             out.extend((0..SHARDS).map(|shard| {
@@ -326,8 +322,8 @@ impl Table {
         std::iter::once(self.form).chain(other)
     }
 
-    /// The form that suits the number of hosts, where it had that one so far. It changes later than it would have been
-    /// chosen, so that a host which comes and goes doesn't replace the listener each time.
+    /// The form for the number of hosts, given the current form. Hysteresis prevents a host that comes and goes from replacing
+    /// the listener each time.
     fn suited(&self, so_far: Form, sharding: Sharding) -> Form {
         let own = self.hosts.len() - self.everywhere;
         let (many, ratio) = match so_far {
@@ -345,8 +341,12 @@ impl Table {
         }
     }
 
-    /// What of the table isn't as it was `before`, beside its hosts.
-    fn differences(&self, before: Option<&EncodedTable>, place: impl Fn(&str) -> u32) -> Touched {
+    /// The parts of the table, apart from hosts, that differ from `before`.
+    fn differences(
+        &self,
+        before: Option<&EncodedTable>,
+        shard_of: impl Fn(&str) -> u32,
+    ) -> Touched {
         let (Some(before), Some(after)) = (before, &self.table) else {
             return Touched::All;
         };
@@ -356,29 +356,28 @@ impl Table {
         }
         for (one, other) in [(before, &**after), (&**after, before)] {
             for (domain, _) in &one.reserved {
-                let place = place(domain);
-                // One that is reserved no more shows only if it has no host of its own.
-                if !other.reserves(domain) && !self.hosts.contains_key(&(place, domain.clone())) {
-                    touched.add(place);
+                let shard = shard_of(domain);
+                // A change of a reserved domain is visible only without a host of its own.
+                if !other.reserves(domain) && !self.hosts.contains_key(&(shard, domain.clone())) {
+                    touched.add(shard);
                 }
             }
         }
         touched
     }
 
-    /// Own hosts and the reserved ones without a host, merged in the order of their domains: all of them, or those of a
-    /// shard.
+    /// The bytes of the table or of one shard: its hosts and the reserved domains without a host, sorted by domain.
     fn join(
         &self,
         name: &str,
         shard: Option<u32>,
-        place: impl Fn(&str) -> u32,
+        shard_of: impl Fn(&str) -> u32,
         tables: &Tables,
     ) -> Option<Bytes> {
         let table = self.table.as_ref()?;
         let none: Arc<str> = "".into();
-        let of = |place: u32| {
-            let range = (place, none.clone())..(place + 1, none.clone());
+        let of = |shard: u32| {
+            let range = (shard, none.clone())..(shard + 1, none.clone());
             self.hosts.range(range)
         };
         let (own, everywhere) = match shard {
@@ -389,13 +388,13 @@ impl Table {
         let mut hosts: Vec<(&str, &Bytes)> =
             hosts.map(|((_, domain), host)| (&**domain, host)).collect();
         for (domain, host) in &table.reserved {
-            let place = place(domain);
-            let wanted = shard.is_none_or(|shard| place == shard || place == EVERYWHERE);
-            if wanted && !self.hosts.contains_key(&(place, domain.clone())) {
+            let own = shard_of(domain);
+            let wanted = shard.is_none_or(|shard| own == shard || own == EVERYWHERE);
+            if wanted && !self.hosts.contains_key(&(own, domain.clone())) {
                 hosts.push((domain, host));
             }
         }
-        // Mostly two sorted sequences, or one: that costs little.
+        // The input is one or two sorted sequences, which sort fast.
         hosts.sort_by_key(|(domain, _)| *domain);
         let hosts = hosts.iter().map(|(_, host)| *host);
         let tail = match shard {
@@ -428,32 +427,32 @@ impl Touched {
         matches!(self, Self::Shards(shards) if shards.is_empty())
     }
 
-    fn add(&mut self, place: u32) {
+    fn add(&mut self, shard: u32) {
         match self {
             Self::All => {}
-            Self::Shards(_) if place == EVERYWHERE => *self = Self::All,
-            Self::Shards(shards) => drop(shards.insert(place)),
+            Self::Shards(_) if shard == EVERYWHERE => *self = Self::All,
+            Self::Shards(shards) => drop(shards.insert(shard)),
         }
     }
 }
 
-fn answers_from(listener: &Listener, table: &RouteTableKey) -> bool {
+fn uses(listener: &Listener, table: &RouteTableKey) -> bool {
     tables(listener).any(|of_it| of_it == table)
 }
 
-/// The tables that a listener answers from.
+/// The tables of a listener.
 fn tables(listener: &Listener) -> impl Iterator<Item = &RouteTableKey> {
-    let (plain, chains) = match &listener.kind {
-        ListenerKind::Http { routes } => (Some(routes), &[][..]),
-        ListenerKind::Https { chains } => (None, &chains[..]),
-    };
-    plain
-        .into_iter()
-        .chain(chains.iter().map(|chain| &chain.routes))
+    listener
+        .chains
+        .iter()
+        .filter_map(|chain| match &chain.target {
+            ChainTarget::Http(table) => Some(table),
+            ChainTarget::Tcp(_) => None,
+        })
 }
 
-/// The shard that a domain would be in, or [`EVERYWHERE`]; 0 where no table is in shards.
-fn place(sharding: Sharding, domain: &str) -> u32 {
+/// The shard of a domain, or [`EVERYWHERE`]; 0 if no table is sharded.
+fn shard_of(sharding: Sharding, domain: &str) -> u32 {
     match sharding {
         Sharding::Never => 0,
         Sharding::Auto | Sharding::Always if is_everywhere(domain) => EVERYWHERE,

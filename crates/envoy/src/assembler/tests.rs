@@ -1,4 +1,4 @@
-//! Any history of changes gives each fleet what its final rows mean.
+//! The resources of a fleet depend on the final rows only, not on the history of changes.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use sesame_engine::{Batch, Builder, Engine, Table};
 use sesame_model::*;
 
 use super::*;
-use crate::shard::{Means, SHARDS, shard};
+use crate::shard::{SHARDS, ShardLookup, shard};
 use crate::testing::{any_virtual_host, cluster_key};
 use crate::{
     Options, Sharding, cluster, endpoints, listener, route_table, secret, stages, virtual_host,
@@ -25,7 +25,7 @@ struct World {
     inputs: Inputs,
     encoded: Encoded,
     assembler: Assembler,
-    /// What Envoys have after all changes so far.
+    /// The resources of Envoys after all changes so far.
     fleets: BTreeMap<(FleetId, &'static str, String), Bytes>,
 }
 
@@ -84,7 +84,7 @@ impl World {
             match change.body {
                 Some(body) => {
                     let before = self.fleets.insert(key.clone(), body.clone());
-                    // A host without routes and a reserved one are the same in a table.
+                    // A host without routes and a reserved domain have the same bytes.
                     assert!(
                         key.1 == names::ROUTES || before != Some(body),
                         "{key:?} was there already"
@@ -95,14 +95,14 @@ impl World {
         }
     }
 
-    /// What the engine's input tables mean, made from scratch by the plain builders.
+    /// The resources for the engine's input tables, built from scratch.
     fn expected(&self) -> BTreeMap<(FleetId, &'static str, String), Bytes> {
         let (engine, inputs) = (&self.engine, &self.inputs);
         let mut out = BTreeMap::new();
         for (key, row) in engine.iter(inputs.listeners) {
             let always = self.sharding == Sharding::Always;
             let sharded = |table: &_| always && engine.get(inputs.route_tables, table).is_some();
-            let body = wire::resource(&listener(key, row, sharded, Means::Expressions));
+            let body = wire::resource(&listener(key, row, sharded, ShardLookup::Expressions));
             let name = names::listener(key);
             out.insert((key.fleet.clone(), names::LISTENER, name), body);
         }
@@ -110,7 +110,16 @@ impl World {
             let hosts = engine
                 .iter(inputs.virtual_hosts)
                 .filter(|(host, _)| host.table == *key)
-                .map(|(host, row)| virtual_host(host, row, OFFSET));
+                .map(|(host, row)| {
+                    virtual_host(host, row, &mut |port| {
+                        let listener = ListenerKey {
+                            fleet: host.table.fleet.clone(),
+                            port: Port::tcp(port),
+                        };
+                        let moved = engine.get(inputs.listeners, &listener).is_some();
+                        port.saturating_add(if moved { OFFSET } else { 0 })
+                    })
+                });
             if self.sharding == Sharding::Always {
                 out.extend(shards(key, row, &hosts.collect::<Vec<_>>()));
                 continue;
@@ -166,7 +175,7 @@ impl World {
     }
 }
 
-/// The resources of a table in shards.
+/// The resources of a sharded table.
 fn shards<'a>(
     key: &'a RouteTableKey,
     row: &'a RouteTable,
@@ -208,7 +217,7 @@ fn table(body: &Bytes) -> pb::RouteConfiguration {
 }
 
 fn fleet(index: u8) -> FleetId {
-    FleetId::of_gateway("ns", &format!("gw{index}"))
+    FleetId::of_gateway("ns", format!("gw{index}"))
 }
 
 fn table_key(index: u8) -> RouteTableKey {
@@ -259,22 +268,18 @@ fn certificate(index: u8) -> CertificateKey {
 fn some_listener(key: &ListenerKey, secure: bool) -> Listener {
     let routes = RouteTableKey {
         fleet: key.fleet.clone(),
-        port: key.port,
+        port: key.port.number,
         listener: None,
     };
     Listener {
-        bind: vec![(Ipv4Addr::LOCALHOST, key.port).into()],
-        kind: if secure {
-            ListenerKind::Https {
-                chains: vec![TlsChain {
-                    server_name: None,
-                    certificates: vec![certificate(0)],
-                    routes,
-                }],
-            }
-        } else {
-            ListenerKind::Http { routes }
-        },
+        bind: vec![(Ipv4Addr::LOCALHOST, key.port.number).into()],
+        chains: vec![Chain {
+            tls: secure.then(|| ChainTls {
+                server_name: None,
+                mode: TlsMode::Terminate(vec![certificate(0)]),
+            }),
+            target: ChainTarget::Http(routes),
+        }],
     }
 }
 
@@ -351,7 +356,7 @@ fn perform(op: Op, inputs: &Inputs, batch: &mut Batch) {
         Op::Listener(index, secure) => {
             let key = ListenerKey {
                 fleet: fleet(index),
-                port: 80,
+                port: Port::tcp(80),
             };
             let value = secure.map(|secure| some_listener(&key, secure));
             put(batch, inputs.listeners, key, value);
@@ -398,7 +403,7 @@ fn perform(op: Op, inputs: &Inputs, batch: &mut Batch) {
 
 proptest! {
     #[test]
-    fn any_history_gives_what_the_rows_mean(
+    fn resources_depend_on_the_final_rows_only(
         batches in prop::collection::vec(prop::collection::vec(any_op(), 1..6), 1..12),
         sharding in prop_oneof![Just(Sharding::Auto), Just(Sharding::Always)],
     ) {
@@ -437,7 +442,7 @@ fn a_changed_host_is_encoded_alone_and_changes_one_table() {
 }
 
 #[test]
-fn a_large_table_is_in_shards_and_a_host_changes_one_of_them() {
+fn a_large_table_is_sharded_and_a_host_changes_one_shard() {
     let mut world = World::new(Sharding::Auto);
     let of = |changes: &[ResourceChange], kind, come: bool| {
         let of = changes.iter();
@@ -455,12 +460,12 @@ fn a_large_table_is_in_shards_and_a_host_changes_one_of_them() {
         fill(inputs, batch, 0..399);
     });
     let shards = SHARDS as usize;
-    // It may have been in shards until now, somewhere else.
+    // Another process may have served it sharded.
     assert_eq!(world.assembler.replaced(), 1);
     let settled = world.settle();
     assert_eq!(of(&settled, names::SCOPE, false), shards);
     assert_eq!(of(&settled, names::ROUTES, false), shards);
-    // One more makes it large: the listener is replaced, and the whole table stays for those whom the one before serves.
+    // One more makes it large: the listener is replaced, and the whole table stays for draining connections.
     let (_, changes) = world.commit(|inputs, batch| fill(inputs, batch, 399..400));
     assert_eq!(of(&changes, names::LISTENER, true), 1);
     assert_eq!(of(&changes, names::SCOPE, true), shards);
@@ -475,7 +480,7 @@ fn a_large_table_is_in_shards_and_a_host_changes_one_of_them() {
     assert_eq!((settled[0].name.as_str(), &settled[0].body), ("80", &None));
     assert!(world.settle().is_empty());
 
-    // From now on a host changes one shard, and one for many hosts all of them.
+    // From now on a host changes one shard, and a wildcard all of them.
     for (domain, changed) in [("h7.example.com", 1), ("new.example.com", 1), ("*", shards)] {
         let (_, changes) = world.commit(|inputs, batch| {
             let key = VirtualHostKey {
@@ -488,7 +493,7 @@ fn a_large_table_is_in_shards_and_a_host_changes_one_of_them() {
         assert_eq!(of(&changes, names::ROUTES, true), changed, "{domain}");
     }
 
-    // It is in shards until there are few hosts again.
+    // It stays sharded until it has few hosts.
     let less = |world: &mut World, hosts: std::ops::Range<u16>| {
         let (_, changes) = world.commit(|inputs, batch| {
             for index in hosts {
@@ -508,7 +513,7 @@ fn a_large_table_is_in_shards_and_a_host_changes_one_of_them() {
 }
 
 #[test]
-fn many_hosts_that_would_be_in_every_shard_are_in_none() {
+fn a_table_with_many_wildcards_stays_whole() {
     let mut world = World::new(Sharding::Auto);
     let (_, changes) = world.commit(|inputs, batch| {
         perform(Op::Table(0, Some(0)), inputs, batch);
@@ -525,7 +530,7 @@ fn many_hosts_that_would_be_in_every_shard_are_in_none() {
 }
 
 #[test]
-fn changes_come_sorted_and_a_cluster_comes_with_endpoints() {
+fn changes_are_sorted_and_clusters_have_endpoints() {
     let mut world = World::new(Sharding::Auto);
     let (_, changes) = world.commit(|inputs, batch| {
         for op in [
@@ -552,7 +557,7 @@ fn changes_come_sorted_and_a_cluster_comes_with_endpoints() {
 }
 
 #[test]
-fn nothing_is_kept_of_what_is_gone() {
+fn removed_rows_leave_nothing_behind() {
     let mut world = World::new(Sharding::Auto);
     let ops = |here: bool| {
         vec![

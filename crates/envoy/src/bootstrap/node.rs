@@ -1,6 +1,7 @@
-//! Who an Envoy is, and what it can.
+//! Identity and capabilities of an Envoy.
 //!
-//! In: the options of a bootstrap; later what an Envoy says of itself. Out: what it should say, and what follows from it.
+//! In: the options of a bootstrap, or the node that an Envoy sends. Out: the node for the bootstrap, or whether the Envoy can
+//! load the module.
 
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::r#type::v3::SemanticVersion;
@@ -9,7 +10,7 @@ use envoy_types::pb::google::protobuf::{Struct, Value, value::Kind};
 use super::BootstrapOptions;
 use crate::shard::MODULE_EXTENSION;
 
-/// The metadata that names the module beside an Envoy.
+/// Metadata key with the name of the module installed beside an Envoy.
 const MODULE: &str = "sesame.module";
 
 pub(super) fn node(options: &BootstrapOptions) -> core::Node {
@@ -26,8 +27,8 @@ pub(super) fn node(options: &BootstrapOptions) -> core::Node {
     }
 }
 
-/// Whether an Envoy can load [`sesame_shard::MODULE`]: its bootstrap says that it lies beside it, and it is of the version that
-/// the module is made for, with the extension that loads it.
+/// Whether an Envoy can load [`sesame_shard::MODULE`]: its metadata names the module, its version is the one that the module is
+/// built for, and it has the extension for modules.
 pub fn has_module(node: &core::Node) -> bool {
     use core::node::UserAgentVersionType::UserAgentBuildVersion;
     let fields = node.metadata.as_ref().map(|metadata| &metadata.fields);
@@ -53,8 +54,8 @@ mod tests {
     use super::*;
     use crate::bootstrap::{Admin, MAX_CONNECTIONS, XdsAddress};
 
-    /// What an Envoy of that version says of itself, with a bootstrap of ours.
-    fn says(module: bool, minor: u32, extension: &str) -> core::Node {
+    /// The node that an Envoy of that version sends.
+    fn sent_node(module: bool, minor: u32, extension: &str) -> core::Node {
         let options = BootstrapOptions {
             fleet: sesame_model::FleetId::of_gateway("ns", "gw"),
             node_id: "pod-1".to_owned(),
@@ -86,10 +87,10 @@ mod tests {
 
     #[test]
     fn an_envoy_has_the_module_only_if_it_can_load_it() {
-        assert!(has_module(&says(true, 40, MODULE_EXTENSION)));
-        assert!(!has_module(&says(false, 40, MODULE_EXTENSION)));
-        assert!(!has_module(&says(true, 41, MODULE_EXTENSION)));
-        assert!(!has_module(&says(true, 40, "another")));
+        assert!(has_module(&sent_node(true, 40, MODULE_EXTENSION)));
+        assert!(!has_module(&sent_node(false, 40, MODULE_EXTENSION)));
+        assert!(!has_module(&sent_node(true, 41, MODULE_EXTENSION)));
+        assert!(!has_module(&sent_node(true, 40, "another")));
         assert!(!has_module(&core::Node::default()));
     }
 }

@@ -1,14 +1,14 @@
-//! Which statistics an Envoy keeps.
+//! Statistics that Envoys keep.
 
 use envoy_types::pb::envoy::config::metrics::v3 as metrics;
 use envoy_types::pb::envoy::r#type::matcher::v3::{
     ListStringMatcher, StringMatcher, string_matcher::MatchPattern,
 };
 
-/// The statistics that are kept. All of them cost twice the memory of a cluster and most of the time to add one, and
-/// make pages of tens of megabytes.
+/// The statistics to keep. All statistics would double the memory of a cluster, dominate the time to add one, and make
+/// responses of tens of megabytes.
 pub(super) fn kept() -> metrics::StatsMatcher {
-    // Few of each, whatever the number of routes.
+    // Their number doesn't depend on the number of routes.
     let prefixes = [
         "cluster.xds.",
         "cluster_manager.",
@@ -19,7 +19,7 @@ pub(super) fn kept() -> metrics::StatsMatcher {
         "overload.",
         "server.",
     ];
-    // One of each for every cluster.
+    // One per cluster.
     let suffixes = [
         ".membership_healthy",
         ".membership_total",

@@ -1,4 +1,4 @@
-//! What a bootstrap says.
+//! Contents of a bootstrap.
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ fn everything_comes_over_one_delta_stream() {
     let out = to_json(&bootstrap(&options())).unwrap();
     assert_eq!(out["node"], json!({"id": "pod-1", "cluster": "ns/gw"}));
     let dynamic = &out["dynamic_resources"];
-    // Without a first answer it is not ready, however long that takes.
+    // Without a first response the Envoy never becomes ready.
     let ads = json!({"ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"});
     assert_eq!(dynamic["lds_config"], ads);
     assert_eq!(dynamic["cds_config"], ads);
@@ -40,7 +40,7 @@ fn everything_comes_over_one_delta_stream() {
 }
 
 #[test]
-fn a_module_beside_it_is_told_of() {
+fn metadata_names_the_module() {
     let with_module = BootstrapOptions {
         module: true,
         ..options()
@@ -59,7 +59,7 @@ fn bytes_are_the_same_each_time() {
 }
 
 #[test]
-fn tcp_with_tls_proves_both_ends() {
+fn tcp_uses_mutual_tls() {
     let out = to_json(&bootstrap(&BootstrapOptions {
         xds: XdsAddress::Tcp {
             host: "sesame.example".to_owned(),
@@ -103,7 +103,7 @@ fn tcp_with_tls_proves_both_ends() {
 }
 
 #[test]
-fn certificates_that_are_replaced_are_followed() {
+fn rotated_certificates_are_reloaded() {
     let paths = XdsTls {
         certificate: "/certs/tls.crt".into(),
         private_key: "/certs/tls.key".into(),
@@ -128,7 +128,7 @@ fn certificates_that_are_replaced_are_followed() {
         validation["default_validation_context"]["match_typed_subject_alt_names"][0]["matcher"],
         json!({"exact": "sesame"})
     );
-    // Each secret is in the file that the bootstrap names, under the name that the bootstrap gives it.
+    // Each secret has the file and the name of the bootstrap.
     let secret_of = |config: &serde_json::Value| {
         let path = &config["sds_config"]["path_config_source"]["path"];
         let name = path.as_str().unwrap().strip_prefix("/etc/envoy/").unwrap();

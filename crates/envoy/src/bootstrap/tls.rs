@@ -1,7 +1,6 @@
-//! How an Envoy and Sesame prove to each other who they are.
+//! Mutual TLS between Envoy and Sesame.
 //!
-//! In: where files are. Out: a transport socket, and the files that make Envoy follow changes of certificates. No file is
-//! read here.
+//! In: paths of files. Out: a transport socket, and SDS files by which Envoy reloads rotated certificates. It reads no files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,30 +15,30 @@ use serde_json::json;
 use crate::cluster::TLS_SOCKET;
 use crate::render::to_json;
 
-/// Files, as the Envoy sees them, with which it and Sesame prove to each other who they are.
+/// Files for mutual TLS with Sesame, as paths in Envoy's file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct XdsTls {
-    /// PEM: the Envoy's certificate.
+    /// Envoy's certificate chain, PEM.
     pub certificate: PathBuf,
-    /// PEM: its private key.
+    /// Envoy's private key, PEM.
     pub private_key: PathBuf,
-    /// PEM: who vouches for Sesame.
+    /// The CA bundle for Sesame's certificate, PEM.
     pub authority: PathBuf,
-    /// A DNS name that must be in Sesame's certificate.
+    /// A DNS name that Sesame's certificate must have.
     pub server_name: String,
-    /// The folder with the files that [`xds_secrets`] makes. With it Envoy follows changes of the three files above, as soon
-    /// as something is moved in the certificate's folder (so they must be replaced by renaming, as the kubelet does);
-    /// connections that are open stay. `None`: they are read once, when Envoy starts.
+    /// The folder with the files from [`xds_secrets`]. With it Envoy reloads the three files above when a file is moved into the
+    /// certificate's folder (so replace them by renaming, as the kubelet does); open connections stay. `None`: Envoy reads
+    /// them once at its start.
     pub secrets: Option<PathBuf>,
 }
 
-/// The name of the Envoy's certificate, and of its file.
+/// Name of the SDS secret with Envoy's certificate, and of its file.
 const CERTIFICATE: &str = "xds-certificate";
-/// The name of who vouches for Sesame, and of its file.
+/// Name of the SDS secret with the CA bundle, and of its file.
 const AUTHORITY: &str = "xds-authority";
 
-/// Files by name that belong into [`XdsTls::secrets`]: discovery responses, each with a secret that names files. Envoy
-/// watches the files of a certificate only if it has learnt of them so.
+/// Contents of the files in [`XdsTls::secrets`], by file name: discovery responses, each with a secret that names files. Envoy
+/// watches certificate files only if they come from SDS.
 pub fn xds_secrets(paths: &XdsTls) -> BTreeMap<String, String> {
     use tls::secret::Type;
     let secrets = [

@@ -1,11 +1,11 @@
-//! Every kind of resource as text.
+//! Every type of resource as JSON.
 
 use serde_json::json;
 use sesame_model::*;
 
 use super::*;
 use crate::testing::*;
-use crate::{Means, names, wire};
+use crate::{ShardLookup, names, wire};
 
 #[test]
 fn secrets_stay_hidden_and_chains_are_text() {
@@ -30,46 +30,48 @@ fn secrets_stay_hidden_and_chains_are_text() {
             },
         })
     );
-    // For Envoy it is all there.
+    // JSON for Envoy is complete.
     let whole = to_json(&secret).unwrap();
     let key = &whole["tls_certificate"]["private_key"]["inline_bytes"];
     assert_eq!(key, &STANDARD.encode("the key itself"));
 }
 
 #[test]
-fn listeners_are_opened_down_to_the_filters() {
+fn packed_filters_of_listeners_are_expanded() {
     let key = ListenerKey {
         fleet: fleet(),
-        port: 443,
+        port: Port::tcp(443),
     };
     let listener = Listener {
         bind: vec![
             "127.0.0.1:8443".parse().unwrap(),
             "[::1]:8443".parse().unwrap(),
         ],
-        kind: ListenerKind::Https {
-            chains: vec![
-                TlsChain {
+        chains: vec![
+            Chain {
+                tls: Some(ChainTls {
                     server_name: None,
-                    certificates: vec![CertificateKey {
+                    mode: TlsMode::Terminate(vec![CertificateKey {
                         namespace: "ns".into(),
                         name: "cert".into(),
-                    }],
-                    routes: RouteTableKey {
-                        fleet: fleet(),
-                        port: 443,
-                        listener: Some("web".into()),
-                    },
-                },
-                TlsChain {
+                    }]),
+                }),
+                target: ChainTarget::Http(RouteTableKey {
+                    fleet: fleet(),
+                    port: 443,
+                    listener: Some("web".into()),
+                }),
+            },
+            Chain {
+                tls: Some(ChainTls {
                     server_name: Some("*.example.com".to_owned()),
-                    certificates: vec![],
-                    routes: table_key(),
-                },
-            ],
-        },
+                    mode: TlsMode::Terminate(vec![]),
+                }),
+                target: ChainTarget::Http(table_key()),
+            },
+        ],
     };
-    let listener = crate::listener(&key, &listener, |_| false, Means::Expressions);
+    let listener = crate::listener(&key, &listener, |_| false, ShardLookup::Expressions);
     let shown = render(&wire::resource(&listener)).unwrap();
     assert_eq!(shown["@type"], names::LISTENER);
     assert_eq!(shown["name"], "443");
@@ -114,7 +116,7 @@ fn listeners_are_opened_down_to_the_filters() {
             ("envoy.filters.http.router", false),
         ]
     );
-    // Frozen but for the names.
+    // Frozen except for the names.
     let mut other = managers[1].clone();
     other["rds"]["route_config_name"] = json!("443/web");
     assert_eq!(other, managers[0]);
@@ -177,7 +179,7 @@ fn clusters() {
         http(&unnamed)["upstream_http_protocol_options"],
         json!({"auto_sni": true})
     );
-    // Nothing to negotiate with: HTTP/1.1, rather than a cluster that Envoy refuses.
+    // Without TLS there is no ALPN: HTTP/1.1 instead of a cluster that Envoy rejects.
     let odd = cluster(Protocol::Negotiated, None);
     assert_eq!(
         http(&odd)["explicit_http_config"],
@@ -212,10 +214,63 @@ fn endpoints_are_one_locality_or_none() {
 }
 
 #[test]
-fn whatever_is_not_ours_is_an_error() {
+fn unknown_types_and_invalid_bytes_are_errors() {
     assert!(matches!(render(b"\xff"), Err(RenderError::Decode(_))));
     let unknown = wire::any_bytes("type.googleapis.com/no.such.Type", &[b""]);
     assert!(matches!(render(&unknown), Err(RenderError::Form(_))));
     let broken = wire::any_bytes(names::CLUSTER, &[b"\xff\xff"]);
     assert!(matches!(render(&broken), Err(RenderError::Form(_))));
+}
+
+#[test]
+fn a_chain_may_forward_connections_and_leave_tls_to_the_backend() {
+    let key = ListenerKey {
+        fleet: fleet(),
+        port: Port::tcp(443),
+    };
+    let cluster = |policy| ClusterKey {
+        namespace: "ns".into(),
+        service: "db".into(),
+        port: 5432,
+        policy,
+    };
+    let http2 = ClusterPolicy {
+        protocol: Some(Protocol::Http2),
+        tls: None,
+    };
+    let listener = Listener {
+        bind: vec!["127.0.0.1:443".parse().unwrap()],
+        chains: vec![Chain {
+            tls: Some(ChainTls {
+                server_name: Some("db.example.com".to_owned()),
+                mode: TlsMode::Passthrough,
+            }),
+            target: ChainTarget::Tcp(vec![
+                WeightedCluster {
+                    cluster: cluster(None),
+                    weight: 3,
+                },
+                WeightedCluster {
+                    cluster: cluster(Some(http2.into())),
+                    weight: 1,
+                },
+            ]),
+        }],
+    };
+    let listener = crate::listener(&key, &listener, |_| false, ShardLookup::Expressions);
+    let shown = render(&wire::resource(&listener)).unwrap();
+    let chain = &shown["filter_chains"][0];
+    assert_eq!(
+        chain["filter_chain_match"],
+        json!({"server_names": ["db.example.com"]})
+    );
+    assert!(chain.get("transport_socket").is_none());
+    assert_eq!(
+        chain["filters"][0]["typed_config"]["weighted_clusters"]["clusters"],
+        json!([
+            {"name": "ns/db:5432", "weight": 3},
+            {"name": "ns/db:5432?protocol=h2", "weight": 1},
+        ])
+    );
+    assert_eq!(shown["listener_filters"].as_array().map(Vec::len), Some(1));
 }

@@ -1,8 +1,7 @@
-//! Cross-origin rules.
+//! CORS policies.
 //!
-//! Envoy's filter answers a preflight from an origin that may call, and adds the permission to other answers. Preflights
-//! from other origins are answered with 200 and no permission, so that no backend widens what the gateway refuses; their
-//! other requests reach the backend.
+//! Envoy's filter answers preflights from allowed origins and adds CORS headers to their other responses. Preflights from
+//! other origins get 200 without CORS headers, so that no backend can allow them; their other requests reach the backend.
 
 use envoy_types::pb::envoy::extensions::filters::http::cors::v3::CorsPolicy;
 use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
@@ -34,10 +33,10 @@ pub(super) fn policy(cors: &Cors) -> Any {
     })
 }
 
-/// Browsers write origins in lower case.
+/// Browsers send origins in lower case.
 fn origin(origin: &OriginMatch) -> StringMatcher {
     string(match origin {
-        // To the filter this literal means every origin. It answers with the request's own.
+        // Envoy's filter takes this literal for every origin and echoes the request's.
         OriginMatch::Any => MatchPattern::Exact("*".to_owned()),
         OriginMatch::Exact(origin) => MatchPattern::Exact(origin.to_ascii_lowercase()),
         OriginMatch::Wildcard { before, behind } => MatchPattern::SafeRegex(regex(&format!(
@@ -51,8 +50,8 @@ fn origin(origin: &OriginMatch) -> StringMatcher {
 fn list(list: &List) -> String {
     match list {
         List::Only(names) => names.join(", "),
-        // For methods and request headers the filter answers this with what the preflight asks for, which holds with
-        // credentials too, where a browser takes a star for a name.
+        // For methods and request headers the filter echoes what the preflight requests. This works with credentials too,
+        // where browsers take the star literally.
         List::All => "*".to_owned(),
     }
 }

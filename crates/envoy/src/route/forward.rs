@@ -1,4 +1,4 @@
-//! Requests that go to backends.
+//! Forwarding to backends.
 
 use std::time::Duration;
 
@@ -19,10 +19,10 @@ use super::rewrite::{Rewrite, rewrite};
 use super::virtual_host::respond;
 use crate::{hcm, names, wire};
 
-/// How often the load balancer is asked for an endpoint that was not tried yet.
+/// Attempts of the load balancer to find an endpoint that was not tried yet.
 const OTHER_HOST_ATTEMPTS: i64 = 5;
 
-/// The action.
+/// The route action.
 pub(super) fn forward(forward: &Forward, matched: &PathMatch) -> Action {
     let targets: Vec<_> = forward
         .targets
@@ -42,9 +42,9 @@ pub(super) fn forward(forward: &Forward, matched: &PathMatch) -> Action {
             .host_rewrite
             .as_deref()
             .map(|host| HostRewriteSpecifier::HostRewriteLiteral(host.to_owned())),
-        // Said even where there is none: Envoy's own is 15 s.
+        // Explicit even without a timeout: Envoy's default is 15 s.
         timeout: Some(wire::duration(forward.timeout.unwrap_or_default())),
-        // A limit above the connection manager's for idle streams would otherwise never be reached.
+        // The connection manager's idle timeout would end the stream before a longer request timeout.
         idle_timeout: forward
             .timeout
             .filter(|timeout| *timeout > hcm::STREAM_IDLE)
@@ -91,7 +91,7 @@ fn cluster_specifier(targets: &[&WeightedTarget]) -> ClusterSpecifier {
     })
 }
 
-/// The weights, scaled down together if their sum is more than Envoy takes.
+/// The weights, scaled down if their sum exceeds Envoy's limit.
 fn weights(targets: &[&WeightedTarget]) -> Vec<u32> {
     let sum: u64 = targets.iter().map(|target| u64::from(target.weight)).sum();
     // Twice the excess, since small weights are rounded up to 1.
@@ -128,8 +128,7 @@ fn cluster_name(target: &WeightedTarget) -> String {
     }
 }
 
-/// Envoy keeps the limit of each try in the retry policy, also where nothing is retried: without a reason to retry it
-/// never does.
+/// The per-try timeout is part of Envoy's retry policy even without retries; a policy without `retry_on` never retries.
 fn retry_policy(forward: &Forward) -> Option<pb::RetryPolicy> {
     let per_try_timeout = forward.try_timeout.map(wire::duration);
     match &forward.retry {
@@ -144,7 +143,7 @@ fn retry_policy(forward: &Forward) -> Option<pb::RetryPolicy> {
     }
 }
 
-/// Reasons are those that leave no doubt that the backend did not process the request, and the listed statuses.
+/// Retries on the listed statuses, and on failures after which the backend can't have processed the request.
 fn retries(retry: &Retry) -> pb::RetryPolicy {
     let mut retry_on = "connect-failure,refused-stream,reset-before-request".to_owned();
     if !retry.codes.is_empty() {
@@ -154,7 +153,7 @@ fn retries(retry: &Retry) -> pb::RetryPolicy {
         retry_on,
         num_retries: wire::uint32(retry.attempts),
         retriable_status_codes: retry.codes.iter().map(|code| u32::from(*code)).collect(),
-        // Grows up to ten times the base by itself. Envoy counts in milliseconds and refuses 0.
+        // The maximum defaults to ten times the base. Envoy rejects intervals below 1 ms.
         retry_back_off: retry.backoff.map(|base| pb::retry_policy::RetryBackOff {
             base_interval: Some(wire::duration(base.max(Duration::from_millis(1)))),
             ..Default::default()
@@ -180,7 +179,7 @@ fn mirrors(forward: &Forward) -> Vec<RequestMirrorPolicy> {
         .map(|mirror| RequestMirrorPolicy {
             cluster: names::cluster(&mirror.cluster),
             runtime_fraction: mirror.share.and_then(share),
-            // The copy is to be the same request: Envoy would append `-shadow` to its Host.
+            // By default Envoy appends `-shadow` to the copy's Host.
             disable_shadow_host_suffix_append: true,
             ..Default::default()
         })

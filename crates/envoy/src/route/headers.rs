@@ -1,4 +1,4 @@
-//! Changes to headers.
+//! Header modifications.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,15 @@ use envoy_types::pb::envoy::config::core::v3::{
 };
 use sesame_model::{Action, HeaderChanges, HeaderLists, Route, WeightedTarget};
 
-/// Changes in Envoy's shape: what is removed goes first, then the others in their order.
+/// Modifications as Envoy's fields. Envoy removes first, then adds in order.
 #[derive(Default)]
 pub(super) struct Changes {
     pub(super) add: Vec<HeaderValueOption>,
     pub(super) remove: Vec<String>,
 }
 
-/// Values are taken literally: Envoy's `%…%` substitution is switched off by doubling the sign. The Host and pseudo
-/// headers are left out, since Envoy refuses a table that names them here; who wants another Host rewrites it.
+/// Values are literal: doubled percent signs disable Envoy's `%…%` substitution. Host and pseudo-headers are left out, since
+/// Envoy rejects a table that names them here.
 pub(super) fn changes(changes: &HeaderChanges) -> Changes {
     let option = |name: &str, value: &str, action: HeaderAppendAction| HeaderValueOption {
         keep_empty_value: value.is_empty(),
@@ -48,9 +48,8 @@ pub(super) fn changes(changes: &HeaderChanges) -> Changes {
     }
 }
 
-/// The route with each change where it has its effect: a backend's come after the route's, but Envoy makes them before,
-/// so that the route would have the last word on a header that both change. There the backends get the route's changes
-/// too, and the route has none of its own.
+/// The route with modifications in the right order. Those of a backend apply after those of the route, but Envoy applies them
+/// before, so the route would win for a header that both modify. In that case the route's modifications move to its backends.
 pub(super) fn in_order(route: &Route) -> Cow<'_, Route> {
     let Action::Forward(forward) = &route.action else {
         return Cow::Borrowed(route);
@@ -94,7 +93,7 @@ pub(super) fn in_order(route: &Route) -> Cow<'_, Route> {
     Cow::Owned(route)
 }
 
-/// Changes that do what both do, one after the other.
+/// Modifications with the effect of `first`, then `then`.
 fn one_after_the_other(first: &HeaderChanges, then: &HeaderChanges) -> HeaderChanges {
     let undone = |name: &str| {
         let set = then.set.iter().map(|(other, _)| other);

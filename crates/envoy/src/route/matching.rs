@@ -1,4 +1,4 @@
-//! Which requests a route takes.
+//! Route matches.
 
 use envoy_types::pb::envoy::config::core::v3::RuntimeFractionalPercent;
 use envoy_types::pb::envoy::config::route::v3 as pb;
@@ -11,7 +11,7 @@ use envoy_types::pb::envoy::r#type::matcher::v3::{
 use envoy_types::pb::envoy::r#type::v3::{FractionalPercent, fractional_percent::DenominatorType};
 use sesame_model::{PartsPerMillion, PathMatch, RouteMatch, ValueMatch};
 
-/// All of them.
+/// All requests, in parts per million.
 const MILLION: u32 = 1_000_000;
 
 pub(super) fn matching(matches: &RouteMatch) -> pb::RouteMatch {
@@ -39,7 +39,7 @@ pub(super) fn matching(matches: &RouteMatch) -> pb::RouteMatch {
     }
 }
 
-/// A header that must have this value.
+/// Matches a header with this value.
 pub(super) fn exact(name: &str, value: &str) -> pb::HeaderMatcher {
     pb::HeaderMatcher {
         name: name.to_owned(),
@@ -50,7 +50,7 @@ pub(super) fn exact(name: &str, value: &str) -> pb::HeaderMatcher {
     }
 }
 
-/// A header that must be there.
+/// Matches a header that is present.
 pub(super) fn present(name: &str) -> pb::HeaderMatcher {
     pb::HeaderMatcher {
         name: name.to_owned(),
@@ -59,7 +59,7 @@ pub(super) fn present(name: &str) -> pb::HeaderMatcher {
     }
 }
 
-/// A header whose whole value must match an RE2 expression.
+/// Matches a header whose whole value matches an RE2 expression.
 pub(super) fn matches_regex(name: &str, expression: &str) -> pb::HeaderMatcher {
     pb::HeaderMatcher {
         name: name.to_owned(),
@@ -70,7 +70,7 @@ pub(super) fn matches_regex(name: &str, expression: &str) -> pb::HeaderMatcher {
     }
 }
 
-/// In HTTP/2 and inside Envoy the Host header is a pseudo header.
+/// Envoy represents the Host header as a pseudo-header, as HTTP/2 does.
 fn header_name(name: &str) -> String {
     if name.eq_ignore_ascii_case("host") {
         ":authority".to_owned()
@@ -83,7 +83,7 @@ fn path(path: &PathMatch) -> PathSpecifier {
     match path {
         PathMatch::Exact(path) => PathSpecifier::Path(path.clone()),
         PathMatch::Prefix(prefix) => match prefix.trim_end_matches('/') {
-            // Envoy wants a segment there.
+            // PathSeparatedPrefix needs at least one segment.
             "" => PathSpecifier::Prefix("/".to_owned()),
             prefix => PathSpecifier::PathSeparatedPrefix(prefix.to_owned()),
         },
@@ -112,7 +112,7 @@ pub(super) fn regex(expression: &str) -> RegexMatcher {
     }
 }
 
-/// As a fraction that no runtime key can change; absent for all requests.
+/// A fraction without a runtime key; `None` for all requests.
 pub(super) fn share(share: PartsPerMillion) -> Option<RuntimeFractionalPercent> {
     (share.0 < MILLION).then(|| RuntimeFractionalPercent {
         default_value: Some(FractionalPercent {

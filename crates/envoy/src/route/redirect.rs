@@ -1,8 +1,8 @@
-//! Clients that are sent elsewhere.
+//! Redirects.
 //!
-//! Envoy keeps the port of the request's Host in the new address unless it is told a port or a host, and a port that it
-//! is told it always shows. Where the new address must have no port, the host is therefore named; where a wildcard
-//! domain leaves it unknown, requests whose Host has a port get a route of their own, which names the scheme's port.
+//! Envoy keeps the port of the request's Host in the Location unless a port or host is configured, and always shows a
+//! configured port. For a Location without a port the host is therefore configured. With a wildcard domain the host is
+//! unknown, so requests whose Host has a port get a second route, which configures the scheme's port.
 
 use envoy_types::pb::envoy::config::route::v3::RedirectAction;
 use envoy_types::pb::envoy::config::route::v3::redirect_action::{
@@ -13,42 +13,45 @@ use sesame_model::{PathMatch, PathRewrite, Redirect, RedirectPort};
 use super::rewrite::{Rewrite, rewrite};
 
 /// What a redirect depends on besides itself.
-pub(super) struct Place<'a> {
+pub(super) struct Origin<'a> {
     /// The virtual host's domain.
     pub(super) domain: &'a str,
     /// True on TLS connections.
     pub(super) secure: bool,
-    /// The port of the listener, as the Gateway says it.
+    /// The port of the listener in the Gateway's spec.
     pub(super) port: u16,
-    /// Added to a port of the Gateway to get the one that clients see.
-    pub(super) offset: u16,
+    /// Maps a port in the spec to the one that clients see.
+    pub(super) visible_port: &'a mut dyn FnMut(u16) -> u16,
 }
 
-/// A redirect as one action, or two.
+/// A redirect as one or two actions.
 pub(super) struct Redirects {
-    /// For requests that `with_port` doesn't take.
+    /// For all other requests.
     pub(super) action: RedirectAction,
-    /// For requests whose Host has a port, if they need something else.
+    /// For requests whose Host has a port, if they need another action.
     pub(super) with_port: Option<RedirectAction>,
 }
 
-pub(super) fn redirect(redirect: &Redirect, matched: &PathMatch, place: &Place<'_>) -> Redirects {
+pub(super) fn redirect(
+    redirect: &Redirect,
+    matched: &PathMatch,
+    origin: &mut Origin<'_>,
+) -> Redirects {
     let scheme = match redirect.scheme.as_deref() {
         Some(scheme) => scheme,
-        None if place.secure => "https",
+        None if origin.secure => "https",
         None => "http",
     };
     let default_port = if scheme == "https" { 443 } else { 80 };
-    let port = match redirect.port {
+    let port = (origin.visible_port)(match redirect.port {
         RedirectPort::Exact(port) => port,
         RedirectPort::OfScheme => default_port,
-        RedirectPort::OfListener => place.port,
-    }
-    .saturating_add(place.offset);
+        RedirectPort::OfListener => origin.port,
+    });
     let host = match &redirect.hostname {
         Some(host) => host.clone(),
-        None if place.domain.starts_with('*') => String::new(),
-        None => place.domain.to_owned(),
+        None if origin.domain.starts_with('*') => String::new(),
+        None => origin.domain.to_owned(),
     };
     let mut action = RedirectAction {
         response_code: status(redirect.status).into(),
@@ -63,7 +66,7 @@ pub(super) fn redirect(redirect: &Redirect, matched: &PathMatch, place: &Place<'
         ..Default::default()
     };
     if port != default_port {
-        // Envoy replaces the request's port by this one, so that its host may stay.
+        // Envoy replaces the request's port by this one and keeps its host.
         action.port_redirect = port.into();
         action.host_redirect = redirect.hostname.clone().unwrap_or_default();
         return Redirects {
@@ -92,7 +95,7 @@ fn path(change: &PathRewrite, matched: &PathMatch) -> Option<PathRewriteSpecifie
     })
 }
 
-/// Anything else becomes 302, the Gateway API's default.
+/// Other statuses become 302, the Gateway API's default.
 fn status(status: u16) -> RedirectResponseCode {
     match status {
         301 => RedirectResponseCode::MovedPermanently,

@@ -1,26 +1,26 @@
-//! How a path changes, for requests that are forwarded and for addresses that clients are sent to.
+//! Path rewrites, for forwarded requests and for redirects.
 
 use envoy_types::pb::envoy::r#type::matcher::v3::RegexMatchAndSubstitute;
 use sesame_model::{PathMatch, PathRewrite};
 
 use super::matching::regex;
 
-/// A change in Envoy's terms.
+/// A rewrite in Envoy's terms.
 #[derive(Debug, PartialEq)]
 pub(super) enum Rewrite {
-    /// What the route's path match took becomes this.
+    /// Replaces what the route's path match matched.
     Matched(String),
-    /// What the expression finds becomes this.
+    /// Replaces what the expression finds.
     Regex {
-        /// RE2, anchored, so that it is found once.
+        /// RE2, anchored, so that it matches once.
         pattern: String,
-        /// With `\` doubled.
+        /// With backslashes doubled.
         substitution: String,
     },
 }
 
 impl Rewrite {
-    /// As the message for `regex_rewrite`.
+    /// The message for `regex_rewrite`.
     pub(super) fn message(pattern: &str, substitution: String) -> RegexMatchAndSubstitute {
         RegexMatchAndSubstitute {
             pattern: Some(regex(pattern)),
@@ -36,9 +36,9 @@ impl Rewrite {
     }
 }
 
-/// The change, or `None` if there is none.
+/// The rewrite; `None` if the path stays the same.
 ///
-/// For a prefix it gives, as the Gateway API's `ReplacePrefixMatch` demands:
+/// Prefixes are replaced as the Gateway API's `ReplacePrefixMatch` requires:
 ///
 /// | path | matched | replacement | result |
 /// |---|---|---|---|
@@ -49,8 +49,8 @@ impl Rewrite {
 /// | `/foo` and `/foo/` | `/foo` | empty or `/` | `/` |
 /// | `/bar` | `/` | `/xyz` | `/xyz/bar` |
 ///
-/// A prefix's replacement means the whole path where the route matches exactly, and nothing where it matches an
-/// expression, which has no prefix.
+/// With an exact match a prefix replacement replaces the whole path; with a regular expression, which has no prefix, it does
+/// nothing.
 pub(super) fn rewrite(matched: &PathMatch, rewrite: &PathRewrite) -> Option<Rewrite> {
     match (rewrite, matched) {
         (PathRewrite::Full(path), PathMatch::Exact(_))
@@ -66,13 +66,13 @@ pub(super) fn rewrite(matched: &PathMatch, rewrite: &PathRewrite) -> Option<Rewr
     }
 }
 
-/// Both without trailing slashes.
+/// Both arguments have no trailing slash.
 fn prefix(prefix: &str, replacement: &str) -> Option<Rewrite> {
     match (prefix, replacement) {
         ("", "") => None,
-        // Envoy's match took the slash too.
+        // Envoy's prefix match includes the slash.
         ("", replacement) => Some(Rewrite::Matched(absolute(replacement) + "/")),
-        // The slash behind the prefix stays as the only one, or is put there where the path ended.
+        // Exactly one slash is left in place of the prefix.
         (prefix, "") => Some(Rewrite::regex(
             format!("^{}/*", regex_syntax::escape(prefix)),
             "/",

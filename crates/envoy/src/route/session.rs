@@ -1,4 +1,4 @@
-//! Clients that stay at one endpoint.
+//! Session persistence.
 
 use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3 as pb;
 use envoy_types::pb::envoy::extensions::http::stateful_session::cookie::v3::CookieBasedSessionState;
@@ -10,8 +10,7 @@ use sesame_model::Session;
 
 use crate::wire;
 
-/// Configuration of the session filter for one route. An endpoint that is gone is no error: the client gets another
-/// one.
+/// Configuration of the session filter for one route. A client whose endpoint is gone gets another one.
 pub(super) fn session(session: &Session) -> Any {
     let state = match session {
         Session::Cookie {

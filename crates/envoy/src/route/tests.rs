@@ -1,4 +1,4 @@
-//! What routes become.
+//! Routes as Envoy's routes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn host_with(domain: &str, routes: Vec<Route>) -> pb::VirtualHost {
         secure: false,
         routes: routes.into_iter().map(Arc::new).collect(),
     };
-    virtual_host(&key, &host, 0)
+    virtual_host(&key, &host, &mut |port| port)
 }
 
 /// The routes as JSON.
@@ -41,7 +41,7 @@ fn forwarded(forward: Forward) -> Value {
 }
 
 #[test]
-fn simple_route_says_only_what_differs() {
+fn simple_route_sets_only_non_default_fields() {
     let route = route(
         prefix("/a"),
         Action::Forward(Box::new(forward(vec![target("web", 7)]))),
@@ -93,14 +93,14 @@ fn all_kinds_of_matches() {
 }
 
 #[test]
-fn root_prefix_and_whole_share_are_no_conditions() {
+fn root_prefix_and_whole_share_match_everything() {
     let mut route = route(prefix("/"), Action::Respond(204));
     route.matches.share = Some(PartsPerMillion(1_000_000));
     assert_eq!(only(route)["match"], json!({"prefix": "/"}));
 }
 
 #[test]
-fn weights_leave_out_zero_and_keep_what_is_the_targets_own() {
+fn zero_weights_are_omitted_and_targets_keep_their_own_settings() {
     let mut special = target("a", 3);
     special.request_headers.set = vec![("x-to".to_owned(), "a".to_owned())];
     special.host_rewrite = Some("a.host".to_owned());
@@ -123,7 +123,7 @@ fn weights_leave_out_zero_and_keep_what_is_the_targets_own() {
 }
 
 #[test]
-fn weights_never_exceed_what_envoy_sums() {
+fn weights_never_exceed_envoys_limit_on_their_sum() {
     let action = forwarded(forward(vec![
         target("a", u32::MAX),
         target("b", u32::MAX),
@@ -231,7 +231,7 @@ fn mirrors_keep_the_host() {
 }
 
 #[test]
-fn header_values_are_literal_and_what_envoy_keeps_to_itself_is_left_out() {
+fn header_values_are_literal_and_reserved_names_are_omitted() {
     let mut route = route(
         prefix("/"),
         Action::Forward(Box::new(forward(vec![target("a", 1)]))),
@@ -261,9 +261,9 @@ fn header_values_are_literal_and_what_envoy_keeps_to_itself_is_left_out() {
     assert_eq!(route["request_headers_to_remove"], json!(["x-c"]));
 }
 
-/// Envoy makes a backend's changes first, and then the route's.
+/// Envoy applies a backend's modifications before the route's.
 #[test]
-fn a_backend_has_the_last_word_on_headers_that_the_route_changes_too() {
+fn a_backends_header_modifications_win_over_the_routes() {
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     let mut own = target("a", 1);
     own.request_headers = HeaderLists {
@@ -341,12 +341,12 @@ fn redirect_shows_a_port_only_if_it_is_not_the_schemes_own() {
         status: 301,
         ..plain.clone()
     };
-    // The domain is the host: whatever port the request named is gone.
+    // The domain is the host, so the request's port is dropped.
     assert_eq!(
         redirected("example.com", scheme.clone())[0]["redirect"],
         json!({"scheme_redirect": "https", "host_redirect": "example.com"})
     );
-    // The host is not known: requests with a port get the default one in its place.
+    // The host is unknown, so requests with a port get the default port.
     let wildcard = redirected("*.example.com", scheme);
     assert_eq!(wildcard.len(), 2);
     assert_eq!(
@@ -378,7 +378,7 @@ fn redirect_shows_a_port_only_if_it_is_not_the_schemes_own() {
     );
 }
 
-/// Where ports are moved for people who may not bind the real ones, a redirect leads to the moved ones.
+/// Redirects use the ports that clients see.
 #[test]
 fn redirect_ports_move_with_the_listeners() {
     for (port, shown) in [
@@ -404,7 +404,7 @@ fn redirect_ports_move_with_the_listeners() {
                 Action::Redirect(Box::new(redirect)),
             ))],
         };
-        let out = to_json(&virtual_host(&key, &host, 1000)).unwrap();
+        let out = to_json(&virtual_host(&key, &host, &mut |port| port + 1000)).unwrap();
         assert_eq!(out["routes"][0]["redirect"]["port_redirect"], shown);
     }
 }
@@ -487,23 +487,23 @@ fn reserved_and_misdirected_hosts_are_in_the_table() {
 }
 
 proptest! {
-    /// Maps inside have no order of their own, and hash maps have another one each time they are made.
+    /// Each hash map has an iteration order of its own.
     #[test]
     fn equal_hosts_have_equal_bytes_that_mean_them(host in any_virtual_host()) {
         let key = VirtualHostKey { table: table_key(), domain: "*.example.com".into() };
-        let bytes = wire::virtual_host(virtual_host(&key, &host, 0));
+        let bytes = wire::virtual_host(virtual_host(&key, &host, &mut |port| port));
         for _ in 0..3 {
-            prop_assert_eq!(&wire::virtual_host(virtual_host(&key, &host, 0)), &bytes);
+            prop_assert_eq!(&wire::virtual_host(virtual_host(&key, &host, &mut |port| port)), &bytes);
         }
         let decoded = <pb::VirtualHost as prost::Message>::decode(&*bytes).unwrap();
-        prop_assert_eq!(decoded, virtual_host(&key, &host, 0));
+        prop_assert_eq!(decoded, virtual_host(&key, &host, &mut |port| port));
     }
 
-    /// No random route gives what Envoy's own rules for single fields refuse.
+    /// Random routes satisfy Envoy's validation rules for fields.
     #[test]
     fn routes_have_what_envoy_demands(host in any_virtual_host()) {
         let key = VirtualHostKey { table: table_key(), domain: "*".into() };
-        for route in virtual_host(&key, &host, 0).routes {
+        for route in virtual_host(&key, &host, &mut |port| port).routes {
             prop_assert!(route.r#match.is_some_and(|matches| matches.path_specifier.is_some()));
             if let Some(pb::route::Action::Route(action)) = route.action {
                 prop_assert!(action.cluster_specifier.is_some());

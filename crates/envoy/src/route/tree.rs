@@ -1,11 +1,10 @@
-//! Many paths of one host as a tree.
+//! Routes of one host as a prefix tree over paths.
 //!
-//! In: routes in the order in which they are to be tried. Out: the same as Envoy's matcher. It must not know what a route
-//! does.
+//! In: routes in matching order. Out: Envoy's matcher with the same meaning. It must not know what a route does.
 //!
-//! An Envoy tries the routes of a list one by one. In a tree it finds the longest key that the path begins with, and tries
-//! what hangs there. It never goes back to a shorter key, so at each key hangs everything that a path which begins
-//! with it may match, in the order of the list: what is tried, and what answers, is the same as without a tree.
+//! Envoy tries a list of routes one by one. With a tree it finds the longest key that is a prefix of the path and tries the
+//! routes under that key only. It never falls back to a shorter key, so each key holds every route that can match a path with
+//! this prefix, in list order. A request therefore gets the same route as from the list.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -23,29 +22,30 @@ use sesame_model::{PathMatch, Route};
 
 use crate::wire;
 
-/// From how many routes on a tree is worth its size.
+/// The number of routes from which a tree is worth its size.
 const MANY: usize = 64;
-/// How many times as many routes may hang at all keys together as there are: routes that match any path hang everywhere.
+/// Limit on the tree's size, as a multiple of the number of routes: a route that matches any path is under every key.
 const COPIES: usize = 8;
 
-/// Which routes hang at which keys, as places in the list; and which at none.
+/// Routes by key, as indexes into the list.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Tree<'a> {
     keys: BTreeMap<&'a str, Vec<usize>>,
+    /// Routes for paths without a key.
     rest: Vec<usize>,
 }
 
-/// What the tree looks at of one path.
+/// The routes that name one path.
 #[derive(Debug, Default)]
 struct Named {
     /// Routes for exactly this path.
     exact: Vec<usize>,
-    /// Routes for this path and all below it.
+    /// Routes for this path and everything below it.
     prefix: Vec<usize>,
 }
 
 impl<'a> Tree<'a> {
-    /// `None` if a list is as good, or better.
+    /// `None` if a list is at least as good.
     pub(super) fn new(routes: &'a [Arc<Route>]) -> Option<Self> {
         match routes.len() {
             ..MANY => None,
@@ -53,7 +53,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// `None` if more routes would hang at all keys together, or there are paths that can't be keys.
+    /// `None` if there are no keys (Envoy rejects an empty map), if a path can't be a key, or if the keys would hold more than
+    /// `left` routes in total.
     fn within(routes: &'a [Arc<Route>], mut left: usize) -> Option<Self> {
         let mut named: BTreeMap<&str, Named> = BTreeMap::new();
         let mut rest = Vec::new();
@@ -61,7 +62,7 @@ impl<'a> Tree<'a> {
             match &route.matches.path {
                 PathMatch::Regex(_) => rest.push(place),
                 PathMatch::Prefix(path) if path == "/" => rest.push(place),
-                // In what the tree is searched for, a query stands behind the path.
+                // The tree matches the path with its query.
                 PathMatch::Exact(path) | PathMatch::Prefix(path) if path.contains('?') => {
                     return None;
                 }
@@ -79,14 +80,14 @@ impl<'a> Tree<'a> {
             places.sort_unstable();
             keys.insert(*key, places);
         }
-        Some(Self { keys, rest })
+        (!keys.is_empty()).then_some(Self { keys, rest })
     }
 
-    /// As Envoy's matcher. `routes` gives what each route is in Envoy's terms.
+    /// Envoy's matcher. `routes` yields Envoy's routes for each route of the list.
     pub(super) fn matcher(&self, routes: impl Iterator<Item = Vec<pb::Route>>) -> Matcher {
         let routes: Vec<Vec<u8>> = routes.map(wire::route_list).collect();
         let on_match = |places: &Vec<usize>| OnMatch {
-            on_match: Some(on_match::OnMatch::Action(tried(
+            on_match: Some(on_match::OnMatch::Action(route_list(
                 places
                     .iter()
                     .flat_map(|place| &routes[*place])
@@ -109,7 +110,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// The path itself, and what it is below of: `/a/b` and `/a` for `/a/b`.
+/// The path and its parents: `/a` and `/a/b` for `/a/b`.
 fn segments(path: &str) -> impl Iterator<Item = &str> {
     let above = path.match_indices('/').map(|(end, _)| &path[..end]);
     above.filter(|above| !above.is_empty()).chain([path])
@@ -125,8 +126,8 @@ fn path() -> xds::TypedExtensionConfig {
     )
 }
 
-/// Routes to be tried one by one: the bytes of a `RouteList`, which are those of shorter ones, one behind the other.
-fn tried(routes: Vec<u8>) -> xds::TypedExtensionConfig {
+/// A `RouteList` from its bytes: the concatenated bytes of shorter lists.
+fn route_list(routes: Vec<u8>) -> xds::TypedExtensionConfig {
     let list = Any {
         type_url: pb::RouteList::type_url(),
         value: routes,
@@ -164,7 +165,7 @@ mod tests {
         PathMatch::Prefix(path.to_owned())
     }
 
-    /// As the model says it.
+    /// The model's definition of a match.
     fn matches(path: &PathMatch, asked: &str) -> bool {
         let asked = asked.split('?').next().unwrap_or_default();
         match path {
@@ -174,13 +175,13 @@ mod tests {
                 let rest = asked.strip_prefix(path.as_str());
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }
-            // All that the tests use.
+            // The only expression in these tests.
             PathMatch::Regex(_) => asked.ends_with('b'),
         }
     }
 
-    /// As Envoy does it.
-    fn hanging<'a>(tree: &'a Tree<'_>, asked: &str) -> &'a [usize] {
+    /// Envoy's lookup.
+    fn found<'a>(tree: &'a Tree<'_>, asked: &str) -> &'a [usize] {
         let keys = tree.keys.iter().filter(|(key, _)| asked.starts_with(**key));
         let longest = keys.max_by_key(|(key, _)| key.len());
         longest.map_or(&tree.rest, |(_, places)| places)
@@ -203,20 +204,20 @@ mod tests {
             paths in prop::collection::vec(any_path(), 0..80),
             asked in prop::collection::vec("(/[ab]{0,2}){1,4}/?(\\?a=/b)?", 40),
         ) {
-            let routes = routes(paths);
+            let routes = routes(paths.into_iter().chain([exact("/key")]));
             let tree = Tree::within(&routes, usize::MAX).unwrap();
             for asked in asked {
                 let wanted = |place: &usize| matches(&routes[*place].matches.path, &asked);
                 let list: Vec<usize> = (0..routes.len()).filter(wanted).collect();
-                let hanging = hanging(&tree, &asked).iter().copied();
-                let tree: Vec<usize> = hanging.filter(wanted).collect();
+                let found = found(&tree, &asked).iter().copied();
+                let tree: Vec<usize> = found.filter(wanted).collect();
                 prop_assert_eq!(tree, list, "{}", asked);
             }
         }
     }
 
     #[test]
-    fn at_a_key_hangs_what_may_match_below_it() {
+    fn a_key_holds_every_route_that_can_match_below_it() {
         let mut paths = vec![exact("/a/b"), prefix("/a"), prefix("/"), exact("/a")];
         paths.extend((0..MANY).map(|number| prefix(&format!("/n{number}"))));
         let routes = routes(paths);
@@ -234,5 +235,15 @@ mod tests {
         let any = (0..MANY).map(|number| PathMatch::Regex(format!("/{number}")));
         let any = routes(any.chain((0..MANY).map(|number| prefix(&format!("/n{number}")))));
         assert_eq!(Tree::new(&any), None);
+    }
+
+    #[test]
+    fn routes_without_a_key_stay_a_list() {
+        for count in [MANY - 1, MANY, MANY + 1, 2 * MANY] {
+            let root = routes((0..count).map(|_| prefix("/")));
+            assert_eq!(Tree::new(&root), None, "{count}");
+            let regex = routes((0..count).map(|n| PathMatch::Regex(format!("/{n}"))));
+            assert_eq!(Tree::new(&regex), None, "{count}");
+        }
     }
 }

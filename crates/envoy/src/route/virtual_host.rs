@@ -1,4 +1,4 @@
-//! Virtual hosts and the table that holds them.
+//! Virtual hosts and route tables.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,31 @@ use sesame_model::{Action, Route, RouteTable, RouteTableKey, VirtualHost, Virtua
 
 use super::headers::{changes, in_order};
 use super::matching::{exact, matches_regex, matching, present};
-use super::redirect::{Place, redirect};
+use super::redirect::{Origin, redirect};
 use super::tree::Tree;
 use super::{cors, forward, session};
 use crate::{hcm, names, shard};
 
-/// Name of the virtual host for hosts that belong to another listener; no domain is called so.
+/// Name of the virtual host for hosts of other listeners; it is not a valid domain of a route.
 const MISDIRECTED: &str = "misdirected";
 
-/// The virtual host of that domain. `port_offset` is added to every port that a redirect names, so that it leads to where
-/// the other listeners of the Gateway are bound.
-pub fn virtual_host(key: &VirtualHostKey, host: &VirtualHost, port_offset: u16) -> pb::VirtualHost {
-    let place = Place {
+/// The virtual host of that domain. `visible_port` maps a port in the Gateway's spec to the one that clients see; redirects
+/// name the latter.
+pub fn virtual_host(
+    key: &VirtualHostKey,
+    host: &VirtualHost,
+    visible_port: &mut dyn FnMut(u16) -> u16,
+) -> pb::VirtualHost {
+    let mut origin = Origin {
         domain: &key.domain,
         secure: host.secure,
         port: key.table.port,
-        offset: port_offset,
+        visible_port,
     };
-    let routes = host.routes.iter().map(|route| as_envoys(route, &place));
+    let routes = host
+        .routes
+        .iter()
+        .map(|route| as_envoys(route, &mut origin));
     let mut out = pb::VirtualHost {
         name: key.domain.to_string(),
         domains: vec![key.domain.to_string()],
@@ -38,11 +45,10 @@ pub fn virtual_host(key: &VirtualHostKey, host: &VirtualHost, port_offset: u16) 
     out
 }
 
-/// The table with these hosts. A port in the Host doesn't count, and of several changes to one header the backend's
-/// wins over the route's.
+/// The table with these hosts. The port in a Host header is ignored, and a backend's header modifications win over the
+/// route's.
 ///
-/// Misdirected hosts come first, then the others sorted by domain: those given, and the table's reserved ones that are
-/// not among them.
+/// Misdirected hosts come first, then `hosts` and the table's reserved domains that are not among them, sorted by domain.
 pub fn route_table(
     key: &RouteTableKey,
     table: &RouteTable,
@@ -63,7 +69,7 @@ pub fn route_table(
     }
 }
 
-/// What stands before the hosts that are rows of their own, but for the name.
+/// The fields of a table before its hosts, without the name.
 pub(crate) fn table_head(table: &RouteTable) -> pb::RouteConfiguration {
     pb::RouteConfiguration {
         virtual_hosts: misdirected(table).into_iter().collect(),
@@ -71,7 +77,7 @@ pub(crate) fn table_head(table: &RouteTable) -> pb::RouteConfiguration {
     }
 }
 
-/// What stands behind them: the same for every table.
+/// The fields of a table after its hosts: the same for every table.
 pub(crate) fn table_tail() -> pb::RouteConfiguration {
     pb::RouteConfiguration {
         ignore_port_in_host_matching: true,
@@ -80,7 +86,7 @@ pub(crate) fn table_tail() -> pb::RouteConfiguration {
     }
 }
 
-/// What stands behind those of a shard.
+/// The fields of a shard after its hosts.
 pub(crate) fn shard_tail() -> pb::RouteConfiguration {
     pb::RouteConfiguration {
         request_headers_to_remove: vec![shard::HEADER.to_owned()],
@@ -88,7 +94,7 @@ pub(crate) fn shard_tail() -> pb::RouteConfiguration {
     }
 }
 
-/// Which shard is for requests that say that they are for it.
+/// The scope that maps the name of a shard in a request to its route table.
 pub(crate) fn scope(shard: &str) -> pb::ScopedRouteConfiguration {
     use pb::scoped_route_configuration::{Key, key};
     pb::ScopedRouteConfiguration {
@@ -103,7 +109,7 @@ pub(crate) fn scope(shard: &str) -> pb::ScopedRouteConfiguration {
     }
 }
 
-/// A host without routes: 404, where a wider host would have answered.
+/// A host without routes: it answers 404 in place of a wider host.
 pub(crate) fn reserved(domain: &str) -> pb::VirtualHost {
     pb::VirtualHost {
         name: domain.to_owned(),
@@ -112,7 +118,7 @@ pub(crate) fn reserved(domain: &str) -> pb::VirtualHost {
     }
 }
 
-/// Answers 421, so that a client which reuses a connection for another name asks again on a connection of its own.
+/// Answers 421, so that a client that reuses a connection for another host opens a new one.
 fn misdirected(table: &RouteTable) -> Option<pb::VirtualHost> {
     (!table.misdirected.is_empty()).then(|| pb::VirtualHost {
         name: MISDIRECTED.to_owned(),
@@ -129,7 +135,7 @@ fn misdirected(table: &RouteTable) -> Option<pb::VirtualHost> {
     })
 }
 
-/// An answer without a body.
+/// A response without a body.
 pub(super) fn respond(status: u16) -> PbAction {
     PbAction::DirectResponse(pb::DirectResponseAction {
         status: status.into(),
@@ -137,14 +143,14 @@ pub(super) fn respond(status: u16) -> PbAction {
     })
 }
 
-/// The route as one of Envoy's, or as several that together mean it.
-fn as_envoys(route: &Route, place: &Place<'_>) -> Vec<pb::Route> {
+/// The route as one or several of Envoy's routes.
+fn as_envoys(route: &Route, origin: &mut Origin<'_>) -> Vec<pb::Route> {
     let mut out = Vec::with_capacity(1);
     let route = &*in_order(route);
     let (action, with_port) = match &route.action {
         Action::Forward(target) => (forward::forward(target, &route.matches.path), None),
         Action::Redirect(target) => {
-            let redirects = redirect(target, &route.matches.path, place);
+            let redirects = redirect(target, &route.matches.path, origin);
             (
                 PbAction::Redirect(redirects.action),
                 redirects.with_port.map(PbAction::Redirect),
@@ -194,8 +200,7 @@ fn without_action(route: &Route) -> pb::Route {
     out
 }
 
-/// A preflight is an OPTIONS request, whatever method it asks for: where a route with cross-origin rules takes one
-/// method only, it must take the preflights for that method too, or nobody could call it.
+/// A route with CORS that matches one method must also match the preflights for this method, which are OPTIONS requests.
 fn preflight(route: &Route, main: &pb::Route) -> Option<pb::Route> {
     let method = route.matches.method.as_deref()?;
     if route.cors.is_none() || method == "OPTIONS" {

@@ -1,76 +1,80 @@
-//! Addresses: what a Gateway asks for, what its Service has, and what to say of the difference.
+//! Addresses: what is requested, what the fleet's Service has, and how these differ.
 //!
-//! Pure. There is no waiting time in it: an address that was asked for isn't usable until the Service has it.
+//! Pure. A requested address counts as not usable until the Service has it.
 //!
-//! A Service of type LoadBalancer can ask for one IP address. With the other types there is nothing to ask for, and the
-//! addresses are those inside the cluster: at a node's address the ports would be others than the Gateway's.
+//! A Service of type LoadBalancer can request one IP address. The other types can't request any: they have cluster IPs, since
+//! at a node's address the ports differ from the Gateway's.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use serde_json::Value;
-use sesame_api::{AddressType, GatewayStatusAddress};
-use sesame_model::ServiceType;
+use sesame_model::{AddressRequest, FleetAddress, FleetProblem, ServiceType};
 
-use super::spec::{FleetSpec, Problem};
+use super::spec::FleetSpec;
 
-/// What a Gateway asks for.
+/// The requested addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// The IP addresses, as they are written, in their order, no doubles.
-    ips: Vec<String>,
-    /// What nobody can give.
+    /// In the order of the request, without duplicates.
+    ips: Vec<IpAddr>,
+    /// The problem with the first request that no load balancer supports.
     unsupported: Option<String>,
+    /// The problem with the first value that is not an IP address.
+    invalid: Option<String>,
 }
 
 impl Asked {
-    /// The one that the Service asks for.
-    pub(super) fn ip(&self) -> Option<&str> {
-        self.ips.first().map(String::as_str)
+    /// The address that the Service requests.
+    pub(super) fn ip(&self) -> Option<IpAddr> {
+        self.ips.first().copied()
     }
 }
 
-/// What a Gateway asks for. An entry without a value asks for any address, as does no entry at all.
+/// The addresses that a fleet's owner requests.
 pub(super) fn asked_for(spec: &FleetSpec) -> Asked {
     let service = spec.parameters.service_type.unwrap_or_default();
     let mut asked = Asked::default();
-    for address in &spec.addresses {
-        let unsupported = match &address.type_ {
-            AddressType::IpAddress | AddressType::Hostname if address.value.is_empty() => continue,
-            AddressType::IpAddress if service == ServiceType::LoadBalancer => {
-                if !asked.ips.contains(&address.value) {
-                    asked.ips.push(address.value.clone());
+    for address in &spec.request.addresses {
+        let unsupported = match address {
+            AddressRequest::Any => continue,
+            AddressRequest::Hostname(name) if name.is_empty() => continue,
+            AddressRequest::Ip(ip) if service == ServiceType::LoadBalancer => {
+                if !asked.ips.contains(ip) {
+                    asked.ips.push(*ip);
                 }
                 continue;
             }
-            AddressType::IpAddress => format!(
-                "{}: an address can be asked for only when the Gateway's Service is of type LoadBalancer",
-                address.value
+            AddressRequest::InvalidIp(value) => {
+                let message = format!("{value:?} is not an IP address");
+                asked.invalid.get_or_insert(message);
+                continue;
+            }
+            AddressRequest::Ip(ip) => format!(
+                "{ip}: an address can be requested only if the fleet's Service is of type LoadBalancer"
             ),
-            AddressType::Hostname => format!(
-                "{}: a load balancer can't be asked for a hostname; leave the value out to get what it gives",
-                address.value
+            AddressRequest::Hostname(name) => format!(
+                "{name}: a hostname can't be requested from a load balancer; leave the value out to get the one it assigns"
             ),
-            other => format!(
-                "addresses of type {} are not supported; use IPAddress",
-                other.as_str()
-            ),
+            AddressRequest::Other(type_) => {
+                format!("addresses of type {type_} are not supported; use IPAddress")
+            }
         };
         asked.unsupported.get_or_insert(unsupported);
     }
     asked
 }
 
-/// What an observed Service says about addresses. Kept instead of the object.
+/// The addresses of an observed Service, stored instead of the object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Given {
     load_balancer: bool,
-    /// From the load balancer, or inside the cluster.
-    addresses: BTreeSet<GatewayStatusAddress>,
+    /// Of the load balancer, or else the cluster IPs.
+    addresses: BTreeSet<FleetAddress>,
 }
 
 impl Given {
-    /// Out of a Service's `spec` and `status`.
+    /// From a Service's `spec` and `status`.
     pub(super) fn of(service: &Value) -> Self {
         let load_balancer = service["spec"]["type"] == "LoadBalancer";
         let texts: Vec<&str> = if load_balancer {
@@ -96,94 +100,77 @@ impl Given {
             addresses: texts
                 .into_iter()
                 .filter(|text| !text.is_empty())
-                .map(address)
+                .map(FleetAddress::parse)
                 .collect(),
         }
     }
 
     /// The addresses, sorted.
-    pub(super) fn addresses(&self) -> Vec<GatewayStatusAddress> {
+    pub(super) fn addresses(&self) -> Vec<FleetAddress> {
         self.addresses.iter().cloned().collect()
     }
 }
 
-/// What is wrong between what is asked for and what is given; `service` is the Service's name.
-pub(super) fn problem(asked: &Asked, given: Option<&Given>, service: &str) -> Option<Problem> {
+/// How the assigned addresses differ from the requested ones; `service` is the Service's name.
+pub(super) fn problem(asked: &Asked, given: Option<&Given>, service: &str) -> Option<FleetProblem> {
     if let Some(message) = &asked.unsupported {
-        return Some(Problem::UnsupportedAddress(message.clone()));
+        return Some(FleetProblem::UnsupportedAddress(message.clone()));
+    }
+    if let Some(message) = &asked.invalid {
+        return Some(FleetProblem::AddressNotUsable(message.clone()));
     }
     let empty = BTreeSet::new();
     let given_addresses = given.map_or(&empty, |given| &given.addresses);
     if let [first, others @ ..] = &*asked.ips {
-        let has = |ip: &String| {
-            let wanted = ip.parse::<IpAddr>().ok();
-            given_addresses.iter().any(|address| {
-                address.value == *ip || wanted.is_some_and(|ip| address.value.parse() == Ok(ip))
-            })
-        };
-        let missing: Vec<&str> = asked
+        let missing: Vec<String> = asked
             .ips
             .iter()
-            .filter(|ip| !has(ip))
-            .map(String::as_str)
+            .filter(|ip| !given_addresses.contains(&FleetAddress::Ip(**ip)))
+            .map(ToString::to_string)
             .collect();
         if missing.is_empty() {
             return None;
         }
         let mut message = format!(
-            "{}: not given to Service {service} by the cluster's load balancer; an address must be one of its own and free",
+            "{}: not assigned to Service {service} by the cluster's load balancer; request a free address of its pool",
             missing.join(", ")
         );
         if !others.is_empty() {
             message.push_str(&format!(
-                ". It can be asked for one address only, and {first} was asked for"
+                ". Only one address can be requested from it, and that is {first}"
             ));
         }
-        return Some(Problem::AddressNotUsable(message));
+        return Some(FleetProblem::AddressNotUsable(message));
     }
     if given_addresses.is_empty() {
         let message = match given {
             Some(given) if given.load_balancer => {
-                format!("the cluster's load balancer has given no address to Service {service} yet")
+                format!(
+                    "the cluster's load balancer has not assigned an address to Service {service} yet"
+                )
             }
             _ => format!("Service {service} has no address yet"),
         };
-        return Some(Problem::AddressNotAssigned(message));
+        return Some(FleetProblem::AddressNotAssigned(message));
     }
     None
-}
-
-fn address(text: &str) -> GatewayStatusAddress {
-    let type_ = match text.parse::<IpAddr>() {
-        Ok(_) => AddressType::IpAddress,
-        Err(_) => AddressType::Hostname,
-    };
-    GatewayStatusAddress {
-        type_,
-        value: text.to_owned(),
-        routability: None,
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use sesame_api::GatewaySpecAddress;
 
     use super::*;
     use crate::kube::testing;
 
-    fn asking(addresses: &[(AddressType, &str)]) -> Asked {
-        let mut spec = testing::spec("default", "web");
-        spec.addresses = addresses
-            .iter()
-            .map(|(type_, value)| GatewaySpecAddress {
-                type_: type_.clone(),
-                value: (*value).to_owned(),
-                routability: None,
-            })
-            .collect();
+    fn asking(addresses: &[AddressRequest]) -> Asked {
+        let mut spec = testing::spec("web");
+        spec.request.addresses = addresses.to_vec();
         asked_for(&spec)
+    }
+
+    fn ip(text: &str) -> AddressRequest {
+        AddressRequest::Ip(text.parse().unwrap())
     }
 
     fn load_balancer(ingress: Value) -> Given {
@@ -193,24 +180,22 @@ mod tests {
         }))
     }
 
-    const IP: AddressType = AddressType::IpAddress;
-
     #[test]
     fn any_address_will_do_where_none_is_named() {
         for asked in [
             asking(&[]),
-            asking(&[(IP, "")]),
-            asking(&[(AddressType::Hostname, "")]),
+            asking(&[AddressRequest::Any]),
+            asking(&[AddressRequest::Hostname(String::new())]),
         ] {
             assert_eq!(asked.ip(), None);
             assert!(matches!(
                 problem(&asked, None, "s"),
-                Some(Problem::AddressNotAssigned(_))
+                Some(FleetProblem::AddressNotAssigned(_))
             ));
             let pending = load_balancer(json!([]));
             assert!(matches!(
                 problem(&asked, Some(&pending), "s"),
-                Some(Problem::AddressNotAssigned(_))
+                Some(FleetProblem::AddressNotAssigned(_))
             ));
             let given = load_balancer(json!([{ "ip": "192.0.2.1" }]));
             assert_eq!(problem(&asked, Some(&given), "s"), None);
@@ -219,8 +204,8 @@ mod tests {
 
     #[test]
     fn a_named_address_is_usable_once_the_service_has_it() {
-        let asked = asking(&[(IP, "192.0.2.7")]);
-        assert_eq!(asked.ip(), Some("192.0.2.7"));
+        let asked = asking(&[ip("192.0.2.7")]);
+        assert_eq!(asked.ip(), Some([192, 0, 2, 7].into()));
         for given in [
             None,
             Some(load_balancer(json!([]))),
@@ -228,7 +213,7 @@ mod tests {
         ] {
             assert!(matches!(
                 problem(&asked, given.as_ref(), "s"),
-                Some(Problem::AddressNotUsable(_))
+                Some(FleetProblem::AddressNotUsable(_))
             ));
         }
         let given = load_balancer(json!([{ "ip": "192.0.2.7" }]));
@@ -237,22 +222,22 @@ mod tests {
 
     #[test]
     fn addresses_are_compared_as_addresses() {
-        let asked = asking(&[(IP, "2001:DB8::0:1")]);
+        let asked = asking(&[ip("2001:DB8::0:1")]);
         let given = load_balancer(json!([{ "ip": "2001:db8::1" }]));
         assert_eq!(problem(&asked, Some(&given), "s"), None);
     }
 
     #[test]
     fn one_usable_address_beside_another_is_not_enough() {
-        let asked = asking(&[(IP, "203.0.113.1"), (IP, "192.0.2.7"), (IP, "192.0.2.7")]);
+        let asked = asking(&[ip("203.0.113.1"), ip("192.0.2.7"), ip("192.0.2.7")]);
         for ip in ["203.0.113.1", "192.0.2.7"] {
             let given = load_balancer(json!([{ "ip": ip }]));
-            let Some(Problem::AddressNotUsable(message)) = problem(&asked, Some(&given), "s")
+            let Some(FleetProblem::AddressNotUsable(message)) = problem(&asked, Some(&given), "s")
             else {
                 panic!("usable with {ip} only");
             };
             assert!(
-                message.contains("one address only, and 203.0.113.1"),
+                message.contains("Only one address") && message.ends_with("203.0.113.1"),
                 "{message}"
             );
         }
@@ -263,32 +248,35 @@ mod tests {
     #[test]
     fn what_nobody_can_give_is_told_first() {
         let given = load_balancer(json!([{ "ip": "192.0.2.7" }]));
-        for type_ in [
-            AddressType::NamedAddress,
-            AddressType::Hostname,
-            AddressType::from("example.com/x"),
+        for other in [
+            AddressRequest::Other("NamedAddress".to_owned()),
+            AddressRequest::Hostname("x".to_owned()),
         ] {
-            let asked = asking(&[(IP, "192.0.2.7"), (type_, "x")]);
-            assert_eq!(asked.ip(), Some("192.0.2.7"));
+            let asked = asking(&[ip("192.0.2.7"), other]);
+            assert_eq!(asked.ip(), Some([192, 0, 2, 7].into()));
             assert!(matches!(
                 problem(&asked, Some(&given), "s"),
-                Some(Problem::UnsupportedAddress(_))
+                Some(FleetProblem::UnsupportedAddress(_))
             ));
         }
     }
 
     #[test]
+    fn a_value_that_is_no_ip_address_is_not_usable() {
+        let asked = asking(&[AddressRequest::InvalidIp("web".to_owned())]);
+        let given = load_balancer(json!([{ "ip": "192.0.2.7" }]));
+        let problem = problem(&asked, Some(&given), "s");
+        assert!(matches!(problem, Some(FleetProblem::AddressNotUsable(_))));
+    }
+
+    #[test]
     fn an_address_inside_the_cluster_cant_be_chosen() {
-        let mut spec = testing::spec("default", "web");
+        let mut spec = testing::spec("web");
         spec.parameters.service_type = Some(ServiceType::ClusterIp);
-        spec.addresses = vec![GatewaySpecAddress {
-            type_: IP,
-            value: "10.0.0.1".to_owned(),
-            routability: None,
-        }];
+        spec.request.addresses = vec![ip("10.0.0.1")];
         assert!(matches!(
             problem(&asked_for(&spec), None, "s"),
-            Some(Problem::UnsupportedAddress(_))
+            Some(FleetProblem::UnsupportedAddress(_))
         ));
     }
 
@@ -299,17 +287,9 @@ mod tests {
             { "ip": "192.0.2.7", "ipMode": "VIP" },
             { "ip": "" },
         ]));
-        let values: Vec<_> = given
-            .addresses()
-            .into_iter()
-            .map(|address| (address.type_, address.value))
-            .collect();
         assert_eq!(
-            values,
-            [
-                (IP, "192.0.2.7".to_owned()),
-                (AddressType::Hostname, "lb.example".to_owned()),
-            ]
+            given.addresses(),
+            ["192.0.2.7", "lb.example"].map(FleetAddress::parse)
         );
         let inside = Given::of(&json!({
             "spec": { "type": "ClusterIP", "clusterIPs": ["10.0.0.1", "fd00::1"] },

@@ -1,7 +1,6 @@
-//! Writing a fleet's objects.
+//! Writes the objects of fleets.
 //!
-//! In: a job. Out: what came of each of its actions. It decides one thing only: that what is there and isn't ours is left
-//! alone.
+//! In: a job. Out: the outcome of each of its actions. An existing object that isn't Sesame's is left alone.
 
 use std::time::Duration;
 
@@ -9,52 +8,54 @@ use kube::api::{Api, DeleteParams, Patch, PatchParams, Preconditions, Propagatio
 use kube::core::DynamicObject;
 use kube::{Client, Error};
 use serde_json::Value;
+use sesame_model::GatewayOwner;
 use tokio::time::timeout;
 
 use super::fingerprint::{FIELD_MANAGER, Fingerprint};
 use super::fleet::{Action, Outcome, foreign};
 use super::fleets::Job;
 use super::kind::Kind;
-use super::seen::{Place, Seen};
-use super::spec::Config;
+use super::seen::{FleetKey, Seen};
+use super::spec::FleetsConfig;
 
-/// Who says how many Envoys there are until an autoscaler does.
+/// The field manager of `spec.replicas` until an autoscaler takes over.
 const SCALE_MANAGER: &str = "sesame-scale";
 
-/// Each request is given up after this time.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The timeout of each action.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Does a job. One action's failure doesn't keep the others from being tried.
-pub(super) async fn work(client: &Client, config: &Config, job: Job) -> (Place, Vec<Outcome>) {
+/// Runs all actions of a job, even if some fail.
+pub(super) async fn work(
+    client: &Client,
+    config: &FleetsConfig,
+    job: Job,
+) -> (FleetKey, Vec<Outcome>) {
     let mut outcomes = Vec::with_capacity(job.actions.len());
     let writer = Writer {
         client,
         config,
-        place: &job.place,
-        gateway: job
-            .gateway
-            .as_ref()
-            .map(|(name, uid)| (&**name, uid.as_str())),
+        key: &job.key,
+        owner: job.owner.as_ref(),
     };
     for action in job.actions {
         let kind = action.kind();
-        let outcome = match timeout(PATIENCE, writer.act(action)).await {
+        let outcome = match timeout(TIMEOUT, writer.act(action)).await {
             Ok(outcome) => outcome,
             Err(_) => Some(Outcome::Stumbled(
                 kind,
-                format!("the API server doesn't answer about {}", writer.named(kind)),
+                format!("no answer from the API server about {}", writer.named(kind)),
             )),
         };
         outcomes.extend(outcome);
     }
-    (job.place, outcomes)
+    (job.key, outcomes)
 }
 
 struct Writer<'a> {
     client: &'a Client,
-    config: &'a Config,
-    place: &'a Place,
-    gateway: Option<(&'a str, &'a str)>,
+    config: &'a FleetsConfig,
+    key: &'a FleetKey,
+    owner: Option<&'a GatewayOwner>,
 }
 
 impl Writer<'_> {
@@ -70,7 +71,7 @@ impl Writer<'_> {
         done.unwrap_or_else(|error| {
             let message = self.sentence(kind, verb, &error);
             tracing::warn!("{message}");
-            Some(match passes(&error) {
+            Some(match is_transient(&error) {
                 true => Outcome::Stumbled(kind, message),
                 false => Outcome::Failed(kind, message),
             })
@@ -86,8 +87,8 @@ impl Writer<'_> {
     ) -> Result<Option<Outcome>, Error> {
         let uid = match uid {
             Some(uid) => Some(uid),
-            // Watches show what has our labels only.
-            None => match self.api(kind).get_opt(&self.place.name).await? {
+            // Watches select by our labels, so an object without them isn't seen.
+            None => match self.api(kind).get_opt(&self.key.name).await? {
                 None => None,
                 Some(found) => match self.ours(kind, found) {
                     Some(Seen { deleting: true, .. }) => {
@@ -95,12 +96,11 @@ impl Writer<'_> {
                         return Ok(Some(Outcome::Failed(kind, message)));
                     }
                     Some(seen) => Some(seen.uid),
-                    None => return Ok(Some(Outcome::Failed(kind, foreign(kind, self.place)))),
+                    None => return Ok(Some(Outcome::Failed(kind, foreign(kind, self.key)))),
                 },
             },
         };
-        // With a uid the object must be the one that we know. Without, nobody may have been quicker: then it is his, and we
-        // may not force our will on it.
+        // With a uid the patch applies to the known object only. Without one, an object created meanwhile is not overwritten.
         let params = PatchParams {
             force: uid.is_some(),
             field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -112,7 +112,7 @@ impl Writer<'_> {
         let patch = Patch::Apply(&object);
         let there = self
             .api(kind)
-            .patch(&self.place.name, &params, &patch)
+            .patch(&self.key.name, &params, &patch)
             .await?;
         let seen = Seen::of(kind, there, self.config);
         Ok(seen.map(|(_, seen)| Outcome::Applied(kind, said, seen)))
@@ -120,14 +120,13 @@ impl Writer<'_> {
 
     fn ours(&self, kind: Kind, found: DynamicObject) -> Option<Seen> {
         let (_, seen) = Seen::of(kind, found, self.config)?;
-        let (gateway, uid) = self.gateway?;
-        seen.is_ours(gateway, uid).then_some(seen)
+        seen.is_ours(self.owner).then_some(seen)
     }
 
     async fn scale(&self, object: &Value) -> Result<Option<Outcome>, Error> {
         let params = PatchParams::apply(SCALE_MANAGER).force();
         self.api(Kind::Deployment)
-            .patch(&self.place.name, &params, &Patch::Apply(object))
+            .patch(&self.key.name, &params, &Patch::Apply(object))
             .await?;
         Ok(None)
     }
@@ -141,9 +140,9 @@ impl Writer<'_> {
             }),
             ..DeleteParams::default()
         };
-        match self.api(kind).delete(&self.place.name, &params).await {
+        match self.api(kind).delete(&self.key.name, &params).await {
             Ok(_) => Ok(Some(Outcome::Deleted(kind))),
-            // It has gone, or another is there that isn't meant.
+            // It is gone, or another object has its name.
             Err(Error::Api(status)) if matches!(status.code, 404 | 409) => {
                 Ok(Some(Outcome::Deleted(kind)))
             }
@@ -152,37 +151,35 @@ impl Writer<'_> {
     }
 
     fn api(&self, kind: Kind) -> Api<DynamicObject> {
-        Api::namespaced_with(self.client.clone(), &self.place.namespace, &kind.resource())
+        Api::namespaced_with(self.client.clone(), &self.key.namespace, &kind.resource())
     }
 
     fn named(&self, kind: Kind) -> String {
-        format!(
-            "{} {}/{}",
-            kind.name(),
-            self.place.namespace,
-            self.place.name
-        )
+        format!("{} {}/{}", kind.name(), self.key.namespace, self.key.name)
     }
 
     fn sentence(&self, kind: Kind, verb: &str, error: &Error) -> String {
         let named = self.named(kind);
         match error {
             Error::Api(status) if status.code == 403 => {
-                format!("Sesame may not {verb} {named}: {}", status.message)
+                format!("not allowed to {verb} {named}: {}", status.message)
             }
             Error::Api(status) if status.code == 422 => {
-                format!("the API server refuses {named}: {}", status.message)
+                format!("the API server rejects {named}: {}", status.message)
             }
             Error::Api(status) => {
-                format!("can't {verb} {named}: {} ({})", status.message, status.code)
+                format!(
+                    "cannot {verb} {named}: {} ({})",
+                    status.message, status.code
+                )
             }
-            other => format!("can't {verb} {named}: {other}"),
+            other => format!("cannot {verb} {named}: {other}"),
         }
     }
 }
 
-/// Whether it may be otherwise in a moment: somebody else was quicker, or the API server is busy, or away.
-fn passes(error: &Error) -> bool {
+/// Whether a retry may succeed: a conflict, or the API server is busy or unavailable.
+fn is_transient(error: &Error) -> bool {
     match error {
         Error::Api(status) => matches!(status.code, 401 | 409 | 429 | 500..),
         _ => true,

@@ -1,7 +1,7 @@
-//! The objects that a fleet should be made of.
+//! The desired objects of a fleet.
 //!
-//! In: what is wanted. Out: objects as JSON, each with all that Sesame says about it and nothing else: what is left out
-//! belongs to others. Pure. It must not know what is there already.
+//! In: a fleet's spec. Out: objects as JSON, with exactly the fields that Sesame manages. Pure. Must not depend on the
+//! observed objects.
 
 mod pod;
 mod service;
@@ -12,15 +12,15 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value, json};
-use sesame_model::{Autoscaling, FleetId, Workload};
+use sesame_model::{Autoscaling, FleetId, GatewayOwner, Workload};
 
 use super::kind::Kind;
 use super::labels;
 use super::layout;
-use super::names;
-use super::spec::{Config, FleetSpec};
+use super::seen::FleetKey;
+use super::spec::{FleetSpec, FleetsConfig};
 
-/// Envoys of a fleet, unless its owner says how many: one may go without an outage.
+/// The default number of Envoys: one can fail without an outage.
 const REPLICAS: u32 = 2;
 
 /// A fleet's objects.
@@ -28,30 +28,30 @@ const REPLICAS: u32 = 2;
 pub(super) struct Desired {
     /// By kind: a fleet has one of each at most, and all have the same name.
     pub(super) objects: BTreeMap<Kind, Value>,
-    /// The number of Envoys with which to begin where we don't say it for ever: see [`Autoscaling`].
+    /// The initial number of Envoys, where Sesame doesn't manage it: see [`Autoscaling`].
     pub(super) first_replicas: Option<u32>,
 }
 
 /// What all objects of a fleet share.
 struct Common<'a> {
-    config: &'a Config,
+    config: &'a FleetsConfig,
     fleet: &'a FleetId,
     spec: &'a FleetSpec,
-    name: String,
+    key: FleetKey,
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
 }
 
 /// The objects of a fleet.
-pub(super) fn desired(config: &Config, fleet: &FleetId, spec: &FleetSpec) -> Desired {
-    let name = names::object(fleet);
+pub(super) fn desired(config: &FleetsConfig, fleet: &FleetId, spec: &FleetSpec) -> Desired {
+    let key = FleetKey::of(config, fleet);
     let common = Common {
         config,
         fleet,
         spec,
-        labels: labels::labels(config, spec, &name),
+        labels: labels::labels(config, spec, &key.name),
         annotations: labels::annotations(spec),
-        name,
+        key,
     };
     let parameters = &spec.parameters;
     let workload = parameters.workload.unwrap_or_default();
@@ -69,8 +69,8 @@ pub(super) fn desired(config: &Config, fleet: &FleetId, spec: &FleetSpec) -> Des
         json!({ "automountServiceAccountToken": false }),
     );
     add(Kind::ConfigMap, json!({ "data": common.files() }));
-    // A Service without a port is refused. One that is there keeps its address until there are ports again.
-    if !spec.ports.is_empty() {
+    // The API server rejects a Service without ports. An existing Service is kept, and so is its address.
+    if !spec.request.ports.is_empty() {
         add(Kind::Service, json!({ "spec": service::spec(&common) }));
     }
     match workload {
@@ -110,13 +110,14 @@ pub(super) fn desired(config: &Config, fleet: &FleetId, spec: &FleetSpec) -> Des
 
 impl Common<'_> {
     fn object(&self, kind: Kind, rest: Value) -> Value {
-        let gateway = &self.spec.gateway;
         let mut metadata = json!({
-            "name": self.name,
-            "namespace": &*gateway.namespace,
+            "name": &*self.key.name,
+            "namespace": &*self.key.namespace,
             "labels": self.labels,
-            "ownerReferences": [owner_reference(self.spec)],
         });
+        if let Some(owner) = &self.spec.request.owner {
+            metadata["ownerReferences"] = json!([owner_reference(owner)]);
+        }
         let annotations = match kind {
             Kind::Service => service::annotations(self),
             _ => self.annotations.clone(),
@@ -135,7 +136,7 @@ impl Common<'_> {
         Value::Object(object)
     }
 
-    /// What Envoy starts with.
+    /// The files that Envoy reads at its start.
     fn files(&self) -> BTreeMap<&str, &str> {
         let files = self.spec.files.iter();
         files
@@ -145,18 +146,18 @@ impl Common<'_> {
     }
 
     fn selector(&self) -> Value {
-        json!({ "matchLabels": labels::selector(&self.name) })
+        json!({ "matchLabels": labels::selector(&self.key.name) })
     }
 }
 
-/// Whatever happens to Sesame, a fleet's objects go with their Gateway. It doesn't wait for them: that would take a right on
-/// its finalizers.
-pub(super) fn owner_reference(spec: &FleetSpec) -> OwnerReference {
+/// The reference by which Kubernetes deletes a fleet's objects with their Gateway, even without Sesame.
+/// `blockOwnerDeletion` would require permission to update the Gateway's finalizers.
+pub(super) fn owner_reference(owner: &GatewayOwner) -> OwnerReference {
     OwnerReference {
         api_version: "gateway.networking.k8s.io/v1".to_owned(),
         kind: "Gateway".to_owned(),
-        name: spec.gateway.name.to_string(),
-        uid: spec.gateway_uid.clone(),
+        name: owner.name.to_string(),
+        uid: owner.uid.clone(),
         controller: Some(true),
         block_owner_deletion: Some(false),
     }
@@ -168,7 +169,7 @@ fn deployment(common: &Common<'_>, autoscaling: Autoscaling) -> Value {
         "selector": common.selector(),
         "strategy": {
             "type": "RollingUpdate",
-            // A new Envoy has its listeners before an old one goes.
+            // Make before break: a new Envoy is ready before an old one drains.
             "rollingUpdate": { "maxSurge": "25%", "maxUnavailable": 0 },
         },
         "template": pod::template(common, Workload::Deployment),
@@ -185,7 +186,7 @@ fn daemon_set(common: &Common<'_>) -> Value {
         "selector": common.selector(),
         "updateStrategy": {
             "type": "RollingUpdate",
-            // No port of the node is used, so two can be on one for a while.
+            // Pods use no host ports, so a node can run two during an update.
             "rollingUpdate": { "maxSurge": 1, "maxUnavailable": 0 },
         },
         "template": pod::template(common, Workload::DaemonSet),
@@ -196,7 +197,7 @@ fn disruption_budget(common: &Common<'_>) -> Value {
     json!({
         "maxUnavailable": 1,
         "selector": common.selector(),
-        // An Envoy that never got ready protects nobody and would keep a node from being emptied.
+        // An Envoy that never became ready serves no client, and would block the drain of a node.
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     })
 }
@@ -206,7 +207,7 @@ fn autoscaler(common: &Common<'_>, (min, max, cpu_percent): (u32, u32, u32)) -> 
         "scaleTargetRef": {
             "apiVersion": Kind::Deployment.api_version(),
             "kind": Kind::Deployment.name(),
-            "name": common.name,
+            "name": &*common.key.name,
         },
         "minReplicas": min,
         "maxReplicas": max,

@@ -1,9 +1,8 @@
-//! Whether an object is as Sesame wrote it.
+//! Detects whether an object is up to date, without storing the observed or the desired object.
 //!
-//! The API server keeps, for each field, who has set it (`metadata.managedFields`). What Sesame has set, cut out of the
-//! object and hashed, is compared with a hash of what it would set: they differ if somebody has overwritten or removed
-//! something of ours, and if we want something else now. What others have added is not looked at, and neither object need
-//! be kept.
+//! The API server records the manager of each field (`metadata.managedFields`). The fields that Sesame manages are cut out of
+//! the object and hashed; so is the wanted object. The hashes differ if another client has changed or removed a managed field,
+//! or if Sesame wants something else now. Fields that others have added don't count.
 //!
 //! Format: structured-merge-diff's `FieldsV1`: nested maps whose keys are `f:<field>`, `k:<JSON of the keys of a list's
 //! element>`, `v:<JSON of a set's element>` and `.` for the thing itself. A leaf means everything below it.
@@ -11,10 +10,10 @@
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
 
-/// As what Sesame writes: the field manager of everything in this room.
+/// The field manager of all writes of fleets' objects.
 pub(super) const FIELD_MANAGER: &str = "sesame";
 
-/// A hash of what Sesame says about an object.
+/// A hash of the fields that Sesame manages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Fingerprint(u128);
 
@@ -22,7 +21,7 @@ pub(super) struct Fingerprint(u128);
 pub(super) fn of_desired(object: &Value) -> Fingerprint {
     let mut said = object.clone();
     if let Some(fields) = said.as_object_mut() {
-        // Nobody manages what names an object.
+        // An object's identity has no manager.
         for name in ["apiVersion", "kind"] {
             fields.remove(name);
         }

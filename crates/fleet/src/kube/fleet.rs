@@ -1,4 +1,4 @@
-//! One fleet: what is wanted, what is seen, and what is to be done about it.
+//! One fleet: its desired state, its observed objects, and the actions that reconcile them.
 //!
 //! Pure: no clock, no network.
 
@@ -6,28 +6,28 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use sesame_model::FleetId;
+use sesame_model::{FleetId, FleetProblem, FleetState, GatewayOwner};
 
 use super::addresses::{self, Asked};
 use super::desired::desired;
 use super::fingerprint::{self, Fingerprint};
 use super::kind::Kind;
-use super::seen::{Detail, Place, Seen, Workload};
-use super::spec::{Config, FleetSpec, Observation, Problem};
+use super::seen::{Detail, FleetKey, Seen, Workload};
+use super::spec::{FleetSpec, FleetsConfig};
 
-/// A fleet, wanted or left over.
+/// A wanted fleet, or an orphan.
 #[derive(Debug, Default)]
 pub(super) struct Fleet {
     wanted: Option<Wanted>,
     pub(super) seen: BTreeMap<Kind, Seen>,
-    /// What the API server made of what we wrote, where that is not the same: it, or a webhook, has a form of its own for
-    /// something.
+    /// The fingerprint last applied, and that of the object as stored. They differ where the API server or a webhook
+    /// normalizes a field.
     accepted: BTreeMap<Kind, (Fingerprint, Fingerprint)>,
-    /// What can't be written, each a sentence.
+    /// Why an object can't be written, as a sentence.
     pub(super) problems: BTreeMap<Kind, String>,
 }
 
-/// What is wanted. The objects are made anew when they are to be written; in between their hashes are enough.
+/// The desired state. Holds fingerprints only; the objects are rebuilt when they have to be written.
 #[derive(Debug)]
 struct Wanted {
     id: FleetId,
@@ -36,36 +36,40 @@ struct Wanted {
     asked: Asked,
 }
 
-/// Something to do.
+/// A write to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
-    /// To write an object; with its uid, if it was seen.
+    /// Applies an object; with the uid of the observed one, if any.
     Apply {
         kind: Kind,
         object: Value,
         said: Fingerprint,
         uid: Option<String>,
     },
-    /// To say once how many Envoys there are.
+    /// Sets `spec.replicas` once.
     Scale(Value),
-    /// To take away the object with this uid.
+    /// Deletes the object with this uid.
     Delete { kind: Kind, uid: String },
 }
 
-/// What came of it.
+/// The outcome of an [`Action`].
 #[derive(Debug)]
 pub(super) enum Outcome {
-    /// What was said, and what stands there now.
+    /// The fingerprint applied, and the object as stored.
     Applied(Kind, Fingerprint, Seen),
     Deleted(Kind),
     Failed(Kind, String),
-    /// It failed, and may not the next time.
+    /// A transient failure.
     Stumbled(Kind, String),
 }
 
 impl Fleet {
-    /// Sets what is wanted. True if that is something else than before.
-    pub(super) fn want(&mut self, config: &Config, wanted: Option<(FleetId, FleetSpec)>) -> bool {
+    /// Sets the desired state. Returns whether it has changed.
+    pub(super) fn want(
+        &mut self,
+        config: &FleetsConfig,
+        wanted: Option<(FleetId, FleetSpec)>,
+    ) -> bool {
         let Some((id, spec)) = wanted else {
             self.problems.clear();
             return self.wanted.take().is_some();
@@ -77,7 +81,7 @@ impl Fleet {
             return false;
         }
         let objects = desired(config, &id, &spec).objects;
-        // Said anew, if they are still true.
+        // Reported again if they persist.
         self.problems.clear();
         self.wanted = Some(Wanted {
             asked: addresses::asked_for(&spec),
@@ -91,38 +95,37 @@ impl Fleet {
         true
     }
 
-    /// Who wants it.
+    /// `None` for an orphan.
     pub(super) fn id(&self) -> Option<&FleetId> {
         self.wanted.as_ref().map(|wanted| &wanted.id)
     }
 
-    /// The Gateway's name and uid.
-    pub(super) fn gateway(&self) -> Option<(Arc<str>, String)> {
-        let spec = &self.wanted.as_ref()?.spec;
-        Some((spec.gateway.name.clone(), spec.gateway_uid.clone()))
+    /// The owner of its objects.
+    pub(super) fn owner(&self) -> Option<&GatewayOwner> {
+        self.wanted.as_ref()?.spec.request.owner.as_ref()
     }
 
-    /// Whether an object of that kind should be there.
+    /// Whether an object of that kind is wanted.
     pub(super) fn wants(&self, kind: Kind) -> bool {
         self.wanted
             .as_ref()
             .is_some_and(|wanted| wanted.objects.contains_key(&kind))
     }
 
-    /// What is to be done, in this order. What is foreign becomes a problem.
-    pub(super) fn plan(&mut self, config: &Config, place: &Place) -> Vec<Action> {
+    /// The actions that reconcile the fleet, in order. An object that Sesame didn't create becomes a problem.
+    pub(super) fn plan(&mut self, config: &FleetsConfig, key: &FleetKey) -> Vec<Action> {
         let Some(wanted) = &self.wanted else {
-            return self.deletions(place, |_| true);
+            return self.deletions(config, key, |_| true);
         };
-        let (gateway, uid) = (&*wanted.spec.gateway.name, &*wanted.spec.gateway_uid);
+        let owner = wanted.spec.request.owner.as_ref();
         let mut stale = Vec::new();
         for (kind, said) in &wanted.objects {
             match self.seen.get(kind) {
                 None => stale.push((*kind, *said, None)),
-                Some(seen) if !seen.is_ours(gateway, uid) => {
-                    self.problems.insert(*kind, foreign(*kind, place));
+                Some(seen) if !seen.is_ours(owner) => {
+                    self.problems.insert(*kind, foreign(*kind, key));
                 }
-                // Its place is free when it has gone.
+                // Created again once it is gone.
                 Some(seen) if seen.deleting => {}
                 Some(seen) => {
                     let accepted = Some(&(*said, seen.fingerprint)) == self.accepted.get(kind);
@@ -142,7 +145,7 @@ impl Fleet {
                     continue;
                 };
                 let scale = match (kind, desired.first_replicas) {
-                    (Kind::Deployment, Some(first)) => self.scale(place, first),
+                    (Kind::Deployment, Some(first)) => self.scale(key, first),
                     _ => None,
                 };
                 let seen = uid.is_some();
@@ -152,16 +155,16 @@ impl Fleet {
                     said,
                     uid,
                 };
-                // A number that nobody manages any more falls back to 1, so somebody else has to hold it first.
+                // Without a manager, `spec.replicas` falls back to 1: the other manager has to take it over first.
                 match scale {
                     Some(scale) if seen => actions.extend([scale, apply]),
                     other => actions.extend([apply].into_iter().chain(other)),
                 }
             }
         }
-        let keep_service = wanted.spec.ports.is_empty();
+        let keep_service = wanted.spec.request.ports.is_empty();
         let replaced = self.is_serving();
-        actions.extend(self.deletions(place, |kind| match kind {
+        actions.extend(self.deletions(config, key, |kind| match kind {
             Kind::Service => !keep_service,
             kind if kind.is_workload() => replaced,
             _ => true,
@@ -169,14 +172,19 @@ impl Fleet {
         actions
     }
 
-    /// The objects that are not wanted, if they may go.
-    fn deletions(&self, place: &Place, may_go: impl Fn(Kind) -> bool) -> Vec<Action> {
+    /// Deletes the unwanted objects that `may_go` accepts.
+    fn deletions(
+        &self,
+        config: &FleetsConfig,
+        key: &FleetKey,
+        may_go: impl Fn(Kind) -> bool,
+    ) -> Vec<Action> {
         self.seen
             .iter()
             .filter(|(kind, seen)| {
                 !self.wants(**kind)
                     && !seen.deleting
-                    && self.may_delete(place, seen)
+                    && may_delete(config, key, seen)
                     && may_go(**kind)
             })
             .map(|(kind, seen)| Action::Delete {
@@ -186,21 +194,7 @@ impl Fleet {
             .collect()
     }
 
-    /// Whether an object that isn't wanted is one that Sesame has made: it has our labels, and the name that its owner's
-    /// fleet has.
-    fn may_delete(&self, place: &Place, seen: &Seen) -> bool {
-        let made_for = |gateway: &str| {
-            let fleet = FleetId::of_gateway(&place.namespace, gateway);
-            super::names::object(&fleet) == *place.name
-        };
-        seen.labelled
-            && seen
-                .owner
-                .as_ref()
-                .is_some_and(|owner| made_for(&owner.name))
-    }
-
-    /// Whether the workload that is wanted carries traffic, so that another one may go.
+    /// Whether the wanted workload carries traffic, so that its predecessor can be deleted.
     fn is_serving(&self) -> bool {
         self.seen.iter().any(|(kind, seen)| {
             let Detail::Workload(workload) = seen.detail else {
@@ -210,8 +204,8 @@ impl Fleet {
         })
     }
 
-    /// Has somebody else than [`fingerprint::FIELD_MANAGER`] say how many Envoys there are, until an autoscaler does.
-    fn scale(&self, place: &Place, first: u32) -> Option<Action> {
+    /// Sets `spec.replicas` as another manager than [`fingerprint::FIELD_MANAGER`], until an autoscaler takes over.
+    fn scale(&self, key: &FleetKey, first: u32) -> Option<Action> {
         let replicas = match self.seen.get(&Kind::Deployment) {
             None => first,
             Some(Seen {
@@ -223,12 +217,12 @@ impl Fleet {
         Some(Action::Scale(json!({
             "apiVersion": Kind::Deployment.api_version(),
             "kind": Kind::Deployment.name(),
-            "metadata": { "name": &*place.name, "namespace": &*place.namespace },
+            "metadata": { "name": &*key.name, "namespace": &*key.namespace },
             "spec": { "replicas": replicas },
         })))
     }
 
-    /// Takes in how an object stands, unless that is known better.
+    /// Stores an observed object, unless a newer version is stored.
     pub(super) fn sees(&mut self, kind: Kind, seen: Seen) {
         match self.seen.get(&kind) {
             Some(known) if seen.is_older_than(known) => {}
@@ -236,7 +230,7 @@ impl Fleet {
         }
     }
 
-    /// Takes in what came of an action. The kind, if the same had been said of it before: somebody has undone it since.
+    /// Records an outcome. Returns the kind if the same fingerprint had been applied before: another client has reverted it.
     pub(super) fn done(&mut self, outcome: Outcome) -> Option<Kind> {
         match outcome {
             Outcome::Applied(kind, said, seen) => {
@@ -249,7 +243,7 @@ impl Fleet {
             }
             Outcome::Deleted(kind) => {
                 self.problems.remove(&kind);
-                // If it lingers, the watch tells so.
+                // If a finalizer keeps it, the watch reports it again.
                 self.seen.remove(&kind);
             }
             Outcome::Failed(kind, message) | Outcome::Stumbled(kind, message) => {
@@ -259,12 +253,12 @@ impl Fleet {
         None
     }
 
-    /// What has become of it; `hidden` are the kinds that can't be looked at, in a namespace or in all.
-    pub(super) fn observation(
+    /// Its state; `hidden`: kinds that can't be watched, in a namespace or (`None`) in all, and why.
+    pub(super) fn state(
         &self,
-        place: &Place,
+        key: &FleetKey,
         hidden: &BTreeMap<(Kind, Option<String>), String>,
-    ) -> Option<Observation> {
+    ) -> Option<FleetState> {
         let wanted = self.wanted.as_ref()?;
         let given = match self.seen.get(&Kind::Service) {
             Some(Seen {
@@ -273,25 +267,17 @@ impl Fleet {
             }) => Some(given),
             _ => None,
         };
-        let mut out = Observation {
+        let mut out = FleetState {
             addresses: given.map(|given| given.addresses()).unwrap_or_default(),
-            ..Observation::default()
+            ..FleetState::default()
         };
-        for (kind, seen) in &self.seen {
-            if let Detail::Workload(Workload {
-                available,
-                replicas,
-                ..
-            }) = seen.detail
-            {
-                out.available += available;
-                if self.wants(*kind) {
-                    out.replicas = replicas.unwrap_or(0);
-                }
+        for seen in self.seen.values() {
+            if let Detail::Workload(Workload { available, .. }) = seen.detail {
+                out.ready |= available > 0;
             }
         }
-        let service = format!("{}/{}", place.namespace, place.name);
-        let here = |scope: &Option<String>| scope.as_deref().is_none_or(|s| s == &*place.namespace);
+        let service = format!("{}/{}", key.namespace, key.name);
+        let here = |scope: &Option<String>| scope.as_deref().is_none_or(|s| s == &*key.namespace);
         let hindered = hidden
             .iter()
             .find(|((kind, scope), _)| self.wants(*kind) && here(scope))
@@ -302,24 +288,33 @@ impl Fleet {
             .chain(
                 unwritten
                     .or(hindered)
-                    .map(|text| Problem::NoResources(text.clone())),
+                    .map(|text| FleetProblem::NoResources(text.clone())),
             )
             .min();
         Some(out)
     }
 
-    /// Whether there is nothing left to know.
+    /// Whether it is not wanted and has no objects left.
     pub(super) fn is_over(&self) -> bool {
         self.wanted.is_none() && self.seen.is_empty()
     }
 }
 
-/// That something else has the name.
-pub(super) fn foreign(kind: Kind, place: &Place) -> String {
+/// Whether Sesame created an unwanted object: it has our labels, and the namespace and name of its owner's fleet.
+fn may_delete(config: &FleetsConfig, key: &FleetKey, seen: &Seen) -> bool {
+    let fleet = match &seen.owner {
+        Some(owner) => FleetId::of_gateway(Arc::clone(&key.namespace), owner.name.as_str()),
+        None => FleetId::Default,
+    };
+    seen.labelled && FleetKey::of(config, &fleet) == *key
+}
+
+/// The problem when an object that Sesame didn't create has the name of a fleet's object.
+pub(super) fn foreign(kind: Kind, key: &FleetKey) -> String {
     format!(
-        "{} {}/{} is there and Sesame has not made it: delete it, and Sesame makes the one that this Gateway needs",
+        "{} {}/{} exists, but Sesame did not create it: delete it, and Sesame creates its own",
         kind.name(),
-        place.namespace,
-        place.name
+        key.namespace,
+        key.name
     )
 }

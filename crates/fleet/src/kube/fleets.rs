@@ -1,96 +1,94 @@
-//! All fleets: which of them has something to do, and when.
+//! All fleets: which of them to reconcile, and when.
 //!
-//! In: wishes, what is seen in the cluster, what came of jobs, and the time. Out: jobs, one at a time for each fleet, and
-//! observations. Pure: it looks at no clock. A change costs what its own fleet costs.
+//! In: the wanted fleets, watch events, the outcomes of jobs, and the time. Out: jobs, one at a time for each fleet, and
+//! observations. Pure: no clock. A change costs as much as its own fleet, however many there are.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use sesame_model::FleetId;
+use sesame_model::{FleetId, FleetState, GatewayOwner};
 
 use super::fleet::{Action, Fleet, Outcome};
 use super::kind::Kind;
-use super::names;
-use super::seen::{Place, Seen};
-use super::spec::{Config, FleetSpec, Observation};
+use super::seen::{FleetKey, Seen};
+use super::spec::{FleetSpec, FleetsConfig};
 
-/// The pause before what somebody has taken away is made again. Mostly its Gateway is going, too, and a moment later nobody
-/// wants it any more.
+/// The delay before a deleted object is created again. Usually its Gateway is being deleted, too.
 const AFTER_LOSS: Duration = Duration::from_millis(700);
 
 /// The first pause after a failure; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// How often in a row what may pass has to fail before it is told: until then it is a matter of seconds.
+/// How many transient failures in a row are not reported.
 const PATIENCE: u32 = 3;
 
-/// No pause is longer: what can't be done may have become possible without our hearing of it.
+/// The longest pause after a failure: its cause may go away without a watch event.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// Who has left things alone for so long starts anew. Longer than the longest pause.
+/// An object that needed no repair for this long starts with the shortest delay again.
 const CALM: Duration = Duration::from_secs(600);
 
-/// News of the cluster.
+/// An event of a watch.
 #[derive(Debug)]
 pub(super) enum News {
-    /// An object is there, or has changed.
-    Seen(Kind, Place, Seen),
-    /// An object has gone.
-    Gone(Kind, Place),
+    /// An object was created or changed.
+    Seen(Kind, FleetKey, Seen),
+    /// An object was deleted.
+    Gone(Kind, FleetKey),
     /// All objects of a kind, in a namespace or (`None`) in all.
-    All(Kind, Option<String>, Vec<(Place, Seen)>),
-    /// A kind can't be looked at: why.
+    All(Kind, Option<String>, Vec<(FleetKey, Seen)>),
+    /// A kind can't be watched, and why.
     Hidden(Kind, Option<String>, String),
 }
 
-/// Something to do for one fleet.
+/// The actions for one fleet.
 #[derive(Debug)]
 pub(super) struct Job {
-    pub(super) place: Place,
-    /// The Gateway's name and uid; nothing is written without.
-    pub(super) gateway: Option<(std::sync::Arc<str>, String)>,
+    pub(super) key: FleetKey,
+    /// The owner of the objects.
+    pub(super) owner: Option<GatewayOwner>,
     pub(super) actions: Vec<Action>,
 }
 
 /// All fleets.
 #[derive(Debug)]
 pub(super) struct Fleets {
-    config: Config,
-    fleets: BTreeMap<Place, Entry>,
-    /// Those to be looked at now.
-    due: BTreeSet<Place>,
-    /// Those to be looked at later.
-    later: BTreeSet<(Instant, Place)>,
-    /// What hasn't been listed yet.
+    config: FleetsConfig,
+    fleets: BTreeMap<FleetKey, Entry>,
+    /// To be examined now.
+    due: BTreeSet<FleetKey>,
+    /// To be examined later.
+    later: BTreeSet<(Instant, FleetKey)>,
+    /// Kinds without a list so far.
     unlisted: BTreeSet<(Kind, Option<String>)>,
-    /// Kinds that can't be looked at, in a namespace or (`None`) in all, and why.
+    /// Kinds that can't be watched, in a namespace or (`None`) in all, and why.
     hidden: BTreeMap<(Kind, Option<String>), String>,
     leading: bool,
-    /// All wishes are known, so that what nobody wants is left over.
+    /// All wanted fleets are known: others are orphans.
     settled: bool,
-    /// Observations that nobody has taken yet.
-    news: BTreeMap<FleetId, Option<Observation>>,
+    /// Observations for [`Fleets::take_observation`].
+    news: BTreeMap<FleetId, Option<FleetState>>,
 }
 
-/// A fleet and its appointments.
+/// A fleet and its schedule.
 #[derive(Debug, Default)]
 struct Entry {
     fleet: Fleet,
-    /// Somebody has said that it is not wanted, rather than nothing.
+    /// Explicitly unwanted, as opposed to not known yet.
     dismissed: bool,
-    /// A job is under way.
+    /// A job is running.
     busy: bool,
     /// Failed jobs in a row.
     failures: u32,
-    /// What somebody has undone was said again: when for the last time, and how often in a row.
+    /// The last repair of each kind, and how many in a row.
     repairs: BTreeMap<Kind, (Instant, u32)>,
-    /// Not to be looked at before.
+    /// Not to be examined before.
     not_before: Option<Instant>,
-    told: Option<Observation>,
+    told: Option<FleetState>,
 }
 
 impl Fleets {
-    pub(super) fn new(config: Config) -> Self {
+    pub(super) fn new(config: FleetsConfig) -> Self {
         let unlisted = Kind::ALL
             .iter()
             .flat_map(|kind| scopes(&config).into_iter().map(|scope| (*kind, scope)))
@@ -108,17 +106,10 @@ impl Fleets {
         }
     }
 
-    /// Says what a fleet should be.
+    /// Sets the desired state of a fleet; `None`: its objects are deleted.
     pub(super) fn want(&mut self, id: FleetId, spec: Option<FleetSpec>) {
-        let namespace = id
-            .as_str()
-            .split_once('/')
-            .map_or("", |(namespace, _)| namespace);
-        let place = Place {
-            namespace: namespace.into(),
-            name: names::object(&id).into(),
-        };
-        let entry = self.fleets.entry(place.clone()).or_default();
+        let key = FleetKey::of(&self.config, &id);
+        let entry = self.fleets.entry(key.clone()).or_default();
         if spec.is_none() && entry.fleet.id().is_some() && entry.told.take().is_some() {
             self.news.insert(id.clone(), None);
         }
@@ -127,9 +118,9 @@ impl Fleets {
         if entry.fleet.want(&self.config, wanted) {
             entry.failures = 0;
             entry.not_before = None;
-            self.look(place);
+            self.look(key);
         } else {
-            self.forget(&place);
+            self.forget(&key);
         }
     }
 
@@ -141,7 +132,7 @@ impl Fleets {
         self.leading = leading;
     }
 
-    /// From now on what nobody wants is left over.
+    /// All wanted fleets are known: from now on, others are orphans.
     pub(super) fn settle(&mut self) {
         if !self.settled {
             self.settled = true;
@@ -149,31 +140,30 @@ impl Fleets {
         }
     }
 
-    /// Takes in news.
     pub(super) fn learn(&mut self, news: News, now: Instant) {
         match news {
-            News::Seen(kind, place, seen) => self.seen(kind, place, seen),
-            News::Gone(kind, place) => self.gone(kind, place, now),
+            News::Seen(kind, key, seen) => self.seen(kind, key, seen),
+            News::Gone(kind, key) => self.gone(kind, key, now),
             News::All(kind, scope, all) => {
                 let over = self.hidden.remove(&(kind, scope.clone())).is_some();
-                let there: BTreeSet<Place> = all.iter().map(|(place, _)| place.clone()).collect();
-                let missing: Vec<Place> = self
+                let there: BTreeSet<FleetKey> = all.iter().map(|(key, _)| key.clone()).collect();
+                let missing: Vec<FleetKey> = self
                     .fleets
                     .iter()
-                    .filter(|(place, entry)| {
+                    .filter(|(key, entry)| {
                         entry.fleet.seen.contains_key(&kind)
-                            && !there.contains(place)
+                            && !there.contains(key)
                             && scope
                                 .as_deref()
-                                .is_none_or(|scope| *place.namespace == *scope)
+                                .is_none_or(|scope| *key.namespace == *scope)
                     })
-                    .map(|(place, _)| place.clone())
+                    .map(|(key, _)| key.clone())
                     .collect();
-                for place in missing {
-                    self.gone(kind, place, now);
+                for key in missing {
+                    self.gone(kind, key, now);
                 }
-                for (place, seen) in all {
-                    self.seen(kind, place, seen);
+                for (key, seen) in all {
+                    self.seen(kind, key, seen);
                 }
                 self.listed(kind, scope);
                 if over {
@@ -194,56 +184,56 @@ impl Fleets {
     pub(super) fn next_job(&mut self, now: Instant) -> Option<Job> {
         while let Some((at, _)) = self.later.first()
             && *at <= now
-            && let Some((_, place)) = self.later.pop_first()
+            && let Some((_, key)) = self.later.pop_first()
         {
-            self.due.insert(place);
+            self.due.insert(key);
         }
         if !self.leading || !self.unlisted.is_empty() {
             return None;
         }
-        while let Some(place) = self.due.pop_first() {
-            let Some(entry) = self.fleets.get_mut(&place) else {
+        while let Some(key) = self.due.pop_first() {
+            let Some(entry) = self.fleets.get_mut(&key) else {
                 continue;
             };
             if entry.busy {
-                // Looked at again when the job is done.
+                // Examined again when the job is done.
                 continue;
             }
             if let Some(at) = entry.not_before
                 && at > now
             {
-                self.later.insert((at, place));
+                self.later.insert((at, key));
                 continue;
             }
             entry.not_before = None;
             if entry.fleet.id().is_none() && !entry.dismissed && !self.settled {
-                // The wish may still come.
+                // It may turn out to be wanted.
                 continue;
             }
-            let actions = entry.fleet.plan(&self.config, &place);
-            let gateway = entry.fleet.gateway();
+            let actions = entry.fleet.plan(&self.config, &key);
+            let owner = entry.fleet.owner().cloned();
             if actions.is_empty() {
-                self.observe(&place);
+                self.observe(&key);
                 continue;
             }
             entry.busy = true;
             return Some(Job {
-                place,
-                gateway,
+                key,
+                owner,
                 actions,
             });
         }
         None
     }
 
-    /// When there may be a next job, if nothing happens before.
+    /// The time of the next job, unless an event comes first.
     pub(super) fn next_time(&self) -> Option<Instant> {
         self.later.first().map(|(at, _)| *at)
     }
 
-    /// Takes in what came of a job.
-    pub(super) fn done(&mut self, place: Place, outcomes: Vec<Outcome>, now: Instant) {
-        let Some(entry) = self.fleets.get_mut(&place) else {
+    /// Records the outcomes of a job.
+    pub(super) fn done(&mut self, key: FleetKey, outcomes: Vec<Outcome>, now: Instant) {
+        let Some(entry) = self.fleets.get_mut(&key) else {
             return;
         };
         entry.busy = false;
@@ -253,14 +243,14 @@ impl Fleets {
         let patient = entry.failures < PATIENCE;
         let mut repaired = Vec::new();
         for outcome in outcomes {
-            // Of a stumble nobody hears: what runs goes on, and its owner would be told the contrary a moment later.
+            // The first transient failures aren't reported: the Envoys keep running.
             if patient && matches!(outcome, Outcome::Stumbled(..)) {
                 continue;
             }
             repaired.extend(entry.fleet.done(outcome));
         }
         for kind in repaired {
-            entry.repaired(&place, kind, now);
+            entry.repaired(&key, kind, now);
         }
         if failed {
             entry.wait_until(now + pause(entry.failures));
@@ -268,12 +258,12 @@ impl Fleets {
         } else {
             entry.failures = 0;
         }
-        // Once more, for what happened meanwhile; mostly there is nothing to do.
-        self.look(place);
+        // Events may have arrived during the job.
+        self.look(key);
     }
 
-    /// Takes what has become of a fleet since the last time, one at a time.
-    pub(super) fn take_observation(&mut self) -> Option<(FleetId, Option<Observation>)> {
+    /// The new state of one fleet; `None` if no state has changed.
+    pub(super) fn take_observation(&mut self) -> Option<(FleetId, Option<FleetState>)> {
         self.news.pop_first()
     }
 
@@ -282,59 +272,58 @@ impl Fleets {
         !self.news.is_empty()
     }
 
-    fn seen(&mut self, kind: Kind, place: Place, seen: Seen) {
-        let entry = self.fleets.entry(place.clone()).or_default();
+    fn seen(&mut self, kind: Kind, key: FleetKey, seen: Seen) {
+        let entry = self.fleets.entry(key.clone()).or_default();
         entry.fleet.sees(kind, seen);
-        self.look(place);
+        self.look(key);
     }
 
-    fn gone(&mut self, kind: Kind, place: Place, now: Instant) {
-        let Some(entry) = self.fleets.get_mut(&place) else {
+    fn gone(&mut self, kind: Kind, key: FleetKey, now: Instant) {
+        let Some(entry) = self.fleets.get_mut(&key) else {
             return;
         };
         let Some(seen) = entry.fleet.seen.remove(&kind) else {
             return;
         };
-        // What was to go anyway need not be waited for, unless all of it goes.
+        // No delay for an object that was unwanted or had a deletion timestamp.
         if entry.fleet.wants(kind) && !seen.deleting {
             entry.wait_until(now + AFTER_LOSS);
         }
-        self.look(place);
+        self.look(key);
     }
 
     fn listed(&mut self, kind: Kind, scope: Option<String>) {
         let first = self.unlisted.remove(&(kind, scope));
         if first && self.unlisted.is_empty() {
             self.due.extend(self.fleets.keys().cloned());
-            // Nothing was told before everything was known.
+            // Nothing is observed until every kind has been listed.
             self.observe_all();
         }
     }
 
     fn observe_all(&mut self) {
-        for place in self.fleets.keys().cloned().collect::<Vec<_>>() {
-            self.observe(&place);
+        for key in self.fleets.keys().cloned().collect::<Vec<_>>() {
+            self.observe(&key);
         }
     }
 
-    fn look(&mut self, place: Place) {
-        self.observe(&place);
-        if !self.forget(&place) {
-            self.due.insert(place);
+    fn look(&mut self, key: FleetKey) {
+        self.observe(&key);
+        if !self.forget(&key) {
+            self.due.insert(key);
         }
     }
 
-    fn observe(&mut self, place: &Place) {
+    fn observe(&mut self, key: &FleetKey) {
         if !self.unlisted.is_empty() {
             return;
         }
-        let Some(entry) = self.fleets.get_mut(place) else {
+        let Some(entry) = self.fleets.get_mut(key) else {
             return;
         };
-        let (Some(id), Some(observation)) = (
-            entry.fleet.id(),
-            entry.fleet.observation(place, &self.hidden),
-        ) else {
+        let (Some(id), Some(observation)) =
+            (entry.fleet.id(), entry.fleet.state(key, &self.hidden))
+        else {
             return;
         };
         if entry.told.as_ref() != Some(&observation) {
@@ -343,14 +332,14 @@ impl Fleets {
         }
     }
 
-    /// Drops a fleet of which there is nothing left. True if it was dropped.
-    fn forget(&mut self, place: &Place) -> bool {
+    /// Drops an unwanted fleet without objects. Returns whether it was dropped.
+    fn forget(&mut self, key: &FleetKey) -> bool {
         let over = self
             .fleets
-            .get(place)
+            .get(key)
             .is_some_and(|entry| entry.fleet.is_over() && !entry.busy);
         if over {
-            self.fleets.remove(place);
+            self.fleets.remove(key);
         }
         over
     }
@@ -361,9 +350,9 @@ impl Entry {
         self.not_before = Some(self.not_before.map_or(at, |before| before.max(at)));
     }
 
-    /// What somebody undoes is said again at once; by him who does it to the same object again and again, less and less
-    /// often: two who disagree would otherwise keep the API server busy, and the Deployment's pods coming and going.
-    fn repaired(&mut self, place: &Place, kind: Kind, now: Instant) {
+    /// A changed object is restored at once; if it keeps changing, with growing delays. Otherwise two controllers that disagree
+    /// would load the API server and keep restarting pods.
+    fn repaired(&mut self, key: &FleetKey, kind: Kind, now: Instant) {
         let before = self
             .repairs
             .get(&kind)
@@ -375,24 +364,24 @@ impl Entry {
         }
         if often == 3 {
             tracing::warn!(
-                namespace = &*place.namespace,
-                name = &*place.name,
+                namespace = &*key.namespace,
+                name = &*key.name,
                 kind = kind.name(),
-                "somebody changes a fleet's object again and again (another Sesame?); it is put back less and less often"
+                "another client keeps changing this object (another Sesame?); Sesame restores it less and less often"
             );
         }
     }
 }
 
-/// The pause after so many of a row, and one more.
+/// The pause after a failure that follows `before` others.
 fn pause(before: u32) -> Duration {
     FIRST_PAUSE
         .saturating_mul(1 << before.min(16))
         .min(LONGEST_PAUSE)
 }
 
-/// Where each kind is watched: everywhere, or in some namespaces.
-pub(super) fn scopes(config: &Config) -> Vec<Option<String>> {
+/// The namespaces in which each kind is watched; `None`: all.
+pub(super) fn scopes(config: &FleetsConfig) -> Vec<Option<String>> {
     match &config.namespaces {
         None => vec![None],
         Some(namespaces) => {

@@ -2,7 +2,7 @@
 
 use kube::core::{ApiResource, GroupVersionKind};
 
-/// A kind. The order is that in which they are written: what others need comes first.
+/// A kind. In the order of writes: an object comes after those that it refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Kind {
     ServiceAccount,

@@ -1,67 +1,72 @@
-//! What stands on a fleet's objects: what Sesame finds them by, and what their owner wants on them.
+//! Labels and annotations of a fleet's objects: Sesame's own, and those of the owner.
 
 use std::collections::BTreeMap;
 
 use super::names;
-use super::spec::{Config, FleetSpec};
+use super::spec::{FleetSpec, FleetsConfig};
 
-/// Whose objects these are.
+/// The program that manages the object.
 pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY`].
 pub(super) const SESAME: &str = "sesame";
-/// Which Sesame's.
+/// The instance of Sesame that manages the object.
 pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
-/// The fleet: the name of its objects. What Services and Deployments select by.
+/// The name of the fleet's objects. Services and Deployments select pods by it.
 pub(super) const FLEET: &str = "projectsesame.io/fleet";
-/// The Gateway, as the Gateway API wants it on what is made for one.
+/// The Gateway. The Gateway API requires this label on a Gateway's resources.
 const GATEWAY: &str = "gateway.networking.k8s.io/gateway-name";
 /// The Gateway's class.
 const GATEWAY_CLASS: &str = "gateway.networking.k8s.io/gateway-class-name";
-/// On pods: a hash of what they start with, so that others come when that changes.
+/// On pods: a hash of their files, so that a change of these replaces the pods.
 pub(super) const BOOTSTRAP: &str = "projectsesame.io/bootstrap";
 
-/// Labels by which controllers of Kubernetes tell pods apart. Given by somebody else they would break that.
+/// Labels that Kubernetes' controllers set to distinguish pods. An owner must not override them.
 const RESERVED: [&str; 3] = [
     "pod-template-hash",
     "controller-revision-hash",
     "pod-template-generation",
 ];
 
-/// Sesame's own keys, and those of Deployments' revisions.
+/// Sesame's own keys, and those of the Deployment controller.
 const RESERVED_PREFIXES: [&str; 2] = ["projectsesame.io/", "deployment.kubernetes.io/"];
 
-/// The labels of all objects of a fleet: the owner's, and ours over them.
+/// The labels of all objects of a fleet: the owner's, overridden by ours.
 pub(super) fn labels(
-    config: &Config,
+    config: &FleetsConfig,
     spec: &FleetSpec,
     fleet_name: &str,
 ) -> BTreeMap<String, String> {
-    let mut labels = allowed(&spec.labels);
+    let mut labels = allowed(&spec.request.labels);
     let ours = [
         (MANAGED_BY, SESAME.to_owned()),
         (INSTANCE, names::label_value(&config.instance)),
         ("app.kubernetes.io/name", "envoy".to_owned()),
         ("app.kubernetes.io/component", "gateway".to_owned()),
         (FLEET, fleet_name.to_owned()),
-        (GATEWAY, names::label_value(&spec.gateway.name)),
-        (GATEWAY_CLASS, names::label_value(&spec.gateway_class)),
     ];
+    let of_owner = spec.request.owner.iter().flat_map(|owner| {
+        [
+            (GATEWAY, names::label_value(&owner.name)),
+            (GATEWAY_CLASS, names::label_value(&owner.class)),
+        ]
+    });
+    let ours = ours.into_iter().chain(of_owner);
     labels.extend(ours.map(|(key, value)| (key.to_owned(), value)));
     labels
 }
 
-/// What is selected by. It never changes for a name: a Deployment's selector can't.
+/// The selector of a fleet's pods. It depends on the name only, since a Deployment's selector is immutable.
 pub(super) fn selector(fleet_name: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(FLEET.to_owned(), fleet_name.to_owned())])
 }
 
 /// The annotations of all objects of a fleet.
 pub(super) fn annotations(spec: &FleetSpec) -> BTreeMap<String, String> {
-    allowed(&spec.annotations)
+    allowed(&spec.request.annotations)
 }
 
-/// The selector of watches: all fleets of this Sesame.
-pub(super) fn watched(config: &Config) -> String {
+/// The selector of watches: all fleets of this instance.
+pub(super) fn watched(config: &FleetsConfig) -> String {
     let instance = names::label_value(&config.instance);
     format!("{MANAGED_BY}={SESAME},{INSTANCE}={instance},{FLEET}")
 }

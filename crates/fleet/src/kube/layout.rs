@@ -1,46 +1,38 @@
-//! Where things are in a pod: agreed between the pod's template, Envoy's bootstrap and the process beside Envoy.
+//! Paths and ports in a pod, shared by the pod template, Envoy's bootstrap and the sidecar.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use sesame_model::FleetParameters;
+use sesame_model::{FleetParameters, Port};
 
-use super::spec::{Port, Transport};
-
-/// The folder shared by Envoy and the process beside it.
+/// The folder shared by Envoy and the sidecar.
 pub const RUN: &str = "/run/sesame";
 /// Envoy's admin interface: a Unix socket.
 pub const ADMIN_SOCKET: &str = "/run/sesame/admin.sock";
-/// Where the process beside Envoy takes orders: a Unix socket.
+/// The sidecar's control socket: a Unix socket.
 pub const SIDECAR_SOCKET: &str = "/run/sesame/sidecar.sock";
 /// The folder of Envoy's bootstrap and of the files beside it.
 pub const CONFIG: &str = "/etc/envoy";
 /// The bootstrap's file in its folder and its key in the ConfigMap.
 pub(super) const BOOTSTRAP_FILE: &str = "bootstrap.json";
-/// The folder of Envoy's certificate, its key and who vouches for Sesame: `tls.crt`, `tls.key`, `ca.crt`. The kubelet
+/// The folder of Envoy's certificate, its key and the CA bundle: `tls.crt`, `tls.key`, `ca.crt`. The kubelet
 /// replaces all three at once, by a symbolic link.
 pub const CERTIFICATES: &str = "/etc/envoy-certificates";
 
-/// Who runs the pod's processes: nobody in particular, and not root.
+/// The user id of the pod's processes: not root.
 pub(super) const USER: u32 = 65532;
 
-/// How long an Envoy that is to end goes on as if nothing were, unless its owner says otherwise: about what it takes
-/// until every node and load balancer knows.
+/// The default delay before a drain: about the time until every node and load balancer has removed the pod.
 pub const DRAIN_DELAY: Duration = Duration::from_secs(5);
-/// How long it then waits at most for its clients.
+/// The longest wait for clients after that.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The first choice of the port at which the process beside Envoy answers.
+/// The sidecar's preferred port.
 const SIDECAR_PORT: u16 = 19_001;
 
 /// The port at which the process beside Envoy answers `/ready`: one that no listener has.
 pub(super) fn sidecar_port(ports: &BTreeSet<Port>) -> u16 {
-    let taken = |number| {
-        ports.contains(&Port {
-            number,
-            transport: Transport::Tcp,
-        })
-    };
+    let taken = |number| ports.contains(&Port::tcp(number));
     // A Gateway has far fewer listeners than there are ports.
     (SIDECAR_PORT..=u16::MAX)
         .chain(1..SIDECAR_PORT)
@@ -48,14 +40,14 @@ pub(super) fn sidecar_port(ports: &BTreeSet<Port>) -> u16 {
         .unwrap_or(SIDECAR_PORT)
 }
 
-/// The heap at which an Envoy should start to refuse requests, in bytes: what is left of its memory limit when stacks,
-/// buffers of the kernel and the binary's own pages are taken off.
+/// The heap size at which Envoy should start to reject requests, in bytes. The rest of the memory limit is for stacks, kernel
+/// buffers and the binary's own pages.
 pub fn heap_limit(parameters: &FleetParameters) -> Option<u64> {
     parameters.memory_limit.map(|limit| limit / 10 * 8)
 }
 
-/// Worker threads: as many as Envoy may use processors. Without a limit it would take one for each of the node's, each
-/// with connections of its own to every backend.
+/// Worker threads, by the CPU limit or else the request. By default Envoy would start one for each CPU of the node, each with
+/// its own connections to every backend.
 pub(super) fn concurrency(parameters: &FleetParameters) -> u64 {
     let whole = |thousandths: u64| thousandths.div_ceil(1000).max(1);
     match (parameters.cpu_limit, parameters.cpu_request) {

@@ -1,4 +1,4 @@
-//! What a fleet's objects are called.
+//! The names of a fleet's objects.
 //!
 //! A Gateway's name may have 253 characters, dots, and a digit in front; a Service's has 63 at most, no dots, and begins
 //! with a letter. So each name is a readable part and a hash of the fleet's whole name, which keeps apart what the
@@ -18,10 +18,11 @@ const HASH: usize = 10;
 
 /// The name of all objects of a fleet but its Secret: a DNS label (RFC 1035) of at most 47 bytes.
 pub fn object(fleet: &FleetId) -> String {
-    let name = fleet
-        .as_str()
-        .split_once('/')
-        .map_or(fleet.as_str(), |(_, name)| name);
+    let id = fleet.to_string();
+    let name = match fleet {
+        FleetId::Gateway { name, .. } => name,
+        FleetId::Default | FleetId::Unmanaged => &*id,
+    };
     let readable: String = name
         .chars()
         .map(|c| match c {
@@ -36,10 +37,10 @@ pub fn object(fleet: &FleetId) -> String {
         "" => "gateway",
         some => some,
     };
-    format!("{readable}-{}", hash(fleet.as_str()))
+    format!("{readable}-{}", hash(&id))
 }
 
-/// The name of the Secret with which a fleet's Envoys prove to Sesame who they are.
+/// The name of the Secret with the certificate of a fleet's Envoys.
 pub fn certificate_secret(fleet: &FleetId) -> String {
     format!("{}-xds", object(fleet))
 }
@@ -125,7 +126,7 @@ mod tests {
             namespace in "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
             name in "[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?){0,4}",
         ) {
-            let fleet = FleetId::of_gateway(&namespace, &name);
+            let fleet = FleetId::of_gateway(namespace, name.as_str());
             let object = object(&fleet);
             prop_assert!(is_dns_label(&object), "{object}");
             prop_assert!(object.len() <= LONGEST_NAME);
@@ -135,7 +136,7 @@ mod tests {
 
         #[test]
         fn any_text_gets_a_name(text in ".{0,300}") {
-            prop_assert!(is_dns_label(&object(&FleetId(text.as_str().into()))));
+            prop_assert!(is_dns_label(&object(&FleetId::of_gateway("ns", text.as_str()))));
             let _ = label_value(&text);
         }
     }

@@ -1,13 +1,13 @@
-//! The task that keeps all fleets as they are wanted.
+//! The task that reconciles all fleets.
 //!
-//! In: wishes, and an API server. Out: objects there, and observations. What is to be done is decided by [`Fleets`].
+//! In: the wanted fleets, and an API server. Out: its objects, and observations. [`Fleets`] makes the decisions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use kube::Client;
-use sesame_model::FleetId;
+use sesame_model::{FleetId, FleetState};
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 
@@ -18,34 +18,35 @@ use super::identity::FleetOwner;
 use super::kind::Kind;
 use super::labels;
 use super::names;
-use super::spec::{Config, FleetSpec, Observation};
+use super::seen::FleetKey;
+use super::spec::{FleetSpec, FleetsConfig};
 use super::watch;
 
-/// Observations that wait for somebody to take them. Later ones of the same fleet replace those that have no room.
+/// The capacity of the channel of observations. When it is full, later observations of a fleet replace earlier ones.
 const OBSERVATIONS: usize = 64;
 
-/// News that wait to be taken in, before watches have to wait.
+/// The capacity of the channel of watch events. When it is full, the watches wait.
 const NEWS: usize = 256;
 
-/// What has become of a fleet; `None`: nobody wants it any more.
-pub type Observations = mpsc::Receiver<(FleetId, Option<Observation>)>;
+/// The state of a fleet whenever it changes; `None`: the fleet is no longer wanted.
+pub type FleetStates = mpsc::Receiver<(FleetId, Option<FleetState>)>;
 
-/// Says which fleets there should be. Its calls return at once and may come from any thread; the latest about a fleet counts.
-/// When the receiver of observations is dropped, the task ends and leaves everything as it is.
+/// Sets the wanted fleets. Its calls return at once and may come from any thread; the latest call for a fleet counts.
+/// When the receiver of observations is dropped, the task ends and leaves all objects as they are.
 #[derive(Clone, Debug)]
 pub struct Provisioner {
-    config: Arc<Config>,
+    config: Arc<FleetsConfig>,
     shared: Arc<Shared>,
 }
 
-/// Between those who give orders and the task.
+/// Shared by handles and the task.
 #[derive(Debug, Default)]
 struct Shared {
     orders: Mutex<Orders>,
     bell: Notify,
 }
 
-/// What was said and not yet heard.
+/// Calls that the task has not handled yet.
 #[derive(Debug, Default)]
 struct Orders {
     wanted: BTreeMap<FleetId, Option<Box<FleetSpec>>>,
@@ -63,44 +64,44 @@ impl Shared {
         std::mem::take(&mut *self.lock())
     }
 
-    /// The lock guards plain inserts, which leave nothing half done: a panic elsewhere is no reason to stop.
+    /// Ignores poisoning: the lock guards single inserts.
     fn lock(&self) -> MutexGuard<'_, Orders> {
         self.orders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Provisioner {
-    /// What a fleet should be; `None`: its objects are taken away (its Gateway is gone, or isn't ours any more).
+    /// Sets the desired state of a fleet; `None`: its objects are deleted (its Gateway is gone, or has another class).
     pub fn want(&self, fleet: FleetId, spec: Option<FleetSpec>) {
         self.shared
             .say(|orders| drop(orders.wanted.insert(fleet, spec.map(Box::new))));
     }
 
-    /// Whether this process is the one that writes. At first it isn't. Observations are made either way.
+    /// Whether this replica leads. Only the leader writes; followers observe, too. False at first.
     pub fn lead(&self, leading: bool) {
         self.shared.say(|orders| orders.leading = Some(leading));
     }
 
-    /// All fleets that there should be have been said once. From now on objects of fleets that nobody wants are taken
-    /// away, too: their Gateways went to another class while no Sesame was running.
+    /// All wanted fleets are known. From now on other fleets are orphans and deleted: their Gateways changed their class while
+    /// Sesame wasn't running.
     pub fn settled(&self) {
         self.shared.say(|orders| orders.settled = true);
     }
 
-    /// What is to be on the Secret with which a fleet's Envoys prove who they are.
+    /// The place and the metadata of the Secret with the certificate of a fleet's Envoys.
     pub fn secret_owner(&self, fleet: &FleetId, spec: &FleetSpec) -> FleetOwner {
         FleetOwner {
-            namespace: spec.gateway.namespace.to_string(),
+            namespace: FleetKey::of(&self.config, fleet).namespace.to_string(),
             secret_name: names::certificate_secret(fleet),
             labels: labels::labels(&self.config, spec, &names::object(fleet)),
             annotations: labels::annotations(spec),
-            owner_reference: Some(desired::owner_reference(spec)),
+            owner_reference: spec.request.owner.as_ref().map(desired::owner_reference),
         }
     }
 }
 
-/// Starts to watch. Must be called within a Tokio runtime.
-pub fn start(client: Client, config: Config) -> (Provisioner, Observations) {
+/// Starts the task. Must be called within a Tokio runtime.
+pub fn start(client: Client, config: FleetsConfig) -> (Provisioner, FleetStates) {
     let (observations, observed) = mpsc::channel(OBSERVATIONS);
     let config = Arc::new(config);
     let shared = Arc::new(Shared::default());
@@ -114,16 +115,17 @@ pub fn start(client: Client, config: Config) -> (Provisioner, Observations) {
 
 async fn run(
     client: Client,
-    config: Arc<Config>,
+    config: Arc<FleetsConfig>,
     shared: Arc<Shared>,
-    observations: mpsc::Sender<(FleetId, Option<Observation>)>,
+    observations: mpsc::Sender<(FleetId, Option<FleetState>)>,
 ) {
     let (news, mut learned) = mpsc::channel(NEWS);
-    // Dropped with this future, and what is under way with it.
+    // Dropping this future aborts all watches and jobs.
     let mut watches = JoinSet::new();
     for kind in Kind::ALL {
         for scope in scopes(&config) {
-            let (client, config, news) = (client.clone(), Config::clone(&config), news.clone());
+            let (client, config, news) =
+                (client.clone(), FleetsConfig::clone(&config), news.clone());
             watches.spawn(watch::watch(client, config, kind, scope, news));
         }
     }
@@ -146,7 +148,7 @@ async fn run(
                 for (fleet, spec) in orders.wanted {
                     fleets.want(fleet, spec.map(|spec| *spec));
                 }
-                // Behind the wishes, which it speaks of.
+                // After the fleets of the same batch.
                 if orders.settled {
                     fleets.settle();
                 }
@@ -156,9 +158,9 @@ async fn run(
             }
             Some(news) = learned.recv() => fleets.learn(news, Instant::now()),
             Some(done) = jobs.join_next() => match done {
-                Ok((place, outcomes)) => fleets.done(place, outcomes, Instant::now()),
-                // A job never panics: it is requests and answers.
-                Err(error) => tracing::error!("a fleet's job broke off: {error}"),
+                Ok((key, outcomes)) => fleets.done(key, outcomes, Instant::now()),
+                // Not expected: a job only sends requests.
+                Err(error) => tracing::error!("a job of a fleet panicked: {error}"),
             },
             room = observations.reserve(), if fleets.has_observation() => match room {
                 Ok(room) => {

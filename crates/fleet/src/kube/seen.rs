@@ -1,39 +1,53 @@
-//! What is kept of an object that stands in the cluster: enough to tell whether it is ours, whether it is as it should
-//! be, and what it says about addresses and Envoys.
+//! The part of an observed object that is stored: enough to decide whether Sesame created it and whether it is up to date,
+//! with its addresses and its number of Envoys.
 
 use std::sync::Arc;
 
 use kube::core::DynamicObject;
 use serde_json::Value;
+use sesame_model::{FleetId, GatewayOwner};
 
 use super::addresses::Given;
 use super::fingerprint::{self, FIELD_MANAGER, Fingerprint};
 use super::kind::Kind;
 use super::labels;
 use super::names;
-use super::spec::Config;
+use super::spec::FleetsConfig;
 
-/// Where a fleet's objects are: a namespace, and the name that they share.
+/// The namespace and the name of all objects of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Place {
+pub(super) struct FleetKey {
     pub(super) namespace: Arc<str>,
     pub(super) name: Arc<str>,
 }
 
-/// An object that stands in the cluster.
+impl FleetKey {
+    pub(super) fn of(config: &FleetsConfig, fleet: &FleetId) -> Self {
+        let namespace = match fleet {
+            FleetId::Gateway { namespace, .. } => Arc::clone(namespace),
+            FleetId::Default | FleetId::Unmanaged => config.namespace.as_str().into(),
+        };
+        Self {
+            namespace,
+            name: names::object(fleet).into(),
+        }
+    }
+}
+
+/// An observed object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Seen {
     pub(super) uid: String,
-    /// The resource version: the greater one of an object is the newer one (Kubernetes compares them as numbers, too).
-    /// 0 if it is no number.
+    /// The resourceVersion as a number: the greater one is the newer one, as in Kubernetes' own comparisons. 0 if it isn't a
+    /// number.
     pub(super) version: u64,
-    /// What Sesame has said about it.
+    /// Of the fields that Sesame manages.
     pub(super) fingerprint: Fingerprint,
-    /// It is about to go.
+    /// It has a deletion timestamp.
     pub(super) deleting: bool,
     /// The Gateway that owns it.
     pub(super) owner: Option<Owner>,
-    /// Whether it has the labels that all objects of its fleet have.
+    /// Whether it has the labels of its fleet's objects.
     pub(super) labelled: bool,
     pub(super) detail: Detail,
 }
@@ -45,7 +59,7 @@ pub(super) struct Owner {
     pub(super) uid: String,
 }
 
-/// What else matters, by kind.
+/// The fields that only some kinds have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
     Nothing,
@@ -53,21 +67,25 @@ pub(super) enum Detail {
     Workload(Workload),
 }
 
-/// What a Deployment or DaemonSet says about its pods.
+/// The pods of a Deployment or DaemonSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Workload {
     /// Pods that are ready.
     pub(super) available: u32,
-    /// Pods that there should be; `None` while nobody has counted the nodes.
+    /// The desired number of pods; `None` until the DaemonSet controller has counted the nodes.
     pub(super) replicas: Option<u32>,
-    /// Whether it is Sesame that says how many there should be.
+    /// Whether Sesame manages `spec.replicas`.
     pub(super) counted_by_us: bool,
 }
 
 impl Seen {
-    /// An object of a kind, and its place; `None` if it has no name or namespace.
-    pub(super) fn of(kind: Kind, object: DynamicObject, config: &Config) -> Option<(Place, Self)> {
-        let place = Place {
+    /// An object and its key; `None` if it has no name or namespace.
+    pub(super) fn of(
+        kind: Kind,
+        object: DynamicObject,
+        config: &FleetsConfig,
+    ) -> Option<(FleetKey, Self)> {
+        let key = FleetKey {
             namespace: object.metadata.namespace.as_deref()?.into(),
             name: object.metadata.name.as_deref()?.into(),
         };
@@ -89,7 +107,7 @@ impl Seen {
         };
         let labelled = label(labels::MANAGED_BY) == Some(labels::SESAME)
             && label(labels::INSTANCE) == Some(&*names::label_value(&config.instance))
-            && label(labels::FLEET) == Some(&*place.name);
+            && label(labels::FLEET) == Some(&*key.name);
         let owner = object
             .metadata
             .owner_references
@@ -104,7 +122,6 @@ impl Seen {
         let uid = object.metadata.uid.clone().unwrap_or_default();
         let version = object.metadata.resource_version.as_deref();
         let version = version.and_then(|v| v.parse().ok()).unwrap_or(0);
-        // Our own metadata is read above; what follows wants the whole.
         let whole = whole(object);
         let seen = Self {
             uid,
@@ -115,27 +132,28 @@ impl Seen {
             labelled,
             detail: detail(kind, &whole, managed.as_ref()),
         };
-        Some((place, seen))
+        Some((key, seen))
     }
 
-    /// Whether this is an earlier state of the same object. Answers to requests and what a watch tells overtake each other.
+    /// Whether this is an earlier version of the same object. Responses and watch events can arrive out of order.
     pub(super) fn is_older_than(&self, other: &Seen) -> bool {
         self.uid == other.uid && self.version < other.version
     }
 
-    /// Whether it is for us to write, for the Gateway of that name and uid. A Gateway that was deleted and made anew takes
-    /// over what its predecessor left.
-    pub(super) fn is_ours(&self, gateway: &str, uid: &str) -> bool {
-        match &self.owner {
-            Some(owner) if owner.uid == uid => true,
-            Some(owner) => self.labelled && owner.name == gateway,
-            // Somebody took our mark off.
-            None => self.labelled,
+    /// Whether Sesame may write it for a fleet with this owner. A recreated Gateway takes over the objects of its
+    /// predecessor.
+    pub(super) fn is_ours(&self, wanted: Option<&GatewayOwner>) -> bool {
+        match (&self.owner, wanted) {
+            (Some(owner), Some(wanted)) if owner.uid == wanted.uid => true,
+            (Some(owner), Some(wanted)) => self.labelled && *owner.name == *wanted.name,
+            (Some(_), None) => false,
+            // Another program may have removed the reference.
+            (None, _) => self.labelled,
         }
     }
 }
 
-/// The object with its metadata, but for the record of who manages what.
+/// The object with its metadata, without `managedFields`.
 fn whole(mut object: DynamicObject) -> Value {
     object.metadata.managed_fields = None;
     let metadata = serde_json::to_value(&object.metadata).unwrap_or_default();
@@ -161,7 +179,7 @@ fn detail(kind: Kind, object: &Value, managed: Option<&Value>) -> Detail {
         Kind::DaemonSet => Detail::Workload(Workload {
             available: number("/status/numberAvailable").unwrap_or(0),
             replicas: number("/status/desiredNumberScheduled").filter(|_| {
-                // The API server says 0 before the controller has looked at it.
+                // 0 until the controller has observed the DaemonSet.
                 number("/status/observedGeneration").is_some_and(|generation| generation > 0)
             }),
             counted_by_us: false,

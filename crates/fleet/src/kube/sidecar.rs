@@ -1,21 +1,20 @@
-//! The process beside each Envoy of a pod: it says when Envoy is ready, and sees it off without losing a request.
+//! The sidecar of each Envoy pod: answers the readiness probe and drains Envoy before the pod ends.
 //!
-//! In: Envoy's admin interface, and the kubelet's calls. Out: answers to them. It must not know the API server, nor what
-//! Envoy serves.
+//! In: Envoy's admin interface, and the kubelet's calls. Out: answers to them. Must not depend on the API server or
+//! Envoy's configuration.
 //!
-//! On a TCP port, open to whoever reaches the pod, and harmless to it:
+//! On a TCP port, open to the network, read-only:
 //!
 //! - `GET /ready`: 200 while Envoy has its listeners and nothing is being drained, else 503. The readiness probe.
-//! - `GET /drained`: answered when a drain is over. Envoy's `preStop`: Envoy is told to end only after that. If no drain
+//! - `GET /drained`: answered when a drain is over. Envoy's `preStop`: Envoy gets SIGTERM only after that. If no drain
 //!   begins soon, 409.
 //! - `GET /metrics`: Envoy's statistics in the form of Prometheus.
 //!
-//! On a Unix socket inside the pod: `POST /drain` begins a drain. The kubelet has it called by `preStop` of this process's
-//! own container (a program run there, [`begin`]), which it does for all containers of a pod at the same time. So
-//! strangers can't drain an Envoy.
+//! On a Unix socket inside the pod: `POST /drain` begins a drain. The sidecar container's `preStop` runs a program that calls
+//! it ([`begin`]); the kubelet runs the `preStop` of all containers at the same time. So nothing outside the pod can drain
+//! Envoy.
 //!
-//! That an Envoy is being drained is kept here and not in Envoy: a sidecar that is started anew, or an Envoy, is not left
-//! unready for ever.
+//! The state of a drain is in this process and not in Envoy, so that it doesn't outlast a restart.
 
 mod activity;
 mod drain;
@@ -38,16 +37,16 @@ use crate::local::admin::Admin;
 /// The folder that it shares with Envoy.
 pub const FOLDER: &str = layout::RUN;
 
-/// How a sidecar does its work.
+/// Settings of a sidecar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Envoy's admin interface: a Unix socket.
     pub admin_socket: PathBuf,
-    /// Where orders are taken: a Unix socket to be made.
+    /// The control socket to create: a Unix socket.
     pub control_socket: PathBuf,
-    /// How long a drain goes on as if nothing were, so that everybody learns not to send here.
+    /// How long Envoy serves as before, until load balancers have removed the pod.
     pub delay: Duration,
-    /// How long clients are waited for after that, at most.
+    /// The longest wait for clients after that.
     pub timeout: Duration,
 }
 
@@ -63,7 +62,7 @@ impl Default for Settings {
     }
 }
 
-/// How far a drain is.
+/// The state of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Serving,
@@ -71,7 +70,7 @@ enum Stage {
     Drained,
 }
 
-/// What all answers are made from.
+/// Shared by all requests.
 #[derive(Debug)]
 struct Shared {
     admin: Admin,
@@ -118,7 +117,7 @@ pub async fn listen(port: u16) -> io::Result<TcpListener> {
 /// # Errors
 /// If the Unix socket can't be made.
 pub async fn serve(listener: TcpListener, settings: Settings) -> io::Result<()> {
-    // What one before us has left.
+    // Left by a predecessor.
     match std::fs::remove_file(&settings.control_socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -136,7 +135,7 @@ pub async fn serve(listener: TcpListener, settings: Settings) -> io::Result<()> 
     Ok(())
 }
 
-/// Tells the sidecar behind a socket to begin a drain. Returns at once.
+/// Begins a drain, through the control socket of a sidecar. Returns at once.
 ///
 /// # Errors
 /// If it doesn't answer.

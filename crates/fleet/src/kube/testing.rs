@@ -1,26 +1,27 @@
-//! What this room's tests begin with.
+//! Fixtures of this module's tests.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use sesame_api::NamespacedName;
-use sesame_model::FleetParameters;
+use sesame_model::{FleetParameters, FleetRequest, GatewayOwner, Port};
 
-use super::spec::{Config, FleetSpec, Port};
+use super::spec::{FleetSpec, FleetsConfig};
 
-pub(super) fn config() -> Config {
-    Config::new("sesame-system", "envoy:1", "sesame:1")
+pub(super) fn config() -> FleetsConfig {
+    FleetsConfig::new("sesame-system", "envoy:1", "sesame:1")
 }
 
-/// A fleet with port 80, whose owner asks for nothing.
-pub(super) fn spec(namespace: &str, name: &str) -> FleetSpec {
+/// A fleet with port 80 and no parameters.
+pub(super) fn spec(name: &str) -> FleetSpec {
     FleetSpec {
-        gateway: NamespacedName::new(namespace, name),
-        gateway_uid: format!("uid-of-{name}"),
-        gateway_class: "sesame".into(),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        ports: BTreeSet::from([Port::tcp(80)]),
-        addresses: Vec::new(),
+        request: FleetRequest {
+            owner: Some(GatewayOwner {
+                name: name.into(),
+                uid: format!("uid-of-{name}"),
+                class: "sesame".into(),
+            }),
+            ports: [Port::tcp(80)].into(),
+            ..FleetRequest::new()
+        },
         parameters: FleetParameters::default(),
         bootstrap: "{}".into(),
         module: true,

@@ -1,85 +1,61 @@
-//! What stands in the cluster, as it changes.
-//!
-//! In: an API server. Out: [`News`]. Of an object nothing is kept but a [`Seen`].
+//! Watches the objects of fleets. Gives [`News`], in which an object is reduced to a [`Seen`].
 
 #[cfg(test)]
 mod tests;
 
 use std::time::Duration;
 
+use backon::ExponentialBuilder;
 use futures::StreamExt;
 use kube::Client;
 use kube::api::Api;
 use kube::core::DynamicObject;
 use kube::runtime::WatchStreamExt;
-use kube::runtime::utils::Backoff;
-use kube::runtime::watcher::{self, Event};
+use kube::runtime::watcher::{self, Event, ExponentialBackoff};
 use tokio::sync::mpsc;
 
 use super::fleets::News;
 use super::kind::Kind;
 use super::labels;
 use super::seen::Seen;
-use super::spec::Config;
+use super::spec::FleetsConfig;
 
-/// From how many refusals in a row on they are told. An API server that has just started refuses everybody for a moment,
-/// until it has read who may do what.
+/// How many refusals in a row are reported. An API server that has just started refuses all requests until it has read its
+/// roles.
 const REFUSALS: u32 = 4;
 
-/// The pause before everything is listed again.
-const PAUSE: Duration = Duration::from_secs(2);
+/// The delay before a new list.
+const RELIST_DELAY: Duration = Duration::from_secs(2);
 
-/// How long a watch waits before it asks again. Never long, however long the API server has been away: what happens at its
-/// return is learned by that much later.
-#[derive(Clone, Debug)]
-pub(super) struct Pace(Duration);
-
-impl Pace {
-    const FIRST: Duration = Duration::from_millis(200);
-    const LONGEST: Duration = Duration::from_secs(2);
+/// The delays of a failing watch. They stay short however long the API server is unavailable, since they add to the latency of
+/// the first events after its return.
+pub(super) fn watch_backoff() -> ExponentialBackoff {
+    ExponentialBuilder::new()
+        .with_min_delay(Duration::from_millis(200))
+        .with_max_delay(Duration::from_secs(2))
+        .without_max_times()
+        .into()
 }
 
-impl Default for Pace {
-    fn default() -> Self {
-        Self(Self::FIRST)
-    }
-}
-
-impl Iterator for Pace {
-    type Item = Duration;
-
-    fn next(&mut self) -> Option<Duration> {
-        let next = (self.0 * 2).min(Self::LONGEST);
-        Some(std::mem::replace(&mut self.0, next))
-    }
-}
-
-impl Backoff for Pace {
-    fn reset(&mut self) {
-        *self = Self::default();
-    }
-}
-
-/// Tells of a kind, in a namespace or everywhere, until nobody listens.
+/// Watches a kind, in a namespace or (`None`) in all, until the receiver is dropped.
 pub(super) async fn watch(
     client: Client,
-    config: Config,
+    config: FleetsConfig,
     kind: Kind,
     scope: Option<String>,
     out: mpsc::Sender<News>,
 ) {
     let mut refusals = 0;
-    // A watch that is refused goes on one day without a word, and nobody would learn that it does: it is begun anew, and a
-    // list says how things are.
+    // A refused watch that resumes yields no event: only a new list shows that the kind is readable again.
     while follow(&client, &config, kind, &scope, &out, &mut refusals).await {
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RELIST_DELAY).await;
     }
 }
 
-/// Tells until a watch is refused (true), or nobody listens (false).
+/// Watches until the watch is refused (true) or the receiver is dropped (false).
 async fn follow(
     client: &Client,
-    config: &Config,
+    config: &FleetsConfig,
     kind: Kind,
     scope: &Option<String>,
     out: &mpsc::Sender<News>,
@@ -91,11 +67,10 @@ async fn follow(
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
     };
     let wanted = watcher::Config::default().labels(&labels::watched(config));
-    // After an error it goes on by itself.
-    let events = watcher::watcher(api, wanted).backoff(Pace::default());
+    let events = watcher::watcher(api, wanted).backoff(watch_backoff());
     tokio::pin!(events);
     let mut listing = Vec::new();
-    let mut complaint = None;
+    let mut logged = None;
     while let Some(event) = events.next().await {
         let mut again = false;
         let news = match event {
@@ -108,31 +83,28 @@ async fn follow(
                 None
             }
             Ok(Event::InitDone) => {
-                complaint = None;
+                logged = None;
                 *refusals = 0;
                 let all = std::mem::take(&mut listing);
                 Some(News::All(kind, scope.clone(), all))
             }
             Ok(Event::Apply(object)) => {
-                Seen::of(kind, object, config).map(|(place, seen)| News::Seen(kind, place, seen))
+                Seen::of(kind, object, config).map(|(key, seen)| News::Seen(kind, key, seen))
             }
             Ok(Event::Delete(object)) => {
-                Seen::of(kind, object, config).map(|(place, _)| News::Gone(kind, place))
+                Seen::of(kind, object, config).map(|(key, _)| News::Gone(kind, key))
             }
             Err(error) => {
                 let message = error.to_string();
-                if complaint.as_ref() != Some(&message) {
-                    tracing::warn!(kind = kind.name(), "watching fleets' objects: {message}");
-                    complaint = Some(message);
+                if logged.as_ref() != Some(&message) {
+                    tracing::warn!(kind = kind.name(), "cannot watch: {message}");
+                    logged = Some(message);
                 }
                 let why = hidden(&error);
                 *refusals += u32::from(why.is_some());
                 again = why.is_some() && matches!(error, watcher::Error::WatchStartFailed(_));
                 why.filter(|_| *refusals >= REFUSALS).map(|why| {
-                    let message = format!(
-                        "Sesame can't look at objects of kind {}: {why}",
-                        kind.name()
-                    );
+                    let message = format!("cannot watch objects of kind {}: {why}", kind.name());
                     News::Hidden(kind, scope.clone(), message)
                 })
             }
@@ -150,7 +122,7 @@ async fn follow(
     true
 }
 
-/// Why a kind can't be looked at at all; `None` where it is a matter of time.
+/// Why a kind can't be watched; `None` for transient errors.
 fn hidden(error: &watcher::Error) -> Option<String> {
     let (watcher::Error::InitialListFailed(kube::Error::Api(status))
     | watcher::Error::WatchStartFailed(kube::Error::Api(status))) = error

@@ -1,17 +1,19 @@
 //! Loopback addresses for fleets, stable by name.
 //!
-//! In: the fleets that exist. Out: for each an address of its own. It must not look at the machine: whether an address
-//! can be used is the business of [`super::ports`].
+//! In: the fleets that exist. Out: for each an address of its own. Must not do IO: [`super::ports`] checks whether an
+//! address can be used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use std::ops::Bound;
 
+use sesame_model::FleetId;
+
 /// Hands out 127.0.0.1, 127.0.0.2 … An address stays with its fleet for as long as the fleet exists; newcomers get the
 /// lowest free ones in the order of their names, so that the same fleets from the start have the same addresses.
 #[derive(Clone, Debug, Default)]
 pub struct Allocator {
-    by_fleet: BTreeMap<String, Ipv4Addr>,
+    by_fleet: BTreeMap<FleetId, Ipv4Addr>,
 }
 
 impl Allocator {
@@ -20,17 +22,17 @@ impl Allocator {
         Self::default()
     }
 
-    /// Takes back the addresses of fleets that are gone, and gives newcomers one, but none of `avoid` (addresses that
-    /// somebody asked for by name). A fleet that has an address keeps it even if it is in `avoid` now.
+    /// Releases the addresses of removed fleets, and assigns one to each new fleet, but none of `avoid` (addresses that a
+    /// Gateway requests explicitly). A fleet that has an address keeps it even if it is in `avoid` now.
     ///
     /// Returns all addresses by fleet. A fleet is missing only when all of 127.0.0.0/8 is taken.
     pub fn assign<'a>(
         &mut self,
-        fleets: impl IntoIterator<Item = &'a str>,
+        fleets: impl IntoIterator<Item = &'a FleetId>,
         avoid: &BTreeSet<Ipv4Addr>,
-    ) -> &BTreeMap<String, Ipv4Addr> {
-        let fleets: BTreeSet<&str> = fleets.into_iter().collect();
-        self.by_fleet.retain(|id, _| fleets.contains(id.as_str()));
+    ) -> &BTreeMap<FleetId, Ipv4Addr> {
+        let fleets: BTreeSet<&FleetId> = fleets.into_iter().collect();
+        self.by_fleet.retain(|id, _| fleets.contains(id));
         let mut taken = avoid.clone();
         taken.extend(self.by_fleet.values());
         let mut next = Some(Ipv4Addr::LOCALHOST);
@@ -41,14 +43,14 @@ impl Allocator {
             let Some(address) = next.and_then(|from| lowest_free(from, &taken)) else {
                 break;
             };
-            self.by_fleet.insert(id.to_owned(), address);
+            self.by_fleet.insert(id.clone(), address);
             next = successor(address);
         }
         &self.by_fleet
     }
 
     /// The address of a fleet.
-    pub fn get(&self, id: &str) -> Option<Ipv4Addr> {
+    pub fn get(&self, id: &FleetId) -> Option<Ipv4Addr> {
         self.by_fleet.get(id).copied()
     }
 }
@@ -82,9 +84,14 @@ mod tests {
 
     use super::*;
 
-    fn last_octets(allocator: &mut Allocator, fleets: &[&str]) -> Vec<(String, u8)> {
+    fn fleet(name: &str) -> FleetId {
+        FleetId::of_gateway("ns", name)
+    }
+
+    fn last_octets(allocator: &mut Allocator, fleets: &[&str]) -> Vec<(FleetId, u8)> {
+        let fleets: Vec<FleetId> = fleets.iter().map(|name| fleet(name)).collect();
         allocator
-            .assign(fleets.iter().copied(), &BTreeSet::new())
+            .assign(&fleets, &BTreeSet::new())
             .iter()
             .map(|(id, address)| (id.clone(), address.octets()[3]))
             .collect()
@@ -93,8 +100,8 @@ mod tests {
     #[test]
     fn by_name_at_first_then_the_lowest_free() {
         let mut allocator = Allocator::new();
-        let named = |list: &[(&str, u8)]| -> Vec<(String, u8)> {
-            list.iter().map(|&(id, n)| (id.to_owned(), n)).collect()
+        let named = |list: &[(&str, u8)]| -> Vec<(FleetId, u8)> {
+            list.iter().map(|&(id, n)| (fleet(id), n)).collect()
         };
         assert_eq!(
             last_octets(&mut allocator, &["c", "a", "b"]),
@@ -104,19 +111,23 @@ mod tests {
             last_octets(&mut allocator, &["c", "b", "0", "1"]),
             named(&[("0", 1), ("1", 4), ("b", 2), ("c", 3)])
         );
-        assert_eq!(allocator.get("b"), Some(Ipv4Addr::new(127, 0, 0, 2)));
-        assert_eq!(allocator.get("a"), None);
+        assert_eq!(
+            allocator.get(&fleet("b")),
+            Some(Ipv4Addr::new(127, 0, 0, 2))
+        );
+        assert_eq!(allocator.get(&fleet("a")), None);
     }
 
     #[test]
     fn avoids_what_others_asked_for() {
         let avoid = BTreeSet::from([Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 3)]);
         let mut allocator = Allocator::new();
-        let octets = |allocator: &Allocator, id| allocator.get(id).map(|a| a.octets()[3]);
-        allocator.assign(["a", "b"], &avoid);
+        let octets = |allocator: &Allocator, id| allocator.get(&fleet(id)).map(|a| a.octets()[3]);
+        let both = ["a", "b"].map(fleet);
+        allocator.assign(&both, &avoid);
         assert_eq!(octets(&allocator, "a"), Some(2));
         assert_eq!(octets(&allocator, "b"), Some(4));
-        allocator.assign(["a", "b"], &BTreeSet::from([Ipv4Addr::new(127, 0, 0, 2)]));
+        allocator.assign(&both, &BTreeSet::from([Ipv4Addr::new(127, 0, 0, 2)]));
         assert_eq!(octets(&allocator, "a"), Some(2));
     }
 
@@ -135,7 +146,8 @@ mod tests {
             let mut allocator = Allocator::new();
             for fleets in steps {
                 let before = allocator.clone();
-                let after = allocator.assign(fleets.iter().map(String::as_str), &BTreeSet::new()).clone();
+                let fleets: BTreeSet<FleetId> = fleets.iter().map(|name| fleet(name)).collect();
+                let after = allocator.assign(&fleets, &BTreeSet::new()).clone();
                 prop_assert!(after.keys().eq(fleets.iter()));
                 prop_assert_eq!(after.values().collect::<BTreeSet<_>>().len(), fleets.len());
                 for (id, address) in &after {

@@ -16,29 +16,29 @@ use tokio::time::timeout;
 /// The largest answer read, in bytes. A dump of the configuration of 10,000 routes is a tenth of it.
 const LARGEST_ANSWER: usize = 256 << 20;
 
-/// Each request is given up after this time.
+/// The timeout of each request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// Nobody listens on the socket.
-    #[error("Envoy's admin interface can't be reached: {0}")]
+    /// The socket refuses connections.
+    #[error("cannot reach Envoy's admin interface: {0}")]
     Unreachable(#[from] std::io::Error),
     /// The connection broke, or what came is not HTTP.
-    #[error("Envoy's admin interface broke off: {0}")]
+    #[error("Envoy's admin interface closed the connection: {0}")]
     Broken(#[from] hyper::Error),
     /// The body broke off or is too large.
-    #[error("Envoy's admin interface gave an answer that can't be read: {0}")]
+    #[error("cannot read the response of Envoy's admin interface: {0}")]
     Unreadable(Box<dyn std::error::Error + Send + Sync>),
     /// The path is not one that a request can have.
-    #[error("not a path of an admin interface: {0}")]
+    #[error("invalid path: {0}")]
     Path(#[from] http::Error),
     /// No answer in time.
-    #[error("Envoy's admin interface doesn't answer")]
+    #[error("Envoy's admin interface does not respond")]
     Silent,
-    /// An answer that says no.
-    #[error("Envoy's admin interface answered {0}")]
+    /// A response with another status than 200.
+    #[error("Envoy's admin interface responded with {0}")]
     Refused(StatusCode),
 }
 
@@ -61,7 +61,7 @@ impl Admin {
         &self.socket
     }
 
-    /// Asks for a path with query, as `/stats?format=json`.
+    /// Gets a path with query, such as `/stats?format=json`.
     ///
     /// # Errors
     /// If there is no answer of status 200 within ten seconds.
@@ -69,7 +69,7 @@ impl Admin {
         self.send(Method::GET, path).await
     }
 
-    /// Orders something, as `/drain_listeners`.
+    /// Posts to a path, such as `/drain_listeners`.
     ///
     /// # Errors
     /// If there is no answer of status 200 within ten seconds.
@@ -77,7 +77,7 @@ impl Admin {
         self.send(Method::POST, path).await
     }
 
-    /// Asks for a path, whose answer may be large, and hands it on as it comes.
+    /// Gets a path whose response may be large, as a stream.
     ///
     /// # Errors
     /// If no answer of status 200 begins within ten seconds.
@@ -87,7 +87,7 @@ impl Admin {
             let stream = UnixStream::connect(&self.socket).await?;
             let (mut sender, connection) =
                 hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-            // It ends with the answer, or when that is dropped; how it ends, the answer tells.
+            // It ends when the response has been read or dropped. Errors reach the response's body.
             tokio::spawn(async move { connection.await.ok() });
             let response = sender.send_request(request).await?;
             match response.status() {
@@ -109,9 +109,8 @@ impl Admin {
         }
     }
 
-    /// Asks clients to go (`Connection: close`, GOAWAY) and returns when none is left, or when Envoy can't be asked
-    /// any more. Listeners stay open meanwhile, so that nobody is refused. Bound it by a time: a client may hold an idle
-    /// connection for ever.
+    /// Drains: clients get `Connection: close` or GOAWAY. Returns when none is left, or when Envoy doesn't respond any more.
+    /// Listeners stay open meanwhile. Use it with a timeout: a client may hold an idle connection for ever.
     pub(super) async fn drain(&self) -> Result<(), AdminError> {
         self.post("/drain_listeners?graceful&skip_exit").await?;
         while self.has_connections().await? {
@@ -126,7 +125,7 @@ impl Admin {
         let stats = self.get(filter).await?;
         match connections(&String::from_utf8_lossy(&stats)) {
             Some(number) => Ok(number > 0),
-            // Either there are no listeners, or the bootstrap leaves their statistics out: then nobody knows.
+            // There are no listeners, or the bootstrap excludes their statistics: then listeners count as connected.
             None => Ok(!self.get("/listeners").await?.is_empty()),
         }
     }
@@ -142,7 +141,7 @@ impl Admin {
         let stream = UnixStream::connect(&self.socket).await?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        // Polled together: dropping this future drops the connection, and no task stays behind.
+        // Polled together, without a task: dropping this future drops the connection.
         let answer = async {
             let response = sender.send_request(request).await?;
             if response.status() != StatusCode::OK {
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_there_is_an_error() {
+    async fn a_missing_socket_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         let admin = Admin::new(dir.path().join("none"));
         assert!(matches!(

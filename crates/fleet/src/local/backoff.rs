@@ -1,64 +1,62 @@
-//! How long to wait before a crashed process is started again.
-//!
-//! In: how long it lived, and chance. Out: a pause. It must know neither clocks nor processes.
+//! The delay before a crashed process is restarted.
 
 use std::time::Duration;
 
-/// The pauses between restarts: none after the first crash, then `first`, doubled each time up to `longest`, until
-/// a process lives for `stable`.
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+
+/// The delays between restarts: none after the first crash, then `min`, doubled each time up to `max`, each shortened by up
+/// to a half, so that fleets that crash together don't start together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
-    /// The first pause that is not zero.
-    pub first: Duration,
-    /// No pause is longer.
-    pub longest: Duration,
-    /// A process that lives this long is taken to be sound: its crash is a first crash again.
-    pub stable: Duration,
+pub struct RestartBackoff {
+    /// The first delay that is not zero.
+    pub min: Duration,
+    /// The longest delay.
+    pub max: Duration,
+    /// A process that has run this long is stable: its next crash is a first one.
+    pub stable_after: Duration,
 }
 
-impl Default for Backoff {
+impl Default for RestartBackoff {
     /// 0.2 s up to 30 s; stable after 10 s.
     fn default() -> Self {
         Self {
-            first: Duration::from_millis(200),
-            longest: Duration::from_secs(30),
-            stable: Duration::from_secs(10),
+            min: Duration::from_millis(200),
+            max: Duration::from_secs(30),
+            stable_after: Duration::from_secs(10),
         }
     }
 }
 
-/// The crashes of one process so far.
+/// The crashes of one process since it was last stable.
 #[derive(Debug)]
 pub(super) struct Crashes {
-    backoff: Backoff,
-    /// Since the process was last stable.
-    count: u32,
+    backoff: RestartBackoff,
+    /// `None` before the first crash.
+    delays: Option<ExponentialBackoff>,
 }
 
 impl Crashes {
-    pub(super) fn new(backoff: Backoff) -> Self {
-        Self { backoff, count: 0 }
+    pub(super) fn new(backoff: RestartBackoff) -> Self {
+        Self {
+            backoff,
+            delays: None,
+        }
     }
 
-    /// The pause after a process ended that lived for `uptime` (zero: it couldn't even be started).
-    ///
-    /// `chance` takes up to half of the pause away, so that fleets that crash together don't start together.
-    pub(super) fn pause(&mut self, uptime: Duration, chance: u32) -> Duration {
-        if uptime >= self.backoff.stable {
-            self.count = 0;
+    /// The delay after a crash. `uptime`: how long the process ran; zero if it didn't start.
+    pub(super) fn delay(&mut self, uptime: Duration) -> Duration {
+        let stable = uptime >= self.backoff.stable_after;
+        if let Some(delays) = self.delays.as_mut().filter(|_| !stable) {
+            return delays.next().unwrap_or(self.backoff.max);
         }
-        let doublings = self.count.checked_sub(1);
-        self.count = self.count.saturating_add(1);
-        let Some(doublings) = doublings else {
-            return Duration::ZERO;
-        };
-        let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
-        let whole = self
-            .backoff
-            .first
-            .saturating_mul(factor)
-            .min(self.backoff.longest);
-        whole - (whole / 2).mul_f64(f64::from(chance) / f64::from(u32::MAX))
+        // Jitter adds up to as much again.
+        let builder = ExponentialBuilder::new()
+            .with_min_delay(self.backoff.min / 2)
+            .with_max_delay(self.backoff.max / 2)
+            .without_max_times()
+            .with_jitter();
+        self.delays = Some(builder.build());
+        Duration::ZERO
     }
 }
 
@@ -68,37 +66,24 @@ mod tests {
 
     const EARLY: Duration = Duration::from_millis(1);
 
-    fn pauses(crashes: &mut Crashes, number: usize, chance: u32) -> Vec<u128> {
-        (0..number)
-            .map(|_| crashes.pause(EARLY, chance).as_millis())
-            .collect()
-    }
-
     #[test]
-    fn doubles_from_nothing_to_the_longest() {
-        let mut crashes = Crashes::new(Backoff::default());
-        assert_eq!(
-            pauses(&mut crashes, 11, 0),
-            [
-                0, 200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000, 30_000
-            ]
-        );
-        for _ in 0..100 {
-            assert_eq!(crashes.pause(EARLY, 0), Duration::from_secs(30));
+    fn delays_double_up_to_the_longest_and_jitter_takes_up_to_half() {
+        let mut crashes = Crashes::new(RestartBackoff::default());
+        assert_eq!(crashes.delay(EARLY), Duration::ZERO);
+        let doubled = [200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000];
+        for whole in doubled.into_iter().chain([30_000; 100]) {
+            let delay = crashes.delay(EARLY).as_millis();
+            assert!((whole / 2..=whole).contains(&delay), "{delay} of {whole}");
         }
     }
 
     #[test]
-    fn chance_takes_at_most_half() {
-        let mut crashes = Crashes::new(Backoff::default());
-        assert_eq!(pauses(&mut crashes, 4, u32::MAX), [0, 100, 200, 400]);
-    }
-
-    #[test]
-    fn a_stable_life_starts_anew() {
-        let mut crashes = Crashes::new(Backoff::default());
-        pauses(&mut crashes, 5, 0);
-        assert_eq!(crashes.pause(Duration::from_secs(10), 0), Duration::ZERO);
-        assert_eq!(crashes.pause(EARLY, 0), Duration::from_millis(200));
+    fn the_crash_of_a_stable_process_is_a_first_one() {
+        let mut crashes = Crashes::new(RestartBackoff::default());
+        for _ in 0..5 {
+            crashes.delay(EARLY);
+        }
+        assert_eq!(crashes.delay(Duration::from_secs(10)), Duration::ZERO);
+        assert!(crashes.delay(EARLY) <= Duration::from_millis(200));
     }
 }

@@ -1,7 +1,7 @@
 //! Which Envoy to run.
 //!
-//! In: what the user said, the environment, the cache folder. Out: the path of an executable, or a sentence that says
-//! what to do. It must not fetch anything: `cargo xtask envoy` fills the cache.
+//! In: the flag, the environment, the cache folder. Out: the path of an executable, or an error that says what to do.
+//! Downloads nothing: `cargo xtask envoy` fills the cache.
 
 use std::env;
 use std::ffi::OsString;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 /// The version of Envoy that Sesame is built and tested with.
 pub const VERSION: &str = "1.40.0";
 
-/// Names another Envoy than the cached one.
+/// The environment variable with the path of another Envoy than the cached one.
 pub const ENVIRONMENT: &str = "SESAME_ENVOY";
 
 /// Where an Envoy was found.
@@ -37,26 +37,26 @@ pub struct Binary {
 /// Why there is no Envoy to run. The message says what to do.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NotFound {
-    /// The user named a file that can't be run. Others aren't tried: the user meant this one.
+    /// The given file can't be run. No other is tried.
     #[error(
-        "{said_by} names {path:?}, which is {problem}; name an Envoy executable, or leave it out"
+        "{given_by} is {path:?}, which is {problem}; set it to an Envoy executable, or leave it out"
     )]
     Given {
         /// `--envoy` or [`ENVIRONMENT`].
-        said_by: &'static str,
+        given_by: &'static str,
         /// As it was given.
         path: PathBuf,
         /// `not a file`, `not executable` or the like.
         problem: &'static str,
     },
-    /// Nobody named one, and there is none in the usual places.
+    /// None was given, and there is none in the usual places.
     #[error(
-        "no Envoy was found: run `cargo xtask envoy` to fetch {VERSION}, or name one with --envoy PATH or {ENVIRONMENT}"
+        "no Envoy found: run `cargo xtask envoy` to fetch {VERSION}, or set --envoy PATH or {ENVIRONMENT}"
     )]
     Nowhere,
 }
 
-/// The places to look at, in the order of their weight.
+/// Where to search, in this order.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     /// `--envoy PATH`.
@@ -85,13 +85,13 @@ impl Places {
     /// # Errors
     /// [`NotFound::Given`] if it can't be run.
     pub fn given(&self) -> Result<Option<Binary>, NotFound> {
-        let (said_by, path) = match (&self.flag, &self.environment) {
+        let (given_by, path) = match (&self.flag, &self.environment) {
             (Some(path), _) => ("--envoy", path),
             (None, Some(path)) => (ENVIRONMENT, path),
             (None, None) => return Ok(None),
         };
         let fail = |problem| NotFound::Given {
-            said_by,
+            given_by,
             path: path.clone(),
             problem,
         };
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_one_that_cannot_be_run_is_an_error_and_not_skipped() {
+    fn a_given_envoy_that_cannot_be_run_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         place(&cached(dir.path()), 0o755);
         let plain = dir.path().join("plain");
@@ -225,7 +225,7 @@ mod tests {
                 ..Places::default()
             };
             let expected = NotFound::Given {
-                said_by: ENVIRONMENT,
+                given_by: ENVIRONMENT,
                 path,
                 problem,
             };

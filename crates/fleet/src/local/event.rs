@@ -1,14 +1,14 @@
-//! What happens to the Envoys, in order, for whoever shows it.
+//! Events of all Envoys, in order.
 //!
-//! In: events of all fleets. Out: one queue. It must not let a slow reader hold up a process or take memory without
-//! bound: beyond a limit, log lines are dropped and counted; other events have room of their own, which only a reader
-//! that has given up lets run full.
+//! In: events of all fleets. Out: one bounded queue. A slow reader doesn't block a process: beyond a limit, log lines are
+//! dropped and counted. Other events have a reserve of their own, which fills up only if the reader has stalled.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use sesame_model::FleetId;
 use tokio::sync::mpsc;
 
 use super::log::{Level, Line};
@@ -21,107 +21,107 @@ const ROOM_FOR_OTHERS: usize = 4096;
 
 /// Something happened to the Envoy of a fleet.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum ProcessEvent {
     /// A process runs. It may not serve yet.
     Started {
         /// The fleet.
-        id: Arc<str>,
+        fleet: FleetId,
         /// Of the process.
         pid: u32,
-        /// 1 for the first process since the fleet was asked for or changed, then one more for each restart.
+        /// 1 for the first process since the fleet was added or changed, then one more for each restart.
         attempt: u32,
     },
     /// Envoy has its first configuration and serves it (`/ready` of its admin interface).
     Ready {
         /// The fleet.
-        id: Arc<str>,
+        fleet: FleetId,
         /// Since the process started.
         after: Duration,
     },
     /// A process ended.
     Exited {
         /// The fleet.
-        id: Arc<str>,
-        /// How.
+        fleet: FleetId,
+        /// The exit status.
         status: ExitStatus,
         /// Since the process started.
         uptime: Duration,
-        /// When the next one starts; `None`: it was asked to end.
+        /// The delay before the next one starts; `None`: Sesame stopped it.
         restart_in: Option<Duration>,
     },
     /// A process printed a line.
     Log {
         /// The fleet.
-        id: Arc<str>,
+        fleet: FleetId,
         /// What it printed.
         line: Line,
     },
     /// A process can't be started.
     Failed {
         /// The fleet.
-        id: Arc<str>,
-        /// The reason, for people.
+        fleet: FleetId,
+        /// The reason.
         message: String,
-        /// When it is tried again.
+        /// The delay before the next attempt.
         retry_in: Duration,
     },
 }
 
-impl Event {
+impl ProcessEvent {
     /// The fleet that it is about.
-    pub fn id(&self) -> &Arc<str> {
+    pub fn fleet(&self) -> &FleetId {
         match self {
-            Self::Started { id, .. }
-            | Self::Ready { id, .. }
-            | Self::Exited { id, .. }
-            | Self::Log { id, .. }
-            | Self::Failed { id, .. } => id,
+            Self::Started { fleet, .. }
+            | Self::Ready { fleet, .. }
+            | Self::Exited { fleet, .. }
+            | Self::Log { fleet, .. }
+            | Self::Failed { fleet, .. } => fleet,
         }
     }
 }
 
-/// The reading end. Dropping it is fine: events then go nowhere.
+/// The receiver. Dropping it is fine: later events are discarded.
 #[derive(Debug)]
-pub struct Events(mpsc::Receiver<Event>);
+pub struct ProcessEvents(mpsc::Receiver<ProcessEvent>);
 
-impl Events {
+impl ProcessEvents {
     /// The next event; `None` when the supervisor and all its processes are gone.
     ///
     /// Cancel safe: an event is not lost if this is one branch of a `select!`.
-    pub async fn recv(&mut self) -> Option<Event> {
+    pub async fn recv(&mut self) -> Option<ProcessEvent> {
         self.0.recv().await
     }
 }
 
-/// The writing end.
+/// The sender.
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
-    sender: mpsc::Sender<Event>,
-    /// Events dropped since a log line last found room.
+    sender: mpsc::Sender<ProcessEvent>,
+    /// Events dropped since a log line was last queued.
     dropped: Arc<AtomicUsize>,
 }
 
-pub(super) fn channel() -> (Sender, Events) {
+pub(super) fn channel() -> (Sender, ProcessEvents) {
     let (sender, receiver) = mpsc::channel(MOST_LINES_WAITING + ROOM_FOR_OTHERS);
     let sender = Sender {
         sender,
         dropped: Arc::default(),
     };
-    (sender, Events(receiver))
+    (sender, ProcessEvents(receiver))
 }
 
 impl Sender {
-    /// Hands on an event that is no log line.
-    pub(super) fn send(&self, event: Event) {
-        // Nobody may be listening any more, which is their choice.
+    /// Queues an event other than a log line.
+    pub(super) fn send(&self, event: ProcessEvent) {
+        // A dropped receiver is not an error.
         if let Err(mpsc::error::TrySendError::Full(_)) = self.sender.try_send(event) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// Hands on a log line, or drops it if too many wait.
-    pub(super) fn log(&self, id: &Arc<str>, line: Line) {
-        // Some at once may pass the limit by one each; only the order of magnitude matters.
+    /// Queues a log line, or drops it if the queue is full.
+    pub(super) fn log(&self, fleet: &FleetId, line: Line) {
+        // Concurrent senders may exceed the limit by one each, which does no harm.
         if self.sender.capacity() <= ROOM_FOR_OTHERS {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
@@ -131,16 +131,16 @@ impl Sender {
             let notice = Line {
                 level: Level::Warning,
                 component: String::new(),
-                message: format!("{dropped} log lines were dropped, since nobody read them"),
+                message: format!("{dropped} log lines were dropped: the reader is too slow"),
             };
-            self.push(id, notice);
+            self.push(fleet, notice);
         }
-        self.push(id, line);
+        self.push(fleet, line);
     }
 
-    fn push(&self, id: &Arc<str>, line: Line) {
-        self.send(Event::Log {
-            id: Arc::clone(id),
+    fn push(&self, fleet: &FleetId, line: Line) {
+        self.send(ProcessEvent::Log {
+            fleet: fleet.clone(),
             line,
         });
     }
@@ -153,27 +153,30 @@ mod tests {
     #[tokio::test]
     async fn lines_beyond_the_limit_are_dropped_and_counted_others_are_not() {
         let (sender, mut events) = channel();
-        let id: Arc<str> = "fleet".into();
+        let fleet = FleetId::Default;
         for number in 0..MOST_LINES_WAITING + 10 {
-            sender.log(&id, Line::of_stdout(&number.to_string()));
+            sender.log(&fleet, Line::of_stdout(&number.to_string()));
         }
-        sender.send(Event::Ready {
-            id: Arc::clone(&id),
+        sender.send(ProcessEvent::Ready {
+            fleet: fleet.clone(),
             after: Duration::ZERO,
         });
         for number in 0..MOST_LINES_WAITING {
-            let Some(Event::Log { line, .. }) = events.recv().await else {
+            let Some(ProcessEvent::Log { line, .. }) = events.recv().await else {
                 panic!("line {number} is missing");
             };
             assert_eq!(line.message, number.to_string());
         }
-        assert!(matches!(events.recv().await, Some(Event::Ready { .. })));
-        sender.log(&id, Line::of_stdout("again"));
-        let Some(Event::Log { line, .. }) = events.recv().await else {
+        assert!(matches!(
+            events.recv().await,
+            Some(ProcessEvent::Ready { .. })
+        ));
+        sender.log(&fleet, Line::of_stdout("again"));
+        let Some(ProcessEvent::Log { line, .. }) = events.recv().await else {
             panic!("the count is missing");
         };
         assert!(line.message.starts_with("10 log lines were dropped"));
-        let Some(Event::Log { line, .. }) = events.recv().await else {
+        let Some(ProcessEvent::Log { line, .. }) = events.recv().await else {
             panic!("the line behind the count is missing");
         };
         assert_eq!(line.message, "again");

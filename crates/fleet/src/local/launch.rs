@@ -21,10 +21,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::log;
 use super::paths::{self, FleetDir};
-use super::supervisor::{Config, FleetSpec};
+use super::supervisor::{EnvoySpec, SupervisorConfig};
 use crate::module::SEARCH_PATH;
 
-/// A thread that starts processes. Processes die with it, and it ends when the launcher is dropped.
+/// A thread that starts processes. They die with it, and it ends when the launcher is dropped.
 #[derive(Debug)]
 pub(super) struct Launcher {
     requests: mpsc::Sender<Request>,
@@ -32,20 +32,20 @@ pub(super) struct Launcher {
 
 #[derive(Debug)]
 struct Request {
-    spec: Arc<FleetSpec>,
+    spec: Arc<EnvoySpec>,
     reply: oneshot::Sender<Result<Child, LaunchError>>,
 }
 
-/// Why a process can't be started. The message is for people.
+/// Why a process can't be started. The message is for users.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LaunchError {
-    #[error("can't write the files of the fleet: {0}")]
+    #[error("cannot write the fleet's files: {0}")]
     Files(io::Error),
     #[error(
         "the path of the admin socket is too long for a Unix socket: {0}; choose a shorter run folder"
     )]
     SocketPath(String),
-    #[error("can't start {program}: {error}")]
+    #[error("cannot start {program}: {error}")]
     Start { program: String, error: io::Error },
     #[error("the thread that starts processes has ended")]
     Ended,
@@ -53,7 +53,7 @@ pub(super) enum LaunchError {
 
 impl Launcher {
     /// Starts the thread. Must be called within a Tokio runtime, which the children then belong to.
-    pub(super) fn new(config: Arc<Config>) -> io::Result<Self> {
+    pub(super) fn new(config: Arc<SupervisorConfig>) -> io::Result<Self> {
         let (requests, mut incoming) = mpsc::channel::<Request>(1);
         let runtime = Handle::current();
         thread::Builder::new()
@@ -61,7 +61,7 @@ impl Launcher {
             .spawn(move || {
                 let _in_runtime = runtime.enter();
                 while let Some(Request { spec, reply }) = incoming.blocking_recv() {
-                    // If nobody waits any more, the child is dropped here, and so killed.
+                    // Without a receiver the child is dropped here, and so killed.
                     let _ = reply.send(launch(&config, &spec));
                 }
             })?;
@@ -69,7 +69,7 @@ impl Launcher {
     }
 
     /// Writes the fleet's bootstrap and starts its process.
-    pub(super) async fn launch(&self, spec: Arc<FleetSpec>) -> Result<Child, LaunchError> {
+    pub(super) async fn launch(&self, spec: Arc<EnvoySpec>) -> Result<Child, LaunchError> {
         let (reply, answer) = oneshot::channel();
         let request = Request { spec, reply };
         self.requests
@@ -80,10 +80,10 @@ impl Launcher {
     }
 }
 
-/// Creates the run folder if need be.
+/// Creates the run folder if it doesn't exist.
 ///
 /// # Errors
-/// If it can't be created, or others may look into it: bootstraps and the admin interface are nobody else's business.
+/// It can't be created, or other users may read it: bootstraps and the admin interface are private.
 pub(super) fn prepare_run_dir(run_dir: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
@@ -103,12 +103,12 @@ pub(super) fn prepare_run_dir(run_dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn launch(config: &Config, spec: &FleetSpec) -> Result<Child, LaunchError> {
+fn launch(config: &SupervisorConfig, spec: &EnvoySpec) -> Result<Child, LaunchError> {
     if !paths::fits_socket(&spec.admin_socket) {
         let path = spec.admin_socket.display().to_string();
         return Err(LaunchError::SocketPath(path));
     }
-    let dir = FleetDir::new(&config.run_dir, &spec.id);
+    let dir = FleetDir::new(&config.run_dir, &spec.fleet.to_string());
     let bootstrap = dir.bootstrap(spec.format.extension());
     write_files(&dir, &bootstrap, spec).map_err(LaunchError::Files)?;
 
@@ -116,7 +116,7 @@ fn launch(config: &Config, spec: &FleetSpec) -> Result<Child, LaunchError> {
     command
         .arg("-c")
         .arg(&bootstrap)
-        // Hot restart shares memory by a number that all Envoys of a machine would have to agree on.
+        // Hot restart shares memory by a base id, which must differ between all Envoys of a machine.
         .arg("--disable-hot-restart")
         .args(["--log-level", config.log_level.as_str()])
         .args(["--log-format", log::FORMAT])
@@ -131,7 +131,7 @@ fn launch(config: &Config, spec: &FleetSpec) -> Result<Child, LaunchError> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // A group of its own: Ctrl-C in the terminal is for us, who let it drain first.
+        // A process group of its own: on Ctrl-C in the terminal Sesame drains Envoy first.
         .process_group(0);
     die_with_parent(&mut command);
 
@@ -143,12 +143,12 @@ fn launch(config: &Config, spec: &FleetSpec) -> Result<Child, LaunchError> {
     })
 }
 
-fn write_files(dir: &FleetDir, bootstrap: &Path, spec: &FleetSpec) -> io::Result<()> {
+fn write_files(dir: &FleetDir, bootstrap: &Path, spec: &EnvoySpec) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(dir.path())?;
-    // What a killed process left behind would look like a socket to those who wait for one.
+    // The socket of a killed process would look like Envoy's.
     match fs::remove_file(&spec.admin_socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -182,9 +182,9 @@ fn die_with_parent(command: &mut Command) {
 
     let parent = std::process::id();
     let in_child = move || {
-        // SIGKILL: nobody is left who would follow up on an Envoy that ignores a gentler signal.
+        // SIGKILL: no process is left to follow up if Envoy ignores another signal.
         prctl::set_pdeathsig(Signal::SIGKILL)?;
-        // The parent may have died before that; the child then has another one by now.
+        // If the parent died before the call, the child has another parent by now.
         if u32::try_from(getppid().as_raw()) != Ok(parent) {
             return Err(Errno::ESRCH.into());
         }

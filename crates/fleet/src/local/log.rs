@@ -1,26 +1,26 @@
-//! What Envoy prints, as lines with a level.
+//! Envoy's output, as lines with a level.
 //!
-//! In: bytes as they come from a pipe. Out: lines of bounded length. It must not know who reads them.
+//! In: bytes of a pipe. Out: lines of bounded length.
 
 use std::fmt;
 
 /// The longest line kept, in bytes; what is beyond is dropped.
 const LONGEST_LINE: usize = 16 << 10;
 
-/// The format asked of Envoy (`--log-format`): level, component, message with newlines escaped. The time is left
-/// out, since whoever logs the line has one of their own.
+/// Envoy's `--log-format`: level, component, message with newlines escaped. The time is left out: Sesame's log adds its
+/// own.
 pub(super) const FORMAT: &str = "[%l][%n] %_";
 
-/// How much a line matters; also how much Envoy is asked to print. Envoy's own scale.
+/// Envoy's log levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// Every step of every request.
     Trace,
     /// Steps of interest to Envoy's developers.
     Debug,
-    /// What happens in the ordinary way.
+    /// Normal operation.
     Info,
-    /// Something is off, and Envoy goes on.
+    /// Unexpected, but Envoy continues.
     Warning,
     /// Something failed.
     Error,
@@ -64,9 +64,9 @@ impl fmt::Display for Level {
 /// A line that Envoy printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
-    /// How much it matters.
+    /// The level.
     pub level: Level,
-    /// The part of Envoy that speaks: `main`, `upstream`, `config` …; `stdout` for what is printed there (access
+    /// Envoy's component: `main`, `upstream`, `config` …; `stdout` for what is printed there (access
     /// logs), empty where the line doesn't say.
     pub component: String,
     /// The text.
@@ -103,7 +103,7 @@ impl Line {
     }
 }
 
-/// Cuts a stream of bytes into lines, keeping at most [`LONGEST_LINE`] bytes whatever comes.
+/// Cuts a stream of bytes into lines, of at most [`LONGEST_LINE`] bytes.
 #[derive(Debug, Default)]
 pub(super) struct Splitter {
     /// The line under way, without what was dropped.
@@ -123,7 +123,7 @@ impl Splitter {
         self.extend(bytes);
     }
 
-    /// The stream has ended: what is left is a line too.
+    /// Emits the rest at the end of the stream as a line.
     pub(super) fn finish(&mut self, mut emit: impl FnMut(&str)) {
         let text = String::from_utf8_lossy(&self.partial);
         let text = text.trim_end();

@@ -1,6 +1,4 @@
-//! Where the files of a fleet are.
-//!
-//! In: the run folder and the fleet's name. Out: paths. It must not touch a disk.
+//! The paths of a fleet's files. Pure.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -10,7 +8,7 @@ use sha2::{Digest, Sha256};
 /// The longest path of a Unix socket, in bytes: `sun_path` without the final zero (unix(7)).
 const LONGEST_SOCKET_PATH: usize = if cfg!(target_os = "macos") { 103 } else { 107 };
 
-/// How much of a fleet's name is kept for people to recognise.
+/// How much of a fleet's name is kept, to recognise it.
 const READABLE: usize = 16;
 
 /// The folder of one fleet.
@@ -39,7 +37,7 @@ impl FleetDir {
         &self.0
     }
 
-    /// A place for Envoy's admin interface.
+    /// The Unix socket of Envoy's admin interface.
     pub fn admin_socket(&self) -> PathBuf {
         self.0.join("admin.sock")
     }

@@ -1,12 +1,12 @@
-//! Whether a port can be listened on, asked before Envoy is: Envoy shares ports with others of the same user
-//! (`SO_REUSEPORT`), and would take half of somebody's connections without a word.
-//!
-//! In: an address and a port. Out: nothing, or what is in the way and what to do about it.
+//! Probes ports before Envoy binds them: Envoy sets `SO_REUSEPORT`, and would silently take half of the connections of
+//! another program of the same user.
 
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 
-/// Why a port can't be listened on. The messages are for people and say what to do.
+use sesame_model::{Port, Transport};
+
+/// Why a port can't be bound. The messages are for users and say what to do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortProblem {
     /// Another program listens there.
@@ -17,17 +17,17 @@ pub enum PortProblem {
     NotLocal(SocketAddr),
     /// The port is for privileged users.
     #[error(
-        "port {} needs privileges that this user hasn't: move all ports with --port-offset N, for example \
+        "port {} needs privileges that this user does not have: move all ports with --port-offset N, for example \
          --port-offset 8000",
         .0.port()
     )]
     Denied(SocketAddr),
-    /// Something else.
-    #[error("{address} can't be listened on: {reason}")]
+    /// Another error.
+    #[error("cannot listen on {address}: {reason}")]
     Other {
-        /// What was tried.
+        /// The address and port.
         address: SocketAddr,
-        /// As the operating system says it.
+        /// The operating system's message.
         reason: String,
     },
 }
@@ -40,18 +40,19 @@ fn how_to_add(address: IpAddr) -> String {
     }
 }
 
-/// Listens on a TCP port for a moment. Port 0 is any free port, and always well.
+/// Binds a port and releases it at once. Port 0 is any free port, so it only checks the address.
 ///
-/// Connections of an ended program that still wait for their last packets are no problem (`SO_REUSEADDR`).
+/// TCP connections in TIME_WAIT don't count as a conflict (`SO_REUSEADDR`).
 ///
 /// # Errors
-/// What is in the way.
-pub fn probe(ip: IpAddr, port: u16) -> Result<(), PortProblem> {
-    let address = SocketAddr::new(ip, port);
-    match TcpListener::bind(address) {
-        Ok(_) => Ok(()),
-        Err(error) => Err(problem(address, &error)),
-    }
+/// Why the port can't be bound.
+pub fn probe(ip: IpAddr, port: Port) -> Result<(), PortProblem> {
+    let address = SocketAddr::new(ip, port.number);
+    let bound = match port.transport {
+        Transport::Tcp => TcpListener::bind(address).map(drop),
+        Transport::Udp => UdpSocket::bind(address).map(drop),
+    };
+    bound.map_err(|error| problem(address, &error))
 }
 
 fn problem(address: SocketAddr, error: &io::Error) -> PortProblem {
@@ -75,21 +76,32 @@ mod tests {
     const LOCALHOST: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[test]
-    fn a_port_is_free_after_its_listener_and_not_before() {
+    fn a_port_is_in_use_until_its_listener_is_closed() {
         let listener = TcpListener::bind((LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let problem = probe(LOCALHOST, address.port()).unwrap_err();
+        let problem = probe(LOCALHOST, Port::tcp(address.port())).unwrap_err();
         assert_eq!(problem, PortProblem::InUse(address));
         assert!(problem.to_string().contains("--port-offset"));
         drop(listener);
-        assert_eq!(probe(LOCALHOST, address.port()), Ok(()));
+        assert_eq!(probe(LOCALHOST, Port::tcp(address.port())), Ok(()));
     }
 
     #[test]
-    fn an_address_of_somebody_else_is_not_local() {
+    fn a_udp_port_conflicts_with_udp_sockets_only() {
+        let socket = UdpSocket::bind((LOCALHOST, 0)).unwrap();
+        let address = socket.local_addr().unwrap();
+        let udp = Port::udp(address.port());
+        assert_eq!(probe(LOCALHOST, udp), Err(PortProblem::InUse(address)));
+        assert_eq!(probe(LOCALHOST, Port::tcp(address.port())), Ok(()));
+        drop(socket);
+        assert_eq!(probe(LOCALHOST, udp), Ok(()));
+    }
+
+    #[test]
+    fn an_address_of_another_machine_is_not_local() {
         // Reserved for documentation (RFC 5737): no machine has it.
         let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-        let problem = probe(elsewhere, 0).unwrap_err();
+        let problem = probe(elsewhere, Port::tcp(0)).unwrap_err();
         assert_eq!(
             problem,
             PortProblem::NotLocal(SocketAddr::new(elsewhere, 0))

@@ -1,6 +1,4 @@
-//! The fleets that there should be, each given to a worker.
-//!
-//! In: calls of [`Supervisor::ensure`] and [`Supervisor::stop`]. Out: wishes for workers. It must not touch a process.
+//! The wanted fleets, each with a worker that runs its process.
 
 use std::collections::HashMap;
 use std::io;
@@ -8,36 +6,37 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use sesame_model::FleetId;
 use tokio::runtime;
 use tokio::sync::watch;
 
-use super::backoff::Backoff;
-use super::event::{self, Events};
+use super::backoff::RestartBackoff;
+use super::event::{self, ProcessEvents};
 use super::launch::{self, Launcher};
 use super::log::Level;
 use super::paths::FleetDir;
-use super::worker::{Shared, Wishes, Worker};
+use super::worker::{Shared, Target, Worker};
 use crate::module;
 
-/// What all fleets have in common.
+/// Settings of all fleets.
 #[derive(Clone, Debug)]
-pub struct Config {
+pub struct SupervisorConfig {
     /// The Envoy to run; see [`super::binary`].
     pub envoy: PathBuf,
     /// A private folder for bootstraps and sockets, created with mode 700 if it isn't there. Keep its path short: Unix
     /// sockets below it can have 107 bytes at most (103 on macOS).
     pub run_dir: PathBuf,
-    /// How long an Envoy that ends may wait for its clients to go. Zero: not at all.
+    /// The drain time of an Envoy that ends. Zero: none.
     pub drain: Duration,
-    /// How long an Envoy may take to end after SIGTERM before it gets SIGKILL.
+    /// The time between SIGTERM and SIGKILL.
     pub kill_after: Duration,
     /// What Envoy prints.
     pub log_level: Level,
-    /// Pauses between restarts.
-    pub backoff: Backoff,
+    /// Delays between restarts.
+    pub backoff: RestartBackoff,
 }
 
-impl Config {
+impl SupervisorConfig {
     /// Five seconds to drain, five to end, warnings only.
     pub fn new(envoy: impl Into<PathBuf>, run_dir: impl Into<PathBuf>) -> Self {
         Self {
@@ -46,12 +45,12 @@ impl Config {
             drain: Duration::from_secs(5),
             kill_after: Duration::from_secs(5),
             log_level: Level::Warning,
-            backoff: Backoff::default(),
+            backoff: RestartBackoff::default(),
         }
     }
 }
 
-/// The language of a bootstrap. Envoy tells it by the file's name.
+/// The format of a bootstrap. Envoy infers it from the file's extension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BootstrapFormat {
     /// YAML.
@@ -75,9 +74,9 @@ impl BootstrapFormat {
 
 /// An Envoy that should run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FleetSpec {
-    /// The fleet's name, `namespace/name` of its Gateway. Any text will do.
-    pub id: String,
+pub struct EnvoySpec {
+    /// Its fleet.
+    pub fleet: FleetId,
     /// Envoy's bootstrap, written to a file that only this user can read.
     pub bootstrap: Vec<u8>,
     /// The language of `bootstrap`.
@@ -91,9 +90,8 @@ pub struct FleetSpec {
 
 /// Keeps Envoys running.
 ///
-/// Each fleet has one process. A process that ends unasked is started again: at once the first time, then with growing
-/// pauses. Dropping the supervisor kills all processes, as does the end of this process in any way; for a gentle end
-/// use [`Supervisor::shutdown`].
+/// Each fleet has one process. A process that crashes is restarted: at once the first time, then with backoff. When the
+/// supervisor is dropped or this process ends, all processes are killed; [`Supervisor::shutdown`] stops them gracefully.
 #[derive(Debug)]
 pub struct Supervisor {
     /// Sesame's module lies in the run folder.
@@ -103,23 +101,23 @@ pub struct Supervisor {
     runtime: runtime::Handle,
 }
 
-/// The workers at work.
+/// The workers that run.
 #[derive(Debug, Default)]
 pub(super) struct Fleets {
-    workers: HashMap<Arc<str>, Handle>,
+    workers: HashMap<FleetId, Handle>,
     /// No new ones.
     closed: bool,
 }
 
-/// One worker, from outside.
+/// A handle of one worker.
 #[derive(Debug)]
 struct Handle {
-    wishes: watch::Sender<Wishes>,
-    /// How many of the stops wished for are done; closed when the worker is gone.
+    target: watch::Sender<Target>,
+    /// How many of the requested stops are done; closed when the worker is gone.
     stops: watch::Receiver<u64>,
 }
 
-/// A stop that was wished for.
+/// A requested stop.
 struct Stopping {
     number: u64,
     stops: watch::Receiver<u64>,
@@ -127,9 +125,9 @@ struct Stopping {
 
 impl Handle {
     fn stop(&self) -> Stopping {
-        self.wishes.send_modify(Wishes::stop);
+        self.target.send_modify(Target::stop);
         Stopping {
-            number: self.wishes.borrow().stops,
+            number: self.target.borrow().stops,
             stops: self.stops.clone(),
         }
     }
@@ -143,11 +141,11 @@ impl Stopping {
 }
 
 impl Supervisor {
-    /// A supervisor of nothing. Must be called within a Tokio runtime.
+    /// A supervisor without fleets. Must be called within a Tokio runtime.
     ///
     /// # Errors
-    /// If the run folder can't be had for this user alone, or no thread can be started.
-    pub fn new(config: Config) -> io::Result<(Self, Events)> {
+    /// If the run folder can't be made private to this user, or no thread can be started.
+    pub fn new(config: SupervisorConfig) -> io::Result<(Self, ProcessEvents)> {
         launch::prepare_run_dir(&config.run_dir)?;
         let module = module::install(&config.run_dir)?;
         let config = Arc::new(config);
@@ -166,44 +164,42 @@ impl Supervisor {
         Ok((supervisor, events))
     }
 
-    /// Whether Envoys find Sesame's module, so that their bootstrap should say so.
+    /// Whether Envoys find Sesame's module, so that their bootstrap can load it.
     pub fn has_module(&self) -> bool {
         self.module
     }
 
-    /// The folder for a fleet's files: what the bootstrap should name its sockets by.
-    pub fn dir(&self, id: &str) -> FleetDir {
-        FleetDir::new(&self.shared.config.run_dir, id)
+    /// The folder of a fleet's files and sockets.
+    pub fn dir(&self, id: &FleetId) -> FleetDir {
+        FleetDir::new(&self.shared.config.run_dir, &id.to_string())
     }
 
-    /// Has a fleet run as `spec` says. Returns at once. A process that runs otherwise is ended first, gently; one that
-    /// runs just so is left alone. Ignored after [`Supervisor::shutdown`].
-    pub fn ensure(&self, spec: FleetSpec) {
-        let id: Arc<str> = spec.id.as_str().into();
+    /// Runs a fleet as `spec` says. Returns at once. A process with another spec is drained and stopped first; one with the
+    /// same spec keeps running. Ignored after [`Supervisor::shutdown`].
+    pub fn ensure(&self, spec: EnvoySpec) {
+        let id = spec.fleet.clone();
         let spec = Arc::new(spec);
         let mut fleets = lock(&self.fleets);
         if fleets.closed {
             return;
         }
-        // Workers take themselves off the list before they end; one that has ended and is still there panicked.
-        if let Some(worker) = fleets.workers.get(&id).filter(|w| !w.wishes.is_closed()) {
-            worker.wishes.send_modify(|wishes| wishes.spec = Some(spec));
+        // A worker removes itself before it ends; one that has ended and is still listed has panicked.
+        if let Some(worker) = fleets.workers.get(&id).filter(|w| !w.target.is_closed()) {
+            worker.target.send_modify(|target| target.spec = Some(spec));
             return;
         }
-        let (wishes, wished) = watch::channel(Wishes::run(spec));
+        let (target, targets) = watch::channel(Target::run(spec));
         let (done, stops) = watch::channel(0);
-        fleets
-            .workers
-            .insert(Arc::clone(&id), Handle { wishes, stops });
+        fleets.workers.insert(id.clone(), Handle { target, stops });
         let fleets = Arc::downgrade(&self.fleets);
-        let worker = Worker::new(id, Arc::clone(&self.shared), fleets, wished, done);
+        let worker = Worker::new(id, Arc::clone(&self.shared), fleets, targets, done);
         self.runtime.spawn(worker.run());
     }
 
-    /// Ends a fleet: waits until its clients are gone or the drain time is over, then ends the process. The fleet may
-    /// be unknown. The order is given by the call itself, so that it stands before what is ordered later; the future
-    /// completes when the process is gone and its ports are free, and may be dropped.
-    pub fn stop(&self, id: &str) -> impl Future<Output = ()> + Send + use<> {
+    /// Stops a fleet: waits until its clients are gone or the drain time is over, then ends the process. The fleet may
+    /// be unknown. The call itself requests the stop, so it precedes all later calls; the future completes when the process
+    /// is gone and its ports are free, and may be dropped.
+    pub fn stop(&self, id: &FleetId) -> impl Future<Output = ()> + Send + use<> {
         let stopping = lock(&self.fleets).workers.get(id).map(Handle::stop);
         async move {
             if let Some(stopping) = stopping {
@@ -212,7 +208,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends all fleets at the same time, each as [`Supervisor::stop`] does, and takes no new ones.
+    /// Stops all fleets concurrently, as [`Supervisor::stop`] does. Later calls of [`Supervisor::ensure`] have no effect.
     pub async fn shutdown(&self) {
         let waiting: Vec<_> = {
             let mut fleets = lock(&self.fleets);
@@ -225,24 +221,23 @@ impl Supervisor {
     }
 }
 
-/// The lock guards plain inserts and removals, which leave nothing half done: a panic elsewhere is no reason to stop.
+/// Ignores poisoning: the lock guards single inserts and removals.
 fn lock(fleets: &Mutex<Fleets>) -> MutexGuard<'_, Fleets> {
     fleets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes a worker that has nothing to do off the list, unless there is a new wish. Wishes are made under the same lock,
-/// so none is lost.
+/// Removes an idle worker, unless it has a new target. Targets are set under the same lock, so none is lost.
 pub(super) fn retire(
     fleets: &Weak<Mutex<Fleets>>,
-    id: &str,
-    wishes: &watch::Receiver<Wishes>,
+    id: &FleetId,
+    target: &watch::Receiver<Target>,
 ) -> bool {
     let Some(fleets) = fleets.upgrade() else {
         return true;
     };
     let mut fleets = lock(&fleets);
-    // An error means that nobody can wish any more.
-    let idle = !wishes.has_changed().unwrap_or(false);
+    // An error means that the supervisor is gone.
+    let idle = !target.has_changed().unwrap_or(false);
     if idle {
         fleets.workers.remove(id);
     }

@@ -1,17 +1,16 @@
-//! One fleet's process through its lives.
+//! Runs the process of one fleet: starts, restarts and stops it.
 //!
-//! In: wishes, of which the latest counts. Out: a process as it is wished for, and events. It must not know
-//! other fleets.
+//! In: targets, of which the latest counts. Out: a process, and events.
 
 use std::convert::Infallible;
 use std::future::pending;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process::ExitStatus;
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use sesame_model::FleetId;
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::process::Child;
 use tokio::sync::watch;
@@ -20,35 +19,34 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::admin::Admin;
 use super::backoff::Crashes;
-use super::event::{Event, Sender};
+use super::event::{ProcessEvent, Sender};
 use super::launch::Launcher;
 use super::log::{Line, Splitter};
 use super::paths::FleetDir;
-use super::supervisor::{Config, FleetSpec, Fleets, retire};
+use super::supervisor::{EnvoySpec, Fleets, SupervisorConfig, retire};
 
-/// How long the rest of an ended process's output is waited for: a process of its own that it left behind may hold the
-/// pipe open.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How long to read the output of a process that has ended: a child of its own may hold the pipe open.
+const OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 
 /// What a supervisor's workers share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) config: Arc<Config>,
+    pub(super) config: Arc<SupervisorConfig>,
     pub(super) launcher: Launcher,
     pub(super) events: Sender,
 }
 
-/// What a fleet should be. Later wishes replace earlier ones, but each stop is carried out before what follows it.
+/// The wanted state of a fleet. A later target replaces an earlier one, but every stop is carried out.
 #[derive(Clone, Debug)]
-pub(super) struct Wishes {
-    /// How many times there should have been no process.
+pub(super) struct Target {
+    /// How many stops were requested so far.
     pub(super) stops: u64,
-    /// What should run after that, if anything.
-    pub(super) spec: Option<Arc<FleetSpec>>,
+    /// What to run after them, if anything.
+    pub(super) spec: Option<Arc<EnvoySpec>>,
 }
 
-impl Wishes {
-    pub(super) fn run(spec: Arc<FleetSpec>) -> Self {
+impl Target {
+    pub(super) fn run(spec: Arc<EnvoySpec>) -> Self {
         Self {
             stops: 0,
             spec: Some(spec),
@@ -61,13 +59,13 @@ impl Wishes {
     }
 }
 
-/// Who cares for one fleet, until it is stopped.
+/// Runs one fleet until it is stopped.
 pub(super) struct Worker {
-    id: Arc<str>,
+    fleet: FleetId,
     shared: Arc<Shared>,
-    /// Weak, since it holds the sender of `wishes`: whose end tells that the supervisor is gone.
+    /// Weak, since it holds the sender of `target`, which is dropped with the supervisor.
     fleets: Weak<Mutex<Fleets>>,
-    wishes: watch::Receiver<Wishes>,
+    target: watch::Receiver<Target>,
     /// How many stops are done.
     stops: watch::Sender<u64>,
 }
@@ -80,16 +78,16 @@ struct Running {
     output: JoinSet<()>,
 }
 
-/// Why a process is not wanted any more.
+/// Why a running process has to end.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interrupt {
-    /// Something else is wished for.
-    Wish,
+    /// The target has changed.
+    Changed,
     /// The supervisor is gone.
     Abandoned,
 }
 
-/// Why a process is looked after no more.
+/// Why [`Worker::attend`] returned.
 enum End {
     Exited(ExitStatus),
     Interrupted(Interrupt),
@@ -97,31 +95,31 @@ enum End {
 
 impl Worker {
     pub(super) fn new(
-        id: Arc<str>,
+        fleet: FleetId,
         shared: Arc<Shared>,
         fleets: Weak<Mutex<Fleets>>,
-        wishes: watch::Receiver<Wishes>,
+        target: watch::Receiver<Target>,
         stops: watch::Sender<u64>,
     ) -> Self {
         Self {
-            id,
+            fleet,
             shared,
             fleets,
-            wishes,
+            target,
             stops,
         }
     }
 
-    /// Follows wishes until the fleet is stopped or the supervisor is gone.
+    /// Follows targets until the fleet is stopped or the supervisor is gone.
     pub(super) async fn run(mut self) {
         loop {
-            // Nothing runs here.
-            let Wishes { stops, spec } = self.wishes.borrow_and_update().clone();
+            // No process runs at this point.
+            let Target { stops, spec } = self.target.borrow_and_update().clone();
             if spec.is_none() {
                 self.clean().await;
             }
-            let retired = spec.is_none() && retire(&self.fleets, &self.id, &self.wishes);
-            // Behind the retirement, so that who waited for the stop finds no trace of the fleet.
+            let retired = spec.is_none() && retire(&self.fleets, &self.fleet, &self.target);
+            // After the retirement: when a stop is done, the fleet is no longer listed.
             self.stops.send_replace(stops);
             if retired {
                 return;
@@ -134,15 +132,15 @@ impl Worker {
         }
     }
 
-    /// Starts processes one after the other until something else is wanted; then none runs.
-    async fn keep_running(&mut self, spec: Arc<FleetSpec>, stops: u64) -> Interrupt {
+    /// Runs a process and restarts it until the target changes; then none runs.
+    async fn keep_running(&mut self, spec: Arc<EnvoySpec>, stops: u64) -> Interrupt {
         let mut crashes = Crashes::new(self.shared.config.backoff);
         for attempt in 1_u32.. {
             let pause = match self.start(&spec, attempt).await {
                 Err(message) => {
-                    let retry_in = crashes.pause(Duration::ZERO, chance());
-                    self.shared.events.send(Event::Failed {
-                        id: Arc::clone(&self.id),
+                    let retry_in = crashes.delay(Duration::ZERO);
+                    self.shared.events.send(ProcessEvent::Failed {
+                        fleet: self.fleet.clone(),
                         message,
                         retry_in,
                     });
@@ -151,12 +149,12 @@ impl Worker {
                 Ok(mut running) => match self.attend(&mut running, &spec, stops).await {
                     End::Exited(status) => {
                         let uptime = running.since.elapsed();
-                        let pause = crashes.pause(uptime, chance());
+                        let pause = crashes.delay(uptime);
                         self.bury(running, status, uptime, Some(pause)).await;
                         pause
                     }
                     End::Interrupted(interrupt) => {
-                        let gently = interrupt == Interrupt::Wish;
+                        let gently = interrupt == Interrupt::Changed;
                         self.end(running, gently).await;
                         return interrupt;
                     }
@@ -164,14 +162,14 @@ impl Worker {
             };
             tokio::select! {
                 biased;
-                interrupt = next_other(&mut self.wishes, &spec, stops) => return interrupt,
+                interrupt = next_other(&mut self.target, &spec, stops) => return interrupt,
                 () = sleep(pause) => {}
             }
         }
         Interrupt::Abandoned
     }
 
-    async fn start(&self, spec: &Arc<FleetSpec>, attempt: u32) -> Result<Running, String> {
+    async fn start(&self, spec: &Arc<EnvoySpec>, attempt: u32) -> Result<Running, String> {
         let launched = self.shared.launcher.launch(Arc::clone(spec)).await;
         let mut child = launched.map_err(|error| error.to_string())?;
         let mut output = JoinSet::new();
@@ -181,8 +179,8 @@ impl Worker {
         if let Some(stdout) = child.stdout.take() {
             output.spawn(self.pump(stdout, Line::of_stdout));
         }
-        self.shared.events.send(Event::Started {
-            id: Arc::clone(&self.id),
+        self.shared.events.send(ProcessEvent::Started {
+            fleet: self.fleet.clone(),
             pid: child.id().unwrap_or_default(),
             attempt,
         });
@@ -194,15 +192,15 @@ impl Worker {
         })
     }
 
-    /// Watches a process until it ends or something else is wanted.
-    async fn attend(&mut self, running: &mut Running, spec: &FleetSpec, stops: u64) -> End {
+    /// Watches a process until it ends or the target changes.
+    async fn attend(&mut self, running: &mut Running, spec: &EnvoySpec, stops: u64) -> End {
         let events = &self.shared.events;
-        let (id, since) = (&self.id, running.since);
+        let (fleet, since) = (&self.fleet, running.since);
         let admin = &running.admin;
         let announce_ready = async {
             admin.ready().await;
-            events.send(Event::Ready {
-                id: Arc::clone(id),
+            events.send(ProcessEvent::Ready {
+                fleet: fleet.clone(),
                 after: since.elapsed(),
             });
             pending::<Infallible>().await
@@ -210,19 +208,19 @@ impl Worker {
         tokio::select! {
             biased;
             status = wait(&mut running.child) => End::Exited(status),
-            interrupt = next_other(&mut self.wishes, spec, stops) => End::Interrupted(interrupt),
+            interrupt = next_other(&mut self.target, spec, stops) => End::Interrupted(interrupt),
             never = announce_ready => match never {},
         }
     }
 
-    /// Ends a process, if `gently` after its clients have gone.
+    /// Ends a process; if `gently`, after a drain.
     async fn end(&self, mut running: Running, gently: bool) {
-        let Config {
+        let SupervisorConfig {
             drain, kill_after, ..
         } = *self.shared.config;
         let Running { child, admin, .. } = &mut running;
         if gently {
-            // However draining goes (done, refused, nobody there, too late): the next step is the same.
+            // Whether draining succeeds, fails or times out, the next step is the same.
             if !drain.is_zero() {
                 tokio::select! {
                     _ = wait(child) => {}
@@ -246,7 +244,7 @@ impl Worker {
         self.bury(running, status, uptime, None).await;
     }
 
-    /// After a process has ended: its last words, then the news.
+    /// After a process has ended: reads the rest of its output, then sends the event.
     async fn bury(
         &self,
         mut running: Running,
@@ -256,9 +254,9 @@ impl Worker {
     ) {
         let rest = async { while running.output.join_next().await.is_some() {} };
         // On expiry the readers are dropped with `running`.
-        let _ = timeout(LAST_WORDS, rest).await;
-        self.shared.events.send(Event::Exited {
-            id: Arc::clone(&self.id),
+        let _ = timeout(OUTPUT_TIMEOUT, rest).await;
+        self.shared.events.send(ProcessEvent::Exited {
+            fleet: self.fleet.clone(),
             status,
             uptime,
             restart_in,
@@ -270,11 +268,11 @@ impl Worker {
     where
         P: AsyncRead + Unpin + Send + 'static,
     {
-        let (events, id) = (self.shared.events.clone(), Arc::clone(&self.id));
+        let (events, fleet) = (self.shared.events.clone(), self.fleet.clone());
         async move {
             let mut splitter = Splitter::default();
             let mut buffer = vec![0; 8 << 10];
-            let emit = |text: &str| events.log(&id, parse(text));
+            let emit = |text: &str| events.log(&fleet, parse(text));
             // An error of a pipe means the same as its end.
             while let Ok(n @ 1..) = pipe.read(&mut buffer).await {
                 splitter.push(&buffer[..n], emit);
@@ -285,40 +283,35 @@ impl Worker {
 
     /// Removes the fleet's files.
     async fn clean(&self) {
-        let dir = FleetDir::new(&self.shared.config.run_dir, &self.id);
-        // What stays is swept with the run folder, by whoever owns that.
+        let dir = FleetDir::new(&self.shared.config.run_dir, &self.fleet.to_string());
+        // On an error it stays until the run folder is removed.
         let _ = tokio::fs::remove_dir_all(dir.path()).await;
     }
 }
 
-/// Returns when something else is wished for than `spec` after that many stops.
+/// Returns when the target is no longer `spec` after that many stops.
 async fn next_other(
-    wishes: &mut watch::Receiver<Wishes>,
-    spec: &FleetSpec,
+    target: &mut watch::Receiver<Target>,
+    spec: &EnvoySpec,
     stops: u64,
 ) -> Interrupt {
-    let other = |wishes: &Wishes| wishes.stops != stops || wishes.spec.as_deref() != Some(spec);
-    match wishes.wait_for(other).await {
-        Ok(_) => Interrupt::Wish,
+    let other = |target: &Target| target.stops != stops || target.spec.as_deref() != Some(spec);
+    match target.wait_for(other).await {
+        Ok(_) => Interrupt::Changed,
         Err(_) => Interrupt::Abandoned,
     }
 }
 
-/// The process's end. Waiting for a child of ours fails only if somebody else took its status, which means the same.
+/// Waits for the process to end. An error means that it was reaped elsewhere.
 async fn wait(child: &mut Child) -> ExitStatus {
     child.wait().await.unwrap_or_default()
 }
 
-/// Asks a process to end. One whose status was taken has no number any more, so that no stranger is hit.
+/// Sends SIGTERM. A reaped child has no PID, so another process is never signalled.
 fn terminate(child: &Child) {
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
     if let Some(pid) = pid {
         // Fails only if it has just ended.
         let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
     }
-}
-
-/// A number that differs from process to process and from call to call; not for secrets.
-fn chance() -> u32 {
-    (RandomState::new().build_hasher().finish() >> 32) as u32
 }

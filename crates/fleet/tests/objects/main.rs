@@ -1,5 +1,4 @@
-//! Fleets' objects on a real API server. No controller runs there: there are no pods, and what a controller would say in a
-//! status the test says.
+//! Fleets' objects on a real API server. No controller runs there: there are no pods, and the tests write the statuses.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod rig;
@@ -7,13 +6,14 @@ mod rig;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use sesame_api::{AddressType, GatewaySpecAddress};
-use sesame_fleet::kube::{Port, Problem};
-use sesame_model::{Autoscaling, ServiceType, Workload};
+use sesame_model::{
+    AddressRequest, Autoscaling, FleetAddress, FleetProblem, FleetState, Port, ServiceType,
+    Workload,
+};
 
 use crate::rig::{Rig, chosen, spec};
 
-/// All kinds that a fleet of a test may have.
+/// All kinds of a fleet's objects.
 const KINDS: [&str; 7] = [
     "ServiceAccount",
     "ConfigMap",
@@ -24,7 +24,7 @@ const KINDS: [&str; 7] = [
     "HorizontalPodAutoscaler",
 ];
 
-/// The version of each object that is there.
+/// The resourceVersion of each object that exists.
 async fn versions(rig: &Rig) -> BTreeMap<&'static str, Value> {
     let mut versions = BTreeMap::new();
     for kind in KINDS {
@@ -37,10 +37,7 @@ async fn versions(rig: &Rig) -> BTreeMap<&'static str, Value> {
 
 #[tokio::test]
 async fn a_fleet_is_made_and_a_restarted_sesame_finds_nothing_to_do() {
-    for (namespace, spec) in [
-        ("made", spec("made")),
-        ("made-chosen", chosen("made-chosen")),
-    ] {
+    for (namespace, spec) in [("made", spec()), ("made-chosen", chosen())] {
         let mut rig = Rig::new(namespace).await;
         rig.want(Some(spec.clone()));
         rig.lead();
@@ -49,7 +46,7 @@ async fn a_fleet_is_made_and_a_restarted_sesame_finds_nothing_to_do() {
         let made = versions(&rig).await;
         assert!(made.len() >= 5, "{made:?}");
 
-        // Writing what stands there already leaves no trace, but who may only look can't even do that.
+        // An apply without changes leaves no trace, but a read-only replica would report its failure.
         rig.run_as_reader().await;
         rig.want(Some(spec.clone()));
         rig.lead();
@@ -58,9 +55,12 @@ async fn a_fleet_is_made_and_a_restarted_sesame_finds_nothing_to_do() {
         assert!(next.is_empty(), "written without need: {next:?}");
         assert_eq!(versions(&rig).await, made);
         let mut other = spec;
-        other.annotations.insert("a".to_owned(), "b".to_owned());
+        other
+            .request
+            .annotations
+            .insert("a".to_owned(), "b".to_owned());
         rig.want(Some(other));
-        rig.observed(|seen| matches!(seen.problem, Some(Problem::NoResources(_))))
+        rig.observed(|seen| matches!(seen.problem, Some(FleetProblem::NoResources(_))))
             .await;
     }
 }
@@ -68,8 +68,8 @@ async fn a_fleet_is_made_and_a_restarted_sesame_finds_nothing_to_do() {
 #[tokio::test]
 async fn a_port_comes_and_the_others_keep_theirs() {
     let rig = Rig::new("ports").await;
-    let mut wanted = spec("ports");
-    wanted.ports.insert(Port::tcp(443));
+    let mut wanted = spec();
+    wanted.request.ports.insert(Port::tcp(443));
     rig.want(Some(wanted.clone()));
     rig.lead();
     rig.until_there("PodDisruptionBudget").await;
@@ -86,8 +86,11 @@ async fn a_port_comes_and_the_others_keep_theirs() {
     let before = node_ports(&rig.get("Service").await.unwrap());
     let pods = rig.get("Deployment").await.unwrap()["metadata"]["generation"].clone();
 
-    wanted.ports.remove(&Port::tcp(80));
-    wanted.ports.extend([Port::udp(443), Port::tcp(8080)]);
+    wanted.request.ports.remove(&Port::tcp(80));
+    wanted
+        .request
+        .ports
+        .extend([Port::udp(443), Port::tcp(8080)]);
     rig.want(Some(wanted));
     let service = rig
         .until("Service", |service| {
@@ -104,7 +107,7 @@ async fn a_port_comes_and_the_others_keep_theirs() {
 #[tokio::test]
 async fn what_somebody_changes_is_put_back_and_what_he_adds_stays() {
     let mut rig = Rig::new("drift").await;
-    rig.want(Some(spec("drift")));
+    rig.want(Some(spec()));
     rig.lead();
     rig.until_there("PodDisruptionBudget").await;
 
@@ -125,7 +128,7 @@ async fn what_somebody_changes_is_put_back_and_what_he_adds_stays() {
     })
     .await;
 
-    // Without its marks it isn't even seen.
+    // Without the labels it drops out of the watch.
     let unmarked = json!({ "metadata": {
         "labels": { "app.kubernetes.io/managed-by": null },
         "ownerReferences": null,
@@ -137,8 +140,8 @@ async fn what_somebody_changes_is_put_back_and_what_he_adds_stays() {
             && metadata["ownerReferences"].is_null()
     })
     .await;
-    // Then it could be anybody's.
-    rig.observed(|seen| matches!(&seen.problem, Some(Problem::NoResources(text)) if text.contains("Service")))
+    // Then it no longer counts as Sesame's.
+    rig.observed(|seen| matches!(&seen.problem, Some(FleetProblem::NoResources(text)) if text.contains("Service")))
         .await;
 
     let uid = rig.get("Deployment").await.unwrap()["metadata"]["uid"].clone();
@@ -157,14 +160,14 @@ async fn an_object_of_somebody_elses_is_left_alone() {
     });
     rig.create("ConfigMap", theirs).await;
     let before = rig.get("ConfigMap").await.unwrap();
-    rig.want(Some(spec("foreign")));
+    rig.want(Some(spec()));
     rig.lead();
     let seen = rig
-        .observed(|seen| matches!(seen.problem, Some(Problem::NoResources(_))))
+        .observed(|seen| matches!(seen.problem, Some(FleetProblem::NoResources(_))))
         .await;
     let message = seen.problem.unwrap().message().to_owned();
     assert!(
-        message.starts_with(&format!("ConfigMap foreign/{} is there", rig.name())),
+        message.starts_with(&format!("ConfigMap foreign/{} exists", rig.name())),
         "{message}"
     );
     rig.until_there("PodDisruptionBudget").await;
@@ -175,17 +178,17 @@ async fn an_object_of_somebody_elses_is_left_alone() {
         object["data"]["bootstrap.json"] == "{}"
     })
     .await;
-    rig.observed(|seen| !matches!(seen.problem, Some(Problem::NoResources(_))))
+    rig.observed(|seen| !matches!(seen.problem, Some(FleetProblem::NoResources(_))))
         .await;
 }
 
 #[tokio::test]
 async fn what_is_not_wanted_goes_and_nothing_else() {
     let mut rig = Rig::new("prune").await;
-    rig.want(Some(spec("prune")));
+    rig.want(Some(spec()));
     rig.lead();
     rig.until_there("PodDisruptionBudget").await;
-    // Somebody has copied one of ours under another name, labels and all.
+    // A copy under another name, with our labels.
     let mut copy = rig.get("ConfigMap").await.unwrap();
     copy["metadata"] = json!({
         "name": "copy", "namespace": "prune",
@@ -198,8 +201,8 @@ async fn what_is_not_wanted_goes_and_nothing_else() {
     rig.all_gone().await;
     assert!(rig.get_named("ConfigMap", "copy").await.is_some());
 
-    // What was left while nobody looked.
-    rig.want(Some(spec("prune")));
+    // Orphans from the time when Sesame wasn't running.
+    rig.want(Some(spec()));
     rig.until_there("PodDisruptionBudget").await;
     rig.restart().await;
     rig.lead();
@@ -211,30 +214,32 @@ async fn what_is_not_wanted_goes_and_nothing_else() {
 #[tokio::test]
 async fn the_old_workload_goes_when_the_new_one_serves() {
     let mut rig = Rig::new("switch").await;
-    rig.want(Some(spec("switch")));
+    rig.want(Some(spec()));
     rig.lead();
     rig.until_there("PodDisruptionBudget").await;
-    let mut other = spec("switch");
+    let mut other = spec();
     other.parameters.workload = Some(Workload::DaemonSet);
     rig.want(Some(other));
     rig.until_there("DaemonSet").await;
     rig.until_gone("PodDisruptionBudget").await;
     rig.settle().await;
-    assert!(rig.get("Deployment").await.is_some(), "nobody serves");
+    assert!(
+        rig.get("Deployment").await.is_some(),
+        "the Deployment is missing"
+    );
     let serving = json!({ "status": {
         "observedGeneration": 1, "numberAvailable": 1, "desiredNumberScheduled": 1,
         "currentNumberScheduled": 1, "numberMisscheduled": 0, "numberReady": 1,
     } });
     rig.status("DaemonSet", serving).await;
     rig.until_gone("Deployment").await;
-    let seen = rig.observed(|seen| seen.available == 1).await;
-    assert_eq!(seen.replicas, 1);
+    rig.observed(|seen| seen.ready).await;
 }
 
 #[tokio::test]
 async fn an_autoscaler_takes_over_the_number_there_is() {
     let rig = Rig::new("scale").await;
-    let mut wanted = spec("scale");
+    let mut wanted = spec();
     wanted.parameters.replicas = Some(5);
     rig.want(Some(wanted.clone()));
     rig.lead();
@@ -248,7 +253,7 @@ async fn an_autoscaler_takes_over_the_number_there_is() {
     rig.until_there("HorizontalPodAutoscaler").await;
     let deployment = rig.get("Deployment").await.unwrap();
     assert_eq!(deployment["spec"]["replicas"], 5);
-    // As the autoscaler does.
+    // The autoscaler's write.
     rig.merge("Deployment", json!({ "spec": { "replicas": 7 } }))
         .await;
     rig.settle().await;
@@ -260,20 +265,16 @@ async fn an_autoscaler_takes_over_the_number_there_is() {
 async fn addresses_are_the_load_balancers() {
     let mut rig = Rig::new("addresses").await;
     let asking = |values: &[&str]| {
-        let mut wanted = spec("addresses");
-        wanted.addresses = values
+        let mut wanted = spec();
+        wanted.request.addresses = values
             .iter()
-            .map(|value| GatewaySpecAddress {
-                type_: AddressType::IpAddress,
-                value: (*value).to_owned(),
-                routability: None,
-            })
+            .map(|value| AddressRequest::Ip(value.parse().unwrap()))
             .collect();
         wanted
     };
     rig.want(Some(asking(&["203.0.113.1", "192.0.2.7"])));
     rig.lead();
-    rig.observed(|seen| matches!(seen.problem, Some(Problem::AddressNotUsable(_))))
+    rig.observed(|seen| matches!(seen.problem, Some(FleetProblem::AddressNotUsable(_))))
         .await;
     rig.until("Service", |service| {
         service["spec"]["loadBalancerIP"] == "203.0.113.1"
@@ -287,38 +288,37 @@ async fn addresses_are_the_load_balancers() {
     let given = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.7" }] } } });
     rig.status("Service", given).await;
     let seen = rig.observed(|seen| seen.problem.is_none()).await;
-    let values: Vec<_> = seen
-        .addresses
-        .iter()
-        .map(|address| (address.type_.as_str(), address.value.as_str()))
-        .collect();
-    assert_eq!(values, [("IPAddress", "192.0.2.7")]);
+    assert_eq!(seen.addresses, [FleetAddress::parse("192.0.2.7")]);
 }
 
 #[tokio::test]
 async fn addresses_inside_the_cluster_need_no_load_balancer() {
     let mut rig = Rig::new("inside").await;
-    let mut wanted = spec("inside");
+    let mut wanted = spec();
     wanted.parameters.service_type = Some(ServiceType::ClusterIp);
     rig.want(Some(wanted));
     rig.lead();
     let seen = rig.observed(|seen| seen.problem.is_none()).await;
     let service = rig.get("Service").await.unwrap();
-    assert_eq!(seen.addresses[0].value, service["spec"]["clusterIP"]);
+    assert_eq!(seen.addresses[0].to_string(), service["spec"]["clusterIP"]);
 }
 
 #[tokio::test]
 async fn a_replica_that_doesnt_lead_observes_what_the_other_writes() {
     let mut leader = Rig::new("two").await;
     let mut other = leader.beside().await;
-    other.want(Some(spec("two")));
-    other.observed(|seen| seen.replicas == 0).await;
-    assert!(leader.get("Service").await.is_none(), "nobody leads");
-    leader.want(Some(spec("two")));
+    other.want(Some(spec()));
+    let says = |seen: &FleetState, text: &str| {
+        let problem = seen.problem.as_ref();
+        problem.is_some_and(|problem| problem.message().contains(text))
+    };
+    other.observed(|seen| says(seen, "no address yet")).await;
+    assert!(leader.get("Service").await.is_none(), "there is no leader");
+    leader.want(Some(spec()));
     leader.lead();
-    let seen = other.observed(|seen| seen.replicas == 2).await;
-    assert_eq!(seen.available, 0);
-    // The lead goes over, and there is nothing to do.
+    let seen = other.observed(|seen| says(seen, "load balancer")).await;
+    assert!(!seen.ready);
+    // The new leader has nothing to write.
     leader.until_there("PodDisruptionBudget").await;
     leader.settle().await;
     let made = versions(&leader).await;
@@ -329,13 +329,13 @@ async fn a_replica_that_doesnt_lead_observes_what_the_other_writes() {
 }
 
 #[tokio::test]
-async fn without_rights_the_owner_is_told() {
+async fn missing_rights_are_reported() {
     let mut rig = Rig::new("forbidden").await;
-    rig.run_as("nobody").await;
-    rig.want(Some(spec("forbidden")));
+    rig.run_as("powerless").await;
+    rig.want(Some(spec()));
     rig.lead();
     let seen = rig
-        .observed(|seen| matches!(seen.problem, Some(Problem::NoResources(_))))
+        .observed(|seen| matches!(seen.problem, Some(FleetProblem::NoResources(_))))
         .await;
     let message = seen.problem.unwrap().message().to_owned();
     assert!(message.contains("forbidden"), "{message}");

@@ -1,48 +1,50 @@
-//! A fleet on an API server: wishes in, objects and observations out.
+//! A fleet on an API server. In: its desired state. Out: objects and observations.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube::Client;
 use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::{Value, json};
-use sesame_api::NamespacedName;
 use sesame_fleet::kube::{
-    self as fleets, Config, FleetSpec, Observation, Observations, Port, Provisioner, names,
+    self as fleets, FleetSpec, FleetStates, FleetsConfig, Provisioner, names,
 };
 use sesame_model::{
-    FleetId, FleetLogLevel, FleetParameters, TaintEffect, Toleration, TrafficPolicy,
+    FleetId, FleetLogLevel, FleetParameters, FleetRequest, FleetState, GatewayOwner, Port,
+    TaintEffect, Toleration, TrafficPolicy,
 };
 use sesame_testkit::api_server::ApiServer;
 use tokio::time::{sleep, timeout};
 
-/// For a machine that is busy.
+/// Generous, for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Between looks at something that is awaited.
+/// Between polls.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Long enough for what shouldn't happen.
+/// Long enough for an unwanted write to show.
 const MOMENT: Duration = Duration::from_secs(2);
 
-/// The one fleet of a namespace, and who keeps it.
+/// The only fleet of a namespace, and the replica that reconciles it.
 pub(crate) struct Rig {
     namespace: String,
     client: Client,
-    running: Option<(Provisioner, Observations)>,
+    running: Option<(Provisioner, FleetStates)>,
 }
 
-/// A fleet whose owner asks for nothing.
-pub(crate) fn spec(namespace: &str) -> FleetSpec {
+/// A fleet without parameters.
+pub(crate) fn spec() -> FleetSpec {
     FleetSpec {
-        gateway: NamespacedName::new(namespace, "web"),
-        gateway_uid: "uid".to_owned(),
-        gateway_class: "sesame".into(),
-        labels: BTreeMap::new(),
-        annotations: BTreeMap::new(),
-        ports: BTreeSet::from([Port::tcp(80)]),
-        addresses: Vec::new(),
+        request: FleetRequest {
+            owner: Some(GatewayOwner {
+                name: "web".into(),
+                uid: "uid".to_owned(),
+                class: "sesame".into(),
+            }),
+            ports: [Port::tcp(80)].into(),
+            ..FleetRequest::new()
+        },
         parameters: FleetParameters::default(),
         bootstrap: "{}".into(),
         module: true,
@@ -50,13 +52,13 @@ pub(crate) fn spec(namespace: &str) -> FleetSpec {
     }
 }
 
-/// A fleet whose owner has chosen what there is to choose.
-pub(crate) fn chosen(namespace: &str) -> FleetSpec {
+/// A fleet with nearly every parameter set.
+pub(crate) fn chosen() -> FleetSpec {
     let pair = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
-    let mut spec = spec(namespace);
-    spec.labels = pair("team", "shop");
-    spec.annotations = pair("example.com/note", "hello");
-    spec.ports.extend([Port::tcp(443), Port::udp(443)]);
+    let mut spec = spec();
+    spec.request.labels = pair("team", "shop");
+    spec.request.annotations = pair("example.com/note", "hello");
+    spec.request.ports.extend([Port::tcp(443), Port::udp(443)]);
     spec.parameters = FleetParameters {
         service_annotations: Some(pair("lb.example/speed", "high")),
         load_balancer_class: Some("example.com/lb".to_owned()),
@@ -115,8 +117,8 @@ impl Rig {
     }
 
     fn run(&mut self, client: Client) {
-        // Every test has an instance of its own, so that none sees another's objects.
-        let config = Config::new(&self.namespace, "envoy:1", "sesame:1");
+        // Every test has its own instance, so that it doesn't watch the objects of another.
+        let config = FleetsConfig::new(&self.namespace, "envoy:1", "sesame:1");
         self.running = Some(fleets::start(client, config));
     }
 
@@ -137,7 +139,7 @@ impl Rig {
         self.run(server.client(user, &[]).await.unwrap());
     }
 
-    /// A replica that may look at everything and write nothing.
+    /// Restarts the replica with read-only permissions.
     pub(crate) async fn run_as_reader(&mut self) {
         let name = format!("reader-{}", self.namespace);
         let group = "rbac.authorization.k8s.io";
@@ -181,15 +183,15 @@ impl Rig {
     }
 
     fn fleet(&self) -> FleetId {
-        FleetId::of_gateway(&self.namespace, "web")
+        FleetId::of_gateway(self.namespace.as_str(), "web")
     }
 
     pub(crate) fn name(&self) -> String {
         names::object(&self.fleet())
     }
 
-    /// The first observation from now on that `pick` takes.
-    pub(crate) async fn observed(&mut self, pick: impl Fn(&Observation) -> bool) -> Observation {
+    /// The next observation that `pick` accepts.
+    pub(crate) async fn observed(&mut self, pick: impl Fn(&FleetState) -> bool) -> FleetState {
         let fleet = self.fleet();
         let (_, observations) = self.running.as_mut().expect("a replica that runs");
         let mut last = None;
@@ -211,8 +213,8 @@ impl Rig {
         }
     }
 
-    /// All observations of the next moment.
-    pub(crate) async fn observed_soon(&mut self) -> Vec<Option<Observation>> {
+    /// All observations of the next [`MOMENT`].
+    pub(crate) async fn observed_soon(&mut self) -> Vec<Option<FleetState>> {
         let (_, observations) = self.running.as_mut().expect("a replica that runs");
         let mut seen = Vec::new();
         while let Ok(Some((_, observation))) = timeout(MOMENT, observations.recv()).await {
@@ -221,7 +223,7 @@ impl Rig {
         seen
     }
 
-    /// Lets pass what time something unwanted would need.
+    /// Waits long enough for an unwanted write to show.
     pub(crate) async fn settle(&self) {
         sleep(MOMENT).await;
     }
@@ -235,7 +237,7 @@ impl Rig {
         Some(serde_json::to_value(found).unwrap())
     }
 
-    /// Waits until the object is as it should be.
+    /// Waits until the object exists and `right` accepts it.
     pub(crate) async fn until(&self, kind: &str, right: impl Fn(&Value) -> bool) -> Value {
         let mut last = None;
         let search = async {
@@ -285,10 +287,10 @@ impl Rig {
         self.api(kind).delete(&self.name(), &params).await.unwrap();
     }
 
-    /// What `kubectl patch` does.
+    /// A merge patch, as by `kubectl patch`.
     pub(crate) async fn merge(&self, kind: &str, patch: Value) {
         let params = PatchParams {
-            field_manager: Some("somebody".to_owned()),
+            field_manager: Some("another-manager".to_owned()),
             ..PatchParams::default()
         };
         let patch = Patch::Merge(patch);
@@ -296,7 +298,7 @@ impl Rig {
         api.patch(&self.name(), &params, &patch).await.unwrap();
     }
 
-    /// What a controller says.
+    /// Patches the status, as a controller does.
     pub(crate) async fn status(&self, kind: &str, patch: Value) {
         let params = PatchParams::default();
         let patch = Patch::Merge(patch);

@@ -1,62 +1,62 @@
-//! What a fleet's owner may choose about it, apart from what the Gateway itself says.
+//! Optional parameters of a fleet, beyond the Gateway's own spec.
 //!
-//! Where nothing is chosen the place that runs the fleet has defaults. What a place can't do with a choice (an Envoy on
-//! one's own machine has no nodes to be spread over) it leaves aside.
+//! The code that runs the fleet has the defaults, and ignores parameters that don't apply (a local Envoy has no node
+//! selector).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Choices about a fleet; `None`: the default of whoever runs it.
+/// Parameters of a fleet; `None`: the default of the code that runs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetParameters {
-    /// By what the Envoys are run.
+    /// The kind of workload.
     pub workload: Option<Workload>,
-    /// How many Envoys there are, where they are counted; not with [`Autoscaling::Between`].
+    /// The number of Envoys of a Deployment; not with [`Autoscaling::Between`].
     pub replicas: Option<u32>,
     /// Whether their number follows the load.
     pub autoscaling: Option<Autoscaling>,
-    /// Whether maintenance of nodes must leave Envoys running (a PodDisruptionBudget).
+    /// Whether there is a PodDisruptionBudget.
     pub disruption_budget: Option<bool>,
-    /// How clients reach the fleet.
+    /// The type of the Service.
     pub service_type: Option<ServiceType>,
-    /// Annotations of the Service alone, as load balancers want them.
+    /// Annotations of the Service only, such as a load balancer's.
     pub service_annotations: Option<BTreeMap<String, String>>,
-    /// Who gives the Service its address (`spec.loadBalancerClass`).
+    /// The Service's `spec.loadBalancerClass`.
     pub load_balancer_class: Option<String>,
-    /// From where the load balancer takes connections, as CIDRs.
+    /// The load balancer's permitted client addresses, as CIDRs.
     pub load_balancer_source_ranges: Option<Vec<String>>,
-    /// Whether connections may be led over another node, which hides the client's address.
+    /// The Service's `spec.externalTrafficPolicy`.
     pub external_traffic_policy: Option<TrafficPolicy>,
     /// The image of Envoy.
     pub image: Option<String>,
-    /// Secrets beside the Gateway with which the images are fetched.
+    /// Secrets in the Gateway's namespace, to pull the images with.
     pub image_pull_secrets: Option<Vec<String>>,
-    /// What each Envoy is promised: thousandths of a processor.
+    /// CPU request of each Envoy, in millicores.
     pub cpu_request: Option<u64>,
-    /// What each Envoy may use at most: thousandths of a processor. It decides the number of worker threads.
+    /// CPU limit of each Envoy, in millicores. It decides the number of worker threads.
     pub cpu_limit: Option<u64>,
-    /// What each Envoy is promised: bytes of memory.
+    /// Memory request of each Envoy, in bytes.
     pub memory_request: Option<u64>,
-    /// What each Envoy may use at most: bytes of memory. Close to it, it refuses requests.
+    /// Memory limit of each Envoy, in bytes. Near the limit, it rejects requests.
     pub memory_limit: Option<u64>,
-    /// Labels of the nodes on which Envoys may run.
+    /// Labels of the nodes that may run Envoys.
     pub node_selector: Option<BTreeMap<String, String>>,
-    /// Taints of nodes that are put up with.
+    /// Tolerated taints.
     pub tolerations: Option<Vec<Toleration>>,
     /// The PriorityClass of the pods.
     pub priority_class: Option<String>,
-    /// How long an Envoy that is to end goes on as if nothing were, so that everybody learns not to send to it.
+    /// How long a terminating Envoy keeps serving as usual, until load balancers stop sending to it.
     pub drain_delay: Option<Duration>,
-    /// How long it then waits at most for its clients to go.
+    /// After that, how long it drains at most.
     pub drain_timeout: Option<Duration>,
-    /// What Envoys log.
+    /// The log level of the Envoys.
     pub log_level: Option<FleetLogLevel>,
-    /// Connections from clients that each Envoy takes at most.
+    /// The most client connections of each Envoy.
     pub max_connections: Option<u64>,
 }
 
 impl FleetParameters {
-    /// These choices, and where there is none, that of `wider`: a Gateway's over those of its class.
+    /// These parameters, with those of `wider` as defaults: a Gateway's over its class's.
     #[must_use]
     pub fn over(self, wider: Self) -> Self {
         Self {
@@ -90,94 +90,94 @@ impl FleetParameters {
     }
 }
 
-/// By what Envoys are run.
+/// The kind of workload that runs the Envoys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Workload {
-    /// A Deployment: as many as asked for.
+    /// A Deployment, with a number of replicas.
     #[default]
     Deployment,
-    /// A DaemonSet: one on each node.
+    /// A DaemonSet: one Envoy on each node.
     DaemonSet,
 }
 
 /// Whether the number of Envoys follows the load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Autoscaling {
-    /// It stays.
+    /// The number is fixed.
     #[default]
     Off,
-    /// It follows the use of processors.
+    /// The number follows the CPU usage.
     Between {
-        /// No fewer; at least 1.
+        /// The smallest number; at least 1.
         min: u32,
-        /// No more; at least `min`.
+        /// The largest number; at least `min`.
         max: u32,
-        /// The part of the promised processor time that is to be used on average, in percent.
+        /// The target of the average CPU usage, in percent of the CPU request.
         cpu_percent: u32,
     },
 }
 
-/// How clients reach a fleet.
+/// The type of a fleet's Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ServiceType {
-    /// At an address of its own that the cluster's load balancer gives.
+    /// An address from the cluster's load balancer.
     #[default]
     LoadBalancer,
-    /// At a port of every node.
+    /// A port of every node.
     NodePort,
-    /// From inside the cluster.
+    /// An address inside the cluster.
     ClusterIp,
 }
 
-/// Whether connections from outside may be led over another node.
+/// Which Envoys get the connections that arrive at a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TrafficPolicy {
-    /// To any Envoy; the client's address may be hidden.
+    /// Any Envoy; the client's address may be hidden.
     #[default]
     Cluster,
-    /// Only to an Envoy on the node at which the connection arrives.
+    /// Only Envoys on the same node.
     Local,
 }
 
-/// A taint that is put up with.
+/// A toleration of a taint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Toleration {
-    /// The taint's key; `None`: any, with [`Toleration::value`] `None`.
+    /// The taint's key; `None`: any key, with [`Toleration::value`] `None`.
     pub key: Option<String>,
-    /// The value it must have; `None`: any.
+    /// The taint's value; `None`: any value.
     pub value: Option<String>,
-    /// The effect; `None`: any.
+    /// The taint's effect; `None`: any effect.
     pub effect: Option<TaintEffect>,
-    /// With [`TaintEffect::NoExecute`]: for how many seconds; `None`: for ever.
+    /// With [`TaintEffect::NoExecute`]: for how many seconds; `None`: no limit.
     pub seconds: Option<i64>,
 }
 
-/// What a taint does to pods.
+/// The effect of a taint on pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaintEffect {
-    /// No new ones come.
+    /// No new pods.
     NoSchedule,
-    /// New ones come only if there is no better place.
+    /// New pods only if no other node fits.
     PreferNoSchedule,
-    /// Those that are there go, too.
+    /// No new pods, and running pods are evicted.
     NoExecute,
 }
 
-/// What Envoys log.
+/// The log level of Envoys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum FleetLogLevel {
-    /// Everything.
+    /// All messages.
     Trace,
-    /// For who searches.
+    /// Details for debugging.
     Debug,
-    /// What happens.
+    /// Normal events.
     Info,
-    /// What may be wrong.
+    /// Possible problems.
     #[default]
     Warning,
-    /// What is wrong.
+    /// Errors.
     Error,
-    /// What ends it.
+    /// Fatal errors.
     Critical,
 }
 
@@ -215,7 +215,7 @@ mod tests {
             log_level: Some(FleetLogLevel::Debug),
             max_connections: Some(1000),
         };
-        // No field is forgotten: a Gateway that chooses nothing has all of its class's.
+        // Covers every field: a Gateway without parameters has all of its class's.
         assert_eq!(FleetParameters::default().over(class.clone()), class);
         assert_eq!(class.clone().over(FleetParameters::default()), class);
 

@@ -1,7 +1,6 @@
-//! The text of one file as objects.
+//! Decodes the text of a file into objects. Pure.
 //!
-//! In: text, and what is known of the objects already. Out: [`Parsed`]: objects, what is broken and
-//! where, and how much was none of ours. Pure: no file is opened here and no clock read.
+//! In: text, and what is known of its objects. Out: objects, errors with their location, and objects that are not supported yet.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,75 +8,84 @@ use std::path::Path;
 use jiff::Timestamp;
 use sesame_api::{DecodeError, Kind, Object, ObjectKey, PathSegment};
 
-use super::fingerprint::{Fingerprint, fingerprint};
+use super::error::FileError;
 use super::limits::Limits;
-use super::problem::Problem;
 use super::text::{self, Format, Lines};
-use super::tree::{Document, Fault, Node, Step, Value, shortened, shown};
+use super::tree::{Document, Node, Step, SyntaxError, Value, shortened, shown};
+use super::unsupported::Unsupported;
+use crate::fingerprint;
 
-/// Characters of a message; it may repeat what is in the file.
-const LONGEST_MESSAGE: usize = 400;
+/// Maximum length of a message, in characters; messages may quote the file.
+const MAX_MESSAGE: usize = 400;
 
-/// Characters of a name (RFC 1123 as Kubernetes uses it).
-const LONGEST_NAME: usize = 253;
+/// Maximum length of a name (RFC 1123 as Kubernetes uses it).
+const MAX_NAME: usize = 253;
 
-/// What was found in a file.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
-    /// Good objects in the order of the file. The same object may occur twice.
+    /// Valid objects in the order of the file. An object may occur twice.
     pub(super) found: Vec<Found>,
-    /// What is broken, in the order of the file.
-    pub(super) broken: Vec<Broken>,
-    /// How many objects were skipped because nothing here reads their kind, by `apiVersion/kind`.
-    pub(super) skipped: BTreeMap<String, usize>,
+    /// Invalid objects and documents in the order of the file.
+    pub(super) invalid: Vec<Invalid>,
+    /// Objects of kinds that Sesame does not support yet, in the order of the file.
+    pub(super) unsupported: Vec<Unsupported>,
 }
 
-/// A good object.
+/// A valid object.
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) key: ObjectKey,
-    /// The object, or nothing if it is the one that [`Before::same`] knows.
+    /// `None`: its fingerprint is the [`Known`] one.
     pub(super) object: Option<Object>,
-    /// Line and column, counted from 1.
-    pub(super) place: (u32, u32),
-    /// When it was made: as the file says, else as [`Before::created`] does.
+    /// Line and column, from 1.
+    pub(super) location: (u32, u32),
     pub(super) created: Option<Timestamp>,
     pub(super) fingerprint: Fingerprint,
 }
 
-/// An object or document that can't be used.
+/// An invalid object or document.
 #[derive(Debug)]
-pub(super) struct Broken {
-    /// Which object it is, if that can be told.
+pub(super) struct Invalid {
+    /// The object, if its name is readable.
     pub(super) key: Option<ObjectKey>,
-    pub(super) problem: Problem,
+    pub(super) error: FileError,
 }
 
-/// What is known of objects before a file is read.
-pub(super) trait Before {
-    /// Whether this file's object is already known with this content, so that decoding can be left out.
-    fn same(&self, key: &ObjectKey, content: Fingerprint) -> bool;
-    /// When an object was made whose file doesn't say.
-    fn created(&self, key: &ObjectKey) -> Option<Timestamp>;
+/// Hashes of an object's content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fingerprint {
+    all: u64,
+    /// Without `metadata`, `status` and `apiVersion`: an API server increments `metadata.generation` when the rest changes.
+    pub(super) spec: u64,
 }
 
-/// Reads the text of the file that is called `file`.
+/// What is known of an object before a file is parsed.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Known {
+    /// The content of the object in the same file. An object with this fingerprint isn't decoded.
+    pub(super) fingerprint: Option<Fingerprint>,
+    /// The creation time of an object whose file has none.
+    pub(super) created: Option<Timestamp>,
+}
+
+/// Parses the text of a file.
 pub(super) fn parse(
     file: &Path,
     text: &str,
     format: Format,
     limits: &Limits,
-    before: &dyn Before,
+    known: &dyn Fn(&ObjectKey) -> Known,
 ) -> Parsed {
     let mut reader = Reader {
         file,
         lines: Lines::new(text),
-        before,
+        known,
         parsed: Parsed::default(),
     };
     let end = text::documents(text, format, limits, |document| reader.document(document));
-    if let Err(fault) = end {
-        reader.fault(None, fault);
+    if let Err(error) = end {
+        reader.error(None, error);
     }
     reader.parsed
 }
@@ -85,33 +93,33 @@ pub(super) fn parse(
 struct Reader<'a> {
     file: &'a Path,
     lines: Lines<'a>,
-    before: &'a dyn Before,
+    known: &'a dyn Fn(&ObjectKey) -> Known,
     parsed: Parsed,
 }
 
 impl Reader<'_> {
-    fn fault(&mut self, key: Option<ObjectKey>, fault: Fault) {
-        let place = self.lines.position(fault.at);
-        let message = shortened(&fault.message, LONGEST_MESSAGE);
-        let problem = Problem::of_file(self.file, message)
-            .at(place)
+    fn error(&mut self, key: Option<ObjectKey>, error: SyntaxError) {
+        let location = self.lines.location(error.at);
+        let message = shortened(&error.message, MAX_MESSAGE);
+        let error = FileError::of_file(self.file, message)
+            .at(location)
             .about(key.clone());
-        self.parsed.broken.push(Broken { key, problem });
+        self.parsed.invalid.push(Invalid { key, error });
     }
 
     fn document(&mut self, document: Document) {
         match document.root {
-            Ok(root) => self.node(&root, None, document.faults),
-            Err(fault) => self.fault(None, fault),
+            Ok(root) => self.node(&root, None, document.errors),
+            Err(error) => self.error(None, error),
         }
     }
 
-    /// Reads an object or a list of objects. `list_of` is what a typed list says of its items.
-    fn node(&mut self, node: &Node, list_of: Option<(&str, &str)>, faults: Vec<Fault>) {
+    /// Reads an object or a list of objects. `list_of`: apiVersion and kind that a typed list gives its items.
+    fn node(&mut self, node: &Node, list_of: Option<(&str, &str)>, errors: Vec<SyntaxError>) {
         let Value::Map(_) = node.value else {
-            if !node.is_null() || !faults.is_empty() {
-                let message = "this is no object: an object is a mapping with apiVersion and kind";
-                self.fault(None, Fault::new(node.at, message));
+            if !node.is_null() || !errors.is_empty() {
+                let message = "not an object: expected a mapping with apiVersion and kind";
+                self.error(None, SyntaxError::new(node.at, message));
             }
             return;
         };
@@ -122,29 +130,30 @@ impl Reader<'_> {
         let api_version = inherited("apiVersion", list_of.map(|(version, _)| version));
         let kind = inherited("kind", list_of.map(|(_, kind)| kind));
         let (Some(api_version), Some(kind)) = (api_version, kind) else {
-            return self.nameless(node, faults);
+            return self.untyped(node, errors);
         };
         let known = Kind::from_api(&api_version, &kind);
         let items = node.get("items").filter(|items| !items.is_null());
         match (&known, kind.strip_suffix("List"), items.map(|i| &i.value)) {
             (None, Some(of), Some(Value::List(items))) => {
                 let of = (!of.is_empty()).then_some((api_version.as_str(), of));
-                return self.list(items, of, faults);
+                return self.list(items, of, errors);
             }
-            (None, Some(""), None) => return self.list(&[], None, faults),
+            (None, Some(""), None) => return self.list(&[], None, errors),
             (None, Some(""), Some(_)) => {
                 let at = items.map_or(node.at, |items| items.at);
-                return self.fault(None, Fault::new(at, "`items` of a List must be a list"));
+                let error = SyntaxError::new(at, "`items` of a List must be a list");
+                return self.error(None, error);
             }
-            (None, _, _) => return self.unread(node, &api_version, &kind),
+            (None, _, _) => return self.unknown(node, &api_version, &kind),
             (Some(_), _, _) => {}
         }
         if let Some(kind) = known {
-            self.object(node, kind, &api_version, faults);
+            self.object(node, kind, &api_version, errors);
         }
     }
 
-    fn nameless(&mut self, node: &Node, mut faults: Vec<Fault>) {
+    fn untyped(&mut self, node: &Node, mut errors: Vec<SyntaxError>) {
         let missing = ["apiVersion", "kind"]
             .into_iter()
             .find(|name| node.get(name).and_then(Node::as_str).is_none())
@@ -152,21 +161,21 @@ impl Reader<'_> {
         let at = node.get(missing).map_or(node.at, |node| node.at);
         let message = match node.get(missing) {
             Some(_) => format!("`{missing}` must be text"),
-            None => format!("`{missing}` is missing: nothing tells what this object is"),
+            None => format!("`{missing}` is missing"),
         };
-        faults.insert(0, Fault::new(at, message));
-        for fault in faults {
-            self.fault(None, fault);
+        errors.insert(0, SyntaxError::new(at, message));
+        for error in errors {
+            self.error(None, error);
         }
     }
 
-    /// Reads the items of a list, each by itself: a mistake in one is none of the others.
-    fn list(&mut self, items: &[Node], of: Option<(&str, &str)>, faults: Vec<Fault>) {
-        let mut by_item: BTreeMap<usize, Vec<Fault>> = BTreeMap::new();
-        for fault in faults {
-            match items.partition_point(|item| item.at <= fault.at) {
-                0 => self.fault(None, fault),
-                after => by_item.entry(after - 1).or_default().push(fault),
+    /// Reads the items of a list. An invalid item doesn't affect the others.
+    fn list(&mut self, items: &[Node], of: Option<(&str, &str)>, errors: Vec<SyntaxError>) {
+        let mut by_item: BTreeMap<usize, Vec<SyntaxError>> = BTreeMap::new();
+        for error in errors {
+            match items.partition_point(|item| item.at <= error.at) {
+                0 => self.error(None, error),
+                after => by_item.entry(after - 1).or_default().push(error),
             }
         }
         for (index, item) in items.iter().enumerate() {
@@ -174,38 +183,56 @@ impl Reader<'_> {
         }
     }
 
-    /// Counts an object of a kind that is not read, unless it looks like a slip of the pen.
-    fn unread(&mut self, node: &Node, api_version: &str, kind: &str) {
+    /// Skips an object of an unknown kind, unless the kind or version looks misspelled.
+    fn unknown(&mut self, node: &Node, api_version: &str, kind: &str) {
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let meant = Kind::ALL
             .into_iter()
             .find(|known| known.group() == group && known.as_str().eq_ignore_ascii_case(kind));
         let Some(meant) = meant else {
-            let name = format!("{}/{}", shown(api_version), shown(kind));
-            *self.parsed.skipped.entry(name).or_default() += 1;
+            if Kind::is_planned(api_version, kind) {
+                self.unsupported(node, kind, true);
+            }
             return;
         };
         let (field, message) = if meant.as_str() == kind {
-            let message = format!("{kind} is not read at version {}", shown(api_version));
+            let message = format!("unsupported version {} of {kind}", shown(api_version));
             ("apiVersion", message)
         } else {
-            let message = format!("no kind `{}`: `{meant}` is meant", shown(kind));
+            let message = format!("unknown kind `{}`: did you mean `{meant}`?", shown(kind));
             ("kind", message)
         };
         let at = node.locate([Step::Field(field)]);
-        self.fault(None, Fault::new(at, message));
+        self.error(None, SyntaxError::new(at, message));
     }
 
-    fn object(&mut self, node: &Node, kind: Kind, api_version: &str, faults: Vec<Fault>) {
-        let key = key_of(node, kind);
-        if !faults.is_empty() {
-            for fault in faults {
-                self.fault(key.clone(), fault);
+    fn unsupported(&mut self, node: &Node, kind: &str, namespaced: bool) {
+        let object = match name_of(node, namespaced) {
+            Some(("", name)) => format!("{kind} {name}"),
+            Some((namespace, name)) => format!("{kind} {namespace}/{name}"),
+            None => kind.to_owned(),
+        };
+        self.parsed.unsupported.push(Unsupported {
+            object,
+            file: self.file.to_owned(),
+            location: self.lines.location(node.at),
+        });
+    }
+
+    fn object(&mut self, node: &Node, kind: Kind, api_version: &str, errors: Vec<SyntaxError>) {
+        if !kind.is_served() {
+            self.unsupported(node, kind.as_str(), kind.namespaced());
+        }
+        let key = name_of(node, kind.namespaced())
+            .map(|(namespace, name)| ObjectKey::new(kind, namespace, name));
+        if !errors.is_empty() {
+            for error in errors {
+                self.error(key.clone(), error);
             }
             return;
         }
         let mut value = node.to_json();
-        // Counted by us, as an API server does; and what only it and its clients use.
+        // Generations are counted here, as by an API server.
         if let Some(metadata) = value.get_mut("metadata").and_then(|m| m.as_object_mut()) {
             metadata.remove("generation");
             metadata.remove("managedFields");
@@ -215,46 +242,27 @@ impl Reader<'_> {
             map.insert("apiVersion".to_owned(), api_version.into());
             map.insert("kind".to_owned(), kind.as_str().into());
         }
-        let fingerprint = fingerprint(&value);
-        let place = self.lines.position(node.at);
-        let created = self.created(&mut value, key.as_ref());
-        if let Some(key) = &key
-            && self.before.same(key, fingerprint)
-        {
+        remove_nulls(&mut value);
+        let fingerprint = Fingerprint::of(&value);
+        let location = self.lines.location(node.at);
+        let known = key.as_ref().map(self.known).unwrap_or_default();
+        let created = creation_time(&mut value, known.created);
+        let mut found = |key, object| {
             self.parsed.found.push(Found {
-                key: key.clone(),
-                object: None,
-                place,
+                key,
+                object,
+                location,
                 created,
                 fingerprint,
             });
-            return;
-        }
-        match Object::decode(value) {
-            Ok(Some(object)) => self.parsed.found.push(Found {
-                key: object.key(),
-                object: Some(object),
-                place,
-                created,
-                fingerprint,
-            }),
-            // `Kind::from_api` said that it is ours, so this is out of step: say so rather than lose it.
-            Ok(None) => self.fault(key, Fault::new(node.at, "this object could not be read")),
-            Err(error) => self.undecodable(node, kind, key, error),
-        }
-    }
-
-    /// When the object was made; if the file doesn't say, what is known is written into `value`.
-    fn created(&self, value: &mut serde_json::Value, key: Option<&ObjectKey>) -> Option<Timestamp> {
-        let metadata = value.get_mut("metadata")?.as_object_mut()?;
-        match metadata.get("creationTimestamp") {
-            None | Some(serde_json::Value::Null) => {
-                let known = self.before.created(key?)?;
-                let text = known.to_string().into();
-                metadata.insert("creationTimestamp".to_owned(), text);
-                Some(known)
-            }
-            Some(written) => written.as_str()?.parse().ok(),
+        };
+        match key {
+            Some(key) if known.fingerprint == Some(fingerprint) => found(key, None),
+            key => match Object::decode(value) {
+                Ok(Some(object)) => found(object.key(), Some(object)),
+                Ok(None) => self.error(key, SyntaxError::new(node.at, "unsupported kind")),
+                Err(error) => self.undecodable(node, kind, key, error),
+            },
         }
     }
 
@@ -265,8 +273,7 @@ impl Reader<'_> {
         }));
         let path = error.path_text();
         let message = if kind == Kind::Secret && holds_data(&error.path) {
-            "this value is not as it must be: `data` holds base64 text, `stringData` text"
-                .to_owned()
+            "invalid value: `data` has base64 text, `stringData` has text".to_owned()
         } else {
             error.message
         };
@@ -275,21 +282,58 @@ impl Reader<'_> {
         } else {
             format!("{path}: {message}")
         };
-        self.fault(error.key.or(key), Fault::new(at, message));
+        self.error(error.key.or(key), SyntaxError::new(at, message));
     }
 }
 
-/// Whether a path of a Secret leads to what no message may repeat.
+impl Fingerprint {
+    fn of(object: &serde_json::Value) -> Self {
+        let fields = object.as_object().into_iter().flatten();
+        let spec = fields
+            .filter(|(name, _)| !["metadata", "status", "apiVersion"].contains(&name.as_str()));
+        Self {
+            all: fingerprint::of(object),
+            spec: fingerprint::of(&spec.collect::<BTreeMap<_, _>>()),
+        }
+    }
+}
+
+/// Removes fields that are null, as an API server does.
+fn remove_nulls(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::Array(items) => items.iter_mut().for_each(remove_nulls),
+        serde_json::Value::Object(fields) => {
+            fields.retain(|_, value| !value.is_null());
+            fields.values_mut().for_each(remove_nulls);
+        }
+        _ => {}
+    }
+}
+
+/// The creation time of an object; if it has none, writes the `known` one.
+fn creation_time(value: &mut serde_json::Value, known: Option<Timestamp>) -> Option<Timestamp> {
+    let metadata = value.get_mut("metadata")?.as_object_mut()?;
+    match metadata.get("creationTimestamp") {
+        Some(written) => written.as_str()?.parse().ok(),
+        None => {
+            let text = known?.to_string().into();
+            metadata.insert("creationTimestamp".to_owned(), text);
+            known
+        }
+    }
+}
+
+/// Whether a field of a Secret is confidential, so that messages must not quote it.
 fn holds_data(path: &[PathSegment]) -> bool {
     matches!(path.first(), Some(PathSegment::Field(name)) if name == "data" || name == "stringData")
 }
 
-/// The object that a tree describes, whatever else is wrong with it.
-fn key_of(node: &Node, kind: Kind) -> Option<ObjectKey> {
+/// The key of an object, which may be invalid otherwise.
+fn name_of(node: &Node, namespaced: bool) -> Option<(&str, &str)> {
     let metadata = node.get("metadata")?;
     let name = metadata.get("name")?.as_str()?;
     let namespace = match metadata.get("namespace") {
-        _ if !kind.namespaced() => "",
+        _ if !namespaced => "",
         None => "default",
         Some(node) if node.is_null() => "default",
         Some(node) => match node.as_str()? {
@@ -297,12 +341,11 @@ fn key_of(node: &Node, kind: Kind) -> Option<ObjectKey> {
             namespace => namespace,
         },
     };
-    // What can't be a name is none: it would only make messages hard to read.
-    let sound = |text: &str| {
-        let sign = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-' || b == b'.';
-        text.len() <= LONGEST_NAME && text.bytes().all(sign)
+    let valid = |text: &str| {
+        let allowed = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"-.".contains(&b);
+        text.len() <= MAX_NAME && text.bytes().all(allowed)
     };
-    (sound(name) && sound(namespace)).then(|| ObjectKey::new(kind, namespace, name))
+    (valid(name) && valid(namespace)).then_some((namespace, name))
 }
 
 #[cfg(test)]

@@ -1,28 +1,27 @@
-//! How much of somebody's files is read before they are called too much.
+//! Limits of files.
 
-/// Bounds on what files may hold. Each one that is hit becomes a problem that says so.
+/// Limits of files and objects. An exceeded limit is a [`FileError`](super::FileError).
 ///
-/// Together they bound the memory that reading takes: files are read one after another, and of one
-/// file one document at a time.
+/// Together they limit memory: files are read one after another, and documents of a file as well.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes in one file, and of standard input.
     pub file_bytes: u64,
-    /// Bytes in all files together.
+    /// Bytes in all files.
     pub total_bytes: u64,
     /// Files that are read.
     pub files: usize,
     /// Folders that are walked.
     pub folders: usize,
-    /// Folders inside one another, counted from a given path.
+    /// Depth of nested folders, below a path of the configuration.
     pub folder_depth: usize,
     /// Documents in one file.
     pub documents: usize,
     /// Values (scalars, lists and mappings) in one document.
     pub values: usize,
-    /// Lists and mappings inside one another.
+    /// Depth of nested lists and mappings.
     pub nesting: usize,
-    /// Bytes that aliases (`*name`) may add to one document, counting 64 for each value.
+    /// Bytes that aliases (`*name`) may add to one document, 64 per value and its text.
     pub alias_bytes: usize,
     /// Objects in all files.
     pub objects: usize,

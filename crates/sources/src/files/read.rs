@@ -1,26 +1,25 @@
-//! Reading one file without being hurt by it.
-//!
-//! In: a path. Out: its text and a [`Stamp`] that tells later whether it changed. Never blocks on a pipe
-//! or device, never reads more than the limit.
+//! Reads a file: its text, and the [`Stamp`] that shows whether it changes later. Never blocks on a pipe or a device, and never
+//! reads more than the limit.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use xxhash_rust::xxh3::xxh3_128;
 
-/// Which file on which device.
+/// Device and inode.
 pub(super) type Identity = (u64, u64);
 
-/// What is compared to tell whether a file changed, without reading it.
+/// The part of a stat that changes with the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) identity: Identity,
     pub(super) size: u64,
     /// Seconds and nanoseconds of the last change of the content.
     modified: (i64, i64),
-    /// The same of the inode: tells of contents replaced with the old time restored, and of permissions.
+    /// The same of the inode, which also changes with permissions, and when `modified` is set back.
     changed: (i64, i64),
 }
 
@@ -34,13 +33,20 @@ impl Stamp {
         }
     }
 
-    /// Seconds since the epoch of the last change, of content or inode.
-    pub(super) fn seconds(&self) -> i64 {
-        self.modified.0.max(self.changed.0)
+    /// The time of the last change.
+    pub(super) fn time(&self) -> SystemTime {
+        let (seconds, nanoseconds) = self.modified.max(self.changed);
+        let seconds = u64::try_from(seconds).unwrap_or_default();
+        let nanoseconds = u64::try_from(nanoseconds).unwrap_or_default();
+        UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds)
+    }
+
+    /// Whether the file system seems to store whole seconds.
+    pub(super) fn coarse(&self) -> bool {
+        self.modified.1 == 0 && self.changed.1 == 0
     }
 }
 
-/// Device and inode.
 pub(super) fn identity(metadata: &Metadata) -> Identity {
     (metadata.dev(), metadata.ino())
 }
@@ -51,26 +57,24 @@ pub(super) struct Content {
     pub(super) text: String,
     /// Hash of the bytes.
     pub(super) hash: u128,
-    /// As it was before reading.
+    /// The stat before reading.
     pub(super) stamp: Stamp,
-    /// It changed while it was read, so it may be half old and half new.
+    /// It changed while it was read, so it may be a mix of two versions.
     pub(super) torn: bool,
 }
 
-/// Why a file could not be read.
+/// Why a file can't be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
-    #[error("there is no such file")]
+    #[error("no such file")]
     Missing,
-    #[error("it is another name of a file that is read, or beyond a limit")]
-    LeftOut,
-    #[error("it cannot be read: {0}")]
+    #[error("can't be read: {0}")]
     Io(io::Error),
-    #[error("it is no regular file")]
+    #[error("not a regular file")]
     NotRegular,
-    #[error("it is larger than {0} bytes")]
+    #[error("larger than {0} bytes")]
     TooLarge(u64),
-    #[error("it is not UTF-8 text: byte {0} belongs to no character")]
+    #[error("not UTF-8: invalid byte at offset {0}")]
     NotText(usize),
 }
 
@@ -85,11 +89,11 @@ impl From<io::Error> for ReadError {
 
 /// Reads a regular file of at most `limit` bytes.
 pub(super) fn read_file(path: &Path, limit: u64) -> Result<Content, ReadError> {
-    // Asked before opening, since opening a device can do something already.
+    // Before opening, since opening a device can have side effects.
     if !std::fs::metadata(path)?.is_file() {
         return Err(ReadError::NotRegular);
     }
-    // If it became a pipe meanwhile, this flag keeps `open` from waiting for its writer.
+    // Opening a pipe with this flag doesn't wait for a writer.
     let mut file = OpenOptions::new()
         .read(true)
         .custom_flags(nix::libc::O_NONBLOCK)
@@ -125,7 +129,7 @@ pub(super) fn read_stream(stream: &mut dyn Read, limit: u64) -> Result<String, R
 
 fn read_all(stream: &mut dyn Read, limit: u64, expected: u64) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::with_capacity(usize::try_from(expected.min(limit)).unwrap_or(0));
-    // One byte more than allowed tells that there is more.
+    // One byte more than the limit shows that it is exceeded.
     stream
         .take(limit.saturating_add(1))
         .read_to_end(&mut bytes)?;

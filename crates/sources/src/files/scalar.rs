@@ -1,28 +1,25 @@
-//! What an unquoted YAML scalar means.
-//!
-//! Read as kubectl reads it (through sigs.k8s.io/yaml, which follows YAML 1.1 with a few exceptions), so
-//! that a file means the same here and when it is applied to a cluster:
+//! Resolves unquoted YAML scalars like kubectl (sigs.k8s.io/yaml, which follows YAML 1.1 with a few exceptions):
 //!
 //! - `y yes on true` and `n no off false`, in the three usual spellings, are booleans;
 //! - `010` and `0o10` are 8, `0x10` is 16, `0b10` is 2, underscores in numbers are ignored;
-//! - `08` is no octal number and so the decimal 8;
+//! - `08` is not octal, so it is the decimal 8;
 //! - a number with a fraction of zero is an integer in JSON: `1.0` and `1e0` are 1;
 //! - dates stay strings, and numbers to base 60 do not exist;
 //! - nothing, `~` and `null` are null.
 //!
-//! Infinity and not-a-number have no JSON form: they are errors.
+//! Infinity and NaN are errors, since JSON has neither.
 
 use serde_json::Number;
 
 use super::tree::Value;
 
-/// Whole numbers below this magnitude are written without exponent in JSON, and so count as integers.
+/// Whole numbers below this are integers, as JSON has them without an exponent.
 const EXPONENT_FROM: f64 = 1e21;
 
-/// The value of an unquoted scalar without tag.
+/// The value of an unquoted scalar without a tag.
 ///
 /// # Errors
-/// A sentence that says what is wrong, for numbers that JSON cannot hold.
+/// A message, for numbers that JSON doesn't have.
 pub(super) fn resolve(text: &str) -> Result<Value, String> {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Ok(Value::Null),
@@ -35,7 +32,7 @@ pub(super) fn resolve(text: &str) -> Result<Value, String> {
         ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF"
         | "-.inf" | "-.Inf" | "-.INF" => {
             return Err(format!(
-                "`{text}` is no number that an object can hold: quote it if text is meant"
+                "`{text}` is not a JSON number: quote it if it is text"
             ));
         }
         _ => {}
@@ -69,7 +66,7 @@ fn integer(text: &str) -> Option<Number> {
         [b'0', _, ..] => (8, &digits[1..]),
         _ => (10, digits),
     };
-    // The standard library takes a sign of its own, which would let `--1` through.
+    // `from_str_radix` accepts a sign, as in `--1`.
     if !digits.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         return None;
     }
@@ -99,7 +96,7 @@ fn float(text: &str) -> Option<Number> {
             return None;
         }
     }
-    // A number too large for 64 bits overflows to infinity, which `from_f64` refuses.
+    // An overflow gives infinity, which `from_f64` rejects.
     let value: f64 = text.parse().ok()?;
     if value.fract() == 0.0 && value.abs() < EXPONENT_FROM {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -125,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_read_as_kubectl_reads_them() {
+    fn scalars_are_read_as_by_kubectl() {
         for (text, expected) in [
             ("", json!(null)),
             ("~", json!(null)),
@@ -183,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_json_cannot_hold_are_errors() {
+    fn numbers_without_a_json_form_are_errors() {
         for text in [".nan", ".inf", "-.INF", "+.Inf"] {
             assert!(resolve(text).unwrap_err().contains(text));
         }

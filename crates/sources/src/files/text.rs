@@ -1,31 +1,30 @@
-//! The text of a file as documents, and offsets as lines and columns.
+//! Splits the text of a file into documents, and converts offsets into lines and columns.
 //!
-//! In: text. Out: trees. YAML is cut at its `---` lines before it is parsed: such a line ends a document
-//! wherever it stands, so a mistake in one document can't hide its neighbours.
+//! YAML is split at its `---` lines before it is parsed, so that an error in one document doesn't affect the others.
 
 use super::limits::Limits;
-use super::tree::{Document, Fault, Offset};
+use super::tree::{Document, Offset, SyntaxError};
 use super::{json, yaml};
 
-/// How to read a text.
+/// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
-    /// JSON values, one after another.
+    /// Concatenated JSON values.
     Json,
-    /// YAML, or JSON if it is some.
+    /// YAML, or JSON if it begins with a brace and is valid.
     Yaml,
 }
 
 /// Calls `each` with every document of a text, in order.
 ///
 /// # Errors
-/// A fault that makes the whole text unusable. Documents before it were handed out.
+/// If there are too many documents. Those within the limit are passed to `each`.
 pub(super) fn documents(
     text: &str,
     format: Format,
     limits: &Limits,
     mut each: impl FnMut(Document),
-) -> Result<(), Fault> {
+) -> Result<(), SyntaxError> {
     let bare = text.strip_prefix('\u{feff}').unwrap_or(text);
     #[allow(clippy::cast_possible_truncation)] // 3 bytes at most.
     let base = (text.len() - bare.len()) as Offset;
@@ -34,7 +33,7 @@ pub(super) fn documents(
         count += 1;
         if count > limits.documents {
             let message = format!("more than {} documents in one file", limits.documents);
-            return Err(Fault::new(at, message));
+            return Err(SyntaxError::new(at, message));
         }
         Ok(())
     };
@@ -55,7 +54,7 @@ pub(super) fn documents(
     Ok(())
 }
 
-/// Whether a text is JSON through and through, as kubectl asks of what begins with a brace.
+/// Whether all of a text is JSON. kubectl makes the same distinction.
 fn is_json(text: &str) -> bool {
     text.trim_start().starts_with('{')
         && serde_json::Deserializer::from_str(text)
@@ -63,7 +62,7 @@ fn is_json(text: &str) -> bool {
             .all(|value| value.is_ok())
 }
 
-/// Cuts YAML at the lines that begin or end a document. Parts without content are left out.
+/// Splits YAML at the lines that begin or end a document. Skips parts without content.
 fn parts(text: &str) -> Vec<(Offset, &str)> {
     let mut parts = Vec::new();
     let mut from = 0;
@@ -89,7 +88,7 @@ fn parts(text: &str) -> Vec<(Offset, &str)> {
                 from = next;
                 content = false;
             }
-            // A directive (`%YAML 1.2`) stands before its document and means nothing by itself.
+            // A directive (`%YAML 1.2`) is not content.
             None => content |= !line.trim().is_empty() && !line.starts_with(['#', '%']),
         }
         at = next;
@@ -115,42 +114,33 @@ fn marker(line: &str) -> Option<Marker> {
     }
 }
 
-/// Turns offsets into lines and columns. Offsets that grow cost no more than reading the text once.
+/// Converts offsets into lines and columns.
 pub(super) struct Lines<'t> {
     text: &'t str,
-    /// The last answer: offset, and line and column there, both counted from 1.
-    last: (usize, u32, u32),
+    /// The offset at which each line begins.
+    starts: Vec<usize>,
 }
 
 impl<'t> Lines<'t> {
     pub(super) fn new(text: &'t str) -> Self {
-        let start = if text.starts_with('\u{feff}') { 3 } else { 0 };
+        let first = if text.starts_with('\u{feff}') { 3 } else { 0 };
+        let newlines = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+        let starts = std::iter::once(first).chain(newlines.map(|(at, _)| at + 1));
         Self {
             text,
-            last: (start, 1, 1),
+            starts: starts.collect(),
         }
     }
 
-    /// Line and column, counted from 1, columns in characters.
-    pub(super) fn position(&mut self, at: Offset) -> (u32, u32) {
-        let mut at = (at as usize).min(self.text.len());
-        while !self.text.is_char_boundary(at) {
-            at -= 1;
-        }
-        if at < self.last.0 {
-            *self = Self::new(self.text);
-        }
-        let (from, mut line, mut column) = self.last;
-        for c in self.text.get(from..at).unwrap_or_default().chars() {
-            if c == '\n' {
-                line = line.saturating_add(1);
-                column = 1;
-            } else {
-                column = column.saturating_add(1);
-            }
-        }
-        self.last = (at.max(from), line, column);
-        (line, column)
+    /// Line and column, from 1, columns in characters.
+    pub(super) fn location(&self, at: Offset) -> (u32, u32) {
+        let at = (at as usize).min(self.text.len());
+        let line = self.starts.partition_point(|start| *start <= at).max(1);
+        let start = self.starts[line - 1];
+        let before = |(index, c): &(usize, char)| start + index + c.len_utf8() <= at;
+        let column = self.text[start..].char_indices().take_while(before);
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        (count(line), count(column.count() + 1))
     }
 }
 

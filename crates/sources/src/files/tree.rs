@@ -1,21 +1,18 @@
-//! A document as a tree in which every value knows where it was written.
-//!
-//! In: what the YAML and JSON readers build. Out: plain JSON for decoding, and the place of any path
-//! into it. Nothing here knows Kubernetes.
+//! A document as a tree of values with their offsets in the file.
 
 use serde_json::Number;
 
-/// A byte offset into the text of the file. Files are smaller than 4 GiB (see [`super::Limits`]).
+/// A byte offset in a file. [`super::Limits`] keeps files below 4 GiB.
 pub(super) type Offset = u32;
 
-/// A value and where it begins.
+/// A value, and where it begins.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Node {
     pub(super) at: Offset,
     pub(super) value: Value,
 }
 
-/// JSON's kinds of values. Mappings keep the order in which they were written.
+/// A JSON value. Mappings keep the order of the file.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Null,
@@ -26,21 +23,21 @@ pub(super) enum Value {
     Map(Vec<(Key, Node)>),
 }
 
-/// The name of an entry in a mapping.
+/// The key of a mapping's entry.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Key {
     pub(super) at: Offset,
     pub(super) name: String,
 }
 
-/// What is wrong with a document, and where.
+/// An error in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Fault {
+pub(super) struct SyntaxError {
     pub(super) at: Offset,
     pub(super) message: String,
 }
 
-impl Fault {
+impl SyntaxError {
     pub(super) fn new(at: Offset, message: impl Into<String>) -> Self {
         Self {
             at,
@@ -52,14 +49,13 @@ impl Fault {
 /// One document of a file.
 #[derive(Debug)]
 pub(super) struct Document {
-    /// The tree, or why there is none. Without it nobody can tell which object was meant.
-    pub(super) root: Result<Node, Fault>,
-    /// Mistakes beside which the tree could still be built, such as a key written twice. The document
-    /// must not be used, but the tree tells which object it is.
-    pub(super) faults: Vec<Fault>,
+    /// `Err`: the document has no tree, so its object is unknown.
+    pub(super) root: Result<Node, SyntaxError>,
+    /// Errors despite which there is a tree, such as a duplicate key. The tree only identifies the object.
+    pub(super) errors: Vec<SyntaxError>,
 }
 
-/// One step of a path into a tree.
+/// A step of a path.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step<'a> {
     Field(&'a str),
@@ -67,7 +63,7 @@ pub(super) enum Step<'a> {
 }
 
 impl Node {
-    /// The value of an entry of a mapping.
+    /// The value of a mapping's entry.
     pub(super) fn get(&self, name: &str) -> Option<&Node> {
         match &self.value {
             Value::Map(entries) => entries
@@ -89,7 +85,7 @@ impl Node {
         matches!(self.value, Value::Null)
     }
 
-    /// Where the value at `path` is; if the path leaves the tree, the last value on the way.
+    /// The offset of the value at `path`, or of the last existing value on the path.
     pub(super) fn locate<'a>(&self, path: impl IntoIterator<Item = Step<'a>>) -> Offset {
         let mut node = self;
         for step in path {
@@ -106,7 +102,7 @@ impl Node {
         node.at
     }
 
-    /// The same as plain JSON. Of entries with the same name the first counts.
+    /// As plain JSON. Of duplicate keys the first is used.
     pub(super) fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,
@@ -127,19 +123,19 @@ impl Node {
     }
 }
 
-/// Names that occur twice in a mapping, as faults at the second place.
-pub(super) fn duplicate_keys(entries: &[(Key, Node)], faults: &mut Vec<Fault>) {
+/// Reports duplicate keys of a mapping.
+pub(super) fn duplicate_keys(entries: &[(Key, Node)], errors: &mut Vec<SyntaxError>) {
     let mut order: Vec<&Key> = entries.iter().map(|(key, _)| key).collect();
     order.sort_by(|a, b| (&a.name, a.at).cmp(&(&b.name, b.at)));
     for pair in order.windows(2) {
         if pair[0].name == pair[1].name {
-            let message = format!("the key `{}` is written twice", shown(&pair[1].name));
-            faults.push(Fault::new(pair[1].at, message));
+            let message = format!("duplicate key `{}`", shown(&pair[1].name));
+            errors.push(SyntaxError::new(pair[1].at, message));
         }
     }
 }
 
-/// Text from a file as it may be repeated in a message: short and on one line.
+/// A quote from a file for a message: short and on one line.
 pub(super) fn shown(text: &str) -> String {
     shortened(text, 80)
 }

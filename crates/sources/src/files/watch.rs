@@ -1,66 +1,94 @@
-//! Reading files for as long as somebody listens.
+//! Watches files until the receiver is gone.
 //!
-//! In: the configuration. Out: a first [`ChangeSet`] with everything, then one for each time that
-//! something changed. One thread of its own does all file IO: it blocks, and must not hold up others.
+//! In: the configuration. Out: a first [`ChangeSet`] with all objects, then one per change. A thread of its own does all file IO.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
 
+use notify::event::{AccessKind, AccessMode, CreateKind, EventKind, ModifyKind};
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::{mpsc, oneshot};
 
-use super::inbox::{Inbox, Touched, Woken};
-use super::problem::Problem;
-use super::read::{self, Identity};
-use super::table::Table;
+use super::error::FileError;
+use super::read::Identity;
+use super::set::{FileSet, RefreshTime};
 use super::{ChangeSet, FilesConfig};
-use crate::change::Change;
 
-/// Looking at everything may take one part in this many of the time.
-const RESCAN_SHARE: u32 = 50;
+/// A polling refresh takes at most one part in this many of the time, a refresh after an event one in [`EVENT_SHARE`].
+const POLL_SHARE: u32 = 50;
+const EVENT_SHARE: u32 = 4;
 
-/// Why watching ended though somebody listens.
+/// A save is often several events. It is complete if none follows for this long.
+const QUIET: Duration = Duration::from_millis(5);
+
+/// The same after a write to a file that is still open.
+const QUIET_WHILE_OPEN: Duration = Duration::from_millis(50);
+
+/// The longest wait for a quiet moment.
+const MAX_DEBOUNCE: Duration = Duration::from_millis(250);
+
+/// Capacity of the channel of events.
+const CAPACITY: usize = 1024;
+
+/// Why a watch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// The thread that reads could not be started.
-    #[error("the thread that reads files could not be started")]
+    /// The reading thread can't be started.
+    #[error("can't start the thread that reads files")]
     Start(#[source] std::io::Error),
-    /// The thread that reads is gone.
-    #[error("the thread that reads files ended early")]
+    /// The reading thread panicked.
+    #[error("the thread that reads files panicked")]
     Ended,
 }
 
-/// Sends everything in the files, then every change.
+/// Sends all objects of the files, then every change.
 ///
-/// Returns when the receiver is dropped, or after the first set if [`FilesConfig::watch`] is off.
-/// Dropping the future ends the watch. While `tx` is full, changes gather and are sent together later.
+/// Returns when the receiver is dropped, or after the first set if [`FilesConfig::watch`] is off. Dropping the future ends the watch.
+/// While `tx` is full, changes are combined.
 ///
 /// # Errors
-/// If the reading thread can't be started, or died. A path that can't be read is no error but a
-/// [`Problem`] of the sets.
+/// If the reading thread can't be started, or panicked. A path that can't be read is a [`FileError`] of the sets.
 pub async fn watch(config: FilesConfig, tx: mpsc::Sender<ChangeSet>) -> Result<(), WatchError> {
     watch_by(config, tx, true).await
 }
 
-/// [`watch`], with the file system's events or without.
+/// [`watch`], with or without events of the file system.
 async fn watch_by(
     config: FilesConfig,
     tx: mpsc::Sender<ChangeSet>,
     events: bool,
 ) -> Result<(), WatchError> {
-    let inbox = Arc::new(Inbox::default());
-    let _stop = StopOnDrop(inbox.clone());
+    let (signals, inbox) = sync_channel(CAPACITY);
+    let flags = Arc::new(Flags::default());
+    let _stop = StopOnDrop(flags.clone(), signals.clone());
     let (done, ended) = oneshot::channel();
     let sender = tx.clone();
+    let reader = move || {
+        Reader {
+            watcher: FolderWatcher {
+                enabled: events && config.watch,
+                flags: flags.clone(),
+                signals,
+                watcher: None,
+                folders: BTreeMap::new(),
+                outdated: false,
+            },
+            set: FileSet::new(config.clone()),
+            config,
+            flags,
+            inbox,
+            tx: sender,
+        }
+        .run();
+        let _ = done.send(());
+    };
     std::thread::Builder::new()
         .name("files".to_owned())
-        .spawn(move || {
-            Reader::new(config, inbox, events, sender).run();
-            // Nobody waits for this any more if the future was dropped.
-            let _ = done.send(());
-        })
+        .spawn(reader)
         .map_err(WatchError::Start)?;
     tokio::select! {
         () = tx.closed() => Ok(()),
@@ -68,263 +96,204 @@ async fn watch_by(
     }
 }
 
-struct StopOnDrop(Arc<Inbox>);
+/// Something happened at a path.
+struct Signal {
+    at: Instant,
+    /// How long it must be quiet afterwards.
+    quiet: Duration,
+    path: Option<PathBuf>,
+}
+
+#[derive(Default)]
+struct Flags {
+    stop: AtomicBool,
+    /// Events were dropped.
+    lost: AtomicBool,
+}
+
+struct StopOnDrop(Arc<Flags>, SyncSender<Signal>);
 
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        self.0.stop();
+        self.0.stop.store(true, Ordering::Relaxed);
+        // Wakes the thread. It is awake if the channel is full.
+        let _ = self.1.try_send(Signal {
+            at: Instant::now(),
+            quiet: Duration::ZERO,
+            path: None,
+        });
     }
 }
 
 /// The reading thread.
 struct Reader {
-    table: Table,
-    inbox: Arc<Inbox>,
-    watches: Watches,
-    tx: mpsc::Sender<ChangeSet>,
     config: FilesConfig,
-    next_rescan: Instant,
-    /// The problems that were sent last.
-    problems: Vec<Problem>,
+    set: FileSet,
+    watcher: FolderWatcher,
+    flags: Arc<Flags>,
+    inbox: Receiver<Signal>,
+    tx: mpsc::Sender<ChangeSet>,
 }
 
 impl Reader {
-    fn new(
-        config: FilesConfig,
-        inbox: Arc<Inbox>,
-        events: bool,
-        tx: mpsc::Sender<ChangeSet>,
-    ) -> Self {
-        let watches = Watches::new(events && config.watch, &inbox);
-        Self {
-            table: Table::new(config.clone()),
-            inbox,
-            watches,
-            tx,
-            config,
-            next_rescan: Instant::now(),
-            problems: Vec::new(),
-        }
-    }
-
     fn run(mut self) {
-        let detected = Instant::now();
-        let changes = self.whole(|table, visit| table.first(&mut std::io::stdin(), visit));
-        self.problems = self.table.problems();
-        let mut open = self.send(changes, detected);
-        while open && self.config.watch {
-            let deadline = match self.table.due() {
-                Some(due) => due.min(self.next_rescan),
-                None => self.next_rescan,
+        let mut detected = Instant::now();
+        let mut last: Option<Vec<FileError>> = None;
+        loop {
+            let start = Instant::now();
+            let changes = match last {
+                None => self.set.first(&mut std::io::stdin()),
+                Some(_) => self.set.refresh(RefreshTime::now()),
             };
-            open = match self.inbox.wait(deadline) {
-                Woken::Stopped => false,
-                Woken::Touched(touched) => {
-                    let detected = touched.first;
-                    let changes = self.touched(touched);
-                    self.tell(changes, detected)
+            let errors = self.set.errors();
+            if !changes.is_empty() || last.as_ref() != Some(&errors) {
+                let counters = self.set.counters();
+                tracing::debug!(changes = changes.len(), ?counters, "files changed");
+                last = Some(errors.clone());
+                let set = ChangeSet {
+                    changes,
+                    errors,
+                    unsupported: self.set.unsupported(),
+                    detected,
+                };
+                if self.tx.blocking_send(set).is_err() {
+                    return;
                 }
-                Woken::TimeOut => {
-                    let detected = Instant::now();
-                    let changes = if self.next_rescan <= detected {
-                        self.whole(Table::rescan)
-                    } else {
-                        self.table.settle()
-                    };
-                    self.tell(changes, detected)
-                }
-            };
-        }
-    }
-
-    /// Looks at everything by `look`, and plans when to do so again.
-    fn whole(
-        &mut self,
-        look: impl FnOnce(&mut Table, &mut super::table::Visit<'_>) -> Vec<Change>,
-    ) -> Vec<Change> {
-        let start = Instant::now();
-        self.watches.begin();
-        let watches = &mut self.watches;
-        let changes = look(&mut self.table, &mut |folder, id| watches.want(folder, id));
-        self.watches.end();
-        self.inbox.expect(self.table.odd_names());
-        let pause = self.config.rescan.max(start.elapsed() * RESCAN_SHARE);
-        self.next_rescan = Instant::now() + pause;
-        changes
-    }
-
-    fn touched(&mut self, touched: Touched) -> Vec<Change> {
-        let paths: Option<Vec<PathBuf>> = touched
-            .paths
-            .iter()
-            .map(|path| self.watches.as_given(path))
-            .collect();
-        match paths {
-            Some(paths) if !touched.everything => {
-                let start = Instant::now();
-                for path in &touched.paths {
-                    self.watches.distrust(path);
-                }
-                self.watches.begin();
-                let watches = &mut self.watches;
-                let mut visited = false;
-                let changes = self.table.touch(paths, &mut |folder, id| {
-                    visited = true;
-                    watches.want(folder, id);
-                });
-                if visited {
-                    self.watches.end();
-                    self.inbox.expect(self.table.odd_names());
-                    let pause = self.config.rescan.max(start.elapsed() * RESCAN_SHARE);
-                    self.next_rescan = Instant::now() + pause;
-                }
-                changes
             }
-            _ => self.whole(Table::rescan),
-        }
-    }
-
-    /// Sends what changed, if anything did. Answers whether somebody still listens.
-    fn tell(&mut self, changes: Vec<Change>, detected: Instant) -> bool {
-        let problems = self.table.problems();
-        if changes.is_empty() && problems == self.problems {
-            return !self.tx.is_closed();
-        }
-        self.problems = problems;
-        self.send(changes, detected)
-    }
-
-    fn send(&self, changes: Vec<Change>, detected: Instant) -> bool {
-        let work = self.table.work();
-        tracing::debug!(changes = changes.len(), ?work, "files changed");
-        let set = ChangeSet {
-            changes,
-            problems: self.problems.clone(),
-            skipped: self.table.skipped(),
-            detected,
-        };
-        self.tx.blocking_send(set).is_ok()
-    }
-}
-
-/// The folders that the file system tells us about.
-struct Watches {
-    watcher: Option<RecommendedWatcher>,
-    active: HashMap<Identity, Watched>,
-    /// Watched paths as the watcher names them, and as they were given.
-    given: HashMap<PathBuf, PathBuf>,
-    round: u64,
-    warned: bool,
-}
-
-struct Watched {
-    path: PathBuf,
-    /// The last round in which the folder was wanted.
-    round: u64,
-}
-
-impl Watches {
-    fn new(events: bool, inbox: &Arc<Inbox>) -> Self {
-        let watcher = events.then(|| {
-            let inbox = inbox.clone();
-            notify::recommended_watcher(move |event| inbox.put(event))
-        });
-        let watcher = match watcher.transpose() {
-            Ok(watcher) => watcher,
-            Err(error) => {
-                tracing::warn!(%error, "no events of the file system: changes are seen by looking again");
-                None
-            }
-        };
-        Self {
-            watcher,
-            active: HashMap::new(),
-            given: HashMap::new(),
-            round: 0,
-            warned: false,
-        }
-    }
-
-    /// Begins a round in which every folder is wanted that is still needed.
-    fn begin(&mut self) {
-        self.round += 1;
-    }
-
-    fn want(&mut self, folder: &Path, identity: Identity) {
-        let round = self.round;
-        let (Some(watcher), Ok(path)) = (&mut self.watcher, std::path::absolute(folder)) else {
-            return;
-        };
-        if let Some(watched) = self.active.get_mut(&identity) {
-            // Another name of the same folder needs no second watch. But if the folder was moved here, its
-            // events would still bear the old name.
-            let is_there =
-                |old: &Path| std::fs::metadata(old).is_ok_and(|m| read::identity(&m) == identity);
-            if watched.path == path || is_there(&watched.path) {
-                watched.round = round;
+            if !self.config.watch {
                 return;
             }
-            let _ = watcher.unwatch(&watched.path);
-            self.given.remove(&watched.path);
-            self.active.remove(&identity);
-        }
-        if self.given.remove(&path).is_some() {
-            // Another folder has taken the place of the one that was watched.
-            let _ = watcher.unwatch(&path);
-            self.active.retain(|_, watched| watched.path != path);
-        }
-        match watcher.watch(&path, RecursiveMode::NonRecursive) {
-            Ok(()) => {
-                self.given.insert(path.clone(), folder.to_owned());
-                self.active.insert(identity, Watched { path, round });
+            if self.watcher.watch(self.set.folders()) {
+                // The folders may have changed before they were watched.
+                detected = Instant::now();
+                continue;
             }
-            Err(error) if !self.warned => {
-                self.warned = true;
-                tracing::warn!(
-                    folder = %folder.display(), %error,
-                    "no events of this folder, and maybe others: changes are seen by looking again"
-                );
+            let (took, end) = (start.elapsed(), Instant::now());
+            let poll = end + self.config.rescan.max(took * POLL_SHARE);
+            let deadline = self.set.due().map_or(poll, |due| due.min(poll));
+            match self.wait(deadline, end + took * EVENT_SHARE) {
+                Some(at) => detected = at,
+                None => return,
             }
-            Err(_) => {}
         }
     }
 
-    /// Ends a round: what was not wanted in it is given up.
-    fn end(&mut self) {
-        let Some(watcher) = &mut self.watcher else {
-            return;
-        };
-        let (round, given) = (self.round, &mut self.given);
-        self.active.retain(|_, watched| {
-            let keep = watched.round == round;
-            if !keep {
-                // Fails if the folder is gone, and the watch with it.
-                let _ = watcher.unwatch(&watched.path);
-                given.remove(&watched.path);
+    /// Waits until `deadline`, or for events and a quiet moment after them that is not before `not_before`. Returns the time of the first
+    /// event, or `None` if the watch ends.
+    fn wait(&mut self, deadline: Instant, not_before: Instant) -> Option<Instant> {
+        let mut debounce = Debounce::default();
+        loop {
+            let ready = debounce.ready().map(|ready| ready.max(not_before));
+            let left = ready
+                .unwrap_or(deadline)
+                .checked_duration_since(Instant::now());
+            let signal = match left {
+                Some(left) => self.inbox.recv_timeout(left),
+                None => Err(RecvTimeoutError::Timeout),
+            };
+            if self.flags.stop.load(Ordering::Relaxed) || self.tx.is_closed() {
+                return None;
             }
-            keep
+            match signal {
+                Ok(Signal { at, quiet, path }) => {
+                    debounce.add(at, quiet);
+                    self.watcher.outdated |=
+                        path.is_some_and(|path| self.watcher.folders.contains_key(&path));
+                }
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+        self.watcher.outdated |= self.flags.lost.swap(false, Ordering::Relaxed);
+        Some(debounce.first.unwrap_or_else(Instant::now))
+    }
+}
+
+/// Waits until a save is complete.
+#[derive(Debug, Default)]
+struct Debounce {
+    first: Option<Instant>,
+    quiet: Option<Instant>,
+}
+
+impl Debounce {
+    fn add(&mut self, at: Instant, quiet: Duration) {
+        self.first.get_or_insert(at);
+        self.quiet = Some(at + quiet);
+    }
+
+    fn ready(&self) -> Option<Instant> {
+        Some(self.quiet?.min(self.first? + MAX_DEBOUNCE))
+    }
+}
+
+/// How long it must be quiet after an event; `None`: the event changes no file.
+fn quiet(kind: EventKind) -> Option<Duration> {
+    match kind {
+        EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(QUIET),
+        EventKind::Access(_) => None,
+        EventKind::Create(CreateKind::File) | EventKind::Modify(ModifyKind::Data(_)) => {
+            Some(QUIET_WHILE_OPEN)
+        }
+        _ => Some(QUIET),
+    }
+}
+
+/// Watches folders for events.
+struct FolderWatcher {
+    enabled: bool,
+    flags: Arc<Flags>,
+    signals: SyncSender<Signal>,
+    watcher: Option<RecommendedWatcher>,
+    /// The watched folders.
+    folders: BTreeMap<PathBuf, Identity>,
+    /// A folder was removed or replaced, maybe by one with the same inode.
+    outdated: bool,
+}
+
+impl FolderWatcher {
+    /// Watches these folders, unless they are watched. Returns whether it does so anew.
+    fn watch(&mut self, folders: &BTreeMap<PathBuf, Identity>) -> bool {
+        let watched = !self.outdated && *folders == self.folders;
+        if watched || !self.enabled {
+            return false;
+        }
+        self.outdated = false;
+        self.folders.clone_from(folders);
+        self.watcher = None;
+        let (flags, signals) = (self.flags.clone(), self.signals.clone());
+        let result = notify::recommended_watcher(move |event| handle(event, &flags, &signals));
+        let result = result.and_then(|mut watcher| {
+            let mut paths = folders.keys();
+            let watched =
+                paths.try_for_each(|path| watcher.watch(path, RecursiveMode::NonRecursive));
+            self.watcher = Some(watcher);
+            watched
         });
-    }
-
-    /// Gives a folder up if something happened to the folder itself. If it is there it is wanted again;
-    /// but it may be another, and even have the same inode.
-    fn distrust(&mut self, path: &Path) {
-        if self.given.remove(path).is_some() {
-            self.active.retain(|_, watched| watched.path != path);
-            if let Some(watcher) = &mut self.watcher {
-                // Fails if the folder is gone, and the watch with it.
-                let _ = watcher.unwatch(path);
-            }
+        if let Err(error) = result {
+            tracing::warn!(%error, "can't watch all files for changes; polling them");
         }
+        true
     }
+}
 
-    /// An event's path under the name by which its folder was given.
-    fn as_given(&self, path: &Path) -> Option<PathBuf> {
-        if let Some(folder) = self.given.get(path) {
-            return Some(folder.clone());
-        }
-        let folder = self.given.get(path.parent()?)?;
-        Some(folder.join(path.file_name()?))
+/// Sends a signal for each path of an event.
+fn handle(event: notify::Result<notify::Event>, flags: &Flags, signals: &SyncSender<Signal>) {
+    let at = Instant::now();
+    let (mut lost, quiet, paths) = match event {
+        Ok(event) if event.need_rescan() => (true, Some(QUIET), Vec::new()),
+        Ok(event) => (false, quiet(event.kind), event.paths),
+        Err(_) => (true, Some(QUIET), Vec::new()),
+    };
+    let Some(quiet) = quiet else {
+        return;
+    };
+    for path in paths.into_iter().map(Some).chain(lost.then_some(None)) {
+        let full = signals.try_send(Signal { at, quiet, path });
+        lost |= matches!(full, Err(TrySendError::Full(_)));
+    }
+    if lost {
+        flags.lost.store(true, Ordering::Relaxed);
     }
 }
 

@@ -1,8 +1,7 @@
-//! YAML text to trees: the only file that uses the YAML library.
+//! Parses YAML into trees.
 //!
-//! The library scans and parses; what the events mean is decided here, because neither aliases without
-//! bounds nor another reading of scalars than kubectl's (see [`super::scalar`]) would do. Keys that are
-//! numbers or booleans become text, as in a cluster; `<<` merges mappings.
+//! Uses only the events of the YAML library, since aliases need limits and scalars are read as by kubectl (see [`super::scalar`]). Keys
+//! that are numbers or booleans become text; `<<` merges mappings.
 
 use std::collections::HashMap;
 
@@ -10,28 +9,27 @@ use granit_parser::{Event, Parser, ScalarStyle, Span, Tag};
 
 use super::limits::Limits;
 use super::scalar;
-use super::tree::{self, Document, Fault, Key, Node, Offset, Value, shown};
+use super::tree::{self, Document, Key, Node, Offset, SyntaxError, Value, shown};
 
-/// What a value costs of [`Limits::alias_bytes`] beside its text.
+/// What a value adds to [`Limits::alias_bytes`], besides its text.
 const VALUE_COST: usize = 64;
 
-/// Reads a part of a file that holds at most one `---` marker, at its beginning.
-///
-/// `base` is where the part begins in its file. Answers `None` if there is nothing but comments.
+/// Parses a part of a file with at most one `---` marker, at its beginning. `base` is the offset of the part. Returns `None` if it has only
+/// comments.
 pub(super) fn document(text: &str, base: Offset, limits: &Limits) -> Option<Document> {
     let mut builder = Builder::new(base, limits);
     let root = builder.read(text);
     let root = match root {
         Ok(()) => Ok(builder.root.take()?),
-        Err(fault) => Err(fault),
+        Err(error) => Err(error),
     };
     Some(Document {
         root,
-        faults: builder.faults,
+        errors: builder.errors,
     })
 }
 
-/// A list or mapping that is not closed yet.
+/// An open list or mapping.
 struct Frame {
     at: Offset,
     anchor: usize,
@@ -44,7 +42,7 @@ enum Held {
         entries: Vec<(Key, Node)>,
         /// The key whose value comes next.
         key: Option<MapKey>,
-        /// What `<<` named, in order.
+        /// The values of `<<`, in order.
         merged: Vec<Node>,
     },
 }
@@ -56,11 +54,10 @@ enum MapKey {
 
 struct Anchored {
     node: Node,
-    /// Values in it.
     values: usize,
-    /// Lists and mappings inside one another in it.
+    /// Depth of nested lists and mappings.
     height: usize,
-    /// What each use costs of [`Limits::alias_bytes`].
+    /// What each alias adds to [`Limits::alias_bytes`].
     cost: usize,
 }
 
@@ -70,7 +67,7 @@ struct Builder<'l> {
     open: Vec<Frame>,
     root: Option<Node>,
     anchors: HashMap<usize, Anchored>,
-    faults: Vec<Fault>,
+    errors: Vec<SyntaxError>,
     values: usize,
     alias_bytes: usize,
 }
@@ -83,19 +80,19 @@ impl<'l> Builder<'l> {
             open: Vec::new(),
             root: None,
             anchors: HashMap::new(),
-            faults: Vec::new(),
+            errors: Vec::new(),
             values: 0,
             alias_bytes: 0,
         }
     }
 
-    fn read(&mut self, text: &str) -> Result<(), Fault> {
+    fn read(&mut self, text: &str) -> Result<(), SyntaxError> {
         let mut options = granit_parser::Options::default();
         options.set_emit_comments(false);
         for event in Parser::new_from_str_with_options(text, options) {
             let (event, span) = event.map_err(|error| {
                 let at = error.marker().byte_offset().unwrap_or(0);
-                Fault::new(self.offset(at), shown(&error.info()))
+                SyntaxError::new(self.offset(at), shown(&error.info()))
             })?;
             self.event(event, &span)?;
         }
@@ -107,7 +104,7 @@ impl<'l> Builder<'l> {
         self.base.saturating_add(byte as Offset)
     }
 
-    fn event(&mut self, event: Event<'_>, span: &Span) -> Result<(), Fault> {
+    fn event(&mut self, event: Event<'_>, span: &Span) -> Result<(), SyntaxError> {
         let at = self.offset(span.start.byte_offset().unwrap_or(0));
         match event {
             Event::Scalar(text, style, anchor, tag) => {
@@ -115,7 +112,7 @@ impl<'l> Builder<'l> {
                 if plain && tag.is_none() && text == "<<" && self.merge_key() {
                     return Ok(());
                 }
-                // A missing value is reported by the parser where the next thing begins: its key tells more.
+                // The parser locates a missing value at the next token. Its key is more helpful.
                 let at = if span.is_empty() && plain {
                     self.key_offset().unwrap_or(at)
                 } else {
@@ -146,24 +143,24 @@ impl<'l> Builder<'l> {
             }
             Event::Alias(anchor) => self.alias(at, anchor)?,
             Event::UnresolvedAlias(name) => {
-                let message = format!("the alias `*{}` names no anchor", shown(&name));
-                return Err(Fault::new(at, message));
+                let message = format!("undefined alias `*{}`", shown(&name));
+                return Err(SyntaxError::new(at, message));
             }
             _ => {}
         }
         Ok(())
     }
 
-    fn count(&mut self, at: Offset, values: usize) -> Result<(), Fault> {
+    fn count(&mut self, at: Offset, values: usize) -> Result<(), SyntaxError> {
         self.values = self.values.saturating_add(values);
         if self.values > self.limits.values {
             let message = format!("more than {} values in one document", self.limits.values);
-            return Err(Fault::new(at, message));
+            return Err(SyntaxError::new(at, message));
         }
         Ok(())
     }
 
-    fn open(&mut self, at: Offset, anchor: usize, held: Held) -> Result<(), Fault> {
+    fn open(&mut self, at: Offset, anchor: usize, held: Held) -> Result<(), SyntaxError> {
         self.count(at, 1)?;
         if self.open.len() >= self.limits.nesting {
             return Err(self.too_deep(at));
@@ -172,15 +169,15 @@ impl<'l> Builder<'l> {
         Ok(())
     }
 
-    fn too_deep(&self, at: Offset) -> Fault {
+    fn too_deep(&self, at: Offset) -> SyntaxError {
         let message = format!(
             "nested more than {} lists and mappings deep",
             self.limits.nesting
         );
-        Fault::new(at, message)
+        SyntaxError::new(at, message)
     }
 
-    /// Takes `<<` as the key of a merge, if a key is what comes next.
+    /// Takes `<<` as a merge key, if a key is expected.
     fn merge_key(&mut self) -> bool {
         match self.open.last_mut().map(|frame| &mut frame.held) {
             Some(Held::Map { key, .. }) if key.is_none() => {
@@ -191,7 +188,7 @@ impl<'l> Builder<'l> {
         }
     }
 
-    /// Where the key is whose value comes next.
+    /// The offset of the key whose value is expected.
     fn key_offset(&self) -> Option<Offset> {
         match self.open.last().map(|frame| &frame.held) {
             Some(Held::Map {
@@ -209,7 +206,7 @@ impl<'l> Builder<'l> {
             Some(tag) => tagged(tag, text),
         };
         resolved.unwrap_or_else(|message| {
-            self.faults.push(Fault::new(at, message));
+            self.errors.push(SyntaxError::new(at, message));
             Value::Null
         })
     }
@@ -218,15 +215,15 @@ impl<'l> Builder<'l> {
         if let Some(tag) = tag
             && tag.core_suffix() != Some(expected)
         {
-            self.faults.push(Fault::new(at, unknown_tag(tag)));
+            self.errors.push(SyntaxError::new(at, unknown_tag(tag)));
         }
     }
 
-    /// Takes a whole node to where it belongs.
-    fn close(&mut self, node: Node, anchor: usize) -> Result<(), Fault> {
+    /// Adds a complete node to the open list or mapping.
+    fn close(&mut self, node: Node, anchor: usize) -> Result<(), SyntaxError> {
         if anchor != 0 {
             let (values, height, cost) = measure(&node);
-            // The copy counts too, or anchors around anchors would multiply memory.
+            // The copy counts too: nested anchors would multiply memory.
             self.count(node.at, values)?;
             self.anchors.insert(
                 anchor,
@@ -240,8 +237,8 @@ impl<'l> Builder<'l> {
         }
         let Some(frame) = self.open.last_mut() else {
             if self.root.is_some() {
-                self.faults
-                    .push(Fault::new(node.at, "a second document without `---`"));
+                self.errors
+                    .push(SyntaxError::new(node.at, "a second document without `---`"));
             } else {
                 self.root = Some(node);
             }
@@ -259,7 +256,7 @@ impl<'l> Builder<'l> {
                 None => {
                     let at = node.at;
                     let name = key_name(node.value).unwrap_or_else(|message| {
-                        self.faults.push(Fault::new(at, message));
+                        self.errors.push(SyntaxError::new(at, message));
                         String::new()
                     });
                     *key = Some(MapKey::Named(Key { at, name }));
@@ -269,10 +266,10 @@ impl<'l> Builder<'l> {
         Ok(())
     }
 
-    fn alias(&mut self, at: Offset, anchor: usize) -> Result<(), Fault> {
+    fn alias(&mut self, at: Offset, anchor: usize) -> Result<(), SyntaxError> {
         let Some(anchored) = self.anchors.get(&anchor) else {
-            // The anchor's node is still open: the alias would contain itself.
-            return Err(Fault::new(at, "an alias inside the value that it names"));
+            // The node of the anchor is open.
+            return Err(SyntaxError::new(at, "an alias inside its own anchor"));
         };
         let (values, height, cost) = (anchored.values, anchored.height, anchored.cost);
         self.alias_bytes = self.alias_bytes.saturating_add(cost);
@@ -281,7 +278,7 @@ impl<'l> Builder<'l> {
                 "the aliases of this document expand to more than {} bytes",
                 self.limits.alias_bytes
             );
-            return Err(Fault::new(at, message));
+            return Err(SyntaxError::new(at, message));
         }
         if self.open.len() + height > self.limits.nesting {
             return Err(self.too_deep(at));
@@ -299,7 +296,7 @@ impl<'l> Builder<'l> {
                 merged,
                 ..
             } => {
-                tree::duplicate_keys(&entries, &mut self.faults);
+                tree::duplicate_keys(&entries, &mut self.errors);
                 if !merged.is_empty() {
                     self.merge(&mut entries, merged);
                 }
@@ -309,7 +306,7 @@ impl<'l> Builder<'l> {
         Node { at, value }
     }
 
-    /// Adds the entries of merged mappings: what is written out wins, then the mapping named first.
+    /// Adds the entries of merged mappings. Explicit entries win, then those of the first mapping.
     fn merge(&mut self, entries: &mut Vec<(Key, Node)>, merged: Vec<Node>) {
         let mut names: std::collections::HashSet<String> =
             entries.iter().map(|(key, _)| key.name.clone()).collect();
@@ -323,7 +320,7 @@ impl<'l> Builder<'l> {
         for source in sources {
             let Value::Map(more) = source.value else {
                 let message = "`<<` takes a mapping or a list of mappings";
-                self.faults.push(Fault::new(source.at, message));
+                self.errors.push(SyntaxError::new(source.at, message));
                 continue;
             };
             for (key, node) in more {
@@ -335,7 +332,7 @@ impl<'l> Builder<'l> {
     }
 }
 
-/// How many values a node holds, how deep it is, and what copying it costs.
+/// Number of values, depth, and cost of a copy.
 fn measure(node: &Node) -> (usize, usize, usize) {
     let mut total = (1, 0, VALUE_COST);
     let mut add = |node: &Node, key: usize| {
@@ -353,12 +350,12 @@ fn measure(node: &Node) -> (usize, usize, usize) {
     (total.0, total.1 + 1, total.2)
 }
 
-/// A scalar with a tag of its own.
+/// The value of a scalar with a tag.
 fn tagged(tag: &Tag, text: &str) -> Result<Value, String> {
-    let wrong = |kind: &str| Err(format!("`{}` is no {kind}", shown(text)));
+    let wrong = |kind: &str| Err(format!("`{}` is not a valid {kind}", shown(text)));
     let core = match tag.core_suffix() {
         Some(core) => core,
-        // `!` alone says "not resolved", which is text.
+        // `!` alone is the non-specific tag, which gives text.
         None if tag.handle().is_empty() && tag.suffix() == "!" => "str",
         None if tag.handle() == "!" && tag.suffix().is_empty() => "str",
         None => return Err(unknown_tag(tag)),
@@ -380,7 +377,7 @@ fn tagged(tag: &Tag, text: &str) -> Result<Value, String> {
 fn unknown_tag(tag: &Tag) -> String {
     let written = format!("{}{}", tag.handle(), tag.suffix());
     format!(
-        "the tag `{}` has no meaning here: leave it out (binary data is written as base64 text)",
+        "unsupported tag `{}`: remove it (binary data is base64 text)",
         shown(&written)
     )
 }
@@ -395,7 +392,7 @@ fn key_name(value: Value) -> Result<String, String> {
             Some(float) if number.is_f64() => Ok((float as f32).to_string()),
             _ => Ok(number.to_string()),
         },
-        Value::Null => Err("null is no key: quote it if text is meant".to_owned()),
-        Value::List(_) | Value::Map(_) => Err("a list or mapping is no key".to_owned()),
+        Value::Null => Err("null is not a valid key: quote it if it is text".to_owned()),
+        Value::List(_) | Value::Map(_) => Err("a list or mapping is not a valid key".to_owned()),
     }
 }

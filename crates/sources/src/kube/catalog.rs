@@ -1,8 +1,7 @@
-//! Which kinds of the Gateway API there are, and in which version they are read.
+//! Which kinds that CRDs define can be watched, and in which version. Pure.
 //!
-//! In: the CRDs that a watch shows, and what discovery says is served. Out: for each kind whether it can be watched. Pure.
-//! Both are needed: a CRD is there before it is served, and a server that has just started serves what it will have in a moment; only
-//! a CRD that is gone takes its objects along.
+//! In: installed CRDs and the result of discovery. Out: the [`Availability`] of each kind. Both are needed: a CRD is served some time
+//! after it is installed or the server starts, and only an uninstalled CRD removes its objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,100 +9,97 @@ use sesame_api::Kind;
 
 use super::path;
 
-/// After so many looks in a row that agree, discovery alone is believed, or a CRD that is there but not served is told of.
-const LOOKS: u32 = 4;
+/// The number of equal results in a row after which discovery is trusted without CRDs, or against them.
+const STABLE: u32 = 4;
 
 /// Whether a kind can be watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Availability {
-    /// Not known, or about to change: what was read before counts, and nothing is told.
+    /// Not known, or about to change. Nothing is reported.
     Unknown,
-    /// In this version.
+    /// Served in this version.
     Served(&'static str),
     /// Its CRD is not installed.
     NotInstalled,
-    /// Its CRD serves these versions alone.
+    /// Its CRD serves only these versions, which are not supported.
     OtherVersion(Vec<String>),
 }
 
-/// What is known of the kinds.
+/// The installed and the served kinds.
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
-    /// The CRDs there are; `None`: not known, or not to be known.
+    /// Names of the installed CRDs; `None`: not known.
     crds: Option<BTreeSet<String>>,
-    /// Versions by resource; `None`: not known.
+    /// Versions by resource with its group; `None`: not known.
     served: Option<BTreeMap<String, Vec<String>>>,
-    /// So many looks in a row found the same.
-    looks: u32,
-    /// Something happened that discovery may not know yet.
+    /// The number of equal results of discovery in a row.
+    equal: u32,
+    /// A CRD changed and discovery may be outdated.
     touched: bool,
 }
 
 impl Catalog {
-    /// The CRDs there are.
     pub(super) fn set_crds(&mut self, crds: Option<BTreeSet<String>>) {
         if self.crds != crds {
-            self.looks = 0;
+            self.equal = 0;
             self.crds = crds;
         }
     }
 
-    /// Something happened to a CRD.
+    /// A CRD changed.
     pub(super) fn touch(&mut self) {
         self.touched = true;
-        self.looks = 0;
+        self.equal = 0;
     }
 
-    /// What discovery says: versions by resource.
+    /// Takes the result of discovery: versions by resource with its group.
     pub(super) fn set_served(&mut self, served: BTreeMap<String, Vec<String>>) {
         let served = Some(served);
-        self.looks = match self.served == served {
-            true => self.looks.saturating_add(1),
+        self.equal = match self.served == served {
+            true => self.equal.saturating_add(1),
             false => 1,
         };
         self.served = served;
-        self.touched &= self.looks < LOOKS;
+        self.touched &= self.equal < STABLE;
     }
 
-    /// Whether a kind of the Gateway API can be watched.
     pub(super) fn availability(&self, kind: Kind) -> Availability {
         let Some(served) = &self.served else {
             return Availability::Unknown;
         };
-        let certain = self.looks >= LOOKS;
-        let installed = self
-            .crds
-            .as_ref()
-            .map(|crds| crds.contains(&path::full_resource(kind)));
-        let versions = served.get(kind.plural()).map_or(&[][..], Vec::as_slice);
-        let ours = kind
+        let stable = self.equal >= STABLE;
+        let resource = path::full_resource(kind);
+        let installed = self.crds.as_ref().map(|crds| crds.contains(&resource));
+        let versions = served.get(&resource).map_or(&[][..], Vec::as_slice);
+        let supported = kind
             .versions()
             .iter()
-            .find(|ours| versions.iter().any(|version| version == *ours));
-        match (ours, installed) {
+            .find(|supported| versions.iter().any(|version| version == *supported));
+        match (supported, installed) {
             (Some(version), _) => Availability::Served(version),
             (None, Some(false)) => Availability::NotInstalled,
-            (None, None) if versions.is_empty() && certain => Availability::NotInstalled,
-            (None, _) if !versions.is_empty() || certain => {
+            (None, None) if versions.is_empty() && stable => Availability::NotInstalled,
+            (None, _) if !versions.is_empty() || stable => {
                 Availability::OtherVersion(versions.to_vec())
             }
             (None, _) => Availability::Unknown,
         }
     }
 
-    /// Whether to look again soon: what CRDs and discovery say does not fit together yet.
+    /// Whether to repeat discovery soon, since it disagrees with the installed CRDs.
     pub(super) fn settling(&self, kinds: &[Kind]) -> bool {
         let Some(served) = &self.served else {
             return true;
         };
-        if self.looks >= LOOKS {
+        if self.equal >= STABLE {
             return false;
         }
         match &self.crds {
             None => true,
             Some(_) if self.touched => true,
             Some(crds) => kinds.iter().any(|kind| {
-                crds.contains(&path::full_resource(*kind)) != served.contains_key(kind.plural())
+                let resource = path::full_resource(*kind);
+                crds.contains(&resource) != served.contains_key(&resource)
             }),
         }
     }
@@ -117,17 +113,20 @@ mod tests {
         let owned = |versions: &[&str]| versions.iter().map(|v| (*v).to_owned()).collect();
         resources
             .iter()
-            .map(|(resource, versions)| ((*resource).to_owned(), owned(versions)))
+            .map(|(resource, versions)| (full(resource), owned(versions)))
             .collect()
     }
 
     fn crds(resources: &[&str]) -> Option<BTreeSet<String>> {
-        let full = |resource: &&str| format!("{resource}.gateway.networking.k8s.io");
-        Some(resources.iter().map(full).collect())
+        Some(resources.iter().map(|resource| full(resource)).collect())
+    }
+
+    fn full(resource: &str) -> String {
+        format!("{resource}.gateway.networking.k8s.io")
     }
 
     #[test]
-    fn the_best_version_that_is_served_is_read() {
+    fn the_preferred_served_version_is_watched() {
         let mut catalog = Catalog::default();
         assert_eq!(catalog.availability(Kind::TLSRoute), Availability::Unknown);
         catalog.set_served(served(&[
@@ -145,18 +144,18 @@ mod tests {
     }
 
     #[test]
-    fn only_a_crd_that_is_gone_takes_its_objects_along() {
+    fn only_an_uninstalled_crd_removes_its_objects() {
         let mut catalog = Catalog::default();
         catalog.set_crds(crds(&["gateways"]));
         catalog.set_served(served(&[]));
-        // Not served yet, or not any more for a moment.
+        // Not served yet, or the server restarts.
         assert_eq!(catalog.availability(Kind::Gateway), Availability::Unknown);
         assert_eq!(
             catalog.availability(Kind::TLSRoute),
             Availability::NotInstalled
         );
         assert!(catalog.settling(&[Kind::Gateway]));
-        for _ in 1..LOOKS {
+        for _ in 1..STABLE {
             catalog.set_served(served(&[]));
         }
         assert_eq!(
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_is_not_a_missing_crd() {
+    fn an_unsupported_version_is_not_a_missing_crd() {
         let mut catalog = Catalog::default();
         catalog.set_crds(crds(&["grpcroutes"]));
         catalog.set_served(served(&[("grpcroutes", &["v1alpha2"])]));
@@ -183,11 +182,11 @@ mod tests {
     }
 
     #[test]
-    fn without_a_watch_of_crds_discovery_is_believed_after_some_looks() {
+    fn without_crds_discovery_is_trusted_once_it_is_stable() {
         let mut catalog = Catalog::default();
-        for look in 1..=LOOKS {
+        for round in 1..=STABLE {
             catalog.set_served(served(&[("gateways", &["v1"])]));
-            let expected = match look < LOOKS {
+            let expected = match round < STABLE {
                 true => Availability::Unknown,
                 false => Availability::NotInstalled,
             };
@@ -196,7 +195,7 @@ mod tests {
                 catalog.availability(Kind::Gateway),
                 Availability::Served("v1")
             );
-            assert_eq!(catalog.settling(&[Kind::TLSRoute]), look < LOOKS);
+            assert_eq!(catalog.settling(&[Kind::TLSRoute]), round < STABLE);
         }
         catalog.set_served(served(&[]));
         assert_eq!(catalog.availability(Kind::Gateway), Availability::Unknown);

@@ -1,164 +1,183 @@
-//! Asking which kinds of the Gateway API there are, and when to ask again.
+//! Discovers which kinds that CRDs define can be watched.
 //!
-//! In: a watch of the CRDs' metadata, and discovery. Out: for each kind whether, and in which version, it can be watched. Where CRDs
-//! can't be watched, discovery is asked every few seconds. The decisions are [`Catalog`]'s.
+//! In: a watch of the CRDs' metadata, and the discovery API. Out: the [`Availability`] of each kind, decided by the [`Catalog`]. If
+//! CRDs can't be watched, discovery is polled.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::mem;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ::kube::api::GetParams;
 use ::kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use sesame_api::{GATEWAY_GROUP, Kind};
+use sesame_api::Kind;
+use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
+use super::backoff::Retries;
 use super::catalog::{Availability, Catalog};
-use super::failure::Failure;
-use super::follow::{Listener, Means, Target, follow};
-use super::hub::{ATTEMPTS, Kinds, Message};
-use super::reading::Identity;
+use super::error::RequestError;
+use super::hub::{FORBIDDEN_GRACE, Message};
+use super::parse::Identity;
+use super::request;
+use super::watcher::{self, Context, Handler, Target};
 
-/// Between two looks while something changes.
+/// Between two discoveries while CRDs and discovery disagree.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Whom to tell of each kind.
+/// The CRD whose annotation gives the release of all: they are installed together.
+const RELEASE_CRD: &str = "gatewayclasses.gateway.networking.k8s.io";
+
+const RELEASE_ANNOTATION: &str = "gateway.networking.k8s.io/bundle-version";
+
+/// Receivers of availability, by kind.
 pub(super) type ByKind = BTreeMap<Kind, watch::Sender<Availability>>;
 
-/// Watches which kinds there are, for ever. `doubt`: somebody found that a kind is not where it was.
+/// Watches which kinds can be watched, until the hub is gone. `missing` is notified when a watcher finds that its kind isn't served.
 pub(super) async fn discover(
-    means: Means,
+    context: Context,
     kinds: ByKind,
-    doubt: Arc<Notify>,
+    missing: Arc<Notify>,
     out: mpsc::Sender<Message>,
 ) {
     if kinds.is_empty() {
         return;
     }
-    let (tell, mut crds) = watch::channel(Crds::default());
     let target = Target {
         path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions".to_owned(),
         metadata_only: true,
-        fields: None,
+        field_selector: None,
     };
-    let mut listener = CrdListener {
-        names: BTreeSet::new(),
-        listing: BTreeSet::new(),
-        synced: false,
-        tell,
+    let mut handler = CrdHandler::default();
+    let discovery = Discovery {
+        context: &context,
+        retries: context.retries(),
+        catalog: Catalog::default(),
+        crds: handler.crds.subscribe(),
+        kinds,
+        missing,
+        out,
     };
-    let watching = follow(&means, &target, 0, &mut listener);
-    let looking = look_for_ever(&means, &kinds, &doubt, &mut crds, &out);
-    // The first ends only when nobody listens, which is when the second ends.
     tokio::select! {
-        () = watching => {}
-        () = looking => {}
+        () = watcher::watch(&context, &target, &mut handler) => {}
+        _ = discovery.run() => {}
     }
 }
 
-async fn look_for_ever(
-    means: &Means,
-    kinds: &ByKind,
-    doubt: &Notify,
-    crds: &mut watch::Receiver<Crds>,
-    out: &mpsc::Sender<Message>,
-) {
-    let all: Vec<Kind> = kinds.keys().copied().collect();
-    let mut catalog = Catalog::default();
-    let mut failures = 0;
-    let mut changes = 0;
-    let mut release = None;
-    loop {
-        let known = crds.borrow().release.clone();
-        if known != release {
-            release.clone_from(&known);
-            if out.send(Message::Release(known)).await.is_err() {
-                return;
-            }
-        }
-        {
-            let crds = crds.borrow_and_update();
-            catalog.set_crds(crds.names.clone());
-            if crds.changes != changes {
-                changes = crds.changes;
-                catalog.touch();
-            }
-        }
-        let wait = match look(means).await {
-            Ok(served) => {
-                failures = 0;
-                catalog.set_served(served);
-                let told = out.send(Message::Discovery(Ok(()))).await;
-                if told.is_err() || !tell(&catalog, kinds, out).await {
-                    return;
-                }
-                match catalog.settling(&all) {
-                    true => Some(SETTLE),
-                    // What CRDs there are is not known: only asking tells.
-                    false if crds.borrow().names.is_none() => Some(means.pace.discovery),
-                    false => None,
-                }
-            }
-            Err(failure) => {
-                failures += 1;
-                let wait = means.pace.after(&failure, failures, 1);
-                let message = Message::Discovery(Err(failure));
-                if out.send(message).await.is_err() {
-                    return;
-                }
-                Some(wait)
-            }
-        };
-        let doubted = tokio::select! {
-            changed = crds.changed() => {
-                if changed.is_err() {
-                    return;
-                }
-                false
-            }
-            () = doubt.notified() => true,
-            () = async {
-                match wait {
-                    Some(wait) => sleep(wait).await,
-                    None => std::future::pending().await,
-                }
-            } => false,
-        };
-        if doubted {
-            catalog.touch();
-            // Those who doubt ask themselves again and again.
-            sleep(SETTLE).await;
-        }
-    }
+struct Discovery<'a> {
+    context: &'a Context,
+    retries: Retries,
+    catalog: Catalog,
+    crds: watch::Receiver<Crds>,
+    kinds: ByKind,
+    missing: Arc<Notify>,
+    out: mpsc::Sender<Message>,
 }
 
-/// Tells what is new of each kind. False: nobody listens.
-async fn tell(catalog: &Catalog, kinds: &ByKind, out: &mpsc::Sender<Message>) -> bool {
-    for (&kind, channel) in kinds {
-        let availability = catalog.availability(kind);
-        if availability == Availability::Unknown || *channel.borrow() == availability {
-            continue;
+impl Discovery<'_> {
+    /// Ends with an error when the hub is gone.
+    async fn run(mut self) -> Result<(), SendError<Message>> {
+        let kinds: Vec<Kind> = self.kinds.keys().copied().collect();
+        let mut last = Crds::default();
+        loop {
+            let crds = self.crds.borrow_and_update().clone();
+            if crds.release != last.release {
+                let message = Message::Release(crds.release.clone());
+                self.out.send(message).await?;
+            }
+            if crds.changes != last.changes {
+                self.catalog.touch();
+            }
+            self.catalog.set_crds(crds.names.clone());
+            last = crds;
+            let delay = match self.served().await {
+                Ok(served) => {
+                    self.retries.succeeded();
+                    self.catalog.set_served(served);
+                    self.out.send(Message::Discovery(Ok(()))).await?;
+                    self.announce().await?;
+                    match self.catalog.settling(&kinds) {
+                        true => SETTLE,
+                        false if last.names.is_none() => self.context.retry.discovery,
+                        false => Duration::MAX,
+                    }
+                }
+                Err(error) => {
+                    let (delay, _) = self.retries.failed(&error, Instant::now());
+                    self.out.send(Message::Discovery(Err(error))).await?;
+                    delay
+                }
+            };
+            tokio::select! {
+                changed = self.crds.changed() => if changed.is_err() {
+                    return Ok(());
+                },
+                () = self.missing.notified() => {
+                    self.catalog.touch();
+                    // The watcher retries as well, and notifies each time.
+                    sleep(SETTLE).await;
+                }
+                () = sleep(delay) => {}
+            }
         }
-        let message = match &availability {
-            Availability::Unknown => continue,
-            Availability::Served(_) => Kinds::Served,
-            Availability::NotInstalled => Kinds::NotInstalled,
-            Availability::OtherVersion(versions) => Kinds::OtherVersion(versions.clone()),
-        };
-        tracing::debug!(%kind, ?availability, "discovered");
-        // First the trouble: who listens may stop because of it.
-        if out.send(Message::Kind(kind, message)).await.is_err() {
-            return false;
-        }
-        channel.send_replace(availability);
     }
-    true
+
+    /// Announces what changed.
+    async fn announce(&self) -> Result<(), SendError<Message>> {
+        for (&kind, sender) in &self.kinds {
+            let availability = self.catalog.availability(kind);
+            if availability == Availability::Unknown || *sender.borrow() == availability {
+                continue;
+            }
+            tracing::debug!(%kind, ?availability, "discovered");
+            // The hub first: the watcher may stop.
+            let message = Message::Kind(kind, availability.clone());
+            self.out.send(message).await?;
+            sender.send_replace(availability);
+        }
+        Ok(())
+    }
+
+    /// The versions that are served of each resource in the groups of the kinds.
+    async fn served(&self) -> Result<BTreeMap<String, Vec<String>>, RequestError> {
+        let mut served: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let groups: BTreeSet<&str> = self.kinds.keys().map(|kind| kind.group()).collect();
+        for group in groups {
+            let found = self.get::<Group>("/apis", group).await?;
+            let path = format!("/apis/{group}");
+            for GroupVersion { version } in found.into_iter().flat_map(|found| found.versions) {
+                let list = self.get::<ResourceList>(&path, &version).await?;
+                for Resource { name } in list.into_iter().flat_map(|list| list.resources) {
+                    // Subresources have a slash.
+                    if !name.contains('/') {
+                        let resource = format!("{name}.{group}");
+                        served.entry(resource).or_default().push(version.clone());
+                    }
+                }
+            }
+        }
+        Ok(served)
+    }
+
+    async fn get<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        name: &str,
+    ) -> Result<Option<T>, RequestError> {
+        self.context.counters.count_discovery();
+        let request = Request::new(path).get(name, &GetParams::default())?;
+        match request::text(&self.context.client, request).await {
+            Ok(text) => Ok(Some(serde_json::from_str(&text)?)),
+            Err(RequestError::Missing) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 #[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
 struct Group {
     versions: Vec<GroupVersion>,
 }
@@ -169,7 +188,7 @@ struct GroupVersion {
 }
 
 #[derive(Deserialize)]
-struct Resources {
+struct ResourceList {
     resources: Vec<Resource>,
 }
 
@@ -178,124 +197,76 @@ struct Resource {
     name: String,
 }
 
-/// What the server serves of the Gateway API: versions by resource.
-async fn look(means: &Means) -> Result<BTreeMap<String, Vec<String>>, Failure> {
-    let mut served: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    let Some(group) = get::<Group>(means, "/apis", GATEWAY_GROUP).await? else {
-        return Ok(served);
-    };
-    for GroupVersion { version } in group.versions {
-        let path = format!("/apis/{GATEWAY_GROUP}");
-        let resources = get::<Resources>(means, &path, &version).await?;
-        for Resource { name } in resources.into_iter().flat_map(|found| found.resources) {
-            // Those with a slash are parts of others, as `gateways/status`.
-            if !name.contains('/') {
-                served.entry(name).or_default().push(version.clone());
-            }
-        }
-    }
-    Ok(served)
-}
-
-/// How long discovery may take; it is small.
-const PATIENCE: Duration = Duration::from_secs(15);
-
-async fn get<T: DeserializeOwned>(
-    means: &Means,
-    path: &str,
-    name: &str,
-) -> Result<Option<T>, Failure> {
-    means.work.count_look();
-    let request = Request::new(path).get(name, &GetParams::default());
-    let Ok(request) = request else {
-        return Ok(None);
-    };
-    match timeout(PATIENCE, means.client.request::<T>(request)).await {
-        Ok(Ok(found)) => Ok(Some(found)),
-        Ok(Err(error)) => match Failure::of(&error) {
-            Failure::Missing => Ok(None),
-            failure => Err(failure),
-        },
-        Err(_) => Err(Failure::Unreachable(format!("{path}/{name}: no answer"))),
-    }
-}
-
-/// The Gateway API's CRDs.
+/// The CRDs in the groups of the table of kinds.
 #[derive(Clone, Debug, Default)]
 struct Crds {
-    /// Their names; `None`: not known.
+    /// Their names; `None`: not known, or they can't be watched.
     names: Option<BTreeSet<String>>,
-    /// Counts what happened to them.
+    /// The number of changes since the first list.
     changes: u64,
-    /// The release that they are of, as they say.
     release: Option<String>,
 }
 
-/// The CRD that is asked of which release all are: they are installed together.
-const ASKED: &str = "gatewayclasses.gateway.networking.k8s.io";
-
-/// The annotation that says it.
-const RELEASE: &str = "gateway.networking.k8s.io/bundle-version";
-
-/// The annotations of a CRD.
-#[derive(Deserialize)]
-struct Annotated {
-    metadata: Annotations,
-}
-
-#[derive(Deserialize)]
-struct Annotations {
-    #[serde(default)]
-    annotations: BTreeMap<String, String>,
-}
-
-/// The release that a CRD says it is of.
-fn release(text: &str) -> Option<String> {
-    let mut read = serde_json::from_str::<Annotated>(text).ok()?;
-    read.metadata.annotations.remove(RELEASE)
-}
-
-struct CrdListener {
+/// Keeps [`Crds`] up to date.
+#[derive(Default)]
+struct CrdHandler {
     names: BTreeSet<String>,
     listing: BTreeSet<String>,
-    synced: bool,
-    tell: watch::Sender<Crds>,
+    /// No list is incomplete.
+    listed: bool,
+    forbidden: bool,
+    crds: watch::Sender<Crds>,
 }
 
-impl CrdListener {
+impl CrdHandler {
     fn name(text: &str) -> Option<String> {
         let name = Identity::of(text).ok()?.name;
         let (_, group) = name.split_once('.')?;
-        (group == GATEWAY_GROUP).then_some(name)
+        let known = |kind: &Kind| kind.info().has_crd && kind.group() == group;
+        Kind::ALL.iter().any(known).then_some(name)
     }
 
     fn changed(&self) {
-        self.tell.send_modify(|crds| {
+        self.crds.send_modify(|crds| {
+            crds.changes += u64::from(crds.names.is_some());
             crds.names = Some(self.names.clone());
-            crds.changes += 1;
         });
     }
 }
 
-impl Listener for CrdListener {
-    fn begin(&mut self) {
-        self.synced = false;
+/// The release in a CRD's annotation.
+fn release(text: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Crd {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        #[serde(default)]
+        annotations: BTreeMap<String, String>,
+    }
+    let mut crd = serde_json::from_str::<Crd>(text).ok()?;
+    crd.metadata.annotations.remove(RELEASE_ANNOTATION)
+}
+
+impl Handler for CrdHandler {
+    fn list_begins(&mut self) {
+        self.listed = false;
         self.listing.clear();
     }
 
-    fn exists(&mut self, text: &str) {
+    fn applied(&mut self, text: &str) {
         let Some(name) = Self::name(text) else {
             return;
         };
-        if name == ASKED {
+        if name == RELEASE_CRD {
             let release = release(text);
-            self.tell.send_if_modified(|crds| {
-                let differs = crds.release != release;
-                crds.release = release;
-                differs
+            self.crds.send_if_modified(|crds| {
+                let before = mem::replace(&mut crds.release, release);
+                before != crds.release
             });
         }
-        if self.synced {
+        if self.listed {
             self.names.insert(name);
             self.changed();
         } else {
@@ -303,7 +274,7 @@ impl Listener for CrdListener {
         }
     }
 
-    fn gone(&mut self, text: &str) {
+    fn deleted(&mut self, text: &str) {
         if let Some(name) = Self::name(text)
             && self.names.remove(&name)
         {
@@ -311,30 +282,25 @@ impl Listener for CrdListener {
         }
     }
 
-    fn synced(&mut self) {
-        self.synced = true;
-        let listed = std::mem::take(&mut self.listing);
-        let first = self.tell.borrow().names.is_none();
-        if first || listed != self.names {
+    fn list_ends(&mut self) {
+        self.listed = true;
+        let listed = mem::take(&mut self.listing);
+        if self.crds.borrow().names.is_none() || listed != self.names {
             self.names = listed;
-            self.tell.send_modify(|crds| {
-                crds.names = Some(self.names.clone());
-                // At the start nothing has happened to them.
-                crds.changes += u64::from(!first);
-            });
+            self.changed();
         }
     }
 
     fn connected(&mut self) {}
 
-    fn failed(&mut self, failure: Failure, attempts: u32) {
-        // A server that has just started forbids everything for a moment.
-        if let Failure::Forbidden(text) = failure
-            && attempts == ATTEMPTS
+    fn failed(&mut self, error: RequestError, duration: Duration) {
+        if let RequestError::Forbidden(message) = error
+            && duration >= FORBIDDEN_GRACE
+            && !mem::replace(&mut self.forbidden, true)
         {
-            tracing::info!(%text, "CRDs can't be watched; discovery is asked every few seconds");
-            self.tell
-                .send_if_modified(|crds| crds.names.take().is_some());
+            tracing::info!("polling discovery, since CRDs can't be watched: {message}");
+            let forget = |crds: &mut Crds| crds.names.take().is_some();
+            self.crds.send_if_modified(forget);
         }
     }
 

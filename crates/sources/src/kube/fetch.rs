@@ -1,8 +1,8 @@
-//! Getting Secrets and ConfigMaps by name.
+//! GETs of Secrets and ConfigMaps.
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ::kube::api::GetParams;
 use ::kube::core::Request;
@@ -11,48 +11,45 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::sleep;
 
-use super::failure::Failure;
-use super::follow::{Means, in_time};
+use super::error::RequestError;
 use super::hub::{Fetched, Message};
-use super::pace::Row;
-use super::path;
-use super::reading::Reading;
-use super::references::{Found, Order, Ticket};
+use super::parse::ParsedObject;
+use super::references::{FetchCommand, FetchId, Found};
+use super::watcher::Context;
+use super::{path, request};
 
-/// So many are asked for at once.
-const AT_ONCE: usize = 16;
+/// Maximum number of concurrent GETs.
+const CONCURRENCY: usize = 16;
 
-/// The fetches under way. Dropping it ends them.
+/// The running fetches. Dropping it cancels them.
 pub(super) struct Fetches {
-    means: Means,
+    context: Context,
     out: mpsc::Sender<Message>,
-    turn: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     tasks: JoinSet<()>,
     by_key: HashMap<ObjectKey, AbortHandle>,
 }
 
 impl Fetches {
-    /// None yet.
-    pub(super) fn new(means: Means, out: mpsc::Sender<Message>) -> Self {
+    pub(super) fn new(context: Context, out: mpsc::Sender<Message>) -> Self {
         Self {
-            means,
+            context,
             out,
-            turn: Arc::new(Semaphore::new(AT_ONCE)),
+            permits: Arc::new(Semaphore::new(CONCURRENCY)),
             tasks: JoinSet::new(),
             by_key: HashMap::new(),
         }
     }
 
-    /// Does what was ordered.
-    pub(super) fn carry_out(&mut self, orders: Vec<Order>) {
-        for order in orders {
-            let (Order::Fetch(key, _) | Order::Drop(key)) = &order;
+    pub(super) fn run(&mut self, commands: Vec<FetchCommand>) {
+        for command in commands {
+            let (FetchCommand::Start(key, _) | FetchCommand::Cancel(key)) = &command;
             if let Some(before) = self.by_key.remove(key) {
                 before.abort();
             }
-            if let Order::Fetch(key, ticket) = order {
-                let (means, out) = (self.means.clone(), self.out.clone());
-                let task = fetch(means, key.clone(), ticket, self.turn.clone(), out);
+            if let FetchCommand::Start(key, id) = command {
+                let (context, permits) = (self.context.clone(), self.permits.clone());
+                let task = fetch(context, key.clone(), id, permits, self.out.clone());
                 self.by_key.insert(key, self.tasks.spawn(task));
             }
         }
@@ -61,64 +58,65 @@ impl Fetches {
     }
 }
 
-/// Gets one, until it is clear what it is, or that it is not there.
+/// Repeats the GET until it succeeds or the object is missing. Sends each result.
 async fn fetch(
-    means: Means,
+    context: Context,
     key: ObjectKey,
-    ticket: Ticket,
-    turn: Arc<Semaphore>,
+    id: FetchId,
+    permits: Arc<Semaphore>,
     out: mpsc::Sender<Message>,
 ) {
-    let mut row = Row::default();
-    let mut attempts = 0;
+    let mut retries = context.retries();
     loop {
-        let result = {
-            let Ok(_turn) = turn.acquire().await else {
-                return;
-            };
-            get(&means, &key).await
+        let Ok(permit) = permits.acquire().await else {
+            return;
         };
-        let wait = match &result {
-            Ok(_) | Err(Failure::Missing) => None,
-            Err(failure) => {
-                attempts = row.failed(failure);
-                Some(means.pace.after(failure, attempts, ticket))
+        let result = get(&context, &key).await;
+        drop(permit);
+        let at = Instant::now();
+        let (delay, duration) = match &result {
+            Ok(_) | Err(RequestError::Missing) => (None, Duration::ZERO),
+            Err(error) => {
+                let (delay, duration) = retries.failed(error, at);
+                (Some(delay), duration)
             }
         };
-        let message = Message::Fetch(key.clone(), ticket, Instant::now(), result, attempts);
-        if out.send(message).await.is_err() {
+        let key = key.clone();
+        let fetched = Fetched {
+            key,
+            id,
+            at,
+            result,
+        };
+        if out.send(Message::Fetch(fetched, duration)).await.is_err() {
             return;
         }
-        match wait {
-            Some(wait) => sleep(wait).await,
+        match delay {
+            Some(delay) => sleep(delay).await,
             None => return,
         }
     }
 }
 
-async fn get(means: &Means, key: &ObjectKey) -> Result<Fetched, Failure> {
+async fn get(context: &Context, key: &ObjectKey) -> Result<Found, RequestError> {
     let path = path::collection(key.kind, key.kind.versions()[0], Some(&key.namespace));
-    let request = Request::new(path).get(&key.name, &GetParams::default());
-    let Ok(request) = request else {
-        // A name that no object can have.
-        return Ok(Fetched::Found(Found::Nothing));
+    let Ok(request) = Request::new(path).get(&key.name, &GetParams::default()) else {
+        // Not a valid name.
+        return Ok(Found::Nothing);
     };
-    means.work.count_get();
-    let text = in_time(means.client.request_text(request)).await?;
-    let reading = match Reading::of(key.kind, &text) {
-        Ok(reading) => reading,
-        Err(error) => return Ok(Fetched::Unreadable(error.to_string())),
+    context.counters.count_get();
+    let text = request::text(&context.client, request).await?;
+    let parsed = match ParsedObject::parse(key.kind, &text) {
+        Ok(parsed) => parsed,
+        Err(error) => return Ok(Found::Unreadable(error.to_string())),
     };
-    let (version, fingerprint) = (reading.version.clone(), reading.fingerprint);
-    match reading.object() {
-        Ok(object) => Ok(Fetched::Found(Found::Object {
+    let (version, fingerprint) = (parsed.resource_version.clone(), parsed.fingerprint);
+    Ok(match parsed.decode() {
+        Ok(object) => Found::Object {
             object: Box::new(object),
             version,
             fingerprint,
-        })),
-        Err(mut error) => {
-            error.key = None;
-            Ok(Fetched::Unreadable(error.to_string()))
-        }
-    }
+        },
+        Err(error) => Found::Unreadable(error.to_string()),
+    })
 }

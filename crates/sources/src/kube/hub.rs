@@ -1,437 +1,379 @@
-//! Where everything that is heard comes together.
-//!
-//! In: what the list-and-watches, the fetches and discovery tell, in the order in which it comes. Out: [`Event`]s, and orders to
-//! fetch. Pure: the clock comes in with each message.
+//! Combines what watchers, fetches and discovery report into [`WatchEvent`]s. Pure: each message brings its time.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use sesame_api::{Kind, ObjectKey};
+use sesame_api::{Kind, LiveStatus, Object, ObjectKey};
 
-use super::Event;
-use super::failure::Failure;
+use super::catalog::Availability;
+use super::error::RequestError;
+use super::failures::{FailureReason, Failures, Requester, Subject};
 use super::outbox::Outbox;
-use super::path;
-use super::references::{Found, Order, References, Ticket};
-use super::shelf::Step;
-use super::trouble::{Asker, Place, TroubleReason, Troubles};
+use super::references::{FetchCommand, FetchId, Found, References};
+use super::{WatchEvent, path};
 
-/// A kind that was forbidden so many times in a row counts as empty at the start, and a Secret or ConfigMap as missing: a server
-/// that has just started forbids everything for a moment.
-pub(super) const ATTEMPTS: u32 = 5;
+/// After this long a forbidden kind counts as empty, and a forbidden Secret or ConfigMap as missing. An API server that has just
+/// started forbids everything for a moment.
+pub(super) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
 
-/// A Secret or ConfigMap that the server failed to give so many times, in half a minute, is not waited for any longer.
-pub(super) const HOPELESS: u32 = 8;
+/// After this long a Secret or ConfigMap that the server fails to return, because it can't be decrypted for instance, counts as
+/// missing.
+const FETCH_GRACE: Duration = Duration::from_secs(25);
 
-/// Something that was heard.
+/// The kinds that own fleets. Until all of them are read, a fleet without an owner is not known to be an orphan.
+const FLEET_OWNERS: [Kind; 2] = [Kind::GatewayClass, Kind::Gateway];
+
+const REQUEST_FAILURES: [FailureReason; 2] = [FailureReason::Forbidden, FailureReason::Refused];
+
+const FETCH_FAILURES: [FailureReason; 3] = [
+    FailureReason::Forbidden,
+    FailureReason::Refused,
+    FailureReason::Unreadable,
+];
+
+/// A report of a task.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// By the list-and-watch of that number, and when it was read.
-    Feed(usize, Instant, Vec<Heard>),
-    /// By a fetch of a Secret or ConfigMap; and if it came to nothing, for which time in a row.
-    Fetch(ObjectKey, Ticket, Instant, Result<Fetched, Failure>, u32),
-    /// A kind can be watched, or can't.
-    Kind(Kind, Kinds),
-    /// The release of the Gateway API's CRDs, as they say.
+    /// The watcher with this number read something at this time.
+    Watcher(usize, Instant, Vec<Update>),
+    /// The result of a GET, and for how long GETs of the object have failed in the same way.
+    Fetch(Fetched, Duration),
+    /// Whether a kind of the Gateway API can be watched.
+    Kind(Kind, Availability),
+    /// The release of the Gateway API's CRDs.
     Release(Option<String>),
-    /// Discovery was asked.
-    Discovery(Result<(), Failure>),
+    /// Discovery succeeded or failed.
+    Discovery(Result<(), RequestError>),
 }
 
-/// What a list-and-watch hears.
+/// The result of the GET of a Secret or ConfigMap.
 #[derive(Debug)]
-pub(super) enum Heard {
-    /// The server lets us list or watch.
+pub(super) struct Fetched {
+    pub(super) key: ObjectKey,
+    pub(super) id: FetchId,
+    pub(super) at: Instant,
+    pub(super) result: Result<Found, RequestError>,
+}
+
+/// What a watcher reports.
+#[derive(Debug)]
+pub(super) enum Update {
+    /// The server accepted a request.
     Connected,
-    /// A list is complete.
-    Synced,
-    /// Something came of an object.
-    Step(Step),
-    /// A list of metadata begins.
-    Begin,
-    /// An object of which only metadata is watched has this version now, or had it when it was deleted.
-    Noticed(ObjectKey, Box<str>),
-    /// A request came to nothing, for the nth time in a row.
-    Failed(Failure, u32),
+    ListBegins,
+    ListEnds,
+    /// The object is new or changed.
+    Applied(Box<Object>),
+    Deleted(ObjectKey),
+    /// The status of an object; `None`: the object is deleted.
+    Status(ObjectKey, Option<LiveStatus>),
+    /// The object can't be decoded; its last good version stays.
+    Undecodable(ObjectKey, String),
+    /// The object can be decoded again, or is deleted.
+    Decodable(ObjectKey),
+    /// The server sent something that is not an object.
+    Malformed(String),
+    /// An object of a kind whose metadata is watched has this resourceVersion, or had it when it was deleted.
+    MetadataSeen(ObjectKey, Box<str>),
+    /// A request failed. Requests have failed in the same way for this long.
+    Failed(RequestError, Duration),
 }
 
-/// What a fetch brings.
+/// The state of a watcher.
 #[derive(Debug)]
-pub(super) enum Fetched {
-    /// The object, or nothing.
-    Found(Found),
-    /// It can't be decoded.
-    Unreadable(String),
-}
-
-/// Whether a kind is there.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Kinds {
-    /// It is.
-    Served,
-    /// Its CRD is not installed.
-    NotInstalled,
-    /// Its CRD serves these versions, none of which we read.
-    OtherVersion(Vec<String>),
-}
-
-/// The kinds that say what there should be at all: what one of them would ask for looks left over while it has not been read.
-const ROOTS: [Kind; 2] = [Kind::GatewayClass, Kind::Gateway];
-
-/// One list-and-watch.
-#[derive(Debug)]
-pub(super) struct Feed {
-    /// Of these objects.
-    pub(super) kind: Kind,
-    /// Of this namespace; `None`: of all, or of none.
-    pub(super) namespace: Option<Arc<str>>,
-    /// It has told what there is, or that it can't.
-    answered: bool,
-    /// It has told what there is, or there is no such kind.
+struct Watcher {
+    kind: Kind,
+    namespace: Option<Arc<str>>,
+    /// The first sync need not wait for it.
+    ready: bool,
+    /// It listed its objects once, or its kind is not installed.
     read: bool,
 }
 
-impl Feed {
-    /// One that has told nothing.
-    pub(super) fn new(kind: Kind, namespace: Option<Arc<str>>) -> Self {
-        Self {
-            kind,
-            namespace,
-            // What nobody names is not needed.
-            answered: metadata_only(kind),
-            read: false,
-        }
-    }
-
-    fn place(&self) -> Place {
-        Place::Kind(self.kind, self.namespace.clone())
+impl Watcher {
+    fn subject(&self) -> Subject {
+        Subject::Kind(self.kind, self.namespace.clone())
     }
 }
 
-/// Whether only metadata of the kind is watched: data is fetched when it is named.
+/// Whether only metadata of the kind is watched. Its objects are fetched when they are referenced.
 pub(super) fn metadata_only(kind: Kind) -> bool {
     matches!(kind, Kind::Secret | Kind::ConfigMap)
 }
 
-/// Everything that was heard and not told yet.
+/// All that is read and not sent yet.
 #[derive(Debug)]
 pub(super) struct Hub {
-    feeds: Vec<Feed>,
+    watchers: Vec<Watcher>,
     references: References,
     outbox: Outbox,
-    troubles: Troubles,
-    /// The release of the CRDs, if it has not been told yet.
+    failures: Failures,
+    /// The release of the CRDs, if it is not sent yet.
     release: Option<Option<String>>,
-    /// [`Event::Complete`] was told.
-    completed: bool,
+    /// [`WatchEvent::FleetOwnersKnown`] was sent.
+    fleet_owners_known: bool,
 }
 
 impl Hub {
-    /// A hub that has heard nothing.
-    pub(super) fn new(feeds: Vec<Feed>) -> Self {
+    /// A hub for watchers of these kinds and namespaces.
+    pub(super) fn new(watchers: impl IntoIterator<Item = (Kind, Option<Arc<str>>)>) -> Self {
+        let watcher = |(kind, namespace)| Watcher {
+            kind,
+            namespace,
+            ready: metadata_only(kind),
+            read: false,
+        };
         Self {
-            feeds,
+            watchers: watchers.into_iter().map(watcher).collect(),
             references: References::default(),
             outbox: Outbox::default(),
-            troubles: Troubles::default(),
+            failures: Failures::default(),
             release: None,
-            completed: false,
+            fleet_owners_known: false,
         }
     }
 
-    /// Takes in what was heard.
-    pub(super) fn hear(&mut self, message: Message, now: Timestamp) {
+    pub(super) fn handle(&mut self, message: Message, now: Timestamp) {
         match message {
-            Message::Feed(feed, at, heard) => {
-                for heard in heard {
-                    self.feed(feed, at, heard, now);
+            Message::Watcher(number, at, updates) => {
+                for update in updates {
+                    self.update(number, at, update, now);
                 }
             }
-            Message::Fetch(key, ticket, at, result, attempts) => {
-                self.fetched((key, ticket), at, result, attempts, now);
-            }
-            Message::Kind(kind, kinds) => self.kind(kind, kinds, now),
+            Message::Fetch(fetched, duration) => self.fetched(fetched, duration, now),
+            Message::Kind(kind, availability) => self.availability(kind, &availability, now),
             Message::Release(release) => self.release = Some(release),
-            Message::Discovery(Ok(())) => self.troubles.reached(&Asker::Discovery),
-            Message::Discovery(Err(failure)) => {
-                let text = match failure {
-                    Failure::Unreachable(text) | Failure::Refused(text) => text,
-                    other => format!("{other:?}"),
-                };
-                self.troubles.unreachable(Asker::Discovery, &text, now);
+            Message::Discovery(Ok(())) => self.failures.reached(&Requester::Discovery),
+            Message::Discovery(Err(error)) => {
+                let message = error.to_string();
+                self.failures
+                    .unreachable(Requester::Discovery, &message, now);
             }
         }
     }
 
-    /// What is to be fetched now.
-    pub(super) fn orders(&mut self) -> Vec<Order> {
-        let orders = self.references.orders();
-        for order in &orders {
-            if let Order::Drop(key) = order {
-                self.troubles.reached(&Asker::Fetch(key.clone()));
-                let place = Place::Object(key.clone());
-                for reason in [TroubleReason::Unreadable, TroubleReason::Forbidden] {
-                    self.troubles.end(place.clone(), reason);
-                }
-                self.troubles.end(place, TroubleReason::Refused);
+    /// The fetches to start and to cancel now.
+    pub(super) fn take_commands(&mut self) -> Vec<FetchCommand> {
+        let commands = self.references.take_commands();
+        for command in &commands {
+            if let FetchCommand::Cancel(key) = command {
+                self.failures.reached(&Requester::Fetch(key.clone()));
+                self.failures
+                    .end(&Subject::Object(key.clone()), &FETCH_FAILURES);
             }
         }
-        orders
+        commands
     }
 
-    /// The next thing to tell. Statuses come before the objects they stand in, so that who writes statuses finds nothing to write
-    /// where the right one stands already.
-    pub(super) fn next_event(&mut self) -> Option<Event> {
-        if let Some(troubles) = self.troubles.take() {
-            return Some(Event::Trouble(troubles));
+    /// The next event. Statuses precede the objects that have them, so that a status that is up to date is not written again.
+    pub(super) fn next_event(&mut self) -> Option<WatchEvent> {
+        if let Some(failures) = self.failures.take() {
+            return Some(WatchEvent::Failures(failures));
         }
         if let Some(release) = self.release.take() {
-            return Some(Event::Release(release));
+            return Some(WatchEvent::Release(release));
         }
-        if let Some(live) = self.outbox.take_live() {
-            return Some(Event::Live(live));
+        if let Some(statuses) = self.outbox.take_statuses() {
+            return Some(WatchEvent::Statuses(statuses));
         }
-        if !self.outbox.started() && self.ready() {
-            return Some(Event::Set(self.outbox.start(Instant::now())));
+        if let Some(changes) = self.outbox.take_changes(self.ready()) {
+            return Some(WatchEvent::Changes(changes));
         }
-        if let Some(changes) = self.outbox.take_changes() {
-            return Some(Event::Set(changes));
-        }
-        if self.complete() {
-            self.completed = true;
-            return Some(Event::Complete);
+        if self.all_fleet_owners_read() {
+            self.fleet_owners_known = true;
+            return Some(WatchEvent::FleetOwnersKnown);
         }
         None
     }
 
-    /// Whether there is something to tell.
+    /// Whether there is a next event.
     pub(super) fn pending(&self) -> bool {
-        let first = !self.outbox.started() && self.ready();
-        first
-            || self.troubles.changed()
+        self.failures.changed()
             || self.release.is_some()
-            || self.outbox.pending()
-            || self.complete()
+            || self.outbox.pending(self.ready())
+            || self.all_fleet_owners_read()
     }
 
-    /// Whether it is to be told that every GatewayClass and Gateway was told.
-    fn complete(&self) -> bool {
-        let mut roots = self.feeds.iter().filter(|feed| ROOTS.contains(&feed.kind));
-        !self.completed
-            && self.outbox.started()
-            && roots.all(|feed| feed.read)
-            && !self.references.waits()
-            && !self.troubles.any_unreadable(&ROOTS)
+    fn all_fleet_owners_read(&self) -> bool {
+        let mut owners = self.watchers.iter();
+        !self.fleet_owners_known
+            && self.outbox.synced()
+            && owners.all(|watcher| watcher.read || !FLEET_OWNERS.contains(&watcher.kind))
+            && !self.references.any_waiting()
+            && !self.failures.any_unreadable(&FLEET_OWNERS)
     }
 
-    /// Whether everything that is there was heard.
+    /// Whether the first sync can complete.
     fn ready(&self) -> bool {
-        self.feeds.iter().all(|feed| feed.answered) && !self.references.waits()
+        self.watchers.iter().all(|watcher| watcher.ready) && !self.references.any_waiting()
     }
 
-    fn feed(&mut self, number: usize, at: Instant, heard: Heard, now: Timestamp) {
-        let Some(feed) = self.feeds.get_mut(number) else {
-            return;
-        };
-        match heard {
-            Heard::Connected => self.reached(number),
-            Heard::Begin => self.references.list_begins(number),
-            Heard::Noticed(key, version) => self.references.noticed(number, key, &version),
-            Heard::Synced => {
-                feed.answered = true;
-                feed.read = true;
-                let (kind, namespace) = (feed.kind, feed.namespace.clone());
+    fn update(&mut self, number: usize, at: Instant, update: Update, now: Timestamp) {
+        match update {
+            Update::Connected => self.connected(number),
+            Update::ListBegins => self.references.list_begins(number),
+            Update::ListEnds => {
+                let watcher = &mut self.watchers[number];
+                watcher.ready = true;
+                watcher.read = true;
+                let (kind, namespace) = (watcher.kind, watcher.namespace.clone());
                 if metadata_only(kind) {
                     let namespace = namespace.as_deref();
                     self.references.list_ends(number, kind, namespace);
                 }
-                let place = self.feeds[number].place();
-                self.troubles.end(place, TroubleReason::Unreadable);
-                self.reached(number);
+                let subject = self.watchers[number].subject();
+                self.failures.end(&subject, &[FailureReason::Unreadable]);
+                self.connected(number);
             }
-            Heard::Failed(failure, attempts) => self.failed(number, failure, attempts, now),
-            Heard::Step(step) => self.step(number, at, step, now),
+            Update::Applied(object) => {
+                let mut referenced = sesame_api::references(&object);
+                referenced.retain(|key| self.watched(key));
+                let outbox = &mut self.outbox;
+                self.references.upsert(*object, referenced, at, outbox);
+            }
+            Update::Deleted(key) => self.references.remove(key, at, &mut self.outbox),
+            Update::Status(key, status) => self.outbox.status(key, status),
+            Update::Undecodable(key, message) => {
+                let (reason, message) = undecodable(&message);
+                self.failures
+                    .begin(Subject::Object(key), reason, message, now);
+            }
+            Update::Decodable(key) => self
+                .failures
+                .end(&Subject::Object(key), &[FailureReason::Unreadable]),
+            Update::Malformed(message) => {
+                let message = format!("the API server sent a malformed object: {message}");
+                let subject = self.watchers[number].subject();
+                let reason = FailureReason::Unreadable;
+                self.failures.begin(subject, reason, message, now);
+            }
+            Update::MetadataSeen(key, version) => self.references.seen(number, key, &version),
+            Update::Failed(error, duration) => self.failed(number, error, duration, now),
         }
     }
 
-    fn step(&mut self, number: usize, at: Instant, step: Step, now: Timestamp) {
-        match step {
-            Step::Upsert(object) => {
-                let mut names = sesame_api::references(&object);
-                names.retain(|key| self.may_fetch(key));
-                self.references.upsert(*object, names, at, &mut self.outbox);
-            }
-            Step::Remove(key) => self.references.remove(key, at, &mut self.outbox),
-            Step::Live(key, live) => self.outbox.live(key, live),
-            Step::Unreadable(key, message) => self.unreadable(key, &message, now),
-            Step::Readable(key) => {
-                let reason = TroubleReason::Unreadable;
-                self.troubles.end(Place::Object(key), reason);
-            }
-            Step::Nonsense(message) => {
-                let message =
-                    format!("the API server told of something that is no object: {message}");
-                let place = self.feeds[number].place();
-                self.troubles
-                    .begin(place, TroubleReason::Unreadable, message, now);
-            }
+    /// Whether the Secret or ConfigMap is in a watched namespace. Others count as missing.
+    fn watched(&self, key: &ObjectKey) -> bool {
+        self.watchers.iter().any(|watcher| {
+            let namespace = watcher.namespace.as_deref();
+            watcher.kind == key.kind
+                && namespace.is_none_or(|namespace| *namespace == *key.namespace)
+        })
+    }
+
+    fn connected(&mut self, number: usize) {
+        let subject = self.watchers[number].subject();
+        self.failures.end(&subject, &REQUEST_FAILURES);
+        self.failures.reached(&Requester::Watcher(number));
+    }
+
+    fn failed(&mut self, number: usize, error: RequestError, duration: Duration, now: Timestamp) {
+        let watcher = &mut self.watchers[number];
+        let subject = watcher.subject();
+        let resource = path::full_resource(watcher.kind);
+        if error.answered() {
+            self.failures.reached(&Requester::Watcher(number));
         }
-    }
-
-    fn unreadable(&mut self, key: ObjectKey, message: &str, now: Timestamp) {
-        let message = format!(
-            "{message}; mend the field, or look whether the CRD is of another version. The last good version counts"
-        );
-        let reason = TroubleReason::Unreadable;
-        self.troubles
-            .begin(Place::Object(key), reason, message, now);
-    }
-
-    /// Whether there is a watch that would tell of changes of this Secret or ConfigMap: what is outside of our namespaces is not there.
-    fn may_fetch(&self, key: &ObjectKey) -> bool {
-        let covers = |feed: &Feed| {
-            let namespace = feed.namespace.as_deref();
-            feed.kind == key.kind && namespace.is_none_or(|namespace| *namespace == *key.namespace)
+        let (reason, message) = match error {
+            RequestError::Unreachable(message) => {
+                let requester = Requester::Watcher(number);
+                return self.failures.unreachable(requester, &message, now);
+            }
+            RequestError::Forbidden(message) => {
+                watcher.ready |= duration >= FORBIDDEN_GRACE;
+                let message = format!("grant the verbs list and watch on {resource}: {message}");
+                (FailureReason::Forbidden, message)
+            }
+            // A list follows, or discovery shows whether the kind is installed.
+            RequestError::Gone | RequestError::Missing | RequestError::Closed => return,
+            RequestError::Invalid(message) | RequestError::Refused(message, _) => {
+                let message = format!("can't list or watch {resource}: {message}");
+                (FailureReason::Refused, message)
+            }
         };
-        self.feeds.iter().any(covers)
+        self.replace(subject, &REQUEST_FAILURES, reason, message, now);
     }
 
-    fn reached(&mut self, number: usize) {
-        let place = self.feeds[number].place();
-        for reason in [TroubleReason::Forbidden, TroubleReason::Refused] {
-            self.troubles.end(place.clone(), reason);
-        }
-        self.troubles.reached(&Asker::Feed(number));
-    }
-
-    fn failed(&mut self, number: usize, failure: Failure, attempts: u32, now: Timestamp) {
-        let feed = &mut self.feeds[number];
-        let place = feed.place();
-        let resource = path::full_resource(feed.kind);
-        if failure.reached() {
-            self.troubles.reached(&Asker::Feed(number));
-        }
-        match failure {
-            Failure::Unreachable(text) => {
-                self.troubles.unreachable(Asker::Feed(number), &text, now);
-            }
-            Failure::Forbidden(text) => {
-                feed.answered |= attempts >= ATTEMPTS;
-                let message = format!("grant the verbs list and watch on {resource}: {text}");
-                self.troubles.end(place.clone(), TroubleReason::Refused);
-                self.troubles
-                    .begin(place, TroubleReason::Forbidden, message, now);
-            }
-            // Discovery says whether the kind is there; a server that has just started may not know yet.
-            Failure::Missing | Failure::Gone => {}
-            Failure::Invalid(text) | Failure::Refused(text) => {
-                let message = format!("listing or watching {resource} fails: {text}");
-                self.troubles
-                    .begin(place, TroubleReason::Refused, message, now);
-            }
-        }
-    }
-
-    fn fetched(
+    /// Begins a failure and ends those for other reasons.
+    fn replace(
         &mut self,
-        (key, ticket): (ObjectKey, Ticket),
-        at: Instant,
-        result: Result<Fetched, Failure>,
-        attempts: u32,
+        subject: Subject,
+        reasons: &[FailureReason],
+        reason: FailureReason,
+        message: String,
         now: Timestamp,
     ) {
-        let place = Place::Object(key.clone());
-        let asker = Asker::Fetch(key.clone());
-        if !self.references.awaits(&key, ticket) {
+        for other in reasons.iter().filter(|other| **other != reason) {
+            self.failures.end(&subject, &[*other]);
+        }
+        self.failures.begin(subject, reason, message, now);
+    }
+
+    fn fetched(&mut self, fetched: Fetched, duration: Duration, now: Timestamp) {
+        if !self.references.awaits(&fetched.key, fetched.id) {
             return;
         }
-        let found = match result {
-            Ok(Fetched::Found(found)) => {
-                self.fetch_is_well(&key, true);
-                found
+        let Fetched {
+            key,
+            id,
+            at,
+            result,
+        } = fetched;
+        let requester = Requester::Fetch(key.clone());
+        let subject = Subject::Object(key.clone());
+        let mut grace = Duration::ZERO;
+        let (found, failure) = match result {
+            Ok(Found::Unreadable(message)) => {
+                let failure = undecodable(&message);
+                (Found::Unreadable(message), Some(failure))
             }
-            Ok(Fetched::Unreadable(message)) => {
-                self.fetch_is_well(&key, false);
-                self.unreadable(key.clone(), &message, now);
-                Found::Unreadable
-            }
-            Err(Failure::Missing | Failure::Gone) => {
-                self.fetch_is_well(&key, true);
-                Found::Nothing
-            }
-            Err(Failure::Unreachable(text)) => return self.troubles.unreachable(asker, &text, now),
-            Err(Failure::Forbidden(text)) => {
-                self.troubles.reached(&asker);
+            Ok(found) => (found, None),
+            Err(RequestError::Missing | RequestError::Gone) => (Found::Nothing, None),
+            Err(RequestError::Forbidden(message)) => {
+                grace = FORBIDDEN_GRACE;
                 let resource = path::full_resource(key.kind);
-                let message = format!("grant the verb get on {resource}: {text}");
-                let reason = TroubleReason::Forbidden;
-                self.troubles.begin(place, reason, message, now);
-                if attempts < ATTEMPTS {
-                    return;
-                }
-                Found::Denied
+                let message = format!("grant the verb get on {resource}: {message}");
+                (Found::Denied, Some((FailureReason::Forbidden, message)))
             }
-            Err(Failure::Invalid(text) | Failure::Refused(text)) => {
-                self.troubles.reached(&asker);
-                let message = format!("getting it fails: {text}");
-                let reason = TroubleReason::Refused;
-                self.troubles.begin(place, reason, message, now);
-                // One that can't be decrypted, say, must not keep all others from being served.
-                if attempts < HOPELESS {
-                    return;
-                }
-                Found::Denied
+            Err(RequestError::Invalid(message) | RequestError::Refused(message, _)) => {
+                grace = FETCH_GRACE;
+                let message = format!("can't get the object: {message}");
+                (Found::Denied, Some((FailureReason::Refused, message)))
+            }
+            Err(error) => {
+                let message = error.to_string();
+                return self.failures.unreachable(requester, &message, now);
             }
         };
-        let outbox = &mut self.outbox;
-        self.references.fetched(&key, ticket, found, at, outbox);
-    }
-
-    /// A fetch got an answer; `readable`: and it makes sense.
-    fn fetch_is_well(&mut self, key: &ObjectKey, readable: bool) {
-        self.troubles.reached(&Asker::Fetch(key.clone()));
-        let place = Place::Object(key.clone());
-        for reason in [TroubleReason::Forbidden, TroubleReason::Refused] {
-            self.troubles.end(place.clone(), reason);
+        self.failures.reached(&requester);
+        match failure {
+            None => self.failures.end(&subject, &FETCH_FAILURES),
+            Some((reason, message)) => {
+                self.replace(subject, &FETCH_FAILURES, reason, message, now);
+            }
         }
-        if readable {
-            self.troubles.end(place, TroubleReason::Unreadable);
+        if duration >= grace {
+            let outbox = &mut self.outbox;
+            self.references.fetched(&key, id, found, at, outbox);
         }
     }
 
-    fn kind(&mut self, kind: Kind, kinds: Kinds, now: Timestamp) {
-        let place = Place::Kind(kind, None);
+    fn availability(&mut self, kind: Kind, availability: &Availability, now: Timestamp) {
+        let subject = Subject::Kind(kind, None);
+        let reasons = [FailureReason::NotInstalled, FailureReason::OtherVersion];
         let resource = path::full_resource(kind);
-        if kinds != Kinds::Served {
-            for number in 0..self.feeds.len() {
-                if self.feeds[number].kind == kind {
-                    self.feeds[number].answered = true;
-                    self.feeds[number].read |= kinds == Kinds::NotInstalled;
-                    // It stops to ask, so it will not tell when this is over.
-                    self.reached(number);
-                }
-            }
-        }
-        let (told, other, message) = match kinds {
-            Kinds::Served => {
-                for reason in [TroubleReason::NotInstalled, TroubleReason::OtherVersion] {
-                    self.troubles.end(place.clone(), reason);
-                }
-                return;
-            }
-            Kinds::NotInstalled => (
-                TroubleReason::NotInstalled,
-                TroubleReason::OtherVersion,
-                format!(
-                    "the CRD {resource} is not installed; once it is, its objects are read without a restart"
-                ),
+        let (reason, message) = match availability {
+            Availability::Unknown => return,
+            Availability::Served(_) => return self.failures.end(&subject, &reasons),
+            Availability::NotInstalled => (
+                FailureReason::NotInstalled,
+                format!("the CRD {resource} is not installed; its objects are read once it is"),
             ),
-            Kinds::OtherVersion(versions) => (
-                TroubleReason::OtherVersion,
-                TroubleReason::NotInstalled,
+            Availability::OtherVersion(versions) => (
+                FailureReason::OtherVersion,
                 format!(
-                    "the CRD {resource} serves {}, and Sesame reads {}: install one of another release of the Gateway API",
+                    "the CRD {resource} serves {}, and Sesame reads {}: install the CRD of another release of the Gateway API",
                     match versions.is_empty() {
                         true => "no version".to_owned(),
                         false => versions.join(", "),
@@ -440,9 +382,24 @@ impl Hub {
                 ),
             ),
         };
-        self.troubles.end(place.clone(), other);
-        self.troubles.begin(place, told, message, now);
+        for number in 0..self.watchers.len() {
+            let watcher = &mut self.watchers[number];
+            if watcher.kind == kind {
+                watcher.ready = true;
+                watcher.read |= reason == FailureReason::NotInstalled;
+                // It sends no requests for now, so it can't report the end of its failures.
+                self.connected(number);
+            }
+        }
+        self.replace(subject, &reasons, reason, message, now);
     }
+}
+
+fn undecodable(message: &str) -> (FailureReason, String) {
+    let message = format!(
+        "{message}; fix the field, or check the version of the CRD. The last good version stays"
+    );
+    (FailureReason::Unreadable, message)
 }
 
 #[cfg(test)]

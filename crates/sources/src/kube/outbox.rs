@@ -1,9 +1,7 @@
-//! What waits to be told.
-//!
-//! In: changes and statuses, one by one. Out: everything that came since the last time, at most one entry for each object. So what
-//! waits is never more than there are objects, however slow the listener.
+//! Changes and statuses that wait to be sent, at most one per object.
 
 use std::collections::BTreeMap;
+use std::mem::take;
 use std::time::Instant;
 
 use sesame_api::{LiveStatus, Object, ObjectKey};
@@ -11,77 +9,71 @@ use sesame_api::{LiveStatus, Object, ObjectKey};
 use super::ChangeSet;
 use crate::change::Change;
 
-/// Changes and statuses that were not told yet.
+/// Changes and statuses that are not sent yet.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     changes: BTreeMap<ObjectKey, Change>,
-    live: BTreeMap<ObjectKey, Option<LiveStatus>>,
+    statuses: BTreeMap<ObjectKey, Option<LiveStatus>>,
     detected: Option<Instant>,
-    /// The first set was told.
-    started: bool,
+    /// The first change set was sent.
+    synced: bool,
 }
 
 impl Outbox {
-    /// The object is new or changed.
     pub(super) fn upsert(&mut self, object: Object, at: Instant) {
         self.detect(at);
         self.changes.insert(object.key(), Change::Upsert(object));
     }
 
-    /// The object is gone.
     pub(super) fn remove(&mut self, key: ObjectKey, at: Instant) {
-        if self.started {
+        if self.synced {
             self.detect(at);
             self.changes.insert(key.clone(), Change::Remove(key));
         } else {
-            // Nobody ever heard of it.
             self.changes.remove(&key);
         }
     }
 
-    /// What stands in an object's status.
-    pub(super) fn live(&mut self, key: ObjectKey, live: Option<LiveStatus>) {
-        self.live.insert(key, live);
+    /// `None`: the object is deleted.
+    pub(super) fn status(&mut self, key: ObjectKey, status: Option<LiveStatus>) {
+        self.statuses.insert(key, status);
     }
 
     fn detect(&mut self, at: Instant) {
         self.detected = Some(self.detected.map_or(at, |first| first.min(at)));
     }
 
-    /// The statuses that were not told yet.
-    pub(super) fn take_live(&mut self) -> Option<Vec<(ObjectKey, Option<LiveStatus>)>> {
-        let live = std::mem::take(&mut self.live);
-        (!live.is_empty()).then(|| live.into_iter().collect())
+    pub(super) fn take_statuses(&mut self) -> Option<Vec<(ObjectKey, Option<LiveStatus>)>> {
+        let statuses = take(&mut self.statuses);
+        (!statuses.is_empty()).then(|| statuses.into_iter().collect())
     }
 
-    /// The changes that were not told yet.
-    pub(super) fn take_changes(&mut self) -> Option<ChangeSet> {
-        if !self.started || self.changes.is_empty() {
+    /// The next change set. The first one is due once all kinds are `ready`, even if it is empty.
+    pub(super) fn take_changes(&mut self, ready: bool) -> Option<ChangeSet> {
+        if !self.pending_changes(ready) {
             return None;
         }
-        Some(self.take_set(Instant::now()))
+        self.synced = true;
+        Some(ChangeSet {
+            changes: take(&mut self.changes).into_values().collect(),
+            detected: self.detected.take().unwrap_or_else(Instant::now),
+        })
     }
 
-    /// Everything there is, even if that is nothing; from here on there are changes.
-    pub(super) fn start(&mut self, now: Instant) -> ChangeSet {
-        self.started = true;
-        self.take_set(now)
+    /// Whether anything can be sent.
+    pub(super) fn pending(&self, ready: bool) -> bool {
+        !self.statuses.is_empty() || self.pending_changes(ready)
     }
 
-    fn take_set(&mut self, now: Instant) -> ChangeSet {
-        ChangeSet {
-            changes: std::mem::take(&mut self.changes).into_values().collect(),
-            detected: self.detected.take().unwrap_or(now),
+    fn pending_changes(&self, ready: bool) -> bool {
+        match self.synced {
+            true => !self.changes.is_empty(),
+            false => ready,
         }
     }
 
-    /// Whether something can be told.
-    pub(super) fn pending(&self) -> bool {
-        !self.live.is_empty() || (self.started && !self.changes.is_empty())
-    }
-
-    /// Whether the first set was told.
-    pub(super) fn started(&self) -> bool {
-        self.started
+    /// Whether the first change set was sent.
+    pub(super) fn synced(&self) -> bool {
+        self.synced
     }
 }

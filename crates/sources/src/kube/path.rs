@@ -1,8 +1,8 @@
-//! Where an API server has the objects of a kind.
+//! Names and paths of resources in the Kubernetes API.
 
 use sesame_api::Kind;
 
-/// The resource with its group, as RBAC and CRDs name it: `httproutes.gateway.networking.k8s.io`.
+/// The name of a resource with its group, as in RBAC rules and CRDs: `httproutes.gateway.networking.k8s.io`.
 pub(super) fn full_resource(kind: Kind) -> String {
     match kind.group() {
         "" => kind.plural().to_owned(),
@@ -10,7 +10,7 @@ pub(super) fn full_resource(kind: Kind) -> String {
     }
 }
 
-/// The path of all objects of a kind, or of those in one namespace.
+/// The path of a collection: all objects of a kind, or those in one namespace.
 pub(super) fn collection(kind: Kind, version: &str, namespace: Option<&str>) -> String {
     let root = match kind.group() {
         "" => format!("/api/{version}"),
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_those_of_the_api() {
+    fn paths_follow_the_kubernetes_api() {
         assert_eq!(
             collection(Kind::Secret, "v1", Some("a")),
             "/api/v1/namespaces/a/secrets"

@@ -1,145 +1,128 @@
-//! How a list-and-watch goes on.
+//! The state machine of a list and watch. Pure.
 //!
-//! In: what the server sends, and failures. Out: what to ask next, and what came of it. Pure. kube's own watcher does much the same,
-//! but does not tell that the server is there again until something changes, and holds on to a version that the server will never
-//! know again (a restored backup), so that deletions would be missed.
+//! In: what the server sends. Out: what to request next, and the meaning of each event.
 
 use ::kube::core::WatchEvent;
 use serde_json::value::RawValue;
 
-use super::failure::Failure;
+use super::error::RequestError;
+use super::parse::Identity;
 
-/// The bookmark that ends the list of a streaming list (KEP-3157).
+/// Annotation of the bookmark that ends a streaming list (KEP-3157).
 const END_OF_LIST: &str = "k8s.io/initial-events-end";
 
-/// What to ask the server.
+/// The next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Ask {
-    /// A watch that begins with everything there is.
+pub(super) enum Next {
+    /// A watch that begins with all objects.
     StreamingList,
-    /// A page of a list; `None`: the first.
+    /// A page of a list, with its continue token; `None`: the first.
     Page(Option<String>),
-    /// What happened since this version.
+    /// A watch from this resourceVersion.
     Watch(String),
 }
 
-/// What the server's word means.
+/// What an event means.
 #[derive(Debug)]
 pub(super) enum Meaning {
-    /// The object exists.
-    Exists(Box<RawValue>),
-    /// The object is gone.
-    Gone(Box<RawValue>),
-    /// The list is complete.
-    Synced,
-    /// Nothing for us.
+    Applied(Box<RawValue>),
+    Deleted(Box<RawValue>),
+    ListEnds,
     Nothing,
-    /// A failure; the connection is of no more use.
-    Failed(Failure),
+    /// The server ends the watch.
+    Failed(RequestError),
 }
 
-/// How far a list-and-watch is.
+/// The state of a list and watch.
 #[derive(Debug)]
 pub(super) struct Progress {
-    ask: Ask,
-    /// The server has streaming lists.
+    next: Next,
+    /// The server may have streaming lists.
     streams: bool,
 }
 
 impl Progress {
-    /// One that has asked nothing.
     pub(super) fn new() -> Self {
         Self {
-            ask: Ask::StreamingList,
+            next: Next::StreamingList,
             streams: true,
         }
     }
 
-    /// What to ask now.
-    pub(super) fn ask(&self) -> &Ask {
-        &self.ask
+    pub(super) fn next(&self) -> &Next {
+        &self.next
     }
 
-    /// Whether the next answer is the beginning of a list.
-    pub(super) fn begins_list(&self) -> bool {
-        matches!(self.ask, Ask::StreamingList | Ask::Page(None))
+    /// Whether the next event is the first of a list, or a streaming list is incomplete.
+    pub(super) fn lists(&self) -> bool {
+        matches!(self.next, Next::StreamingList | Next::Page(None))
     }
 
-    /// The server sent an event on a watch.
+    /// The server sent an event.
     pub(super) fn event(&mut self, event: WatchEvent<Box<RawValue>>) -> Meaning {
         match event {
             WatchEvent::Added(object) | WatchEvent::Modified(object) => {
-                self.reached(&object);
-                Meaning::Exists(object)
+                self.advance(&object);
+                Meaning::Applied(object)
             }
             WatchEvent::Deleted(object) => {
-                self.reached(&object);
-                Meaning::Gone(object)
+                self.advance(&object);
+                Meaning::Deleted(object)
             }
             WatchEvent::Bookmark(bookmark) => {
-                let synced = self.ask == Ask::StreamingList
+                let list_ends = self.next == Next::StreamingList
                     && bookmark.metadata.annotations.contains_key(END_OF_LIST);
-                if synced || matches!(self.ask, Ask::Watch(_)) {
-                    self.ask = Ask::Watch(bookmark.metadata.resource_version);
+                if list_ends || matches!(self.next, Next::Watch(_)) {
+                    self.next = Next::Watch(bookmark.metadata.resource_version);
                 }
-                match synced {
-                    true => Meaning::Synced,
+                match list_ends {
+                    true => Meaning::ListEnds,
                     false => Meaning::Nothing,
                 }
             }
-            WatchEvent::Error(status) => {
-                let failure = Failure::of_status(&status);
-                self.failed(&failure);
-                Meaning::Failed(failure)
-            }
+            WatchEvent::Error(status) => Meaning::Failed(RequestError::of_status(&status, None)),
         }
     }
 
-    /// The server sent a page. True: it was the last one.
+    /// The server sent a page. Returns whether it is the last one.
     pub(super) fn page(&mut self, version: Option<String>, next: Option<String>) -> bool {
-        let next = next.filter(|token| !token.is_empty());
-        match (next, version) {
-            (Some(token), _) => {
-                self.ask = Ask::Page(Some(token));
-                false
-            }
-            (None, version) => {
-                self.ask = Ask::Watch(version.unwrap_or_default());
-                true
-            }
-        }
-    }
-
-    /// The connection is at its end: a list must begin anew, a watch goes on.
-    pub(super) fn ended(&mut self) {
-        if let Ask::Page(_) = self.ask {
-            self.ask = Ask::Page(None);
-        }
-    }
-
-    /// The request came to nothing.
-    pub(super) fn failed(&mut self, failure: &Failure) {
-        let again = match self.streams {
-            true => Ask::StreamingList,
-            false => Ask::Page(None),
+        let token = next.filter(|token| !token.is_empty());
+        let last = token.is_none();
+        self.next = match token {
+            Some(_) => Next::Page(token),
+            None => Next::Watch(version.unwrap_or_default()),
         };
-        self.ask = match (&self.ask, failure) {
-            (Ask::StreamingList, Failure::Invalid(_)) => {
-                self.streams = false;
-                Ask::Page(None)
-            }
-            // The version may stem from a history that is not the server's any more.
-            (_, Failure::Gone | Failure::Invalid(_)) => again,
-            (Ask::Watch(_), Failure::Refused(text)) if text.contains("resource version") => again,
-            (Ask::Watch(version), _) => Ask::Watch(version.clone()),
-            (Ask::StreamingList | Ask::Page(_), _) => again,
-        };
+        last
     }
 
-    /// A watch that breaks off goes on behind the last object it told.
-    fn reached(&mut self, object: &RawValue) {
-        if let Ask::Watch(version) = &mut self.ask
-            && let Ok(identity) = super::reading::Identity::of(object.get())
+    /// The request failed. Returns whether the next one replaces it without a delay.
+    pub(super) fn failed(&mut self, error: &RequestError) -> bool {
+        let watching = matches!(self.next, Next::Watch(_));
+        let unsupported = matches!(error, RequestError::Invalid(_));
+        if self.next == Next::StreamingList && unsupported {
+            self.streams = false;
+            self.next = Next::Page(None);
+            return true;
+        }
+        // A version can be older than the server remembers, or newer than all it has, as after a restored backup.
+        let unknown_version = match error {
+            RequestError::Gone => true,
+            RequestError::Refused(message, _) => message.contains("resource version"),
+            _ => unsupported,
+        };
+        if !watching || unknown_version {
+            self.next = match self.streams {
+                true => Next::StreamingList,
+                false => Next::Page(None),
+            };
+        }
+        watching && matches!(error, RequestError::Gone)
+    }
+
+    /// A watch that breaks off continues behind the last object it sent.
+    fn advance(&mut self, object: &RawValue) {
+        if let Next::Watch(version) = &mut self.next
+            && let Ok(identity) = Identity::of(object.get())
             && !identity.resource_version.is_empty()
         {
             *version = identity.resource_version;
@@ -171,60 +154,63 @@ mod tests {
         )
     }
 
-    fn watch(version: &str) -> Ask {
-        Ask::Watch(version.to_owned())
+    fn watch(version: &str) -> Next {
+        Next::Watch(version.to_owned())
     }
 
     #[test]
     fn a_streaming_list_becomes_a_watch() {
         let mut progress = Progress::new();
-        assert_eq!(progress.ask(), &Ask::StreamingList);
-        assert!(progress.begins_list());
+        assert_eq!(progress.next(), &Next::StreamingList);
+        assert!(progress.lists());
         let added = event("ADDED", json!({"name": "a", "resourceVersion": "3"}));
-        assert!(matches!(progress.event(added), Meaning::Exists(_)));
-        // It may break off before its end: then it begins anew.
-        progress.ended();
-        assert_eq!(progress.ask(), &Ask::StreamingList);
-        assert!(matches!(progress.event(end_of_list("9")), Meaning::Synced));
-        assert_eq!(progress.ask(), &watch("9"));
-        progress.ended();
-        assert_eq!(progress.ask(), &watch("9"));
-        assert!(!progress.begins_list());
+        assert!(matches!(progress.event(added), Meaning::Applied(_)));
+        // An interrupted list starts over.
+        progress.failed(&RequestError::Closed);
+        assert_eq!(progress.next(), &Next::StreamingList);
+        assert!(matches!(
+            progress.event(end_of_list("9")),
+            Meaning::ListEnds
+        ));
+        assert_eq!(progress.next(), &watch("9"));
+        progress.failed(&RequestError::Closed);
+        assert_eq!(progress.next(), &watch("9"));
+        assert!(!progress.lists());
     }
 
     #[test]
-    fn a_watch_goes_on_behind_what_it_saw_last() {
+    fn a_watch_continues_behind_the_last_object() {
         let mut progress = Progress::new();
         progress.event(end_of_list("9"));
         let changed = event("MODIFIED", json!({"name": "a", "resourceVersion": "12"}));
-        assert!(matches!(progress.event(changed), Meaning::Exists(_)));
-        assert_eq!(progress.ask(), &watch("12"));
+        assert!(matches!(progress.event(changed), Meaning::Applied(_)));
+        assert_eq!(progress.next(), &watch("12"));
         let deleted = event("DELETED", json!({"name": "a", "resourceVersion": "14"}));
-        assert!(matches!(progress.event(deleted), Meaning::Gone(_)));
-        assert_eq!(progress.ask(), &watch("14"));
+        assert!(matches!(progress.event(deleted), Meaning::Deleted(_)));
+        assert_eq!(progress.next(), &watch("14"));
         let bookmark = event("BOOKMARK", json!({"resourceVersion": "20"}));
         assert!(matches!(progress.event(bookmark), Meaning::Nothing));
-        assert_eq!(progress.ask(), &watch("20"));
+        assert_eq!(progress.next(), &watch("20"));
     }
 
     #[test]
-    fn without_streaming_lists_there_are_pages() {
+    fn a_server_without_streaming_lists_is_listed_by_pages() {
         let mut progress = Progress::new();
-        progress.failed(&Failure::Invalid("sendInitialEvents".to_owned()));
-        assert_eq!(progress.ask(), &Ask::Page(None));
+        progress.failed(&RequestError::Invalid("sendInitialEvents".to_owned()));
+        assert_eq!(progress.next(), &Next::Page(None));
         assert!(!progress.page(Some("5".to_owned()), Some("more".to_owned())));
-        assert_eq!(progress.ask(), &Ask::Page(Some("more".to_owned())));
+        assert_eq!(progress.next(), &Next::Page(Some("more".to_owned())));
         assert!(progress.page(Some("5".to_owned()), Some(String::new())));
-        assert_eq!(progress.ask(), &watch("5"));
-        progress.failed(&Failure::Gone);
-        assert_eq!(progress.ask(), &Ask::Page(None));
+        assert_eq!(progress.next(), &watch("5"));
+        progress.failed(&RequestError::Gone);
+        assert_eq!(progress.next(), &Next::Page(None));
         progress.page(None, Some("more".to_owned()));
-        progress.failed(&Failure::Refused(String::new()));
-        assert_eq!(progress.ask(), &Ask::Page(None));
+        progress.failed(&RequestError::Refused(String::new(), None));
+        assert_eq!(progress.next(), &Next::Page(None));
     }
 
     #[test]
-    fn what_the_server_forgot_is_listed_again() {
+    fn an_unknown_version_is_listed_again() {
         for (code, message, again) in [
             (410, "too old", true),
             (400, "invalid version", true),
@@ -235,13 +221,15 @@ mod tests {
         ] {
             let mut progress = Progress::new();
             progress.event(end_of_list("9"));
-            let meaning = progress.event(error(code, message));
-            assert!(matches!(meaning, Meaning::Failed(_)), "{code}");
-            assert_eq!(progress.begins_list(), again, "{code}");
+            let Meaning::Failed(error) = progress.event(error(code, message)) else {
+                panic!("{code}: no failure")
+            };
+            progress.failed(&error);
+            assert_eq!(progress.lists(), again, "{code}");
         }
         let mut progress = Progress::new();
         progress.event(end_of_list("9"));
-        progress.failed(&Failure::Unreachable(String::new()));
-        assert_eq!(progress.ask(), &watch("9"));
+        progress.failed(&RequestError::Unreachable(String::new()));
+        assert_eq!(progress.next(), &watch("9"));
     }
 }

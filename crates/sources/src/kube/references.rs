@@ -1,16 +1,14 @@
-//! Which Secrets and ConfigMaps are held, and on whose behalf.
+//! Secrets and ConfigMaps that other objects reference.
 //!
-//! In: objects that may name them, what a watch of metadata notices, and what was fetched. Out: the objects, each not before what it
-//! names is there, changes of what is named, and orders to fetch. The data of what nobody names is never asked for, and leaves when
-//! the last one stops to name it.
+//! In: objects and what they reference, metadata seen by watchers, results of GETs. Out: objects, each after all that it references
+//! is known, and commands to GET. Data that is not referenced is never read, and is removed with its last reference.
 //!
-//! Why not watch them: a watch brings the data of every Secret of the cluster over the wire and into memory, at the start and with
-//! each change; most are of others (Helm's releases alone are up to a megabyte each), and what is read can leak. Metadata is some
-//! hundred bytes each, of which nothing is kept, and a named one costs one GET when it is named and one with each of its changes.
+//! Secrets are not watched with their data: a watch would transfer and hold every Secret of the cluster, most of which are unrelated
+//! and some up to 1 MiB large. Metadata takes some hundred bytes each, none of which is kept, and a referenced Secret one GET, plus
+//! one per change.
 //!
-//! Stale data never wins, without comparing what came from two places: the watch only says *look again*, and the GET says what is. A
-//! GET reads the latest state (it names no version), so one that began after the watch spoke is at least as new; if the watch speaks
-//! while one is under way, another follows. Versions are compared only to leave out a GET that would tell nothing new.
+//! Data can't be stale: metadata only triggers a GET, which reads the latest state since it names no resourceVersion. If metadata
+//! arrives during a GET, another one follows. Versions are compared only to skip a GET that would return nothing new.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Instant;
@@ -19,72 +17,65 @@ use sesame_api::{Kind, Object, ObjectKey};
 
 use super::outbox::Outbox;
 
-/// What is to be done about a Secret or ConfigMap.
+/// Starts or cancels the GET of a Secret or ConfigMap.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// Fetch it, until it is clear what it is, or that it is not there.
-    Fetch(ObjectKey, Ticket),
-    /// It is not wanted any more.
-    Drop(ObjectKey),
+pub(super) enum FetchCommand {
+    /// GET it, with retries until there is a result. Replaces an earlier fetch.
+    Start(ObjectKey, FetchId),
+    Cancel(ObjectKey),
 }
 
-/// Tells one fetch from another: only the last one ordered counts.
-pub(super) type Ticket = u64;
+/// Identifies a fetch. Only the result of an object's last one is used.
+pub(super) type FetchId = u64;
 
-/// What a fetch found.
+/// The result of a fetch.
 #[derive(Debug)]
 pub(super) enum Found {
-    /// The object, with its version and fingerprint.
     Object {
-        /// What is there.
         object: Box<Object>,
-        /// The server's version of it.
         version: Box<str>,
-        /// Of what translation reads of it.
         fingerprint: u64,
     },
-    /// There is none.
+    /// The object doesn't exist.
     Nothing,
-    /// There is one that can't be decoded: its last good version counts.
-    Unreadable,
-    /// Not known for long, as RBAC forbids it or the server can't give it. The fetch goes on, but nobody waits.
+    /// The object can't be decoded; its last good version stays.
+    Unreadable(String),
+    /// The server refuses the GET. The fetch continues, but no object waits for it any longer.
     Denied,
 }
 
-/// Everything that is named.
+/// All references.
 #[derive(Debug, Default)]
 pub(super) struct References {
-    named: HashMap<ObjectKey, Named>,
-    /// What the objects that were handed on name; those that name nothing are not in it.
-    by_holder: HashMap<ObjectKey, Box<[ObjectKey]>>,
-    /// Objects that name what is not known yet.
+    referenced: HashMap<ObjectKey, Referenced>,
+    /// The references of objects that were passed on.
+    by_referrer: HashMap<ObjectKey, Box<[ObjectKey]>>,
+    /// Objects that wait for referenced ones.
     waiting: HashMap<ObjectKey, Waiting>,
-    /// What the list under way has shown of what is named, by the number of the watch.
+    /// The referenced objects in the current list of each watcher.
     listing: HashMap<usize, HashSet<ObjectKey>>,
-    tickets: Ticket,
-    orders: Vec<Order>,
+    last_id: FetchId,
+    commands: Vec<FetchCommand>,
 }
 
 #[derive(Debug, Default)]
-struct Named {
-    /// So many objects name it, counting those that wait.
-    users: u32,
+struct Referenced {
+    /// The number of references, from waiting objects too.
+    count: u32,
     data: Data,
-    /// The fetch under way.
-    fetch: Option<Ticket>,
-    /// What happened while a fetch was under way.
-    again: Option<Again>,
-    /// Who may wait for it.
-    holders: BTreeSet<ObjectKey>,
+    /// The current fetch.
+    fetch: Option<FetchId>,
+    /// What was seen during the fetch.
+    seen: Option<Seen>,
+    /// Objects that may wait for it.
+    referrers: BTreeSet<ObjectKey>,
 }
 
-/// Why to fetch again.
 #[derive(Debug)]
-enum Again {
-    /// The watch spoke of this version.
+enum Seen {
     Version(Box<str>),
-    /// A list did not show it.
-    Gone,
+    /// A complete list doesn't have the object.
+    Missing,
 }
 
 #[derive(Debug, Default)]
@@ -101,117 +92,115 @@ enum Data {
 #[derive(Debug)]
 struct Waiting {
     object: Object,
-    names: Box<[ObjectKey]>,
+    keys: Box<[ObjectKey]>,
     at: Instant,
 }
 
 impl References {
-    /// An object is new or changed; `names` is what it names, each once, and may be fetched.
+    /// An object is new or changed. `keys` are the objects that it references, each once.
     pub(super) fn upsert(
         &mut self,
         object: Object,
-        names: Vec<ObjectKey>,
+        keys: Vec<ObjectKey>,
         at: Instant,
         out: &mut Outbox,
     ) {
-        let names: Box<[ObjectKey]> = names.into();
-        let holder = object.key();
-        if names.is_empty() && !self.holds(&holder) {
-            return out.upsert(object, at);
+        let keys: Box<[ObjectKey]> = keys.into();
+        let referrer = object.key();
+        for key in &keys {
+            self.acquire(key);
         }
-        for name in &names {
-            self.acquire(name);
+        if let Some(before) = self.waiting.remove(&referrer) {
+            self.release(&before.keys, at, out);
         }
-        if let Some(before) = self.waiting.remove(&holder) {
-            self.release(&before.names, at, out);
+        if self.known(&keys) {
+            return self.pass_on(object, keys, at, out);
         }
-        if self.known(&names) {
-            return self.hand_on(object, names, at, out);
-        }
-        for name in &names {
-            let named = self.named.get_mut(name).expect("acquired above");
-            if matches!(named.data, Data::Unknown) {
-                named.holders.insert(holder.clone());
+        for key in &keys {
+            let referenced = self.referenced.get_mut(key).expect("acquired above");
+            if matches!(referenced.data, Data::Unknown) {
+                referenced.referrers.insert(referrer.clone());
             }
         }
-        let waiting = Waiting { object, names, at };
-        self.waiting.insert(holder, waiting);
+        self.waiting.insert(referrer, Waiting { object, keys, at });
     }
 
-    /// An object is gone.
+    /// An object is deleted.
     pub(super) fn remove(&mut self, key: ObjectKey, at: Instant, out: &mut Outbox) {
         if let Some(waiting) = self.waiting.remove(&key) {
-            self.release(&waiting.names, at, out);
+            self.release(&waiting.keys, at, out);
         }
-        if let Some(names) = self.by_holder.remove(&key) {
-            self.release(&names, at, out);
+        if let Some(keys) = self.by_referrer.remove(&key) {
+            self.release(&keys, at, out);
         }
         out.remove(key, at);
     }
 
     /// A list of metadata begins.
-    pub(super) fn list_begins(&mut self, watch: usize) {
-        self.listing.insert(watch, HashSet::new());
+    pub(super) fn list_begins(&mut self, watcher: usize) {
+        self.listing.insert(watcher, HashSet::new());
     }
 
-    /// A watch of metadata saw that the object has, or had when it was deleted, this version.
-    pub(super) fn noticed(&mut self, watch: usize, key: ObjectKey, version: &str) {
-        let Some(named) = self.named.get_mut(&key) else {
+    /// An object has this version, or had it when it was deleted.
+    pub(super) fn seen(&mut self, watcher: usize, key: ObjectKey, version: &str) {
+        let Some(referenced) = self.referenced.get_mut(&key) else {
             return;
         };
-        if let Some(seen) = self.listing.get_mut(&watch) {
-            seen.insert(key.clone());
+        if let Some(listed) = self.listing.get_mut(&watcher) {
+            listed.insert(key.clone());
         }
-        match &named.data {
+        match &referenced.data {
             Data::Held { version: held, .. } if !newer(version, held) => {}
-            _ if named.fetch.is_some() => named.again = Some(Again::Version(version.into())),
-            _ => self.order(key),
+            _ if referenced.fetch.is_some() => {
+                referenced.seen = Some(Seen::Version(version.into()));
+            }
+            _ => self.fetch(key),
         }
     }
 
-    /// A list of metadata is complete: what is held and was not shown may be gone.
-    pub(super) fn list_ends(&mut self, watch: usize, kind: Kind, namespace: Option<&str>) {
-        let Some(seen) = self.listing.remove(&watch) else {
+    /// A list of metadata is complete. Referenced objects that it doesn't have may be deleted.
+    pub(super) fn list_ends(&mut self, watcher: usize, kind: Kind, namespace: Option<&str>) {
+        let Some(listed) = self.listing.remove(&watcher) else {
             return;
         };
         let in_list = |key: &ObjectKey| {
             key.kind == kind && namespace.is_none_or(|namespace| *key.namespace == *namespace)
         };
         let mut doubtful = Vec::new();
-        for (key, named) in &mut self.named {
-            if !in_list(key) || seen.contains(key) {
+        for (key, referenced) in &mut self.referenced {
+            if !in_list(key) || listed.contains(key) {
                 continue;
             }
-            if named.fetch.is_some() {
-                // The server may have read for it before it was gone.
-                named.again = Some(Again::Gone);
-            } else if !matches!(named.data, Data::Nothing) {
+            if referenced.fetch.is_some() {
+                // The server may have read the object before it was deleted.
+                referenced.seen = Some(Seen::Missing);
+            } else if !matches!(referenced.data, Data::Nothing) {
                 doubtful.push(key.clone());
             }
         }
         doubtful.sort_unstable();
         for key in doubtful {
-            self.order(key);
+            self.fetch(key);
         }
     }
 
-    /// A fetch found something.
+    /// A fetch has a result.
     pub(super) fn fetched(
         &mut self,
         key: &ObjectKey,
-        ticket: Ticket,
+        id: FetchId,
         found: Found,
         at: Instant,
         out: &mut Outbox,
     ) {
-        if !self.awaits(key, ticket) {
-            return;
-        }
-        let Some(named) = self.named.get_mut(key) else {
+        let Some(referenced) = self.referenced.get_mut(key) else {
             return;
         };
+        if referenced.fetch != Some(id) {
+            return;
+        }
         if !matches!(found, Found::Denied) {
-            named.fetch = None;
+            referenced.fetch = None;
         }
         match found {
             Found::Object {
@@ -220,136 +209,125 @@ impl References {
                 fingerprint,
             } => {
                 let same = |data: &Data| matches!(data, Data::Held { fingerprint: held, .. } if *held == fingerprint);
-                if !same(&named.data) {
+                if !same(&referenced.data) {
                     out.upsert(*object, at);
                 }
-                named.data = Data::Held {
+                referenced.data = Data::Held {
                     version,
                     fingerprint,
                 };
             }
             Found::Nothing => {
-                if matches!(named.data, Data::Held { .. }) {
+                if matches!(referenced.data, Data::Held { .. }) {
                     out.remove(key.clone(), at);
                 }
-                named.data = Data::Nothing;
+                referenced.data = Data::Nothing;
             }
-            Found::Unreadable | Found::Denied => {
-                if matches!(named.data, Data::Unknown) {
-                    named.data = Data::Nothing;
+            Found::Unreadable(_) | Found::Denied => {
+                if matches!(referenced.data, Data::Unknown) {
+                    referenced.data = Data::Nothing;
                 }
             }
         }
-        if named.fetch.is_none()
-            && let Some(again) = named.again.take()
+        if referenced.fetch.is_none()
+            && let Some(seen) = referenced.seen.take()
         {
-            let stale = match (&named.data, &again) {
-                (Data::Held { version: held, .. }, Again::Version(version)) => newer(version, held),
-                (Data::Nothing, Again::Gone) => false,
+            let stale = match (&referenced.data, &seen) {
+                (Data::Held { version: held, .. }, Seen::Version(version)) => newer(version, held),
+                (Data::Nothing, Seen::Missing) => false,
                 _ => true,
             };
             if stale {
-                self.order(key.clone());
+                self.fetch(key.clone());
             }
         }
-        self.wake(key, out);
+        self.pass_on_referrers(key, out);
     }
 
-    /// Whether the result of this fetch counts.
-    pub(super) fn awaits(&self, key: &ObjectKey, ticket: Ticket) -> bool {
-        self.named
-            .get(key)
-            .is_some_and(|named| named.fetch == Some(ticket))
+    /// Whether this is the object's current fetch.
+    pub(super) fn awaits(&self, key: &ObjectKey, id: FetchId) -> bool {
+        let referenced = self.referenced.get(key);
+        referenced.is_some_and(|referenced| referenced.fetch == Some(id))
     }
 
-    /// What is to be done now.
-    pub(super) fn orders(&mut self) -> Vec<Order> {
-        std::mem::take(&mut self.orders)
+    pub(super) fn take_commands(&mut self) -> Vec<FetchCommand> {
+        std::mem::take(&mut self.commands)
     }
 
-    /// Whether objects wait for what they name.
-    pub(super) fn waits(&self) -> bool {
+    /// Whether any object waits for referenced ones.
+    pub(super) fn any_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    fn holds(&self, holder: &ObjectKey) -> bool {
-        self.by_holder.contains_key(holder) || self.waiting.contains_key(holder)
+    fn known(&self, keys: &[ObjectKey]) -> bool {
+        keys.iter().all(|key| {
+            let referenced = self.referenced.get(key);
+            referenced.is_none_or(|referenced| !matches!(referenced.data, Data::Unknown))
+        })
     }
 
-    fn known(&self, names: &[ObjectKey]) -> bool {
-        let known = |name| {
-            !matches!(
-                self.named.get(name),
-                Some(Named {
-                    data: Data::Unknown,
-                    ..
-                })
-            )
-        };
-        names.iter().all(known)
-    }
-
-    fn acquire(&mut self, name: &ObjectKey) {
-        let named = self.named.entry(name.clone()).or_default();
-        named.users += 1;
-        if named.users == 1 {
-            self.order(name.clone());
+    fn acquire(&mut self, key: &ObjectKey) {
+        let referenced = self.referenced.entry(key.clone()).or_default();
+        referenced.count += 1;
+        if referenced.count == 1 {
+            self.fetch(key.clone());
         }
     }
 
-    fn release(&mut self, names: &[ObjectKey], at: Instant, out: &mut Outbox) {
-        for name in names {
-            let Some(named) = self.named.get_mut(name) else {
+    fn release(&mut self, keys: &[ObjectKey], at: Instant, out: &mut Outbox) {
+        for key in keys {
+            let Some(referenced) = self.referenced.get_mut(key) else {
                 continue;
             };
-            named.users -= 1;
-            if named.users > 0 {
+            referenced.count -= 1;
+            if referenced.count > 0 {
                 continue;
             }
-            if matches!(named.data, Data::Held { .. }) {
-                out.remove(name.clone(), at);
+            if matches!(referenced.data, Data::Held { .. }) {
+                out.remove(key.clone(), at);
             }
-            self.named.remove(name);
-            self.orders.push(Order::Drop(name.clone()));
+            self.referenced.remove(key);
+            self.commands.push(FetchCommand::Cancel(key.clone()));
         }
     }
 
-    fn order(&mut self, key: ObjectKey) {
-        self.tickets += 1;
-        if let Some(named) = self.named.get_mut(&key) {
-            named.fetch = Some(self.tickets);
-            named.again = None;
+    fn fetch(&mut self, key: ObjectKey) {
+        self.last_id += 1;
+        if let Some(referenced) = self.referenced.get_mut(&key) {
+            referenced.fetch = Some(self.last_id);
+            referenced.seen = None;
         }
-        self.orders.push(Order::Fetch(key, self.tickets));
+        self.commands.push(FetchCommand::Start(key, self.last_id));
     }
 
-    fn hand_on(&mut self, object: Object, names: Box<[ObjectKey]>, at: Instant, out: &mut Outbox) {
-        let holder = object.key();
-        let before = match names.is_empty() {
-            true => self.by_holder.remove(&holder),
-            false => self.by_holder.insert(holder, names),
+    fn pass_on(&mut self, object: Object, keys: Box<[ObjectKey]>, at: Instant, out: &mut Outbox) {
+        let referrer = object.key();
+        let before = match keys.is_empty() {
+            true => self.by_referrer.remove(&referrer),
+            false => self.by_referrer.insert(referrer, keys),
         };
         out.upsert(object, at);
         self.release(&before.unwrap_or_default(), at, out);
     }
 
-    /// Hands on those who waited for this alone.
-    fn wake(&mut self, key: &ObjectKey, out: &mut Outbox) {
-        let Some(named) = self.named.get_mut(key) else {
+    /// Passes on the objects that waited for this one alone.
+    fn pass_on_referrers(&mut self, key: &ObjectKey, out: &mut Outbox) {
+        let Some(referenced) = self.referenced.get_mut(key) else {
             return;
         };
-        for holder in std::mem::take(&mut named.holders) {
-            let ready = |waiting: &Waiting| self.known(&waiting.names);
-            if self.waiting.get(&holder).is_some_and(ready) {
-                let waiting = self.waiting.remove(&holder).expect("it was there");
-                self.hand_on(waiting.object, waiting.names, waiting.at, out);
+        for referrer in std::mem::take(&mut referenced.referrers) {
+            let ready = |waiting: &Waiting| self.known(&waiting.keys);
+            if self.waiting.get(&referrer).is_some_and(ready)
+                && let Some(Waiting { object, keys, at }) = self.waiting.remove(&referrer)
+            {
+                self.pass_on(object, keys, at, out);
             }
         }
     }
 }
 
-/// Whether a version is newer than another, as far as they can be compared; if not, whether it is another one. An API server's
-/// versions are numbers that grow (Kubernetes 1.35 promises it).
+/// Whether a version is newer than another. resourceVersions are increasing numbers (guaranteed since Kubernetes 1.35); others
+/// are compared for inequality.
 fn newer(version: &str, than: &str) -> bool {
     match (version.parse::<u64>(), than.parse::<u64>()) {
         (Ok(version), Ok(than)) => version > than,

@@ -2,18 +2,18 @@ use super::*;
 
 #[test]
 fn kinds_with_a_namespace_are_watched_in_each() {
-    let config = KubeConfig {
+    let config = WatchConfig {
         namespaces: Some(vec!["b".to_owned(), "a".to_owned(), "b".to_owned()]),
         kinds: vec![Kind::Service, Kind::GatewayClass, Kind::Namespace],
-        ..KubeConfig::default()
+        ..WatchConfig::default()
     };
-    let feeds = feeds(&config).unwrap();
-    let told: Vec<_> = feeds
+    let watched = watched(&config).unwrap();
+    let lines: Vec<_> = watched
         .iter()
         .map(|(kind, namespace)| format!("{kind} {}", namespace.as_deref().unwrap_or("*")))
         .collect();
     assert_eq!(
-        told,
+        lines,
         [
             "GatewayClass *",
             "Namespace a",
@@ -25,12 +25,15 @@ fn kinds_with_a_namespace_are_watched_in_each() {
 }
 
 #[test]
-fn a_namespace_that_can_not_be_is_refused() {
+fn an_invalid_namespace_is_an_error() {
     for name in ["", "a/b", "A", "a..", &"a".repeat(64)] {
-        let config = KubeConfig {
+        let config = WatchConfig {
             namespaces: Some(vec![name.to_owned()]),
-            ..KubeConfig::default()
+            ..WatchConfig::default()
         };
-        assert_eq!(feeds(&config), Err(WatchError::Namespace(name.to_owned())));
+        assert_eq!(
+            watched(&config),
+            Err(WatchError::Namespace(name.to_owned()))
+        );
     }
 }

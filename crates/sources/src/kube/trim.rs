@@ -1,135 +1,16 @@
-//! JSON text to a JSON value, without what nobody reads.
+//! JSON text to a JSON value with the fields that are kept.
 //!
-//! In: the text of an object. Out: a value in which the fields that a [`Rule`] names, and those that are null, have never been:
-//! they are skipped while parsing, so that they cost neither memory nor a place in the fingerprint. In a busy cluster more than half
-//! of an object is `managedFields`.
+//! In: the text of an object. Out: a value without the other fields and without nulls. They are skipped while parsing, so they cost no
+//! memory and do not change the fingerprint. In a busy cluster more than half of an object is `managedFields`.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
-use sesame_api::Kind;
+use sesame_api::Fields;
 
-/// Which fields of a mapping, or of each mapping of a list, are read.
-#[derive(Debug)]
-pub(super) struct Rule {
-    /// These and no others; `None`: all but those of `without`.
-    only: Option<&'static [&'static str]>,
-    /// Not these.
-    without: &'static [&'static str],
-    /// What is read of the values of these.
-    within: &'static [(&'static str, &'static Rule)],
-}
-
-/// Everything.
-pub(super) static ALL: Rule = Rule {
-    only: None,
-    without: &[],
-    within: &[],
-};
-
-/// Metadata of Gateway API's kinds. `resourceVersion` is taken out again after it was read.
-pub(super) static METADATA: Rule = Rule {
-    only: Some(&[
-        "name",
-        "namespace",
-        "labels",
-        "annotations",
-        "generation",
-        "creationTimestamp",
-        "deletionTimestamp",
-        "uid",
-        "resourceVersion",
-    ]),
-    without: &[],
-    within: &[("annotations", &ANNOTATIONS)],
-};
-
-/// Metadata of Kubernetes' own kinds. An EndpointSlice has an annotation that changes with every Pod, and nobody reads it.
-pub(super) static CORE_METADATA: Rule = Rule {
-    only: Some(&["name", "namespace", "labels", "uid", "resourceVersion"]),
-    without: &[],
-    within: &[],
-};
-
-/// kubectl's copy of the whole object.
-static ANNOTATIONS: Rule = Rule {
-    only: None,
-    without: &["kubectl.kubernetes.io/last-applied-configuration"],
-    within: &[],
-};
-
-/// What stands beside metadata. Of Kubernetes' own kinds nobody reads how a Service is carried out by others, or which Pod on which
-/// node an endpoint is.
-pub(super) fn body(kind: Kind) -> &'static Rule {
-    static SERVICE: Rule = Rule {
-        only: None,
-        without: &["status"],
-        within: &[("spec", &SERVICE_SPEC)],
-    };
-    static SERVICE_SPEC: Rule = Rule {
-        only: None,
-        without: &[
-            "allocateLoadBalancerNodePorts",
-            "clusterIPs",
-            "externalTrafficPolicy",
-            "healthCheckNodePort",
-            "internalTrafficPolicy",
-            "ipFamilyPolicy",
-            "loadBalancerClass",
-            "loadBalancerIP",
-            "loadBalancerSourceRanges",
-            "selector",
-            "sessionAffinity",
-            "sessionAffinityConfig",
-            "trafficDistribution",
-        ],
-        within: &[],
-    };
-    static SLICE: Rule = Rule {
-        only: None,
-        without: &[],
-        within: &[("endpoints", &ENDPOINT)],
-    };
-    static ENDPOINT: Rule = Rule {
-        only: None,
-        without: &[
-            "deprecatedTopology",
-            "hints",
-            "hostname",
-            "nodeName",
-            "targetRef",
-            "zone",
-        ],
-        within: &[],
-    };
-    static NAMESPACE: Rule = Rule {
-        only: Some(&[]),
-        without: &[],
-        within: &[],
-    };
-    match kind {
-        Kind::Service => &SERVICE,
-        Kind::EndpointSlice => &SLICE,
-        Kind::Namespace => &NAMESPACE,
-        _ => &ALL,
-    }
-}
-
-impl Rule {
-    /// The rule for a field's value; `None`: the field is not read.
-    pub(super) fn of(&self, field: &str) -> Option<&'static Rule> {
-        let read = match self.only {
-            Some(only) => only.contains(&field),
-            None => !self.without.contains(&field),
-        };
-        let rule = || self.within.iter().find(|(name, _)| *name == field);
-        read.then(|| rule().map_or(&ALL, |(_, rule)| *rule))
-    }
-}
-
-/// Reads a value under a rule.
-pub(super) struct Trim(pub(super) &'static Rule);
+/// Reads a value with these fields.
+pub(super) struct Trim(pub(super) &'static Fields);
 
 impl<'de> DeserializeSeed<'de> for Trim {
     type Value = Value;
@@ -191,18 +72,18 @@ impl<'de> Visitor<'de> for Trim {
     }
 }
 
-/// Reads the value of a field, if the rule says that it is read, and puts it into the map unless it is null.
+/// Reads the value of a field, if it is kept, and puts it into the map unless it is null.
 pub(super) fn put<'de, A: MapAccess<'de>>(
     map: &mut Map<String, Value>,
     field: String,
-    rule: &Rule,
+    fields: &Fields,
     entries: &mut A,
 ) -> Result<(), A::Error> {
-    let Some(rule) = rule.of(&field) else {
+    let Some(kept) = fields.of(&field) else {
         entries.next_value::<IgnoredAny>()?;
         return Ok(());
     };
-    let value = entries.next_value_seed(Trim(rule))?;
+    let value = entries.next_value_seed(Trim(kept))?;
     if !value.is_null() {
         map.insert(field, value);
     }
@@ -212,44 +93,45 @@ pub(super) fn put<'de, A: MapAccess<'de>>(
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+    use sesame_api::Kind;
 
     use super::*;
 
-    fn trimmed(rule: &'static Rule, text: &str) -> Value {
+    fn trimmed(fields: &'static Fields, text: &str) -> Value {
         let mut json = serde_json::Deserializer::from_str(text);
-        Trim(rule).deserialize(&mut json).unwrap()
+        Trim(fields).deserialize(&mut json).unwrap()
     }
 
     #[test]
-    fn what_no_rule_names_stays() {
+    fn all_fields_are_kept_by_default() {
         let text = r#"{"a":[1,-2,0.5,"x",true,{"b":{}}],"c":"d"}"#;
-        assert_eq!(trimmed(&ALL, text).to_string(), text);
+        assert_eq!(trimmed(&Fields::ALL, text).to_string(), text);
     }
 
     #[test]
-    fn nulls_go() {
+    fn nulls_are_dropped() {
         assert_eq!(
-            trimmed(&ALL, r#"{"a":null,"b":[null,{"c":null}]}"#),
+            trimmed(&Fields::ALL, r#"{"a":null,"b":[null,{"c":null}]}"#),
             json!({"b": [null, {}]})
         );
     }
 
     #[test]
-    fn endpoints_lose_what_nobody_reads() {
+    fn unused_fields_of_endpoints_are_dropped() {
         let text = r#"{"endpoints":[{"addresses":["10.0.0.1"],"conditions":{"ready":true},
             "nodeName":"n","targetRef":{"kind":"Pod","name":"p"},"zone":"z"}],"ports":[{"port":1}]}"#;
         assert_eq!(
-            trimmed(body(Kind::EndpointSlice), text),
+            trimmed(Kind::EndpointSlice.info().kept.body, text),
             json!({"endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": true}}], "ports": [{"port": 1}]})
         );
     }
 
     #[test]
-    fn annotations_lose_kubectls_copy_of_the_object() {
+    fn kubectls_copy_of_the_object_is_dropped() {
         let text = r#"{"name":"a","managedFields":[{"f":{}}],"finalizers":["x"],
             "annotations":{"kubectl.kubernetes.io/last-applied-configuration":"{}","mine":"yes"}}"#;
         assert_eq!(
-            trimmed(&METADATA, text),
+            trimmed(Kind::Gateway.info().kept.metadata, text),
             json!({"name": "a", "annotations": {"mine": "yes"}})
         );
     }

@@ -1,4 +1,4 @@
-//! Many objects cost few requests.
+//! Many objects take few requests.
 
 use futures::StreamExt as _;
 use serde_json::json;
@@ -10,7 +10,7 @@ use crate::listener::{Cluster, Listener, config};
 const SLICES: usize = 2000;
 
 #[tokio::test]
-async fn two_thousand_objects_come_with_one_request_and_in_one_set() {
+async fn two_thousand_objects_take_one_request_and_one_set() {
     let server = ApiServer::shared().await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
     cluster.namespace("bulk").await;
@@ -36,16 +36,16 @@ async fn two_thousand_objects_come_with_one_request_and_in_one_set() {
     let mut listener = Listener::new(cluster.0.clone(), config);
     listener.synced().await;
     assert_eq!((listener.sets, listener.objects.len()), (1, SLICES));
-    let work = &listener.work;
+    let work = &listener.counters;
     assert_eq!((work.lists(), work.watches(), work.gets()), (2, 0, 0));
     assert_eq!(work.events(), SLICES as u64);
-    assert_eq!(work.looks(), 0);
+    assert_eq!(work.discoveries(), 0);
 
-    // One that changes is one event and one change.
+    // A changed object is one event and one change.
     let mut changed = slice(7);
     changed["endpoints"][0]["conditions"] = json!({"ready": false});
     cluster.apply(&changed).await;
     listener.until("the change", |known| known.sets == 2).await;
-    assert_eq!(listener.told.len(), SLICES + 1);
-    assert_eq!(listener.work.lists(), 2);
+    assert_eq!(listener.changes.len(), SLICES + 1);
+    assert_eq!(listener.counters.lists(), 2);
 }

@@ -1,4 +1,4 @@
-//! What changes is told, and only that.
+//! Changes, and nothing else, are sent.
 
 use serde_json::json;
 use sesame_api::{Kind, Object, ObjectKey};
@@ -11,7 +11,7 @@ fn key(name: &str) -> ObjectKey {
 }
 
 #[tokio::test]
-async fn objects_come_change_and_go() {
+async fn objects_are_created_changed_and_deleted() {
     let server = ApiServer::shared().await.unwrap();
     server.install_definitions(Channel::Standard).await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
@@ -25,7 +25,7 @@ async fn objects_come_change_and_go() {
     let namespace = ObjectKey::new(Kind::Namespace, "", "changes");
     assert!(listener.has(&namespace));
     assert!(!listener.has(&ObjectKey::new(Kind::Namespace, "", "default")));
-    // Every namespace has a ConfigMap with certificates, which nobody names.
+    // Every namespace has a ConfigMap with certificates, which is not referenced.
     let data = |key: &ObjectKey| matches!(key.kind, Kind::Secret | Kind::ConfigMap);
     assert!(!listener.objects.keys().any(data));
     listener
@@ -41,7 +41,7 @@ async fn objects_come_change_and_go() {
     cluster.apply(&route("changes", "after", "b")).await;
     listener
         .until("a changed route", |known| {
-            known.times_told(&key("after")) == 2
+            known.changes_of(&key("after")) == 2
         })
         .await;
     let Object::HTTPRoute(after) = &listener.objects[&key("after")] else {
@@ -52,15 +52,15 @@ async fn objects_come_change_and_go() {
 
     cluster.delete(&route("changes", "after", "b")).await;
     listener
-        .until("a route gone", |known| !known.has(&key("after")))
+        .until("a deleted route", |known| !known.has(&key("after")))
         .await;
-    assert!(!listener.live.contains_key(&key("after")));
-    assert_eq!(listener.times_told(&key("before")), 1);
-    assert_eq!(listener.work.gets(), 0);
+    assert!(!listener.statuses.contains_key(&key("after")));
+    assert_eq!(listener.changes_of(&key("before")), 1);
+    assert_eq!(listener.counters.gets(), 0);
 }
 
 #[tokio::test]
-async fn a_status_is_told_as_one_and_not_as_a_change() {
+async fn a_written_status_is_not_a_change() {
     let server = ApiServer::shared().await.unwrap();
     server.install_definitions(Channel::Standard).await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
@@ -70,7 +70,7 @@ async fn a_status_is_told_as_one_and_not_as_a_change() {
     let config = config(&[Kind::HTTPRoute], None);
     let mut listener = Listener::new(cluster.0.clone(), config);
     listener.synced().await;
-    assert!(listener.live[&key("status")].status.is_none());
+    assert!(listener.statuses[&key("status")].status.is_none());
 
     let condition = json!({
         "type": "Accepted", "status": "True", "reason": "Accepted", "message": "",
@@ -79,15 +79,15 @@ async fn a_status_is_told_as_one_and_not_as_a_change() {
     let parent = json!({"parentRef": {"name": "g"}, "controllerName": "x.example/c", "conditions": [condition]});
     let status = json!({"parents": [parent]});
     cluster.write_status(&object, status).await;
-    let written = |known: &Listener| known.live[&key("status")].status.is_some();
+    let written = |known: &Listener| known.statuses[&key("status")].status.is_some();
     listener.until("the status", written).await;
-    let live = &listener.live[&key("status")];
+    let live = &listener.statuses[&key("status")];
     assert!(live.status.as_ref().unwrap().get().contains("x.example/c"));
     assert_eq!(live.generation, 1);
-    // Whatever was told of it before this is here.
+    // Earlier changes precede this one.
     cluster.apply(&route("changes", "later", "a")).await;
     listener
         .until("another route", |known| known.has(&key("later")))
         .await;
-    assert_eq!(listener.times_told(&key("status")), 1);
+    assert_eq!(listener.changes_of(&key("status")), 1);
 }

@@ -1,4 +1,4 @@
-//! CRDs that are missing, of another version, come and go.
+//! CRDs are missing, have other versions, are installed and uninstalled.
 
 use serde_json::{Value, json};
 use sesame_api::{Kind, ObjectKey};
@@ -6,7 +6,7 @@ use sesame_testkit::api_server::ApiServer;
 
 use crate::listener::{Cluster, Listener, config};
 
-/// A definition that serves some versions, and stores the first.
+/// A definition that serves these versions and stores the first one.
 fn definition(kind: Kind, versions: &[&str]) -> Value {
     let version = |(index, name): (usize, &&str)| {
         json!({
@@ -38,7 +38,7 @@ fn object(kind: Kind, version: &str) -> Value {
 }
 
 #[tokio::test]
-async fn definitions_come_and_go_while_we_watch() {
+async fn definitions_are_installed_and_uninstalled_during_the_watch() {
     let server = ApiServer::start().await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
     let kinds = [Kind::HTTPRoute, Kind::GRPCRoute, Kind::TLSRoute];
@@ -46,11 +46,11 @@ async fn definitions_come_and_go_while_we_watch() {
     listener.synced().await;
     assert!(listener.objects.is_empty());
     assert_eq!(
-        listener.wrong(),
+        listener.failing(),
         kinds.map(|kind| format!("{kind}: NotInstalled"))
     );
 
-    // One of an older version that is read, one of a version that is not.
+    // An older supported version, and an unsupported one.
     let http = ObjectKey::new(Kind::HTTPRoute, "default", "r");
     let older = definition(Kind::HTTPRoute, &["v1beta1"]);
     cluster.apply(&older).await;
@@ -59,10 +59,10 @@ async fn definitions_come_and_go_while_we_watch() {
         .await;
     listener
         .until("two definitions", |known| {
-            known.wrong() == ["GRPCRoute: OtherVersion", "TLSRoute: NotInstalled"]
+            known.failing() == ["GRPCRoute: OtherVersion", "TLSRoute: NotInstalled"]
         })
         .await;
-    let message = &listener.troubles[0].message;
+    let message = &listener.failures[0].message;
     assert!(
         message.contains("serves v1alpha2, and Sesame reads v1:"),
         "{message}"
@@ -70,7 +70,7 @@ async fn definitions_come_and_go_while_we_watch() {
     cluster.apply(&object(Kind::HTTPRoute, "v1beta1")).await;
     listener.until("the route", |known| known.has(&http)).await;
 
-    // The version moves on: what is there stays, and nothing is told again.
+    // Objects stay when the served version changes, without a change.
     cluster
         .apply(&definition(Kind::HTTPRoute, &["v1beta1", "v1"]))
         .await;
@@ -85,9 +85,9 @@ async fn definitions_come_and_go_while_we_watch() {
             !known.objects[&http].labels().is_empty()
         })
         .await;
-    assert_eq!(listener.times_told(&http), 2);
+    assert_eq!(listener.changes_of(&http), 2);
 
-    // A definition of no version that is read keeps what was read; one that is gone takes its objects along.
+    // An unsupported version keeps the objects; an uninstalled definition removes them.
     let mut neither = only_new.clone();
     neither["spec"]["versions"][1]["served"] = false.into();
     neither["spec"]["versions"]
@@ -98,17 +98,17 @@ async fn definitions_come_and_go_while_we_watch() {
     listener
         .until("no version", |known| {
             known
-                .wrong()
+                .failing()
                 .contains(&"HTTPRoute: OtherVersion".to_owned())
         })
         .await;
-    assert!(listener.has(&http) && listener.times_told(&http) == 2);
+    assert!(listener.has(&http) && listener.changes_of(&http) == 2);
     cluster.delete(&neither).await;
     listener
         .until("no definition", |known| {
             !known.has(&http)
                 && known
-                    .wrong()
+                    .failing()
                     .contains(&"HTTPRoute: NotInstalled".to_owned())
         })
         .await;
@@ -119,7 +119,7 @@ async fn definitions_come_and_go_while_we_watch() {
         .await;
 }
 
-/// Applies an object of a kind that will be served in a moment.
+/// Applies an object of a kind that is served soon.
 async fn apply_soon(cluster: &Cluster, object: &Value) {
     let tries = 600;
     for attempt in 0..tries {
@@ -132,7 +132,7 @@ async fn apply_soon(cluster: &Cluster, object: &Value) {
 }
 
 #[tokio::test]
-async fn without_the_right_to_watch_definitions_they_are_found_as_well() {
+async fn without_the_right_to_watch_definitions_discovery_is_polled() {
     let server = ApiServer::start().await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
     let rules = json!([{"apiGroups": ["gateway.networking.k8s.io"], "resources": ["*"], "verbs": ["list", "watch"]}]);
@@ -140,7 +140,7 @@ async fn without_the_right_to_watch_definitions_they_are_found_as_well() {
     let reader = server.service_account("default", "reader").await.unwrap();
     let mut listener = Listener::new(reader, config(&[Kind::TLSRoute], None));
     listener.synced().await;
-    assert_eq!(listener.wrong(), ["TLSRoute: NotInstalled"]);
+    assert_eq!(listener.failing(), ["TLSRoute: NotInstalled"]);
     cluster
         .apply(&definition(Kind::TLSRoute, &["v1alpha2"]))
         .await;
@@ -148,7 +148,7 @@ async fn without_the_right_to_watch_definitions_they_are_found_as_well() {
     let key = ObjectKey::new(Kind::TLSRoute, "default", "r");
     listener
         .until("the route", |known| {
-            known.has(&key) && known.wrong().is_empty()
+            known.has(&key) && known.failing().is_empty()
         })
         .await;
 }

@@ -1,4 +1,4 @@
-//! Somebody who watches, and what they know by now; and a cluster to watch.
+//! A receiver of watch events with the state it has received, and a cluster to watch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,116 +11,118 @@ use kube::api::{
 use serde_json::{Value, json};
 use sesame_api::{Kind, LiveStatus, Object, ObjectKey};
 use sesame_sources::change::Change;
-use sesame_sources::kube::{Event, KubeConfig, Pace, Trouble, Work, watch};
+use sesame_sources::kube::{Counters, RetryDelays, WatchConfig, WatchEvent, WatchFailure, watch};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// What has not come by then does not come. A busy machine needs long.
-const PATIENCE: Duration = Duration::from_secs(90);
+/// Long enough for a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// Somebody who watches.
+/// A receiver of watch events.
 pub(crate) struct Listener {
-    events: mpsc::Receiver<Event>,
+    events: mpsc::Receiver<WatchEvent>,
     task: JoinHandle<()>,
-    pub(crate) work: Arc<Work>,
-    /// What there is.
+    pub(crate) counters: Arc<Counters>,
+    /// The current state.
     pub(crate) objects: BTreeMap<ObjectKey, Object>,
-    pub(crate) live: BTreeMap<ObjectKey, LiveStatus>,
-    pub(crate) troubles: Vec<Trouble>,
-    /// The release of the CRDs, as they say.
+    pub(crate) statuses: BTreeMap<ObjectKey, LiveStatus>,
+    pub(crate) failures: Vec<WatchFailure>,
+    /// The release of the CRDs.
     pub(crate) release: Option<String>,
-    /// So many sets were told.
+    /// The number of change sets.
     pub(crate) sets: usize,
-    /// What was told of each object, in order: `true` for "it is this", `false` for "it is gone".
-    pub(crate) told: Vec<(ObjectKey, bool)>,
+    /// All changes in order: `true` for an upsert, `false` for a removal.
+    pub(crate) changes: Vec<(ObjectKey, bool)>,
 }
 
 impl Listener {
-    pub(crate) fn new(client: Client, config: KubeConfig) -> Self {
-        let work = config.work.clone();
+    pub(crate) fn new(client: Client, config: WatchConfig) -> Self {
+        let counters = config.counters.clone();
         let (out, events) = mpsc::channel(4);
         let task = tokio::spawn(async move { watch(client, config, out).await.unwrap() });
         Self {
             events,
             task,
-            work,
+            counters,
             objects: BTreeMap::new(),
-            live: BTreeMap::new(),
-            troubles: Vec::new(),
+            statuses: BTreeMap::new(),
+            failures: Vec::new(),
             release: None,
             sets: 0,
-            told: Vec::new(),
+            changes: Vec::new(),
         }
     }
 
-    /// Listens until this is so.
-    pub(crate) async fn until(&mut self, what: &str, so: impl Fn(&Self) -> bool) {
+    /// Receives events until the condition holds.
+    pub(crate) async fn until(&mut self, what: &str, condition: impl Fn(&Self) -> bool) {
         let waiting = async {
-            while !so(self) {
-                let event = self.events.recv().await.expect("it watches for ever");
-                self.hear(event);
+            while !condition(self) {
+                let event = self.events.recv().await.expect("the watch ended");
+                self.receive(event);
             }
         };
-        if timeout(PATIENCE, waiting).await.is_err() {
+        if timeout(TIMEOUT, waiting).await.is_err() {
             panic!(
-                "not so after {PATIENCE:?}: {what}; known are {:#?} and {:#?}",
-                self.told, self.troubles
+                "no {what} after {TIMEOUT:?}; received {:#?} and {:#?}",
+                self.changes, self.failures
             );
         }
     }
 
-    /// Listens until the first set was told.
+    /// Receives events until the first change set.
     pub(crate) async fn synced(&mut self) {
-        self.until("everything was told", |known| known.sets > 0)
-            .await;
+        self.until("first set", |known| known.sets > 0).await;
     }
 
-    fn hear(&mut self, event: Event) {
+    fn receive(&mut self, event: WatchEvent) {
         match event {
-            Event::Set(set) => {
+            WatchEvent::Changes(set) => {
                 self.sets += 1;
                 for change in set.changes {
                     match change {
                         Change::Upsert(object) => {
-                            self.told.push((object.key(), true));
+                            self.changes.push((object.key(), true));
                             self.objects.insert(object.key(), object);
                         }
                         Change::Remove(key) => {
-                            self.told.push((key.clone(), false));
+                            self.changes.push((key.clone(), false));
                             self.objects.remove(&key);
                         }
                     }
                 }
             }
-            Event::Live(live) => {
-                for (key, live) in live {
-                    match live {
-                        Some(live) => self.live.insert(key, live),
-                        None => self.live.remove(&key),
+            WatchEvent::Statuses(statuses) => {
+                for (key, status) in statuses {
+                    match status {
+                        Some(status) => self.statuses.insert(key, status),
+                        None => self.statuses.remove(&key),
                     };
                 }
             }
-            Event::Release(release) => self.release = release,
-            Event::Complete => {}
-            Event::Trouble(troubles) => self.troubles = troubles,
+            WatchEvent::Release(release) => self.release = release,
+            WatchEvent::FleetOwnersKnown => {}
+            WatchEvent::Failures(failures) => self.failures = failures,
         }
     }
 
-    /// Whether there is this object.
+    /// Whether the object exists.
     pub(crate) fn has(&self, key: &ObjectKey) -> bool {
         self.objects.contains_key(key)
     }
 
-    /// What is wrong, a word for each: `HTTPRoute: Forbidden`.
-    pub(crate) fn wrong(&self) -> Vec<String> {
-        let line = |trouble: &Trouble| format!("{}: {}", trouble.place, trouble.reason);
-        self.troubles.iter().map(line).collect()
+    /// Subject and reason of each failure: `HTTPRoute: Forbidden`.
+    pub(crate) fn failing(&self) -> Vec<String> {
+        let line = |failure: &WatchFailure| format!("{}: {}", failure.subject, failure.reason);
+        self.failures.iter().map(line).collect()
     }
 
-    /// How often this object was told.
-    pub(crate) fn times_told(&self, key: &ObjectKey) -> usize {
-        self.told.iter().filter(|(told, _)| told == key).count()
+    /// The number of changes of the object.
+    pub(crate) fn changes_of(&self, key: &ObjectKey) -> usize {
+        self.changes
+            .iter()
+            .filter(|(changed, _)| changed == key)
+            .count()
     }
 }
 
@@ -131,17 +133,17 @@ impl Drop for Listener {
 }
 
 /// These kinds in one namespace.
-pub(crate) fn config(kinds: &[Kind], namespace: Option<&str>) -> KubeConfig {
-    KubeConfig {
+pub(crate) fn config(kinds: &[Kind], namespace: Option<&str>) -> WatchConfig {
+    WatchConfig {
         namespaces: namespace.map(|name| vec![name.to_owned()]),
         kinds: kinds.to_vec(),
-        pace: Pace {
-            // Nobody wants to wait for what a test grants.
+        retry: RetryDelays {
+            // Tests grant rights later.
             forbidden: Duration::from_secs(1),
             discovery: Duration::from_secs(1),
-            ..Pace::default()
+            ..RetryDelays::default()
         },
-        work: Arc::default(),
+        counters: Arc::default(),
     }
 }
 
@@ -162,12 +164,12 @@ impl Cluster {
         }
     }
 
-    /// Makes the object what it is here.
+    /// Applies the object.
     pub(crate) async fn apply(&self, object: &Value) {
         self.try_apply(object).await.unwrap();
     }
 
-    /// Makes the object what it is here, if its kind is served.
+    /// Applies the object if its kind is served.
     pub(crate) async fn try_apply(&self, object: &Value) -> kube::Result<()> {
         let name = object["metadata"]["name"].as_str().unwrap();
         let params = PatchParams::apply("test").force();
@@ -176,7 +178,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// Makes a new object, for which the server need not look whether there is one.
+    /// Creates the object.
     pub(crate) async fn create(&self, object: &Value) {
         let dynamic = serde_json::from_value(object.clone()).unwrap();
         let created = self.api(object);
@@ -201,7 +203,7 @@ impl Cluster {
         deleted.delete(name, &Default::default()).await.unwrap();
     }
 
-    /// Makes a namespace.
+    /// Creates a namespace.
     pub(crate) async fn namespace(&self, name: &str) {
         let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
         self.apply(&object).await;

@@ -1,5 +1,12 @@
-//! The server is away, and forgets.
+//! The API server is stopped, restarts, and has no history.
 
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use kube::Client;
+use kube::client::Body;
 use sesame_api::{Kind, ObjectKey};
 use sesame_testkit::api_server::{ApiServer, Channel};
 
@@ -28,48 +35,48 @@ fn key(name: &str) -> ObjectKey {
 }
 
 #[tokio::test]
-async fn what_is_there_stays_while_the_server_is_away() {
+async fn objects_stay_while_the_server_is_unreachable() {
     let server = ApiServer::start().await.unwrap();
     let cluster = filled(&server).await;
     let mut listener = Listener::new(cluster.0.clone(), config(&KINDS, None));
     listener.synced().await;
     listener
-        .until("nothing is wrong", |known| known.troubles.is_empty())
+        .until("no failures", |known| known.failures.is_empty())
         .await;
-    let before = listener.told.len();
+    let before = listener.changes.len();
 
     server.stop().await.unwrap();
     listener
-        .until("trouble", |known| {
-            known.wrong() == ["API server: Unreachable"]
+        .until("a failure", |known| {
+            known.failing() == ["API server: Unreachable"]
         })
         .await;
     server.resume().await.unwrap();
     listener
-        .until("no trouble", |known| known.troubles.is_empty())
+        .until("no failures", |known| known.failures.is_empty())
         .await;
-    // It does not remember what it told, so everything is listed again; nothing of it is news.
+    // The server has no history, so everything is listed again, without a change.
     cluster.apply(&route("default", "r", "other")).await;
     cluster.delete(&route("default", "s", "b")).await;
     cluster.apply(&secret("default", "s", "second")).await;
     listener
-        .until("what changed since", |known| {
-            known.told.len() == before + 3 && !known.has(&key("s"))
+        .until("the changes since", |known| {
+            known.changes.len() == before + 3 && !known.has(&key("s"))
         })
         .await;
-    assert!(listener.has(&key("t")) && listener.times_told(&key("t")) == 1);
-    assert_eq!(listener.times_told(&key("r")), 2);
+    assert!(listener.has(&key("t")) && listener.changes_of(&key("t")) == 1);
+    assert_eq!(listener.changes_of(&key("r")), 2);
 }
 
 #[tokio::test]
-async fn a_server_that_is_away_at_the_start_is_waited_for() {
+async fn the_first_set_waits_for_an_unreachable_server() {
     let server = ApiServer::start().await.unwrap();
     let cluster = filled(&server).await;
     server.stop().await.unwrap();
     let mut listener = Listener::new(cluster.0.clone(), config(&KINDS, None));
     listener
-        .until("trouble", |known| {
-            known.wrong() == ["API server: Unreachable"]
+        .until("a failure", |known| {
+            known.failing() == ["API server: Unreachable"]
         })
         .await;
     assert_eq!(listener.sets, 0);
@@ -80,21 +87,21 @@ async fn a_server_that_is_away_at_the_start_is_waited_for() {
     }
     assert!(listener.has(&ObjectKey::new(Kind::Secret, "default", "s")));
     listener
-        .until("no trouble", |known| known.troubles.is_empty())
+        .until("no failures", |known| known.failures.is_empty())
         .await;
 }
 
 #[tokio::test]
-async fn what_was_compacted_is_listed_anew() {
-    // Without its cache the server has no streaming lists, and its memory is etcd's.
+async fn a_compacted_version_is_listed_again() {
+    // Without its cache the server has no streaming lists, and the history of etcd.
     let server = ApiServer::start_with(&["--watch-cache=false"])
         .await
         .unwrap();
     let cluster = filled(&server).await;
     let mut listener = Listener::new(cluster.0.clone(), config(&KINDS, None));
     listener.synced().await;
-    let (before, lists) = (listener.told.len(), listener.work.lists());
-    // Versions go by that no watch of ours sees.
+    let (before, lists) = (listener.changes.len(), listener.counters.lists());
+    // Increases the version without an event of a watch.
     for content in ["a", "b", "c"] {
         cluster.apply(&secret("kube-public", "x", content)).await;
     }
@@ -104,10 +111,97 @@ async fn what_was_compacted_is_listed_anew() {
     cluster.apply(&route("default", "r", "other")).await;
     cluster.delete(&route("default", "s", "b")).await;
     listener
-        .until("what changed since", |known| {
-            known.told.len() == before + 2 && !known.has(&key("s"))
+        .until("the changes since", |known| {
+            known.changes.len() == before + 2 && !known.has(&key("s"))
         })
         .await;
-    assert!(listener.work.lists() > lists);
-    assert_eq!(listener.times_told(&key("t")), 1);
+    assert!(listener.counters.lists() > lists);
+    assert_eq!(listener.changes_of(&key("t")), 1);
+}
+
+/// A request and its answer.
+#[derive(Clone, Debug)]
+struct Exchange {
+    path: String,
+    sent: Instant,
+    ended: Instant,
+    succeeded: bool,
+    retry_after: Option<Duration>,
+}
+
+/// How often lists of Gateways are answered as by a server that initializes its storage.
+const INITIALIZING: usize = 5;
+
+/// A client that records its requests.
+fn recording(client: Client) -> (Client, Arc<Mutex<Vec<Exchange>>>) {
+    let recorded: Arc<Mutex<Vec<Exchange>>> = Arc::default();
+    let log = recorded.clone();
+    let lists = Arc::new(AtomicUsize::new(0));
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let (client, log, lists) = (client.clone(), log.clone(), lists.clone());
+        async move {
+            let (path, sent) = (request.uri().path().to_owned(), Instant::now());
+            let lists_gateways = path.ends_with("/gateways");
+            let response = match client.send(request).await {
+                Ok(_) if lists_gateways && lists.fetch_add(1, Ordering::Relaxed) < INITIALIZING => {
+                    Ok(initializing())
+                }
+                response => response,
+            };
+            let header = |response: &http::Response<Body>| {
+                let value = response.headers().get("retry-after")?;
+                value
+                    .to_str()
+                    .unwrap()
+                    .parse()
+                    .ok()
+                    .map(Duration::from_secs)
+            };
+            log.lock().unwrap().push(Exchange {
+                path,
+                sent,
+                ended: Instant::now(),
+                succeeded: response.as_ref().is_ok_and(|r| r.status().is_success()),
+                retry_after: response.as_ref().ok().and_then(header),
+            });
+            response
+        }
+    });
+    (Client::new(service, "default"), recorded)
+}
+
+fn initializing() -> http::Response<Body> {
+    let status = r#"{"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 429,
+        "message": "storage is (re)initializing", "details": {"retryAfterSeconds": 1}}"#;
+    http::Response::builder()
+        .status(429)
+        .header("retry-after", "1")
+        .body(Body::from(status.as_bytes().to_vec()))
+        .unwrap()
+}
+
+#[tokio::test]
+async fn requests_to_a_starting_server_obey_its_retry_after_and_wait_a_second_at_most() {
+    let server = ApiServer::start().await.unwrap();
+    let cluster = filled(&server).await;
+    server.stop().await.unwrap();
+    let (client, recorded) = recording(cluster.0.clone());
+    let mut listener = Listener::new(client, config(&KINDS, None));
+    let (resumed, ()) = tokio::join!(server.resume(), listener.synced());
+    resumed.unwrap();
+    let mut last: HashMap<String, Exchange> = HashMap::new();
+    let mut retries = 0;
+    for exchange in recorded.lock().unwrap().clone() {
+        if let Some(before) = last.get(&exchange.path) {
+            let delay = exchange.sent - before.ended;
+            let retry_after = before.retry_after.unwrap_or_default();
+            assert!(delay >= retry_after, "{before:?} {exchange:?}");
+            // Successful requests are repeated at any time. A busy machine adds to the delay.
+            let most = retry_after.max(Duration::from_secs(1)) + Duration::from_secs(2);
+            assert!(before.succeeded || delay <= most, "{before:?} {exchange:?}");
+            retries += usize::from(before.retry_after.is_some());
+        }
+        last.insert(exchange.path.clone(), exchange);
+    }
+    assert!(retries >= INITIALIZING, "{retries} retries");
 }

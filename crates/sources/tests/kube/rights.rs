@@ -1,4 +1,4 @@
-//! What RBAC forbids.
+//! RBAC forbids requests.
 
 use serde_json::{Value, json};
 use sesame_api::{Kind, ObjectKey};
@@ -6,7 +6,7 @@ use sesame_testkit::api_server::{ApiServer, Channel};
 
 use crate::listener::{Cluster, Listener, config, gateway, route, secret};
 
-/// Grants a service account of the namespace `default` what the rules say, everywhere.
+/// Grants these rules to a service account of the namespace `default`, in all namespaces.
 pub(crate) async fn grant(cluster: &Cluster, account: &str, rules: Value) {
     let name = format!("test-{account}");
     let group = "rbac.authorization.k8s.io";
@@ -27,7 +27,7 @@ fn rule(group: &str, resources: &[&str], verbs: &[&str]) -> Value {
 }
 
 #[tokio::test]
-async fn what_is_forbidden_is_told_and_read_once_it_is_allowed() {
+async fn forbidden_kinds_are_reported_and_read_once_they_are_allowed() {
     let server = ApiServer::shared().await.unwrap();
     server.install_definitions(Channel::Standard).await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
@@ -52,10 +52,10 @@ async fn what_is_forbidden_is_told_and_read_once_it_is_allowed() {
     assert!(listener.has(&at(Kind::Gateway, "g")));
     assert_eq!(listener.objects.len(), 1);
     listener
-        .until("all that is wrong", |known| known.troubles.len() == 3)
+        .until("all failures", |known| known.failures.len() == 3)
         .await;
     assert_eq!(
-        listener.wrong(),
+        listener.failing(),
         [
             "HTTPRoute in namespace rights: Forbidden",
             "Secret in namespace rights: Forbidden",
@@ -63,7 +63,7 @@ async fn what_is_forbidden_is_told_and_read_once_it_is_allowed() {
         ]
     );
     let messages: Vec<_> = listener
-        .troubles
+        .failures
         .iter()
         .map(|t| t.message.clone())
         .collect();
@@ -80,19 +80,19 @@ async fn what_is_forbidden_is_told_and_read_once_it_is_allowed() {
     let secrets = rule("", &["secrets"], &["get", "list", "watch"]);
     grant(&cluster, "limited", json!([definitions, all, secrets])).await;
     listener
-        .until("what is allowed now", |known| {
-            known.troubles.is_empty()
+        .until("the allowed objects", |known| {
+            known.failures.is_empty()
                 && known.has(&at(Kind::HTTPRoute, "r"))
                 && known.has(&at(Kind::Secret, "s"))
         })
         .await;
-    // What was read stays when it is forbidden again; the running watch need not notice.
+    // Objects stay when they are forbidden again.
     grant(&cluster, "limited", json!([definitions])).await;
     assert_eq!(listener.objects.len(), 3);
 }
 
 #[tokio::test]
-async fn rights_in_one_namespace_suffice_for_it() {
+async fn rights_in_one_namespace_suffice_to_watch_it() {
     let server = ApiServer::shared().await.unwrap();
     server.install_definitions(Channel::Standard).await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
@@ -129,7 +129,7 @@ async fn rights_in_one_namespace_suffice_for_it() {
     let mut listener = Listener::new(client, config(&kinds, Some("inside")));
     listener.synced().await;
     listener
-        .until("nothing is wrong", |known| known.troubles.is_empty())
+        .until("no failures", |known| known.failures.is_empty())
         .await;
     let keys: Vec<_> = listener.objects.keys().map(ToString::to_string).collect();
     assert_eq!(keys, ["HTTPRoute/inside/r", "Namespace/inside"]);

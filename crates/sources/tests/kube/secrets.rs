@@ -1,4 +1,4 @@
-//! Only the Secrets that are named are fetched, and those are as they are.
+//! Referenced Secrets are fetched, and no others.
 
 use sesame_api::{Kind, Object, ObjectKey};
 use sesame_testkit::api_server::{ApiServer, Channel};
@@ -20,7 +20,7 @@ fn content(listener: &Listener, key: &ObjectKey) -> Option<String> {
 }
 
 #[tokio::test]
-async fn a_secret_comes_and_goes_with_those_who_name_it() {
+async fn a_secret_is_read_while_it_is_referenced() {
     let server = ApiServer::shared().await.unwrap();
     server.install_definitions(Channel::Standard).await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
@@ -52,23 +52,25 @@ async fn a_secret_comes_and_goes_with_those_who_name_it() {
         .await;
     assert!(!listener.has(&one));
     cluster.delete(&secret("secrets", "two", "")).await;
-    listener
-        .until("a Secret gone", |known| !known.has(&two))
-        .await;
+    listener.until("no Secret", |known| !known.has(&two)).await;
     cluster.apply(&secret("secrets", "two", "again")).await;
     listener
-        .until("a Secret come back", |known| known.has(&two))
+        .until("the Secret again", |known| known.has(&two))
         .await;
     cluster.delete(&gateway("secrets", "g", "two")).await;
     listener
-        .until("nothing left", |known| known.objects.is_empty())
+        .until("no objects", |known| known.objects.is_empty())
         .await;
-    // The two when they were named, and at most two for each of three changes: the watch may tell of a version that the answer has.
-    assert!(listener.work.gets() <= 8, "{}", listener.work.gets());
+    // One for each of two references, and at most two for each of three changes.
+    assert!(
+        listener.counters.gets() <= 8,
+        "{}",
+        listener.counters.gets()
+    );
 }
 
 #[tokio::test]
-async fn a_secret_may_be_made_after_it_is_named() {
+async fn a_secret_may_be_created_after_it_is_referenced() {
     let server = ApiServer::shared().await.unwrap();
     server.install_definitions(Channel::Standard).await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
@@ -86,5 +88,5 @@ async fn a_secret_may_be_made_after_it_is_named() {
     listener
         .until("the Secret", |known| known.has(&key("later", "s")))
         .await;
-    assert_eq!(listener.times_told(&gateway), 1);
+    assert_eq!(listener.changes_of(&gateway), 1);
 }

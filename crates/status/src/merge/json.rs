@@ -1,6 +1,4 @@
-//! JSON as text: taken apart without a loss, put together again.
-//!
-//! What others wrote is never decoded and encoded again: it goes through as the text that it was.
+//! JSON text that is split and joined without decoding, so that foreign parts stay byte for byte.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -9,13 +7,13 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-/// The fields of an object, in the order of their names.
+/// The fields of an object, sorted by name.
 pub(super) type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
-/// What removes a field in a merge patch (RFC 7396).
+/// Removes a field in a merge patch (RFC 7396).
 pub(super) const REMOVED: &str = "null";
 
-/// The fields of an object; none if it isn't one. A field that is null counts as missing.
+/// The fields of an object, without those that are null; empty if it is not an object.
 pub(super) fn fields(raw: Option<&RawValue>) -> Fields<'_> {
     let mut fields: Fields<'_> = raw
         .and_then(|raw| serde_json::from_str(raw.get()).ok())
@@ -24,23 +22,23 @@ pub(super) fn fields(raw: Option<&RawValue>) -> Fields<'_> {
     fields
 }
 
-/// The items of a list; none if it isn't one.
+/// The items of a list; empty if it is not a list.
 pub(super) fn items(raw: Option<&RawValue>) -> Vec<&RawValue> {
     raw.and_then(|raw| serde_json::from_str(raw.get()).ok())
         .unwrap_or_default()
 }
 
-/// A typed view, if the text allows it.
+/// A decoded value; `None` if it has another type.
 pub(super) fn typed<T: DeserializeOwned>(raw: Option<&RawValue>) -> Option<T> {
     serde_json::from_str(raw?.get()).ok()
 }
 
-/// A value as text.
+/// An encoded value.
 pub(super) fn text<T: Serialize + ?Sized>(value: &T) -> String {
-    serde_json::to_string(value).expect("statuses are plain data with text as keys")
+    serde_json::to_string(value).expect("statuses are plain data with string keys")
 }
 
-/// An object from its fields, each already text.
+/// An object from encoded fields.
 pub(super) fn object<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let mut out = String::from("{");
     for (name, value) in fields {
@@ -55,7 +53,7 @@ pub(super) fn object<'a>(fields: impl IntoIterator<Item = (&'a str, &'a str)>) -
     out
 }
 
-/// A list from its items, each already text.
+/// A list from encoded items.
 pub(super) fn list(items: &[Cow<'_, str>]) -> String {
     format!("[{}]", items.join(","))
 }

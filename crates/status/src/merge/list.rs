@@ -1,4 +1,4 @@
-//! A list in which some items are ours and some are others'.
+//! Merging lists that hold our items and those of other controllers.
 
 use std::borrow::Cow;
 
@@ -6,43 +6,42 @@ use serde_json::value::RawValue;
 
 use super::json;
 
-/// Whose an item is.
-pub(super) enum Place {
-    /// Somebody else's: it stays as it is, where it is.
+/// The owner of a live item.
+pub(super) enum Owner {
+    /// Another controller: the item stays as it is, where it is.
     Foreign,
-    /// Ours, and what it should be: an index into what we want.
-    Wanted(usize),
-    /// Ours, and nobody wants it any more.
-    Unwanted,
+    /// Us, for the desired item with this index.
+    Us(usize),
+    /// Us, for an item that is no longer desired.
+    Stale,
 }
 
-/// A list as it should be.
+/// A merged list.
 pub(super) struct List<'a> {
-    /// The items as text; borrowed ones are as they were.
+    /// The items as JSON; unchanged ones are borrowed.
     pub items: Vec<Cow<'a, str>>,
-    /// Whether anything differs from what was there.
+    /// Whether the list differs from the live one.
     pub changed: bool,
-    /// How many of ours found no room, since others fill the list.
+    /// How many of our items have no room.
     pub left_out: usize,
 }
 
 impl List<'_> {
-    /// The list as text, if it differs from what was there.
+    /// The list as JSON, if it has changed.
     pub(super) fn text_if_changed(&self) -> Option<String> {
         self.changed.then(|| json::list(&self.items))
     }
 }
 
-/// Puts `wanted` items of ours into a list.
+/// Merges our `wanted` items into a list.
 ///
-/// Items keep their places, so that a list which says the same in another order counts as right. New items go to the end, while
-/// there are fewer than `limit`. `place` tells whose an item is; `write` gives the text of a wanted item, or `None` if the
-/// one that is there is right.
-pub(super) fn merged<'a>(
+/// Live items keep their positions, so the order alone is never a difference. New items are appended up to `limit`. `write` gives
+/// the JSON of a desired item, or `None` if the live one is equal.
+pub(super) fn merge<'a>(
     live: Vec<&'a RawValue>,
     wanted: usize,
     limit: usize,
-    place: impl Fn(&'a RawValue) -> Place,
+    owner: impl Fn(&'a RawValue) -> Owner,
     mut write: impl FnMut(Option<&'a RawValue>, usize) -> Option<String>,
 ) -> List<'a> {
     let mut list = List {
@@ -50,12 +49,12 @@ pub(super) fn merged<'a>(
         changed: false,
         left_out: 0,
     };
-    let mut there = vec![false; wanted];
+    let mut present = vec![false; wanted];
     for raw in live {
-        match place(raw) {
-            Place::Foreign => list.items.push(Cow::Borrowed(raw.get())),
-            Place::Wanted(index) if !there[index] => {
-                there[index] = true;
+        match owner(raw) {
+            Owner::Foreign => list.items.push(Cow::Borrowed(raw.get())),
+            Owner::Us(index) if !present[index] => {
+                present[index] = true;
                 let item = match write(Some(raw), index) {
                     None => Cow::Borrowed(raw.get()),
                     Some(text) => {
@@ -65,11 +64,11 @@ pub(super) fn merged<'a>(
                 };
                 list.items.push(item);
             }
-            // Unwanted, or there twice.
+            // Stale, or a duplicate.
             _ => list.changed = true,
         }
     }
-    for index in (0..wanted).filter(|index| !there[*index]) {
+    for index in (0..wanted).filter(|index| !present[*index]) {
         if list.items.len() >= limit {
             list.left_out += 1;
             continue;

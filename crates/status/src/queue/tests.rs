@@ -10,23 +10,23 @@ mod random;
 
 const OURS: &str = "projectsesame.io/gateway-controller";
 
-/// A queue, a clock of its own, and the shortest ways to say things.
-struct Bench {
+/// A queue with a simulated clock.
+struct Fixture {
     queue: Queue,
     start: Instant,
     now: Instant,
 }
 
-fn leading() -> Bench {
+fn leading() -> Fixture {
     let start = Instant::now();
-    let mut bench = Bench {
+    let mut fixture = Fixture {
         queue: Queue::new(OURS.into(), 4, Duration::ZERO),
         start,
         now: start,
     };
-    bench.queue.lead(true, start);
-    bench.queue.complete(start);
-    bench
+    fixture.queue.lead(true, start);
+    fixture.queue.complete(start);
+    fixture
 }
 
 fn route(name: &str) -> ObjectKey {
@@ -57,17 +57,17 @@ fn live(version: u64, generation: i64) -> LiveStatus {
     }
 }
 
-impl Bench {
+impl Fixture {
     fn wait(&mut self, millis: u64) {
         self.now += Duration::from_millis(millis);
     }
 
-    fn says(&mut self, key: &ObjectKey, generation: i64, message: &str) {
+    fn desire(&mut self, key: &ObjectKey, generation: i64, message: &str) {
         self.queue
             .desired(key.clone(), Some(status(generation, message)), self.now);
     }
 
-    fn there(&mut self, key: &ObjectKey, live: LiveStatus) {
+    fn live(&mut self, key: &ObjectKey, live: LiveStatus) {
         self.queue.live(key.clone(), Some(live), self.now);
     }
 
@@ -76,31 +76,31 @@ impl Bench {
     }
 
     #[track_caller]
-    fn starts(&mut self, key: &ObjectKey) -> Job {
+    fn expect_start(&mut self, key: &ObjectKey) -> Job {
         let job = self.next().expect("nothing starts");
         assert_eq!(&job.key, key);
         job
     }
 
     #[track_caller]
-    fn idle(&mut self) {
+    fn expect_none(&mut self) {
         if let Some(job) = self.next() {
             panic!("{} starts", job.key);
         }
     }
 
-    fn ended(&mut self, key: &ObjectKey, outcome: Outcome) -> Option<Duration> {
-        self.queue.ended(key, outcome, self.now)
+    fn finish(&mut self, key: &ObjectKey, outcome: Outcome) {
+        self.queue.finish(key, outcome, self.now);
     }
 
-    fn written(&mut self, key: &ObjectKey, version: u64) -> Option<Duration> {
-        self.ended(key, Outcome::Written(live(version, 1), 0))
+    fn written(&mut self, key: &ObjectKey, version: u64) {
+        self.finish(key, Outcome::Written(live(version, 1), 0));
     }
 
-    fn failed(&mut self, key: &ObjectKey, reason: Reason, retry_after: Option<u64>) {
-        self.ended(
+    fn failed(&mut self, key: &ObjectKey, reason: FailureReason, retry_after: Option<u64>) {
+        self.finish(
             key,
-            Outcome::Failed(Failure {
+            Outcome::Failed(WriteFailure {
                 reason,
                 message: "why".to_owned(),
                 retry_after: retry_after.map(Duration::from_secs),
@@ -108,7 +108,7 @@ impl Bench {
         );
     }
 
-    /// After how many milliseconds, from the start, it is to be asked again.
+    /// The milliseconds from the start to the next wake-up.
     fn wakes(&self) -> Option<u128> {
         let at = self.queue.wake_at()?;
         Some(at.duration_since(self.start).as_millis())
@@ -116,136 +116,132 @@ impl Bench {
 }
 
 #[test]
-fn envoys_have_a_head_start_however_often_an_object_changes() {
-    let mut bench = leading();
-    bench.queue.head_start = HEAD_START;
+fn a_changing_status_is_written_after_the_initial_delay() {
+    let mut fixture = leading();
+    fixture.queue.initial_delay = INITIAL_DELAY;
     let key = route("a");
-    bench.there(&key, live(1, 1));
-    let begin = bench.now;
+    fixture.live(&key, live(1, 1));
+    let begin = fixture.now;
     for change in 0..5 {
-        bench.says(&key, 1, &change.to_string());
-        assert!(bench.next().is_none(), "after {:?}", bench.now - begin);
-        bench.wait(5);
+        fixture.desire(&key, 1, &change.to_string());
+        assert!(fixture.next().is_none(), "after {:?}", fixture.now - begin);
+        fixture.wait(5);
     }
-    assert_eq!(bench.now, begin + HEAD_START);
-    bench.starts(&key);
+    assert_eq!(fixture.now, begin + INITIAL_DELAY);
+    fixture.expect_start(&key);
 }
 
 #[test]
-fn a_status_is_written_when_what_stands_there_is_known() {
-    let mut bench = leading();
-    bench.says(&route("a"), 1, "");
-    bench.idle();
-    bench.there(&route("a"), live(7, 1));
-    let job = bench.starts(&route("a"));
+fn a_status_is_written_when_the_live_status_is_known() {
+    let mut fixture = leading();
+    fixture.desire(&route("a"), 1, "");
+    fixture.expect_none();
+    fixture.live(&route("a"), live(7, 1));
+    let job = fixture.expect_start(&route("a"));
     assert_eq!(&*job.live.resource_version, "7");
-    assert!(matches!(job.want, Want::Says(_)));
-    bench.wait(3);
-    assert_eq!(
-        bench.written(&route("a"), 8),
-        Some(Duration::from_millis(3))
-    );
-    bench.idle();
-    assert_eq!((bench.wakes(), bench.queue.len()), (None, 0));
+    assert!(matches!(job.desired, Desired::Status(_)));
+    fixture.wait(3);
+    fixture.written(&route("a"), 8);
+    fixture.expect_none();
+    assert_eq!((fixture.wakes(), fixture.queue.len()), (None, 0));
 }
 
 #[test]
-fn what_comes_while_a_write_is_under_way_is_written_once_after_its_answer() {
-    let mut bench = leading();
-    bench.there(&route("a"), live(7, 1));
-    bench.says(&route("a"), 1, "1");
-    bench.starts(&route("a"));
+fn changes_during_a_write_are_written_once_after_it() {
+    let mut fixture = leading();
+    fixture.live(&route("a"), live(7, 1));
+    fixture.desire(&route("a"), 1, "1");
+    fixture.expect_start(&route("a"));
     for message in ["2", "3", "4"] {
-        bench.says(&route("a"), 1, message);
+        fixture.desire(&route("a"), 1, message);
     }
-    bench.idle();
-    bench.wait(30);
-    bench.written(&route("a"), 8);
-    bench.idle();
-    assert_eq!(bench.wakes(), Some(100));
-    bench.wait(70);
-    let job = bench.starts(&route("a"));
+    fixture.expect_none();
+    fixture.wait(30);
+    fixture.written(&route("a"), 8);
+    fixture.expect_none();
+    assert_eq!(fixture.wakes(), Some(100));
+    fixture.wait(70);
+    let job = fixture.expect_start(&route("a"));
     assert_eq!(&*job.live.resource_version, "8");
-    let Want::Says(said) = job.want else { panic!() };
-    assert_eq!(said, status(1, "4"));
+    let Desired::Status(desired) = job.desired else {
+        panic!()
+    };
+    assert_eq!(desired, status(1, "4"));
 }
 
 #[test]
 fn a_gateway_that_changes_a_thousand_times_is_written_four_times_a_second() {
-    let mut bench = leading();
-    bench.there(&gateway("g"), live(1, 1));
+    let mut fixture = leading();
+    fixture.live(&gateway("g"), live(1, 1));
     let mut writes = 0;
     for n in 0..1000 {
-        bench.says(&gateway("g"), 1, &n.to_string());
-        if bench.next().is_some() {
+        fixture.desire(&gateway("g"), 1, &n.to_string());
+        if fixture.next().is_some() {
             writes += 1;
-            bench.written(&gateway("g"), 1 + writes);
+            fixture.written(&gateway("g"), 1 + writes);
         }
-        bench.wait(1);
+        fixture.wait(1);
     }
     assert_eq!(writes, 4);
 }
 
 #[test]
-fn the_echo_of_a_write_asks_for_nothing() {
-    let mut bench = leading();
-    bench.there(&route("a"), live(7, 1));
-    bench.says(&route("a"), 1, "");
-    bench.starts(&route("a"));
-    bench.there(&route("a"), live(8, 1));
-    bench.written(&route("a"), 8);
-    assert_eq!(bench.queue.len(), 0);
-    bench.there(&route("a"), live(8, 1));
-    bench.there(&route("a"), live(7, 1));
-    assert_eq!(bench.queue.len(), 0);
-    // One that is later is somebody else's.
-    bench.there(&route("a"), live(9, 1));
-    assert_eq!(bench.queue.len(), 1);
+fn the_watch_event_of_a_write_causes_no_job() {
+    let mut fixture = leading();
+    fixture.live(&route("a"), live(7, 1));
+    fixture.desire(&route("a"), 1, "");
+    fixture.expect_start(&route("a"));
+    fixture.live(&route("a"), live(8, 1));
+    fixture.written(&route("a"), 8);
+    assert_eq!(fixture.queue.len(), 0);
+    fixture.live(&route("a"), live(8, 1));
+    fixture.live(&route("a"), live(7, 1));
+    assert_eq!(fixture.queue.len(), 0);
+    // A later version is from another writer.
+    fixture.live(&route("a"), live(9, 1));
+    assert_eq!(fixture.queue.len(), 1);
 }
 
 #[test]
-fn only_a_leader_writes_and_who_comes_to_lead_looks_at_everything() {
-    let mut bench = leading();
-    bench.queue.lead(false, bench.now);
+fn only_the_leader_writes_and_a_new_leader_compares_everything() {
+    let mut fixture = leading();
+    fixture.queue.lead(false, fixture.now);
     for name in ["a", "b"] {
-        bench.there(&route(name), live(7, 1));
-        bench.says(&route(name), 1, "");
+        fixture.live(&route(name), live(7, 1));
+        fixture.desire(&route(name), 1, "");
     }
-    bench.idle();
-    assert_eq!((bench.wakes(), bench.queue.len()), (None, 0));
-    bench.wait(60_000);
-    bench.queue.lead(true, bench.now);
-    bench.starts(&route("a"));
-    bench.starts(&route("b"));
-    bench.wait(2);
-    assert_eq!(
-        bench.written(&route("a"), 8),
-        Some(Duration::from_millis(2))
-    );
-    bench.queue.lead(false, bench.now);
-    bench.failed(&route("b"), Reason::Failed, None);
-    bench.wait(60_000);
-    bench.idle();
-    assert_eq!(bench.queue.troubles(), []);
+    fixture.expect_none();
+    assert_eq!((fixture.wakes(), fixture.queue.len()), (None, 0));
+    fixture.wait(60_000);
+    fixture.queue.lead(true, fixture.now);
+    fixture.expect_start(&route("a"));
+    fixture.expect_start(&route("b"));
+    fixture.wait(2);
+    fixture.written(&route("a"), 8);
+    fixture.queue.lead(false, fixture.now);
+    fixture.failed(&route("b"), FailureReason::ServerError, None);
+    fixture.wait(60_000);
+    fixture.expect_none();
+    assert_eq!(fixture.queue.failures(), []);
 }
 
 #[test]
 fn gateways_and_routes_take_turns() {
-    let mut bench = leading();
+    let mut fixture = leading();
     for n in 0..4 {
         let key = route(&n.to_string());
-        bench.there(&key, live(1, 1));
-        bench.says(&key, 1, "");
+        fixture.live(&key, live(1, 1));
+        fixture.desire(&key, 1, "");
     }
     for n in 0..2 {
         let key = gateway(&n.to_string());
-        bench.there(&key, live(1, 1));
-        bench.says(&key, 1, "");
+        fixture.live(&key, live(1, 1));
+        fixture.desire(&key, 1, "");
     }
     let mut order = Vec::new();
-    while let Some(job) = bench.next() {
+    while let Some(job) = fixture.next() {
         order.push(job.key.to_string());
-        bench.written(&job.key, 2);
+        fixture.written(&job.key, 2);
     }
     let mut kinds = order.iter().map(|key| key.starts_with("Gateway"));
     let first: Vec<_> = kinds.by_ref().take(4).collect();
@@ -256,294 +252,302 @@ fn gateways_and_routes_take_turns() {
 }
 
 #[test]
-fn no_more_are_under_way_than_may_be() {
-    let mut bench = leading();
+fn the_number_of_concurrent_writes_is_limited() {
+    let mut fixture = leading();
     for n in 0..6 {
         let key = route(&n.to_string());
-        bench.there(&key, live(1, 1));
-        bench.says(&key, 1, "");
+        fixture.live(&key, live(1, 1));
+        fixture.desire(&key, 1, "");
     }
     for n in 0..4 {
-        bench.starts(&route(&n.to_string()));
+        fixture.expect_start(&route(&n.to_string()));
     }
-    bench.idle();
-    bench.written(&route("2"), 2);
-    bench.starts(&route("4"));
-    bench.idle();
+    fixture.expect_none();
+    fixture.written(&route("2"), 2);
+    fixture.expect_start(&route("4"));
+    fixture.expect_none();
 }
 
 #[test]
-fn an_older_status_waits_for_a_newer_one_and_is_then_written_all_the_same() {
-    let mut bench = leading();
-    bench.there(&route("a"), live(7, 2));
-    bench.says(&route("a"), 1, "");
-    bench.idle();
-    assert_eq!(bench.wakes(), Some(1000));
-    bench.wait(400);
-    bench.says(&route("a"), 2, "");
-    bench.starts(&route("a"));
-    bench.ended(&route("a"), Outcome::Written(live(8, 2), 0));
-    bench.there(&route("a"), live(9, 3));
-    bench.wait(999);
-    bench.idle();
-    // Others' changes don't put it off.
-    bench.there(&route("a"), live(10, 3));
-    bench.wait(1);
-    bench.starts(&route("a"));
-    bench.ended(&route("a"), Outcome::Behind);
-    bench.wait(60_000);
-    bench.idle();
+fn a_stale_status_waits_for_a_newer_one_and_is_then_written() {
+    let mut fixture = leading();
+    fixture.live(&route("a"), live(7, 2));
+    fixture.desire(&route("a"), 1, "");
+    fixture.expect_none();
+    assert_eq!(fixture.wakes(), Some(1000));
+    fixture.wait(400);
+    fixture.desire(&route("a"), 2, "");
+    fixture.expect_start(&route("a"));
+    fixture.finish(&route("a"), Outcome::Written(live(8, 2), 0));
+    fixture.live(&route("a"), live(9, 3));
+    fixture.wait(999);
+    fixture.expect_none();
+    // Foreign changes don't delay it.
+    fixture.live(&route("a"), live(10, 3));
+    fixture.wait(1);
+    fixture.expect_start(&route("a"));
+    fixture.finish(&route("a"), Outcome::Stale);
+    fixture.wait(60_000);
+    fixture.expect_none();
 }
 
 #[test]
-fn a_newer_status_waits_until_the_cluster_shows_its_generation() {
-    let mut bench = leading();
-    bench.there(&route("a"), live(7, 1));
-    bench.says(&route("a"), 2, "");
-    bench.wait(60_000);
-    bench.idle();
-    bench.there(&route("a"), live(8, 2));
-    bench.starts(&route("a"));
+fn a_newer_status_waits_until_its_generation_is_live() {
+    let mut fixture = leading();
+    fixture.live(&route("a"), live(7, 1));
+    fixture.desire(&route("a"), 2, "");
+    fixture.wait(60_000);
+    fixture.expect_none();
+    fixture.live(&route("a"), live(8, 2));
+    fixture.expect_start(&route("a"));
 }
 
 #[test]
-fn after_a_conflict_the_newest_is_written_over_what_stands_there() {
-    let mut bench = leading();
-    bench.there(&route("a"), live(7, 1));
-    bench.says(&route("a"), 1, "1");
-    bench.starts(&route("a"));
-    bench.says(&route("a"), 1, "2");
-    bench.ended(&route("a"), Outcome::Conflict(live(9, 1)));
-    let job = bench.starts(&route("a"));
+fn after_a_conflict_the_newest_status_is_written_over_the_live_one() {
+    let mut fixture = leading();
+    fixture.live(&route("a"), live(7, 1));
+    fixture.desire(&route("a"), 1, "1");
+    fixture.expect_start(&route("a"));
+    fixture.desire(&route("a"), 1, "2");
+    fixture.finish(&route("a"), Outcome::Conflict(live(9, 1)));
+    let job = fixture.expect_start(&route("a"));
     assert_eq!(&*job.live.resource_version, "9");
-    let Want::Says(said) = job.want else { panic!() };
-    assert_eq!(said, status(1, "2"));
-    // Two are at it: what follows comes in growing steps.
+    let Desired::Status(desired) = job.desired else {
+        panic!()
+    };
+    assert_eq!(desired, status(1, "2"));
+    // More conflicts back off.
     let mut waits = Vec::new();
     for version in 10..16 {
-        bench.ended(&route("a"), Outcome::Conflict(live(version, 1)));
-        let at = bench.queue.wake_at().unwrap_or(bench.now);
-        waits.push(at.duration_since(bench.now).as_millis());
-        bench.now = at;
-        bench.starts(&route("a"));
+        fixture.finish(&route("a"), Outcome::Conflict(live(version, 1)));
+        let at = fixture.queue.wake_at().unwrap_or(fixture.now);
+        waits.push(at.duration_since(fixture.now).as_millis());
+        fixture.now = at;
+        fixture.expect_start(&route("a"));
     }
     assert_eq!(waits, [0, 5, 15, 35, 75, 155]);
 }
 
 #[test]
-fn who_undoes_what_we_write_makes_us_slower_and_a_new_status_makes_us_fast_again() {
-    let mut bench = leading();
-    bench.there(&route("a"), live(1, 1));
-    bench.says(&route("a"), 1, "");
+fn writes_slow_down_while_they_are_undone_until_the_status_changes() {
+    let mut fixture = leading();
+    fixture.live(&route("a"), live(1, 1));
+    fixture.desire(&route("a"), 1, "");
     let mut version = 1;
     let mut waits = Vec::new();
     for _ in 0..6 {
-        let from = bench.now;
-        while bench.next().is_none() {
-            bench.now = bench.queue.wake_at().unwrap();
+        let from = fixture.now;
+        while fixture.next().is_none() {
+            fixture.now = fixture.queue.wake_at().unwrap();
         }
-        waits.push(bench.now.duration_since(from).as_millis());
-        bench.written(&route("a"), version + 1);
+        waits.push(fixture.now.duration_since(from).as_millis());
+        fixture.written(&route("a"), version + 1);
         version += 2;
-        bench.there(&route("a"), live(version, 1));
+        fixture.live(&route("a"), live(version, 1));
     }
     assert_eq!(waits, [0, 100, 100, 200, 400, 800]);
-    bench.says(&route("a"), 1, "new");
-    while bench.next().is_none() {
-        bench.now = bench.queue.wake_at().unwrap();
+    fixture.desire(&route("a"), 1, "new");
+    while fixture.next().is_none() {
+        fixture.now = fixture.queue.wake_at().unwrap();
     }
-    bench.written(&route("a"), version + 1);
-    bench.says(&route("a"), 1, "newer");
-    assert_eq!(bench.queue.wake_at(), Some(bench.now + INTERVAL));
+    fixture.written(&route("a"), version + 1);
+    fixture.desire(&route("a"), 1, "newer");
+    assert_eq!(fixture.queue.wake_at(), Some(fixture.now + WRITE_INTERVAL));
 }
 
 #[test]
-fn a_server_that_takes_no_more_gets_one_write_to_try_with() {
-    let mut bench = leading();
+fn an_unavailable_server_gets_one_write_at_a_time() {
+    let mut fixture = leading();
     for n in 0..4 {
         let key = route(&n.to_string());
-        bench.there(&key, live(1, 1));
-        bench.says(&key, 1, "");
-        bench.starts(&key);
+        fixture.live(&key, live(1, 1));
+        fixture.desire(&key, 1, "");
+        fixture.expect_start(&key);
     }
     for n in 0..4 {
-        bench.failed(&route(&n.to_string()), Reason::Unanswered, None);
+        fixture.failed(&route(&n.to_string()), FailureReason::Unavailable, None);
     }
-    bench.idle();
-    assert_eq!(bench.wakes(), Some(250));
-    let trouble = bench.queue.troubles().remove(0);
-    assert_eq!((trouble.reason, trouble.objects), (Reason::Unanswered, 4));
-    bench.wait(250);
-    let tries = bench.next().unwrap();
-    bench.idle();
-    assert_eq!(bench.wakes(), None, "the answer comes first");
-    bench.failed(&tries.key, Reason::Unanswered, None);
-    bench.idle();
-    assert_eq!(bench.wakes(), Some(250 + 500));
-    bench.wait(500);
-    let tries = bench.next().unwrap();
-    bench.failed(&tries.key, Reason::Unanswered, Some(7));
-    assert_eq!(bench.wakes(), Some(250 + 500 + 7000));
-    bench.wait(7000);
-    let tries = bench.next().unwrap();
-    bench.written(&tries.key, 2);
+    fixture.expect_none();
+    assert_eq!(fixture.wakes(), Some(250));
+    let failure = fixture.queue.failures().remove(0);
+    assert_eq!(
+        (failure.reason, failure.objects),
+        (FailureReason::Unavailable, 4)
+    );
+    fixture.wait(250);
+    let retry = fixture.next().unwrap();
+    fixture.expect_none();
+    assert_eq!(fixture.wakes(), None, "the response comes first");
+    fixture.failed(&retry.key, FailureReason::Unavailable, None);
+    fixture.expect_none();
+    assert_eq!(fixture.wakes(), Some(250 + 500));
+    fixture.wait(500);
+    let retry = fixture.next().unwrap();
+    fixture.failed(&retry.key, FailureReason::Unavailable, Some(7));
+    assert_eq!(fixture.wakes(), Some(250 + 500 + 7000));
+    fixture.wait(7000);
+    let retry = fixture.next().unwrap();
+    fixture.written(&retry.key, 2);
     for _ in 0..3 {
-        let job = bench.next().unwrap();
-        bench.written(&job.key, 2);
+        let job = fixture.next().unwrap();
+        fixture.written(&job.key, 2);
     }
-    assert_eq!(bench.queue.troubles(), []);
+    assert_eq!(fixture.queue.failures(), []);
 }
 
 #[test]
-fn a_status_that_is_refused_is_tried_seldom_and_another_one_at_once() {
-    let mut bench = leading();
-    bench.there(&route("a"), live(1, 1));
-    bench.says(&route("a"), 1, "bad");
+fn a_rejected_status_backs_off_and_a_new_one_is_written_at_once() {
+    let mut fixture = leading();
+    fixture.live(&route("a"), live(1, 1));
+    fixture.desire(&route("a"), 1, "bad");
     let mut waits = Vec::new();
     for _ in 0..7 {
-        bench.starts(&route("a"));
-        bench.failed(&route("a"), Reason::Refused, None);
-        let at = bench.queue.wake_at().unwrap();
-        waits.push(at.duration_since(bench.now).as_secs());
-        bench.now = at;
+        fixture.expect_start(&route("a"));
+        fixture.failed(&route("a"), FailureReason::Invalid, None);
+        let at = fixture.queue.wake_at().unwrap();
+        waits.push(at.duration_since(fixture.now).as_secs());
+        fixture.now = at;
     }
     assert_eq!(waits, [2, 4, 8, 16, 32, 60, 60]);
-    bench.starts(&route("a"));
-    bench.failed(&route("a"), Reason::Refused, None);
-    let trouble = bench.queue.troubles().remove(0);
+    fixture.expect_start(&route("a"));
+    fixture.failed(&route("a"), FailureReason::Invalid, None);
+    let failure = fixture.queue.failures().remove(0);
     assert_eq!(
-        (trouble.reason, &*trouble.message),
-        (Reason::Refused, "why")
+        (failure.reason, &*failure.message),
+        (FailureReason::Invalid, "why")
     );
-    // Others' changes don't make it better.
-    bench.there(&route("a"), live(2, 1));
-    bench.idle();
-    bench.says(&route("a"), 1, "good");
-    bench.starts(&route("a"));
-    bench.written(&route("a"), 3);
-    assert_eq!(bench.queue.troubles(), []);
+    // Foreign changes don't end the backoff.
+    fixture.live(&route("a"), live(2, 1));
+    fixture.expect_none();
+    fixture.desire(&route("a"), 1, "good");
+    fixture.expect_start(&route("a"));
+    fixture.written(&route("a"), 3);
+    assert_eq!(fixture.queue.failures(), []);
 }
 
 #[test]
-fn other_objects_go_on_while_one_fails() {
-    let mut bench = leading();
-    for (name, reason) in [("a", Reason::Failed), ("b", Reason::Forbidden)] {
-        bench.there(&route(name), live(1, 1));
-        bench.says(&route(name), 1, "");
-        bench.starts(&route(name));
-        bench.failed(&route(name), reason, None);
+fn a_failure_delays_no_other_object() {
+    let mut fixture = leading();
+    for (name, reason) in [
+        ("a", FailureReason::ServerError),
+        ("b", FailureReason::Forbidden),
+    ] {
+        fixture.live(&route(name), live(1, 1));
+        fixture.desire(&route(name), 1, "");
+        fixture.expect_start(&route(name));
+        fixture.failed(&route(name), reason, None);
     }
-    bench.there(&route("c"), live(1, 1));
-    bench.says(&route("c"), 1, "");
-    bench.starts(&route("c"));
-    assert_eq!(bench.wakes(), Some(200));
-    assert_eq!(bench.queue.troubles().len(), 2);
+    fixture.live(&route("c"), live(1, 1));
+    fixture.desire(&route("c"), 1, "");
+    fixture.expect_start(&route("c"));
+    assert_eq!(fixture.wakes(), Some(200));
+    assert_eq!(fixture.queue.failures().len(), 2);
 }
 
 #[test]
-fn an_object_that_is_gone_is_forgotten() {
-    let mut bench = leading();
-    bench.there(&route("a"), live(1, 1));
-    bench.says(&route("a"), 1, "");
-    bench.starts(&route("a"));
-    bench.ended(&route("a"), Outcome::Gone);
-    bench.idle();
-    bench.queue.live(route("a"), None, bench.now);
-    bench.queue.desired(route("a"), None, bench.now);
-    assert!(bench.queue.slots.is_empty());
-    // Whoever goes while it waits leaves nothing either.
-    bench.there(&route("b"), live(1, 1));
-    bench.says(&route("b"), 1, "");
-    bench.queue.desired(route("b"), None, bench.now);
-    bench.queue.live(route("b"), None, bench.now);
-    bench.idle();
-    assert!(bench.queue.slots.is_empty() && bench.queue.timers.is_empty());
-    assert_eq!(bench.queue.len(), 0);
+fn a_deleted_object_is_removed() {
+    let mut fixture = leading();
+    fixture.live(&route("a"), live(1, 1));
+    fixture.desire(&route("a"), 1, "");
+    fixture.expect_start(&route("a"));
+    fixture.finish(&route("a"), Outcome::NotFound);
+    fixture.expect_none();
+    fixture.queue.live(route("a"), None, fixture.now);
+    fixture.queue.desired(route("a"), None, fixture.now);
+    assert!(fixture.queue.objects.is_empty());
+    // Also while it waits.
+    fixture.live(&route("b"), live(1, 1));
+    fixture.desire(&route("b"), 1, "");
+    fixture.queue.desired(route("b"), None, fixture.now);
+    fixture.queue.live(route("b"), None, fixture.now);
+    fixture.expect_none();
+    assert!(fixture.queue.objects.is_empty() && fixture.queue.timers.is_empty());
+    assert_eq!(fixture.queue.len(), 0);
 }
 
 #[test]
-fn another_object_of_the_same_name_is_another_object() {
-    let mut bench = leading();
-    bench.there(&route("a"), live(9, 5));
-    bench.says(&route("a"), 5, "");
-    bench.starts(&route("a"));
+fn a_recreated_object_is_a_new_object() {
+    let mut fixture = leading();
+    fixture.live(&route("a"), live(9, 5));
+    fixture.desire(&route("a"), 5, "");
+    fixture.expect_start(&route("a"));
     let other = LiveStatus {
         uid: "v".into(),
         ..live(12, 1)
     };
-    bench.there(&route("a"), other);
-    bench.ended(&route("a"), Outcome::Written(live(13, 5), 0));
-    bench.wait(1000);
-    bench.idle();
-    bench.says(&route("a"), 1, "");
-    let job = bench.starts(&route("a"));
+    fixture.live(&route("a"), other);
+    fixture.finish(&route("a"), Outcome::Written(live(13, 5), 0));
+    fixture.wait(1000);
+    fixture.expect_none();
+    fixture.desire(&route("a"), 1, "");
+    let job = fixture.expect_start(&route("a"));
     assert_eq!((&*job.live.uid, &*job.live.resource_version), ("v", "12"));
 }
 
 #[test]
-fn entries_of_ours_that_nobody_speaks_of_go_when_all_has_been_judged() {
-    let mut bench = leading();
-    bench.queue = Queue::new(OURS.into(), 4, Duration::ZERO);
-    bench.queue.lead(true, bench.now);
+fn our_enretry_without_a_desired_status_are_removed_when_complete() {
+    let mut fixture = leading();
+    fixture.queue = Queue::new(OURS.into(), 4, Duration::ZERO);
+    fixture.queue.lead(true, fixture.now);
     let with = |text: &str| LiveStatus {
         status: Some(RawValue::from_string(text.to_owned()).unwrap()),
         ..live(1, 1)
     };
     let ours = format!(r#"{{"parents":[{{"controllerName":"{OURS}"}}]}}"#);
-    bench.there(&route("ours"), with(&ours));
-    bench.there(&route("spoken"), with(&ours));
-    bench.there(&route("foreign"), with(r#"{"parents":[]}"#));
-    bench.there(&gateway("g"), with(&ours));
-    bench.wait(60_000);
-    bench.idle();
-    bench.says(&route("spoken"), 1, "");
-    bench.starts(&route("spoken"));
-    bench.ended(&route("spoken"), Outcome::Right);
-    bench.queue.complete(bench.now);
-    let job = bench.starts(&route("ours"));
-    assert!(matches!(job.want, Want::Nothing(None)));
-    bench.written(&route("ours"), 2);
-    bench.idle();
-    // Who comes later may be spoken of in a moment.
-    bench.there(&route("later"), with(&ours));
-    bench.idle();
-    bench.wait(1999);
-    bench.idle();
-    bench.wait(1);
-    bench.starts(&route("later"));
+    fixture.live(&route("ours"), with(&ours));
+    fixture.live(&route("spoken"), with(&ours));
+    fixture.live(&route("foreign"), with(r#"{"parents":[]}"#));
+    fixture.live(&gateway("g"), with(&ours));
+    fixture.wait(60_000);
+    fixture.expect_none();
+    fixture.desire(&route("spoken"), 1, "");
+    fixture.expect_start(&route("spoken"));
+    fixture.finish(&route("spoken"), Outcome::UpToDate);
+    fixture.queue.complete(fixture.now);
+    let job = fixture.expect_start(&route("ours"));
+    assert!(matches!(job.desired, Desired::Unset));
+    fixture.written(&route("ours"), 2);
+    fixture.expect_none();
+    // The desired status of a new object may be on its way.
+    fixture.live(&route("later"), with(&ours));
+    fixture.expect_none();
+    fixture.wait(1999);
+    fixture.expect_none();
+    fixture.wait(1);
+    fixture.expect_start(&route("later"));
 }
 
 #[test]
-fn what_was_said_is_known_until_it_has_been_taken_back() {
-    let mut bench = leading();
-    bench.there(&gateway("g"), live(1, 1));
-    bench.says(&gateway("g"), 1, "said");
-    bench.starts(&gateway("g"));
-    bench.written(&gateway("g"), 2);
-    bench.queue.desired(gateway("g"), None, bench.now);
-    bench.wait(250);
-    let job = bench.starts(&gateway("g"));
-    let Want::Nothing(Some(said)) = job.want else {
+fn the_last_status_is_known_until_it_has_been_retracted() {
+    let mut fixture = leading();
+    fixture.live(&gateway("g"), live(1, 1));
+    fixture.desire(&gateway("g"), 1, "last");
+    fixture.expect_start(&gateway("g"));
+    fixture.written(&gateway("g"), 2);
+    fixture.queue.desired(gateway("g"), None, fixture.now);
+    fixture.wait(250);
+    let job = fixture.expect_start(&gateway("g"));
+    let Desired::Retracted(last) = job.desired else {
         panic!()
     };
-    assert_eq!(said, status(1, "said"));
-    bench.written(&gateway("g"), 3);
-    bench.there(&gateway("g"), live(4, 1));
-    bench.idle();
-    assert_eq!(bench.queue.len(), 0);
+    assert_eq!(last, status(1, "last"));
+    fixture.written(&gateway("g"), 3);
+    fixture.live(&gateway("g"), live(4, 1));
+    fixture.expect_none();
+    assert_eq!(fixture.queue.len(), 0);
 }
 
 #[test]
-fn a_list_that_is_full_is_a_trouble_until_there_is_room() {
-    let mut bench = leading();
-    bench.there(&route("a"), live(1, 1));
-    bench.says(&route("a"), 1, "");
-    bench.starts(&route("a"));
-    bench.ended(&route("a"), Outcome::Written(live(2, 1), 3));
-    assert_eq!(bench.queue.troubles()[0].reason, Reason::Full);
-    bench.there(&route("a"), live(3, 1));
-    bench.wait(100);
-    bench.starts(&route("a"));
-    bench.written(&route("a"), 4);
-    assert_eq!(bench.queue.troubles(), []);
+fn a_full_list_is_a_failure_until_there_is_room() {
+    let mut fixture = leading();
+    fixture.live(&route("a"), live(1, 1));
+    fixture.desire(&route("a"), 1, "");
+    fixture.expect_start(&route("a"));
+    fixture.finish(&route("a"), Outcome::Written(live(2, 1), 3));
+    assert_eq!(fixture.queue.failures()[0].reason, FailureReason::Full);
+    fixture.live(&route("a"), live(3, 1));
+    fixture.wait(100);
+    fixture.expect_start(&route("a"));
+    fixture.written(&route("a"), 4);
+    assert_eq!(fixture.queue.failures(), []);
 }

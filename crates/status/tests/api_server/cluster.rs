@@ -1,4 +1,4 @@
-//! An API server, a namespace in it, and a writer that sees what stands there.
+//! An API server, a namespace, and a writer that watches it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,32 +13,32 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 use sesame_api::{Kind, LiveStatus, ObjectKey, ObjectStatus};
-use sesame_status::{Config, Counters, Writer};
+use sesame_status::{Counters, Writer, WriterConfig};
 use sesame_testkit::api_server::{ApiServer, Channel};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const OURS: &str = "projectsesame.io/gateway-controller";
-/// What takes longer will never be.
+/// The timeout of every wait.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// Between looks at something that is awaited.
+/// The polling interval.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A namespace, as somebody with these rights sees it.
+/// A namespace, and a client with some permissions.
 pub(crate) struct Cluster {
     pub client: Client,
     pub namespace: String,
 }
 
-/// A writer at work, fed by watches. Dropping it ends it as a crash would.
+/// A running writer with its watches. Dropping it is like a crash.
 pub(crate) struct Replica {
     pub writer: Writer,
     pub counters: Arc<Counters>,
     _tasks: JoinSet<()>,
 }
 
-/// An object as the server has it, with the text of its status.
+/// A live object with the JSON of its status.
 #[derive(Deserialize)]
 pub(crate) struct Stored {
     pub metadata: Metadata,
@@ -96,7 +96,7 @@ impl Cluster {
             .unwrap();
     }
 
-    /// A merge patch of the object itself, by someone else.
+    /// A merge patch of the object by another writer.
     pub(crate) async fn patch(&self, key: &ObjectKey, patch: &Value) {
         let path = format!(
             "{}/{}?fieldManager=user",
@@ -107,7 +107,7 @@ impl Cluster {
         self.ask(Method::PATCH, &path, mime, patch).await.unwrap();
     }
 
-    /// A patch of the status, by someone else: JSON patch, so that lists can grow.
+    /// A JSON patch of the status by another writer.
     pub(crate) async fn patch_status(
         &self,
         key: &ObjectKey,
@@ -168,11 +168,11 @@ impl Cluster {
         self.client.request_text(request).await
     }
 
-    /// A writer that sees HTTPRoutes and Gateways of the namespace, and writes with these rights.
+    /// A writer that watches the HTTPRoutes and Gateways of the namespace, with the permissions of this client.
     pub(crate) fn replica(&self, client: &Client) -> Replica {
         let counters = Arc::new(Counters::default());
         let (writer, task) =
-            sesame_status::start(client.clone(), Config::new(OURS), counters.clone());
+            sesame_status::start(client.clone(), WriterConfig::new(OURS), counters.clone());
         let mut tasks = JoinSet::new();
         tasks.spawn(task.run(CancellationToken::new()));
         for kind in [Kind::HTTPRoute, Kind::Gateway] {
@@ -189,11 +189,11 @@ impl Cluster {
         }
     }
 
-    /// A writer that leads, and to which everything has been said.
-    pub(crate) fn leader(&self, says: &[(ObjectKey, ObjectStatus)]) -> Replica {
+    /// A leading, complete writer.
+    pub(crate) fn leader(&self, desired: &[(ObjectKey, ObjectStatus)]) -> Replica {
         let replica = self.replica(&self.client);
-        for (key, status) in says {
-            replica.says(key, status);
+        for (key, status) in desired {
+            replica.desire(key, status);
         }
         replica.writer.complete();
         replica.writer.lead(true);
@@ -202,22 +202,22 @@ impl Cluster {
 }
 
 impl Replica {
-    pub(crate) fn says(&self, key: &ObjectKey, status: &ObjectStatus) {
+    pub(crate) fn desire(&self, key: &ObjectKey, status: &ObjectStatus) {
         self.writer.desired(key.clone(), Some(status.clone()));
     }
 
-    /// Waits until nothing is left to do and everything that there is has been looked at so often.
-    pub(crate) async fn rests(&self, looks: u64) {
+    /// Waits until nothing is left to do after this many comparisons.
+    pub(crate) async fn settle(&self, comparisons: u64) {
         let (counters, writer) = (&self.counters, &self.writer);
-        let rests = || counters.looks() >= looks && counters.waiting() == 0;
-        until("the writer rests", async || {
-            rests() && writer.troubles().is_empty()
+        let settled = || counters.comparisons() >= comparisons && counters.waiting() == 0;
+        until("nothing is left to do", async || {
+            settled() && writer.failures().is_empty()
         })
         .await;
     }
 }
 
-/// Shows the writer what stands there.
+/// Feeds live statuses to the writer.
 async fn watch(cluster: Cluster, kind: Kind, writer: Writer) {
     let (group, version) = kind.api_version().split_once('/').unwrap();
     let kind_ = GroupVersionKind::gvk(group, version, kind.as_str());
@@ -236,7 +236,7 @@ async fn watch(cluster: Cluster, kind: Kind, writer: Writer) {
                 writer.live(key, None);
             }
             Ok(Event::Init | Event::InitDone) => {}
-            // The server is away.
+            // The server is unavailable.
             Err(_) => sleep(PAUSE).await,
         }
     }
@@ -252,7 +252,7 @@ fn live(object: DynamicObject) -> LiveStatus {
     }
 }
 
-/// Waits until something is so.
+/// Waits for a condition.
 pub(crate) async fn until(what: &str, is: impl AsyncFn() -> bool) {
     let wait = async {
         while !is().await {
@@ -266,10 +266,10 @@ pub(crate) async fn until(what: &str, is: impl AsyncFn() -> bool) {
 /// A condition without a time.
 pub(crate) fn condition(type_: &str, status: &str, generation: i64) -> Value {
     json!({"type": type_, "status": status, "observedGeneration": generation,
-        "reason": "Accepted", "message": "said by us"})
+        "reason": "Accepted", "message": "ours"})
 }
 
-/// What we say of a route at these parents.
+/// The desired status of a route with these parents.
 pub(crate) fn route_status(parents: &[&str], generation: i64) -> ObjectStatus {
     let parents = parents.iter().map(|parent| {
         json!({"parentRef": {"name": parent}, "controllerName": OURS,
@@ -279,7 +279,7 @@ pub(crate) fn route_status(parents: &[&str], generation: i64) -> ObjectStatus {
     ObjectStatus::Route(Arc::new(serde_json::from_value(status).unwrap()))
 }
 
-/// What we say of a Gateway with one listener `http`.
+/// The desired status of a Gateway with one listener `http`.
 pub(crate) fn gateway_status(routes: i32, generation: i64) -> ObjectStatus {
     let conditions = || {
         json!([

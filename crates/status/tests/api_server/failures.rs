@@ -1,26 +1,29 @@
-//! A server that can't or won't.
+//! Failures of the API server.
 
 use serde_json::json;
 use sesame_api::Kind;
-use sesame_status::{Reason, Sent};
+use sesame_status::{FailureReason, WriteResult};
 use sesame_testkit::api_server::ApiServer;
 
 use crate::cluster::{cluster, on, our_parents, route_status, until};
 
 #[tokio::test]
-async fn without_the_right_it_says_so_and_writes_when_it_has_it() {
+async fn a_missing_permission_is_reported_until_it_is_granted() {
     let cluster = cluster("forbidden").await;
     let key = cluster.route("r");
     cluster.create_route("r").await;
     let server = ApiServer::shared().await.unwrap();
     let client = server.service_account("forbidden", "sesame").await.unwrap();
     let replica = cluster.replica(&client);
-    replica.says(&key, &route_status(&["g"], 1));
+    replica.desire(&key, &route_status(&["g"], 1));
     replica.writer.lead(true);
-    until("it says so", async || !replica.writer.troubles().is_empty()).await;
-    let trouble = replica.writer.troubles().remove(0);
-    assert_eq!((trouble.reason, trouble.objects), (Reason::Forbidden, 1));
-    assert!(trouble.message.contains("httproutes/status"), "{trouble}");
+    until("a failure", async || !replica.writer.failures().is_empty()).await;
+    let failure = replica.writer.failures().remove(0);
+    assert_eq!(
+        (failure.reason, failure.objects),
+        (FailureReason::Forbidden, 1)
+    );
+    assert!(failure.message.contains("httproutes/status"), "{failure}");
     let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/forbidden";
     let role = json!({"metadata": {"name": "sesame"}, "rules": [
         {"apiGroups": ["gateway.networking.k8s.io"], "resources": ["httproutes/status"],
@@ -33,36 +36,44 @@ async fn without_the_right_it_says_so_and_writes_when_it_has_it() {
     cluster
         .post(&format!("{rbac}/rolebindings"), &binding)
         .await;
-    replica.rests(2).await;
+    replica.settle(2).await;
     assert_eq!(
         our_parents(&cluster.status(&key).await),
         [("g".to_owned(), 1)]
     );
-    assert_eq!(replica.counters.writes(Kind::HTTPRoute, Sent::Written), 1);
+    assert_eq!(
+        replica
+            .counters
+            .writes(Kind::HTTPRoute, WriteResult::Written),
+        1
+    );
 }
 
 #[tokio::test]
-async fn what_the_server_refuses_keeps_nothing_else_from_being_written() {
+async fn a_rejected_status_delays_no_other_object() {
     let cluster = cluster("refused").await;
     let (bad, good) = (cluster.route("bad"), cluster.route("good"));
     cluster.create_route("bad").await;
     cluster.create_route("good").await;
-    // A name of a parent that no object can have.
+    // An invalid parent name.
     let replica = cluster.leader(&[(bad.clone(), route_status(&[""], 1))]);
     until("it is refused", async || {
-        !replica.writer.troubles().is_empty()
+        !replica.writer.failures().is_empty()
     })
     .await;
-    let trouble = replica.writer.troubles().remove(0);
-    assert_eq!((trouble.reason, &trouble.example), (Reason::Refused, &bad));
-    assert!(trouble.message.contains("parentRef.name"), "{trouble}");
-    replica.says(&good, &route_status(&["g"], 1));
+    let failure = replica.writer.failures().remove(0);
+    assert_eq!(
+        (failure.reason, &failure.example),
+        (FailureReason::Invalid, &bad)
+    );
+    assert!(failure.message.contains("parentRef.name"), "{failure}");
+    replica.desire(&good, &route_status(&["g"], 1));
     until("the other is written", async || {
         our_parents(&cluster.status(&good).await) == [("g".to_owned(), 1)]
     })
     .await;
-    replica.says(&bad, &route_status(&["g"], 1));
-    replica.rests(3).await;
+    replica.desire(&bad, &route_status(&["g"], 1));
+    replica.settle(3).await;
     assert_eq!(
         our_parents(&cluster.status(&bad).await),
         [("g".to_owned(), 1)]
@@ -70,37 +81,39 @@ async fn what_the_server_refuses_keeps_nothing_else_from_being_written() {
 }
 
 #[tokio::test]
-async fn what_was_said_while_the_server_was_away_is_written_when_it_is_back() {
+async fn statuses_are_written_when_an_unavailable_server_is_back() {
     let server = ApiServer::start().await.unwrap();
     let cluster = on(&server, "away").await;
     let names: Vec<_> = (0..30).map(|n| format!("r{n}")).collect();
-    let mut says = Vec::new();
+    let mut desired = Vec::new();
     for name in &names {
         cluster.create_route(name).await;
-        says.push((cluster.route(name), route_status(&["g"], 1)));
+        desired.push((cluster.route(name), route_status(&["g"], 1)));
     }
-    let replica = cluster.leader(&says);
-    replica.rests(30).await;
+    let replica = cluster.leader(&desired);
+    replica.settle(30).await;
     server.stop().await.unwrap();
-    for (key, _) in &says {
-        replica.says(key, &route_status(&["h"], 1));
+    for (key, _) in &desired {
+        replica.desire(key, &route_status(&["h"], 1));
     }
     until("it is noticed", async || {
-        let troubles = replica.writer.troubles();
+        let troubles = replica.writer.failures();
         troubles
             .iter()
-            .any(|trouble| trouble.reason == Reason::Unanswered)
+            .any(|failure| failure.reason == FailureReason::Unavailable)
     })
     .await;
     server.resume().await.unwrap();
-    replica.rests(60).await;
-    for (key, _) in &says {
+    replica.settle(60).await;
+    for (key, _) in &desired {
         assert_eq!(
             our_parents(&cluster.status(key).await),
             [("h".to_owned(), 1)]
         );
     }
-    let failed = replica.counters.writes(Kind::HTTPRoute, Sent::Failed);
+    let failed = replica
+        .counters
+        .writes(Kind::HTTPRoute, WriteResult::Failed);
     assert!(
         failed < 60,
         "{failed} requests to a server that isn't there"

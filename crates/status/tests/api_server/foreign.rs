@@ -1,4 +1,4 @@
-//! What others wrote stays as it is.
+//! Foreign parts of a status.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use crate::cluster::{
     Cluster, cluster, condition, gateway_spec, gateway_status, our_parents, route_status, until,
 };
 
-/// What another controller says, with times and numbers of its own.
+/// Another controller's entry.
 fn foreign_entry(parent: &str) -> Value {
     json!({"controllerName": "example.com/other", "parentRef": {"name": parent, "port": 7},
         "conditions": [foreign_condition()]})
@@ -22,7 +22,7 @@ fn foreign_condition() -> Value {
         "lastTransitionTime": "2001-02-03T04:05:06Z", "reason": "Seeded", "message": "é <&>"})
 }
 
-/// The text of every item of a list in the status that isn't ours.
+/// The JSON of every foreign item of a list.
 fn foreign_texts(list: &RawValue, is_foreign: impl Fn(&Value) -> bool) -> Vec<String> {
     let items: Vec<&RawValue> = serde_json::from_str(list.get()).unwrap();
     let texts = items.iter().map(|item| item.get().to_owned());
@@ -52,30 +52,30 @@ async fn entries_of_other_controllers_stay_byte_for_byte_when_ours_change_and_go
     assert_eq!(before.len(), 2);
 
     let replica = cluster.leader(&[(key.clone(), route_status(&["g", "h"], 1))]);
-    let says = async |parents: &[(&str, i64)]| {
+    let has_entries = async |parents: &[(&str, i64)]| {
         let parents: Vec<_> = parents.iter().map(|(p, n)| ((*p).to_owned(), *n)).collect();
-        until("the route says so", async || {
+        until("the entries", async || {
             our_parents(&cluster.status(&key).await) == parents
         })
         .await;
         assert_eq!(texts().await, before);
     };
-    says(&[("g", 1), ("h", 1)]).await;
+    has_entries(&[("g", 1), ("h", 1)]).await;
     let spec = json!({"spec": {"hostnames": ["example.com"]}});
     cluster.patch(&key, &spec).await;
-    replica.says(&key, &route_status(&["h"], 2));
-    says(&[("h", 2)]).await;
+    replica.desire(&key, &route_status(&["h"], 2));
+    has_entries(&[("h", 2)]).await;
     replica.writer.desired(key.clone(), None);
-    says(&[]).await;
+    has_entries(&[]).await;
 }
 
 #[tokio::test]
-async fn conditions_of_other_types_stay_byte_for_byte_in_a_gateway_and_its_listeners() {
+async fn foreign_conditions_stay_byte_for_byte_in_a_gateway_and_its_listeners() {
     let cluster = cluster("foreign-conditions").await;
     let key = cluster.key(Kind::Gateway, "g");
     cluster.create(Kind::Gateway, "g", gateway_spec()).await;
     let replica = cluster.leader(&[(key.clone(), gateway_status(0, 1))]);
-    replica.rests(1).await;
+    replica.settle(1).await;
     let seed = json!([
         {"op": "add", "path": "/status/conditions/-", "value": foreign_condition()},
         {"op": "add", "path": "/status/listeners/0/conditions/0", "value": foreign_condition()},
@@ -96,7 +96,7 @@ async fn conditions_of_other_types_stay_byte_for_byte_in_a_gateway_and_its_liste
         {"name": "http", "port": 80, "protocol": "HTTP", "hostname": "example.com"}
     ]}});
     cluster.patch(&key, &spec).await;
-    replica.says(&key, &gateway_status(3, 2));
+    replica.desire(&key, &gateway_status(3, 2));
     until("the Gateway is current", async || {
         let status = cluster.status(&key).await;
         let ours = |list: &Value| {
@@ -112,12 +112,12 @@ async fn conditions_of_other_types_stay_byte_for_byte_in_a_gateway_and_its_liste
 }
 
 #[tokio::test]
-async fn a_listener_that_is_gone_goes_though_somebody_set_a_condition_on_it() {
+async fn a_removed_listener_is_removed_with_its_foreign_conditions() {
     let cluster = cluster("gone-listener").await;
     let key = cluster.key(Kind::Gateway, "g");
     cluster.create(Kind::Gateway, "g", gateway_spec()).await;
     let replica = cluster.leader(&[(key.clone(), gateway_status(0, 1))]);
-    replica.rests(1).await;
+    replica.settle(1).await;
     let path = "/status/listeners/0/conditions/0";
     let seed = json!([{"op": "add", "path": path, "value": foreign_condition()}]);
     cluster.patch_status(&key, &seed).await.unwrap();
@@ -129,7 +129,7 @@ async fn a_listener_that_is_gone_goes_though_somebody_set_a_condition_on_it() {
             "conditions": [condition("Accepted", "True", 2)]}],
     });
     let status = ObjectStatus::Gateway(serde_json::from_value(status).unwrap());
-    replica.says(&key, &status);
+    replica.desire(&key, &status);
     until("the listeners are those of the spec", async || {
         let listeners = cluster.status(&key).await["listeners"].clone();
         listeners
@@ -137,13 +137,13 @@ async fn a_listener_that_is_gone_goes_though_somebody_set_a_condition_on_it() {
             .is_some_and(|l| l.len() == 1 && l[0]["name"] == "web")
     })
     .await;
-    // What we no longer say of the Gateway itself is gone, too.
+    // Our conditions of the Gateway itself are removed, too.
     let status = cluster.status(&key).await;
     assert_eq!(status["conditions"].as_array().unwrap().len(), 1);
     assert_eq!(status["addresses"], Value::Null);
 }
 
-/// Somebody else writes to the same object as fast as the server lets him.
+/// Writes to the same object as fast as the server allows.
 async fn storm(cluster: &Cluster, key: &sesame_api::ObjectKey, over: &AtomicBool) -> u64 {
     let mut count = 0;
     while !over.load(Ordering::Relaxed) {
@@ -157,7 +157,7 @@ async fn storm(cluster: &Cluster, key: &sesame_api::ObjectKey, over: &AtomicBool
 }
 
 #[tokio::test]
-async fn ours_gets_through_while_somebody_writes_to_the_same_status_all_the_time() {
+async fn our_status_is_written_despite_constant_foreign_writes() {
     let cluster = cluster("storm").await;
     let key = cluster.route("r");
     cluster.create_route("r").await;
@@ -169,7 +169,7 @@ async fn ours_gets_through_while_somebody_writes_to_the_same_status_all_the_time
         let replica = cluster.leader(&[(key.clone(), route_status(&["g"], 1))]);
         for round in 0..10 {
             let parent = if round % 2 == 0 { "g" } else { "h" };
-            replica.says(&key, &route_status(&[parent], 1));
+            replica.desire(&key, &route_status(&[parent], 1));
             until("ours gets through", async || {
                 our_parents(&cluster.status(&key).await) == [(parent.to_owned(), 1)]
             })
@@ -181,7 +181,11 @@ async fn ours_gets_through_while_somebody_writes_to_the_same_status_all_the_time
     let (replica, writes) = tokio::join!(ours, storm(&cluster, &key, &over));
     let status = cluster.status(&key).await;
     let message = &status["parents"][0]["conditions"][0]["message"];
-    assert_eq!(message, &writes.to_string(), "the other's last word stands");
+    assert_eq!(
+        message,
+        &writes.to_string(),
+        "the last foreign write is kept"
+    );
     assert_eq!(our_parents(&status), [("h".to_owned(), 1)]);
-    assert!(replica.writer.troubles().is_empty());
+    assert!(replica.writer.failures().is_empty());
 }

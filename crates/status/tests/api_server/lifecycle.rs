@@ -12,24 +12,27 @@ async fn after_a_restart_nothing_is_written() {
     let cluster = cluster("restart").await;
     let gateway = cluster.key(Kind::Gateway, "g");
     cluster.create(Kind::Gateway, "g", gateway_spec()).await;
-    let mut says = vec![(gateway.clone(), gateway_status(20, 1))];
+    let mut desired = vec![(gateway.clone(), gateway_status(20, 1))];
     for n in 0..20 {
         let name = format!("r{n}");
         cluster.create_route(&name).await;
-        says.push((cluster.route(&name), route_status(&["g", "h"], 1)));
+        desired.push((cluster.route(&name), route_status(&["g", "h"], 1)));
     }
-    let before = cluster.leader(&says);
-    before.rests(21).await;
+    let before = cluster.leader(&desired);
+    before.settle(21).await;
     assert_eq!(before.counters.sent(), 21, "one write for each");
     drop(before);
     let mut versions = Vec::new();
-    for (key, _) in &says {
+    for (key, _) in &desired {
         versions.push(cluster.get(key).await.metadata.resource_version);
     }
-    let after = cluster.leader(&says);
-    after.rests(21).await;
-    assert_eq!((after.counters.looks(), after.counters.sent()), (21, 0));
-    for ((key, _), version) in says.iter().zip(&versions) {
+    let after = cluster.leader(&desired);
+    after.settle(21).await;
+    assert_eq!(
+        (after.counters.comparisons(), after.counters.sent()),
+        (21, 0)
+    );
+    for ((key, _), version) in desired.iter().zip(&versions) {
         assert_eq!(
             &cluster.get(key).await.metadata.resource_version,
             version,
@@ -39,29 +42,32 @@ async fn after_a_restart_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn only_the_leader_writes_and_the_next_one_goes_on() {
+async fn only_the_leader_writes_and_the_next_one_continues() {
     let cluster = cluster("leader").await;
     let key = cluster.route("r");
     cluster.create_route("r").await;
     let first = cluster.leader(&[(key.clone(), route_status(&["g"], 1))]);
     let second = cluster.replica(&cluster.client);
-    second.says(&key, &route_status(&["g"], 1));
+    second.desire(&key, &route_status(&["g"], 1));
     second.writer.complete();
-    first.rests(1).await;
+    first.settle(1).await;
     assert_eq!(
         our_parents(&cluster.status(&key).await),
         [("g".to_owned(), 1)]
     );
     for replica in [&first, &second] {
-        replica.says(&key, &route_status(&["h"], 1));
+        replica.desire(&key, &route_status(&["h"], 1));
     }
     until("the leader writes", async || first.counters.sent() == 2).await;
-    assert_eq!((second.counters.looks(), second.counters.sent()), (0, 0));
+    assert_eq!(
+        (second.counters.comparisons(), second.counters.sent()),
+        (0, 0)
+    );
     first.writer.lead(false);
     second.writer.lead(true);
-    second.rests(1).await;
+    second.settle(1).await;
     for replica in [&first, &second] {
-        replica.says(&key, &route_status(&["g"], 1));
+        replica.desire(&key, &route_status(&["g"], 1));
     }
     until("the next one writes", async || second.counters.sent() == 1).await;
     until("it stands there", async || {
@@ -72,12 +78,12 @@ async fn only_the_leader_writes_and_the_next_one_goes_on() {
 }
 
 #[tokio::test]
-async fn left_overs_that_nobody_speaks_of_are_taken_away() {
+async fn entries_without_a_desired_status_are_removed() {
     let cluster = cluster("left-overs").await;
     let key = cluster.route("r");
     cluster.create_route("r").await;
     let before = cluster.leader(&[(key.clone(), route_status(&["g"], 1))]);
-    before.rests(1).await;
+    before.settle(1).await;
     drop(before);
     let after = cluster.leader(&[]);
     until("our entry is gone", async || {
@@ -88,22 +94,22 @@ async fn left_overs_that_nobody_speaks_of_are_taken_away() {
 }
 
 #[tokio::test]
-async fn another_object_of_the_same_name_gets_a_status_of_its_own() {
+async fn a_recreated_object_gets_its_own_status() {
     let cluster = cluster("again").await;
     let key = cluster.route("r");
     cluster.create_route("r").await;
     let replica = cluster.leader(&[(key.clone(), route_status(&["g"], 1))]);
-    replica.rests(1).await;
+    replica.settle(1).await;
     cluster.delete(&key).await;
     cluster.create_route("r").await;
-    until("the new one says so", async || {
+    until("the entries of the new object", async || {
         our_parents(&cluster.status(&key).await) == [("g".to_owned(), 1)]
     })
     .await;
 }
 
 #[tokio::test]
-async fn times_change_with_the_status_alone_and_defaults_have_none() {
+async fn transition_times_change_only_with_the_status() {
     let cluster = cluster("times").await;
     let key = cluster.key(Kind::Gateway, "g");
     cluster.create(Kind::Gateway, "g", gateway_spec()).await;
@@ -113,7 +119,7 @@ async fn times_change_with_the_status_alone_and_defaults_have_none() {
         "1970-01-01T00:00:00Z"
     );
     let replica = cluster.leader(&[(key.clone(), gateway_status(0, 1))]);
-    replica.rests(1).await;
+    replica.settle(1).await;
     let times = async || {
         let status = cluster.status(&key).await;
         let conditions = status["conditions"].as_array().unwrap().clone();
@@ -131,7 +137,7 @@ async fn times_change_with_the_status_alone_and_defaults_have_none() {
             &json!({"spec": {"addresses": [{"value": "10.0.0.1"}]}}),
         )
         .await;
-    replica.says(&key, &gateway_status(1, 2));
+    replica.desire(&key, &gateway_status(1, 2));
     until("it is current", async || {
         cluster.status(&key).await["listeners"][0]["attachedRoutes"] == 1
     })
@@ -140,13 +146,13 @@ async fn times_change_with_the_status_alone_and_defaults_have_none() {
 }
 
 #[tokio::test]
-async fn what_we_said_of_a_gateway_goes_when_it_isn_t_ours_any_more() {
+async fn the_status_of_a_gateway_is_removed_when_it_is_no_longer_ours() {
     let cluster = cluster("taken-back").await;
     let key = cluster.key(Kind::Gateway, "g");
     cluster.create(Kind::Gateway, "g", gateway_spec()).await;
     let pending = cluster.status(&key).await;
     let replica = cluster.leader(&[(key.clone(), gateway_status(0, 1))]);
-    replica.rests(1).await;
+    replica.settle(1).await;
     assert_ne!(cluster.status(&key).await, pending);
     replica.writer.desired(key.clone(), None);
     until("it waits for a controller again", async || {
@@ -156,12 +162,12 @@ async fn what_we_said_of_a_gateway_goes_when_it_isn_t_ours_any_more() {
 }
 
 #[tokio::test]
-async fn our_name_stands_beside_the_fields_that_we_wrote() {
+async fn our_fields_have_our_field_manager() {
     let cluster = cluster("manager").await;
     let key = cluster.route("r");
     cluster.create_route("r").await;
     let replica = cluster.leader(&[(key.clone(), route_status(&["g"], 1))]);
-    replica.rests(1).await;
+    replica.settle(1).await;
     let path = format!(
         "/apis/gateway.networking.k8s.io/v1/namespaces/{}/httproutes/r",
         cluster.namespace

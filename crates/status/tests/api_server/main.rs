@@ -1,4 +1,4 @@
-//! Statuses, written to a real API server.
+//! Writing statuses to a real API server.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

@@ -1,6 +1,4 @@
-//! The Gateway API's definitions on a test's API server.
-//!
-//! In: a folder with upstream's files. Out: kinds that are served.
+//! The CRDs of the Gateway API on a test's API server.
 
 use std::fs;
 use std::path::Path;
@@ -15,20 +13,20 @@ use tokio::time::sleep;
 
 use super::{PAUSE, places};
 
-/// A definition that isn't established by then has failed.
+/// The timeout until a CRD is established.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Which of upstream's sets of definitions.
+/// A release channel of the Gateway API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
-    /// What is stable.
+    /// Stable kinds and fields.
     Standard,
-    /// All that there is. A server that has these takes the others no more.
+    /// All kinds and fields. A server with these rejects the standard channel.
     Experimental,
 }
 
 impl Channel {
-    /// The name of its folder.
+    /// The name of its directory.
     pub fn folder(self) -> &'static str {
         match self {
             Self::Standard => "standard",
@@ -44,13 +42,16 @@ pub(super) async fn install(client: &Client, channel: Channel) -> Result<()> {
         let params = PatchParams::apply("sesame-tests").force();
         api.patch(&object.name_any(), &params, &Patch::Apply(object))
             .await
-            .with_context(|| format!("{} is refused", object.name_any()))?;
+            .with_context(|| format!("{} is rejected", object.name_any()))?;
     }
     let until = Instant::now() + PATIENCE;
     for object in &objects {
         while !established(&api(client, object)?.get(&object.name_any()).await?) {
             if Instant::now() > until {
-                bail!("{} isn't served after {PATIENCE:?}", object.name_any());
+                bail!(
+                    "{} is not established after {PATIENCE:?}",
+                    object.name_any()
+                );
             }
             sleep(PAUSE).await;
         }
@@ -58,7 +59,7 @@ pub(super) async fn install(client: &Client, channel: Channel) -> Result<()> {
     Ok(())
 }
 
-/// Whether the server serves what this defines; true of anything that defines no kind.
+/// Whether the server serves the kind of a CRD; true for other objects.
 fn established(object: &DynamicObject) -> bool {
     let is_definition = |types: &TypeMeta| types.kind == "CustomResourceDefinition";
     if !object.types.as_ref().is_some_and(is_definition) {
@@ -77,7 +78,7 @@ fn api(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>> {
     Ok(Api::all_with(client.clone(), &ApiResource::from_gvk(&kind)))
 }
 
-/// All objects in a folder's YAML files.
+/// All objects in the YAML files of a directory.
 fn read(folder: &Path) -> Result<Vec<DynamicObject>> {
     let unreadable = || format!("can't read {}", folder.display());
     let mut paths = fs::read_dir(folder)
@@ -95,7 +96,7 @@ fn read(folder: &Path) -> Result<Vec<DynamicObject>> {
     for path in paths {
         let text = fs::read_to_string(&path).with_context(unreadable)?;
         let documents: Vec<Value> = serde_saphyr::from_multiple(&text)
-            .with_context(|| format!("{} is no YAML", path.display()))?;
+            .with_context(|| format!("{} is not valid YAML", path.display()))?;
         for document in documents.into_iter().filter(Value::is_object) {
             objects.push(serde_json::from_value(document)?);
         }

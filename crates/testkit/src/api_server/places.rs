@@ -1,6 +1,4 @@
-//! Where the programs and the Gateway API's definitions are.
-//!
-//! In: the environment, the cache folder. Out: a folder, or a sentence that says how to get it.
+//! The locations of the programs and of the Gateway API's CRDs.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,18 +7,18 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 
-/// Names the folder of programs.
+/// The directory of the programs.
 const PROGRAMS: &str = "SESAME_CLUSTER_BIN";
 
-/// Names the folder of definitions, which has one for each channel.
+/// The directory of the CRDs, with one directory per channel.
 const DEFINITIONS: &str = "SESAME_CRDS";
 
-/// The folder that holds etcd and the API server.
+/// The directory of etcd and the API server.
 pub(super) fn programs() -> Result<PathBuf> {
     find(PROGRAMS, "bin", "kube-apiserver", "the API server")
 }
 
-/// The folder that holds `standard` and `experimental`.
+/// The directory of `standard` and `experimental`.
 pub(super) fn definitions() -> Result<PathBuf> {
     find(
         DEFINITIONS,
@@ -31,8 +29,7 @@ pub(super) fn definitions() -> Result<PathBuf> {
 }
 
 fn find(variable: &str, folder: &str, holds: &str, what: &str) -> Result<PathBuf> {
-    let remedy =
-        || format!("{what} can't be found: run `cargo xtask cluster build`, or set {variable}");
+    let remedy = || format!("{what} not found: run `cargo xtask cluster build`, or set {variable}");
     if let Some(named) = non_empty(variable) {
         let named = PathBuf::from(named);
         ensure!(
@@ -45,7 +42,7 @@ fn find(variable: &str, folder: &str, holds: &str, what: &str) -> Result<PathBuf
     newest(&builds().with_context(remedy)?, folder, holds).with_context(remedy)
 }
 
-/// The folder of builds in the cache folder, which is where `cargo xtask` has it.
+/// The directory of builds in the cache of `cargo xtask`.
 fn builds() -> Option<PathBuf> {
     let cache = non_empty("SESAME_CACHE")
         .map(PathBuf::from)
@@ -54,7 +51,7 @@ fn builds() -> Option<PathBuf> {
     Some(cache.join("cluster"))
 }
 
-/// The newest build that has what is looked for.
+/// The newest build with the wanted file.
 fn newest(builds: &Path, folder: &str, holds: &str) -> Option<PathBuf> {
     let age = |path: &PathBuf| {
         let modified = path.join(holds).metadata().and_then(|meta| meta.modified());
@@ -80,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_complete_build_is_taken() {
+    fn the_newest_complete_build_is_used() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(newest(dir.path(), "bin", "etcd"), None);
         for (name, seconds) in [("old", 1), ("new", 3), ("middle", 2)] {

@@ -1,6 +1,4 @@
-//! The processes of a test's API server: etcd, the server, and a keeper that ends them when the test's process is over.
-//!
-//! In: programs, a folder, ports. Out: processes in a group of their own. It must not know what they serve.
+//! The processes of a test's API server: etcd, the server, and a keeper that kills them when the test's process ends.
 
 use std::fs::{self, File};
 use std::net::TcpListener;
@@ -11,15 +9,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 
-/// Ports are taken from here, since outgoing connections get theirs from above: nobody takes one while the server is stopped.
+/// Below the ephemeral ports, so that no outgoing connection takes a port while the server is stopped.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// How much of a log is shown when something goes wrong, in lines.
+/// How many lines of a log are shown after a failure.
 const LAST_LINES: usize = 8;
 
 const KEEPER: &str = include_str!("keeper.sh");
 
-/// Where the processes listen.
+/// The ports of the processes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ports {
     pub(super) etcd: u16,
@@ -28,16 +26,16 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Ports that nobody had a moment ago.
+    /// Free ports.
     pub(super) fn free() -> Result<Self> {
-        // Somewhere else for each process and moment, so that tests beside each other seldom meet.
+        // Depends on process and time, so that concurrent tests rarely collide.
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let seed = u64::from(std::process::id()) * 7_919 + u64::from(now.subsec_nanos());
         let count = u64::from(PORTS.end - PORTS.start);
         let mut free = (0..count)
             .map(|step| PORTS.start + u16::try_from((seed + step) % count).unwrap_or_default())
             .filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-        let mut next = || free.next().context("no port is free");
+        let mut next = || free.next().context("no free port");
         Ok(Self {
             etcd: next()?,
             etcd_peers: next()?,
@@ -46,14 +44,14 @@ impl Ports {
     }
 }
 
-/// The processes. Dropping this ends them and removes their folder.
+/// The processes. Dropping this kills them and removes their directory.
 #[derive(Debug)]
 pub(super) struct Processes {
     programs: PathBuf,
     folder: PathBuf,
     ports: Ports,
     flags: Vec<String>,
-    /// The first process of the group that the keeper ends.
+    /// The leader of the process group that the keeper kills.
     first: Child,
     group: i32,
     keeper: Child,
@@ -62,14 +60,14 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// Starts the keeper alone. From now on the folder is its own to remove.
+    /// Starts the keeper, which owns the directory from now on.
     pub(super) fn new(
         programs: &Path,
         folder: &Path,
         ports: Ports,
         flags: &[&str],
     ) -> Result<Self> {
-        // The first of the group, which keeps its number from being given to others.
+        // The group leader, which keeps the group ID from being reused.
         let first = Command::new("sleep")
             .arg("2147483647")
             .process_group(0)
@@ -77,8 +75,8 @@ impl Processes {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
-            .context("sleep can't be run")?;
-        let group = i32::try_from(first.id()).context("a process has a strange number")?;
+            .context("can't run sleep")?;
+        let group = i32::try_from(first.id()).context("a PID out of range")?;
         let keeper = Command::new("sh")
             .args(["-c", KEEPER, "keeper"])
             .arg(folder)
@@ -86,10 +84,10 @@ impl Processes {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // What interrupts the test must not interrupt it.
+            // Signals to the test's group must not reach it.
             .process_group(0)
             .spawn()
-            .context("sh can't be run")?;
+            .context("can't run sh")?;
         Ok(Self {
             programs: programs.to_owned(),
             folder: folder.to_owned(),
@@ -119,11 +117,11 @@ impl Processes {
             .args(["--listen-peer-urls", &peers])
             .args(["--initial-advertise-peer-urls", &peers])
             .arg(format!("--initial-cluster=test={peers}"));
-        self.etcd = Some(command.spawn().context("etcd can't be run")?);
+        self.etcd = Some(command.spawn().context("can't run etcd")?);
         Ok(())
     }
 
-    /// Does nothing if it runs.
+    /// Does nothing if the server is running.
     pub(super) fn start_api_server(&mut self) -> Result<()> {
         if self.api_server.is_some() {
             return Ok(());
@@ -137,11 +135,11 @@ impl Processes {
             ))
             .arg(format!("--secure-port={}", self.ports.api_server))
             .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
-            // Nobody reaches it through a Service.
+            // Not reachable through a Service.
             .arg("--endpoint-reconciler-type=none")
             .arg("--service-cluster-ip-range=10.0.0.0/16")
             .args(["--authorization-mode=RBAC", "--anonymous-auth=false"])
-            // Nobody makes service accounts here, which pods would have to have.
+            // Pods would need service accounts, which no controller creates.
             .arg("--disable-admission-plugins=ServiceAccount")
             .arg("--allow-privileged")
             .arg("--profiling=false")
@@ -155,11 +153,11 @@ impl Processes {
                 file("tokens.key")
             ))
             .args(&self.flags);
-        self.api_server = Some(command.spawn().context("kube-apiserver can't be run")?);
+        self.api_server = Some(command.spawn().context("can't run kube-apiserver")?);
         Ok(())
     }
 
-    /// Does nothing if it is stopped.
+    /// Does nothing if the server is stopped.
     pub(super) fn stop_api_server(&mut self) -> Result<()> {
         if let Some(mut child) = self.api_server.take() {
             child.kill()?;
@@ -168,7 +166,7 @@ impl Processes {
         Ok(())
     }
 
-    /// Complains if a process has ended that should run.
+    /// Returns an error if a process has exited unexpectedly.
     pub(super) fn check(&mut self) -> Result<()> {
         for (name, child) in [
             ("etcd", &mut self.etcd),
@@ -176,20 +174,20 @@ impl Processes {
         ] {
             let Some(child) = child else { continue };
             if let Some(status) = child.try_wait()? {
-                bail!("{name} ended ({status}): {}", log_end(&self.folder, name));
+                bail!("{name} exited ({status}): {}", log_tail(&self.folder, name));
             }
         }
         Ok(())
     }
 
-    /// The ends of the logs.
-    pub(super) fn last_words(&self) -> String {
+    /// The last lines of the logs.
+    pub(super) fn log_tails(&self) -> String {
         ["etcd", "kube-apiserver"]
-            .map(|name| format!("{name}: {}", log_end(&self.folder, name)))
+            .map(|name| format!("{name}: {}", log_tail(&self.folder, name)))
             .join("\n")
     }
 
-    /// A program in the group, whose log goes on in its file.
+    /// Starts a program in the group, with its output appended to its log.
     fn command(&self, name: &str) -> Result<Command> {
         let log = File::options()
             .create(true)
@@ -208,7 +206,7 @@ impl Processes {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        // If any of this fails, the keeper sees to it when this process ends.
+        // If this fails, the keeper does it when this process ends.
         for child in [&mut self.api_server, &mut self.etcd].into_iter().flatten() {
             let _ = child.kill();
             let _ = child.wait();
@@ -219,7 +217,7 @@ impl Drop for Processes {
     }
 }
 
-fn log_end(folder: &Path, name: &str) -> String {
+fn log_tail(folder: &Path, name: &str) -> String {
     let text = fs::read_to_string(folder.join(format!("{name}.log"))).unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(LAST_LINES)..].join("\n")

@@ -29,15 +29,15 @@ async fn create(client: &Client, name: &str) -> ConfigMap {
 }
 
 #[tokio::test]
-async fn others_have_the_rights_that_they_are_given() {
+async fn users_have_the_rights_granted_to_them() {
     let server = ApiServer::shared().await.unwrap();
     let admin = server.admin().await.unwrap();
     create(&admin, "rights").await;
-    let account = server.service_account("default", "somebody").await.unwrap();
+    let account = server.service_account("default", "reader").await.unwrap();
     let error = config_maps(&account).get("rights").await.unwrap_err();
     let text = error.to_string();
     assert!(
-        text.contains("system:serviceaccount:default:somebody"),
+        text.contains("system:serviceaccount:default:reader"),
         "{text}"
     );
     let master = server.client("other", &["x", "system:masters"]).await;
@@ -56,7 +56,7 @@ async fn definitions_are_served() {
 }
 
 #[tokio::test]
-async fn what_it_holds_outlives_a_stop_but_not_its_memory_of_changes() {
+async fn objects_survive_a_restart_but_the_watch_cache_does_not() {
     let server = ApiServer::start().await.unwrap();
     let client = server.admin().await.unwrap();
     let first = create(&client, "first").await;
@@ -69,21 +69,21 @@ async fn what_it_holds_outlives_a_stop_but_not_its_memory_of_changes() {
 }
 
 #[tokio::test]
-async fn compaction_ends_watches_from_the_past() {
+async fn compaction_ends_watches_from_earlier_versions() {
     let server = ApiServer::start_with(&["--watch-cache=false"])
         .await
         .unwrap();
     let client = server.admin().await.unwrap();
     let first = create(&client, "first").await;
     create(&client, "second").await;
-    // The last change is still told, and must not be the only one.
+    // The last change is kept, so there must be another one.
     create(&client, "third").await;
     assert_eq!(watch_from(&client, &first).await, 0);
     server.compact().await.unwrap();
     assert_eq!(watch_from(&client, &first).await, 410);
 }
 
-/// The error's code that a watch from this object's version begins with; 0 if it begins with a change.
+/// The status code with which a watch from this object's version begins; 0 if it begins with a change.
 async fn watch_from(client: &Client, object: &ConfigMap) -> u16 {
     let version = object.resource_version().unwrap();
     let params = WatchParams::default();
@@ -101,19 +101,19 @@ async fn watch_from(client: &Client, object: &ConfigMap) -> u16 {
 }
 
 #[tokio::test]
-async fn nothing_is_left_of_it() {
+async fn dropping_it_leaves_no_process_and_no_file() {
     let server = ApiServer::start().await.unwrap();
     let folder = server.folder().to_owned();
     let name = folder.to_str().unwrap().to_owned();
     assert!(folder.join("etcd").exists());
-    // Both programs have the folder in their arguments.
+    // Both programs have the directory in their arguments.
     assert!(running(&name).contains("kube-apiserver"));
     drop(server);
     assert!(!folder.exists());
     assert_eq!(running(&name), "");
 }
 
-/// The command lines of processes that name this, but for the one that looks.
+/// The command lines of other processes that contain this text.
 fn running(name: &str) -> String {
     let output = Command::new("ps").args(["-eo", "args"]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();

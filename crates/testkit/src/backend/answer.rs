@@ -1,6 +1,4 @@
-//! One request answered.
-//!
-//! In: a request. Out: the answer that its plan asks for, or a connection that breaks off.
+//! Responds to one request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,31 +13,31 @@ use super::plan::{Failure, Outcome, Plan};
 use super::received::{Received, Tls};
 use super::{Shared, websocket};
 
-/// How much of a request's body is remembered and sent back, in bytes.
+/// The maximum length of the recorded and returned body, in bytes.
 const BODY_KEPT: usize = 64 << 10;
 
-/// What is the same for all requests of a connection.
+/// The properties of a connection.
 pub(super) struct Connection {
     pub(super) tls: Option<Tls>,
     pub(super) shared: Arc<Shared>,
 }
 
-/// Makes the server break the connection off.
+/// Aborts the connection.
 #[derive(Debug)]
-pub(super) struct BreakOff;
+pub(super) struct Reset;
 
-impl fmt::Display for BreakOff {
+impl fmt::Display for Reset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the connection is broken off")
     }
 }
 
-impl std::error::Error for BreakOff {}
+impl std::error::Error for Reset {}
 
 pub(super) async fn answer(
     mut request: Request<Incoming>,
     connection: Arc<Connection>,
-) -> Result<Response<Full<Bytes>>, BreakOff> {
+) -> Result<Response<Full<Bytes>>, Reset> {
     let upgrade = hyper::upgrade::on(&mut request);
     let (head, body) = request.into_parts();
     let plan = Plan::new(&head);
@@ -63,7 +61,7 @@ pub(super) async fn answer(
         } => match failure {
             _ if !shared.flaky.fails(&key, failures) => echo(StatusCode::OK),
             Failure::Status(status) => echo(status),
-            Failure::Reset => return Err(BreakOff),
+            Failure::Reset => return Err(Reset),
         },
         Outcome::WebSocket => websocket::accept(&head, upgrade, shared),
     };
@@ -73,11 +71,11 @@ pub(super) async fn answer(
     Ok(response)
 }
 
-/// Reads a body to its end; keeps its beginning.
-async fn read(mut body: Incoming) -> Result<(Vec<u8>, u64), BreakOff> {
+/// Reads a whole body; returns its beginning.
+async fn read(mut body: Incoming) -> Result<(Vec<u8>, u64), Reset> {
     let (mut kept, mut length) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {
-        if let Ok(data) = frame.map_err(|_| BreakOff)?.into_data() {
+        if let Ok(data) = frame.map_err(|_| Reset)?.into_data() {
             length += data.len() as u64;
             let room = BODY_KEPT - kept.len();
             kept.extend_from_slice(&data[..data.len().min(room)]);

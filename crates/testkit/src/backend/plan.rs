@@ -1,6 +1,4 @@
-//! What a request asks the backend to do.
-//!
-//! In: the head of a request. Out: a plan, without doing anything. Requests that ask for nonsense are told so.
+//! Parses what a request wants the backend to do.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,43 +8,43 @@ use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
-/// The longest that an answer can be delayed.
-const LONGEST_DELAY: Duration = Duration::from_secs(60);
+/// The maximum delay.
+const MAX_DELAY: Duration = Duration::from_secs(60);
 
-/// Keys of `/flaky` remembered; beyond, all are forgotten.
-const MOST_KEYS: usize = 10_000;
+/// The maximum number of `/flaky` keys; beyond, all are forgotten.
+const MAX_KEYS: usize = 10_000;
 
-/// How to answer.
+/// How to respond.
 #[derive(Debug, PartialEq)]
 pub(super) struct Plan {
     pub(super) delay: Duration,
     pub(super) outcome: Outcome,
-    /// Headers of the answer.
+    /// Additional response headers.
     pub(super) headers: HeaderMap,
 }
 
-/// What the answer is.
+/// The response.
 #[derive(Debug, PartialEq)]
 pub(super) enum Outcome {
-    /// The echo with this status.
+    /// An echo with this status.
     Echo(StatusCode),
-    /// Messages back and forth.
+    /// A WebSocket echo.
     WebSocket,
-    /// `failure` the first times for a key, then the echo with status 200.
+    /// `failure` for the first requests with a key, then the echo with status 200.
     Flaky {
         key: String,
         failures: u32,
         failure: Failure,
     },
-    /// The request makes no sense, for this reason.
+    /// The request is invalid.
     Refused(String),
 }
 
-/// How a flaky answer fails.
+/// The failure of a flaky response.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Failure {
     Status(StatusCode),
-    /// The connection (or HTTP/2 stream) breaks off.
+    /// Aborts the connection (or HTTP/2 stream).
     Reset,
 }
 
@@ -105,7 +103,7 @@ impl Plan {
 
 fn status(code: &str) -> Result<StatusCode, String> {
     let status = code.parse().ok();
-    // Those below are not final: no answer would ever come.
+    // Lower ones are not final: there would never be a response.
     status
         .filter(|status: &StatusCode| (200..600).contains(&status.as_u16()))
         .ok_or_else(|| format!("{code:?} is not a status from 200 to 599"))
@@ -126,7 +124,7 @@ fn delay(text: &str) -> Result<Duration, String> {
         .parse()
         .ok()
         .and_then(|number: u32| unit.checked_mul(number))
-        .filter(|delay| *delay <= LONGEST_DELAY)
+        .filter(|delay| *delay <= MAX_DELAY)
         .ok_or_else(|| format!("{text:?} is not a delay like 500ms or 2s, up to a minute"))
 }
 
@@ -136,16 +134,16 @@ fn header(pair: &str) -> Result<(HeaderName, HeaderValue), String> {
         .ok_or_else(|| format!("{pair:?} is not a header like name:value"))
 }
 
-/// How often each key has failed.
+/// The number of failures by key.
 #[derive(Debug, Default)]
 pub(super) struct Flaky(Mutex<HashMap<String, u32>>);
 
 impl Flaky {
-    /// Whether this time, too, is a failure, if the first `failures` times are.
+    /// Whether this request fails, if the first `failures` do.
     pub(super) fn fails(&self, key: &str, failures: u32) -> bool {
-        // A panic under the lock leaves the map whole.
+        // A panic leaves the map consistent.
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if counts.len() >= MOST_KEYS && !counts.contains_key(key) {
+        if counts.len() >= MAX_KEYS && !counts.contains_key(key) {
             counts.clear();
         }
         let count = counts.entry(key.to_owned()).or_default();
@@ -189,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused() {
+    fn invalid_requests_are_rejected() {
         for uri in [
             "/status/abc",
             "/status/100",
@@ -223,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn keys_fail_apart_from_each_other() {
+    fn keys_fail_independently() {
         let flaky = Flaky::default();
         let outcomes: Vec<bool> = (0..4).map(|_| flaky.fails("a", 2)).collect();
         assert_eq!(outcomes, [true, true, false, false]);
         assert!(flaky.fails("b", 1));
-        for number in 0..2 * MOST_KEYS {
+        for number in 0..2 * MAX_KEYS {
             flaky.fails(&number.to_string(), 1);
         }
-        assert!(flaky.0.lock().unwrap().len() <= MOST_KEYS);
+        assert!(flaky.0.lock().unwrap().len() <= MAX_KEYS);
     }
 }

@@ -1,6 +1,4 @@
-//! What a backend was asked.
-//!
-//! In: requests. Out: a bounded record of them, and JSON.
+//! The requests that a backend has received.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,36 +8,36 @@ use http::request::Parts;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-/// Requests remembered.
-const MOST_REMEMBERED: usize = 1000;
+/// The maximum number of recorded requests.
+const MAX_RECORDED: usize = 1000;
 
-/// A request as a backend saw it.
+/// A request as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Received {
     /// `GET`.
     pub method: String,
-    /// With query, as it came.
+    /// With query, unchanged.
     pub path: String,
-    /// Of the `Host` header or HTTP/2's `:authority`; empty if neither was there.
+    /// From `Host` or `:authority`; empty without them.
     pub host: String,
-    /// By name in lower case, values in the order they came. What isn't UTF-8 is replaced.
+    /// By lower-case name, values in order. Invalid UTF-8 is replaced.
     pub headers: BTreeMap<String, Vec<String>>,
     /// `HTTP/1.1` or `HTTP/2`.
     pub protocol: &'static str,
-    /// Present on encrypted connections.
+    /// Set for TLS connections.
     pub tls: Option<Tls>,
-    /// The body's first 64 KiB. What isn't UTF-8 is replaced.
+    /// The first 64 KiB. Invalid UTF-8 is replaced.
     pub body: String,
     /// The body's length in bytes.
     pub body_length: u64,
 }
 
-/// What a client said when it encrypted the connection.
+/// The parameters of a TLS connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tls {
-    /// The server name it asked for.
+    /// The server name (SNI).
     pub sni: Option<String>,
-    /// The protocol agreed on.
+    /// The negotiated protocol.
     pub alpn: Option<String>,
 }
 
@@ -72,12 +70,12 @@ impl Received {
         }
     }
 
-    /// The first value of a header, by its name in lower case.
+    /// The first value of a header, by lower-case name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.first().map(String::as_str)
     }
 
-    /// The answer of the backend `name` to this request.
+    /// The response of the backend `name`.
     pub(super) fn to_json(&self, name: &str) -> Value {
         let mut json = json!({
             "backend": name,
@@ -98,11 +96,11 @@ impl Received {
     }
 }
 
-/// The latest requests, and a bell for who waits for more.
+/// The latest requests, with a notification of new ones.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     latest: Mutex<VecDeque<Received>>,
-    /// How many have come.
+    /// The number of requests so far.
     count: watch::Sender<u64>,
 }
 
@@ -110,7 +108,7 @@ impl Records {
     pub(super) fn push(&self, received: Received) {
         {
             let mut latest = self.lock();
-            if latest.len() == MOST_REMEMBERED {
+            if latest.len() == MAX_RECORDED {
                 latest.pop_front();
             }
             latest.push_back(received);
@@ -134,12 +132,12 @@ impl Records {
             if enough(&latest) {
                 return latest;
             }
-            // Can't fail: `self` holds the sender.
+            // `self` holds the sender.
             let _ = count.changed().await;
         }
     }
 
-    /// A panic under the lock leaves the queue whole.
+    /// Ignores poisoning: a panic leaves the queue consistent.
     fn lock(&self) -> MutexGuard<'_, VecDeque<Received>> {
         self.latest.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -46,7 +46,7 @@ async fn get(backend: &Backend, path: &str) -> (String, Value) {
 }
 
 #[tokio::test]
-async fn tells_what_it_was_asked() {
+async fn answers_contain_the_request() {
     let backend = backend().await;
     let stream = TcpStream::connect(backend.address()).await.unwrap();
     let headers = "X-Two: 1\r\nx-two: 2\r\ncontent-length: 2\r\n\r\nhi";
@@ -76,7 +76,7 @@ async fn tells_what_it_was_asked() {
 }
 
 #[tokio::test]
-async fn speaks_http2_without_upgrade() {
+async fn http2_works_with_prior_knowledge() {
     let backend = backend().await;
     let stream = TcpStream::connect(backend.address()).await.unwrap();
     let (mut sender, connection) =
@@ -97,7 +97,7 @@ async fn speaks_http2_without_upgrade() {
 }
 
 #[tokio::test]
-async fn status_delay_and_headers_as_asked() {
+async fn status_delay_and_headers_are_as_requested() {
     let backend = backend().await;
     let (head, body) = get(&backend, "/status/404?delay=1ms&set-header=x-a:%20b").await;
     assert!(head.starts_with("HTTP/1.1 404 Not Found\r\n"), "{head}");
@@ -111,7 +111,7 @@ async fn status_delay_and_headers_as_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delay_is_waited_for() {
+async fn a_delay_delays_the_answer() {
     let backend = backend().await;
     let before = tokio::time::Instant::now();
     get(&backend, "/?delay=30s").await;
@@ -119,7 +119,7 @@ async fn a_delay_is_waited_for() {
 }
 
 #[tokio::test]
-async fn flaky_fails_as_often_as_asked() {
+async fn flaky_fails_as_often_as_requested() {
     let backend = backend().await;
     let mut statuses = Vec::new();
     for _ in 0..4 {
@@ -135,7 +135,7 @@ async fn flaky_fails_as_often_as_asked() {
 }
 
 #[tokio::test]
-async fn websocket_messages_come_back_and_stop_ends_them() {
+async fn websocket_messages_are_echoed_and_stop_closes_the_socket() {
     let backend = backend().await;
     let stream = TcpStream::connect(backend.address()).await.unwrap();
     let (mut socket, _) = tokio_tungstenite::client_async("ws://a.example/ws", stream)
@@ -151,7 +151,7 @@ async fn websocket_messages_come_back_and_stop_ends_them() {
 }
 
 #[tokio::test]
-async fn no_websocket_without_being_asked() {
+async fn a_websocket_needs_an_upgrade_request() {
     let backend = backend().await;
     let (head, _) = get(&backend, "/ws").await;
     assert!(head.starts_with("HTTP/1.1 426"), "{head}");
@@ -159,7 +159,7 @@ async fn no_websocket_without_being_asked() {
 }
 
 #[tokio::test]
-async fn tls_tells_the_server_name() {
+async fn answers_over_tls_contain_the_server_name() {
     let authority = Authority::new().unwrap();
     let issued = authority.issue(&["*.example.com", "127.0.0.1"]).unwrap();
     let alone = Identity::self_signed(&["www.example.com"]).unwrap();
@@ -177,7 +177,7 @@ async fn tls_tells_the_server_name() {
 }
 
 #[tokio::test]
-async fn strangers_are_not_trusted() {
+async fn an_unknown_ca_is_not_trusted() {
     let [ours, theirs] = [(); 2].map(|()| Authority::new().unwrap());
     let config = theirs.issue(&["a.example"]).unwrap().server_config();
     let backend = Backend::start_tls("red", ANY_PORT, config.unwrap())
@@ -190,7 +190,7 @@ async fn strangers_are_not_trusted() {
 }
 
 #[tokio::test]
-async fn waits_for_requests_and_remembers_a_bounded_number() {
+async fn wait_for_returns_requests_and_their_record_is_bounded() {
     let backend = backend().await;
     let three = |requests: &[Received]| requests.len() >= 3;
     let asking = async {

@@ -1,6 +1,4 @@
-//! A WebSocket (RFC 6455) that sends every message back.
-//!
-//! In: a request to upgrade. Out: 101 and an echo, or 426.
+//! A WebSocket echo (RFC 6455).
 
 use futures::{SinkExt, StreamExt};
 use http::header::{CONNECTION, SEC_WEBSOCKET_ACCEPT, SEC_WEBSOCKET_KEY, UPGRADE};
@@ -16,8 +14,8 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use super::Shared;
 
-/// The largest message, in bytes.
-const LARGEST_MESSAGE: usize = 1 << 20;
+/// The maximum message, in bytes.
+const MAX_MESSAGE: usize = 1 << 20;
 
 pub(super) fn accept(head: &Parts, upgrade: OnUpgrade, shared: &Shared) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
@@ -53,11 +51,11 @@ pub(super) fn accept(head: &Parts, upgrade: OnUpgrade, shared: &Shared) -> Respo
 
 async fn echo(stream: Upgraded) {
     let config = WebSocketConfig::default()
-        .max_message_size(Some(LARGEST_MESSAGE))
-        .max_frame_size(Some(LARGEST_MESSAGE));
+        .max_message_size(Some(MAX_MESSAGE))
+        .max_frame_size(Some(MAX_MESSAGE));
     let stream = TokioIo::new(stream);
     let mut socket = WebSocketStream::from_raw_socket(stream, Role::Server, Some(config)).await;
-    // Pings and the closing handshake are answered by the library.
+    // The library answers pings and the closing handshake.
     while let Some(Ok(message)) = socket.next().await {
         let is_data = message.is_text() || message.is_binary();
         if is_data && socket.send(message).await.is_err() {

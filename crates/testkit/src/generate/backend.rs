@@ -8,10 +8,10 @@ use super::json::{
 };
 use super::pool;
 
-/// Where Services are.
+/// The namespaces of Services.
 const HOMES: &[&str] = &["one", "one", "one", "two", "two", "three"];
 
-/// Most of the Services that there can be.
+/// Most of the possible Services.
 pub(super) fn services() -> BoxedStrategy<Vec<Value>> {
     let named = pool::NAMESPACES
         .iter()
@@ -120,7 +120,7 @@ pub(super) fn slice() -> Json {
         .boxed()
 }
 
-/// An API server would refuse some of these, files have none.
+/// Only in files: an API server would reject some of these.
 const V4: &[&str] = &[
     "10.0.0.1",
     "10.0.0.2",

@@ -19,7 +19,7 @@ pub(super) fn filter() -> Json {
     .boxed()
 }
 
-/// Any filter of a backend. Those that only a rule may have are rare: they have the rule refused.
+/// Any filter of a backend. Filters that only a rule may have are rare, since they invalidate the rule.
 pub(super) fn backend_filter() -> Json {
     prop_oneof![
         50 => typed("RequestHeaderModifier", "requestHeaderModifier", headers()),
@@ -37,7 +37,7 @@ fn typed(type_: &'static str, field: &'static str, body: Json) -> Json {
         .boxed()
 }
 
-/// Filters that nobody can do.
+/// Unsupported filters.
 fn refused() -> Json {
     let extension = json!({"group": "example.net", "kind": "Filter", "name": "f"});
     let auth = json!({"protocol": "HTTP", "http": {}, "backendRef": {"name": "s1", "port": 80}});
@@ -49,7 +49,7 @@ fn refused() -> Json {
     .boxed()
 }
 
-/// The name of a header. Odd ones are rare, since some of them have the whole rule refused.
+/// A header name. Invalid ones are rare, since they invalidate the whole rule.
 pub(super) fn header_name() -> Json {
     prop_oneof![19 => any_of(pool::HEADERS), 1 => any_of(pool::ODD_HEADERS)].boxed()
 }

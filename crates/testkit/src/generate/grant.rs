@@ -1,4 +1,4 @@
-//! ReferenceGrants, right ones and such that are wrong in one respect.
+//! ReferenceGrants, valid ones and ones with one mismatch.
 
 use proptest::prelude::*;
 use serde_json::json;

@@ -26,24 +26,24 @@ pub(super) fn record(fields: Vec<(&'static str, Field)>) -> Json {
         .boxed()
 }
 
-/// A field that is always there.
+/// A required field.
 pub(super) fn must(value: Json) -> Field {
     value.prop_map(Some).boxed()
 }
 
-/// A field that is there with that probability.
+/// A field with this probability.
 pub(super) fn may(probability: f64, value: Json) -> Field {
     prop::option::weighted(probability, value).boxed()
 }
 
-/// One of these texts.
+/// One of these strings.
 pub(super) fn any_of(texts: &[&'static str]) -> Json {
     prop::sample::select(texts.to_vec())
         .prop_map(Value::from)
         .boxed()
 }
 
-/// Mostly one of the first, now and then one of the others.
+/// Mostly one of the first, rarely one of the others.
 pub(super) fn mostly(usual: &[&'static str], odd: &[&'static str]) -> Json {
     prop_oneof![9 => any_of(usual), 1 => any_of(odd)].boxed()
 }
@@ -65,7 +65,7 @@ pub(super) fn boolean() -> Json {
     any::<bool>().prop_map(Value::from).boxed()
 }
 
-/// Always this.
+/// A constant.
 pub(super) fn just(value: impl Into<Value>) -> Json {
     Just(value.into()).boxed()
 }
@@ -77,7 +77,7 @@ pub(super) fn list(element: Json, size: Range<usize>) -> Json {
         .boxed()
 }
 
-/// A list of which no two elements have the same value under `key` (or, for an empty `key`, are the same).
+/// A list whose elements have distinct values under `key` (or are distinct, if `key` is empty).
 pub(super) fn unique_list(element: Json, size: Range<usize>, key: &'static str) -> Json {
     list(element, size)
         .prop_map(move |mut list| {
@@ -90,7 +90,7 @@ pub(super) fn unique_list(element: Json, size: Range<usize>, key: &'static str) 
         .boxed()
 }
 
-/// Takes away elements of a list whose key an earlier one has.
+/// Removes the elements whose key an earlier one has.
 pub(super) fn dedup(list: &mut Value, mut key: impl FnMut(&Value) -> String) {
     if let Some(list) = list.as_array_mut() {
         let mut seen = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! The names and texts of which objects are made.
+//! Pools of names and texts.
 
 /// Gateways, by namespace and name.
 pub const GATEWAYS: [(&str, &str); 3] = [("one", "web"), ("one", "other"), ("two", "web")];
@@ -76,7 +76,7 @@ pub(super) const ODD_HEADERS: &[&str] = &[
     "0",
     LONG_NAME,
 ];
-/// The API doesn't say what a header to remove may be called.
+/// The API doesn't restrict the names of headers to remove.
 pub(super) const REMOVED_HEADERS: &[&str] =
     &["", ":path", ":authority", "a b", "ü", "x-a\n", "x:y"];
 
@@ -170,14 +170,14 @@ pub(super) const REGEXES: &[&str] = &[
     "[[:alpha:]]+",
 ];
 
-/// What longer expressions are put together from.
+/// The parts of longer expressions.
 pub(super) const REGEX_PARTS: &[&str] = &[
     "a", ".", r"\w", "[a-c]", r"\pL", "[^/]", "é", "(?i:b)", "^", "$",
 ];
 
 pub(super) const REPEATS: &[&str] = &["*", "+", "?", "{2}", "{3,}", "{1,9}", "{40}", "*?", "{500}"];
 
-/// Each at the edge of what some engine takes.
+/// Each at a limit of some engine.
 pub(super) const ODD_REGEXES: &[&str] = &[
     "",
     "(",
@@ -316,19 +316,19 @@ pub(super) const ODD_REGEXES: &[&str] = &[
     LONG_PATH,
 ];
 
-/// As long as the name of a header may be.
+/// A header name of maximum length.
 const LONG_NAME: &str = match core::str::from_utf8(&[b'n'; 256]) {
     Ok(text) => text,
     Err(_) => "",
 };
 
-/// As long as the value of a header may be.
+/// A header value of maximum length.
 const LONG_VALUE: &str = match core::str::from_utf8(&[b'v'; 4096]) {
     Ok(text) => text,
     Err(_) => "",
 };
 
-/// As long as a path may be.
+/// A path of maximum length.
 const LONG_PATH: &str = match core::str::from_utf8(&LONG_PATH_BYTES) {
     Ok(text) => text,
     Err(_) => "",

@@ -32,6 +32,54 @@ pub(super) fn http_route() -> Json {
         .boxed()
 }
 
+/// The sizes of a crowd, matches of one kind: around 64, from which on Envoys get a tree, and the maximum of a route.
+const CROWDS: [usize; 4] = [63, 64, 65, 128];
+
+/// HTTPRoutes with many matches of one kind, each for its own host.
+pub(super) fn crowds() -> Vec<Value> {
+    let header = |n: usize| json!([{"name": "x-a", "value": n.to_string()}]);
+    let path = |type_: &str, value: String| json!({"path": {"type": type_, "value": value}});
+    let root = |n: usize| json!({"headers": header(n)});
+    let regex = |n: usize| path("RegularExpression", format!("/{n}/.*"));
+    let prefix = |n: usize| path("PathPrefix", format!("/{n}"));
+    let kinds: [(&str, &dyn Fn(usize) -> Value); 7] = [
+        ("root", &root),
+        ("regex", &regex),
+        ("prefix", &prefix),
+        ("exact", &|n| path("Exact", format!("/{n}"))),
+        ("nested", &|n| path("PathPrefix", "/a".repeat(n + 1))),
+        (
+            "same",
+            &|n| json!({"path": {"value": "/a"}, "headers": header(n)}),
+        ),
+        ("mixed", &|n| [root(n), regex(n), prefix(n)][n % 3].clone()),
+    ];
+    let sized = kinds
+        .iter()
+        .flat_map(|kind| CROWDS.map(|count| (kind, count)));
+    sized
+        .map(|((kind, matching), count)| {
+            let matches: Vec<Value> = (0..count).map(matching).collect();
+            // A rule has at most 64 matches.
+            let rules: Vec<Value> = matches
+                .chunks(64)
+                .map(|matches| json!({"matches": matches, "backendRefs": [{"name": "s1", "port": 80}]}))
+                .collect();
+            let (namespace, gateway) = pool::GATEWAYS[0];
+            json!({
+                "apiVersion": "gateway.networking.k8s.io/v1",
+                "kind": "HTTPRoute",
+                "metadata": {"namespace": namespace, "name": format!("{kind}-{count}")},
+                "spec": {
+                    "parentRefs": [{"name": gateway}],
+                    "hostnames": [format!("{kind}-{count}.example.com")],
+                    "rules": rules,
+                },
+            })
+        })
+        .collect()
+}
+
 fn parent() -> Json {
     let gateway = prop::sample::select(pool::GATEWAYS.to_vec())
         .prop_map(|(namespace, name)| json!({"namespace": namespace, "name": name}));
@@ -56,7 +104,7 @@ fn parent() -> Json {
         .boxed()
 }
 
-/// Of references to one parent only those stay that say as much as the first, and something else.
+/// Keeps only those references to a parent that have the same fields as the first, with other values.
 fn repair_parents(parents: &mut Value) {
     let identity = |parent: &Value| {
         let part = |field: &str| parent[field].to_string();
@@ -85,7 +133,7 @@ fn repair_parents(parents: &mut Value) {
     *list = kept;
 }
 
-/// Names of rules are unique in their route.
+/// Rule names are unique within a route.
 fn repair_names(rules: &mut Value) {
     let mut seen = std::collections::BTreeSet::new();
     for rule in rules.as_array_mut().into_iter().flatten() {
@@ -112,7 +160,7 @@ fn rule() -> Json {
     .boxed()
 }
 
-/// Without what the API doesn't allow together.
+/// Removes combinations that the API doesn't allow.
 fn repaired(mut rule: Value) -> Value {
     let repair = |filters: &mut Value| {
         let mut position = 0;
@@ -155,7 +203,7 @@ fn has(filters: &Value, type_: &str) -> bool {
     filters.any(|filter| filter["type"] == type_)
 }
 
-/// A prefix can be replaced only where one is matched, and nothing else.
+/// A prefix can be replaced only in a rule that matches prefixes only.
 fn one_prefix(rule: &mut serde_json::Map<String, Value>) {
     let Some(matches) = rule.get_mut("matches").and_then(Value::as_array_mut) else {
         return;
@@ -209,7 +257,7 @@ fn matching() -> Json {
     ])
 }
 
-/// The value of a header has no control characters, and is not empty.
+/// Header values are not empty and have no control characters.
 fn header_regex() -> Json {
     regex()
         .prop_map(|regex| {

@@ -1,4 +1,4 @@
-//! Secrets with certificates, right ones and wrong ones.
+//! Secrets with certificates, valid and invalid.
 
 use std::sync::LazyLock;
 
@@ -10,7 +10,7 @@ use super::json::{Json, just, may, mostly};
 use super::pool;
 use crate::certs::{Authority, Identity};
 
-/// Most of the Secrets that there can be.
+/// Most of the possible Secrets.
 pub(super) fn secrets() -> BoxedStrategy<Vec<Value>> {
     let named = ["one", "two"]
         .into_iter()
@@ -36,7 +36,7 @@ fn secret_of(metadata: Json) -> Json {
     ];
     let pairs = &*PAIRS;
     let pair = prop_oneof![
-        // The first few are good as they are.
+        // The first few are valid.
         3 => 0..4usize,
         1 => 0..pairs.len(),
     ];
@@ -66,7 +66,7 @@ fn secret_of(metadata: Json) -> Json {
         .boxed()
 }
 
-/// Chains and keys, made once.
+/// Certificate chains and keys, generated once.
 static PAIRS: LazyLock<Vec<(String, String)>> = LazyLock::new(pairs);
 
 fn pairs() -> Vec<(String, String)> {
@@ -84,13 +84,13 @@ fn pairs() -> Vec<(String, String)> {
         (alone.chain.clone(), alone.private_key.clone()),
         of_algorithm(&rcgen::PKCS_ECDSA_P384_SHA384),
     ];
-    // Wrong ones.
+    // Invalid ones.
     pairs.push((first.chain.clone(), second.private_key.clone()));
     pairs.push(of_algorithm(&rcgen::PKCS_ED25519));
     for text in ["", "junk", "-----BEGIN CERTIFICATE-----", "\0"] {
         pairs.push((text.to_owned(), text.to_owned()));
     }
-    // Ways to write the same, which not everybody reads.
+    // Other spellings, which not every parser accepts.
     let written: [fn(&str) -> String; 12] = [
         |pem| pem.replace('\n', "\r\n"),
         |pem| pem.replace('\n', "\r"),
@@ -144,7 +144,7 @@ fn of_algorithm(algorithm: &'static SignatureAlgorithm) -> (String, String) {
     (certificate.pem(), key.serialize_pem())
 }
 
-/// A certificate that was good for a day long ago.
+/// An expired certificate.
 fn expired() -> (String, String) {
     let key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::new(vec!["example.com".to_owned()]).expect("a name");

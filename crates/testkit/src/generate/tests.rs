@@ -16,7 +16,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_object_decodes_whatever_is_edited(set in sets(), edits in prop::collection::vec(edits(), 0..12)) {
+    fn every_object_decodes_after_any_edits(set in sets(), edits in prop::collection::vec(edits(), 0..12)) {
         let mut edited = set.clone();
         let mut replayed: BTreeMap<ObjectKey, Object> =
             set.decoded().map(|object| (object.key(), object)).collect();
@@ -33,7 +33,7 @@ proptest! {
         }
         let decoded: Vec<Object> = edited.decoded().collect();
         prop_assert!(replayed.into_values().eq(decoded));
-        // Doing it at once comes to the same.
+        // One step gives the same result.
         let changes = edited.changes_from(&set);
         prop_assert!(changes.len() <= set.len() + edits.len());
         prop_assert!(edited.changes_from(&edited).is_empty());
@@ -41,7 +41,7 @@ proptest! {
 }
 
 #[test]
-fn everything_is_there() {
+fn every_kind_and_feature_is_generated() {
     let mut seen = String::new();
     let mut kinds = BTreeSet::new();
     for set in sample(&sets(), 200) {

@@ -1,22 +1,27 @@
-//! GatewayClasses: which are ours, and what we promise for them.
+//! GatewayClasses: which are ours, and the features they support.
 
 use sesame_api::features::{CORE, EXPERIMENTAL, STANDARD};
+use std::sync::Arc;
+
 use sesame_api::{
-    GatewayClass, GatewayClassStatus, NamespacedName, SupportedFeature, condition, reason,
+    GatewayClass, GatewayClassStatus, Kind, NamespacedName, ObjectKey, SupportedFeature, condition,
+    reason,
 };
 use sesame_engine::{Reader, Table};
 use sesame_model::FleetParameters;
 
 use super::parameters::{self, Chosen};
-use super::problem::{Problem, bounded};
 use super::unmanaged::Served;
-use crate::settings::Mode;
+use crate::problem::{Problem, bounded};
+use crate::settings::{Mode, Settings};
 
-/// The name under which Sesame is asked for.
-pub const CONTROLLER_NAME: &str = "projectsesame.io/gateway-controller";
+/// The key of a GatewayClass.
+pub(crate) fn key(name: &Arc<str>) -> ObjectKey {
+    ObjectKey::new(Kind::GatewayClass, "", Arc::clone(name))
+}
 
-/// The features of the Gateway API that Sesame does not have, sorted. All others are promised: a name goes from here only when
-/// the translator does all of it and a test through Envoy shows it.
+/// The features of the Gateway API that Sesame doesn't support, sorted. All others are reported as supported: remove a name only
+/// when translation covers the feature and a test through Envoy shows it.
 const MISSING: &[&str] = &[
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",
@@ -38,46 +43,47 @@ const MISSING: &[&str] = &[
     "UDPRoute",
 ];
 
-/// Features that somebody else's Envoys can't have: where they are is not ours to choose.
+/// Features that unmanaged Envoys don't have: Sesame doesn't assign their addresses.
 const ADDRESSES: &[&str] = &["GatewayAddressEmpty", "GatewayStaticAddresses"];
 
-/// What works only where Sesame makes the infrastructure.
+/// The feature that requires fleets created by Sesame.
 const INFRASTRUCTURE: &str = "GatewayInfrastructure";
 
-/// The release of the Gateway API that we are made for, as in the annotation of its CRDs.
+/// The release of the Gateway API that Sesame supports, as in the annotation of its CRDs.
 const API_RELEASE: &str = "v1.7";
 
 /// A GatewayClass of ours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassState {
-    /// Why it may not be used.
+    /// Why it isn't accepted.
     pub refused: Option<Problem>,
-    /// What it chooses for the fleets of its Gateways; `None`: that can't be read.
+    /// The fleet parameters for its Gateways; `None`: they are invalid.
     pub parameters: Option<FleetParameters>,
 }
 
-/// Reads a GatewayClass; `None` if it is somebody else's.
+/// Reads a GatewayClass; `None` if it is another controller's.
 pub(crate) fn read(
     reader: &mut Reader<'_>,
     chosen: Table<NamespacedName, Chosen>,
-    served: &Served,
+    settings: &Settings,
+    served: Served,
     class: &GatewayClass,
 ) -> Option<ClassState> {
-    if &*class.spec.controller_name != CONTROLLER_NAME {
+    if class.spec.controller_name != settings.controller_name {
         return None;
     }
     let (parameters, wrong) = match parameters::of_class(reader, chosen, class) {
         Ok(parameters) => (Some(parameters), None),
         Err(problem) => (None, Some(problem)),
     };
-    let elsewhere = served.refusal_of_class(reader, &class.meta.name);
+    let elsewhere = served.refusal_of_class(reader, &settings.mode, &class.meta.name);
     Some(ClassState {
         refused: elsewhere.or(wrong),
         parameters,
     })
 }
 
-/// What the class's owner is told. `api` is the release of the API that the cluster has, if there is one.
+/// The status of a class. `api` is the release of the API in the cluster, if known.
 pub(crate) fn status(
     class: &GatewayClass,
     state: &ClassState,
@@ -96,7 +102,7 @@ pub(crate) fn status(
     );
     let other = api.filter(|api| !is_release(api)).map(|api| {
         let message = format!(
-            "made for Gateway API {API_RELEASE}, and the cluster has {api}: what both know works, the rest may not; install {API_RELEASE}"
+            "Sesame supports Gateway API {API_RELEASE}, and the cluster has {api}: features of only one of them may not work; install {API_RELEASE}"
         );
         Problem::new(reason::gateway_class::UNSUPPORTED_VERSION, bounded(message))
     });
@@ -105,7 +111,7 @@ pub(crate) fn status(
         condition::gateway_class::SUPPORTED_VERSION,
         (
             reason::gateway_class::SUPPORTED_VERSION,
-            "made for Gateway API v1.7",
+            "Sesame supports Gateway API v1.7",
         ),
         generation,
     );
@@ -118,7 +124,7 @@ pub(crate) fn status(
     }
 }
 
-/// Whether a bundle's version is of the release that we are made for: `v1.7.1`, or a candidate of it.
+/// Whether a bundle's version is of the supported release: `v1.7.1`, or a candidate of it.
 fn is_release(version: &str) -> bool {
     let rest = version.strip_prefix(API_RELEASE);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+']))
@@ -142,9 +148,8 @@ fn features(mode: &Mode) -> Vec<&'static str> {
 mod tests {
     use super::*;
 
-    /// A name with a slip in it would promise what is meant to be missing.
     #[test]
-    fn exceptions_are_sorted_and_the_specs() {
+    fn unsupported_features_are_sorted_and_known_to_the_spec() {
         let known = [CORE, STANDARD, EXPERIMENTAL].concat();
         assert!(MISSING.is_sorted());
         for feature in [MISSING, ADDRESSES, &[INFRASTRUCTURE]].concat() {
@@ -153,9 +158,8 @@ mod tests {
         assert_eq!(features(&Mode::Managed).len() + MISSING.len(), known.len());
     }
 
-    /// Who asks for such a thing must not be told that it works.
     #[test]
-    fn what_a_mode_can_not_do_is_not_claimed() {
+    fn a_mode_claims_only_the_features_that_it_supports() {
         let has = |mode: &Mode, feature: &str| features(mode).contains(&feature);
         let unmanaged = Mode::Unmanaged { gateway: None };
         assert!(has(&Mode::Managed, INFRASTRUCTURE));
@@ -168,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_release_has_patches_and_candidates() {
+    fn patches_and_candidates_belong_to_a_release() {
         for ours in ["v1.7", "v1.7.0", "v1.7.12", "v1.7.0-rc.1"] {
             assert!(is_release(ours), "{ours}");
         }

@@ -1,25 +1,26 @@
-//! Listeners of one Gateway that can't be told apart, or that share more than their owners may think.
+//! Listeners of one Gateway that conflict, or whose TLS connections overlap.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sesame_api::reason;
 use sesame_engine::{Reader, Table};
-use sesame_model::CertificateKey;
+use sesame_model::{CertificateKey, Port};
 
-use super::gateway::{ListenerState, Protocol};
-use super::problem::Problem;
+use super::gateway::ListenerState;
+use crate::problem::Problem;
 use crate::shared::certificates::CertificateState;
 use crate::shared::hostname;
+use crate::shared::listeners::Protocol;
 
-/// Marks every listener that collides with another: there is no winner inside one Gateway (GatewaySpec.listeners).
+/// Marks each listener that conflicts with another: within one Gateway neither wins (GatewaySpec.listeners).
 pub(super) fn mark(listeners: &mut [ListenerState]) {
-    let mut by_port: BTreeMap<(bool, u16), Vec<usize>> = BTreeMap::new();
+    let mut by_port: BTreeMap<Port, Vec<usize>> = BTreeMap::new();
     for (index, listener) in listeners.iter().enumerate() {
-        // What nobody knows takes no port. UDP's ports are not TCP's.
+        // A listener of an unknown protocol binds no port.
         if listener.protocol != Protocol::Unknown {
             by_port
-                .entry((listener.protocol == Protocol::Udp, listener.port))
+                .entry(listener.bound_port())
                 .or_default()
                 .push(index);
         }
@@ -42,18 +43,18 @@ fn conflict<'a>(
 ) -> Option<Problem> {
     if let Some(other) = others
         .clone()
-        .find(|other| !compatible(listener.protocol, other.protocol))
+        .find(|other| !listener.protocol.shares_port_with(other.protocol))
     {
         return Some(Problem::new(
             reason::listener::PROTOCOL_CONFLICT,
             format!(
-                "listener {} has port {} with another protocol; move one of the two to another port",
+                "listener {} has port {} with another protocol; move one of them to another port",
                 other.name, listener.port
             ),
         ));
     }
     let same_host = |other: &&ListenerState| {
-        !has_hostname(listener.protocol) || other.domain == listener.domain
+        !listener.protocol.has_hostname() || other.domain == listener.domain
     };
     others.clone().find(same_host).map(|other| {
         let host = if &*listener.domain == hostname::ANY {
@@ -64,28 +65,15 @@ fn conflict<'a>(
         Problem::new(
             reason::listener::HOSTNAME_CONFLICT,
             format!(
-                "listener {} has port {} and {host} too; change one of the two",
+                "listener {} also has port {} and {host}; change one of them",
                 other.name, listener.port
             ),
         )
     })
 }
 
-/// Protocols that can share a port, told apart by hostname.
-fn compatible(a: Protocol, b: Protocol) -> bool {
-    a == b
-        || matches!(
-            (a, b),
-            (Protocol::Https, Protocol::Tls) | (Protocol::Tls, Protocol::Https)
-        )
-}
-
-fn has_hostname(protocol: Protocol) -> bool {
-    matches!(protocol, Protocol::Http | Protocol::Https | Protocol::Tls)
-}
-
-/// Marks HTTPS listeners of one port whose hostnames, or whose certificates, overlap: a client may send requests for the one
-/// on a connection to the other, and gets 421 (Listener condition OverlappingTLSConfig).
+/// Marks HTTPS listeners of one port whose hostnames or certificates overlap: a client may send requests for one listener on a
+/// connection to the other, and gets 421 (Listener condition OverlappingTLSConfig).
 pub(super) fn mark_overlaps(
     reader: &mut Reader<'_>,
     certificates: Table<CertificateKey, CertificateState>,
@@ -126,14 +114,14 @@ fn overlap(
             && state.port == listener.port
             && state.conflicted.is_none()
     });
-    let advice = "requests for the one that arrive on a connection to the other are answered 421";
+    let advice = "requests for one of them on a connection to the other are answered 421";
     let valid_for = |names: &[Arc<[String]>], domain: &str| {
         names
             .iter()
             .flat_map(|names| names.iter())
             .any(|name| hostname::intersection(name, domain).is_some())
     };
-    // Where both is so, this is the reason that the spec asks for.
+    // If both overlap, the spec requires this reason.
     let shared = others.clone().find(|(other, state)| {
         valid_for(&names[index], &state.domain) || valid_for(&names[*other], &listener.domain)
     });
@@ -141,7 +129,7 @@ fn overlap(
         return Some(Problem::new(
             reason::listener::OVERLAPPING_CERTIFICATES,
             format!(
-                "a certificate is good for this listener and for listener {}: {advice}",
+                "a certificate is valid for this listener and for listener {}: {advice}",
                 other.name
             ),
         ));

@@ -1,50 +1,68 @@
-//! The fleet that a Gateway asks for.
+//! The fleet of a Gateway.
 
 use std::collections::BTreeSet;
 
-use sesame_api::Gateway;
+use sesame_api::{AddressType, Gateway, GatewaySpecAddress};
+use sesame_model::{AddressRequest, FleetId, FleetRequest, GatewayOwner, Port};
 
 use super::gateway::GatewayState;
 use super::parameters::GatewayParameters;
-use crate::fleet::FleetRequest;
 use crate::settings::Settings;
 
-/// The fleet of a Gateway of ours; `None`: there should be none.
+/// The fleet that a Gateway needs; `None` if it is not accepted.
 pub(crate) fn request(
     settings: &Settings,
     gateway: &Gateway,
     state: &GatewayState,
     parameters: &GatewayParameters,
-) -> Option<FleetRequest> {
+) -> Option<(FleetId, FleetRequest)> {
     if state.refused.is_some() {
         return None;
     }
-    let infrastructure = gateway.spec.infrastructure.as_deref();
-    Some(FleetRequest {
-        gateway: gateway.meta.namespaced_name(),
-        gateway_uid: gateway.meta.uid.clone(),
+    let fleet = settings.fleet_of(&gateway.meta.namespaced_name());
+    let owner = GatewayOwner {
+        name: gateway.meta.name.clone(),
+        uid: gateway.meta.uid.clone(),
         class: gateway.spec.gateway_class_name.clone(),
+    };
+    let infrastructure = gateway.spec.infrastructure.as_deref();
+    let request = FleetRequest {
+        owner: matches!(fleet, FleetId::Gateway { .. }).then_some(owner),
         labels: infrastructure
-            .map(|wishes| wishes.labels.clone())
+            .map(|infrastructure| infrastructure.labels.clone())
             .unwrap_or_default(),
         annotations: infrastructure
-            .map(|wishes| wishes.annotations.clone())
+            .map(|infrastructure| infrastructure.annotations.clone())
             .unwrap_or_default(),
-        addresses: gateway.spec.addresses.clone(),
+        addresses: gateway.spec.addresses.iter().map(address).collect(),
         ports: ports(settings, state),
         parameters: parameters.chosen.clone(),
-    })
+    };
+    Some((fleet, request))
 }
 
-/// On one's own machine only what is listened on is taken from others. In a cluster nobody is there to want it, and a port
-/// that came and went with a Secret could cost the fleet its address.
-fn ports(settings: &Settings, state: &GatewayState) -> BTreeSet<u16> {
+fn address(address: &GatewaySpecAddress) -> AddressRequest {
+    let value = &address.value;
+    match &address.type_ {
+        AddressType::IpAddress if value.is_empty() => AddressRequest::Any,
+        AddressType::IpAddress => match value.parse() {
+            Ok(ip) => AddressRequest::Ip(ip),
+            Err(_) => AddressRequest::InvalidIp(value.clone()),
+        },
+        AddressType::Hostname => AddressRequest::Hostname(value.clone()),
+        other => AddressRequest::Other(other.as_str().to_owned()),
+    }
+}
+
+/// In a cluster, the ports of all accepted listeners: dropping a port while its Secret is missing could cost the Service its
+/// address. Locally, only the ports that Envoy binds, so that other programs can use the rest.
+fn ports(settings: &Settings, state: &GatewayState) -> BTreeSet<Port> {
     let listeners = state.listeners.iter();
     listeners
         .filter(|listener| match settings.in_cluster() {
             true => listener.accepted(),
             false => listener.serving(),
         })
-        .map(|listener| listener.port)
+        .map(|listener| Port::tcp(listener.port))
         .collect()
 }

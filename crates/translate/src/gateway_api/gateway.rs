@@ -1,39 +1,40 @@
-//! What a Gateway's listeners are: which of them can be served, and why the others can't.
+//! The listeners of a Gateway: which are valid, and why the others aren't.
 
 use std::sync::Arc;
 
-use sesame_api::{Gateway, Kind, RouteGroupKind};
-use sesame_engine::{Reader, Table};
-use sesame_model::{CertificateKey, FleetId};
+use sesame_api::{Gateway, Kind, ObjectKey, RouteGroupKind};
+use sesame_engine::Reader;
+use sesame_model::{CertificateKey, FleetId, Port, Transport};
 
-use super::attach::{AllowedNamespaces, AttachPoints, ListenerPoint};
-use super::problem::Problem;
 use super::{conflicts, listener};
-use crate::pipeline::Inputs;
-use crate::shared::certificates::CertificateState;
+use crate::problem::Problem;
 use crate::shared::hostname;
+use crate::shared::listeners::{
+    AllowedNamespaces, AttachPoints, ListenerId, ListenerPoint, ListenerRef, Protocol,
+};
+use crate::shared::ports::ServedCertificates;
 
-/// A Gateway of ours, read.
+/// The state of a Gateway of ours.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatewayState {
-    /// Why nothing of it is served.
+    /// Why it isn't served.
     pub refused: Option<Problem>,
-    /// It isn't served because another one is: routes can't be here at all.
+    /// True if the fleet serves another Gateway instead: no route can attach.
     pub elsewhere: bool,
-    /// Why its fleet can't be made or changed. What there is of it goes on serving.
+    /// Why its fleet can't be created or changed. An existing fleet keeps serving.
     pub frozen: Option<Problem>,
     /// In the order of the Gateway.
     pub listeners: Vec<ListenerState>,
 }
 
-/// A listener, read.
+/// The state of a listener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenerState {
     /// Its name.
     pub name: Arc<str>,
     /// Its port.
     pub port: u16,
-    /// What it speaks.
+    /// Its protocol.
     pub protocol: Protocol,
     /// Its hostname; `*` for none.
     pub domain: Arc<str>,
@@ -41,42 +42,36 @@ pub struct ListenerState {
     pub kinds: Vec<Kind>,
     /// Namespaces whose routes may attach.
     pub namespaces: AllowedNamespaces,
-    /// Certificates that can be served. Those that can't are in `unresolved`.
+    /// Valid certificates. The others are reported in `unresolved`.
     pub certificates: Vec<CertificateKey>,
     /// Why it isn't accepted.
     pub refused: Option<Problem>,
-    /// Which other listener it collides with.
+    /// The listener that it conflicts with.
     pub conflicted: Option<Problem>,
-    /// Which of its references lead nowhere.
+    /// The references that can't be resolved.
     pub unresolved: Option<Problem>,
-    /// Whose connections a client might share with another listener's.
+    /// Another listener whose connections a client might reuse for this one.
     pub overlapping: Option<Problem>,
 }
 
-/// What a listener speaks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Protocol {
-    /// Plain HTTP.
-    Http,
-    /// HTTP over TLS that ends here.
-    Https,
-    /// Other things over TLS.
-    Tls,
-    /// Plain TCP.
-    Tcp,
-    /// UDP.
-    Udp,
-    /// Something that we don't know.
-    Unknown,
-}
-
 impl ListenerState {
-    /// True if there is nothing wrong with the listener itself.
+    /// Its port with the transport.
+    pub fn bound_port(&self) -> Port {
+        Port {
+            number: self.port,
+            transport: match self.protocol {
+                Protocol::Udp => Transport::Udp,
+                _ => Transport::Tcp,
+            },
+        }
+    }
+
+    /// True if the listener itself is valid.
     pub fn accepted(&self) -> bool {
         self.refused.is_none() && self.conflicted.is_none()
     }
 
-    /// True if it takes traffic.
+    /// True if it serves requests.
     pub fn serving(&self) -> bool {
         self.accepted()
             && match self.protocol {
@@ -86,7 +81,7 @@ impl ListenerState {
             }
     }
 
-    /// The kinds as statuses name them.
+    /// The kinds of routes, as in a status.
     pub fn supported_kinds(&self) -> Vec<RouteGroupKind> {
         self.kinds
             .iter()
@@ -96,32 +91,35 @@ impl ListenerState {
     }
 }
 
-/// Reads a Gateway. `elsewhere` says why it is another one's turn, `wrong` why its parameters can't be read.
+/// Why a Gateway isn't served, or its fleet stays as it is.
+#[derive(Debug, Default)]
+pub(crate) struct Obstacles {
+    /// Set if the fleet serves another Gateway.
+    pub(crate) elsewhere: Option<Problem>,
+    /// Set if its parameters are invalid.
+    pub(crate) parameters: Option<Problem>,
+}
+
+/// Reads a Gateway.
 pub(crate) fn read(
     reader: &mut Reader<'_>,
-    inputs: &Inputs,
-    certificates: Table<CertificateKey, CertificateState>,
+    sources: listener::Sources,
     gateway: &Gateway,
-    elsewhere: Option<Problem>,
-    wrong: Option<Problem>,
+    obstacles: Obstacles,
     in_cluster: bool,
 ) -> GatewayState {
-    let mut listeners: Vec<ListenerState> = gateway
-        .spec
-        .listeners
-        .iter()
-        .enumerate()
-        .map(|(index, listener)| {
-            listener::read(reader, inputs, certificates, gateway, index, listener)
-        })
-        .collect();
+    let mut listeners = listener::read_all(reader, sources, gateway);
     conflicts::mark(&mut listeners);
-    conflicts::mark_overlaps(reader, certificates, &mut listeners);
+    conflicts::mark_overlaps(reader, sources.certificates, &mut listeners);
+    let Obstacles {
+        elsewhere,
+        parameters,
+    } = obstacles;
     let is_elsewhere = elsewhere.is_some();
-    // In a cluster a slip of the pen in a ConfigMap must not stop what serves. On one's own machine it had better be seen.
+    // In a cluster, invalid parameters don't stop running Envoys. Locally, the Gateway is refused.
     let (refused, frozen) = match in_cluster {
-        true => (elsewhere, wrong),
-        false => (elsewhere.or(wrong), None),
+        true => (elsewhere, parameters),
+        false => (elsewhere.or(parameters), None),
     };
     GatewayState {
         refused,
@@ -131,28 +129,44 @@ pub(crate) fn read(
     }
 }
 
-/// A Gateway as routes see it.
-pub(crate) fn attach_points(fleet: FleetId, state: &GatewayState) -> AttachPoints {
+/// A Gateway's listeners, as needed by routes.
+pub(crate) fn attach_points(
+    fleet: &FleetId,
+    owner: &ObjectKey,
+    state: &GatewayState,
+) -> AttachPoints {
+    let point = |listener: &ListenerState| {
+        let id = ListenerId {
+            owner: owner.clone(),
+            name: Arc::clone(&listener.name),
+        };
+        let table = id.table(fleet, listener.port, listener.protocol);
+        ListenerPoint {
+            listener: Arc::new(ListenerRef { id, table }),
+            port: listener.bound_port(),
+            protocol: listener.protocol,
+            domain: Arc::clone(&listener.domain),
+            serving: state.refused.is_none() && listener.serving(),
+            kinds: listener.kinds.clone(),
+            namespaces: listener.namespaces.clone(),
+        }
+    };
     AttachPoints {
-        fleet,
+        fleet: fleet.clone(),
         closed: state.refused.clone().filter(|_| state.elsewhere),
-        listeners: state
-            .listeners
-            .iter()
-            .map(|listener| ListenerPoint {
-                name: Arc::clone(&listener.name),
-                port: listener.port,
-                secure: listener.protocol == Protocol::Https,
-                domain: Arc::clone(&listener.domain),
-                serving: state.refused.is_none() && listener.serving(),
-                kinds: listener.kinds.clone(),
-                namespaces: listener.namespaces.clone(),
-            })
-            .collect(),
+        listeners: state.listeners.iter().map(point).collect(),
     }
 }
 
-/// The Secrets that a Gateway's listeners name, permitted or not: for the index of Gateways by Secret.
+/// The valid certificates of a Gateway's TLS listeners.
+pub(crate) fn served_certificates(state: &GatewayState) -> ServedCertificates {
+    let listeners = state.listeners.iter();
+    let tls = listeners.filter(|listener| listener.protocol.is_tls());
+    tls.map(|listener| (Arc::clone(&listener.name), listener.certificates.clone()))
+        .collect()
+}
+
+/// The Secrets that a Gateway's listeners refer to, permitted or not: for the index of Gateways by Secret.
 pub(crate) fn referenced_secrets(gateway: &Gateway) -> Vec<CertificateKey> {
     let mut keys: Vec<CertificateKey> = gateway
         .spec

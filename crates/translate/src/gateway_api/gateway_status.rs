@@ -1,39 +1,40 @@
-//! What a Gateway's owner is told.
+//! The status of a Gateway.
 
 use sesame_api::{
     AddressType, Condition, Gateway, GatewaySpecAddress, GatewayStatus, GatewayStatusAddress,
-    ListenerStatus, NamespacedName, condition, reason,
+    ListenerStatus, ObjectKey, condition, reason,
 };
 use sesame_engine::{Index, Reader};
+use sesame_model::{FleetAddress, FleetProblem, FleetState};
 use std::sync::Arc;
 
-use super::attach::{AttachPoints, Attachments};
-use super::gateway::{GatewayState, ListenerState, Protocol};
-use super::http_route::virtual_host::table_of;
-use super::problem::{Problem, bounded};
-use crate::fleet::{AddressProblem, FleetAddress, FleetState, Rejected, RejectedKind};
-use crate::pipeline::Inputs;
+use super::gateway::{GatewayState, ListenerState};
+use crate::fleet::{Rejected, RejectedKind};
+use crate::inputs::Inputs;
+use crate::problem::{Problem, bounded};
 use crate::settings::Mode;
+use crate::shared::hosts::Attachments;
+use crate::shared::listeners::{AttachPoints, ListenerId, Protocol};
 
-/// What a status is made of besides the Gateway itself.
+/// The inputs of a Gateway's status, besides the Gateway itself.
 pub(crate) struct Sources<'a> {
     pub(crate) inputs: &'a Inputs,
     pub(crate) mode: &'a Mode,
-    /// The addresses that the Gateway asks for.
+    /// The requested addresses.
     pub(crate) asked: &'a [GatewaySpecAddress],
     pub(crate) state: &'a GatewayState,
     pub(crate) points: &'a AttachPoints,
     pub(crate) fleet: Option<&'a FleetState>,
-    pub(crate) attached: Index<NamespacedName, Attachments, (NamespacedName, Arc<str>)>,
+    pub(crate) attached: Index<ObjectKey, Attachments, ListenerId>,
 }
 
 /// The status of a Gateway.
 pub(crate) fn status(
     reader: &mut Reader<'_>,
     sources: &Sources<'_>,
+    owner: &ObjectKey,
     gateway: &Gateway,
 ) -> GatewayStatus {
-    let name = gateway.meta.namespaced_name();
     let generation = gateway.meta.generation;
     let listeners: Vec<Verdict> = sources
         .state
@@ -48,10 +49,11 @@ pub(crate) fn status(
         attached_listener_sets: None,
     };
     for (listener, verdict) in sources.state.listeners.iter().zip(listeners) {
-        let attached = reader.count(
-            sources.attached,
-            &(name.clone(), Arc::clone(&listener.name)),
-        );
+        let id = ListenerId {
+            owner: owner.clone(),
+            name: Arc::clone(&listener.name),
+        };
+        let attached = reader.count(sources.attached, &id);
         status.listeners.push(ListenerStatus {
             name: Arc::clone(&listener.name),
             supported_kinds: listener.supported_kinds(),
@@ -78,18 +80,18 @@ fn addresses(fleet: Option<&FleetState>) -> Vec<GatewayStatusAddress> {
         .collect()
 }
 
-/// A listener with what is known of its port.
+/// The state of a listener, including its port's.
 struct Verdict {
     /// Why it isn't accepted.
     refused: Option<Problem>,
-    /// Why it doesn't take traffic as it should.
+    /// Why it isn't programmed.
     idle: Option<Problem>,
 }
 
 fn judge(reader: &mut Reader<'_>, sources: &Sources<'_>, listener: &ListenerState) -> Verdict {
     let unavailable = sources
         .fleet
-        .and_then(|fleet| fleet.ports.get(&listener.port));
+        .and_then(|fleet| fleet.ports.get(&listener.bound_port()));
     let refused = listener
         .refused
         .clone()
@@ -100,7 +102,7 @@ fn judge(reader: &mut Reader<'_>, sources: &Sources<'_>, listener: &ListenerStat
     let idle = if refused.is_some() || !listener.serving() {
         Some(Problem::new(
             reason::listener::INVALID,
-            "the listener can't be served; see its other conditions",
+            "the listener is not accepted or has no valid certificate; see its other conditions",
         ))
     } else if sources.state.refused.is_some() {
         Some(Problem::new(
@@ -113,7 +115,7 @@ fn judge(reader: &mut Reader<'_>, sources: &Sources<'_>, listener: &ListenerStat
     Verdict { refused, idle }
 }
 
-/// What Envoy said to the listener's port, routes or certificates.
+/// Why Envoy rejected the listener's port, routes or certificates.
 fn rejected(
     reader: &mut Reader<'_>,
     sources: &Sources<'_>,
@@ -123,15 +125,15 @@ fn rejected(
         .points
         .listeners
         .iter()
-        .find(|point| point.name == listener.name)?;
+        .find(|point| *point.name() == listener.name)?;
     let (fleet, inputs) = (&sources.points.fleet, sources.inputs);
-    let table = table_of(sources.points, point).name();
+    let table = point.listener.table.name();
     let key = |what, name: String| Rejected {
         fleet: fleet.clone(),
         what,
         name: name.into(),
     };
-    let port = key(RejectedKind::Listener, listener.port.to_string());
+    let port = Rejected::listener(fleet.clone(), listener.bound_port());
     let table = (fleet.clone(), table.into());
     let message = reader
         .get(inputs.rejections, &port)
@@ -149,25 +151,24 @@ fn rejected(
     Some(Problem::new(
         reason::listener::INVALID,
         bounded(format!(
-            "Envoy refused the newest configuration and keeps the one before: {message}"
+            "Envoy rejected the configuration and keeps its last good version: {message}"
         )),
     ))
 }
 
-/// Why nothing is served although nothing is wrong. In a cluster Envoys listen before anybody knows at which address clients
-/// reach them.
+/// Why a valid listener isn't programmed yet. In a cluster Envoys listen before their Service has an address.
 fn pending(sources: &Sources<'_>) -> Option<Problem> {
     match sources.fleet {
         Some(fleet) if *sources.mode == Mode::Local && fleet.addresses.is_empty() => {
             Some(Problem::new(
                 reason::listener::PENDING,
-                "there is no address to listen on yet",
+                "waiting for an address to listen on",
             ))
         }
         Some(fleet) if fleet.ready => None,
         _ => Some(Problem::new(
             reason::listener::PENDING,
-            "waiting for Envoy to take the configuration",
+            "waiting for Envoy to accept the configuration",
         )),
     }
 }
@@ -186,14 +187,14 @@ impl Verdict {
             of(
                 condition::listener::PROGRAMMED,
                 &self.idle,
-                (reason::listener::PROGRAMMED, "Envoy takes traffic on it"),
+                (reason::listener::PROGRAMMED, "Envoy serves the listener"),
             ),
             of(
                 condition::listener::RESOLVED_REFS,
                 &listener.unresolved,
                 (
                     reason::listener::RESOLVED_REFS,
-                    "all references lead somewhere",
+                    "all references are resolved",
                 ),
             ),
         ];
@@ -203,7 +204,7 @@ impl Verdict {
                 condition::listener::CONFLICTED,
                 false,
                 reason::listener::NO_CONFLICTS,
-                "no other listener is in the way",
+                "no conflicting listeners",
                 generation,
             ),
         });
@@ -226,7 +227,7 @@ fn conditions(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> 
         condition::gateway::PROGRAMMED,
         (
             reason::gateway::PROGRAMMED,
-            "Envoy takes traffic on the Gateway's addresses",
+            "Envoy serves the Gateway at its addresses",
         ),
         generation,
     );
@@ -277,11 +278,11 @@ fn accepted(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> Co
         .collect();
     let message = match good.is_empty() {
         true => format!(
-            "no listener is valid ({}); see their conditions",
+            "no valid listeners ({}); see their conditions",
             bad.join(", ")
         ),
         false => format!(
-            "listeners that are not valid: {}; accepted: {}",
+            "invalid listeners: {}; valid: {}",
             bad.join(", "),
             good.join(", ")
         ),
@@ -293,35 +294,35 @@ fn accepted(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> Co
     )
 }
 
-/// What is asked for that whoever gives addresses can't give. In a cluster types are judged here, before anybody has tried, so
-/// that the Gateway isn't accepted for a moment.
+/// The first unsupported address in the spec. In a cluster the types are checked here, before the fleet exists, so that the
+/// Gateway isn't accepted for a moment.
 fn unsupported_address(sources: &Sources<'_>) -> Option<String> {
     let of_fleet = match sources.fleet.and_then(|fleet| fleet.problem.as_ref()) {
-        Some(AddressProblem::Unsupported(message)) => Some(message.clone()),
+        Some(FleetProblem::UnsupportedAddress(message)) => Some(message.clone()),
         _ => None,
     };
     let asked = match sources.mode {
         Mode::Managed => sources.asked,
-        // Told by the fleet's state, or not ours to choose.
+        // Reported by the fleet's state, or not assigned by Sesame.
         Mode::Local | Mode::Unmanaged { .. } => &[],
     };
     let mut asked = asked.iter().enumerate();
     let other = asked.find(|(_, address)| match address.type_ {
         AddressType::IpAddress => false,
-        // Whatever there is will do.
+        // Any hostname is possible.
         AddressType::Hostname => !address.value.is_empty(),
         AddressType::NamedAddress | AddressType::Other(_) => true,
     });
     let message = other.map(|(index, address)| {
         format!(
-            "spec.addresses[{index}].type: {} is not supported; use IPAddress, or leave addresses out",
+            "spec.addresses[{index}].type: {} is not supported; use IPAddress, or remove spec.addresses",
             address.type_
         )
     });
     message.or(of_fleet)
 }
 
-/// Why the Gateway doesn't take traffic as it should.
+/// Why the Gateway isn't programmed.
 fn unprogrammed(
     sources: &Sources<'_>,
     listeners: &[Verdict],
@@ -335,16 +336,16 @@ fn unprogrammed(
         );
     }
     match sources.fleet.and_then(|fleet| fleet.problem.as_ref()) {
-        Some(AddressProblem::NotUsable(message)) => {
+        Some(FleetProblem::AddressNotUsable(message)) => {
             return no(reason::gateway::ADDRESS_NOT_USABLE, message);
         }
-        Some(AddressProblem::NotAssigned(message)) => {
+        Some(FleetProblem::AddressNotAssigned(message)) => {
             return no(reason::gateway::ADDRESS_NOT_ASSIGNED, message);
         }
-        Some(AddressProblem::NoResources(message)) => {
+        Some(FleetProblem::NoResources(message)) => {
             return no(reason::gateway::NO_RESOURCES, message);
         }
-        Some(AddressProblem::Unsupported(_)) | None => {}
+        Some(FleetProblem::UnsupportedAddress(_)) | None => {}
     }
     if let Some(problem) = pending(sources) {
         return no(reason::gateway::PENDING, &problem.message);
@@ -352,17 +353,17 @@ fn unprogrammed(
     let addressed = sources
         .fleet
         .is_some_and(|fleet| !fleet.addresses.is_empty());
-    // Where somebody else runs the Envoys, their address may be known to nobody but them.
+    // The address of unmanaged Envoys may be unknown.
     if *sources.mode == Mode::Managed && !addressed {
         return no(
             reason::gateway::ADDRESS_NOT_ASSIGNED,
-            "the Gateway has no address yet, so clients can't reach it",
+            "no address has been assigned yet",
         );
     }
     if listeners.iter().all(|verdict| verdict.idle.is_some()) {
         return no(
             reason::gateway::INVALID,
-            "no listener takes traffic; see their conditions",
+            "no listener is programmed; see their conditions",
         );
     }
     None

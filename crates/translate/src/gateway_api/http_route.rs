@@ -1,10 +1,35 @@
-//! HTTPRoutes: what they say (`rules`, made of `matches`, `filters`, `policy`, `backends` and `split`), and who answers for a
-//! host (`virtual_host`).
+//! HTTPRoute: its matches, timeouts and retries. Other kinds of routes share the rest.
 
-pub(crate) mod backends;
-mod filters;
-mod matches;
-mod policy;
-pub mod rules;
-mod split;
-pub mod virtual_host;
+mod limits;
+pub(crate) mod matches;
+
+use sesame_api::{BackendRef, HTTPRoute, HttpRouteRule, RouteFilter};
+
+use super::route::RouteKind;
+use super::route::rules::{Rule, read_matches};
+
+impl RouteKind for HTTPRoute {
+    const INVALID_RULE: u16 = 500;
+
+    fn rules(&self) -> impl Iterator<Item = Rule<'_>> {
+        let rules = self.spec.rules.iter().enumerate();
+        rules.map(|(index, rule)| read(&format!("spec.rules[{index}]"), rule))
+    }
+
+    fn references(&self) -> impl Iterator<Item = (&[RouteFilter], &[BackendRef])> {
+        let rules = self.spec.rules.iter();
+        rules.map(|rule| (&rule.filters[..], &rule.backend_refs[..]))
+    }
+}
+
+fn read<'a>(field: &str, rule: &'a HttpRouteRule) -> Rule<'a> {
+    let (matches, errors) = read_matches(field, &rule.matches, matches::read);
+    Rule {
+        matches,
+        errors,
+        filters: &rule.filters,
+        backend_refs: &rule.backend_refs,
+        session: rule.session_persistence.as_deref(),
+        limits: limits::read(field, rule.timeouts.as_ref(), rule.retry.as_deref()),
+    }
+}

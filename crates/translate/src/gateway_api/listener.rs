@@ -1,4 +1,4 @@
-//! One listener of a Gateway, by itself: protocol, kinds, namespaces, certificates.
+//! A single listener of a Gateway: protocol, kinds, namespaces, certificates.
 
 use sesame_api::{
     FromNamespaces, Gateway, Kind, Listener, NamespacedName, ProtocolType, SecretObjectReference,
@@ -7,14 +7,14 @@ use sesame_api::{
 use sesame_engine::{Reader, Table};
 use sesame_model::CertificateKey;
 
-use super::attach::AllowedNamespaces;
-use super::gateway::{ListenerState, Protocol, domain_of};
-use super::problem::Problem;
-use crate::pipeline::Inputs;
+use super::gateway::{ListenerState, domain_of};
+use crate::problem::Problem;
 use crate::shared::certificates::CertificateState;
-use crate::shared::grants;
+use crate::shared::grants::{self, Grants, Referrer};
+use crate::shared::listeners::{AllowedNamespaces, Protocol};
+use crate::shared::namespaces::check_selector;
 
-/// Kinds of routes that a protocol carries and we serve.
+/// The kinds of routes that a protocol supports and Sesame implements.
 fn kinds_of(protocol: Protocol) -> &'static [Kind] {
     match protocol {
         Protocol::Http | Protocol::Https => &[Kind::HTTPRoute],
@@ -22,13 +22,40 @@ fn kinds_of(protocol: Protocol) -> &'static [Kind] {
     }
 }
 
-/// Reads the listener at `index` of a Gateway.
-pub(super) fn read(
+/// The tables that listeners are read from.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources {
+    pub(crate) grants: Grants,
+    pub(crate) certificates: Table<CertificateKey, CertificateState>,
+}
+
+/// Reads the listeners of a Gateway, in their order.
+pub(super) fn read_all(
     reader: &mut Reader<'_>,
-    inputs: &Inputs,
-    certificates: Table<CertificateKey, CertificateState>,
+    sources: Sources,
     gateway: &Gateway,
-    index: usize,
+) -> Vec<ListenerState> {
+    let listeners = gateway.spec.listeners.iter().enumerate();
+    let mut resolver = Resolver {
+        reader,
+        sources,
+        referrer: Referrer {
+            kind: Kind::Gateway,
+            namespace: &gateway.meta.namespace,
+        },
+    };
+    listeners
+        .map(|(index, listener)| {
+            let field = format!("spec.listeners[{index}]");
+            read(&mut resolver, gateway, &field, listener)
+        })
+        .collect()
+}
+
+fn read(
+    resolver: &mut Resolver<'_, '_>,
+    gateway: &Gateway,
+    field: &str,
     listener: &Listener,
 ) -> ListenerState {
     let protocol = match listener.protocol {
@@ -39,21 +66,11 @@ pub(super) fn read(
         ProtocolType::Udp => Protocol::Udp,
         ProtocolType::Other(_) => Protocol::Unknown,
     };
-    let field = format!("spec.listeners[{index}]");
     let mut unresolved = Vec::new();
-    let kinds = kinds(&field, protocol, listener, &mut unresolved);
-    let served = if protocol == Protocol::Https {
-        served_certificates(
-            reader,
-            inputs,
-            certificates,
-            gateway,
-            &field,
-            listener,
-            &mut unresolved,
-        )
-    } else {
-        Vec::new()
+    let kinds = kinds(field, protocol, listener, &mut unresolved);
+    let certificates = match protocol {
+        Protocol::Https => resolver.certificates(field, listener, &mut unresolved),
+        _ => Vec::new(),
     };
     ListenerState {
         name: listener.name.clone(),
@@ -62,15 +79,15 @@ pub(super) fn read(
         domain: domain_of(listener),
         kinds,
         namespaces: namespaces(listener),
-        certificates: served,
-        refused: refused(&field, protocol, gateway, listener),
+        certificates,
+        refused: refused(field, protocol, gateway, listener),
         conflicted: None,
         unresolved: Problem::merge(unresolved),
         overlapping: None,
     }
 }
 
-/// What can't be served. A wish for more safety than there is must not be served without it.
+/// Why a listener is invalid. A listener that requires an unsupported security feature isn't served without it.
 fn refused(
     field: &str,
     protocol: Protocol,
@@ -95,8 +112,16 @@ fn refused(
     if !listener.filters.is_empty() {
         return unsupported(
             format!("{field}.filters"),
-            "filters of listeners are not supported; remove them",
+            "listener filters are not supported; remove them",
         );
+    }
+    if let AllowedNamespaces::Selected(selector) = namespaces(listener)
+        && let Err(error) = check_selector(
+            &format!("{field}.allowedRoutes.namespaces.selector"),
+            &selector,
+        )
+    {
+        return unsupported(error.field, &error.message);
     }
     if protocol != Protocol::Https {
         return None;
@@ -105,13 +130,13 @@ fn refused(
     if let Some(mode) = mode.filter(|mode| **mode != TlsMode::Terminate) {
         return unsupported(
             format!("{field}.tls.mode"),
-            &format!("{mode} is nothing that protocol HTTPS can do; use Terminate"),
+            &format!("{mode} is not valid for protocol HTTPS; use Terminate"),
         );
     }
     if asks_for_client_certificates(gateway, listener.port) {
         return unsupported(
             "spec.tls.frontend".to_owned(),
-            "client certificates can't be checked, so the listener is not served without the check; remove the validation",
+            "validation of client certificates is not supported, and the listener isn't served without it; remove the validation",
         );
     }
     None
@@ -134,7 +159,7 @@ fn asks_for_client_certificates(gateway: &Gateway, port: u16) -> bool {
     of_port.unwrap_or(&frontend.default).validation.is_some()
 }
 
-/// The kinds that may attach: what the protocol carries, narrowed by `allowedRoutes.kinds`.
+/// The kinds of routes that may attach: the protocol's, narrowed by `allowedRoutes.kinds`.
 fn kinds(
     field: &str,
     protocol: Protocol,
@@ -154,7 +179,7 @@ fn kinds(
             None => unresolved.push(Problem::new(
                 reason::listener::INVALID_ROUTE_KINDS,
                 format!(
-                    "{field}.allowedRoutes.kinds[{index}]: {} of group {} can't attach to protocol {}",
+                    "{field}.allowedRoutes.kinds[{index}]: {} of group {} is not supported on protocol {}",
                     kind.kind, kind.group, listener.protocol
                 ),
             )),
@@ -169,92 +194,94 @@ fn namespaces(listener: &Listener) -> AllowedNamespaces {
         (FromNamespaces::All, _) => AllowedNamespaces::All,
         (FromNamespaces::Same, _) => AllowedNamespaces::Same,
         (FromNamespaces::Selector, Some(selector)) => AllowedNamespaces::Selected(selector.clone()),
-        // An unknown word must not open a door.
+        // An unknown value permits no namespace.
         (FromNamespaces::Selector | FromNamespaces::None | FromNamespaces::Other(_), _) => {
-            AllowedNamespaces::Nobody
+            AllowedNamespaces::None
         }
     }
 }
 
-/// The certificates that can be served, in the order of the listener.
-fn served_certificates(
-    reader: &mut Reader<'_>,
-    inputs: &Inputs,
-    certificates: Table<CertificateKey, CertificateState>,
-    gateway: &Gateway,
-    field: &str,
-    listener: &Listener,
-    unresolved: &mut Vec<Problem>,
-) -> Vec<CertificateKey> {
-    let references = listener
-        .tls
-        .as_ref()
-        .map(|tls| tls.certificate_refs.as_slice())
-        .unwrap_or_default();
-    if references.is_empty() {
-        unresolved.push(Problem::new(
-            reason::listener::INVALID_CERTIFICATE_REF,
-            format!("{field}.tls.certificateRefs: a Secret with a certificate must be named"),
-        ));
-    }
-    let mut served = Vec::new();
-    for (index, reference) in references.iter().enumerate() {
-        match certificate(reader, inputs, certificates, gateway, reference) {
-            Ok(key) if served.contains(&key) => {}
-            Ok(key) => served.push(key),
-            Err(problem) => unresolved.push(Problem::new(
-                problem.reason,
-                format!("{field}.tls.certificateRefs[{index}]: {}", problem.message),
-            )),
-        }
-    }
-    served
+/// Resolves the certificates of one object's listeners.
+struct Resolver<'a, 'r> {
+    reader: &'a mut Reader<'r>,
+    sources: Sources,
+    referrer: Referrer<'a>,
 }
 
-fn certificate(
-    reader: &mut Reader<'_>,
-    inputs: &Inputs,
-    certificates: Table<CertificateKey, CertificateState>,
-    gateway: &Gateway,
-    reference: &SecretObjectReference,
-) -> Result<CertificateKey, Problem> {
-    let invalid = |message| Problem::new(reason::listener::INVALID_CERTIFICATE_REF, message);
-    if reference.known_kind() != Some(Kind::Secret) {
-        return Err(invalid(format!(
-            "{} of group {:?} can't hold a certificate; use a Secret",
-            reference.kind,
-            reference.group.as_str()
-        )));
-    }
-    let namespace = &gateway.meta.namespace;
-    let secret: NamespacedName = reference.resolve(namespace);
-    if !grants::permitted(
-        reader,
-        inputs,
-        Kind::Gateway,
-        namespace,
-        Kind::Secret,
-        &secret,
-    ) {
-        return Err(Problem::new(
-            reason::listener::REF_NOT_PERMITTED,
-            format!(
-                "no ReferenceGrant in namespace {} lets Gateways of namespace {namespace} refer to Secret {}",
-                secret.namespace, secret.name
-            ),
-        ));
-    }
-    let key = CertificateKey {
-        namespace: secret.namespace.clone(),
-        name: secret.name.clone(),
-    };
-    match reader.get(certificates, &key).as_deref() {
-        Some(CertificateState::Valid { .. }) => Ok(key),
-        Some(CertificateState::Invalid(reason)) => {
-            Err(invalid(format!("Secret {secret} {reason}")))
+impl Resolver<'_, '_> {
+    /// The valid certificates, in the order of the listener.
+    fn certificates(
+        &mut self,
+        field: &str,
+        listener: &Listener,
+        unresolved: &mut Vec<Problem>,
+    ) -> Vec<CertificateKey> {
+        let references = listener
+            .tls
+            .as_ref()
+            .map(|tls| tls.certificate_refs.as_slice())
+            .unwrap_or_default();
+        if references.is_empty() {
+            unresolved.push(Problem::new(
+                reason::listener::INVALID_CERTIFICATE_REF,
+                format!("{field}.tls.certificateRefs: at least one Secret is required"),
+            ));
         }
-        Some(CertificateState::Missing) | None => {
-            Err(invalid(format!("Secret {secret} does not exist")))
+        let mut valid = Vec::new();
+        for (index, reference) in references.iter().enumerate() {
+            match self.certificate(reference) {
+                Ok(key) if valid.contains(&key) => {}
+                Ok(key) => valid.push(key),
+                Err(problem) => unresolved.push(Problem::new(
+                    problem.reason,
+                    format!("{field}.tls.certificateRefs[{index}]: {}", problem.message),
+                )),
+            }
+        }
+        valid
+    }
+
+    fn certificate(
+        &mut self,
+        reference: &SecretObjectReference,
+    ) -> Result<CertificateKey, Problem> {
+        let invalid = |message| Problem::new(reason::listener::INVALID_CERTIFICATE_REF, message);
+        if reference.known_kind() != Some(Kind::Secret) {
+            return Err(invalid(format!(
+                "{} of group {:?} is not supported as a certificate; use a Secret",
+                reference.kind,
+                reference.group.as_str()
+            )));
+        }
+        let Referrer { kind, namespace } = self.referrer;
+        let secret: NamespacedName = reference.resolve(namespace);
+        if !grants::permitted(
+            self.reader,
+            self.sources.grants,
+            self.referrer,
+            Kind::Secret,
+            &secret,
+        ) {
+            return Err(Problem::new(
+                reason::listener::REF_NOT_PERMITTED,
+                format!(
+                    "no ReferenceGrant in namespace {} allows {kind}s of namespace {namespace} to refer to Secret {}",
+                    secret.namespace, secret.name
+                ),
+            ));
+        }
+        let key = CertificateKey {
+            namespace: secret.namespace.clone(),
+            name: secret.name.clone(),
+        };
+        match self.reader.get(self.sources.certificates, &key).as_deref() {
+            Some(CertificateState::Valid { .. }) => Ok(key),
+            Some(CertificateState::Invalid(reason)) => {
+                Err(invalid(format!("Secret {secret} {reason}")))
+            }
+            Some(CertificateState::Missing) | None => {
+                Err(invalid(format!("Secret {secret} does not exist")))
+            }
         }
     }
 }

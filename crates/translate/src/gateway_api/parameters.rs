@@ -1,6 +1,6 @@
-//! The ConfigMaps to which GatewayClasses and Gateways refer for what may be chosen about fleets.
+//! The ConfigMaps that GatewayClasses and Gateways refer to for fleet parameters.
 //!
-//! What can't be read costs no traffic: the owner is told, and whoever runs the fleet leaves it as it is.
+//! Invalid parameters don't affect traffic: the owner's condition reports them, and the fleet keeps the last valid ones.
 
 use std::sync::Arc;
 
@@ -12,31 +12,31 @@ use sesame_engine::{Reader, Table};
 use sesame_model::FleetParameters;
 
 use super::class::ClassState;
-use super::problem::{Problem, bounded};
+use crate::problem::{Problem, bounded};
 use crate::shared::parameters::{self, KEY};
 
-/// What a ConfigMap says about fleets, if it does, or why that can't be read.
+/// The fleet parameters in a ConfigMap, or why they are invalid.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chosen {
-    /// The choices.
+    /// Valid parameters.
     Parameters(Box<FleetParameters>),
-    /// What is wrong, with the field.
+    /// The first error, with its field.
     Wrong(String),
 }
 
-/// What of a ConfigMap anybody reads.
+/// The fields of a ConfigMap that matter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigData {
     /// The text under [`KEY`].
     pub(crate) parameters: Option<Arc<str>>,
 }
 
-/// What holds for the fleet of a Gateway: its own choices over those of its class.
+/// The parameters of a Gateway's fleet: its own, with its class's as defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatewayParameters {
-    /// The choices; `None`: see `wrong`.
+    /// The parameters; `None` if `wrong` is set.
     pub chosen: Option<FleetParameters>,
-    /// Why they can't be read.
+    /// Why they are invalid.
     pub wrong: Option<Problem>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn chosen(config: &ConfigData) -> Chosen {
     }
 }
 
-/// What a GatewayClass chooses for the fleets of all its Gateways.
+/// The parameters of a GatewayClass, the defaults for its Gateways.
 pub(crate) fn of_class(
     reader: &mut Reader<'_>,
     table: Table<NamespacedName, Chosen>,
@@ -79,7 +79,7 @@ pub(crate) fn of_class(
     look_up(reader, table, field, &name)
 }
 
-/// What holds for the fleet of a Gateway of that class.
+/// The parameters of a Gateway of that class.
 pub(crate) fn of_gateway(
     reader: &mut Reader<'_>,
     table: Table<NamespacedName, Chosen>,
@@ -147,7 +147,7 @@ fn other_kind(field: &str, group: &Group, kind: &KindName) -> Problem {
     ))
 }
 
-/// Both kinds have a reason of that name.
+/// GatewayClass and Gateway have a reason of that name.
 fn invalid(message: String) -> Problem {
     Problem::new(reason::gateway::INVALID_PARAMETERS, bounded(message))
 }

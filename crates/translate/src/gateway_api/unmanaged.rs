@@ -1,82 +1,65 @@
-//! Which Gateway is served where somebody else runs the Envoys: one, since there is one fleet.
+//! Selects the Gateway of the unmanaged fleet: one, by name or by age.
 //!
-//! Everybody else is told whose fleet it is. Age is looked at only where nobody was chosen by name, and only of who comes
-//! and goes: an edit of a Gateway asks nobody's age.
+//! The status of every other Gateway names the served one.
 
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use sesame_api::{NamespacedName, reason};
+use sesame_api::{NamespacedName, ObjectKey, reason};
 use sesame_engine::{Builder, Reader, Table};
 
-use super::class::CONTROLLER_NAME;
-use super::problem::Problem;
-use crate::pipeline::Inputs;
-use crate::settings::Mode;
+use crate::inputs::Inputs;
+use crate::problem::Problem;
+use crate::settings::{Mode, Settings};
 
-/// Reason of Accepted=False of a Gateway, and of a route at it, that is not the one served. The spec has none for it: nothing is
-/// wrong with the object.
+/// Reason of Accepted=False of Gateways that aren't served, and of their routes. The spec has none: the object is valid.
 pub(crate) const NOT_SERVED: &str = "NotServed";
 
-/// Which Gateways are served.
-#[derive(Clone)]
-pub(crate) enum Served {
-    /// All of ours.
-    All,
-    /// The one of that name.
-    Named(NamespacedName),
-    /// The oldest of the oldest class.
-    Oldest {
-        class: Table<(), Arc<str>>,
-        gateway: Table<(), NamespacedName>,
-    },
+/// The stages that select the served Gateway in [`Mode::Unmanaged`].
+#[derive(Clone, Copy)]
+pub(crate) struct Served {
+    oldest_class: Table<(), Arc<str>>,
+    oldest_gateway: Table<(), NamespacedName>,
 }
 
-/// When a Gateway was made, and for which class.
+/// Creation time and class of a Gateway.
 #[derive(Clone, Debug, PartialEq)]
-struct Birth {
+struct Created {
     class: Arc<str>,
-    /// None counts as older than any.
+    /// `None` is older than any time.
     time: Option<Timestamp>,
 }
 
 impl Served {
-    /// Declares the stages that are needed.
-    pub(crate) fn declare(b: &mut Builder, inputs: &Inputs, mode: &Mode) -> Self {
-        match mode {
-            Mode::Local | Mode::Managed => Self::All,
-            Mode::Unmanaged {
-                gateway: Some(gateway),
-            } => Self::Named(gateway.clone()),
-            Mode::Unmanaged { gateway: None } => Self::declare_oldest(b, inputs),
-        }
-    }
-
-    fn declare_oldest(b: &mut Builder, inputs: &Inputs) -> Self {
+    /// Declares the stages, whose tables are empty in other modes.
+    pub(crate) fn declare(b: &mut Builder, inputs: &Inputs) -> Self {
+        let settings = inputs.settings;
         let (classes, gateways) = (inputs.gateway_classes, inputs.gateways);
-        let class_births: Table<Arc<str>, Option<Timestamp>> =
-            b.derive("birth of class", classes, move |reader, name| {
+        let class_times: Table<ObjectKey, Option<Timestamp>> =
+            b.derive("creation of class", classes, move |reader, name| {
+                let settings = reader.get(settings, &()).filter(|s| chooses_oldest(s))?;
                 let class = reader.get(classes, name)?;
-                let ours = &*class.spec.controller_name == CONTROLLER_NAME;
+                let ours = class.spec.controller_name == settings.controller_name;
                 ours.then_some(class.meta.creation_timestamp)
             });
-        let our_classes = b.index(class_births, "classes of ours", |_, _| vec![()]);
+        let our_classes = b.index(class_times, "classes of ours", |_, _| vec![()]);
         let oldest_class: Table<(), Arc<str>> =
             b.derive("oldest class", our_classes, move |reader, ()| {
                 let classes = reader.by(our_classes, &());
-                let oldest = classes.iter().min_by_key(|(name, born)| (**born, name));
-                oldest.map(|(name, _)| name.clone())
+                let oldest = classes.iter().min_by_key(|(name, time)| (**time, name));
+                oldest.map(|(key, _)| Arc::clone(&key.name))
             });
-        let births: Table<NamespacedName, Birth> =
-            b.derive("birth of gateway", gateways, move |reader, name| {
+        let times: Table<ObjectKey, Created> =
+            b.derive("creation of gateway", gateways, move |reader, name| {
+                reader.get(settings, &()).filter(|s| chooses_oldest(s))?;
                 let gateway = reader.get(gateways, name)?;
-                Some(Birth {
+                Some(Created {
                     class: gateway.spec.gateway_class_name.clone(),
                     time: gateway.meta.creation_timestamp,
                 })
             });
-        let by_class = b.index(births, "births by class", |_, birth| {
-            vec![Arc::clone(&birth.class)]
+        let by_class = b.index(times, "creations by class", |_, created| {
+            vec![Arc::clone(&created.class)]
         });
         let oldest_gateway: Table<(), NamespacedName> =
             b.derive("oldest gateway", oldest_class, move |reader, ()| {
@@ -84,62 +67,72 @@ impl Served {
                 let gateways = reader.by(by_class, &class);
                 let oldest = gateways
                     .iter()
-                    .min_by_key(|(name, birth)| (birth.time, name));
-                oldest.map(|(name, _)| name.clone())
+                    .min_by_key(|(name, created)| (created.time, name));
+                oldest.map(|(key, _)| key.namespaced_name())
             });
-        Self::Oldest {
-            class: oldest_class,
-            gateway: oldest_gateway,
+        Self {
+            oldest_class,
+            oldest_gateway,
         }
     }
 
-    /// Why a class of ours is not that of the Gateway that is served, if that depends on classes.
+    /// Why a class of ours isn't the served Gateway's.
     pub(crate) fn refusal_of_class(
-        &self,
+        self,
         reader: &mut Reader<'_>,
+        mode: &Mode,
         name: &Arc<str>,
     ) -> Option<Problem> {
-        let Self::Oldest { class, .. } = self else {
+        if *mode != (Mode::Unmanaged { gateway: None }) {
             return None;
-        };
-        let oldest = reader.get(*class, &())?;
+        }
+        let oldest = reader.get(self.oldest_class, &())?;
         (*oldest != *name).then(|| {
             Problem::new(
                 reason::gateway_class::UNSUPPORTED,
                 format!(
-                    "there is one set of Envoys, for a Gateway of the oldest GatewayClass, and that is {oldest}"
+                    "the unmanaged fleet serves a Gateway of the oldest GatewayClass, {oldest}"
                 ),
             )
         })
     }
 
-    /// Why a Gateway of ours is not served, if it is another's turn.
+    /// Why a Gateway of ours isn't served, if another one is.
     pub(crate) fn refusal(
-        &self,
+        self,
         reader: &mut Reader<'_>,
-        name: &NamespacedName,
+        mode: &Mode,
+        key: &ObjectKey,
     ) -> Option<Problem> {
-        let because = match self {
-            Self::All => return None,
-            Self::Named(served) if served == name => return None,
-            Self::Named(served) => format!("Gateway {served}, which Sesame was started for"),
-            Self::Oldest { class, gateway } => match reader.get(*gateway, &()) {
+        let name = &key.namespaced_name();
+        let chosen = match mode {
+            Mode::Local | Mode::Managed => return None,
+            Mode::Unmanaged { gateway } => gateway,
+        };
+        let because = match chosen {
+            Some(served) if served == name => return None,
+            Some(served) => format!("{served}, chosen by --gateway"),
+            None => match reader.get(self.oldest_gateway, &()) {
                 Some(served) if *served == *name => return None,
                 Some(served) => {
-                    format!("Gateway {served}, the oldest of the oldest GatewayClass")
+                    format!("{served}, the oldest of the oldest GatewayClass")
                 }
-                // There is a class of ours, since the Gateway is ours.
-                None => match reader.get(*class, &()) {
+                // A class of ours exists, since the Gateway is ours.
+                None => match reader.get(self.oldest_class, &()) {
                     Some(class) => {
-                        format!("a Gateway of the oldest GatewayClass, {class}, which has none")
+                        format!("one of the oldest GatewayClass, {class}, which has none")
                     }
-                    None => "nobody".to_owned(),
+                    None => "none".to_owned(),
                 },
             },
         };
         Some(Problem::new(
             NOT_SERVED,
-            format!("there is one set of Envoys, and it serves {because}"),
+            format!("the unmanaged fleet serves one Gateway: {because}"),
         ))
     }
+}
+
+fn chooses_oldest(settings: &Settings) -> bool {
+    settings.mode == Mode::Unmanaged { gateway: None }
 }

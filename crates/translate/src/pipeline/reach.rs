@@ -1,27 +1,23 @@
-//! What leads where: the clusters and certificates that a fleet comes to know of.
+//! The clusters and certificates that each fleet may get: those that its hosts and listeners refer to.
 
 use std::collections::BTreeSet;
 
 use sesame_model::{
-    Action, CertificateKey, ClusterKey, FleetId, Listener, ListenerKey, ListenerKind, Target,
-    VirtualHost, VirtualHostKey,
+    Action, CertificateKey, ChainTarget, ClusterKey, FleetId, Listener, ListenerKey, Target,
+    TlsMode, VirtualHost, VirtualHostKey,
 };
 
-/// The clusters that a host leads to.
+/// The clusters that a host's routes refer to.
 pub(super) fn clusters_of(key: &VirtualHostKey, host: &VirtualHost) -> Vec<(FleetId, ClusterKey)> {
     let mut clusters = BTreeSet::new();
     for route in &host.routes {
         if let Action::Forward(forward) = &route.action {
             clusters.extend(forward.mirrors.iter().map(|mirror| &mirror.cluster));
-            clusters.extend(
-                forward
-                    .targets
-                    .iter()
-                    .filter_map(|target| match &target.target {
-                        Target::Cluster(cluster) => Some(cluster),
-                        Target::Refused => None,
-                    }),
-            );
+            let targets = forward.targets.iter();
+            clusters.extend(targets.filter_map(|target| match &target.target {
+                Target::Cluster(cluster) => Some(cluster),
+                Target::Refused => None,
+            }));
         }
     }
     clusters
@@ -30,17 +26,37 @@ pub(super) fn clusters_of(key: &VirtualHostKey, host: &VirtualHost) -> Vec<(Flee
         .collect()
 }
 
-/// The certificates that a port offers.
+/// The clusters that a listener forwards connections to.
+pub(super) fn tcp_clusters_of(
+    key: &ListenerKey,
+    listener: &Listener,
+) -> Vec<(FleetId, ClusterKey)> {
+    let targets = listener
+        .chains
+        .iter()
+        .flat_map(|chain| match &chain.target {
+            ChainTarget::Tcp(targets) => &targets[..],
+            ChainTarget::Http(_) => &[],
+        });
+    targets
+        .map(|target| (key.fleet.clone(), target.cluster.clone()))
+        .collect()
+}
+
+/// The certificates that a listener presents.
 pub(super) fn certificates_of(
     key: &ListenerKey,
     listener: &Listener,
 ) -> Vec<(FleetId, CertificateKey)> {
-    match &listener.kind {
-        ListenerKind::Http { .. } => Vec::new(),
-        ListenerKind::Https { chains } => chains
-            .iter()
-            .flat_map(|chain| &chain.certificates)
-            .map(|certificate| (key.fleet.clone(), certificate.clone()))
-            .collect(),
-    }
+    let chains = listener
+        .chains
+        .iter()
+        .filter_map(|chain| chain.tls.as_ref());
+    let certificates = chains.flat_map(|tls| match &tls.mode {
+        TlsMode::Terminate(certificates) => &certificates[..],
+        TlsMode::Passthrough => &[],
+    });
+    certificates
+        .map(|certificate| (key.fleet.clone(), certificate.clone()))
+        .collect()
 }

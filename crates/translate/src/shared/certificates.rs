@@ -1,7 +1,7 @@
-//! Certificates as Secrets hold them, checked so that Envoy takes each one that passes.
+//! Certificates in Secrets, validated so that Envoy accepts each valid one.
 //!
-//! PEM is written in many ways (long lines, indented, with words between), and Envoy reads fewer of them than others do:
-//! what has been read here is written anew in the one way that everybody reads.
+//! PEM has many variants (long lines, indentation, text between blocks), and Envoy accepts fewer of them than other programs
+//! do. So the output is encoded again, in the strict form.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::{FromDer, X509Certificate};
 use x509_parser::public_key::PublicKey;
 
-/// The Secret's type that Gateway API asks for.
+/// The Secret type that the Gateway API requires.
 pub const SECRET_TYPE: &str = "kubernetes.io/tls";
 
 /// The key of the certificate chain in such a Secret.
@@ -26,31 +26,31 @@ pub const CHAIN: &str = "tls.crt";
 /// The key of the private key in such a Secret.
 pub const PRIVATE_KEY: &str = "tls.key";
 
-/// Certificates in one Secret beyond which something is wrong.
+/// The most certificates in one Secret.
 const MAX_CHAIN: usize = 100;
 
-/// A Secret, as far as TLS reads it. Its values are shared, its metadata is left behind.
+/// The fields of a Secret that matter for TLS. Values are shared; metadata is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretData {
-    /// The type.
+    /// The Secret's type.
     pub type_: Arc<str>,
-    /// [`CHAIN`] and [`PRIVATE_KEY`], where there.
+    /// [`CHAIN`] and [`PRIVATE_KEY`], if present.
     pub data: BTreeMap<String, Arc<[u8]>>,
 }
 
-/// What became of a Secret that a listener names.
+/// The state of a Secret that a listener refers to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CertificateState {
     /// It can be served.
     Valid {
-        /// What is served.
+        /// The certificate to serve.
         certificate: Certificate,
-        /// The DNS names that it is good for, lower case, sorted.
+        /// Its DNS names, lower case, sorted.
         names: Arc<[String]>,
     },
-    /// There is no such Secret.
+    /// The Secret doesn't exist.
     Missing,
-    /// It can't be served, and why: a clause that fits behind "Secret ns/name".
+    /// It can't be served; the reason is a clause that follows "Secret ns/name".
     Invalid(String),
 }
 
@@ -132,7 +132,7 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
     Ok((served, names))
 }
 
-/// What stands in the frame of a key (RFC 7468, section 10; older forms as OpenSSL writes them).
+/// The label of a key's PEM block (RFC 7468, section 10; the older labels are OpenSSL's).
 fn key_label(key: &PrivateKeyDer<'_>) -> &'static str {
     match key {
         PrivateKeyDer::Pkcs1(_) => "RSA PRIVATE KEY",
@@ -141,7 +141,7 @@ fn key_label(key: &PrivateKeyDer<'_>) -> &'static str {
     }
 }
 
-/// DER in its strict textual form: lines of 64 characters (RFC 7468, section 3).
+/// DER as strict PEM: lines of 64 characters (RFC 7468, section 3).
 fn pem(label: &str, der: &[u8]) -> String {
     const LINE: usize = 64;
     let body = BASE64.encode(der);
@@ -157,7 +157,7 @@ fn pem(label: &str, der: &[u8]) -> String {
     text
 }
 
-/// Envoy's TLS library serves no other keys.
+/// Rejects keys that Envoy's TLS library doesn't support.
 fn check_public_key(certificate: &X509Certificate<'_>) -> Result<(), String> {
     let bits = match certificate.public_key().parsed() {
         Ok(PublicKey::RSA(rsa)) if rsa.key_size() < 2048 => rsa.key_size(),

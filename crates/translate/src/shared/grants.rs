@@ -1,41 +1,44 @@
-//! References into other namespaces need the permission of whoever owns the namespace.
+//! References into other namespaces need a ReferenceGrant there.
 
 use std::sync::Arc;
 
-use sesame_api::{Group, Kind, KindName, NamespacedName};
-use sesame_engine::Reader;
+use sesame_api::{Group, Kind, KindName, NamespacedName, ReferenceGrant};
+use sesame_engine::{Index, Reader};
 
-use crate::pipeline::Inputs;
+/// The ReferenceGrants of a namespace.
+pub(crate) type Grants = Index<NamespacedName, ReferenceGrant, Arc<str>>;
 
-/// Whether an object of kind `from` in `namespace` may refer to `target` of kind `to`: within its namespace always,
-/// elsewhere if a ReferenceGrant there says so. Whether the target exists is another question, asked after this one, so
-/// that nobody learns from the answer what exists elsewhere.
+/// The kind and namespace of an object that refers to another.
+#[derive(Clone, Copy)]
+pub(crate) struct Referrer<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) namespace: &'a Arc<str>,
+}
+
+/// Whether `from` may refer to the object `target` of kind `to`: always within its namespace, elsewhere if a ReferenceGrant there
+/// allows it. Callers check this before they look at the target, so that a status never reveals what exists in other namespaces.
 pub(crate) fn permitted(
     reader: &mut Reader<'_>,
-    inputs: &Inputs,
-    from: Kind,
-    namespace: &Arc<str>,
+    grants: Grants,
+    from: Referrer<'_>,
     to: Kind,
     target: &NamespacedName,
 ) -> bool {
-    if *namespace == target.namespace {
+    if *from.namespace == target.namespace {
         return true;
     }
     let is = |group: &Group, kind: &KindName, wanted: Kind| {
         Kind::from_group_kind(group, kind) == Some(wanted)
     };
     reader
-        .by(inputs.grants_by_namespace, &target.namespace)
+        .by(grants, &target.namespace)
         .iter()
         .any(|(_, grant)| {
-            grant
-                .spec
-                .from
-                .iter()
-                .any(|entry| is(&entry.group, &entry.kind, from) && entry.namespace == *namespace)
-                && grant.spec.to.iter().any(|entry| {
-                    is(&entry.group, &entry.kind, to)
-                        && entry.name.as_ref().is_none_or(|name| *name == target.name)
-                })
+            grant.spec.from.iter().any(|entry| {
+                is(&entry.group, &entry.kind, from.kind) && entry.namespace == *from.namespace
+            }) && grant.spec.to.iter().any(|entry| {
+                is(&entry.group, &entry.kind, to)
+                    && entry.name.as_ref().is_none_or(|name| *name == target.name)
+            })
         })
 }

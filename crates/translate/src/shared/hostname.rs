@@ -1,10 +1,10 @@
-//! Hostnames as Gateway API reads them: exact, `*.example.com` (one label or more before the rest), or none.
+//! Hostnames in the Gateway API: exact, `*.example.com` (at least one label before the rest), or none.
 //!
-//! A *domain* is a hostname where none is written `*`, so that every listener and route has one.
+//! A *domain* is a hostname, or `*` for none, so that every listener and route has one.
 
 use std::cmp::Ordering;
 
-/// The domain of "no hostname": every host.
+/// The domain of a missing hostname: all hosts.
 pub const ANY: &str = "*";
 
 /// The domain of an optional hostname.
@@ -15,7 +15,7 @@ pub fn domain(hostname: Option<&str>) -> &str {
     }
 }
 
-/// True if every host of `narrow` is one of `wide`.
+/// True if `wide` covers every host of `narrow`.
 pub fn covers(wide: &str, narrow: &str) -> bool {
     if wide == ANY || wide == narrow {
         return true;
@@ -30,7 +30,7 @@ pub fn covers(wide: &str, narrow: &str) -> bool {
     }
 }
 
-/// The hosts that both domains have: the narrower one of the two, or nothing.
+/// The hosts in both domains: the narrower domain, or `None`.
 pub fn intersection<'a>(a: &'a str, b: &'a str) -> Option<&'a str> {
     if covers(a, b) {
         Some(b)
@@ -41,22 +41,22 @@ pub fn intersection<'a>(a: &'a str, b: &'a str) -> Option<&'a str> {
     }
 }
 
-/// The more specific domain first: exact names, then wildcards with more labels, then `*`.
+/// Orders the more specific domain first: exact names, then wildcards with more labels, then `*`.
 pub fn by_specificity(a: &str, b: &str) -> Ordering {
     rank(b).cmp(&rank(a))
 }
 
-/// Of two domains that cover the same host, the one of higher rank is the more specific.
+/// Of two domains that cover the same host, the more specific one has the higher rank.
 fn rank(domain: &str) -> (bool, usize) {
     // For wildcards that cover the same host, more characters means more labels.
     (!domain.starts_with('*'), domain.len())
 }
 
-/// The domain itself and all wider ones, the most specific first and `*` last.
+/// The domain itself and all wider domains, the most specific one first, `*` last.
 pub fn widening(domain: &str) -> impl Iterator<Item = String> + '_ {
     let exact = (!domain.starts_with('*')).then(|| domain.to_owned());
     let tail = domain.strip_prefix("*.").unwrap_or(domain);
-    // An exact name is not covered by the wildcard over itself.
+    // `*.example.com` doesn't cover `example.com`.
     let start = if exact.is_some() {
         tail.find('.').map(|dot| &tail[dot + 1..])
     } else {

@@ -3,28 +3,58 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sesame_api::LabelSelector;
-use sesame_engine::Reader;
+use sesame_api::{LabelOperator, LabelSelector};
+use sesame_engine::{Reader, Table};
 
-use crate::pipeline::Inputs;
+use crate::problem::FieldError;
 
-/// The label that every namespace carries, whoever wrote it.
+/// The label that every namespace carries (Kubernetes' NamespaceDefaultLabelName).
 const NAME: &str = "kubernetes.io/metadata.name";
 
 /// The labels of a namespace.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// Whether a selector selects a namespace. One that nobody wrote down (files need not) has its name as its label.
+/// Whether a selector selects a namespace. A namespace without an object (files may leave it out) has its name as its only label.
 pub(crate) fn selected(
     reader: &mut Reader<'_>,
-    inputs: &Inputs,
+    labels: Table<Arc<str>, Labels>,
     namespace: &Arc<str>,
     selector: &LabelSelector,
 ) -> bool {
     let mut labels = reader
-        .get(inputs.namespaces, namespace)
+        .get(labels, namespace)
         .map(|labels| Labels::clone(&labels))
         .unwrap_or_default();
     labels.insert(NAME.to_owned(), namespace.to_string());
     selector.matches(&labels)
+}
+
+/// Checks what an API server leaves unchecked in a selector at `field`: operators, and whether they have values.
+///
+/// # Errors
+/// The first requirement that is invalid.
+pub(crate) fn check_selector(field: &str, selector: &LabelSelector) -> Result<(), FieldError> {
+    for (index, requirement) in selector.match_expressions.iter().enumerate() {
+        let operator = &requirement.operator;
+        let takes_values = match operator {
+            LabelOperator::In | LabelOperator::NotIn => true,
+            LabelOperator::Exists | LabelOperator::DoesNotExist => false,
+            LabelOperator::Other(_) => {
+                return Err(FieldError::new(
+                    format!("{field}.matchExpressions[{index}].operator"),
+                    format!("unknown operator {operator}; use In, NotIn, Exists or DoesNotExist"),
+                ));
+            }
+        };
+        if takes_values == requirement.values.is_empty() {
+            let message = if takes_values {
+                format!("operator {operator} needs at least one value; add one")
+            } else {
+                format!("operator {operator} takes no values; remove them")
+            };
+            let field = format!("{field}.matchExpressions[{index}].values");
+            return Err(FieldError::new(field, message));
+        }
+    }
+    Ok(())
 }

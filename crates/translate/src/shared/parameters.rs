@@ -1,7 +1,7 @@
-//! What may be chosen about a fleet, as a ConfigMap says it.
+//! Fleet parameters in a ConfigMap.
 //!
-//! In: the text of its key [`KEY`]. Out: the choices, or a sentence about the first that is wrong. Pure. What a choice
-//! means for Envoys is for those to say who run them.
+//! In: the text of its key [`KEY`]. Out: the parameters, or an error message for the first invalid field. Pure. The `fleet`
+//! crate applies the parameters.
 
 mod quantity;
 
@@ -19,20 +19,20 @@ use sesame_model::{
 
 use self::quantity::{Cpu, Memory};
 
-/// The key of the ConfigMap under which the choices stand, as YAML or JSON.
+/// The key of the ConfigMap that holds the parameters, as YAML or JSON.
 pub const KEY: &str = "parameters.yaml";
 
-/// The longest text that is read, in bytes. All choices together are not a hundredth of that.
+/// The longest accepted text, in bytes. All parameters together take less than a hundredth of it.
 const MAX_TEXT: usize = 64 * 1024;
 
-/// Lists and mappings inside one another that are read. The choices have three.
+/// The deepest accepted nesting of lists and mappings. The parameters have three levels.
 const MAX_DEPTH: usize = 16;
 
-/// Reads choices.
+/// Reads the parameters.
 ///
 /// # Errors
-/// What is wrong, with the field: `resources.limits.memory: expected …`. A field that nobody knows is wrong as well: it would
-/// be a choice without effect.
+/// The first error, with its field: `resources.limits.memory: expected …`. An unknown field is an error too, since it would
+/// have no effect.
 pub fn parse(text: &str) -> Result<FleetParameters, String> {
     if text.len() > MAX_TEXT {
         return Err(format!("the text is longer than {MAX_TEXT} bytes"));
@@ -50,7 +50,7 @@ pub fn parse(text: &str) -> Result<FleetParameters, String> {
     written.checked()
 }
 
-/// The choices as they are written.
+/// The parameters as YAML or JSON.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct Written {
@@ -201,7 +201,7 @@ impl<'de> Deserialize<'de> for WrittenAutoscaling {
 }
 
 impl Written {
-    /// What types can't say.
+    /// Checks the constraints that types don't express.
     fn checked(self) -> Result<FleetParameters, String> {
         if self.replicas == Some(0) {
             return Err("replicas: expected 1 or more".to_owned());
@@ -315,7 +315,7 @@ impl WrittenToleration {
             (Some(WrittenOperator::Exists), Some(_)) => {
                 return wrong("operator Exists goes without a value");
             }
-            // Kubernetes reads a value that is not there as an empty one.
+            // In Kubernetes a missing value is an empty one.
             (Some(WrittenOperator::Equal), None) => Some(String::new()),
             (_, value) => value,
         };
@@ -348,7 +348,7 @@ fn is_cidr(text: &str) -> bool {
     length.parse::<u8>().is_ok_and(|length| length <= most)
 }
 
-/// The model's word for a written one.
+/// Converts an enum of the text to the model's.
 macro_rules! words {
     ($($written:ident => $model:ident { $($from:ident => $to:ident),+ $(,)? })+) => {$(
         impl From<$written> for $model {

@@ -1,5 +1,5 @@
-//! Which of several matches answers, as the Gateway API orders them ("Proxy or Load Balancer routing configuration …
-//! MUST prioritize matches", HTTPRouteRule.matches).
+//! The precedence of matches in the Gateway API ("Proxy or Load Balancer routing configuration … MUST prioritize matches",
+//! HTTPRouteRule.matches).
 
 use std::cmp::Reverse;
 
@@ -7,17 +7,17 @@ use jiff::Timestamp;
 use sesame_api::NamespacedName;
 use sesame_model::{PathMatch, RouteMatch};
 
-/// How specific a match is. Smaller is tried first.
+/// How specific a match is. The smallest one is tried first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MatchRank {
     path: PathRank,
-    /// `false` (a method is asked for) sorts first.
+    /// `false` (the match has a method) sorts first.
     any_method: bool,
     headers: Reverse<usize>,
     query: Reverse<usize>,
 }
 
-/// Exact paths first, then prefixes by length; the place of expressions is ours to choose: between the two, the longest first.
+/// Exact paths, then regular expressions, then prefixes; longer ones first. The API leaves the order of expressions open.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PathRank {
     Exact,
@@ -44,10 +44,23 @@ impl MatchRank {
     }
 }
 
-/// Which of two routes goes first where their matches are alike: the older one, then the one first in the alphabet.
+/// A source of routes. Of equal matches, the smaller source's wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// The Gateway API.
+    GatewayApi,
+    /// HTTPProxy.
+    HttpProxy,
+    /// Ingress.
+    Ingress,
+}
+
+/// The order of objects with equal matches: by source, then the older one, then by name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seniority {
-    /// `None`, where no server has stamped it, is older than everything.
+    /// The source.
+    pub source: Source,
+    /// `None` (files have no creation time) is older than any time.
     pub created: Option<Timestamp>,
     /// `namespace/name`.
     pub name: NamespacedName,
@@ -106,6 +119,7 @@ mod tests {
     #[test]
     fn older_goes_first_then_the_alphabet() {
         let at = |second: i64, name: &str| Seniority {
+            source: Source::GatewayApi,
             created: (second >= 0).then(|| Timestamp::from_second(second).expect("a time")),
             name: NamespacedName::new("default", name),
         };

@@ -1,23 +1,23 @@
-//! Regular expressions: what users may write is what Envoy's engine (RE2) takes, so that no pattern is refused there.
+//! Regular expressions: accepts only patterns that Envoy's engine (RE2) accepts, so that Envoy rejects none of them.
 //!
-//! Envoy runs RE2 on bytes: a character beyond ASCII is several of them. One that stands by itself matches itself, but in a
-//! class or repeated it would not mean what was written, and is refused.
+//! Envoy runs RE2 on bytes: a character beyond ASCII is several bytes. A literal one matches itself, but in a class or with a
+//! repetition it would have another meaning, and is rejected.
 
 use regex_syntax::ast::{self, Ast};
 
-/// Nodes of a pattern, repetitions multiplied out: beyond this RE2 needs too much memory or takes too long.
+/// The largest cost: nodes of the pattern, with repetitions expanded. Beyond it RE2 needs too much memory or time.
 const MAX_COST: u64 = 5_000;
 
-/// The most that something may be repeated, nested repetitions multiplied. `*`, `+` and `?` don't count.
+/// The largest product of nested repetition counts. `*`, `+` and `?` don't count.
 const MAX_REPEAT: u64 = 1_000;
 
 /// Longest pattern, in bytes.
 const MAX_LENGTH: usize = 4_096;
 
-/// Whether Envoy takes the pattern.
+/// Checks that Envoy accepts the pattern.
 ///
 /// # Errors
-/// What is wrong with it, as a sentence that fits behind "the regular expression".
+/// What is wrong, as a clause that follows "the regular expression".
 pub fn check(pattern: &str) -> Result<(), String> {
     if pattern.is_empty() {
         return Err("is empty; write .* for everything".into());
@@ -39,7 +39,7 @@ pub fn check(pattern: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// How often the innermost part is repeated.
+/// The largest product of nested repetition counts.
 ///
 /// The recursion is bounded by the parser's nest limit.
 fn repeats(ast: &Ast) -> u64 {
@@ -53,7 +53,7 @@ fn repeats(ast: &Ast) -> u64 {
     }
 }
 
-/// What a repetition multiplies by.
+/// The factor of a repetition.
 fn times(repetition: &ast::Repetition) -> u64 {
     let ast::RepetitionKind::Range(range) = &repetition.op.kind else {
         return 1;
@@ -65,7 +65,7 @@ fn times(repetition: &ast::Repetition) -> u64 {
     }
 }
 
-/// The pattern's size with repetitions written out, or why RE2 has no such syntax.
+/// The size of the pattern with repetitions expanded, or why RE2 doesn't support it.
 ///
 /// The recursion is bounded by the parser's nest limit.
 fn cost(ast: &Ast) -> Result<u64, String> {
@@ -130,7 +130,7 @@ fn sum(asts: &[Ast]) -> Result<u64, String> {
         .try_fold(0u64, |total, ast| Ok(total.saturating_add(cost(ast)?)))
 }
 
-/// RE2 knows `i`, `m`, `s` and `U`.
+/// RE2 supports `i`, `m`, `s` and `U`.
 fn flags_supported(flags: &ast::Flags) -> Result<(), String> {
     for item in &flags.items {
         if let ast::FlagsItemKind::Flag(flag) = &item.kind
@@ -152,7 +152,7 @@ fn several_bytes(literal: &ast::Literal) -> bool {
     matches!(literal.kind, ast::LiteralKind::Verbatim) && !literal.c.is_ascii()
 }
 
-/// An escape for a byte, or a character as it is.
+/// Rejects escapes of more than one byte.
 fn within_bytes(literal: &ast::Literal) -> Result<(), String> {
     let escaped = matches!(
         literal.kind,
@@ -164,7 +164,7 @@ fn within_bytes(literal: &ast::Literal) -> Result<(), String> {
     Ok(())
 }
 
-/// RE2 knows general categories by their short names. Of scripts it sees the characters of one byte only.
+/// RE2 supports general categories by their short names. A script would match its one-byte characters only.
 fn property_cost(class: &ast::ClassUnicode) -> Result<u64, String> {
     const KNOWN: &[&str] = &[
         "Any", "C", "Cc", "Cf", "Co", "Cs", "L", "Latin", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc",
@@ -185,7 +185,7 @@ fn property_cost(class: &ast::ClassUnicode) -> Result<u64, String> {
     }
 }
 
-/// A class costs little unless it is Unicode's.
+/// A class is cheap, except for Unicode's.
 fn class_cost(set: &ast::ClassSet) -> Result<u64, String> {
     match set {
         ast::ClassSet::BinaryOp(_) => {
@@ -216,7 +216,7 @@ fn class_item_cost(item: &ast::ClassSetItem) -> Result<u64, String> {
     })
 }
 
-/// Written out, a character beyond ASCII would be several members of the class; as an escape it is one byte.
+/// Rejects characters beyond ASCII: in a class their bytes would be separate members. An escape is one byte.
 fn ascii_in_class(literal: &ast::Literal) -> Result<u64, String> {
     if several_bytes(literal) {
         return Err("has a character beyond ASCII in a class; use (a|b)".into());

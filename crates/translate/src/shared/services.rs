@@ -1,6 +1,6 @@
-//! Services and EndpointSlices: what a backend reference leads to, and who answers there.
+//! Services and EndpointSlices: the clusters of backend references, and their endpoints.
 //!
-//! Only what is read here is kept of an object: a Service's status or a Pod's labels change often and mean nothing.
+//! Stores only the fields that are used: a Service's status and a Pod's labels change often and have no effect here.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -8,32 +8,32 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use sesame_api::NamespacedName;
-use sesame_model::{Cluster, Endpoint, Endpoints, Protocol, UpstreamTls};
+use sesame_model::{Cluster, ClusterKey, Endpoint, Endpoints, Protocol, UpstreamTls};
 
 /// The label by which an EndpointSlice names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// A Service, as far as routing reads it.
+/// The fields of a Service that matter for routing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// True for type ExternalName: a name outside the cluster, which no route may lead to.
+    /// True for type ExternalName: a name outside the cluster, which routes must not refer to.
     pub external: bool,
-    /// The family of its primary address, where it says.
+    /// The family of the primary cluster IP, if it is set.
     pub family: Option<Family>,
-    /// Its ports.
+    /// The ports.
     pub ports: Box<[ServicePort]>,
 }
 
 /// A port of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServicePort {
-    /// Empty where it has none.
+    /// Empty for an unnamed port.
     pub name: Box<str>,
     /// The Service's port, not the Pod's.
     pub port: u16,
     /// False for UDP and SCTP.
     pub tcp: bool,
-    /// What is spoken there.
+    /// The `appProtocol`.
     pub app_protocol: Option<Box<str>>,
 }
 
@@ -47,7 +47,7 @@ pub enum Family {
 }
 
 impl Service {
-    /// The part of a Service that is read.
+    /// Reads the fields that matter.
     pub fn read(service: &core::Service) -> Self {
         let spec = service.spec.as_ref();
         let ports = spec
@@ -79,7 +79,7 @@ impl Service {
         }
     }
 
-    /// The port of that number over TCP, or over whatever there is.
+    /// The port of that number: the TCP one, else the one of any protocol.
     fn port(&self, number: u16) -> Option<&ServicePort> {
         let mut ports = self.ports.iter().filter(|port| port.port == number);
         let first = ports.next()?;
@@ -91,41 +91,41 @@ impl Service {
     }
 }
 
-/// An EndpointSlice, as far as routing reads it.
+/// The fields of an EndpointSlice that matter for routing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
-    /// The Service whose endpoints these are.
+    /// The Service that owns the endpoints.
     pub service: NamespacedName,
-    /// Of all its addresses.
+    /// The family of all addresses.
     pub family: Family,
-    /// Name (empty where it has none) and number of each port.
+    /// Name (empty for an unnamed port) and number of each port.
     pub ports: Box<[(Box<str>, u16)]>,
-    /// Who may answer.
+    /// The endpoints.
     pub endpoints: Box<[SliceEndpoint]>,
 }
 
-/// One Pod, or whatever stands behind an address.
+/// An endpoint, usually a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceEndpoint {
-    /// Its address of the slice's family.
+    /// The address, of the slice's family.
     pub address: IpAddr,
-    /// Whether requests should go there.
+    /// Whether it gets requests.
     pub state: EndpointState,
 }
 
-/// Whether requests should go to an endpoint.
+/// Whether an endpoint gets requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndpointState {
-    /// Yes.
+    /// It gets requests.
     Ready,
-    /// On its way out but still answering: better than nobody.
+    /// Terminating, but still serving: used only if no endpoint is ready.
     Draining,
-    /// No.
+    /// It gets no requests.
     Away,
 }
 
 impl Slice {
-    /// The part of a slice that is read; `None` if it belongs to no Service or holds no IP addresses.
+    /// Reads the fields that matter; `None` for a slice without a Service or without IP addresses.
     pub fn read(slice: &discovery::EndpointSlice) -> Option<Self> {
         let name = slice.metadata.labels.as_ref()?.get(SERVICE_NAME)?;
         let family = match slice.address_type.as_str() {
@@ -160,7 +160,7 @@ impl Slice {
 }
 
 fn read_endpoint(endpoint: &discovery::Endpoint, family: Family) -> Option<SliceEndpoint> {
-    // The addresses of one endpoint are fungible: the first stands for all.
+    // The addresses of one endpoint are fungible: the first one suffices.
     let address: IpAddr = endpoint.addresses.first()?.parse().ok()?;
     if address.is_ipv4() != (family == Family::V4) {
         return None;
@@ -181,19 +181,20 @@ fn read_endpoint(endpoint: &discovery::Endpoint, family: Family) -> Option<Slice
     Some(SliceEndpoint { address, state })
 }
 
-/// What a port of a Service is, for a route that leads to it.
+/// A port of a Service, as the target of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Backend {
-    /// Requests can go there.
+    /// A valid target.
     Serves(Cluster),
-    /// There is no such Service, or no such port: a sentence that says which.
+    /// No such Service, or no such port; the message says which.
     NotFound(String),
-    /// The Service speaks something that routes can't: a sentence that says what.
+    /// A protocol that routes don't support; the message names it.
     UnsupportedProtocol(String),
 }
 
-/// Reads the port `number` of the Service called `name`; `service` is `None` if there is none.
-pub fn backend(name: &NamespacedName, number: u16, service: Option<&Service>) -> Backend {
+/// The target for `key` and the Service `name`; `service` is `None` if it doesn't exist.
+pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service>) -> Backend {
+    let number = key.port;
     let Some(service) = service else {
         return Backend::NotFound(format!("Service {name} does not exist"));
     };
@@ -222,10 +223,16 @@ pub fn backend(name: &NamespacedName, number: u16, service: Option<&Service>) ->
         return Backend::UnsupportedProtocol(format!("port {number} of Service {name} is not TCP"));
     }
     match protocol(port.app_protocol.as_deref()) {
-        Some((protocol, tls)) => Backend::Serves(Cluster {
-            protocol,
-            tls: tls.then_some(UpstreamTls { server_name: None }),
-        }),
+        Some((protocol, tls)) => {
+            let tls = tls.then_some(UpstreamTls { server_name: None });
+            let policy = key.policy.as_deref();
+            Backend::Serves(Cluster {
+                protocol: policy
+                    .and_then(|policy| policy.protocol)
+                    .unwrap_or(protocol),
+                tls: policy.and_then(|policy| policy.tls.clone()).or(tls),
+            })
+        }
         None => Backend::UnsupportedProtocol(format!(
             "port {number} of Service {name} has appProtocol {:?}; known are http, https, h2c, kubernetes.io/h2c, \
              kubernetes.io/ws and kubernetes.io/wss",
@@ -234,10 +241,10 @@ pub fn backend(name: &NamespacedName, number: u16, service: Option<&Service>) ->
     }
 }
 
-/// What an `appProtocol` means for HTTP, and whether TLS is spoken below it.
+/// The HTTP version for an `appProtocol`, and whether it runs over TLS. `None`: unsupported.
 ///
-/// Names without a domain that are not about HTTP's version (`tcp`, `mysql`) say nothing against HTTP/1.1: people copy them
-/// from their meshes. A name with a domain is a promise of its owner, and one we don't know is refused (GEP-1911).
+/// Unknown names without a domain (`tcp`, `mysql`) mean HTTP/1.1: service meshes use them for purposes of their own. A name with
+/// a domain has a defined meaning, so an unknown one is rejected (GEP-1911).
 fn protocol(app_protocol: Option<&str>) -> Option<(Protocol, bool)> {
     let Some(name) = app_protocol else {
         return Some((Protocol::Http1, false));
@@ -246,7 +253,7 @@ fn protocol(app_protocol: Option<&str>) -> Option<(Protocol, bool)> {
     Some(match name.as_str() {
         "kubernetes.io/h2c" | "h2c" | "http2" | "grpc" => (Protocol::Http2, false),
         "https" => (Protocol::Negotiated, true),
-        // A WebSocket begins as HTTP/1.1: an endpoint that was offered HTTP/2 might take it.
+        // A WebSocket starts as HTTP/1.1: if ALPN offered HTTP/2, the endpoint might choose it.
         "kubernetes.io/wss" | "wss" => (Protocol::Http1, true),
         "kubernetes.io/ws" => (Protocol::Http1, false),
         other if other.contains('/') => return None,
@@ -254,7 +261,7 @@ fn protocol(app_protocol: Option<&str>) -> Option<(Protocol, bool)> {
     })
 }
 
-/// Who answers on port `number` of a Service: the ready ones, or else those that are leaving but still serve.
+/// The endpoints of port `number` of a Service: the ready ones, or if there are none, the draining ones.
 pub fn endpoints<'a>(
     number: u16,
     service: &Service,
@@ -263,7 +270,7 @@ pub fn endpoints<'a>(
     let Some(port) = service.port(number) else {
         return Endpoints::default();
     };
-    // A Pod of a dual-stack Service is in a slice of each family: the primary one stands for both.
+    // The Pods of a dual-stack Service are in a slice of each family: use one family, preferably the primary one.
     let families = match service.family {
         Some(Family::V6) => [Family::V6, Family::V4],
         _ => [Family::V4, Family::V6],
@@ -310,4 +317,46 @@ fn in_slice<'a>(
 /// The Service that owns a slice, for the index of slices.
 pub fn owner(slice: &Slice) -> Vec<NamespacedName> {
     vec![slice.service.clone()]
+}
+
+#[cfg(test)]
+mod tests {
+    use sesame_model::ClusterPolicy;
+
+    use super::*;
+
+    #[test]
+    fn a_policy_prevails_over_what_the_service_says() {
+        let service = Service {
+            external: false,
+            family: None,
+            ports: Box::new([ServicePort {
+                name: "".into(),
+                port: 80,
+                tcp: true,
+                app_protocol: None,
+            }]),
+        };
+        let name = NamespacedName::new("ns", "api");
+        let protocol = |policy: Option<Protocol>| {
+            let key = ClusterKey {
+                namespace: "ns".into(),
+                service: "api".into(),
+                port: 80,
+                policy: policy.map(|protocol| {
+                    let policy = ClusterPolicy {
+                        protocol: Some(protocol),
+                        tls: None,
+                    };
+                    policy.into()
+                }),
+            };
+            match backend(&key, &name, Some(&service)) {
+                Backend::Serves(cluster) => cluster.protocol,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(protocol(None), Protocol::Http1);
+        assert_eq!(protocol(Some(Protocol::Http2)), Protocol::Http2);
+    }
 }

@@ -1,8 +1,8 @@
-//! Translation for a cluster: what is different from one's own machine. What objects mean besides is in the cases of the
-//! repository's tests.
+//! Translation for a cluster, where it differs from local mode. The repository's `tests/cases` cover what both share.
 
 mod managed;
 mod parameters;
 mod rig;
+mod settings;
 mod statuses;
 mod unmanaged;

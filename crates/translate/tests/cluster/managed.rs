@@ -1,10 +1,10 @@
-//! A fleet for each Gateway, in pods.
+//! Managed mode: a fleet in pods for each Gateway.
 
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::json;
 use sesame_api::{AddressType, Kind};
-use sesame_translate::fleet::{AddressProblem, FleetAddress, FleetState};
+use sesame_model::{FleetAddress, FleetProblem, FleetState, Port};
 use sesame_translate::settings::{Mode, Settings};
 
 use crate::rig::{Rig, class, fleet, gateway, route, said, set};
@@ -25,19 +25,19 @@ fn at(ips: &[[u8; 4]], ready: bool) -> FleetState {
 }
 
 #[test]
-fn listeners_are_there_before_anything_is_known_of_the_fleet_and_stay_as_they_are() {
+fn listeners_do_not_depend_on_the_state_of_the_fleet() {
     let mut rig = rig();
     let listeners = rig.pipeline.outputs.listeners;
     let everywhere = ["ns/web 80 [0.0.0.0:80, [::]:80]"];
     assert_eq!(rig.binds(), everywhere);
-    let problem = AddressProblem::NotUsable("no".to_owned());
+    let problem = FleetProblem::AddressNotUsable("no".to_owned());
     let states = [
         Some(at(&[], true)),
         Some(at(&[[192, 0, 2, 1]], true)),
         Some(FleetState {
             problem: Some(problem),
             port_offset: 1_000,
-            ports: [(80, "taken".to_owned())].into(),
+            ports: [(Port::tcp(80), "taken".to_owned())].into(),
             ..at(&[], false)
         }),
         None,
@@ -50,7 +50,7 @@ fn listeners_are_there_before_anything_is_known_of_the_fleet_and_stay_as_they_ar
 }
 
 #[test]
-fn without_ipv6_none_is_bound() {
+fn without_ipv6_no_ipv6_address_is_bound() {
     let mut rig = Rig::with(Settings {
         ipv6: false,
         ..Settings::new(Mode::Managed)
@@ -63,13 +63,13 @@ fn without_ipv6_none_is_bound() {
 fn a_gateway_is_programmed_when_its_envoys_are_ready_and_it_has_an_address() {
     let mut rig = rig();
     let programmed = |rig: &Rig| said(&rig.gateway("web").conditions, "Programmed");
-    let waiting = "not Programmed/Pending: waiting for Envoy to take the configuration";
+    let waiting = "not Programmed/Pending: waiting for Envoy to accept the configuration";
     assert_eq!(programmed(&rig), waiting);
     rig.fleet(&fleet("web"), Some(at(&[[192, 0, 2, 1]], false)));
     assert_eq!(programmed(&rig), waiting);
     rig.fleet(&fleet("web"), Some(at(&[], true)));
     assert!(programmed(&rig).starts_with("not Programmed/AddressNotAssigned: "));
-    // Envoys take traffic, whoever knows where they are.
+    // Listeners don't depend on addresses.
     let listener = &rig.gateway("web").listeners[0];
     assert_eq!(
         said(&listener.conditions, "Programmed"),
@@ -84,7 +84,7 @@ fn a_gateway_is_programmed_when_its_envoys_are_ready_and_it_has_an_address() {
 }
 
 #[test]
-fn addresses_are_told_with_their_type() {
+fn the_status_has_addresses_with_their_types() {
     let mut rig = rig();
     let state = FleetState {
         addresses: vec![
@@ -110,9 +110,9 @@ fn addresses_are_told_with_their_type() {
     );
 }
 
-/// GatewayStaticAddresses, with what the cluster says in between.
+/// GatewayStaticAddresses, with the feedback of the cluster in between.
 #[test]
-fn addresses_that_are_asked_for_decide() {
+fn requested_addresses_decide_the_conditions() {
     let mut rig = rig();
     let ask = |rig: &mut Rig, addresses| {
         rig.put([set(gateway("web", "edge", 1), "/spec/addresses", addresses)]);
@@ -127,17 +127,17 @@ fn addresses_that_are_asked_for_decide() {
         json!({"type": "IPAddress", "value": "198.51.100.1"}),
         json!({"type": "IPAddress", "value": "192.0.2.1"}),
     );
-    // Before anybody has tried to get one.
+    // Before there is a fleet.
     let (accepted, programmed) = ask(&mut rig, json!([bad, bogus, good]));
     assert_eq!(
         accepted,
-        "not Accepted/UnsupportedAddress: spec.addresses[1].type: example.com/other is not supported; use IPAddress, or leave \
-         addresses out"
+        "not Accepted/UnsupportedAddress: spec.addresses[1].type: example.com/other is not supported; use IPAddress, or remove \
+         spec.addresses"
     );
     assert!(programmed.starts_with("not Programmed/Invalid"));
     assert!(rig.request(&fleet("web")).is_some());
 
-    let not_usable = AddressProblem::NotUsable("198.51.100.1 is not to be had".to_owned());
+    let not_usable = FleetProblem::AddressNotUsable("198.51.100.1 is not available".to_owned());
     let state = FleetState {
         problem: Some(not_usable),
         ..at(&[[192, 0, 2, 1]], true)
@@ -147,16 +147,16 @@ fn addresses_that_are_asked_for_decide() {
     assert_eq!(accepted, "Accepted/Accepted");
     assert_eq!(
         programmed,
-        "not Programmed/AddressNotUsable: 198.51.100.1 is not to be had"
+        "not Programmed/AddressNotUsable: 198.51.100.1 is not available"
     );
 
     for (problem, told) in [
         (
-            AddressProblem::NotAssigned("nobody gives addresses here".to_owned()),
-            "not Programmed/AddressNotAssigned: nobody gives addresses here",
+            FleetProblem::AddressNotAssigned("no address pool".to_owned()),
+            "not Programmed/AddressNotAssigned: no address pool",
         ),
         (
-            AddressProblem::NoResources("pods are forbidden".to_owned()),
+            FleetProblem::NoResources("pods are forbidden".to_owned()),
             "not Programmed/NoResources: pods are forbidden",
         ),
     ] {
@@ -173,7 +173,7 @@ fn addresses_that_are_asked_for_decide() {
     rig.fleet(&fleet("web"), Some(at(&[[192, 0, 2, 1]], true)));
     let (_, programmed) = ask(&mut rig, json!([good]));
     assert_eq!(programmed, "Programmed/Programmed");
-    // Any address, and any name.
+    // Any address, and any hostname.
     for any in [
         json!([{"type": "IPAddress"}]),
         json!([{"type": "Hostname"}]),
@@ -187,30 +187,29 @@ fn addresses_that_are_asked_for_decide() {
 }
 
 #[test]
-fn a_fleet_is_asked_for_with_all_that_its_gateway_says() {
+fn a_fleet_request_has_the_infrastructure_and_uid_of_its_gateway() {
     let mut rig = rig();
     let wishes = json!({"labels": {"a": "b"}, "annotations": {"c": "d"}});
     let web = set(gateway("web", "edge", 1), "/spec/infrastructure", wishes);
     rig.put([web]);
     let request = rig.request(&fleet("web")).unwrap();
-    assert_eq!(request.gateway.to_string(), "ns/web");
-    assert_eq!(
-        (&*request.gateway_uid, &*request.class),
-        ("uid-web", "edge")
-    );
+    let owner = request.owner.as_ref().unwrap();
+    assert_eq!(&*owner.name, "web");
+    assert_eq!((&*owner.uid, &*owner.class), ("uid-web", "edge"));
     assert_eq!(request.labels["a"], "b");
     assert_eq!(request.annotations["c"], "d");
-    assert_eq!(request.ports, [80].into());
+    assert_eq!(request.ports, [Port::tcp(80)].into());
     assert!(request.parameters.is_some());
-    // Of another uid it is another Gateway.
+    // With another uid it is another Gateway.
     let again = set(gateway("web", "edge", 1), "/metadata/uid", json!("new"));
     rig.put([again]);
-    assert_eq!(rig.request(&fleet("web")).unwrap().gateway_uid, "new");
+    let request = rig.request(&fleet("web")).unwrap();
+    assert_eq!(request.owner.as_ref().unwrap().uid, "new");
     rig.remove(Kind::Gateway, "ns", "web");
     assert_eq!(rig.request(&fleet("web")), None);
 }
 
-/// Else the Service would lose its port, with its last one perhaps its address, whenever a Secret is late.
+/// Otherwise a late Secret would cost the Service its port, and with the last port its address.
 #[test]
 fn a_port_stays_while_a_certificate_is_missing_and_goes_with_its_listener() {
     let mut rig = rig();
@@ -220,16 +219,19 @@ fn a_port_stays_while_a_certificate_is_missing_and_goes_with_its_listener() {
     let unknown = json!({"name": "other", "port": 9000, "protocol": "OTHER"});
     let listeners = json!([secure, unknown]);
     rig.put([set(gateway("web", "edge", 1), "/spec/listeners", listeners)]);
-    assert_eq!(rig.request(&fleet("web")).unwrap().ports, [443].into());
+    assert_eq!(
+        rig.request(&fleet("web")).unwrap().ports,
+        [Port::tcp(443)].into()
+    );
     assert!(rig.binds().is_empty());
     let listeners = json!([unknown]);
     rig.put([set(gateway("web", "edge", 1), "/spec/listeners", listeners)]);
     assert!(rig.request(&fleet("web")).unwrap().ports.is_empty());
 }
 
-/// What changes all the time must not be written all the time.
+/// Frequent changes must not cause status writes.
 #[test]
-fn endpoints_and_what_is_known_already_change_no_status() {
+fn endpoints_and_repeated_states_change_no_status() {
     let mut rig = rig();
     rig.put([route("r", &["web"])]);
     rig.fleet(&fleet("web"), Some(at(&[[192, 0, 2, 1]], true)));
@@ -255,12 +257,11 @@ fn endpoints_and_what_is_known_already_change_no_status() {
     for ready in [false, true] {
         let commit = rig.put([slice(ready)]);
         assert!(!commit.changes(outputs.endpoints).is_empty());
-        assert!(commit.ran(outputs.gateway_status).is_empty());
-        assert!(commit.ran(outputs.http_route_status).is_empty());
+        assert!(commit.ran(outputs.statuses).is_empty());
     }
     let commit = rig.fleet(&fleet("web"), Some(at(&[[192, 0, 2, 1]], true)));
     assert!(commit.is_empty());
-    // As read again after a restart of the source.
+    // Repeated by a relist.
     let commit = rig.put([class("edge", 0), gateway("web", "edge", 1)]);
     assert!(commit.is_empty());
 }

@@ -1,4 +1,4 @@
-//! What is chosen about fleets, and what a wrong choice does and doesn't do.
+//! Fleet parameters, and the effects of invalid ones.
 
 use serde_json::{Value, json};
 use sesame_api::Kind;
@@ -35,7 +35,7 @@ fn parameters(rig: &Rig) -> Option<FleetParameters> {
 }
 
 #[test]
-fn a_gateways_choices_stand_over_those_of_its_class() {
+fn parameters_of_a_gateway_override_those_of_its_class() {
     let mut rig = Rig::new(Mode::Managed);
     rig.put([
         tuned_class(),
@@ -51,19 +51,19 @@ fn a_gateways_choices_stand_over_those_of_its_class() {
     assert_eq!(parameters(&rig), Some(both.clone()));
     assert_eq!(accepted(&rig), "Accepted/Accepted");
 
-    // Other choices are another fleet to be had, and nothing to be served differently or told.
+    // Other parameters change the fleet, but neither listeners nor statuses.
     let outputs = rig.pipeline.outputs;
     let commit = rig.put([config_map("wide", "{replicas: 3, maxConnections: 200}")]);
     assert_eq!(commit.changes(outputs.fleets).len(), 1);
-    assert!(commit.changes(outputs.gateway_status).is_empty());
+    assert!(commit.changes(outputs.statuses).is_empty());
     assert!(commit.ran(outputs.listeners).is_empty());
-    // What nobody reads is nobody's change.
+    // A key that isn't used has no effect.
     let other = set(config_map("own", "replicas: 5"), "/data/other", json!("x"));
     assert!(rig.put([other]).is_empty());
 }
 
 #[test]
-fn a_wrong_choice_is_told_where_it_was_made_and_stops_nothing() {
+fn invalid_parameters_are_reported_and_keep_listeners() {
     let mut rig = Rig::new(Mode::Managed);
     rig.put([
         class("edge", 0),
@@ -82,7 +82,7 @@ fn a_wrong_choice_is_told_where_it_was_made_and_stops_nothing() {
                      that can't be read: ";
         let said = accepted(&rig);
         assert!(said.starts_with(&format!("{start}{why}")), "{said}");
-        // The fleet isn't taken away, and isn't made.
+        // Without valid parameters an existing fleet stays, and a new one isn't created.
         assert_eq!(parameters(&rig), None);
     }
     rig.remove(Kind::ConfigMap, "ns", "own");
@@ -100,7 +100,7 @@ fn a_wrong_choice_is_told_where_it_was_made_and_stops_nothing() {
 }
 
 #[test]
-fn a_wrong_choice_of_a_class_holds_for_all_its_gateways() {
+fn invalid_parameters_of_a_class_apply_to_all_its_gateways() {
     let mut rig = Rig::new(Mode::Managed);
     rig.put([tuned_class(), gateway("web", "edge", 1)]);
     let said_of_class = said(&rig.class("edge").unwrap().conditions, "Accepted");
@@ -118,9 +118,9 @@ fn a_wrong_choice_of_a_class_holds_for_all_its_gateways() {
     assert!(parameters(&rig).is_some());
 }
 
-/// GatewayInvalidParametersRef, and its like for classes.
+/// GatewayInvalidParametersRef, and the same for classes.
 #[test]
-fn references_that_lead_nowhere_are_refused() {
+fn invalid_parameter_references_are_reported() {
     let mut rig = Rig::new(Mode::Managed);
     let other =
         json!({"group": "example.com", "kind": "Tuning", "name": "fast", "namespace": "ns"});

@@ -1,15 +1,14 @@
-//! A translation, and objects for it.
+//! A translation, and builders of objects for it.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use sesame_api::{
     Condition, GatewayClassStatus, GatewayStatus, Kind, NamespacedName, Object, ObjectKey,
-    RouteStatus,
+    ObjectStatus, RouteStatus,
 };
 use sesame_engine::{Batch, Builder, Commit, Engine};
-use sesame_model::FleetId;
-use sesame_translate::fleet::{FleetRequest, FleetState};
+use sesame_model::{FleetId, FleetRequest, FleetState};
 use sesame_translate::pipeline::{self, Pipeline};
 use sesame_translate::settings::{Mode, Settings};
 
@@ -25,14 +24,16 @@ impl Rig {
 
     pub(crate) fn with(settings: Settings) -> Self {
         let mut builder = Builder::new();
-        let pipeline = pipeline::stages(&mut builder, settings);
-        Self {
+        let pipeline = pipeline::stages(&mut builder);
+        let mut rig = Self {
             engine: builder.build(),
             pipeline,
-        }
+        };
+        rig.change(|inputs, batch| inputs.set_settings(batch, settings));
+        rig
     }
 
-    /// Puts objects in, as one change.
+    /// Applies objects in one commit.
     pub(crate) fn put(&mut self, objects: impl IntoIterator<Item = Value>) -> Commit {
         let mut batch = Batch::new();
         for object in objects {
@@ -50,7 +51,7 @@ impl Rig {
         self.engine.commit(batch)
     }
 
-    /// Says how the fleet of a Gateway is.
+    /// Sets the state of a Gateway's fleet.
     pub(crate) fn fleet(&mut self, fleet: &FleetId, state: Option<FleetState>) -> Commit {
         let mut batch = Batch::new();
         let inputs = self.pipeline.inputs;
@@ -58,32 +59,48 @@ impl Rig {
         self.engine.commit(batch)
     }
 
-    pub(crate) fn change(&mut self, change: impl FnOnce(&pipeline::Inputs, &mut Batch)) -> Commit {
+    pub(crate) fn change(
+        &mut self,
+        change: impl FnOnce(&sesame_translate::inputs::Inputs, &mut Batch),
+    ) -> Commit {
         let mut batch = Batch::new();
         change(&self.pipeline.inputs, &mut batch);
         self.engine.commit(batch)
     }
 
     pub(crate) fn class(&self, name: &str) -> Option<Arc<GatewayClassStatus>> {
-        let table = self.pipeline.outputs.class_status;
-        self.engine.get(table, &name.into())
+        let key = ObjectKey::new(Kind::GatewayClass, "", name);
+        match &*self.engine.get(self.pipeline.outputs.statuses, &key)? {
+            ObjectStatus::GatewayClass(status) => Some(Arc::clone(status)),
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(crate) fn gateway(&self, name: &str) -> Arc<GatewayStatus> {
-        let table = self.pipeline.outputs.gateway_status;
-        self.engine.get(table, &named(name)).expect("a status")
+        match self.status(Kind::Gateway, name) {
+            ObjectStatus::Gateway(status) => status,
+            other => panic!("{other:?}"),
+        }
     }
 
     pub(crate) fn route(&self, name: &str) -> Arc<RouteStatus> {
-        let table = self.pipeline.outputs.http_route_status;
-        self.engine.get(table, &named(name)).expect("a status")
+        match self.status(Kind::HTTPRoute, name) {
+            ObjectStatus::Route(status) => status,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn status(&self, kind: Kind, name: &str) -> ObjectStatus {
+        let key = named(name).of_kind(kind);
+        let status = self.engine.get(self.pipeline.outputs.statuses, &key);
+        ObjectStatus::clone(&status.expect("a status"))
     }
 
     pub(crate) fn request(&self, fleet: &FleetId) -> Option<Arc<FleetRequest>> {
         self.engine.get(self.pipeline.outputs.fleets, fleet)
     }
 
-    /// Where each port is bound, as text.
+    /// The addresses of each port, as text.
     pub(crate) fn binds(&self) -> Vec<String> {
         let listeners = self.engine.iter(self.pipeline.outputs.listeners);
         let mut binds: Vec<String> = listeners
@@ -103,7 +120,7 @@ pub(crate) fn fleet(name: &str) -> FleetId {
     FleetId::of_gateway("ns", name)
 }
 
-/// A condition in short: `Accepted=False/Invalid: message`.
+/// A condition in short, such as `not Accepted/Invalid: message`.
 pub(crate) fn said(conditions: &[Condition], type_: &str) -> String {
     let condition = conditions.iter().find(|c| &*c.type_ == type_);
     let condition = condition.expect("a condition of that type");
@@ -116,7 +133,7 @@ pub(crate) fn said(conditions: &[Condition], type_: &str) -> String {
     }
 }
 
-/// Of our controller, made at that minute.
+/// With Sesame's controller name, created at that minute.
 pub(crate) fn class(name: &str, minute: u32) -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
@@ -125,7 +142,7 @@ pub(crate) fn class(name: &str, minute: u32) -> Value {
     })
 }
 
-/// In namespace `ns`, with a listener on port 80, made at that minute.
+/// In namespace `ns`, with a listener on port 80, created at that minute.
 pub(crate) fn gateway(name: &str, class: &str, minute: u32) -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
@@ -137,7 +154,7 @@ pub(crate) fn gateway(name: &str, class: &str, minute: u32) -> Value {
     })
 }
 
-/// At these Gateways.
+/// With these Gateways as parents.
 pub(crate) fn route(name: &str, gateways: &[&str]) -> Value {
     let parents: Vec<Value> = gateways
         .iter()
@@ -160,7 +177,7 @@ pub(crate) fn config_map(name: &str, parameters: &str) -> Value {
     })
 }
 
-/// The value with a field set, by a JSON pointer.
+/// The object with the field at a JSON pointer set.
 pub(crate) fn set(mut object: Value, pointer: &str, value: Value) -> Value {
     let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
     object.pointer_mut(parent).expect("a field of the object")[field] = value;

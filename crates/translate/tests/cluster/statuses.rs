@@ -1,7 +1,8 @@
-//! What owners are told of what comes back from fleets and from the API server.
+//! Statuses that follow feedback from fleets and from the API server.
 
 use sesame_api::Kind;
-use sesame_translate::fleet::{FleetAddress, FleetState, Rejected, RejectedKind};
+use sesame_model::{FleetAddress, FleetState, Port};
+use sesame_translate::fleet::{Rejected, RejectedKind};
 use sesame_translate::settings::Mode;
 
 use crate::rig::{Rig, class, fleet, gateway, route, said};
@@ -26,7 +27,7 @@ fn rig(mode: Mode) -> Rig {
 }
 
 #[test]
-fn what_an_envoy_refuses_is_told_until_it_takes_it() {
+fn a_nack_is_reported_until_the_resource_is_accepted() {
     let mut rig = rig(Mode::Managed);
     let rejected = |what, name: &str| Rejected {
         fleet: fleet("web"),
@@ -43,9 +44,9 @@ fn what_an_envoy_refuses_is_told_until_it_takes_it() {
         rig.change(|inputs, batch| inputs.set_rejection(batch, key.clone(), said_no));
         assert_eq!(
             of_listener(&rig),
-            "not Programmed/Invalid: Envoy refused the newest configuration and keeps the one before: too large"
+            "not Programmed/Invalid: Envoy rejected the configuration and keeps its last good version: too large"
         );
-        // It was its only listener.
+        // The Gateway has no other listener.
         let gateway = rig.gateway("web");
         assert!(
             said(&gateway.conditions, "Programmed")
@@ -55,7 +56,7 @@ fn what_an_envoy_refuses_is_told_until_it_takes_it() {
         rig.change(|inputs, batch| inputs.set_rejection(batch, key, None));
         assert_eq!(of_listener(&rig), "Programmed/Programmed");
     }
-    // Of another port, and of another fleet.
+    // Another port, and another fleet.
     let other = Rejected {
         fleet: fleet("other"),
         ..rejected(RejectedKind::Listener, "80")
@@ -63,20 +64,16 @@ fn what_an_envoy_refuses_is_told_until_it_takes_it() {
     for key in [rejected(RejectedKind::Listener, "81"), other] {
         let commit =
             rig.change(|inputs, batch| inputs.set_rejection(batch, key, Some("no".to_owned())));
-        assert!(
-            commit
-                .changes(rig.pipeline.outputs.gateway_status)
-                .is_empty()
-        );
+        assert!(commit.changes(rig.pipeline.outputs.statuses).is_empty());
     }
 }
 
 #[test]
-fn a_port_that_can_not_be_had_makes_its_listener_unacceptable() {
+fn an_unavailable_port_makes_its_listener_not_accepted() {
     let mut rig = rig(Mode::Local);
     assert_eq!(rig.binds().len(), 1);
     let state = FleetState {
-        ports: [(80, "port 80 is taken".to_owned())].into(),
+        ports: [(Port::tcp(80), "port 80 is taken".to_owned())].into(),
         ..ready()
     };
     rig.fleet(&fleet("web"), Some(state));
@@ -90,7 +87,7 @@ fn a_port_that_can_not_be_had_makes_its_listener_unacceptable() {
 }
 
 #[test]
-fn another_version_of_the_api_is_told_and_served_nevertheless() {
+fn another_api_version_is_reported_and_still_served() {
     let mut rig = rig(Mode::Managed);
     let version = |rig: &Rig| said(&rig.class("edge").unwrap().conditions, "SupportedVersion");
     let tell = |rig: &mut Rig, version: Option<&str>| {
@@ -100,14 +97,14 @@ fn another_version_of_the_api_is_told_and_served_nevertheless() {
     assert_eq!(version(&rig), "SupportedVersion/SupportedVersion");
     assert!(
         tell(&mut rig, Some("v1.7.3"))
-            .changes(rig.pipeline.outputs.class_status)
+            .changes(rig.pipeline.outputs.statuses)
             .is_empty()
     );
     tell(&mut rig, Some("v1.5.0"));
     assert_eq!(
         version(&rig),
-        "not SupportedVersion/UnsupportedVersion: made for Gateway API v1.7, and the cluster has v1.5.0: what both know works, \
-         the rest may not; install v1.7"
+        "not SupportedVersion/UnsupportedVersion: Sesame supports Gateway API v1.7, and the cluster has v1.5.0: features of \
+         only one of them may not work; install v1.7"
     );
     assert_eq!(
         said(&rig.class("edge").unwrap().conditions, "Accepted"),
@@ -121,12 +118,12 @@ fn another_version_of_the_api_is_told_and_served_nevertheless() {
     assert_eq!(version(&rig), "SupportedVersion/SupportedVersion");
 }
 
-/// Nobody may be told that an object is served which isn't even read.
+/// A kind that isn't read must not get a status.
 #[test]
-fn kinds_that_are_not_translated_are_not_taken() {
+fn only_translated_kinds_get_statuses() {
     for kind in Kind::ALL {
         let served = matches!(kind, Kind::GatewayClass | Kind::Gateway | Kind::HTTPRoute);
-        let taken = sesame_translate::pipeline::Inputs::takes(kind);
+        let taken = sesame_translate::inputs::Inputs::takes(kind);
         assert_eq!(taken && kind.has_status(), served, "{kind}");
     }
     let rig = rig(Mode::Managed);

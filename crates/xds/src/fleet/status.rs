@@ -1,6 +1,4 @@
-//! What an administrator sees of a fleet.
-//!
-//! In: counts, from sessions. Out: plain values, copied. It must not know: who shows them.
+//! The observable state of a fleet.
 
 use std::sync::Arc;
 
@@ -9,45 +7,45 @@ use crate::resource::{ResourceType, Version};
 /// A fleet and its clients, from [`crate::Registry::status`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FleetStatus {
-    /// The revision of the latest update; none while the fleet is only waited for.
+    /// The revision of the latest update; `None` before the first one.
     pub revision: Option<u64>,
-    /// How many resources of each type the fleet has.
+    /// The number of resources of each type.
     pub resources: Vec<(ResourceType, usize)>,
-    /// The connected clients, in the order of their connecting.
+    /// The connected clients, oldest stream first.
     pub clients: Vec<ClientStatus>,
-    /// The resources whose newest version some client rejected, or that have not recovered since.
+    /// The resources of which a client rejected the current version, or an earlier one that no later one has replaced yet.
     pub rejections: Vec<Rejection>,
 }
 
-/// One connected client.
+/// A connected client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientStatus {
-    /// The number of its stream, as in [`crate::Event`].
-    pub client: u64,
+    /// The number of its stream, as in [`crate::ClientId`].
+    pub stream: u64,
     /// Its `node.id`.
     pub node_id: Arc<str>,
-    /// The revision that it has acknowledged all of, if any.
+    /// The latest revision that it has acknowledged completely.
     pub acked_revision: Option<u64>,
-    /// The types that it has asked for.
+    /// The types that it has subscribed to.
     pub types: Vec<TypeStatus>,
 }
 
-/// One type on one client's stream.
+/// One type on a client's stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TypeStatus {
     /// The type.
     pub resource_type: ResourceType,
-    /// The client asked for all.
+    /// Whether the client has a wildcard subscription.
     pub wildcard: bool,
-    /// How many names it asked for besides.
+    /// Names subscribed to.
     pub subscribed: usize,
-    /// How many resources it has been sent on this stream, those sent again counted again.
+    /// Resources sent on this stream, repetitions included.
     pub sent: u64,
-    /// How many resources it has: acknowledged, or brought along.
+    /// Resources acknowledged on this stream or present at its start.
     pub acked: usize,
-    /// How many resources wait to be sent or removed.
+    /// Resources that wait to be sent or removed.
     pub pending: usize,
-    /// How many responses it has rejected.
+    /// Rejected responses.
     pub nacks: u64,
 }
 
@@ -58,39 +56,8 @@ pub struct Rejection {
     pub resource_type: ResourceType,
     /// The name.
     pub name: Arc<str>,
-    /// The version that was rejected.
+    /// The rejected version.
     pub version: Version,
-    /// The client's words on this resource, shortened if very long.
+    /// The client's error for this resource, shortened if very long.
     pub message: Arc<str>,
-}
-
-/// What a fleet remembers of a connected client.
-#[derive(Debug)]
-pub(crate) struct Client {
-    pub(super) node_id: Arc<str>,
-    pub(super) acked_revision: Option<u64>,
-    types: [Option<TypeStatus>; ResourceType::ALL.len()],
-}
-
-impl Client {
-    pub(super) fn new(node_id: Arc<str>) -> Client {
-        Client {
-            node_id,
-            acked_revision: None,
-            types: Default::default(),
-        }
-    }
-
-    pub(crate) fn report(&mut self, status: TypeStatus) {
-        self.types[status.resource_type.index()] = Some(status);
-    }
-
-    pub(super) fn status(&self, client: u64) -> ClientStatus {
-        ClientStatus {
-            client,
-            node_id: Arc::clone(&self.node_id),
-            acked_revision: self.acked_revision,
-            types: self.types.iter().flatten().copied().collect(),
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! Verdicts and the log, by examples.
+//! ACKs, NACKs and the log.
 
 use super::*;
 use ResourceType::Route;
@@ -23,9 +23,9 @@ fn remove(fleet: &mut Fleet, name: &str) {
 }
 
 fn served(fleet: &Fleet, name: &str) -> Option<Version> {
-    match fleet.offer(Route, name, None) {
-        Offer::Serve(resource, _) => Some(resource.version()),
-        Offer::Keep | Offer::Absent => None,
+    match fleet.lookup(Route, name, None) {
+        Lookup::Serve(resource, _) => Some(resource.version()),
+        Lookup::Keep | Lookup::Missing => None,
     }
 }
 
@@ -38,7 +38,7 @@ fn the_last_good_version_is_served_while_the_current_is_rejected() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
     fleet.acked(Route, &name, one);
-    // Two is replaced before anybody has said a word on it.
+    // Two is replaced before any client has responded to it.
     put(&mut fleet, "r", "2");
     let three = put(&mut fleet, "r", "3");
     assert_eq!(served(&fleet, "r"), Some(three));
@@ -49,33 +49,33 @@ fn the_last_good_version_is_served_while_the_current_is_rejected() {
 }
 
 #[test]
-fn without_a_good_version_clients_keep_what_they_have() {
+fn without_a_last_good_version_clients_keep_what_they_have() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
     fleet.rejected(1, Route, &name, one, "no");
-    assert_eq!(fleet.offer(Route, "r", None), Offer::Keep);
-    assert_eq!(fleet.offer(Route, "other", None), Offer::Absent);
+    assert_eq!(fleet.lookup(Route, "r", None), Lookup::Keep);
+    assert_eq!(fleet.lookup(Route, "other", None), Lookup::Missing);
 }
 
 #[test]
-fn going_back_to_the_good_version_recovers_at_once() {
+fn going_back_to_the_last_good_version_recovers_at_once() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
     fleet.acked(Route, &name, one);
     let two = put(&mut fleet, "r", "2");
     fleet.rejected(1, Route, &name, two, "no");
     fleet.rejected(1, Route, &name, two, "no, again");
-    assert_eq!(fleet.take_events().len(), 1, "said once");
+    assert_eq!(fleet.take_events().len(), 1, "reported once");
     put(&mut fleet, "r", "1");
     assert!(matches!(
         &fleet.take_events()[..],
-        [Event::Recovered { .. }]
+        [XdsEvent::Recovered { .. }]
     ));
     assert!(fleet.status().rejections.is_empty());
 }
 
 #[test]
-fn a_rejected_resource_that_is_removed_has_recovered() {
+fn removing_a_rejected_resource_recovers_it() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
     fleet.rejected(1, Route, &name, one, "no");
@@ -84,7 +84,7 @@ fn a_rejected_resource_that_is_removed_has_recovered() {
     remove(&mut fleet, "r");
     assert!(matches!(
         &fleet.take_events()[..],
-        [Event::Recovered { .. }]
+        [XdsEvent::Recovered { .. }]
     ));
     assert!(fleet.status().rejections.is_empty());
     remove(&mut fleet, "r");
@@ -92,7 +92,7 @@ fn a_rejected_resource_that_is_removed_has_recovered() {
 }
 
 #[test]
-fn a_verdict_on_a_replaced_version_is_moot() {
+fn a_response_to_a_replaced_version_is_ignored() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
     let two = put(&mut fleet, "r", "2");
@@ -103,7 +103,7 @@ fn a_verdict_on_a_replaced_version_is_moot() {
 }
 
 #[test]
-fn what_some_acknowledge_and_others_reject_is_served_to_the_rest() {
+fn a_version_with_acks_and_nacks_is_served_to_the_other_clients() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
     fleet.rejected(1, Route, &name, one, "no");
@@ -111,13 +111,14 @@ fn what_some_acknowledge_and_others_reject_is_served_to_the_rest() {
     fleet.acked(Route, &name, one);
     assert_eq!(served(&fleet, "r"), Some(one));
     assert_eq!(
-        fleet.offer(Route, "r", Some((one, 1))),
-        Offer::Keep,
-        "not to who refused it"
+        fleet.lookup(Route, "r", Some((one, 1))),
+        Lookup::Keep,
+        "not to the client that rejected it"
     );
-    assert!(
-        fleet.change(end).is_some(),
-        "the others are told to look again"
+    assert_eq!(
+        fleet.changes_since(end).unwrap().count(),
+        1,
+        "it is sent to the other clients"
     );
     assert_eq!(fleet.status().rejections.len(), 1);
 }
@@ -130,21 +131,18 @@ fn the_log_and_the_revisions_are_bounded() {
     }
     assert_eq!(
         (fleet.log.len(), fleet.revisions.len()),
-        (LOG_FLOOR, REVISIONS)
+        (MIN_LOG, REVISIONS)
     );
     assert_eq!(fleet.log_end(), 20_000);
-    assert!(fleet.change(0).is_none());
-    assert!(
-        fleet
-            .change(19_999)
-            .is_some_and(|change| change.epoch == 20_000)
-    );
+    assert!(fleet.changes_since(0).is_none());
+    let last = fleet.changes_since(19_999).unwrap().next().unwrap();
+    assert_eq!(last.epoch, 20_000);
     assert_eq!(fleet.revision(20_000), Some(20_000));
     assert_eq!(fleet.revision(1), None);
 }
 
 #[test]
-fn what_is_equal_or_not_there_leaves_no_trace_in_the_log() {
+fn changes_without_effect_are_not_logged() {
     let mut fleet = new();
     put(&mut fleet, "r", "1");
     put(&mut fleet, "r", "1");
@@ -153,7 +151,7 @@ fn what_is_equal_or_not_there_leaves_no_trace_in_the_log() {
 }
 
 #[test]
-fn a_long_rejection_is_cut_between_characters() {
+fn a_long_error_is_cut_at_a_character_boundary() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
     fleet.rejected(1, Route, &name, one, &"ä".repeat(MESSAGE_BYTES));
@@ -162,7 +160,7 @@ fn a_long_rejection_is_cut_between_characters() {
 }
 
 #[test]
-fn a_verdict_goes_with_the_client_that_gave_it() {
+fn the_rejections_of_a_client_end_with_its_stream() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
     fleet.join(1, "n".into());
@@ -172,23 +170,30 @@ fn a_verdict_goes_with_the_client_that_gave_it() {
     }
     fleet.take_events();
     fleet.leave(1);
-    assert_eq!(fleet.offer(Route, "r", None), Offer::Keep);
+    assert_eq!(fleet.lookup(Route, "r", None), Lookup::Keep);
     fleet.leave(2);
-    assert_eq!(served(&fleet, "r"), Some(one), "the next one may try it");
-    assert_eq!(fleet.status().rejections.len(), 1, "but nobody has it yet");
+    assert_eq!(served(&fleet, "r"), Some(one), "the next client may try it");
+    assert_eq!(
+        fleet.status().rejections.len(),
+        1,
+        "no client has accepted it yet"
+    );
     fleet.take_events();
     fleet.rejected(3, Route, &name, one, "no");
-    assert!(matches!(&fleet.take_events()[..], [Event::Rejected { .. }]));
+    assert!(matches!(
+        &fleet.take_events()[..],
+        [XdsEvent::Rejected { .. }]
+    ));
     fleet.leave(3);
     fleet.acked(Route, &name, one);
     assert!(matches!(
         &fleet.take_events()[..],
-        [Event::Recovered { .. }]
+        [XdsEvent::Recovered { .. }]
     ));
 }
 
 #[test]
-fn what_one_had_and_the_next_rejected_recovers_when_that_one_is_gone() {
+fn an_accepted_version_recovers_when_the_client_that_rejected_it_disconnects() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
     fleet.acked(Route, &name, one);
@@ -199,13 +204,13 @@ fn what_one_had_and_the_next_rejected_recovers_when_that_one_is_gone() {
     let events = fleet.take_events();
     assert!(matches!(
         &events[..],
-        [Event::Recovered { .. }, Event::Disconnected { .. }]
+        [XdsEvent::Recovered { .. }, XdsEvent::Disconnected { .. }]
     ));
     assert!(fleet.status().rejections.is_empty());
 }
 
 #[test]
-fn a_fleet_that_is_removed_leaves_no_rejection_behind() {
+fn removing_a_fleet_recovers_its_resources() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
     fleet.rejected(1, Route, &name, one, "no");
@@ -213,7 +218,7 @@ fn a_fleet_that_is_removed_leaves_no_rejection_behind() {
     fleet.remove();
     assert!(matches!(
         &fleet.take_events()[..],
-        [Event::Recovered { .. }]
+        [XdsEvent::Recovered { .. }]
     ));
     fleet.rejected(1, Route, &name, one, "no");
     assert!(fleet.take_events().is_empty());

@@ -1,25 +1,25 @@
-//! What happens at the same time.
+//! Races between the registry and its streams.
 
 use std::thread;
 
 use super::*;
 
-/// The last client that waits for a fleet leaves just when its first update comes.
+/// The last waiting client of a fleet leaves while the fleet's first update comes.
 #[test]
-fn no_update_goes_to_a_fleet_that_is_forgotten() {
+fn no_update_is_lost_to_a_dropped_fleet() {
     for round in 0..100 {
-        let registry = Registry::new(Config::default());
-        let fleet = FleetId::new("f");
-        let attached = registry.inner.attach(&fleet, "n".into()).unwrap();
-        let shared = Arc::clone(&attached.shared);
+        let registry = Registry::new(ServerConfig::default());
+        let id = FleetId::new("f");
+        let member = registry.inner.join(&id, "n".into()).unwrap();
+        let fleet = Arc::clone(&member.fleet);
         thread::scope(|scope| {
-            // The update is held up as far in as it comes; mostly this thread is then faster.
-            let state = shared.state.lock().unwrap();
-            scope.spawn(|| registry.apply(&fleet, Update::default()));
+            // Holds up the update where it locks the fleet; mostly this thread is then faster.
+            let state = fleet.state.lock().unwrap();
+            scope.spawn(|| registry.apply(&id, Update::default()));
             thread::sleep(Duration::from_millis(1));
             drop(state);
-            drop(attached);
+            drop(member);
         });
-        assert_eq!(registry.fleets(), [fleet], "round {round}");
+        assert_eq!(registry.fleets(), [id], "round {round}");
     }
 }

@@ -1,4 +1,4 @@
-//! What must hold of any sequence of updates, verdicts, delays and reconnects.
+//! Invariants of any sequence of updates, ACKs, NACKs, delays and reconnects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -14,16 +14,16 @@ use super::sim::{
 use crate::fleet::Fleet;
 use crate::resource::ResourceType;
 
-/// The world as the controller sees it: always consistent in itself.
+/// The configuration as the controller sees it, always consistent.
 #[derive(Debug, Clone, Default)]
 struct World {
     objects: BTreeMap<(ResourceType, String), String>,
-    /// Clusters that were bad at some time.
+    /// Clusters that were invalid at some time.
     bad: BTreeSet<String>,
     revision: u64,
 }
 
-/// One thing that happens. Numbers choose among what is there.
+/// One step. Numbers select among what exists.
 #[derive(Debug, Clone)]
 enum Step {
     Cluster {
@@ -44,7 +44,7 @@ enum Step {
         routes: [u8; 2],
         tag: Tag,
     },
-    /// A route and its clusters go, in one update.
+    /// Removes a route and its clusters in one update.
     Drop {
         route: u8,
     },
@@ -52,10 +52,10 @@ enum Step {
         name: u8,
     },
     Apply,
-    Look {
+    Receive {
         client: u8,
     },
-    Speak {
+    Respond {
         client: u8,
         which: u8,
     },
@@ -81,7 +81,7 @@ impl Tag {
 }
 
 fn tag(bad: bool) -> impl Strategy<Value = Tag> {
-    // Now and then an old version comes back.
+    // Few tags, so that old versions return.
     (prop::bool::weighted(if bad { 0.25 } else { 0.0 }), 0u8..4)
         .prop_map(|(bad, number)| Tag { bad, number })
 }
@@ -97,8 +97,8 @@ fn step(bad: bool) -> impl Strategy<Value = Step> {
         2 => (0u8..4).prop_map(|route| Step::Drop { route }),
         1 => (0u8..2).prop_map(|name| Step::DropListener { name }),
         6 => Just(Step::Apply),
-        12 => (0u8..2).prop_map(|client| Step::Look { client }),
-        12 => (0u8..2, any::<u8>()).prop_map(|(client, which)| Step::Speak { client, which }),
+        12 => (0u8..2).prop_map(|client| Step::Receive { client }),
+        12 => (0u8..2, any::<u8>()).prop_map(|(client, which)| Step::Respond { client, which }),
         1 => (0u8..2).prop_map(|client| Step::Reconnect { client }),
         1 => (0u8..2, 0u16..900).prop_map(|(client, millis)| Step::Wait { client, millis }),
     ]
@@ -170,7 +170,7 @@ impl World {
         endpoints.or_insert_with(|| "v0".to_owned());
     }
 
-    /// Brings the fleet from `before` to this.
+    /// Updates the fleet from `before` to this.
     fn apply(&mut self, before: &World, fleet: &mut Fleet) {
         self.revision += 1;
         let upserts: Vec<_> = self
@@ -189,17 +189,16 @@ impl World {
     }
 }
 
-/// What must hold after every response: no route that the client follows meets a missing cluster.
-/// (That no cluster goes too early, the simulator itself looks after.)
+/// After every response: no route refers to a cluster that the client lacks. (The simulator checks that no cluster is removed
+/// too early.)
 fn check_traffic(client: &Client, world: &World) -> Result<(), TestCaseError> {
-    // Routes as they will be if all that was sent is taken.
     for response in &client.inbox {
         if response.ty == Route {
             for route in &response.upserts {
                 let body = String::from_utf8(route.body().to_vec()).unwrap();
                 for cluster in references(&body).filter(|_| !is_bad(&body)) {
-                    // Nobody waits for a cluster that was rejected, and one that is gone by now went
-                    // with a change of this route that will follow.
+                    // Routes don't wait for rejected clusters. A cluster removed meanwhile was removed with a change of this
+                    // route that is still to be sent.
                     let there = world.objects.contains_key(&(Cluster, cluster.to_owned()));
                     if there && !world.bad.contains(cluster) {
                         prop_assert!(
@@ -217,21 +216,21 @@ fn check_traffic(client: &Client, world: &World) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-fn check_end(client: &Client, world: &World, refused: bool) -> Result<(), TestCaseError> {
+fn check_end(client: &Client, world: &World, rejected: bool) -> Result<(), TestCaseError> {
     prop_assert!(client.inbox.is_empty());
     prop_assert!(
-        client.unsaid.is_empty(),
+        client.unacked.is_empty(),
         "a client waits for warming: {:#?}",
         client.log
     );
-    let asked_routes: Vec<&str> = client
+    let subscribed: Vec<&str> = client
         .held(Listener)
         .flat_map(|(_, body)| references(body))
         .collect();
     for (key, body) in &world.objects {
         let (ty, name) = key;
         let wanted = match ty {
-            Route => asked_routes.contains(&name.as_str()),
+            Route => subscribed.contains(&name.as_str()),
             Endpoint => client.body(Cluster, name).is_some(),
             _ => true,
         };
@@ -245,8 +244,8 @@ fn check_end(client: &Client, world: &World, refused: bool) -> Result<(), TestCa
         }
     }
     for key in client.has.keys() {
-        // What an older version of something refused may use stays.
-        let kept = refused && !key.0.waits_for_clusters();
+        // What an older version of a rejected resource may use stays.
+        let kept = rejected && !key.0.waits_for_clusters();
         prop_assert!(
             kept || world.objects.contains_key(key),
             "{key:?} should be gone: {:#?}",
@@ -256,26 +255,31 @@ fn check_end(client: &Client, world: &World, refused: bool) -> Result<(), TestCa
     Ok(())
 }
 
-/// Whether something that leads traffic stands refused.
-fn refused(fleet: &Fleet) -> bool {
+/// Whether a listener or route is rejected.
+fn rejected(fleet: &Fleet) -> bool {
     let rejections = fleet.status().rejections;
     rejections
         .iter()
         .any(|rejection| rejection.resource_type.waits_for_clusters())
 }
 
-fn run(steps: &[Step], response_bytes: usize, bad: bool, grace: u64) -> Result<(), TestCaseError> {
+fn run(
+    steps: &[Step],
+    response_bytes: usize,
+    bad: bool,
+    removal_delay: u64,
+) -> Result<(), TestCaseError> {
     let mut fleet = fleet();
     let mut limits = limits();
     limits.response_bytes = response_bytes;
-    limits.removal_grace = Duration::from_millis(grace);
+    limits.removal_delay = Duration::from_millis(removal_delay);
     let mut clients = [
         Client::connect(&mut fleet, 1, limits.clone()),
         Client::connect(&mut fleet, 2, limits),
     ];
     let mut world = World::default();
     let mut applied = World::default();
-    let mut asked_again = 0;
+    let mut reconnects = 0;
     for step in steps {
         world.take(step);
         match step {
@@ -286,14 +290,14 @@ fn run(steps: &[Step], response_bytes: usize, bad: bool, grace: u64) -> Result<(
                     client.pump(&mut fleet);
                 }
             }
-            Step::Look { client } => _ = clients[usize::from(*client)].look(&mut fleet),
-            Step::Speak { client, which } => {
-                clients[usize::from(*client)].speak(&mut fleet, usize::from(*which));
+            Step::Receive { client } => _ = clients[usize::from(*client)].receive(&mut fleet),
+            Step::Respond { client, which } => {
+                clients[usize::from(*client)].respond(&mut fleet, usize::from(*which));
             }
-            // Without a grace, what a client has told by then is what counts.
-            Step::Reconnect { client } if grace > 0 => {
-                // What was taken of a response that is then lost may come again.
-                asked_again += 1;
+            // Without a removal delay clusters may be removed before the client has listed its routes.
+            Step::Reconnect { client } if removal_delay > 0 => {
+                // Resources of an unacknowledged response may be sent again.
+                reconnects += 1;
                 clients[usize::from(*client)].reconnect(&mut fleet);
             }
             Step::Wait { client, millis } => {
@@ -308,7 +312,7 @@ fn run(steps: &[Step], response_bytes: usize, bad: bool, grace: u64) -> Result<(
         }
     }
     world.apply(&applied, &mut fleet);
-    // Twice: what one learns of a rejection may be news for the other.
+    // Twice: the rejection of one client affects the other.
     for _ in 0..2 {
         for client in &mut clients {
             client.settle(&mut fleet);
@@ -317,36 +321,36 @@ fn run(steps: &[Step], response_bytes: usize, bad: bool, grace: u64) -> Result<(
         }
     }
     for client in &clients {
-        check_end(client, &world, refused(&fleet))?;
-        if !bad && asked_again == 0 {
+        check_end(client, &world, rejected(&fleet))?;
+        if !bad && reconnects == 0 {
             prop_assert_eq!(client.repeated, 0, "sent twice: {:#?}", &client.log);
         }
         let status = fleet.status();
         let status = status
             .clients
             .iter()
-            .find(|status| status.client == client.id);
+            .find(|status| status.stream == client.id);
         prop_assert_eq!(status.unwrap().acked_revision, Some(world.revision));
     }
-    // A second look finds nothing to do.
+    // Nothing is left to do.
     for client in &mut clients {
         client.take_log();
         client.settle(&mut fleet);
         prop_assert!(client.log.is_empty());
         client.reconnect(&mut fleet);
         client.settle(&mut fleet);
-        // That there is nothing for a name that it asks for it is told again.
+        // Missing names are reported again.
         let sent = client.log.iter().any(|line| line.contains('+'));
         prop_assert!(
             bad || !sent,
-            "a reconnect is sent what it has: {:#?}",
+            "a reconnecting client is sent what it has: {:#?}",
             client.log
         );
     }
     Ok(())
 }
 
-/// At least 600; more by `PROPTEST_CASES`.
+/// At least 600; more with `PROPTEST_CASES`.
 fn cases() -> ProptestConfig {
     let default = ProptestConfig::default();
     ProptestConfig {
@@ -360,25 +364,25 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn all_arrives_in_order_and_once(
+    fn everything_arrives_in_order_and_once(
         steps in prop::collection::vec(step(false), 1..120),
         bytes in prop::sample::select(vec![1usize, 20, 1 << 20]),
-        grace in prop::sample::select(vec![0u64, 500]),
+        removal_delay in prop::sample::select(vec![0u64, 500]),
     ) {
-        run(&steps, bytes, false, grace)?;
+        run(&steps, bytes, false, removal_delay)?;
     }
 
     #[test]
-    fn whatever_is_rejected_the_rest_arrives(
+    fn valid_resources_arrive_despite_rejected_ones(
         steps in prop::collection::vec(step(true), 1..120),
         bytes in prop::sample::select(vec![1usize, 20, 1 << 20]),
-        grace in prop::sample::select(vec![0u64, 500]),
+        removal_delay in prop::sample::select(vec![0u64, 500]),
     ) {
-        run(&steps, bytes, true, grace)?;
+        run(&steps, bytes, true, removal_delay)?;
     }
 }
 
-/// A request of a client that has its own idea of the protocol.
+/// A request of a client that violates the protocol.
 fn any_request() -> impl Strategy<Value = DeltaDiscoveryRequest> {
     let name =
         || prop::sample::select(vec!["*", "", "c0", "c1", "r0", "x"]).prop_map(str::to_owned);
@@ -411,14 +415,14 @@ fn any_request() -> impl Strategy<Value = DeltaDiscoveryRequest> {
 proptest! {
     #![proptest_config(cases())]
 
-    /// Whatever a client says, there is an end of answers to it, and those who behave get all.
+    /// It gets a bounded number of responses, and other clients get everything.
     #[test]
-    fn a_client_that_misbehaves_hurts_nobody(
+    fn a_client_that_violates_the_protocol_affects_no_other_client(
         requests in prop::collection::vec((any_request(), prop::option::weighted(0.3, step(false))), 1..60),
     ) {
         let mut fleet = fleet();
         let mut world = World::default();
-        let mut session = Session::new(9, limits().into(), Instant::now());
+        let mut session = Session::new(9, limits(), Instant::now());
         let mut client = Client::connect(&mut fleet, 1, limits());
         for (request, step) in requests {
             if let Some(step) = step {
@@ -426,14 +430,14 @@ proptest! {
                 world.take(&step);
                 world.apply(&before, &mut fleet);
             }
-            // Those who behave come first: what they acknowledge, nobody else can spoil.
+            // First, since a NACK of the other client withholds a version that no client has acknowledged.
             client.settle(&mut fleet);
             session.request(&mut fleet, &request).unwrap();
             let answers = std::iter::from_fn(|| session.poll(&mut fleet, Instant::now()));
             prop_assert!(answers.take(20).count() <= ResourceType::ALL.len());
         }
         client.settle(&mut fleet);
-        // What was rejected before anybody had it is, by the rule, sent to nobody.
+        // A version that was rejected before any client acknowledged it is not sent.
         for rejection in fleet.status().rejections {
             let key = (rejection.resource_type, rejection.name.to_string());
             if client.has.get(&key) != world.objects.get(&key) {
@@ -441,6 +445,6 @@ proptest! {
                 world.objects.remove(&key);
             }
         }
-        check_end(&client, &world, refused(&fleet))?;
+        check_end(&client, &world, rejected(&fleet))?;
     }
 }

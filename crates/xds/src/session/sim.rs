@@ -1,7 +1,7 @@
-//! A client that behaves like Envoy, for tests of the session: no IO, every step by hand.
+//! A simulated Envoy for tests of the session: no IO, every step is explicit.
 //!
-//! A resource's body is text: `TAG` or `TAG;REFERENCE,REFERENCE`. A tag that begins with `bad` is
-//! rejected. A listener refers to routes, a route to clusters.
+//! A resource's body is text: `TAG` or `TAG;REFERENCE,REFERENCE`. The client rejects tags that begin with `bad`. A listener
+//! refers to routes, a route to clusters.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -50,8 +50,8 @@ pub(super) fn is_bad(body: &str) -> bool {
 
 pub(super) fn limits() -> Limits {
     Limits {
-        removal_grace: Duration::ZERO,
-        scope_grace: Duration::ZERO,
+        removal_delay: Duration::ZERO,
+        scope_removal_delay: Duration::ZERO,
         ..Limits::default()
     }
 }
@@ -65,23 +65,23 @@ pub(super) struct Client {
     pub(super) id: u64,
     pub(super) session: Session,
     pub(super) now: Instant,
-    /// What the client has taken: type and name to body.
+    /// The accepted resources: type and name to body.
     pub(super) has: BTreeMap<(ResourceType, String), String>,
-    /// Clusters whose response has been acknowledged (or that were taken from a rejected one).
+    /// Accepted clusters whose response has been answered.
     pub(super) acked_clusters: BTreeSet<String>,
     /// Clusters that wait for endpoints.
-    cold: BTreeSet<String>,
-    /// Names of endpoints and routes asked for.
-    asked: BTreeSet<(ResourceType, String)>,
-    /// Types of which there was a response on this stream.
+    warming: BTreeSet<String>,
+    /// The endpoints and routes subscribed to.
+    subscribed: BTreeSet<(ResourceType, String)>,
+    /// Types with a response on this stream.
     answered: BTreeSet<ResourceType>,
-    /// Responses not yet looked at.
+    /// Responses not yet processed.
     pub(super) inbox: VecDeque<Response>,
-    /// Responses looked at, with the rejection if any, of which the client hasn't told yet.
-    pub(super) unsaid: Vec<(Response, Option<String>)>,
+    /// Processed responses that are not yet acknowledged, with the error of a rejection.
+    pub(super) unacked: Vec<(Response, Option<String>)>,
     /// All responses, as `type +name +name -name`.
     pub(super) log: Vec<String>,
-    /// Resources that were sent although the client had the version, unasked.
+    /// Resources that were sent although the client had the version.
     pub(super) repeated: usize,
     limits: Limits,
     /// The stream is not the client's first.
@@ -89,19 +89,19 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// A client that has asked for clusters and listeners.
+    /// A client that has subscribed to clusters and listeners.
     pub(super) fn connect(fleet: &mut Fleet, id: u64, limits: Limits) -> Client {
         let mut client = Client {
             id,
-            session: Session::new(id, Arc::new(limits.clone()), Instant::now()),
+            session: Session::new(id, limits.clone(), Instant::now()),
             now: Instant::now(),
             has: BTreeMap::new(),
             acked_clusters: BTreeSet::new(),
-            cold: BTreeSet::new(),
-            asked: BTreeSet::new(),
+            warming: BTreeSet::new(),
+            subscribed: BTreeSet::new(),
             answered: BTreeSet::new(),
             inbox: VecDeque::new(),
-            unsaid: Vec::new(),
+            unacked: Vec::new(),
             log: Vec::new(),
             repeated: 0,
             limits,
@@ -112,25 +112,25 @@ impl Client {
         client
     }
 
-    /// Ends the stream and begins another, telling what it has.
+    /// Ends the stream and opens another, with the versions that the client has.
     pub(super) fn reconnect(&mut self, fleet: &mut Fleet) {
         fleet.leave(self.id);
         self.id += 1000;
         fleet.join(self.id, "node".into());
-        self.session = Session::new(self.id, Arc::new(self.limits.clone()), self.now);
+        self.session = Session::new(self.id, self.limits.clone(), self.now);
         self.reconnected = true;
         self.answered.clear();
         self.inbox.clear();
-        self.unsaid.clear();
-        // Envoy gives up waiting for endpoints after a while. No server can tell from what a client
-        // brings along that it was waiting when its stream broke.
-        self.cold.clear();
+        self.unacked.clear();
+        // Envoy gives up on endpoints after a while. The server can't tell from the initial versions that the client was
+        // waiting when its stream broke.
+        self.warming.clear();
         self.first_requests(fleet);
     }
 
     fn first_requests(&mut self, fleet: &mut Fleet) {
         for ty in [Cluster, Endpoint, Listener, Route] {
-            let names: Vec<String> = self.names_asked(ty);
+            let names: Vec<String> = self.subscribed_names(ty);
             if names.is_empty() && matches!(ty, Endpoint | Route) {
                 continue;
             }
@@ -146,13 +146,13 @@ impl Client {
         }
     }
 
-    /// Counts a name as asked for, by a request that the test has sent itself.
-    pub(super) fn ask_for(&mut self, ty: ResourceType, name: &str) {
-        self.asked.insert((ty, name.to_owned()));
+    /// Marks a name as subscribed, after a request that the test has sent itself.
+    pub(super) fn mark_subscribed(&mut self, ty: ResourceType, name: &str) {
+        self.subscribed.insert((ty, name.to_owned()));
     }
 
-    fn names_asked(&self, ty: ResourceType) -> Vec<String> {
-        let asked = self.asked.iter().filter(|(of, _)| *of == ty);
+    fn subscribed_names(&self, ty: ResourceType) -> Vec<String> {
+        let asked = self.subscribed.iter().filter(|(of, _)| *of == ty);
         asked.map(|(_, name)| name.clone()).collect()
     }
 
@@ -161,17 +161,16 @@ impl Client {
         self.pump(fleet);
     }
 
-    /// Takes what the session has to send, and checks what must hold of any response.
+    /// Polls the session for all responses, and checks the invariants of each.
     pub(super) fn pump(&mut self, fleet: &mut Fleet) {
         while let Some(response) = self.session.poll(fleet, self.now) {
-            let waiting = self.inbox.iter().chain(self.unsaid.iter().map(|(r, _)| r));
+            let waiting = self.inbox.iter().chain(self.unacked.iter().map(|(r, _)| r));
             for earlier in waiting {
                 assert_ne!(earlier.ty, response.ty, "two of a type in flight");
             }
             let empty = response.upserts.is_empty() && response.removals.is_empty();
             let first = self.answered.insert(response.ty);
             if empty {
-                // Who asks for all has to hear that there is nothing.
                 assert!(first && matches!(response.ty, Cluster | Listener));
                 self.inbox.push_back(response);
                 continue;
@@ -191,25 +190,25 @@ impl Client {
         }
     }
 
-    /// No cluster goes that a version of a route which the client has refers to.
+    /// No cluster is removed that a route of the client refers to.
     fn check_removals(&self, response: &Response) {
-        if self.reconnected && self.limits.removal_grace.is_zero() {
-            // Clusters may go before the client has told of the routes that it came with.
+        if self.reconnected && self.limits.removal_delay.is_zero() {
+            // Clusters may be removed before the client has listed its routes.
             return;
         }
         for cluster in &response.removals {
             for (route, body) in self.held(Route) {
                 assert!(
                     !references(body).any(|name| *name == **cluster),
-                    "cluster {cluster} went before route {route}: {:#?}",
+                    "cluster {cluster} was removed before route {route}: {:#?}",
                     self.log
                 );
             }
         }
     }
 
-    /// Looks at the next response: takes of it what Envoy would, and asks for what it refers to.
-    pub(super) fn look(&mut self, fleet: &mut Fleet) -> bool {
+    /// Processes the next response as Envoy would, and subscribes to what it refers to.
+    pub(super) fn receive(&mut self, fleet: &mut Fleet) -> bool {
         let Some(response) = self.inbox.pop_front() else {
             return false;
         };
@@ -219,38 +218,38 @@ impl Client {
         for resource in &response.upserts {
             let name = resource.name().to_string();
             let body = String::from_utf8(resource.body().to_vec()).unwrap();
-            if matches!(ty, Endpoint | Route) && !self.asked.contains(&(ty, name.clone())) {
-                // Not asked for any more.
+            if matches!(ty, Endpoint | Route) && !self.subscribed.contains(&(ty, name.clone())) {
+                // No longer subscribed to.
                 continue;
             }
             if is_bad(&body) {
-                errors.push(format!("{name}: is bad, or so"));
+                errors.push(format!("{name}: is bad"));
                 if isolates {
                     continue;
                 }
-                // Envoy doesn't wait for better endpoints when some are rejected.
+                // Envoy stops waiting for endpoints when some are rejected.
                 for resource in response.upserts.iter().filter(|_| ty == Endpoint) {
-                    self.cold.remove(&**resource.name());
+                    self.warming.remove(&**resource.name());
                 }
                 break;
             }
             let before = self.has.insert((ty, name.clone()), body.clone());
-            if before.as_ref() == Some(&body) && !self.cold.contains(&name) {
+            if before.as_ref() == Some(&body) && !self.warming.contains(&name) {
                 self.repeated += 1;
             }
             match ty {
-                Cluster => _ = self.cold.insert(name),
-                Endpoint => _ = self.cold.remove(&name),
+                Cluster => _ = self.warming.insert(name),
+                Endpoint => _ = self.warming.remove(&name),
                 _ => {}
             }
         }
         for name in &response.removals {
             match ty {
                 Cluster => {
-                    self.cold.remove(&**name);
+                    self.warming.remove(&**name);
                     self.acked_clusters.remove(&**name);
                 }
-                Endpoint => _ = self.cold.remove(&**name),
+                Endpoint => _ = self.warming.remove(&**name),
                 _ => {}
             }
             self.has.remove(&(ty, name.to_string()));
@@ -260,12 +259,12 @@ impl Client {
             Listener => format!("Error adding/updating listener(s) {}\n", errors.join("\n")),
             _ => "something in it is bad".to_owned(),
         });
-        self.unsaid.push((response, error));
+        self.unacked.push((response, error));
         match ty {
-            Cluster => self.ask(fleet, Endpoint, |client| {
+            Cluster => self.subscribe(fleet, Endpoint, |client| {
                 client.held(Cluster).map(|(name, _)| name.clone()).collect()
             }),
-            Listener => self.ask(fleet, Route, |client| {
+            Listener => self.subscribe(fleet, Route, |client| {
                 let bodies = client.held(Listener).map(|(_, body)| body);
                 bodies
                     .flat_map(|body| references(body))
@@ -282,14 +281,14 @@ impl Client {
         held.map(|((_, name), body)| (name, body))
     }
 
-    fn ask(
+    fn subscribe(
         &mut self,
         fleet: &mut Fleet,
         ty: ResourceType,
         wanted: impl Fn(&Client) -> BTreeSet<String>,
     ) {
         let wanted = wanted(self);
-        let asked: BTreeSet<String> = self.names_asked(ty).into_iter().collect();
+        let asked: BTreeSet<String> = self.subscribed_names(ty).into_iter().collect();
         if wanted == asked {
             return;
         }
@@ -297,24 +296,24 @@ impl Client {
         request.resource_names_subscribe = wanted.difference(&asked).cloned().collect();
         request.resource_names_unsubscribe = asked.difference(&wanted).cloned().collect();
         for name in &request.resource_names_unsubscribe {
-            self.asked.remove(&(ty, name.clone()));
+            self.subscribed.remove(&(ty, name.clone()));
             self.has.remove(&(ty, name.clone()));
         }
         for name in &request.resource_names_subscribe {
-            self.asked.insert((ty, name.clone()));
+            self.subscribed.insert((ty, name.clone()));
         }
         self.send(fleet, request);
     }
 
-    /// Says its word on a response that it has looked at. Clusters are acknowledged when warm.
-    pub(super) fn speak(&mut self, fleet: &mut Fleet, which: usize) -> bool {
-        let sayable: Vec<usize> = (0..self.unsaid.len())
-            .filter(|&i| self.unsaid[i].0.ty != Cluster || self.cold.is_empty())
+    /// Acknowledges or rejects a processed response. Clusters are acknowledged when warm.
+    pub(super) fn respond(&mut self, fleet: &mut Fleet, which: usize) -> bool {
+        let ready: Vec<usize> = (0..self.unacked.len())
+            .filter(|&i| self.unacked[i].0.ty != Cluster || self.warming.is_empty())
             .collect();
-        if sayable.is_empty() {
+        if ready.is_empty() {
             return false;
         }
-        let (response, error) = self.unsaid.remove(sayable[which % sayable.len()]);
+        let (response, error) = self.unacked.remove(ready[which % ready.len()]);
         if response.ty == Cluster {
             for resource in &response.upserts {
                 if self
@@ -336,15 +335,15 @@ impl Client {
         true
     }
 
-    /// Goes on until there is nothing left to do.
+    /// Runs until there is nothing left to do.
     pub(super) fn settle(&mut self, fleet: &mut Fleet) {
         for _ in 0..10_000 {
             self.pump(fleet);
-            if !self.look(fleet) && !self.speak(fleet, 0) {
+            if !self.receive(fleet) && !self.respond(fleet, 0) {
                 return;
             }
         }
-        panic!("no end of it: {:#?}", self.log);
+        panic!("does not settle: {:#?}", self.log);
     }
 
     pub(super) fn take_log(&mut self) -> Vec<String> {

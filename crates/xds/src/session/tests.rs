@@ -1,7 +1,7 @@
-//! Single rules of the protocol, each by an example.
+//! Rules of the protocol, by example.
 
+mod rejections;
 mod stale;
-mod verdicts;
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -9,13 +9,13 @@ use std::time::Duration;
 use super::sim::{
     Client, Cluster, Endpoint, Listener, Route, fleet, limits, request, resource, update,
 };
-use super::{Session, Violation};
+use super::{LimitExceeded, Session};
 use crate::config::Limits;
-use crate::event::Event;
+use crate::event::XdsEvent;
 use crate::fleet::Fleet;
 use crate::resource::ResourceType;
 
-/// One route over one cluster.
+/// One route to one cluster.
 const ONE: [(ResourceType, &str, &str); 4] = [
     (Cluster, "c0", "v0"),
     (Endpoint, "c0", "v0"),
@@ -23,12 +23,12 @@ const ONE: [(ResourceType, &str, &str); 4] = [
     (Route, "r0", "v0;c0"),
 ];
 
-/// A fleet of one route over one cluster, and a client that has all of it.
+/// A fleet with one route to one cluster, and a client that has acknowledged all of it.
 fn served() -> (Fleet, Client) {
-    served_within(limits())
+    served_with(limits())
 }
 
-fn served_within(limits: Limits) -> (Fleet, Client) {
+fn served_with(limits: Limits) -> (Fleet, Client) {
     let mut fleet = fleet();
     fleet.apply(update(1, &ONE, &[]));
     let mut client = Client::connect(&mut fleet, 1, limits);
@@ -38,14 +38,16 @@ fn served_within(limits: Limits) -> (Fleet, Client) {
     (fleet, client)
 }
 
-fn kinds(events: &[Event]) -> Vec<String> {
-    let kind = |event: &Event| match event {
-        Event::Connected { .. } => "connected".to_owned(),
-        Event::Disconnected { .. } => "disconnected".to_owned(),
-        Event::Acked { revision, .. } => format!("acked {revision}"),
-        Event::WarmingTimedOut { .. } => "warming timed out".to_owned(),
-        Event::Rejected { name, message, .. } => format!("rejected {name}: {message}"),
-        Event::Recovered { name, .. } => format!("recovered {name}"),
+fn kinds(events: &[XdsEvent]) -> Vec<String> {
+    let kind = |event: &XdsEvent| match event {
+        XdsEvent::Connected(_) => "connected".to_owned(),
+        XdsEvent::Disconnected(_) => "disconnected".to_owned(),
+        XdsEvent::Acked { revision, .. } => format!("acked {revision}"),
+        XdsEvent::WarmingTimedOut(_) => "warming timed out".to_owned(),
+        XdsEvent::Rejected { rejection, .. } => {
+            format!("rejected {}: {}", rejection.name, rejection.message)
+        }
+        XdsEvent::Recovered { name, .. } => format!("recovered {name}"),
     };
     events.iter().map(kind).collect()
 }
@@ -79,11 +81,11 @@ fn clusters_come_first_and_traffic_when_they_are_acknowledged() {
 }
 
 #[test]
-fn who_asks_for_all_is_told_that_there_is_nothing_once() {
+fn a_wildcard_subscription_without_resources_gets_one_empty_response() {
     let mut fleet = fleet();
     fleet.apply(update(1, &[(Listener, "l0", "v0;r0")], &[]));
     let now = std::time::Instant::now();
-    let mut session = Session::new(1, limits().into(), now);
+    let mut session = Session::new(1, limits(), now);
     let ask = |session: &mut Session, fleet: &mut Fleet, ty, nonce: &str| {
         let mut request = request(ty);
         request.response_nonce = nonce.to_owned();
@@ -98,19 +100,21 @@ fn who_asks_for_all_is_told_that_there_is_nothing_once() {
     ask(&mut session, &mut fleet, Listener, "");
     let response = session.poll(&mut fleet, now).unwrap();
     assert_eq!((response.ty, response.upserts.len()), (Listener, 1));
-    // Names are told one by one.
     ask(&mut session, &mut fleet, Route, "");
     assert!(session.poll(&mut fleet, now).is_none());
 }
 
 #[test]
-fn a_changed_listener_is_followed_by_all_scopes() {
+fn a_changed_listener_repeats_all_scopes() {
     use ResourceType::ScopedRoute;
     let (mut fleet, mut client) = served();
     let scopes = [(ScopedRoute, "s0", "v0"), (ScopedRoute, "s1", "v0")];
     fleet.apply(update(2, &scopes, &[]));
     client.settle(&mut fleet);
-    assert!(client.take_log().is_empty(), "nobody asks for them");
+    assert!(
+        client.take_log().is_empty(),
+        "no client has subscribed to them"
+    );
     let first = request(ScopedRoute);
     client.session.request(&mut fleet, &first).unwrap();
     client.settle(&mut fleet);
@@ -133,7 +137,7 @@ fn a_changed_listener_is_followed_by_all_scopes() {
 }
 
 #[test]
-fn a_changed_cluster_is_followed_by_its_endpoints() {
+fn a_changed_cluster_repeats_its_endpoints() {
     let (mut fleet, mut client) = served();
     fleet.apply(update(
         2,
@@ -147,7 +151,7 @@ fn a_changed_cluster_is_followed_by_its_endpoints() {
 }
 
 #[test]
-fn endpoints_that_go_while_their_cluster_warms_are_still_sent() {
+fn endpoints_removed_while_their_cluster_warms_are_still_sent() {
     let (mut fleet, mut client) = served();
     fleet.apply(update(2, &[(Endpoint, "c0", "v1")], &[]));
     client.pump(&mut fleet);
@@ -172,7 +176,7 @@ fn endpoints_that_go_while_their_cluster_warms_are_still_sent() {
 }
 
 #[test]
-fn changes_of_endpoints_wait_for_nothing() {
+fn endpoints_do_not_wait_for_clusters() {
     let (mut fleet, mut client) = served();
     fleet.apply(update(2, &[(Cluster, "c1", "v0")], &[]));
     client.pump(&mut fleet);
@@ -182,7 +186,7 @@ fn changes_of_endpoints_wait_for_nothing() {
 }
 
 #[test]
-fn a_route_of_before_does_not_wait_for_clusters_of_after() {
+fn a_route_does_not_wait_for_clusters_of_later_updates() {
     let (mut fleet, mut client) = served();
     fleet.apply(update(2, &[(Route, "r0", "v1;c0")], &[]));
     client.pump(&mut fleet);
@@ -193,8 +197,8 @@ fn a_route_of_before_does_not_wait_for_clusters_of_after() {
         &[],
     ));
     client.pump(&mut fleet);
-    client.look(&mut fleet);
-    client.speak(&mut fleet, 0);
+    client.receive(&mut fleet);
+    client.respond(&mut fleet, 0);
     assert_eq!(
         client.take_log(),
         ["route +r0", "cluster +c1", "route +r0"],
@@ -203,7 +207,7 @@ fn a_route_of_before_does_not_wait_for_clusters_of_after() {
 }
 
 #[test]
-fn what_changes_while_a_response_is_under_way_merges() {
+fn changes_merge_while_a_response_is_in_flight() {
     let (mut fleet, mut client) = served();
     for (revision, body) in [(2, "v1;c0"), (3, "v2;c0"), (4, "v3;c0")] {
         fleet.apply(update(revision, &[(Route, "r0", body)], &[]));
@@ -216,10 +220,10 @@ fn what_changes_while_a_response_is_under_way_merges() {
 }
 
 #[test]
-fn removal_goes_the_other_way_round_and_after_a_grace() {
+fn removals_go_in_reverse_order_and_clusters_after_the_removal_delay() {
     let limits = Limits::default();
-    let grace = limits.removal_grace;
-    let (mut fleet, mut client) = served_within(limits);
+    let delay = limits.removal_delay;
+    let (mut fleet, mut client) = served_with(limits);
     fleet.apply(update(
         2,
         &[(Listener, "l1", "v0")],
@@ -232,9 +236,9 @@ fn removal_goes_the_other_way_round_and_after_a_grace() {
     ));
     let events = settled_events(&mut fleet, &mut client);
     assert_eq!(client.take_log(), ["listener +l1 -l0"]);
-    assert_eq!(events, ["acked 2"], "the leftovers are not waited for");
-    assert_eq!(client.session.deadline(), Some(client.now + grace));
-    client.now += grace;
+    assert_eq!(events, ["acked 2"], "progress doesn't wait for the removal");
+    assert_eq!(client.session.deadline(), Some(client.now + delay));
+    client.now += delay;
     client.settle(&mut fleet);
     assert_eq!(client.take_log(), ["cluster -c0"]);
     assert!(client.held(Endpoint).next().is_none());
@@ -242,21 +246,21 @@ fn removal_goes_the_other_way_round_and_after_a_grace() {
 }
 
 #[test]
-fn a_scope_goes_late_and_nobody_waits_for_that() {
+fn scopes_are_removed_last_and_nothing_waits_for_them() {
     use ResourceType::ScopedRoute;
     let limits = Limits {
-        removal_grace: Duration::ZERO,
+        removal_delay: Duration::ZERO,
         ..Limits::default()
     };
-    let grace = limits.scope_grace;
-    let (mut fleet, mut client) = served_within(limits);
+    let grace = limits.scope_removal_delay;
+    let (mut fleet, mut client) = served_with(limits);
     let first = request(ScopedRoute);
     client.session.request(&mut fleet, &first).unwrap();
     fleet.apply(update(2, &[(ScopedRoute, "s0", "v0")], &[]));
     client.settle(&mut fleet);
     client.take_log();
     fleet.take_events();
-    // A listener takes the place of the one that follows scopes.
+    // Replaces the listener that uses scopes.
     let gone = [
         (ScopedRoute, "s0"),
         (Cluster, "c0"),
@@ -275,8 +279,8 @@ fn a_scope_goes_late_and_nobody_waits_for_that() {
 }
 
 #[test]
-fn a_cluster_that_comes_back_within_the_grace_was_never_gone() {
-    let (mut fleet, mut client) = served_within(Limits::default());
+fn a_cluster_that_returns_within_the_removal_delay_is_not_removed() {
+    let (mut fleet, mut client) = served_with(Limits::default());
     fleet.apply(update(2, &[], &[(Cluster, "c0"), (Endpoint, "c0")]));
     client.settle(&mut fleet);
     fleet.apply(update(
@@ -291,9 +295,9 @@ fn a_cluster_that_comes_back_within_the_grace_was_never_gone() {
 }
 
 #[test]
-fn routes_wait_for_clusters_only_so_long() {
+fn routes_wait_for_clusters_until_the_warming_timeout() {
     let (mut fleet, mut client) = served();
-    // Without endpoints, nor the word that there are none, c1 doesn't get warm.
+    // Without a response for its endpoints c1 doesn't warm.
     fleet.apply(update(
         2,
         &[(Cluster, "c1", "v0"), (Route, "r0", "v1;c1")],
@@ -301,7 +305,7 @@ fn routes_wait_for_clusters_only_so_long() {
     ));
     client.pump(&mut fleet);
     assert_eq!(client.take_log(), ["cluster +c1"]);
-    let warming = Limits::default().warming;
+    let warming = Limits::default().warming_timeout;
     assert_eq!(client.session.deadline(), Some(client.now + warming));
     client.now += warming;
     client.pump(&mut fleet);
@@ -311,7 +315,7 @@ fn routes_wait_for_clusters_only_so_long() {
 }
 
 #[test]
-fn a_name_that_is_not_there_is_said_to_be_absent_at_once_and_once() {
+fn a_missing_resource_is_reported_at_once_and_once() {
     let (mut fleet, mut client) = served();
     let mut ask = request(Route);
     ask.resource_names_subscribe = vec!["later".to_owned()];
@@ -323,7 +327,7 @@ fn a_name_that_is_not_there_is_said_to_be_absent_at_once_and_once() {
     assert_eq!(
         client.take_log(),
         ["route -later"],
-        "asked again, told again"
+        "a repeated subscription is answered again"
     );
     fleet.apply(update(2, &[(Route, "later", "v0")], &[]));
     client.settle(&mut fleet);
@@ -331,7 +335,7 @@ fn a_name_that_is_not_there_is_said_to_be_absent_at_once_and_once() {
 }
 
 #[test]
-fn a_client_that_comes_again_is_sent_what_differs() {
+fn a_reconnecting_client_is_sent_what_differs() {
     let (mut fleet, mut client) = served();
     fleet.apply(update(
         2,
@@ -344,7 +348,7 @@ fn a_client_that_comes_again_is_sent_what_differs() {
 }
 
 #[test]
-fn a_changed_clusters_endpoints_are_sent_to_a_client_that_brought_them() {
+fn a_changed_cluster_repeats_the_endpoints_of_a_reconnecting_client() {
     let (mut fleet, mut client) = served();
     fleet.apply(update(2, &[(Cluster, "c0", "v1")], &[]));
     client.reconnect(&mut fleet);
@@ -353,9 +357,9 @@ fn a_changed_clusters_endpoints_are_sent_to_a_client_that_brought_them() {
 }
 
 #[test]
-fn versions_of_another_server_are_nobodys() {
+fn versions_of_another_server_are_unknown() {
     let (mut fleet, _) = served();
-    let mut session = Session::new(9, limits().into(), std::time::Instant::now());
+    let mut session = Session::new(9, limits(), std::time::Instant::now());
     let mut ask = request(Cluster);
     ask.initial_resource_versions = HashMap::from([("c0".to_owned(), "7".to_owned())]);
     session.request(&mut fleet, &ask).unwrap();
@@ -364,7 +368,7 @@ fn versions_of_another_server_are_nobodys() {
 }
 
 #[test]
-fn a_stale_nonce_says_nothing_but_its_names_count() {
+fn a_stale_nonce_is_ignored_but_its_subscription_is_not() {
     let (mut fleet, mut client) = served();
     fleet.apply(update(
         2,
@@ -377,15 +381,15 @@ fn a_stale_nonce_says_nothing_but_its_names_count() {
     stale.error_detail = Some(Default::default());
     stale.resource_names_subscribe = vec!["r1".to_owned()];
     client.send(&mut fleet, stale);
-    assert_eq!(client.take_log(), ["route +r0"], "r0 is still under way");
+    assert_eq!(client.take_log(), ["route +r0"], "r0 is still in flight");
     assert_eq!(kinds(&fleet.take_events()), Vec::<String>::new());
-    client.look(&mut fleet);
-    client.speak(&mut fleet, 0);
+    client.receive(&mut fleet);
+    client.respond(&mut fleet, 0);
     assert_eq!(client.take_log(), ["route +r1"]);
 }
 
 #[test]
-fn what_is_no_longer_asked_for_is_no_longer_sent() {
+fn unsubscribed_names_are_not_sent() {
     let (mut fleet, mut client) = served();
     let mut drop = request(Route);
     drop.resource_names_unsubscribe = vec!["r0".to_owned()];
@@ -423,7 +427,7 @@ fn a_large_response_is_split() {
 }
 
 #[test]
-fn a_client_may_cost_only_so_much() {
+fn a_client_that_exceeds_a_limit_gets_an_error() {
     let mut fleet = fleet();
     let names = |names: &[&str]| {
         let mut ask = request(Route);
@@ -436,13 +440,13 @@ fn a_client_may_cost_only_so_much() {
             name_bytes: 8,
             ..limits()
         };
-        Session::new(1, small.into(), std::time::Instant::now())
+        Session::new(1, small, std::time::Instant::now())
     };
     let mut session = begun();
     session.request(&mut fleet, &names(&["a", "b"])).unwrap();
     assert_eq!(
         session.request(&mut fleet, &names(&["c"])),
-        Err(Violation::TooManyNames {
+        Err(LimitExceeded::TooManyNames {
             ty: Route,
             limit: 2
         })
@@ -450,7 +454,7 @@ fn a_client_may_cost_only_so_much() {
     let mut session = begun();
     assert_eq!(
         session.request(&mut fleet, &names(&["123456789"])),
-        Err(Violation::NameTooLong {
+        Err(LimitExceeded::NameTooLong {
             ty: Route,
             limit: 8
         })
@@ -464,9 +468,8 @@ fn a_client_may_cost_only_so_much() {
     session.request(&mut fleet, &unknown).unwrap();
 }
 
-/// The work of a stream follows what changed, whatever there is.
 #[test]
-fn one_change_among_ten_thousand_costs_as_much_as_among_ten() {
+fn the_cost_of_a_change_does_not_depend_on_the_number_of_resources() {
     let cost = |size: usize| {
         let mut fleet = fleet();
         let names: Vec<String> = (0..size).map(|i| format!("c{i}")).collect();
@@ -492,9 +495,8 @@ fn one_change_among_ten_thousand_costs_as_much_as_among_ten() {
     assert!(small < 12, "{small} names were looked at for two changes");
 }
 
-/// A client that lags behind the log compares everything, once, and then follows again.
 #[test]
-fn a_client_that_lags_catches_up() {
+fn a_client_that_lags_behind_the_log_catches_up() {
     let (mut fleet, mut client) = served();
     let lag = |fleet: &mut Fleet| {
         for revision in 0..5000u64 {
@@ -523,7 +525,7 @@ fn an_update_without_resources_moves_the_revision() {
 }
 
 #[test]
-fn status_counts_what_is_where() {
+fn status_counts_resources_by_state() {
     let (mut fleet, client) = served();
     let mut none = client;
     none.settle(&mut fleet);
@@ -555,10 +557,10 @@ fn status_counts_what_is_where() {
 }
 
 #[test]
-fn a_client_that_waits_for_its_fleet_sets_no_alarm() {
+fn a_client_that_waits_for_its_fleet_has_no_deadline() {
     let mut fleet = fleet();
     let mut client = Client::connect(&mut fleet, 1, limits());
-    client.now += Limits::default().warming * 2;
+    client.now += Limits::default().warming_timeout * 2;
     client.pump(&mut fleet);
     assert_eq!(client.session.deadline(), None);
     fleet.apply(update(1, &[(Listener, "l0", "v0")], &[]));

@@ -1,11 +1,7 @@
-//! Handshakes, bounded in time and number.
+//! TLS handshakes, limited in time and number.
 //!
-//! In: a listener and an identity. Out: connections whose handshake is done. It must not know what goes over
-//! them.
-//!
-//! Each handshake runs in a task of its own, so that none waits for another. When as many are under way as
-//! we allow, the oldest makes room: a good client is done within milliseconds, so that those who hold a
-//! connection open and say nothing push out each other, not it.
+//! Handshakes run concurrently, one task each. At the limit the oldest is aborted: a valid client is done within milliseconds, so
+//! idle connections displace each other.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,67 +15,64 @@ use tokio_rustls::TlsAcceptor;
 
 use super::connection::{Connection, Peer};
 use super::identity::Identity;
-use super::refusal::{Reason, Refusal};
+use super::refusal::{Refusal, RefusalReason};
 use super::verify::{self, NoFleet};
 
-/// How many handshakes may be under way at the same time.
-pub const HANDSHAKES: usize = 256;
-/// How long a handshake may take.
-pub const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// The maximum number of concurrent handshakes.
+pub const MAX_HANDSHAKES: usize = 256;
+/// The deadline of a handshake.
+pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long we wait before we accept again when the process has no file descriptors left.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The pause after a failed accept, for example when the process has no file descriptors left.
+const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// The connections that come in, each when its handshake is done; those that are refused are in the
-/// identity's [`super::Refusals`] instead. The stream doesn't end.
+/// The accepted connections. Refused ones are recorded in the identity's [`super::Refusals`]. The stream doesn't end.
 pub fn incoming(
     listener: TcpListener,
     identity: Identity,
 ) -> impl Stream<Item = io::Result<Connection>> {
-    let door = Door {
+    let acceptor = Acceptor {
         listener,
         identity,
         handshakes: JoinSet::new(),
         by_age: BTreeMap::new(),
         next: 0,
     };
-    futures::stream::unfold(door, |mut door| async {
-        let connection = door.next().await;
-        Some((Ok(connection), door))
+    futures::stream::unfold(acceptor, |mut acceptor| async {
+        let connection = acceptor.next().await;
+        Some((Ok(connection), acceptor))
     })
 }
 
-struct Door {
+struct Acceptor {
     listener: TcpListener,
     identity: Identity,
-    /// Each gives its number, by which it is taken from `by_age`, and what came of it.
+    /// Each returns its number in `by_age` and its result.
     handshakes: JoinSet<(u64, Result<Connection, Refusal>)>,
     by_age: BTreeMap<u64, (SocketAddr, AbortHandle)>,
     next: u64,
 }
 
-impl Door {
-    /// The next connection whose handshake is done.
+impl Acceptor {
     async fn next(&mut self) -> Connection {
         loop {
             tokio::select! {
-                // What is done makes room for what comes.
+                // Completed handshakes first, to make room for new ones.
                 biased;
                 Some(done) = self.handshakes.join_next() => {
-                    // One that was pushed out has been told already.
-                    let Ok((number, done)) = done else { continue };
+                    // An aborted handshake has been recorded already.
+                    let Ok((number, result)) = done else { continue };
                     self.by_age.remove(&number);
-                    match done {
+                    match result {
                         Ok(connection) => return connection,
-                        Err(refusal) => self.identity.refusals().tell(refusal),
+                        Err(refusal) => self.identity.refusals().record(refusal),
                     }
                 }
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, peer)) => self.begin(stream, peer),
                     Err(error) => {
-                        // It was the connection's fault, or there are too many files open: either passes.
-                        tracing::debug!(%error, "a discovery connection could not be accepted");
-                        tokio::time::sleep(PAUSE).await;
+                        tracing::debug!(%error, "cannot accept a discovery connection");
+                        tokio::time::sleep(ACCEPT_RETRY).await;
                     }
                 },
             }
@@ -87,27 +80,27 @@ impl Door {
     }
 
     fn begin(&mut self, stream: TcpStream, peer: SocketAddr) {
-        if self.by_age.len() >= HANDSHAKES
+        if self.by_age.len() >= MAX_HANDSHAKES
             && let Some((_, (peer, oldest))) = self.by_age.pop_first()
         {
             oldest.abort();
-            self.identity.refusals().tell(Refusal {
+            self.identity.refusals().record(Refusal {
                 peer,
-                reason: Reason::Crowded,
+                reason: RefusalReason::TooManyHandshakes,
                 fleet: None,
-                message: format!("{HANDSHAKES} handshakes are under way, this was the oldest"),
+                message: format!("oldest of more than {MAX_HANDSHAKES} concurrent handshakes"),
             });
         }
         let number = self.next;
         self.next += 1;
         let identity = self.identity.clone();
-        let task = async move { (number, shake_hands(stream, peer, &identity).await) };
+        let task = async move { (number, handshake(stream, peer, &identity).await) };
         let handle = self.handshakes.spawn(task);
         self.by_age.insert(number, (peer, handle));
     }
 }
 
-async fn shake_hands(
+async fn handshake(
     stream: TcpStream,
     peer: SocketAddr,
     identity: &Identity,
@@ -119,19 +112,18 @@ async fn shake_hands(
         message,
     };
     let Some(config) = identity.config() else {
-        let message = "there is no certificate to show yet".to_owned();
-        return Err(refusal(Reason::NotReady, message));
+        let message = "the server has no certificate yet".to_owned();
+        return Err(refusal(RefusalReason::NotReady, message));
     };
-    // What is sent are whole messages; without this small ones would wait for an acknowledgement. Without
-    // it they would come late, so that it doesn't matter if it fails.
+    // Small messages shouldn't wait for an acknowledgement. Failure only costs latency.
     let _: io::Result<()> = stream.set_nodelay(true);
     let handshake = TlsAcceptor::from(config).accept(stream);
-    let stream = match tokio::time::timeout(HANDSHAKE_TIME, handshake).await {
+    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(refusal(reason(&error), error.to_string())),
         Err(_) => {
-            let message = format!("no handshake within {} s", HANDSHAKE_TIME.as_secs());
-            return Err(refusal(Reason::Slow, message));
+            let message = format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs());
+            return Err(refusal(RefusalReason::HandshakeTimeout, message));
         }
     };
     let certificate = stream
@@ -139,9 +131,9 @@ async fn shake_hands(
         .1
         .peer_certificates()
         .and_then(<[_]>::first);
+    // Fails only if the verifier, which requires the same, is not the one of the configuration.
     let claim = certificate.ok_or(NoFleet).and_then(verify::claim);
-    // The verifier has asked the same already.
-    let claim = claim.map_err(|error| refusal(Reason::NoFleet, error.to_string()))?;
+    let claim = claim.map_err(|error| refusal(RefusalReason::NoFleet, error.to_string()))?;
     let peer = Peer {
         address: peer,
         fleet: claim.fleet,
@@ -150,26 +142,26 @@ async fn shake_hands(
     Ok(Connection::new(stream, peer))
 }
 
-/// What a failed handshake comes from.
-fn reason(error: &io::Error) -> Reason {
+/// The reason for a failed handshake.
+fn reason(error: &io::Error) -> RefusalReason {
     use rustls::{AlertDescription as Alert, CertificateError as Certificate, Error};
     let Some(error) = error
         .get_ref()
         .and_then(|error| error.downcast_ref::<Error>())
     else {
-        return Reason::Broken;
+        return RefusalReason::ConnectionClosed;
     };
     match error {
-        Error::NoCertificatesPresented => Reason::NoCertificate,
+        Error::NoCertificatesPresented => RefusalReason::NoCertificate,
         Error::InvalidCertificate(certificate) => match certificate {
-            Certificate::Expired | Certificate::ExpiredContext { .. } => Reason::Expired,
+            Certificate::Expired | Certificate::ExpiredContext { .. } => RefusalReason::Expired,
             Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
-                Reason::NotYetValid
+                RefusalReason::NotYetValid
             }
-            // A name may be an authority's of ours and the key behind it somebody else's.
-            Certificate::UnknownIssuer | Certificate::BadSignature => Reason::UnknownAuthority,
-            Certificate::Other(other) if other.0.is::<NoFleet>() => Reason::NoFleet,
-            _ => Reason::BadCertificate,
+            // A bad signature: an unknown CA with the name of one of ours.
+            Certificate::UnknownIssuer | Certificate::BadSignature => RefusalReason::UnknownCa,
+            Certificate::Other(other) if other.0.is::<NoFleet>() => RefusalReason::NoFleet,
+            _ => RefusalReason::BadCertificate,
         },
         Error::AlertReceived(
             Alert::UnknownCA
@@ -180,7 +172,7 @@ fn reason(error: &io::Error) -> Reason {
             | Alert::UnsupportedCertificate
             | Alert::DecryptError
             | Alert::AccessDenied,
-        ) => Reason::Distrusted,
-        _ => Reason::NotTls,
+        ) => RefusalReason::ServerCertificateRejected,
+        _ => RefusalReason::NotTls,
     }
 }

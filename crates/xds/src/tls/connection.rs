@@ -1,6 +1,4 @@
-//! A connection whose other end has proved which fleet it is of.
-//!
-//! In: a finished handshake. Out: bytes, and [`Peer`] for whoever asks. It must not know what the bytes mean.
+//! A connection with an authenticated client, which ends when the client's certificate expires.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,61 +14,59 @@ use tonic::transport::server::Connected;
 
 use crate::resource::FleetId;
 
-/// How long we sleep at most before we look at the wall clock again, which may have been set.
-const LOOK: Duration = Duration::from_secs(3600);
+/// How often the wall clock is read at least: it may have been set.
+const CLOCK_CHECK: Duration = Duration::from_secs(3600);
 
-/// Who is at the other end, as its certificate has it. In the extensions of each request.
+/// The authenticated client. In the extensions of each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// Its address.
     pub address: SocketAddr,
     /// The fleet that its certificate names.
     pub fleet: FleetId,
-    /// When its certificate ends to be valid, and the connection with it.
+    /// When its certificate expires.
     pub expires: SystemTime,
 }
 
-/// A connection. It ends when the certificate with which it was opened does.
+/// A connection. It ends when the client's certificate expires.
 ///
-/// Certificates are never revoked here: they end. A connection that outlived its certificate would be
-/// a trust without end for whoever once held a key. Nobody who behaves is harmed: an Envoy has had its next
-/// certificate for days by then, and is back with it after a moment, sent only what changed in between. It
-/// is the connection that ends and not a stream of it, since on the same connection the next stream would
-/// be the old certificate's again.
+/// Certificates are not revoked, so a connection that outlived its certificate would trust a leaked key for ever. By then an
+/// Envoy has had its renewed certificate for days; it reconnects at once and is sent only what has changed. The connection ends,
+/// not just the stream, since another stream on it would have the same certificate.
 #[derive(Debug)]
 pub struct Connection {
     stream: TlsStream<TcpStream>,
     peer: Peer,
-    alarm: Pin<Box<Sleep>>,
+    timer: Pin<Box<Sleep>>,
 }
 
 impl Connection {
     pub(super) fn new(stream: TlsStream<TcpStream>, peer: Peer) -> Connection {
-        let alarm = Box::pin(tokio::time::sleep(nap(&peer, SystemTime::now())));
+        let timer = Box::pin(tokio::time::sleep(next_check(&peer)));
         Connection {
             stream,
             peer,
-            alarm,
+            timer,
         }
     }
 
     /// Completes when the certificate has expired.
     fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
-            ready!(self.alarm.as_mut().poll(cx));
-            let nap = nap(&self.peer, SystemTime::now());
-            if nap.is_zero() {
+            ready!(self.timer.as_mut().poll(cx));
+            let next = next_check(&self.peer);
+            if next.is_zero() {
                 return Poll::Ready(());
             }
-            self.alarm.as_mut().reset(Instant::now() + nap);
+            self.timer.as_mut().reset(Instant::now() + next);
         }
     }
 }
 
-/// How long to sleep before it is time to look whether the certificate has expired; zero: it has.
-fn nap(peer: &Peer, now: SystemTime) -> Duration {
-    let left = peer.expires.duration_since(now).unwrap_or_default();
-    left.min(LOOK)
+/// The time until the next check whether the certificate has expired; zero if it has.
+fn next_check(peer: &Peer) -> Duration {
+    let left = peer.expires.duration_since(SystemTime::now());
+    left.unwrap_or_default().min(CLOCK_CHECK)
 }
 
 impl Connected for Connection {
@@ -87,11 +83,11 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // Somebody reads for as long as the connection is open, so this is the place to notice.
+        // An open connection always has a pending read, so this is the place to notice.
         if self.poll_expired(cx).is_ready() {
             tracing::info!(
                 peer = %self.peer.address, fleet = %self.peer.fleet,
-                "a discovery client's certificate has expired: it has to come again with the next one"
+                "closing a discovery connection: the client's certificate has expired"
             );
             return Poll::Ready(Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,

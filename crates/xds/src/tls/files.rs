@@ -1,11 +1,7 @@
-//! An identity kept in a folder, for a Sesame that runs outside of a cluster.
+//! An identity from a directory, for a Sesame outside of the cluster.
 //!
-//! In: a folder with the files of [`FILES`]. Out: an identity that follows them. It must not know who writes
-//! the files.
-//!
-//! They are looked at every few seconds, not watched: they are small, notice of changes is lost on many
-//! mounts, and whoever replaces them one after the other passes through states that don't fit together, which
-//! have to be tried again anyhow.
+//! The files are polled, not watched: they are small, many mounts lose change notifications, and files that are replaced one by
+//! one don't match for a while, which needs retries anyway.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,34 +9,34 @@ use std::time::Duration;
 
 use super::identity::{Identity, IdentityError, Pem};
 
-/// The files of the folder: the certificate chain, its private key, the authorities, all PEM.
+/// The files of the directory: the certificate chain, its private key and the CA bundle, all PEM.
 pub const FILES: [&str; 3] = ["tls.crt", "tls.key", "ca.crt"];
 
-/// How often the folder is looked at, unless a test is in a hurry.
-pub const PERIOD: Duration = Duration::from_secs(5);
+/// The default polling interval.
+pub const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Why a folder gives no identity.
+/// A directory gives no identity.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// A file can't be read.
-    #[error("cannot read {}: {source}; the folder must have {}", path.display(), FILES.join(", "))]
+    #[error("cannot read {}: {source}; the directory must contain {}", path.display(), FILES.join(", "))]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: io::Error,
     },
-    /// The files are there and can't be used.
-    #[error("the certificates in {} can't be used: {source}", dir.display())]
-    Unusable {
-        /// The folder.
+    /// The files are invalid.
+    #[error("invalid certificates in {}: {source}", dir.display())]
+    Invalid {
+        /// The directory.
         dir: PathBuf,
-        /// Why not.
+        /// The cause.
         source: IdentityError,
     },
 }
 
-/// Reads a folder.
+/// Reads a directory.
 ///
 /// # Errors
 ///
@@ -51,59 +47,60 @@ pub async fn read(dir: &Path) -> Result<Pem, FilesError> {
         let text = tokio::fs::read_to_string(&path).await;
         text.map_err(|source| FilesError::Read { path, source })
     };
-    let [chain, private_key, authorities] = FILES;
+    let [chain, private_key, ca_bundle] = FILES;
     Ok(Pem {
         chain: file(chain).await?,
         private_key: file(private_key).await?,
-        authorities: file(authorities).await?,
+        ca_bundle: file(ca_bundle).await?,
     })
 }
 
-/// The identity of a folder, and what keeps it up to date: a future that doesn't end, to be run beside the
-/// server. What can't be read or used later is logged, and the last good identity stays.
+/// The identity in a directory, and a future that keeps it up to date and doesn't end. Later errors are logged, and the last
+/// valid identity stays in use.
 ///
 /// # Errors
 ///
-/// The folder gives no identity now.
+/// The directory gives no identity now.
 pub async fn open(
     dir: PathBuf,
-    period: Duration,
+    interval: Duration,
 ) -> Result<(Identity, impl Future<Output = ()> + Send + use<>), FilesError> {
     let first = read(&dir).await?;
-    let identity = Identity::new(&first).map_err(|source| FilesError::Unusable {
-        dir: dir.clone(),
-        source,
-    })?;
-    let following = follow(dir, period, identity.clone(), first);
-    Ok((identity, following))
+    let identity = Identity::pending();
+    replace(&identity, &first, &dir)?;
+    let follow = follow(dir, interval, identity.clone(), first);
+    Ok((identity, follow))
 }
 
-async fn follow(dir: PathBuf, period: Duration, identity: Identity, mut seen: Pem) {
-    let mut complaint = None;
+fn replace(identity: &Identity, pem: &Pem, dir: &Path) -> Result<(), FilesError> {
+    identity.replace(pem).map_err(|source| FilesError::Invalid {
+        dir: dir.to_owned(),
+        source,
+    })
+}
+
+async fn follow(dir: PathBuf, interval: Duration, identity: Identity, mut seen: Pem) {
+    let mut logged = None;
     loop {
-        tokio::time::sleep(period).await;
+        tokio::time::sleep(interval).await;
         let result = match read(&dir).await {
             Ok(pem) if pem == seen => continue,
             Ok(pem) => {
-                let replaced = identity.replace(&pem);
                 seen = pem;
-                replaced.map_err(|source| FilesError::Unusable {
-                    dir: dir.clone(),
-                    source,
-                })
+                replace(&identity, &seen, &dir)
             }
             Err(error) => Err(error),
         };
         match result {
             Ok(()) => {
-                complaint = None;
-                tracing::info!(dir = %dir.display(), "new certificates for discovery");
+                logged = None;
+                tracing::info!(dir = %dir.display(), "replaced the discovery certificates");
             }
             Err(error) => {
                 let error = error.to_string();
-                if complaint.as_ref() != Some(&error) {
-                    tracing::warn!("{error}; the certificates read before stay in use");
-                    complaint = Some(error);
+                if logged.as_ref() != Some(&error) {
+                    tracing::warn!("{error}; the previous certificates stay in use");
+                    logged = Some(error);
                 }
             }
         }

@@ -1,7 +1,4 @@
-//! What we show to clients, and whom of them we trust.
-//!
-//! In: PEM. Out: a configuration of rustls, the newest one for each new connection. It must not know
-//! sockets.
+//! The server's certificate and the CA bundle for client certificates.
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -15,15 +12,15 @@ use rustls::{RootCertStore, ServerConfig};
 use super::refusal::Refusals;
 use super::verify::{self, FleetVerifier};
 
-/// What an identity is made of.
+/// An identity in PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pem {
-    /// Our certificate and those between it and its authority, leaf first.
+    /// The server's certificate chain, leaf first.
     pub chain: String,
-    /// The private key of the first certificate.
+    /// The private key of the leaf certificate.
     pub private_key: String,
-    /// The authorities that vouch for clients; several while one follows another.
-    pub authorities: String,
+    /// The CAs of client certificates; several during a CA rotation.
+    pub ca_bundle: String,
 }
 
 /// Without the private key.
@@ -31,109 +28,95 @@ impl fmt::Debug for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pem")
             .field("chain", &self.chain)
-            .field("authorities", &self.authorities)
+            .field("ca_bundle", &self.ca_bundle)
             .finish_non_exhaustive()
     }
 }
 
-/// Why an identity can't be made of some PEM.
+/// Some PEM gives no identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// A part has no certificate, or one that can't be read.
-    #[error("no certificate can be read from the {part}")]
+    /// A part has no certificate, or an invalid one.
+    #[error("no valid certificate in the {part}")]
     Certificate {
-        /// `certificate chain` or `authorities`.
+        /// `certificate chain` or `CA bundle`.
         part: &'static str,
     },
-    /// There is no private key.
-    #[error("no private key can be read")]
+    /// There is no valid private key.
+    #[error("no valid private key")]
     PrivateKey,
-    /// The parts don't fit each other: most often the key is another certificate's.
-    #[error("the certificate and the key can't be used: {0}")]
-    Unusable(#[source] rustls::Error),
-    /// An authority's certificate is not one that can vouch for others.
-    #[error("an authority can't be used: {0}")]
-    Authority(#[source] rustls::Error),
-    /// No verifier can be made of the authorities.
-    #[error("the authorities can't be used: {0}")]
+    /// The certificate and the key don't match, most likely.
+    #[error("invalid pair of certificate and private key: {0}")]
+    KeyPair(#[source] rustls::Error),
+    /// A certificate of the CA bundle is not a CA.
+    #[error("invalid CA certificate: {0}")]
+    Ca(#[source] rustls::Error),
+    /// The CA bundle gives no verifier.
+    #[error("invalid CA bundle: {0}")]
     Verifier(#[source] rustls::server::VerifierBuilderError),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Current {
     config: Arc<ServerConfig>,
     expires: SystemTime,
 }
 
-#[derive(Debug, Default)]
-struct Inner {
-    current: RwLock<Option<Current>>,
+/// The TLS identity of the server. Clones share the same state.
+///
+/// [`Identity::replace`] affects new connections only.
+#[derive(Debug, Clone, Default)]
+pub struct Identity {
+    current: Arc<RwLock<Option<Current>>>,
     refusals: Refusals,
 }
 
-/// Who we are, for a server of discovery. A handle: clones are the same identity.
-///
-/// New connections get what was put in last; open ones stay as they are.
-#[derive(Debug, Clone, Default)]
-pub struct Identity {
-    inner: Arc<Inner>,
-}
-
 impl Identity {
-    /// An identity that has nothing to show yet: connections are refused until [`Identity::replace`].
+    /// An identity without a certificate: connections are refused until [`Identity::replace`].
     pub fn pending() -> Identity {
         Identity::default()
     }
 
-    /// An identity of these certificates.
+    /// An identity with these certificates.
     ///
     /// # Errors
     ///
-    /// They can't be used.
+    /// The PEM is invalid.
     pub fn new(pem: &Pem) -> Result<Identity, IdentityError> {
         let identity = Identity::pending();
         identity.replace(pem)?;
         Ok(identity)
     }
 
-    /// Shows and trusts these from the next connection on.
+    /// Uses these certificates from the next connection on.
     ///
     /// # Errors
     ///
-    /// They can't be used; the identity stays what it was.
+    /// The PEM is invalid; the identity is unchanged.
     pub fn replace(&self, pem: &Pem) -> Result<(), IdentityError> {
         let next = build(pem)?;
-        *self
-            .inner
-            .current
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = Some(next);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(next);
         Ok(())
     }
 
-    /// How the next connection will be answered; `None` while nothing was put in.
+    fn current(&self) -> Option<Current> {
+        let current = self.current.read();
+        current.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The TLS configuration for the next connection; `None` without a certificate.
     pub fn config(&self) -> Option<Arc<ServerConfig>> {
-        let current = self
-            .inner
-            .current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        current.as_ref().map(|current| Arc::clone(&current.config))
+        self.current().map(|current| current.config)
     }
 
-    /// When the certificate that we show ends to be valid; `None` while nothing was put in.
+    /// When the server's certificate expires; `None` without a certificate.
     pub fn expires(&self) -> Option<SystemTime> {
-        let current = self
-            .inner
-            .current
-            .read()
-            .unwrap_or_else(PoisonError::into_inner);
-        current.as_ref().map(|current| current.expires)
+        self.current().map(|current| current.expires)
     }
 
-    /// Who was turned away.
+    /// The refused connections and streams.
     pub fn refusals(&self) -> &Refusals {
-        &self.inner.refusals
+        &self.refusals
     }
 }
 
@@ -148,8 +131,8 @@ fn build(pem: &Pem) -> Result<Current, IdentityError> {
             part: "certificate chain",
         })?;
     let mut roots = RootCertStore::empty();
-    for authority in certificates(&pem.authorities, "authorities")? {
-        roots.add(authority).map_err(IdentityError::Authority)?;
+    for ca in certificates(&pem.ca_bundle, "CA bundle")? {
+        roots.add(ca).map_err(IdentityError::Ca)?;
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let verifier =
@@ -158,12 +141,12 @@ fn build(pem: &Pem) -> Result<Current, IdentityError> {
             .map_err(IdentityError::Verifier)?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(IdentityError::Unusable)?
+        .map_err(IdentityError::KeyPair)?
         .with_client_cert_verifier(Arc::new(FleetVerifier::new(verifier)))
         .with_single_cert(chain, key)
-        .map_err(IdentityError::Unusable)?;
+        .map_err(IdentityError::KeyPair)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
-    // A resumed session would be believed by what was true of its certificate when it began.
+    // A resumed session would skip the verification of its certificate.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Current {

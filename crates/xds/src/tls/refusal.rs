@@ -1,191 +1,157 @@
-//! Who was turned away, and why.
-//!
-//! In: refusals. Out: the same, to any number of receivers, counted, and in the log as often as a person
-//! can read. However many there are, they cost no more than a few numbers. It must not know who listens.
+//! Refused connections and streams: counted, broadcast, and logged at a limited rate.
 
-use std::fmt;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tokio::sync::broadcast;
 
 use crate::resource::FleetId;
 
-/// How many refusals wait at most for a receiver that doesn't read; older ones are dropped.
+/// How many unread refusals a receiver has at most; older ones are dropped.
 const UNREAD: usize = 64;
-/// How often refusals for the same reason are logged at most.
-const LOGGED: Duration = Duration::from_secs(10);
+/// The minimum interval between log messages for the same reason.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Why a connection or stream was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reason {
-    /// We have no certificate to show yet.
+pub enum RefusalReason {
+    /// The server has no certificate yet.
     NotReady,
-    /// What came is not TLS, or not of a version or protocol that we speak.
+    /// Not TLS, or an unsupported version or protocol.
     NotTls,
     /// The handshake took too long.
-    Slow,
-    /// More handshakes were under way than we allow, and this was the oldest.
-    Crowded,
-    /// The client ended the connection within the handshake without a word.
-    Broken,
-    /// The client did not take our certificate.
-    Distrusted,
-    /// The client showed no certificate.
+    HandshakeTimeout,
+    /// There were too many concurrent handshakes, and this was the oldest.
+    TooManyHandshakes,
+    /// The client closed the connection during the handshake.
+    ConnectionClosed,
+    /// The client rejected the server's certificate.
+    ServerCertificateRejected,
+    /// The client has no certificate.
     NoCertificate,
-    /// The client's certificate is of no authority that we trust.
-    UnknownAuthority,
-    /// The client's certificate is not valid any more.
+    /// The client's certificate is of an unknown CA.
+    UnknownCa,
+    /// The client's certificate has expired.
     Expired,
-    /// The client's certificate is not valid yet: one of our clocks is wrong.
+    /// The client's certificate is not valid yet: a clock is wrong.
     NotYetValid,
-    /// The client's certificate can't be used in another way.
+    /// The client's certificate is invalid for another reason.
     BadCertificate,
-    /// The client's certificate names no fleet, or more than one.
+    /// The client's certificate names no fleet, or several.
     NoFleet,
-    /// The client says that it is of another fleet than its certificate.
+    /// The client claims another fleet than its certificate.
     WrongFleet,
 }
 
-impl Reason {
-    /// All reasons.
-    pub const ALL: [Reason; 13] = [
-        Reason::NotReady,
-        Reason::NotTls,
-        Reason::Slow,
-        Reason::Crowded,
-        Reason::Broken,
-        Reason::Distrusted,
-        Reason::NoCertificate,
-        Reason::UnknownAuthority,
-        Reason::Expired,
-        Reason::NotYetValid,
-        Reason::BadCertificate,
-        Reason::NoFleet,
-        Reason::WrongFleet,
-    ];
-
-    /// A word for metrics.
+impl RefusalReason {
+    /// The label value in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Reason::NotReady => "not_ready",
-            Reason::NotTls => "not_tls",
-            Reason::Slow => "slow",
-            Reason::Crowded => "crowded",
-            Reason::Broken => "broken",
-            Reason::Distrusted => "distrusted",
-            Reason::NoCertificate => "no_certificate",
-            Reason::UnknownAuthority => "unknown_authority",
-            Reason::Expired => "expired",
-            Reason::NotYetValid => "not_yet_valid",
-            Reason::BadCertificate => "bad_certificate",
-            Reason::NoFleet => "no_fleet",
-            Reason::WrongFleet => "wrong_fleet",
+            RefusalReason::NotReady => "not_ready",
+            RefusalReason::NotTls => "not_tls",
+            RefusalReason::HandshakeTimeout => "handshake_timeout",
+            RefusalReason::TooManyHandshakes => "too_many_handshakes",
+            RefusalReason::ConnectionClosed => "connection_closed",
+            RefusalReason::ServerCertificateRejected => "server_certificate_rejected",
+            RefusalReason::NoCertificate => "no_certificate",
+            RefusalReason::UnknownCa => "unknown_ca",
+            RefusalReason::Expired => "expired",
+            RefusalReason::NotYetValid => "not_yet_valid",
+            RefusalReason::BadCertificate => "bad_certificate",
+            RefusalReason::NoFleet => "no_fleet",
+            RefusalReason::WrongFleet => "wrong_fleet",
         }
     }
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
-    }
-}
-
-/// Somebody was turned away.
+/// A refused connection or stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// Who: the other end's address.
+    /// The client's address.
     pub peer: SocketAddr,
-    /// Why.
-    pub reason: Reason,
-    /// The fleet of its certificate, if it showed a good one.
+    /// The reason.
+    pub reason: RefusalReason,
+    /// The fleet of a valid client certificate.
     pub fleet: Option<FleetId>,
-    /// The same for people.
+    /// The error.
     pub message: String,
 }
 
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
     total: u64,
-    /// Of them, those not logged since the last that was.
-    silent: u64,
+    /// Those since the last logged one.
+    unlogged: u64,
     logged: Option<Instant>,
 }
 
-#[derive(Debug)]
-struct Inner {
-    counts: Mutex<[Count; Reason::ALL.len()]>,
-    told: broadcast::Sender<Refusal>,
-}
+type Counts = BTreeMap<RefusalReason, Count>;
 
-/// The record of refusals. A handle: clones are the same record.
+/// The record of refusals. Clones share the same state.
 #[derive(Debug, Clone)]
 pub struct Refusals {
-    inner: Arc<Inner>,
+    counts: Arc<Mutex<Counts>>,
+    sender: broadcast::Sender<Refusal>,
 }
 
 impl Default for Refusals {
     fn default() -> Refusals {
         Refusals {
-            inner: Arc::new(Inner {
-                counts: Mutex::default(),
-                told: broadcast::Sender::new(UNREAD),
-            }),
+            counts: Arc::default(),
+            sender: broadcast::Sender::new(UNREAD),
         }
     }
 }
 
 impl Refusals {
-    /// How many there were of each reason, those of which there were none too, in the order of [`Reason::ALL`].
-    pub fn counts(&self) -> [(Reason, u64); Reason::ALL.len()] {
-        let counts = self
-            .inner
-            .counts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        Reason::ALL.map(|reason| (reason, counts[reason as usize].total))
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A receiver of those that come from now on. One that doesn't keep up loses the oldest.
+    /// The number of refusals by reason, without zeros.
+    pub fn counts(&self) -> BTreeMap<RefusalReason, u64> {
+        let counts = self.lock();
+        let totals = counts.iter().map(|(reason, count)| (*reason, count.total));
+        totals.collect()
+    }
+
+    /// A receiver of future refusals. One that lags behind loses the oldest.
     pub fn subscribe(&self) -> broadcast::Receiver<Refusal> {
-        self.inner.told.subscribe()
+        self.sender.subscribe()
     }
 
-    pub(super) fn tell(&self, refusal: Refusal) {
-        let mut counts = self
-            .inner
-            .counts
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let count = &mut counts[refusal.reason as usize];
+    pub(super) fn record(&self, refusal: Refusal) {
+        let mut counts = self.lock();
+        let count = counts.entry(refusal.reason).or_default();
         count.total += 1;
         let now = Instant::now();
         let due = count
             .logged
-            .is_none_or(|logged| now.duration_since(logged) >= LOGGED);
-        let unlogged = count.silent;
+            .is_none_or(|logged| now.duration_since(logged) >= LOG_INTERVAL);
+        let unlogged = count.unlogged;
         if due {
             count.logged = Some(now);
-            count.silent = 0;
+            count.unlogged = 0;
         } else {
-            count.silent += 1;
+            count.unlogged += 1;
         }
         drop(counts);
         if due {
             let fleet = refusal.fleet.as_ref().map(FleetId::as_str);
-            // Port probes look like this; they are nobody's worry.
-            if refusal.reason == Reason::Broken {
-                tracing::debug!(peer = %refusal.peer, unlogged, "discovery client gone: {}", refusal.message);
+            // Port probes look like this.
+            if refusal.reason == RefusalReason::ConnectionClosed {
+                tracing::debug!(peer = %refusal.peer, unlogged, "discovery connection closed: {}", refusal.message);
             } else {
                 tracing::warn!(
-                    peer = %refusal.peer, reason = %refusal.reason, fleet, unlogged,
+                    peer = %refusal.peer, reason = refusal.reason.as_str(), fleet, unlogged,
                     "discovery client refused: {}", refusal.message
                 );
             }
         }
-        // Nobody has to listen.
-        let _: Result<usize, _> = self.inner.told.send(refusal);
+        // Fails without a receiver.
+        let _: Result<usize, _> = self.sender.send(refusal);
     }
 }
 
@@ -194,32 +160,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reasons_stand_where_their_counts_do() {
-        for (at, reason) in Reason::ALL.into_iter().enumerate() {
-            assert_eq!(reason as usize, at);
-        }
-    }
-
-    #[test]
-    fn refusals_are_counted_and_told_however_many() {
+    fn refusals_are_counted_and_broadcast() {
         let refusals = Refusals::default();
-        let mut told = refusals.subscribe();
+        let mut receiver = refusals.subscribe();
         let refusal = |n: usize| Refusal {
             peer: SocketAddr::from(([127, 0, 0, 1], 1)),
-            reason: Reason::Expired,
+            reason: RefusalReason::Expired,
             fleet: None,
             message: n.to_string(),
         };
         for n in 0..1_000 {
-            refusals.tell(refusal(n));
+            refusals.record(refusal(n));
         }
-        let counts = refusals.counts();
-        assert_eq!(counts[Reason::Expired as usize], (Reason::Expired, 1_000));
-        assert_eq!(counts.iter().map(|(_, n)| n).sum::<u64>(), 1_000);
+        let expected = BTreeMap::from([(RefusalReason::Expired, 1_000)]);
+        assert_eq!(refusals.counts(), expected);
         assert!(matches!(
-            told.try_recv(),
+            receiver.try_recv(),
             Err(broadcast::error::TryRecvError::Lagged(_))
         ));
-        assert_eq!(told.try_recv().unwrap(), refusal(1_000 - UNREAD));
+        assert_eq!(receiver.try_recv().unwrap(), refusal(1_000 - UNREAD));
     }
 }

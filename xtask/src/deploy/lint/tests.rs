@@ -1,4 +1,4 @@
-//! The repository's manifests are right, and each thing that could be wrong with them is found.
+//! The repository's manifests have no problems, and each problem is found.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn of_kind<'a>(objects: &'a mut [Value], kind: &str) -> &'a mut Value {
         .unwrap()
 }
 
-/// The one problem that there is after a change to the first object of a kind.
+/// The only problem after a change of the first object of a kind.
 fn after(kind: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut objects = shipped();
     change(of_kind(&mut objects, kind));
@@ -33,7 +33,7 @@ fn add_rule(role: &mut Value, group: &str, resource: &str, verb: &str) {
 }
 
 #[test]
-fn what_is_shipped_is_right() {
+fn the_manifests_have_no_problems() {
     assert_eq!(problems(&shipped()), Vec::<String>::new());
     for kind in [
         "Namespace",
@@ -53,7 +53,7 @@ fn what_is_shipped_is_right() {
 }
 
 #[test]
-fn wide_rights_are_found() {
+fn wide_permissions_are_found() {
     for (group, resource, verb) in [
         ("apps", "replicasets", "*"),
         ("apps", "*", "get"),
@@ -68,7 +68,7 @@ fn wide_rights_are_found() {
 }
 
 #[test]
-fn rights_of_the_wrong_scope_are_found() {
+fn permissions_of_the_wrong_scope_are_found() {
     let problem = after("Role", |role| add_rule(role, "", "namespaces", "get"));
     assert!(problem.contains("no effect in a Role"), "{problem}");
 
@@ -86,25 +86,25 @@ fn rights_of_the_wrong_scope_are_found() {
 }
 
 #[test]
-fn rights_of_no_use_are_found() {
+fn useless_permissions_are_found() {
     let problem = after("ClusterRole", |role| {
         let first = role["rules"][0].clone();
         let mut again = first;
         again["verbs"] = json!(["watch"]);
         role["rules"].as_array_mut().unwrap().push(again);
     });
-    assert!(problem.ends_with("is there twice"), "{problem}");
+    assert!(problem.ends_with("is a duplicate"), "{problem}");
     let problem = after("RoleBinding", |binding| binding["subjects"] = json!([]));
-    assert_eq!(problem, "Role sesame-system/sesame is bound to nobody");
+    assert_eq!(problem, "Role sesame-system/sesame has no binding");
     let problem = after("ClusterRole", |role| {
         let rule = json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]});
         role["rules"].as_array_mut().unwrap().push(rule);
     });
-    assert!(problem.contains("nothing but resources"), "{problem}");
+    assert!(problem.contains("only rules about resources"), "{problem}");
 }
 
 #[test]
-fn pods_that_could_do_more_than_they_need_are_found() {
+fn pods_with_unneeded_privileges_are_found() {
     for (pointer, value) in [
         ("/securityContext/runAsNonRoot", json!(false)),
         ("/securityContext/seccompProfile", json!(null)),
@@ -131,7 +131,7 @@ fn pods_that_could_do_more_than_they_need_are_found() {
 }
 
 #[test]
-fn references_that_lead_nowhere_are_found() {
+fn dangling_references_are_found() {
     let problem = after("Service", |service| {
         service["spec"]["selector"] = json!({"app": "other"})
     });
@@ -139,7 +139,7 @@ fn references_that_lead_nowhere_are_found() {
     let problem = after("Service", |service| {
         service["spec"]["ports"][0]["targetPort"] = "other".into()
     });
-    assert!(problem.contains("leads to no port"), "{problem}");
+    assert!(problem.contains("refers to a missing port"), "{problem}");
     let problem = after("PodDisruptionBudget", |budget| {
         budget["spec"]["selector"]["matchLabels"] = json!({});
     });
@@ -149,18 +149,18 @@ fn references_that_lead_nowhere_are_found() {
         container["readinessProbe"]["httpGet"]["port"] = "other".into();
     });
     assert!(
-        problem.contains("the readinessProbe asks at no port"),
+        problem.contains("the readinessProbe uses a missing port"),
         "{problem}"
     );
 }
 
 #[test]
-fn an_object_that_is_there_twice_is_found() {
+fn duplicate_objects_are_found() {
     let mut objects = shipped();
     let account = of_kind(&mut objects, "ServiceAccount").clone();
     objects.push(account);
     assert_eq!(
         problems(&objects),
-        ["ServiceAccount sesame-system/sesame is there twice"]
+        ["ServiceAccount sesame-system/sesame is a duplicate"]
     );
 }

@@ -1,6 +1,6 @@
-//! What an API server wrote down of one user's requests.
+//! Reads a user's requests from audit logs.
 //!
-//! In: files of JSON lines (`audit.k8s.io/v1`, level `Metadata` or above). Out: each kind of request once.
+//! In: files of JSON lines (`audit.k8s.io/v1`, level `Metadata` or above). Out: distinct requests.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,23 +10,23 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-/// A request, as an authorizer sees it.
+/// The attributes of a request that matter for authorization.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Request {
-    /// `None`: about something without a namespace, or about all namespaces.
+    /// `None` for cluster-scoped resources and all namespaces.
     pub(super) namespace: Option<String>,
     pub(super) group: String,
-    /// With the subresource behind a slash.
+    /// With a subresource after a slash.
     pub(super) resource: String,
     pub(super) verb: String,
-    /// `None`: about several objects, or one that had no name yet.
+    /// `None` for several objects, or one without a name.
     pub(super) name: Option<String>,
     /// Whether it was allowed.
     pub(super) allowed: bool,
 }
 
-/// The requests of one user, out of several files. Requests about no resource (`/version`, `/apis`) don't count: what may be
-/// seen there, every account may see.
+/// The requests of a user in several files, except for those without a resource (`/version`, `/apis`), which every account
+/// may make.
 pub(super) fn requests(files: &[PathBuf], user: &str) -> Result<BTreeSet<Request>> {
     let mut requests = BTreeSet::new();
     for file in files {
@@ -38,14 +38,14 @@ pub(super) fn requests(files: &[PathBuf], user: &str) -> Result<BTreeSet<Request
                 continue;
             }
             let event: Value = serde_json::from_str(&line)
-                .with_context(|| format!("{}:{number} is no audit event", file.display()))?;
+                .with_context(|| format!("{}:{number} isn't an audit event", file.display()))?;
             requests.extend(read(&event, user));
         }
     }
     Ok(requests)
 }
 
-/// What an event says that was asked for. Nothing if it is another user's, or was not decided on yet.
+/// The requests of an event; none for other users and unfinished events.
 fn read(event: &Value, user: &str) -> Vec<Request> {
     let decision = event["annotations"]["authorization.k8s.io/decision"].as_str();
     let (Some(decision), true) = (decision, event["user"]["username"] == user) else {
@@ -72,7 +72,7 @@ fn read(event: &Value, user: &str) -> Vec<Request> {
         name: text(&about["name"]),
         allowed: decision == "allow",
     };
-    // A patch that made its object (server-side apply does) was asked about twice; the log tells only of the first.
+    // A patch that creates its object (server-side apply) is authorized twice, but logged once.
     let created = request.verb == "patch" && event["responseStatus"]["code"] == 201;
     let second = created.then(|| Request {
         verb: "create".to_owned(),
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_is_a_resource_of_its_own() {
+    fn a_subresource_is_a_separate_resource() {
         let about = json!({"resource": "gateways", "namespace": "a", "name": "web", "apiGroup": "gateway.networking.k8s.io", "subresource": "status"});
         let expected = Request {
             namespace: Some("a".to_owned()),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_that_makes_its_object_is_a_create_too() {
+    fn a_patch_that_creates_its_object_is_also_a_create() {
         let about = json!({"resource": "services", "namespace": "a", "name": "web"});
         let verbs: Vec<String> = read(&event("patch", &about, 201, "allow"), USER)
             .into_iter()
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn others_and_what_is_no_resource_do_not_count() {
+    fn other_users_and_non_resource_requests_are_ignored() {
         let about = json!({"resource": "services"});
         assert_eq!(read(&event("list", &about, 200, "allow"), "another"), []);
         assert_eq!(read(&event("get", &Value::Null, 200, "allow"), USER), []);
@@ -135,13 +135,13 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_from_a_permission() {
+    fn rejected_requests_are_marked() {
         let about = json!({"resource": "pods"});
         assert!(!read(&event("list", &about, 403, "forbid"), USER)[0].allowed);
     }
 
     #[test]
-    fn a_line_that_is_no_event_is_named() {
+    fn invalid_lines_are_named() {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("audit.log");
         let good = event("list", &json!({"resource": "services"}), 200, "allow");
@@ -153,7 +153,9 @@ mod tests {
         std::fs::write(&file, format!("{good}\n{{\n")).unwrap();
         let error = requests(&[file], USER).unwrap_err();
         assert!(
-            error.to_string().ends_with("audit.log:2 is no audit event"),
+            error
+                .to_string()
+                .ends_with("audit.log:2 isn't an audit event"),
             "{error}"
         );
     }

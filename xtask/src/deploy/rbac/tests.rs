@@ -1,4 +1,4 @@
-//! Small manifests against small logs.
+//! Small manifests and small logs.
 
 use std::io::Write;
 
@@ -29,7 +29,7 @@ metadata: {name: sesame, namespace: sesame-system}
 roleRef: {kind: Role, name: sesame}
 subjects: [{kind: ServiceAccount, name: sesame, namespace: sesame-system}]
 ---
-# Somebody else's.
+# Another controller's.
 kind: ClusterRoleBinding
 metadata: {name: other}
 roleRef: {kind: ClusterRole, name: sesame}
@@ -38,10 +38,10 @@ subjects: [{kind: ServiceAccount, name: other, namespace: sesame-system}]
 
 const GATEWAYS: &str = "gateway.networking.k8s.io";
 
-/// An event: verb, group, resource, namespace, name, the answer's code.
+/// An event: verb, group, resource, namespace, name, response code.
 type Event<'a> = (&'a str, &'a str, &'a str, &'a str, &'a str, u16);
 
-/// All that the manifests allow, once each.
+/// A request for each permission.
 const ALL: &[Event<'_>] = &[
     ("watch", GATEWAYS, "gateways", "", "", 200),
     ("patch", GATEWAYS, "gateways/status", "a", "web", 200),
@@ -86,33 +86,33 @@ fn lines(verdict: &Verdict) -> Vec<String> {
 }
 
 #[test]
-fn what_is_used_fits() {
+fn used_permissions_match() {
     let verdict = judged(ALL, &[]);
     assert!(verdict.fits(), "{verdict}");
-    assert_eq!(lines(&verdict), ["7 of 7 rights were used"]);
+    assert_eq!(lines(&verdict), ["7 of 7 permissions were used"]);
 }
 
 #[test]
-fn each_right_that_is_not_used_is_told() {
-    // A list goes with the watch, and a get with the patch of a status.
-    let told = [
+fn each_unused_permission_is_reported() {
+    // `list` belongs to `watch`, `get` to patching a status.
+    let expected = [
         vec![
-            "granted, never used: list gateways.gateway.networking.k8s.io",
-            "granted, never used: watch gateways.gateway.networking.k8s.io",
+            "granted, unused: list gateways.gateway.networking.k8s.io",
+            "granted, unused: watch gateways.gateway.networking.k8s.io",
         ],
         vec![
-            "granted, never used: get gateways.gateway.networking.k8s.io",
-            "granted, never used: patch gateways/status.gateway.networking.k8s.io",
+            "granted, unused: get gateways.gateway.networking.k8s.io",
+            "granted, unused: patch gateways/status.gateway.networking.k8s.io",
         ],
         vec![
-            "granted, never used: create deployments.apps",
-            "granted, never used: patch deployments.apps",
+            "granted, unused: create deployments.apps",
+            "granted, unused: patch deployments.apps",
         ],
         vec![
-            r#"granted, never used: update leases.coordination.k8s.io "sesame-leader" in sesame-system"#,
+            r#"granted, unused: update leases.coordination.k8s.io "sesame-leader" in sesame-system"#,
         ],
     ];
-    for (left_out, expected) in told.iter().enumerate() {
+    for (left_out, expected) in expected.iter().enumerate() {
         let mut events = ALL.to_vec();
         events.remove(left_out);
         let verdict = judged(&events, &[]);
@@ -123,7 +123,7 @@ fn each_right_that_is_not_used_is_told() {
 }
 
 #[test]
-fn a_right_in_one_namespace_or_to_one_object_is_not_used_elsewhere() {
+fn permissions_apply_to_their_namespace_and_object_only() {
     for (namespace, name) in [("a", "sesame-leader"), ("sesame-system", "another")] {
         let mut events = ALL.to_vec();
         events[3] = (
@@ -144,7 +144,7 @@ fn a_right_in_one_namespace_or_to_one_object_is_not_used_elsewhere() {
 }
 
 #[test]
-fn refusals_and_rights_of_others_are_told() {
+fn rejected_requests_and_foreign_permissions_are_reported() {
     let mut events = ALL.to_vec();
     events.push(("list", "", "pods", "", "", 403));
     events.push(("delete", "apps", "deployments", "a", "web", 200));
@@ -161,15 +161,15 @@ fn refusals_and_rights_of_others_are_told() {
     assert_eq!(
         lines(&verdict),
         [
-            "asked for, refused: list pods",
-            r#"used, granted by another: delete deployments.apps "web" in a"#,
-            "7 of 7 rights were used",
+            "requested, rejected: list pods",
+            r#"used, granted elsewhere: delete deployments.apps "web" in a"#,
+            "7 of 7 permissions were used",
         ]
     );
 }
 
 #[test]
-fn what_is_refused_for_a_moment_is_not_told() {
+fn temporary_rejections_are_ignored() {
     let refused = ("watch", GATEWAYS, "gateways", "", "", 403);
     let verdict = judged(&[&[refused], ALL].concat(), &[]);
     assert!(verdict.fits(), "{verdict}");
@@ -178,7 +178,7 @@ fn what_is_refused_for_a_moment_is_not_told() {
 }
 
 #[test]
-fn what_a_run_could_not_use_is_passed_over() {
+fn unavailable_resources_are_ignored() {
     let verdict = judged(
         &ALL[..2],
         &["deployments.apps", "leases.coordination.k8s.io"],
@@ -187,7 +187,7 @@ fn what_a_run_could_not_use_is_passed_over() {
 }
 
 #[test]
-fn the_repositorys_manifests_grant_something_in_both_scopes() {
+fn the_manifests_grant_permissions_in_both_scopes() {
     let text = fs::read_to_string(crate::deploy::manifests()).unwrap();
     let granted = granted(&crate::deploy::objects(&text).unwrap());
     assert!(granted.iter().any(|right| right.place == Place::Everywhere));

@@ -1,6 +1,6 @@
-//! Rights against requests.
+//! Compares permissions with requests.
 //!
-//! In: what is granted, what was asked for. Out: what doesn't fit.
+//! In: permissions, requests. Out: differences.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -8,46 +8,46 @@ use std::fmt;
 use super::audit::Request;
 use super::{Place, Right};
 
-/// Verbs that may stand unused where another right to the same resource, or to a part of it, is used: the verb, the other
-/// one's verb and subresource, why.
+/// Verbs that may be unused if another permission for the same resource or a subresource is used: the verb, the other
+/// permission's verb and subresource, the reason.
 const COMPANIONS: &[(&str, &str, &str, &str)] = &[
     (
         "list",
         "watch",
         "",
-        "an API server that streams its lists is asked for a watch alone; others, and this one in need, for a list first",
+        "an API server with streaming lists needs only `watch`; others, and this one as a fallback, need `list`",
     ),
     (
         "get",
         "patch",
         "/status",
-        "after a conflict, which nobody can order, it is looked at what stands there",
+        "after a conflict, which tests can't provoke, the object is read",
     ),
 ];
 
-/// What every account may ask about itself, by Kubernetes' own roles.
+/// Requests that Kubernetes' default roles allow every account.
 const OF_EVERYONE: &[&str] = &["authorization.k8s.io", "authentication.k8s.io"];
 
-/// What doesn't fit.
+/// The differences.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// Rights that nothing was done with.
+    /// Unused permissions.
     pub(super) unused: BTreeSet<Right>,
-    /// Requests that were refused, by whatever right of ours they may be covered, if that was never honoured.
+    /// Rejected requests, unless the same permission allowed another one.
     pub(super) refused: BTreeSet<Request>,
-    /// Requests that were allowed, though by no right of ours: whoever gave it won't be there elsewhere.
+    /// Requests that were allowed by permissions outside the manifests.
     pub(super) foreign: BTreeSet<Request>,
-    /// How many rights there are.
+    /// The number of permissions.
     rights: usize,
 }
 
 impl Verdict {
-    /// Whether what is granted is enough for what was done, though it may be more.
+    /// Whether the permissions suffice.
     pub(crate) fn suffices(&self) -> bool {
         self.refused.is_empty() && self.foreign.is_empty()
     }
 
-    /// Whether everything fits.
+    /// Whether the permissions match exactly.
     pub(crate) fn fits(&self) -> bool {
         self.unused.is_empty() && self.refused.is_empty() && self.foreign.is_empty()
     }
@@ -56,20 +56,20 @@ impl Verdict {
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for right in &self.unused {
-            writeln!(f, "granted, never used:      {right}")?;
+            writeln!(f, "granted, unused:         {right}")?;
         }
         for request in &self.refused {
-            writeln!(f, "asked for, refused:       {request}")?;
+            writeln!(f, "requested, rejected:     {request}")?;
         }
         for request in &self.foreign {
-            writeln!(f, "used, granted by another: {request}")?;
+            writeln!(f, "used, granted elsewhere: {request}")?;
         }
         let used = self.rights - self.unused.len();
-        write!(f, "{used} of {} rights were used", self.rights)
+        write!(f, "{used} of {} permissions were used", self.rights)
     }
 }
 
-/// Compares them.
+/// Compares permissions with requests.
 pub(super) fn of(granted: &BTreeSet<Right>, requests: &BTreeSet<Request>) -> Verdict {
     let allowed = || requests.iter().filter(|request| request.allowed);
     let used = |right: &Right| allowed().any(|request| covers(right, request));
@@ -86,7 +86,7 @@ pub(super) fn of(granted: &BTreeSet<Right>, requests: &BTreeSet<Request>) -> Ver
     let unused = granted
         .iter()
         .filter(|right| !used(right) && !excused(right));
-    // An API server that has just started refuses everything, until it has read who may do what.
+    // An API server that has just started rejects all requests until it has read the roles.
     let honoured = |request: &Request| {
         let mut rights = granted.iter();
         rights.any(|right| covers(right, request) && used(right))
@@ -106,7 +106,7 @@ pub(super) fn of(granted: &BTreeSet<Right>, requests: &BTreeSet<Request>) -> Ver
     }
 }
 
-/// Whether a right allows a request.
+/// Whether a permission covers a request.
 fn covers(right: &Right, request: &Request) -> bool {
     let here = match &right.place {
         Place::Everywhere => true,

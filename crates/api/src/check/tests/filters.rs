@@ -228,16 +228,16 @@ fn filter_bodies() {
             .extend(extra.as_object().unwrap().clone());
         filter("ExternalAuth", "externalAuth", body, path, message);
     };
-    auth(json!({}), ".http", "exactly with protocol HTTP");
+    auth(json!({}), ".http", "required with protocol HTTP");
     auth(
         json!({"http": {}, "grpc": {}}),
         ".grpc",
-        "exactly with protocol GRPC",
+        "required with protocol GRPC",
     );
     auth(
         json!({"protocol": "GRPC"}),
         ".grpc",
-        "exactly with protocol GRPC",
+        "required with protocol GRPC",
     );
     auth(
         json!({"http": {"path": "/a b"}}),

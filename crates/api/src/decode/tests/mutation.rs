@@ -1,4 +1,4 @@
-//! Objects with anything anywhere.
+//! Objects with arbitrary values in arbitrary places.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -73,7 +73,7 @@ fn arbitrary_json() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Whatever stands wherever: decoding ends, and an error leads to a place in the document.
+    /// Decoding ends without a panic, and the path of an error exists in the document.
     #[test]
     fn no_value_anywhere_breaks_decoding(
         object in 0..all().len(),

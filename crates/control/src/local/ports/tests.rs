@@ -1,10 +1,10 @@
 use std::sync::{Arc, Mutex};
 
-use sesame_api::{AddressType, GatewaySpecAddress, NamespacedName};
+use sesame_model::AddressRequest;
 
 use super::*;
 
-/// A machine of which we decide what is in use.
+/// A machine with configurable ports in use.
 #[derive(Clone, Default)]
 struct Fake(Arc<Mutex<BTreeSet<SocketAddr>>>);
 
@@ -19,8 +19,9 @@ impl Fake {
 }
 
 impl Machine for Fake {
-    fn probe(&self, socket: SocketAddr) -> Result<(), PortProblem> {
-        if !socket.ip().is_loopback() {
+    fn probe(&self, ip: IpAddr, port: Port) -> Result<(), PortProblem> {
+        let socket = SocketAddr::new(ip, port.number);
+        if !ip.is_loopback() {
             return Err(PortProblem::NotLocal(socket));
         }
         match self.0.lock().unwrap().contains(&socket) {
@@ -37,15 +38,13 @@ fn fleet(name: &str) -> FleetId {
 fn requests(list: &[(&str, &[&str], &[u16])]) -> BTreeMap<FleetId, FleetRequest> {
     list.iter()
         .map(|(name, addresses, ports)| {
-            let addresses = addresses.iter().map(|value| GatewaySpecAddress {
-                type_: AddressType::IpAddress,
-                value: (*value).to_owned(),
-                routability: None,
-            });
+            let addresses = addresses
+                .iter()
+                .map(|value| AddressRequest::Ip(value.parse().unwrap()));
             let request = FleetRequest {
                 addresses: addresses.collect(),
-                ports: ports.iter().copied().collect(),
-                ..FleetRequest::new(NamespacedName::new("ns", *name))
+                ports: ports.iter().copied().map(Port::tcp).collect(),
+                ..FleetRequest::new()
             };
             (fleet(name), request)
         })
@@ -64,8 +63,8 @@ fn a_port_in_use_is_told_and_tried_again_with_growing_pauses() {
     let wanted = requests(&[("a", &[], &[80, 81])]);
     let start = Instant::now();
     let state = &ports.plan(&wanted, start)[&fleet("a")];
-    assert_eq!(state.ports.keys().collect::<Vec<_>>(), [&80]);
-    assert!(state.ports[&80].contains("in use by another program"));
+    assert_eq!(state.ports.keys().collect::<Vec<_>>(), [&Port::tcp(80)]);
+    assert!(state.ports[&Port::tcp(80)].contains("in use by another program"));
     assert!(ports.has_any(&fleet("a")));
     assert_eq!(ports.due(), Some(after(start, 100)));
     ports.plan(&wanted, start);
@@ -78,7 +77,7 @@ fn a_port_in_use_is_told_and_tried_again_with_growing_pauses() {
     machine.free("127.0.0.1:80");
     assert!(ports.plan(&wanted, start)[&fleet("a")].ports.is_empty());
     assert_eq!(ports.due(), None);
-    // Its Envoy has it now.
+    // Its Envoy has the port now.
     machine.take("127.0.0.1:80");
     assert!(ports.plan(&wanted, start)[&fleet("a")].ports.is_empty());
 }
@@ -93,11 +92,11 @@ fn a_port_of_an_envoy_that_ends_is_given_on_when_it_is_free() {
     let wanted = requests(&[("b", &["127.0.0.9"], &[80])]);
     let state = &ports.plan(&wanted, start)[&fleet("b")];
     assert!(
-        state.ports[&80].contains("the Envoy of Gateway ns/a"),
+        state.ports[&Port::tcp(80)].contains("the Envoy of Gateway ns/a"),
         "{state:?}"
     );
     assert!(!ports.has_any(&fleet("b")));
-    // The same Gateway again gets its own.
+    // The same Gateway gets its old port again.
     let again = requests(&[("a", &["127.0.0.9"], &[80])]);
     assert!(ports.plan(&again, start)[&fleet("a")].ports.is_empty());
     ports.plan(&wanted, start);
@@ -118,7 +117,7 @@ fn a_newcomer_does_not_take_a_port_away() {
     let both = requests(&[("a", &["127.0.0.9"], &[80]), ("b", &["127.0.0.9"], &[80])]);
     let states = ports.plan(&both, start);
     assert!(states[&fleet("b")].ports.is_empty());
-    assert!(states[&fleet("a")].ports[&80].contains("taken by Gateway ns/b"));
+    assert!(states[&fleet("a")].ports[&Port::tcp(80)].contains("taken by Gateway ns/b"));
 }
 
 #[test]
@@ -127,7 +126,7 @@ fn an_address_of_another_machine_is_told_and_looked_for_again() {
     let start = Instant::now();
     let wanted = requests(&[("a", &["192.0.2.1"], &[80]), ("b", &[], &[80])]);
     let states = ports.plan(&wanted, start);
-    let Some(AddressProblem::NotUsable(why)) = &states[&fleet("a")].problem else {
+    let Some(FleetProblem::AddressNotUsable(why)) = &states[&fleet("a")].problem else {
         panic!("{states:?}");
     };
     assert!(
@@ -148,22 +147,22 @@ fn a_port_that_was_taken_before_envoy_had_it_is_tried_again() {
     let wanted = requests(&[("a", &["127.0.0.9"], &[80, 81])]);
     ports.plan(&wanted, start);
     machine.take("127.0.0.9:80");
-    // Of something else, of nobody, or for another reason: all stays.
-    assert!(!ports.refused(&fleet("a"), 82, refused));
-    assert!(!ports.refused(&fleet("z"), 80, refused));
-    assert!(!ports.refused(&fleet("a"), 80, "duplicate filter chain"));
+    // Another resource, an unknown fleet, or another reason: no change.
+    assert!(!ports.refused(&fleet("a"), Port::tcp(82), refused));
+    assert!(!ports.refused(&fleet("z"), Port::tcp(80), refused));
+    assert!(!ports.refused(&fleet("a"), Port::tcp(80), "duplicate filter chain"));
     assert!(ports.plan(&wanted, start)[&fleet("a")].ports.is_empty());
 
-    assert!(ports.refused(&fleet("a"), 80, refused));
+    assert!(ports.refused(&fleet("a"), Port::tcp(80), refused));
     let state = &ports.plan(&wanted, start)[&fleet("a")];
-    assert_eq!(state.ports.keys().collect::<Vec<_>>(), [&80]);
-    assert!(state.ports[&80].contains("in use by another program"));
+    assert_eq!(state.ports.keys().collect::<Vec<_>>(), [&Port::tcp(80)]);
+    assert!(state.ports[&Port::tcp(80)].contains("in use by another program"));
     assert_eq!(ports.due(), Some(after(start, 100)));
     machine.free("127.0.0.9:80");
     assert!(ports.plan(&wanted, start)[&fleet("a")].ports.is_empty());
 
-    // Free again by the time that we look: nothing changes, so that nothing goes round in circles.
-    assert!(ports.refused(&fleet("a"), 80, refused));
+    // The port is free again when it is probed: no change, and so no endless loop.
+    assert!(ports.refused(&fleet("a"), Port::tcp(80), refused));
     assert!(ports.plan(&wanted, start)[&fleet("a")].ports.is_empty());
     assert_eq!(ports.due(), None);
 }

@@ -1,11 +1,11 @@
-//! One replica that would lead.
+//! One candidate of the leader election.
 //!
-//! In: answers about the Lease, the time. Out: the next question, and whether it leads. Pure.
+//! In: answers about the Lease, the time. Out: the next request, and whether this candidate leads. Pure.
 //!
-//! Times of other machines are never compared with ours. A Lease has run out when it was *seen* not to change for as long as
-//! it says; its holder stops earlier, counted from before it *asked* for the last renewal that was granted. Whatever time
-//! requests take, the second lies before the first. Every write names the version that it replaces, so that of two
-//! only one succeeds.
+//! Clocks of other machines are never compared with ours. A Lease has expired when it was *observed* unchanged for its
+//! duration; its holder stops earlier, counted from before it *sent* the last successful renewal. So the old leader stops
+//! before a new one starts, however long requests take. Every write names the resourceVersion that it replaces, so of two
+//! concurrent writes only one succeeds.
 
 use std::time::{Duration, Instant};
 
@@ -13,36 +13,36 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
-use super::{Config, Times};
+use super::{LeaseConfig, Times};
 
-/// Whatever another's Lease says, it has run out after that.
+/// Upper limit of the duration that another holder's Lease may name.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A question to the API server.
+/// A request to the API server.
 #[derive(Clone, Debug)]
 pub(super) enum Ask {
-    /// How the Lease is.
+    /// Get the Lease.
     Look,
-    /// To make it.
+    /// Create it.
     Create(Lease),
-    /// To replace the version that is named in it.
+    /// Replace the resourceVersion that this Lease names.
     Replace(Lease),
 }
 
-/// What came of it.
+/// The outcome of a request.
 #[derive(Clone, Debug)]
 pub(super) enum Answer {
-    /// The Lease is so now.
+    /// The current Lease.
     Lease(Box<Lease>),
-    /// There is none.
+    /// The Lease doesn't exist.
     Missing,
-    /// Somebody was faster.
+    /// Conflict: another write came first.
     Conflict,
-    /// No one knows.
+    /// The outcome is unknown.
     Failed(String),
 }
 
-/// A replica that would lead.
+/// A candidate of the leader election.
 #[derive(Debug)]
 pub(super) struct Candidate {
     namespace: String,
@@ -54,20 +54,20 @@ pub(super) struct Candidate {
     leads_until: Option<Instant>,
 }
 
-/// The Lease, as far as is known.
+/// What is known about the Lease.
 #[derive(Debug)]
 enum Seen {
-    /// A look is needed.
+    /// Nothing; it has to be read.
     Unknown,
     Missing,
-    /// It is so, and has been since then at the latest.
+    /// Its current state, and since when at the latest.
     Lease(Box<Lease>, Instant),
-    /// It was so, and a look is needed to know how it is.
+    /// A former state; it has to be read again.
     Stale(Box<Lease>, Instant),
 }
 
 impl Candidate {
-    pub(super) fn new(config: &Config, now: Instant) -> Self {
+    pub(super) fn new(config: &LeaseConfig, now: Instant) -> Self {
         Self {
             namespace: config.namespace.clone(),
             name: config.name.clone(),
@@ -79,27 +79,25 @@ impl Candidate {
         }
     }
 
-    /// The name of the Lease.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether it leads.
     pub(super) fn leads(&self, now: Instant) -> bool {
         self.leads_until.is_some_and(|until| now < until)
     }
 
-    /// Until when it leads, if nothing is granted before.
+    /// Until when it leads without a further renewal.
     pub(super) fn leads_until(&self) -> Option<Instant> {
         self.leads_until
     }
 
-    /// When to ask next.
+    /// When to send the next request.
     pub(super) fn asks_at(&self) -> Instant {
         self.asks_at
     }
 
-    /// What to ask then. The time is for people to read.
+    /// The next request. `time` is only for people who read the Lease.
     pub(super) fn ask(&self, time: Timestamp) -> Ask {
         match &self.seen {
             Seen::Unknown | Seen::Stale(..) => Ask::Look,
@@ -121,7 +119,7 @@ impl Candidate {
         }
     }
 
-    /// Takes an answer to what was asked at `asked_at`.
+    /// Handles the answer to a request sent at `asked_at`.
     pub(super) fn answered(&mut self, ask: &Ask, answer: Answer, asked_at: Instant, now: Instant) {
         match (ask, answer) {
             (Ask::Look, Answer::Lease(lease)) => {
@@ -152,14 +150,14 @@ impl Candidate {
                 self.asks_at = now;
             }
             (_, Answer::Failed(_)) => {
-                // What was asked for may have been done all the same.
+                // The request may have succeeded all the same.
                 self.outdated();
                 self.asks_at = now + self.times.look;
             }
         }
     }
 
-    /// The Lease as it is to be given back, if we hold it as far as is known. It doesn't lead from then on.
+    /// The Lease as released, if this candidate may hold it. It doesn't lead from then on.
     pub(super) fn release(&mut self, time: Timestamp) -> Option<Lease> {
         self.leads_until = None;
         match &self.seen {
@@ -182,12 +180,12 @@ impl Candidate {
         };
     }
 
-    /// A Lease with us as its holder.
+    /// The Lease with this candidate as its holder.
     fn held(&self, mut lease: Lease, time: Timestamp) -> Lease {
         let again = self.is_ours(&lease);
         let spec = lease.spec.get_or_insert_default();
         if !again {
-            // The first holder follows nobody.
+            // The first holder is no transition.
             let before = spec
                 .lease_transitions
                 .map_or(0, |before| before.saturating_add(1));
@@ -204,11 +202,11 @@ impl Candidate {
         holder(lease) == Some(&*self.identity)
     }
 
-    /// When a Lease that has been so since then may be taken.
+    /// When a Lease unchanged since `since` may be taken.
     fn free_at(&self, lease: &Lease, since: Instant) -> Instant {
         match holder(lease) {
             None => since,
-            // Ours: renewed at once, or as one that ran under the same name before.
+            // Ours: renew at once. It may also be from an earlier run under the same name.
             Some(holder) if holder == self.identity => since,
             Some(_) => since + self.length(lease.spec.as_ref()),
         }
@@ -222,7 +220,7 @@ impl Candidate {
     }
 }
 
-/// Who holds it, if anybody does.
+/// The current holder.
 fn holder(lease: &Lease) -> Option<&str> {
     let holder = lease.spec.as_ref()?.holder_identity.as_deref()?;
     (!holder.is_empty()).then_some(holder)

@@ -6,11 +6,11 @@ use super::*;
 
 mod api_server;
 
-fn config(identity: &str) -> Config {
-    Config::new("sesame-system", identity)
+fn config(identity: &str) -> LeaseConfig {
+    LeaseConfig::new("sesame-system", identity)
 }
 
-/// The Lease as an API server keeps it.
+/// The Lease as an API server stores it.
 #[derive(Default)]
 struct Server {
     lease: Option<Lease>,
@@ -42,29 +42,29 @@ impl Server {
     }
 }
 
-/// A request on its way.
+/// A request in flight.
 struct Sent {
     asked_at: Instant,
     ask: Ask,
-    /// When it reaches the server, if it hasn't.
+    /// When it reaches the server; `None`: it has.
     arrives: Option<Instant>,
-    /// When its answer is there, and what it is.
+    /// The answer, and when it arrives.
     answer: Option<Answer>,
     answers: Instant,
 }
 
-/// Candidates, a server, and a network that is as slow as it is told.
+/// Candidates, a server, and a network with configurable delays.
 struct World {
     server: Server,
     now: Instant,
     start: Instant,
     candidates: BTreeMap<&'static str, (Candidate, Option<Sent>)>,
-    /// Requests whose sender doesn't wait any more, which may arrive all the same.
+    /// Requests that timed out at the sender, which may still arrive.
     lost: Vec<(Instant, Ask)>,
-    /// Milliseconds there and back, used in turn.
+    /// Delays in milliseconds to the server and back, used in turn.
     delays: Vec<(u64, u64)>,
     next_delay: usize,
-    /// Who came to lead, and after how many milliseconds.
+    /// Each new leader, and when it began to lead, in milliseconds.
     led: Vec<(u128, &'static str)>,
 }
 
@@ -312,7 +312,7 @@ fn labels_of_a_lease_stay_and_count_as_no_sign_of_life() {
 }
 
 proptest! {
-    /// However slow the network is, never do two lead; and when it is well again, somebody does.
+    /// Two replicas never lead at once, whatever the network's delay; after it recovers, one leads.
     #[test]
     fn never_do_two_lead(
         delays in prop::collection::vec((0..6000u64, 0..6000u64), 1..60),
@@ -325,7 +325,7 @@ proptest! {
             world.delays = if slow { delays.clone() } else { quick.clone() };
             if let Some(name) = names.get(restart) {
                 let new = Candidate::new(&config(name), world.now);
-                // It is killed in the middle of a request, and starts again.
+                // It is killed during a request and starts again.
                 let (_, sent) = world.candidates.insert(name, (new, None)).unwrap();
                 if let Some(sent) = sent
                     && let Some(at) = sent.arrives

@@ -1,4 +1,4 @@
-//! A fleet's pods: Envoy, and beside it a process of Sesame's that says when it is ready and sees it off.
+//! A fleet's pods: Envoy, and a sidecar for its readiness probe and graceful shutdown.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,13 +11,12 @@ use super::Common;
 use crate::kube::{labels, layout, names};
 use crate::module::SEARCH_PATH;
 
-/// What is left of the time to end when clients have been waited for, in seconds.
+/// The part of the grace period that remains after the drain, in seconds.
 const TO_END: u64 = 10;
 
-/// The template of the pods.
+/// The pod template.
 ///
-/// It names no port of a listener, so that a listener comes and goes without a new pod. Labels and annotations of the
-/// owner are in it from the first moment.
+/// It doesn't depend on the listeners' ports, so that adding or removing a listener doesn't restart pods.
 pub(super) fn template(common: &Common<'_>, workload: Workload) -> Value {
     let parameters = &common.spec.parameters;
     let mut annotations = common.annotations.clone();
@@ -28,7 +27,7 @@ pub(super) fn template(common: &Common<'_>, workload: Workload) -> Value {
     let mut spec = json!({
         "automountServiceAccountToken": false,
         "containers": [envoy(common)],
-        // Variables named after the namespace's Services are of no use to Envoy.
+        // Envoy doesn't use the environment variables of the namespace's Services.
         "enableServiceLinks": false,
         "initContainers": [sidecar(common)],
         "securityContext": {
@@ -37,14 +36,14 @@ pub(super) fn template(common: &Common<'_>, workload: Workload) -> Value {
             "runAsGroup": layout::USER,
             "fsGroup": layout::USER,
             "seccompProfile": { "type": "RuntimeDefault" },
-            // Ports below 1024 without any capability.
+            // Binds ports below 1024 without a capability.
             "sysctls": [{ "name": "net.ipv4.ip_unprivileged_port_start", "value": "0" }],
         },
-        "serviceAccountName": common.name,
+        "serviceAccountName": &*common.key.name,
         "terminationGracePeriodSeconds":
             seconds(drain_delay(parameters) + drain_timeout(parameters)) + TO_END,
         "volumes": [
-            { "name": "bootstrap", "configMap": { "name": common.name } },
+            { "name": "bootstrap", "configMap": { "name": &*common.key.name } },
             {
                 "name": "certificates",
                 "secret": {
@@ -79,7 +78,7 @@ fn envoy(common: &Common<'_>) -> Value {
         FleetLogLevel::Error => "error",
         FleetLogLevel::Critical => "critical",
     };
-    let port = layout::sidecar_port(&common.spec.ports);
+    let port = layout::sidecar_port(&common.spec.request.ports);
     let mut env = vec![json!({
         "name": "POD_NAME",
         "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.name" } },
@@ -102,10 +101,10 @@ fn envoy(common: &Common<'_>) -> Value {
             "--drain-time-s", seconds(drain_timeout(parameters)).max(1).to_string(),
         ],
         "env": env,
-        // Answered when clients have gone; Envoy is told to end only then.
+        // Answered when the drain is over. Envoy gets SIGTERM only after that.
         "lifecycle": { "preStop": { "httpGet": { "path": "/drained", "port": port, "scheme": "HTTP" } } },
-        // There is no liveness probe: an Envoy that crashes is started again anyway, and one that is too busy to answer
-        // would be killed with all that it carries.
+        // No liveness probe: the kubelet restarts a crashed Envoy anyway, and a probe would kill an Envoy that is too busy
+        // to respond, with all its connections.
         "readinessProbe": {
             "httpGet": { "path": "/ready", "port": port, "scheme": "HTTP" },
             "periodSeconds": 1,
@@ -126,12 +125,12 @@ fn envoy(common: &Common<'_>) -> Value {
 fn sidecar(common: &Common<'_>) -> Value {
     let parameters = &common.spec.parameters;
     let milliseconds = |time: Duration| time.as_millis().to_string();
-    // Only who may run programs in this container begins a drain; the kubelet does when the pod is to end. What is open to the
-    // network can but wait for it.
+    // Only a program in this container can start a drain: the kubelet runs one before the pod ends. The network port can only
+    // wait for the drain.
     let drain = json!({ "exec": { "command": ["sesame", "envoy-sidecar", "drain"] } });
     let mut lifecycle = json!({ "preStop": drain });
     if common.spec.module {
-        // Envoy is started after that.
+        // The kubelet starts Envoy after this.
         lifecycle["postStart"] =
             json!({ "exec": { "command": ["sesame", "envoy-sidecar", "module"] } });
     }
@@ -142,7 +141,7 @@ fn sidecar(common: &Common<'_>) -> Value {
         "command": ["sesame"],
         "args": [
             "envoy-sidecar", "serve",
-            "--port", layout::sidecar_port(&common.spec.ports).to_string(),
+            "--port", layout::sidecar_port(&common.spec.request.ports).to_string(),
             "--delay-ms", milliseconds(drain_delay(parameters)),
             "--timeout-ms", milliseconds(drain_timeout(parameters)),
         ],
@@ -157,7 +156,7 @@ fn sidecar(common: &Common<'_>) -> Value {
     })
 }
 
-/// What the strictest of the Pod Security Standards asks of a container.
+/// The security context that the restricted Pod Security Standard requires of a container.
 fn confined() -> Value {
     json!({
         "allowPrivilegeEscalation": false,
@@ -172,7 +171,7 @@ fn spread(common: &Common<'_>, topology: &str) -> Value {
         "topologyKey": topology,
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": common.selector(),
-        // Pods that are about to be replaced don't count.
+        // Pods of earlier revisions don't count.
         "matchLabelKeys": ["pod-template-hash"],
     })
 }
@@ -223,11 +222,11 @@ fn toleration(toleration: &Toleration) -> Value {
 }
 
 fn resources(parameters: &FleetParameters) -> Value {
-    /// Thousandths of a processor that are promised where the owner says nothing.
+    /// The default CPU request, in thousandths of a CPU.
     const CPU: u64 = 100;
-    /// Bytes that are promised where the owner says nothing.
+    /// The default memory request, in bytes.
     const MEMORY: u64 = 128 << 20;
-    // A promise above the limit is refused.
+    // The API server rejects a request above the limit.
     let promised = |request: Option<u64>, limit: Option<u64>, default: u64| {
         request.unwrap_or(limit.map_or(default, |limit| limit.min(default)))
     };
@@ -259,7 +258,7 @@ fn resources(parameters: &FleetParameters) -> Value {
     out
 }
 
-/// A quantity in the form in which the API server keeps it, so that it reads back as it was written.
+/// A quantity in the API server's canonical form, so that it reads back unchanged.
 fn cpu(thousandths: u64) -> String {
     if thousandths.is_multiple_of(1000) {
         (thousandths / 1000).to_string()
@@ -295,7 +294,7 @@ fn drain_timeout(parameters: &FleetParameters) -> Duration {
     parameters.drain_timeout.unwrap_or(layout::DRAIN_TIMEOUT)
 }
 
-/// Whole seconds, none lost.
+/// Whole seconds, rounded up.
 fn seconds(time: Duration) -> u64 {
     time.as_secs() + u64::from(time.subsec_nanos() > 0)
 }

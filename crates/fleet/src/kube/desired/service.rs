@@ -1,16 +1,15 @@
-//! A fleet's Service: its ports, and how it comes to an address.
+//! A fleet's Service: its ports and its address.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use sesame_model::ServiceType;
+use sesame_model::{Port, ServiceType, Transport};
 
 use super::Common;
 use crate::kube::addresses;
 use crate::kube::labels;
-use crate::kube::spec::{Port, Transport};
 
-/// The owner's annotations, with those for the load balancer over them.
+/// The owner's annotations, overridden by those for the load balancer.
 pub(super) fn annotations(common: &Common<'_>) -> BTreeMap<String, String> {
     let mut annotations = common.annotations.clone();
     annotations.extend(
@@ -24,11 +23,11 @@ pub(super) fn annotations(common: &Common<'_>) -> BTreeMap<String, String> {
     annotations
 }
 
-/// The specification. Ports of nodes are not mentioned, so that each keeps its own whatever becomes of the others.
+/// The specification. It leaves node ports to the API server, so that a port keeps its node port when others change.
 pub(super) fn spec(common: &Common<'_>) -> Value {
     let parameters = &common.spec.parameters;
     let kind = parameters.service_type.unwrap_or_default();
-    let ports: Vec<_> = common.spec.ports.iter().map(port).collect();
+    let ports: Vec<_> = common.spec.request.ports.iter().map(port).collect();
     let mut spec = json!({
         "type": match kind {
             ServiceType::LoadBalancer => "LoadBalancer",
@@ -37,7 +36,7 @@ pub(super) fn spec(common: &Common<'_>) -> Value {
         },
         "ipFamilyPolicy": "PreferDualStack",
         "ports": ports,
-        "selector": labels::selector(&common.name),
+        "selector": labels::selector(&common.key.name),
     });
     if kind != ServiceType::ClusterIp
         && let Some(policy) = parameters.external_traffic_policy
@@ -55,13 +54,13 @@ pub(super) fn spec(common: &Common<'_>) -> Value {
             spec["loadBalancerSourceRanges"] = json!(ranges);
         }
         if let Some(ip) = addresses::asked_for(common.spec).ip() {
-            spec["loadBalancerIP"] = json!(ip);
+            spec["loadBalancerIP"] = json!(ip.to_string());
         }
     }
     spec
 }
 
-/// Envoy listens on the Gateway's port itself: there is nothing to map.
+/// Envoy listens on the Gateway's port itself.
 fn port(port: &Port) -> Value {
     let (prefix, protocol) = match port.transport {
         Transport::Tcp => ("tcp", "TCP"),

@@ -1,6 +1,7 @@
-//! The objects of fleets, as whole texts: run with `SESAME_UPDATE=1` to write them anew, then read the difference.
+//! Golden files of fleets' objects: run with `SESAME_UPDATE=1` to update them, then read the diff.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
@@ -9,37 +10,36 @@ use k8s_openapi::api::core::v1::{ConfigMap, Service, ServiceAccount};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use sesame_api::{AddressType, GatewaySpecAddress};
 use sesame_model::{
-    FleetLogLevel, FleetParameters, ServiceType, TaintEffect, Toleration, TrafficPolicy,
+    AddressRequest, FleetLogLevel, FleetParameters, Port, ServiceType, TaintEffect, Toleration,
+    TrafficPolicy,
 };
 
 use super::*;
-use crate::kube::spec::Port;
 use crate::kube::testing;
 
 fn of(spec: &FleetSpec) -> Desired {
-    let gateway = &spec.gateway;
-    let fleet = FleetId::of_gateway(&gateway.namespace, &gateway.name);
+    let owner = spec.request.owner.as_ref().unwrap();
+    let namespace = match &*owner.name {
+        "web" => "default",
+        _ => "shop",
+    };
+    let fleet = FleetId::of_gateway(namespace, Arc::clone(&owner.name));
     desired(&testing::config(), &fleet, spec)
 }
 
-/// A fleet whose owner has chosen everything.
+/// A fleet with every parameter set.
 fn chosen() -> FleetSpec {
-    let mut spec = testing::spec("shop", "front.door");
-    spec.gateway_class = "class".into();
+    let mut spec = testing::spec("front.door");
+    spec.request.owner.as_mut().unwrap().class = "class".into();
     let pairs = |pairs: &[(&str, &str)]| {
         let owned = |(key, value): &(&str, &str)| ((*key).to_owned(), (*value).to_owned());
         pairs.iter().map(owned).collect()
     };
-    spec.labels = pairs(&[("team", "shop"), ("app.kubernetes.io/name", "mine")]);
-    spec.annotations = pairs(&[("example.com/note", "hello")]);
-    spec.ports = [Port::tcp(443), Port::udp(443), Port::tcp(80)].into();
-    spec.addresses = vec![GatewaySpecAddress {
-        type_: AddressType::IpAddress,
-        value: "192.0.2.7".to_owned(),
-        routability: None,
-    }];
+    spec.request.labels = pairs(&[("team", "shop"), ("app.kubernetes.io/name", "mine")]);
+    spec.request.annotations = pairs(&[("example.com/note", "hello")]);
+    spec.request.ports = [Port::tcp(443), Port::udp(443), Port::tcp(80)].into();
+    spec.request.addresses = vec![AddressRequest::Ip([192, 0, 2, 7].into())];
     spec.bootstrap = r#"{"node":{}}"#.into();
     spec.module = false;
     spec.files = pairs(&[("certificate.json", "{}")]);
@@ -79,12 +79,12 @@ fn chosen() -> FleetSpec {
     spec
 }
 
-/// One on each node, at ports of the nodes.
+/// A DaemonSet with a Service of type NodePort.
 fn everywhere() -> FleetSpec {
-    let mut spec = testing::spec("default", "web");
+    let mut spec = testing::spec("web");
     spec.parameters.workload = Some(Workload::DaemonSet);
     spec.parameters.service_type = Some(ServiceType::NodePort);
-    // Nothing of this makes sense here.
+    // Not applicable here.
     spec.parameters.replicas = Some(3);
     spec.parameters.load_balancer_class = Some("example.com/lb".to_owned());
     spec.parameters.autoscaling = chosen().parameters.autoscaling;
@@ -106,7 +106,7 @@ fn golden(name: &str, spec: &FleetSpec) {
 
 #[test]
 fn objects_of_a_fleet_whose_owner_asks_for_nothing() {
-    golden("plain.json", &testing::spec("default", "web"));
+    golden("plain.json", &testing::spec("web"));
 }
 
 #[test]
@@ -119,7 +119,7 @@ fn objects_of_a_fleet_on_each_node() {
     golden("everywhere.json", &everywhere());
 }
 
-/// Whether the API server's types have every field that we write, under that name and with that type.
+/// Checks that the API server's type has every field that we write.
 fn reads_back<T: DeserializeOwned + Serialize>(object: &Value) {
     let typed: T = serde_json::from_value(object.clone()).unwrap();
     assert_eq!(serde_json::to_value(typed).unwrap(), *object);
@@ -127,7 +127,7 @@ fn reads_back<T: DeserializeOwned + Serialize>(object: &Value) {
 
 #[test]
 fn every_field_is_one_of_the_api_servers() {
-    for spec in [testing::spec("default", "web"), chosen(), everywhere()] {
+    for spec in [testing::spec("web"), chosen(), everywhere()] {
         for (kind, object) in of(&spec).objects {
             match kind {
                 Kind::ServiceAccount => reads_back::<ServiceAccount>(&object),
@@ -148,13 +148,19 @@ fn owners_labels_and_annotations_are_everywhere_and_ours_stay() {
     let plain = of(&spec);
     let ours = plain.objects[&Kind::Service]["metadata"]["labels"].clone();
     for key in ours.as_object().unwrap().keys() {
-        spec.labels.insert(key.clone(), "theirs".to_owned());
+        spec.request.labels.insert(key.clone(), "theirs".to_owned());
     }
     for key in ["pod-template-hash", "projectsesame.io/bootstrap"] {
-        spec.labels.insert(key.to_owned(), "theirs".to_owned());
-        spec.annotations.insert(key.to_owned(), "theirs".to_owned());
+        spec.request
+            .labels
+            .insert(key.to_owned(), "theirs".to_owned());
+        spec.request
+            .annotations
+            .insert(key.to_owned(), "theirs".to_owned());
     }
-    spec.labels.insert("team".to_owned(), "shop".to_owned());
+    spec.request
+        .labels
+        .insert("team".to_owned(), "shop".to_owned());
     let overridden = of(&spec);
     assert_eq!(overridden, plain);
     let template = &plain.objects[&Kind::Deployment]["spec"]["template"];
@@ -173,7 +179,7 @@ fn owners_labels_and_annotations_are_everywhere_and_ours_stay() {
 fn a_listener_comes_and_goes_without_a_new_pod() {
     let mut spec = chosen();
     let before = of(&spec);
-    spec.ports = [Port::tcp(8080)].into();
+    spec.request.ports = [Port::tcp(8080)].into();
     let after = of(&spec);
     assert_ne!(
         after.objects[&Kind::Service],
@@ -198,7 +204,8 @@ fn the_sidecar_gives_way_to_a_listener() {
         port
     };
     assert_eq!(probe(&spec), 19_001);
-    spec.ports
+    spec.request
+        .ports
         .extend([Port::tcp(19_001), Port::udp(19_002), Port::tcp(19_003)]);
     assert_eq!(probe(&spec), 19_002);
 }
@@ -221,6 +228,26 @@ fn other_files_mean_other_pods() {
 fn there_is_time_to_drain_and_to_end() {
     let deployment = of(&chosen()).objects[&Kind::Deployment].clone();
     let pod = &deployment["spec"]["template"]["spec"];
-    // 1.5 s, 300 s, and ten for the end.
+    // 1.5 s of delay, 300 s of drain, and 10 s for Envoy's exit.
     assert_eq!(pod["terminationGracePeriodSeconds"], 312);
+}
+
+#[test]
+fn a_fleet_without_an_owner_lives_in_sesames_namespace() {
+    let mut spec = testing::spec("web");
+    spec.request.owner = None;
+    let config = testing::config();
+    let desired = desired(&config, &FleetId::Default, &spec);
+    for (kind, object) in &desired.objects {
+        let metadata = &object["metadata"];
+        assert_eq!(metadata["namespace"], config.namespace, "{kind:?}");
+        assert!(metadata["name"].as_str().unwrap().starts_with("default-"));
+        assert!(metadata.get("ownerReferences").is_none(), "{kind:?}");
+        let labels = metadata["labels"].as_object().unwrap();
+        assert_eq!(labels["projectsesame.io/fleet"], metadata["name"]);
+        assert!(!labels.keys().any(|key| key.contains("gateway.networking")));
+    }
+    let kinds: Vec<_> = desired.objects.keys().collect();
+    let of_gateway = of(&testing::spec("web"));
+    assert_eq!(kinds, of_gateway.objects.keys().collect::<Vec<_>>());
 }

@@ -1,14 +1,13 @@
-//! Fleets against a cluster of the mind: objects are what was written, and time is what a test says.
+//! Fleets against a simulated cluster: a map of objects and a manual clock.
 
 use serde_json::{Value, json};
-use sesame_model::{Autoscaling, ServiceType, Workload};
+use sesame_model::{Autoscaling, FleetAddress, FleetProblem, Port, ServiceType, Workload};
 
 use super::*;
 use crate::kube::addresses::Given;
 use crate::kube::desired::desired;
 use crate::kube::fingerprint;
 use crate::kube::seen::{self, Detail, Owner};
-use crate::kube::spec::{Port, Problem};
 use crate::kube::testing;
 
 mod answers;
@@ -17,8 +16,8 @@ mod hidden;
 struct Rig {
     fleets: Fleets,
     now: Instant,
-    objects: BTreeMap<(Place, Kind), Seen>,
-    /// Makes uids.
+    objects: BTreeMap<(FleetKey, Kind), Seen>,
+    /// A counter for uids and versions.
     made: u32,
     /// What was written, in order.
     log: Vec<String>,
@@ -30,10 +29,10 @@ fn id() -> FleetId {
     FleetId::of_gateway("default", "web")
 }
 
-fn place() -> Place {
-    Place {
+fn key() -> FleetKey {
+    FleetKey {
         namespace: "default".into(),
-        name: names::object(&id()).into(),
+        name: crate::kube::names::object(&id()).into(),
     }
 }
 
@@ -65,7 +64,7 @@ impl Rig {
                 .objects
                 .iter()
                 .filter(|((_, of), _)| *of == kind)
-                .map(|((place, _), seen)| (place.clone(), seen.clone()))
+                .map(|((key, _), seen)| (key.clone(), seen.clone()))
                 .collect();
             self.fleets.learn(News::All(kind, None, all), self.now);
         }
@@ -75,19 +74,19 @@ impl Rig {
         self.fleets.want(id(), spec);
     }
 
-    /// Does all jobs that there are now; what was done.
+    /// Runs all jobs that are due. Returns the actions.
     fn work(&mut self) -> Vec<String> {
         for _ in 0..100 {
             let Some(job) = self.fleets.next_job(self.now) else {
                 return std::mem::take(&mut self.log);
             };
-            let (place, outcomes) = self.act(job);
-            self.fleets.done(place, outcomes, self.now);
+            let (key, outcomes) = self.act(job);
+            self.fleets.done(key, outcomes, self.now);
         }
         panic!("there is always something to do: {:?}", self.log);
     }
 
-    fn act(&mut self, job: Job) -> (Place, Vec<Outcome>) {
+    fn act(&mut self, job: Job) -> (FleetKey, Vec<Outcome>) {
         let mut outcomes = Vec::new();
         for action in job.actions {
             match action {
@@ -102,7 +101,7 @@ impl Rig {
                     uid,
                 } => {
                     self.log.push(format!("apply {}", kind.name()));
-                    let key = (job.place.clone(), kind);
+                    let key = (job.key.clone(), kind);
                     assert_eq!(self.objects.get(&key).map(|seen| &seen.uid), uid.as_ref());
                     let seen = self.stored(kind, &object, uid);
                     outcomes.push(Outcome::Applied(kind, said, seen.clone()));
@@ -114,18 +113,18 @@ impl Rig {
                 }
                 Action::Delete { kind, uid } => {
                     self.log.push(format!("delete {}", kind.name()));
-                    let gone = self.objects.remove(&(job.place.clone(), kind)).unwrap();
+                    let gone = self.objects.remove(&(job.key.clone(), kind)).unwrap();
                     assert_eq!(gone.uid, uid);
                     outcomes.push(Outcome::Deleted(kind));
-                    let news = News::Gone(kind, job.place.clone());
+                    let news = News::Gone(kind, job.key.clone());
                     self.fleets.learn(news, self.now);
                 }
             }
         }
-        (job.place, outcomes)
+        (job.key, outcomes)
     }
 
-    /// What the API server makes of an object.
+    /// The object as the API server stores it.
     fn stored(&mut self, kind: Kind, object: &Value, uid: Option<String>) -> Seen {
         let owner = &object["metadata"]["ownerReferences"][0];
         let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -153,14 +152,14 @@ impl Rig {
     }
 
     fn put(&mut self, kind: Kind, seen: Seen) {
-        self.objects.insert((place(), kind), seen.clone());
-        let news = News::Seen(kind, place(), seen);
+        self.objects.insert((key(), kind), seen.clone());
+        let news = News::Seen(kind, key(), seen);
         self.fleets.learn(news, self.now);
     }
 
-    /// Somebody changes an object.
+    /// Changes an object as another client.
     fn change(&mut self, kind: Kind, change: impl FnOnce(&mut Seen)) {
-        let mut seen = self.objects[&(place(), kind)].clone();
+        let mut seen = self.objects[&(key(), kind)].clone();
         change(&mut seen);
         self.made += 1;
         seen.version = self.made.into();
@@ -168,8 +167,8 @@ impl Rig {
     }
 
     fn lose(&mut self, kind: Kind) {
-        self.objects.remove(&(place(), kind)).unwrap();
-        self.fleets.learn(News::Gone(kind, place()), self.now);
+        self.objects.remove(&(key(), kind)).unwrap();
+        self.fleets.learn(News::Gone(kind, key()), self.now);
     }
 
     fn available(&mut self, kind: Kind, number: u32) {
@@ -180,7 +179,7 @@ impl Rig {
         });
     }
 
-    fn observation(&mut self) -> Option<Observation> {
+    fn observation(&mut self) -> Option<FleetState> {
         let (fleet, observation) = self.fleets.take_observation().expect("an observation");
         assert_eq!(fleet, id());
         assert!(!self.fleets.has_observation());
@@ -193,7 +192,7 @@ impl Rig {
 }
 
 fn spec() -> FleetSpec {
-    testing::spec("default", "web")
+    testing::spec("web")
 }
 
 const MADE: [&str; 5] = [
@@ -221,7 +220,7 @@ fn only_what_differs_is_written() {
     rig.want(Some(spec()));
     rig.work();
     let mut other = spec();
-    other.ports.insert(Port::tcp(8080));
+    other.request.ports.insert(Port::tcp(8080));
     rig.want(Some(other));
     assert_eq!(rig.work(), ["apply Service"]);
 }
@@ -257,7 +256,7 @@ fn only_a_leader_writes_and_everybody_observes() {
     rig.fleets.lead(false);
     rig.want(Some(spec()));
     assert!(rig.work().is_empty());
-    assert_eq!(rig.observation().unwrap().available, 0);
+    assert!(!rig.observation().unwrap().ready);
     rig.fleets.lead(true);
     assert_eq!(rig.work(), MADE);
 }
@@ -270,7 +269,7 @@ fn what_somebody_overwrites_is_put_back() {
     let other = fingerprint::of_desired(&Value::Null);
     rig.change(Kind::Service, |seen| seen.fingerprint = other);
     assert_eq!(rig.work(), ["apply Service"]);
-    // Even who took our marks off has not made it theirs.
+    // An object without our owner reference is still ours.
     rig.change(Kind::ConfigMap, |seen| {
         seen.fingerprint = other;
         seen.owner = None;
@@ -342,14 +341,14 @@ fn an_object_of_somebody_elses_is_left_alone_and_told_of() {
         seen.fingerprint = fingerprint::of_desired(&Value::Null);
     });
     assert!(rig.work().is_empty());
-    let Some(Problem::NoResources(message)) = rig.observation().unwrap().problem else {
+    let Some(FleetProblem::NoResources(message)) = rig.observation().unwrap().problem else {
         panic!("no problem");
     };
     assert!(
         message.starts_with("Service default/web-") && message.contains("delete it"),
         "{message}"
     );
-    // Not even when it isn't wanted any more.
+    // Not deleted either once it is unwanted.
     rig.want(None);
     rig.work();
     assert_eq!(rig.objects.len(), 1);
@@ -361,7 +360,7 @@ fn a_gateway_that_comes_again_takes_over_what_is_there() {
     rig.want(Some(spec()));
     rig.work();
     let mut anew = spec();
-    anew.gateway_uid = "another".to_owned();
+    anew.request.owner.as_mut().unwrap().uid = "another".to_owned();
     rig.want(Some(anew));
     assert_eq!(rig.work(), MADE);
     let owners: BTreeSet<_> = rig
@@ -411,7 +410,7 @@ fn a_service_keeps_its_address_while_there_are_no_ports() {
     rig.want(Some(spec()));
     rig.work();
     let mut none = spec();
-    none.ports.clear();
+    none.request.ports.clear();
     rig.want(Some(none));
     assert!(rig.work().is_empty());
     rig.want(Some(spec()));
@@ -440,7 +439,7 @@ fn an_autoscaler_begins_with_what_is_there() {
             "apply HorizontalPodAutoscaler"
         ]
     );
-    // Where nothing was, it begins with the fewest.
+    // A new Deployment starts with the minimum.
     let mut fresh = Rig::new();
     fresh.want(Some(scaled));
     let done = fresh.work();
@@ -457,7 +456,7 @@ fn failures_are_tried_again_ever_later_and_told() {
     assert_eq!(done.last().unwrap(), "refused PodDisruptionBudget");
     assert!(matches!(
         rig.observation().unwrap().problem,
-        Some(Problem::NoResources(_))
+        Some(FleetProblem::NoResources(_))
     ));
     let mut pauses = Vec::new();
     for _ in 0..9 {
@@ -475,7 +474,7 @@ fn failures_are_tried_again_ever_later_and_told() {
     assert_eq!(rig.work(), ["apply PodDisruptionBudget"]);
     assert!(!matches!(
         rig.observation().unwrap().problem,
-        Some(Problem::NoResources(_))
+        Some(FleetProblem::NoResources(_))
     ));
 }
 
@@ -489,9 +488,9 @@ fn observations_tell_addresses_envoys_and_the_end() {
     let first = rig.observation().unwrap();
     assert!(matches!(
         first.problem,
-        Some(Problem::AddressNotAssigned(_))
+        Some(FleetProblem::AddressNotAssigned(_))
     ));
-    assert_eq!((first.available, first.replicas), (0, 2));
+    assert!(!first.ready);
     rig.change(Kind::Service, |seen| {
         seen.detail = Detail::Service(Given::of(&json!({
             "spec": { "type": "ClusterIP", "clusterIPs": ["10.0.0.9"] },
@@ -500,9 +499,9 @@ fn observations_tell_addresses_envoys_and_the_end() {
     rig.available(Kind::Deployment, 1);
     let second = rig.observation().unwrap();
     assert_eq!(second.problem, None);
-    assert_eq!(second.available, 1);
-    assert_eq!(second.addresses[0].value, "10.0.0.9");
-    // Nothing new, nothing told.
+    assert!(second.ready);
+    assert_eq!(second.addresses, [FleetAddress::parse("10.0.0.9")]);
+    // No change, no observation.
     rig.available(Kind::Deployment, 1);
     assert!(!rig.fleets.has_observation());
     rig.want(None);
@@ -523,7 +522,7 @@ fn a_kind_that_cant_be_looked_at_hinders_only_who_needs_it() {
     assert_eq!(rig.work(), MADE);
     assert!(!matches!(
         rig.observation().unwrap().problem,
-        Some(Problem::NoResources(_))
+        Some(FleetProblem::NoResources(_))
     ));
     let mut scaled = spec();
     scaled.parameters.autoscaling = Some(Autoscaling::Between {
@@ -534,7 +533,7 @@ fn a_kind_that_cant_be_looked_at_hinders_only_who_needs_it() {
     rig.want(Some(scaled));
     assert_eq!(
         rig.observation().unwrap().problem,
-        Some(Problem::NoResources("forbidden".to_owned()))
+        Some(FleetProblem::NoResources("forbidden".to_owned()))
     );
 }
 
@@ -543,7 +542,7 @@ fn a_relisting_finds_what_has_gone_unnoticed() {
     let mut rig = Rig::new();
     rig.want(Some(spec()));
     rig.work();
-    rig.objects.remove(&(place(), Kind::ConfigMap)).unwrap();
+    rig.objects.remove(&(key(), Kind::ConfigMap)).unwrap();
     rig.list_all();
     rig.pass(AFTER_LOSS);
     assert_eq!(rig.work(), ["apply ConfigMap"]);
@@ -558,6 +557,6 @@ fn fingerprints_of_fleets_differ_where_their_objects_do() {
     };
     let mut other = spec();
     assert_eq!(of(&spec()), of(&other));
-    other.ports.insert(Port::udp(80));
+    other.request.ports.insert(Port::udp(80));
     assert_ne!(of(&spec()), of(&other));
 }

@@ -1,153 +1,106 @@
-//! Secrets, and what stands in them.
+//! The Secrets in which CAs and certificates are kept: their keys and metadata.
 //!
-//! In: authorities, certificates, owners. Out: Secrets; and back again, from what anybody may have written.
-//! Pure. It must not know an API server.
+//! Pure. The contents are untrusted input: any client with permission can write them.
 
 use std::collections::BTreeMap;
 
-use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
+use sesame_model::FleetId;
 
 use super::FleetOwner;
-use super::issue::Certified;
-use super::plan::{Authorities, Authority};
-use super::read::{self, Files, Flaw};
+use super::ca::CaBundle;
+use super::cert::{self, Ca, CertificateError, TlsFiles};
 use crate::kube::names;
 
-/// The Secret with the authorities and their keys, in Sesame's namespace.
-pub const AUTHORITY: &str = "sesame-ca";
-/// The Secret with the certificate that Sesame shows to Envoys, in Sesame's namespace.
+/// The Secret with the CAs and their keys, in Sesame's namespace.
+pub const CA: &str = "sesame-ca";
+/// The Secret with the discovery server's certificate, in Sesame's namespace.
 pub const SERVER: &str = "sesame-xds";
 
-/// On every Secret of a fleet: the namespace of the Sesame that keeps it.
+/// Label of every fleet's Secret: the namespace of the Sesame that keeps it.
 pub const KEPT_BY: &str = "projectsesame.io/identity";
-/// On every Secret of a fleet: the fleet's name.
-pub(super) const FLEET: &str = "projectsesame.io/identity-of";
+/// Annotation of every fleet's Secret: the fleet's name.
+const FLEET: &str = "projectsesame.io/identity-of";
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 const BUNDLE: &str = "ca.crt";
+/// The CA that is to issue next.
 const NEXT_CERTIFICATE: &str = "next.crt";
 const NEXT_KEY: &str = "next.key";
-/// Since when the authority signs.
-const SINCE: &str = "projectsesame.io/signing-since";
-/// Annotation on the Secret of the authorities: since when all bundles have the next one.
-pub const EVERYWHERE: &str = "projectsesame.io/next-everywhere-since";
 
-/// Kubernetes' type for a certificate and its key; `ca.crt` may stand beside them.
-const TLS: &str = "kubernetes.io/tls";
+/// The type of a Secret with a certificate and its key. Other keys are allowed.
+const TYPE: &str = "kubernetes.io/tls";
 
-/// Fills a Secret with the authorities; what is on it besides stays.
-pub(super) fn write_authorities(secret: &mut Secret, authorities: &Authorities) {
-    let mut data = BTreeMap::new();
-    let mut put = |key: &str, text: &str| {
-        data.insert(key.to_owned(), ByteString(text.as_bytes().to_vec()));
-    };
-    if let Some(signing) = &authorities.signing {
-        put(CERTIFICATE, &signing.certified.certificate);
-        put(KEY, &signing.certified.private_key);
-    }
-    if let Some(next) = &authorities.next {
-        put(NEXT_CERTIFICATE, &next.certified.certificate);
-        put(NEXT_KEY, &next.certified.private_key);
-    }
-    put(BUNDLE, &authorities.bundle());
-    secret.data = Some(data);
-    let annotations = secret.metadata.annotations.get_or_insert_default();
-    for (key, at) in [
-        (SINCE, authorities.since),
-        (EVERYWHERE, authorities.everywhere),
+/// Puts CAs into a Secret in place of its data.
+pub(super) fn write_cas(secret: &mut Secret, cas: &CaBundle) {
+    let mut data = BTreeMap::from([(BUNDLE, cas.pem())]);
+    for (ca, certificate, key) in [
+        (&cas.issuing, CERTIFICATE, KEY),
+        (&cas.next, NEXT_CERTIFICATE, NEXT_KEY),
     ] {
-        match at {
-            Some(at) => _ = annotations.insert(key.to_owned(), at.to_string()),
-            None => _ = annotations.remove(key),
+        if let Some(ca) = ca {
+            data.insert(certificate, ca.certificate.pem.clone());
+            data.insert(key, ca.private_key.clone());
         }
     }
-    own(&mut secret.metadata);
+    write(secret, data);
 }
 
-/// What stands in the Secret of the authorities.
+/// The CAs in a Secret. A bundle that can't be read costs the previous CAs only.
 ///
 /// # Errors
-/// An authority that signs or will sign is of no use. That its bundle is not as it should be is not an error:
-/// what is missing there is known from elsewhere in the same Secret, and what nobody can read vouches for
-/// nobody.
-pub(super) fn read_authorities(secret: &Secret) -> Result<Authorities, Flaw> {
-    let pair =
-        |certificate: &'static str, key: &str| match (text(secret, certificate), text(secret, key))
-        {
-            (None, None) => Ok(None),
-            (Some(certificate), Some(private_key)) => Authority::new(Certified {
-                certificate,
-                private_key,
-            })
-            .map(Some),
-            (None, Some(_)) => Err(Flaw::Certificate(certificate)),
-            (Some(_), None) => Err(Flaw::Key),
-        };
-    let signing = pair(CERTIFICATE, KEY)?;
-    let next = pair(NEXT_CERTIFICATE, NEXT_KEY)?;
-    if signing.is_none() && next.is_none() {
-        return Err(Flaw::Certificate(CERTIFICATE));
+/// There is no CA with its key, or one can't be used.
+pub(super) fn read_cas(secret: &Secret) -> Result<CaBundle, CertificateError> {
+    let read = |certificate, key| match (text(secret, certificate), text(secret, key)) {
+        (None, None) => Ok(None),
+        (pem, key) => Ca::read(&pem.unwrap_or_default(), key.unwrap_or_default()).map(Some),
+    };
+    let issuing = read(CERTIFICATE, KEY)?;
+    let next = read(NEXT_CERTIFICATE, NEXT_KEY)?;
+    if issuing.is_none() && next.is_none() {
+        return Err(CertificateError::Invalid("no CA"));
     }
-    let mut retired = read::authorities(&text(secret, BUNDLE).unwrap_or_default());
-    for authority in signing.iter().chain(&next) {
-        retired.retain(|old| old.fingerprint != authority.trusted.fingerprint);
+    let mut previous = cert::read_bundle(&text(secret, BUNDLE).unwrap_or_default());
+    for ca in issuing.iter().chain(&next) {
+        previous.retain(|other| *other != ca.certificate);
     }
-    Ok(Authorities {
-        since: moment(secret, SINCE),
-        everywhere: next.as_ref().and_then(|_| moment(secret, EVERYWHERE)),
-        signing,
+    Ok(CaBundle {
+        issuing,
         next,
-        retired,
+        previous,
     })
 }
 
-/// The authorities of a bundle without a key: what is left when the Secret of the authorities is destroyed.
-pub(super) fn recover(bundle: &str, now: Timestamp) -> Option<Authorities> {
-    let retired = read::authorities(bundle);
-    (!retired.is_empty()).then(|| Authorities {
-        since: Some(now),
-        retired,
-        ..Authorities::default()
-    })
+/// Puts a peer's files into a Secret in place of its data.
+pub(super) fn write_files(secret: &mut Secret, files: TlsFiles) {
+    let data = BTreeMap::from([
+        (CERTIFICATE, files.certificate),
+        (KEY, files.private_key),
+        (BUNDLE, files.ca_bundle),
+    ]);
+    write(secret, data);
+    // A Secret's type is immutable.
+    secret.type_.get_or_insert_with(|| TYPE.to_owned());
 }
 
-/// Fills a Secret with a certificate, its key and the bundle; what is on it besides stays.
-pub(super) fn write_files(secret: &mut Secret, files: &Files) {
-    let data = [
-        (CERTIFICATE, &files.certified.certificate),
-        (KEY, &files.certified.private_key),
-        (BUNDLE, &files.authorities),
-    ];
-    secret.data = Some(
-        data.map(|(key, text)| (key.to_owned(), ByteString(text.as_bytes().to_vec())))
-            .into(),
-    );
-    // The type of a Secret can't be changed.
-    secret.type_.get_or_insert_with(|| TLS.to_owned());
-    own(&mut secret.metadata);
-}
-
-/// What stands in the Secret of a server or a fleet; missing parts are empty.
-pub(super) fn read_files(secret: &Secret) -> Files {
-    let part = |key| text(secret, key).unwrap_or_default();
-    Files {
-        certified: Certified {
-            certificate: part(CERTIFICATE),
-            private_key: part(KEY),
-        },
-        authorities: part(BUNDLE),
+/// A peer's files in a Secret. Missing ones are empty.
+pub(super) fn read_files(secret: &Secret) -> TlsFiles {
+    let file = |key| text(secret, key).unwrap_or_default();
+    TlsFiles {
+        certificate: file(CERTIFICATE),
+        private_key: file(KEY),
+        ca_bundle: file(BUNDLE),
     }
 }
 
-/// Puts on a fleet's Secret what its owner wants there, and by what we know it again.
+/// Puts the owner's and Sesame's metadata on a fleet's Secret.
 pub(super) fn write_owner(
     metadata: &mut ObjectMeta,
     kept_by: &str,
-    fleet: &sesame_model::FleetId,
+    fleet: &FleetId,
     owner: &FleetOwner,
 ) {
     let labels = metadata.labels.get_or_insert_default();
@@ -158,56 +111,46 @@ pub(super) fn write_owner(
     annotations.insert(FLEET.to_owned(), fleet.to_string());
     if let Some(reference) = &owner.owner_reference {
         let references = metadata.owner_references.get_or_insert_default();
-        // Of an owner of the same name that is gone, the reference would have ours collected with it.
-        references.retain(|other| (&other.kind, &other.name) != (&reference.kind, &reference.name));
-        references.push(reference.clone());
+        if !references.contains(reference) {
+            // The garbage collector would delete the Secret with a former owner of the same name.
+            references
+                .retain(|other| (&other.kind, &other.name) != (&reference.kind, &reference.name));
+            references.push(reference.clone());
+        }
     }
-    own(metadata);
 }
 
-/// Whether everything that [`write_owner`] would put there is there.
-pub(super) fn owned(
-    metadata: &ObjectMeta,
-    kept_by: &str,
-    fleet: &sesame_model::FleetId,
-    owner: &FleetOwner,
-) -> bool {
-    let mut should = metadata.clone();
-    write_owner(&mut should, kept_by, fleet, owner);
-    let sorted = |metadata: &ObjectMeta| {
-        let mut references = metadata.owner_references.clone().unwrap_or_default();
-        references.sort_by(|a, b| a.uid.cmp(&b.uid));
-        references
+/// Whether a Secret is the fleet's: it has its label or its annotation, or both.
+pub(super) fn is_of(metadata: &ObjectMeta, kept_by: &str, fleet: &FleetId) -> bool {
+    let has = |map: &Option<BTreeMap<String, String>>, key, value: &str| {
+        let map = map.as_ref();
+        map.is_some_and(|map| map.get(key).is_some_and(|is| is == value))
     };
-    should.labels == metadata.labels
-        && should.annotations == metadata.annotations
-        && sorted(&should) == sorted(metadata)
+    has(&metadata.labels, KEPT_BY, kept_by) || has(&metadata.annotations, FLEET, &fleet.to_string())
 }
 
-/// Whether a Secret in the place of a fleet's is the fleet's, even if somebody took some of its marks.
-pub(super) fn is_ours(metadata: &ObjectMeta, kept_by: &str, fleet: &sesame_model::FleetId) -> bool {
-    let has = |map: &Option<BTreeMap<String, String>>, key: &str, value: &str| {
-        map.as_ref()
-            .and_then(|map| map.get(key))
-            .is_some_and(|is| is == value)
+/// Whether a Secret is where Sesame puts the Secret of the fleet that it names. Copies aren't.
+pub(super) fn in_place(metadata: &ObjectMeta, namespace: &str, name: &str) -> bool {
+    let fleet = metadata.annotations.as_ref().and_then(|all| all.get(FLEET));
+    let Some(Ok(fleet)) = fleet.map(|fleet| fleet.parse::<FleetId>()) else {
+        return false;
     };
-    has(&metadata.labels, KEPT_BY, kept_by) || has(&metadata.annotations, FLEET, fleet.as_str())
+    let kept_by = metadata.labels.as_ref().and_then(|all| all.get(KEPT_BY));
+    let in_namespace = match &fleet {
+        FleetId::Gateway { namespace: its, .. } => **its == *namespace,
+        FleetId::Default => kept_by.is_some_and(|kept_by| kept_by == namespace),
+        FleetId::Unmanaged => false,
+    };
+    in_namespace && names::certificate_secret(&fleet) == name
 }
 
-/// The fleet whose Secret stands in a place (namespace, name), if it is one that Sesame has made for a Gateway: copies that
-/// others have made are theirs.
-pub(super) fn left_over(
-    metadata: &ObjectMeta,
-    (namespace, name): &(String, String),
-) -> Option<sesame_model::FleetId> {
-    let fleet = metadata.annotations.as_ref()?.get(FLEET)?;
-    let (its, _) = fleet.split_once('/')?;
-    let fleet = sesame_model::FleetId(fleet.as_str().into());
-    (its == namespace && names::certificate_secret(&fleet) == *name).then_some(fleet)
-}
-
-fn own(metadata: &mut ObjectMeta) {
-    let labels = metadata.labels.get_or_insert_default();
+fn write(secret: &mut Secret, data: BTreeMap<&str, String>) {
+    let data = data.into_iter();
+    secret.data = Some(
+        data.map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes())))
+            .collect(),
+    );
+    let labels = secret.metadata.labels.get_or_insert_default();
     labels.insert(
         "app.kubernetes.io/managed-by".to_owned(),
         "sesame".to_owned(),
@@ -216,10 +159,5 @@ fn own(metadata: &mut ObjectMeta) {
 
 fn text(secret: &Secret, key: &str) -> Option<String> {
     let bytes = secret.data.as_ref()?.get(key)?;
-    // What is not text is PEM of nothing, which the reader finds out.
     Some(String::from_utf8_lossy(&bytes.0).into_owned())
-}
-
-fn moment(secret: &Secret, key: &str) -> Option<Timestamp> {
-    secret.metadata.annotations.as_ref()?.get(key)?.parse().ok()
 }

@@ -1,581 +1,489 @@
-//! What is known of all Secrets, and what is to be done next.
+//! Which Secrets to reconcile, and their desired contents.
 //!
-//! In: what was seen, what is wanted, the time. Out: one [`Job`] after the other, and what the server is to show.
-//! Pure. It must not know how jobs are done.
-//!
-//! A fleet is looked at when something of it changed or its time has come; all of them only when the authorities
-//! changed, which concerns all of them.
+//! Pure: events of watches, wanted fleets and the time in; names of Secrets to reconcile out, and what to do with each.
+//! A Secret is examined when it or what is wanted of it changes, when its renewal is due, and when the CAs change.
 
-mod kept;
-mod pace;
-mod removals;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use jiff::{SignedDuration, Timestamp};
+use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
+use kube::runtime::watcher::Event;
 use sesame_model::FleetId;
 
-use super::issue::{Periods, Subject};
-use super::plan::{self, Authorities, Need, StepError};
-use super::read::{self, Files};
-use super::secret;
-use super::watch::{Seen, Source};
-use super::{Config, FleetOwner, ServerIdentity};
-use kept::Kept;
-use pace::Pace;
-use removals::Removals;
+use super::ca::CaBundle;
+use super::cert::{CertificateError, Leaf, Subject, TlsFiles, after};
+use super::{CaConfig, FleetOwner, secret};
 
-/// How many fleets' Secrets are written at the same time.
-const AT_ONCE: usize = 8;
-/// How long to wait after a first failure, and at most.
-const FIRST: Duration = Duration::from_secs(1);
-const LAST: Duration = Duration::from_secs(120);
+/// How many Secrets are reconciled at the same time.
+const CONCURRENCY: usize = 8;
 
-/// Something to write.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum Job {
-    /// The authorities are to be `to`, if they still are `from`.
-    Authorities {
-        /// What they were when that was decided.
-        from: Option<Box<Authorities>>,
-        /// What they are to be.
-        to: Box<Authorities>,
-    },
-    /// The server's Secret is to be made, or made anew.
+/// The delay after a write or a failure: a Secret that others keep changing, another Sesame perhaps, is written less and
+/// less often.
+const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
+    .with_min_delay(Duration::from_millis(500))
+    .with_max_delay(Duration::from_secs(120))
+    .without_max_times();
+/// A Secret that needed no write for this long starts with the shortest delay again.
+const CALM: Duration = Duration::from_secs(600);
+
+/// A Secret's namespace and name.
+pub(super) type Name = (String, String);
+
+/// One of the watches.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Source {
+    /// The Secret of the CAs.
+    Ca,
+    /// The server's Secret.
     Server,
-    /// The Secrets of these fleets are.
-    Fleets(Vec<(FleetId, FleetOwner)>),
-    /// The Secret of a fleet that is gone is to go, too.
-    Remove(FleetId, FleetOwner),
+    /// The fleets' Secrets in a namespace; `None`: in all.
+    Fleets(Option<String>),
 }
 
-#[derive(Debug)]
-struct Fleet {
-    owner: FleetOwner,
-    kept: Option<Kept>,
-    /// The entry in `due`.
+/// What to do with a Secret.
+pub(super) enum Action {
+    /// No write before that time or the next event.
+    Keep(Option<Timestamp>),
+    Write(Box<Secret>),
+    Delete,
+}
+
+/// Why a Secret can't be as it should be.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum StateError {
+    #[error("it exists and was not created by Sesame; delete or rename it")]
+    Foreign,
+    #[error(transparent)]
+    Certificate(#[from] CertificateError),
+}
+
+/// What a Secret is for.
+#[derive(Default, PartialEq)]
+enum Purpose {
+    /// Not known, or not yet.
+    #[default]
+    Unknown,
+    Ca,
+    Leaf(Subject, Option<FleetOwner>),
+    /// Of a fleet that is gone.
+    Gone(FleetId),
+}
+
+#[derive(Default)]
+struct Entry {
+    purpose: Purpose,
+    /// Its entry in [`State::due`].
     due: Option<Timestamp>,
-    failure: Option<Failure>,
-    pace: Pace,
+    backoff: Option<ExponentialBackoff>,
+    /// The end of the delay.
+    not_before: Option<Timestamp>,
+    failure: Option<String>,
 }
 
-#[derive(Debug)]
-struct Failure {
-    attempts: u32,
-    message: String,
-    /// Somebody else has a Secret there: nobody uses it as ours, so the others don't wait for it.
-    foreign: bool,
+impl Entry {
+    fn back_off(&mut self, now: Timestamp) {
+        if self.not_before.is_some_and(|at| now >= after(at, CALM)) {
+            self.backoff = None;
+        }
+        let backoff = self.backoff.get_or_insert_with(|| BACKOFF.build());
+        self.not_before = backoff.next().map(|delay| after(now, delay));
+    }
 }
 
-type Place = (String, String);
-
-/// What is known, and what is wanted.
-#[derive(Debug)]
+/// The observed Secrets and the wanted fleets.
 pub(super) struct State {
-    kept_by: String,
-    periods: Periods,
-    server_subject: Subject,
-    lead: bool,
-    unsynced: BTreeSet<Source>,
-    /// The namespaces of the watches of fleets; `None`: all.
-    watched: Vec<Option<String>>,
-    /// The places of fleets that a watch has told since it began anew.
-    telling: BTreeMap<Source, BTreeSet<Place>>,
-    /// The last good ones: what the Secret has, or had before somebody spoiled it.
-    authorities: Option<Authorities>,
-    /// What the Secret has is what we know.
-    authorities_stand: bool,
-    server: Option<Kept>,
-    /// Of the server's Secret, whatever it is worth.
-    server_bundle: String,
-    shown: Option<ServerIdentity>,
-    fleets: BTreeMap<FleetId, Fleet>,
-    by_place: BTreeMap<Place, FleetId>,
-    /// Secrets of fleets that nobody wants, or not yet.
-    unclaimed: BTreeMap<Place, Secret>,
-    dirty: BTreeSet<FleetId>,
-    due: BTreeSet<(Timestamp, FleetId)>,
-    todo: BTreeSet<FleetId>,
-    /// Those whose bundle isn't known to be as it should.
-    behind: BTreeSet<FleetId>,
-    removals: Removals,
-    /// All fleets that there should be have been said once.
+    config: CaConfig,
+    ca: Name,
+    server: Name,
+    leading: bool,
+    /// All wanted fleets are known.
     settled: bool,
+    /// Watches without a list so far.
+    unsynced: BTreeSet<Source>,
+    /// What watches have listed since their relist began.
+    listing: BTreeMap<Source, BTreeSet<Name>>,
+    /// As seen last.
+    secrets: BTreeMap<Name, Secret>,
+    entries: BTreeMap<Name, Entry>,
+    by_fleet: BTreeMap<FleetId, Name>,
+    /// To be examined now.
+    queue: BTreeSet<Name>,
+    /// To be examined later.
+    due: BTreeSet<(Timestamp, Name)>,
+    /// The last ones that could be read.
+    cas: Option<CaBundle>,
+    /// They are what the Secret holds.
+    cas_stored: bool,
+    served: Option<TlsFiles>,
 }
 
 impl State {
-    pub(super) fn new(config: &Config) -> Self {
-        let watched = match &config.fleet_namespaces {
-            None => vec![None],
-            Some(namespaces) => namespaces.iter().cloned().map(Some).collect(),
-        };
-        let fleets = (0..watched.len()).map(Source::Fleets);
+    pub(super) fn new(config: CaConfig) -> Self {
+        let ca = (config.namespace.clone(), secret::CA.to_owned());
+        let server = (config.namespace.clone(), secret::SERVER.to_owned());
+        let subject = Subject::Server(config.dns_names.clone());
+        let purposes = [
+            (ca.clone(), Purpose::Ca),
+            (server.clone(), Purpose::Leaf(subject, None)),
+        ];
+        let entries = purposes.map(|(name, purpose)| {
+            let entry = Entry {
+                purpose,
+                ..Entry::default()
+            };
+            (name, entry)
+        });
         Self {
-            kept_by: config.namespace.clone(),
-            periods: config.periods,
-            server_subject: Subject::Server(config.dns_names.clone()),
-            lead: false,
-            unsynced: fleets.chain([Source::Authority, Source::Server]).collect(),
-            watched,
-            telling: BTreeMap::new(),
-            authorities: None,
-            authorities_stand: false,
-            server: None,
-            server_bundle: String::new(),
-            shown: None,
-            fleets: BTreeMap::new(),
-            by_place: BTreeMap::new(),
-            unclaimed: BTreeMap::new(),
-            dirty: BTreeSet::new(),
-            due: BTreeSet::new(),
-            todo: BTreeSet::new(),
-            behind: BTreeSet::new(),
-            removals: Removals::default(),
+            unsynced: sources(&config).into_iter().collect(),
+            config,
+            queue: [ca.clone(), server.clone()].into(),
+            ca,
+            server,
+            leading: false,
             settled: false,
+            listing: BTreeMap::new(),
+            secrets: BTreeMap::new(),
+            entries: entries.into(),
+            by_fleet: BTreeMap::new(),
+            due: BTreeSet::new(),
+            cas: None,
+            cas_stored: false,
+            served: None,
         }
     }
 
-    pub(super) fn lead(&mut self, lead: bool) {
-        self.lead = lead;
+    /// Only a leader writes.
+    pub(super) fn lead(&mut self, leading: bool) {
+        self.leading = leading;
     }
 
-    /// From now on Secrets of fleets that nobody wants are left over.
+    /// All wanted fleets are known: from now on, Secrets of others are orphans.
     pub(super) fn settle(&mut self) {
         self.settled = true;
+        self.queue.extend(self.secrets.keys().cloned());
     }
 
-    pub(super) fn authorities(&self) -> Option<&Authorities> {
-        self.authorities.as_ref()
+    /// The files of the discovery server: the last ones seen that could be read.
+    pub(super) fn served(&self) -> Option<&TlsFiles> {
+        self.served.as_ref()
     }
 
-    pub(super) fn server_subject(&self) -> &Subject {
-        &self.server_subject
-    }
-
-    /// What the server is to show: the last good that was seen.
-    pub(super) fn shown(&self) -> Option<&ServerIdentity> {
-        self.shown.as_ref()
-    }
-
-    /// Keeps a fleet's Secret, or no more.
+    /// Keeps a fleet's Secret; `None`: deletes it.
     pub(super) fn want(&mut self, id: FleetId, owner: Option<FleetOwner>) {
-        let place = |owner: &FleetOwner| (owner.namespace.clone(), owner.secret_name.clone());
-        let before = self.fleets.get(&id).map(|fleet| fleet.owner.clone());
-        if before.as_ref() == owner.as_ref() {
-            return;
-        }
-        let moved = match (&before, &owner) {
-            (Some(before), Some(owner)) => place(before) != place(owner),
-            (Some(_), None) => true,
-            (None, _) => false,
-        };
-        if let Some(before) = before
-            && moved
-        {
-            // Who doesn't lead and sees none need not remember one: the leader has been faster.
-            let there = self.fleets.get(&id).is_some_and(|f| f.kept.is_some());
-            self.forget(&id);
-            self.by_place.remove(&place(&before));
-            if there || self.lead || !self.unsynced.is_empty() {
-                self.removals.add(id.clone(), before);
-            }
-        }
-        let Some(owner) = owner else { return };
-        let at = place(&owner);
-        self.removals.forget(&at);
-        if let Some(fleet) = self.fleets.get_mut(&id) {
-            fleet.owner = owner;
-            fleet.pace = Pace::default();
-        } else {
-            let subject = Subject::Fleet(id.clone());
-            let kept = self
-                .unclaimed
-                .remove(&at)
-                .map(|secret| Kept::new(&secret, &subject));
-            let fleet = Fleet {
-                owner,
-                kept,
-                due: None,
-                failure: None,
-                pace: Pace::default(),
-            };
-            self.fleets.insert(id.clone(), fleet);
-            self.by_place.insert(at, id.clone());
-        }
-        self.dirty.insert(id);
-    }
-
-    fn forget(&mut self, id: &FleetId) {
-        if let Some(Fleet { due: Some(due), .. }) = self.fleets.remove(id) {
-            self.due.remove(&(due, id.clone()));
-        }
-        self.dirty.remove(id);
-        self.todo.remove(id);
-        self.behind.remove(id);
-    }
-
-    /// Takes what a watch tells.
-    pub(super) fn see(&mut self, seen: Seen) {
-        match seen {
-            Seen::Is(source, secret) => {
-                if let (Some(told), Some(place)) =
-                    (self.telling.get_mut(&source), place_of(&secret))
-                {
-                    told.insert(place);
-                }
-                match source {
-                    Source::Authority => self.see_authorities(Some(&secret)),
-                    Source::Server => self.see_server(Some(&secret)),
-                    Source::Fleets(_) => self.see_fleet(*secret),
-                }
-            }
-            Seen::Gone(source, secret) => match source {
-                Source::Authority => self.see_authorities(None),
-                Source::Server => self.see_server(None),
-                Source::Fleets(_) => _ = place_of(&secret).map(|place| self.lose_fleet(&place)),
-            },
-            Seen::Begin(source) => _ = self.telling.insert(source, BTreeSet::new()),
-            Seen::Complete(source) => {
-                let told = self.telling.remove(&source).unwrap_or_default();
-                self.unsynced.remove(&source);
-                match source {
-                    Source::Authority if told.is_empty() => self.see_authorities(None),
-                    Source::Server if told.is_empty() => self.see_server(None),
-                    Source::Authority | Source::Server => {}
-                    Source::Fleets(watch) => self.lose_others(watch, &told),
-                }
-            }
-            Seen::Failed(..) => {}
-        }
-    }
-
-    /// What the authorities' Secret has now.
-    pub(super) fn see_authorities(&mut self, secret: Option<&Secret>) {
-        let read = secret.map(secret::read_authorities);
-        self.authorities_stand = matches!(read, Some(Ok(_)));
-        match read {
-            Some(Ok(read)) => {
-                let trusted = |all: &Authorities| (all.fingerprints(), all.signing.clone());
-                if self.authorities.as_ref().map(trusted) != Some(trusted(&read)) {
-                    self.dirty.extend(self.fleets.keys().cloned());
-                }
-                self.authorities = Some(read);
-            }
-            Some(Err(flaw)) => {
-                tracing::warn!("the Secret {} is of no use: {flaw}", secret::AUTHORITY)
-            }
-            None => {}
-        }
-    }
-
-    /// What the server's Secret has now.
-    pub(super) fn see_server(&mut self, secret: Option<&Secret>) {
-        self.server = secret.map(|secret| Kept::new(secret, &self.server_subject));
-        let files = secret.map(secret::read_files);
-        // Other names than ours are a leader's to change that knows them. Until then they are better than
-        // nothing: else a replica of another version could not be ready, and so not come to lead.
-        match files.as_ref().map(read::usable) {
-            Some(Ok(leaf)) => {
-                self.shown = files.clone().map(|files| ServerIdentity {
-                    files,
-                    expires: leaf.end,
-                });
-            }
-            Some(Err(flaw)) => {
-                tracing::warn!("the Secret {} is of no use: {flaw}", secret::SERVER);
-            }
-            None => {}
-        }
-        self.server_bundle = files
-            .map(|files: Files| files.authorities)
-            .unwrap_or_default();
-    }
-
-    fn see_fleet(&mut self, secret: Secret) {
-        let Some(place) = place_of(&secret) else {
-            return;
-        };
-        let Some(id) = self.by_place.get(&place).cloned() else {
-            self.unclaimed.insert(place, secret);
-            return;
-        };
-        self.see_secret_of(&id, Some(&secret));
-    }
-
-    /// What a fleet's Secret is now.
-    pub(super) fn see_secret_of(&mut self, id: &FleetId, secret: Option<&Secret>) {
-        let subject = Subject::Fleet(id.clone());
-        if let Some(fleet) = self.fleets.get_mut(id) {
-            fleet.kept = secret.map(|secret| Kept::new(secret, &subject));
-            self.dirty.insert(id.clone());
-        }
-    }
-
-    fn lose_fleet(&mut self, place: &Place) {
-        self.unclaimed.remove(place);
-        self.removals.forget(place);
-        if let Some(id) = self.by_place.get(place).cloned() {
-            self.see_secret_of(&id, None);
-        }
-    }
-
-    /// Loses those that a watch did not tell, of those that it would have.
-    fn lose_others(&mut self, watch: usize, told: &BTreeSet<Place>) {
-        let namespace = self.watched.get(watch).cloned().flatten();
-        let watched = |place: &&Place| namespace.as_ref().is_none_or(|only| *only == place.0);
-        let known = self.by_place.keys().chain(self.unclaimed.keys());
-        let gone = known.filter(watched).filter(|place| !told.contains(*place));
-        for place in gone.cloned().collect::<Vec<_>>() {
-            self.lose_fleet(&place);
-        }
-    }
-
-    /// A fleet's Secret has been written, or found to be as it should.
-    pub(super) fn done(&mut self, id: &FleetId, secret: &Secret) {
-        self.see_secret_of(id, Some(secret));
-        self.todo.remove(id);
-        if let Some(fleet) = self.fleets.get_mut(id) {
-            fleet.failure = None;
-        }
-    }
-
-    /// A fleet's Secret had to be changed.
-    pub(super) fn wrote(&mut self, now: Timestamp, id: &FleetId) {
-        if let Some(fleet) = self.fleets.get_mut(id) {
-            fleet.pace.wrote(now);
-        }
-    }
-
-    /// A fleet's Secret could not be written.
-    pub(super) fn failed(&mut self, now: Timestamp, id: &FleetId, message: String, foreign: bool) {
-        self.todo.remove(id);
-        let Some(fleet) = self.fleets.get_mut(id) else {
-            return;
-        };
-        let attempts = fleet
-            .failure
+        let name = owner
             .as_ref()
-            .map_or(1, |failure| failure.attempts.saturating_add(1));
-        fleet.failure = Some(Failure {
-            attempts,
-            message,
-            foreign,
-        });
-        if !foreign {
-            // Its Envoys may have an old bundle still.
-            self.behind.insert(id.clone());
+            .map(|owner| (owner.namespace.clone(), owner.secret_name.clone()));
+        if let Some(old) = self.by_fleet.remove(&id)
+            && name.as_ref() != Some(&old)
+        {
+            if self.leading || self.secrets.contains_key(&old) {
+                let entry = self.entries.entry(old.clone()).or_default();
+                entry.purpose = Purpose::Gone(id.clone());
+                entry.failure = None;
+                self.queue.insert(old);
+            } else {
+                self.forget(&old);
+            }
         }
-        self.set_due(id, later(now, pause(attempts - 1)));
-    }
-
-    /// The Secret of a fleet that is gone has gone, or is not ours.
-    pub(super) fn removed(&mut self, id: &FleetId) {
-        self.removals.done(id);
-    }
-
-    /// It could not be deleted.
-    pub(super) fn not_removed(&mut self, now: Timestamp, id: &FleetId) {
-        self.removals.failed(now, id);
-    }
-
-    /// Secrets that are left of fleets which nobody wants are to go: their Gateways went to another class while no Sesame
-    /// was running.
-    fn find_left_overs(&mut self) {
-        if !self.settled || !self.unsynced.is_empty() {
-            return;
-        }
-        for (place, secret) in std::mem::take(&mut self.unclaimed) {
-            if let Some(id) = secret::left_over(&secret.metadata, &place) {
-                let owner = FleetOwner {
-                    namespace: place.0,
-                    secret_name: place.1,
-                    ..FleetOwner::default()
-                };
-                self.removals.add(id, owner);
+        if let (Some(name), Some(owner)) = (name, owner) {
+            self.by_fleet.insert(id.clone(), name.clone());
+            let entry = self.entries.entry(name.clone()).or_default();
+            let purpose = Purpose::Leaf(Subject::Fleet(id), Some(owner));
+            if entry.purpose != purpose {
+                entry.purpose = purpose;
+                entry.not_before = None;
+                self.queue.insert(name);
             }
         }
     }
 
-    fn set_due(&mut self, id: &FleetId, at: Timestamp) {
-        let Some(fleet) = self.fleets.get_mut(id) else {
-            return;
-        };
-        if let Some(before) = fleet.due.replace(at) {
-            self.due.remove(&(before, id.clone()));
+    /// Takes an event of a watch.
+    pub(super) fn see(&mut self, source: Source, event: Event<Secret>) {
+        match event {
+            Event::Init => _ = self.listing.insert(source, BTreeSet::new()),
+            Event::InitApply(secret) => {
+                let listed = self.listing.entry(source).or_default();
+                listed.extend(name_of(&secret));
+                self.seen(secret);
+            }
+            Event::Apply(secret) => self.seen(secret),
+            Event::Delete(secret) => {
+                if let Some(name) = name_of(&secret) {
+                    self.set(name, None);
+                }
+            }
+            Event::InitDone => {
+                let listed = self.listing.remove(&source).unwrap_or_default();
+                let gone = self
+                    .secrets
+                    .keys()
+                    .filter(|name| self.covers(&source, name) && !listed.contains(*name));
+                for name in gone.cloned().collect::<Vec<_>>() {
+                    self.set(name, None);
+                }
+                self.unsynced.remove(&source);
+            }
         }
-        self.due.insert((at, id.clone()));
     }
 
-    /// The next thing to do; `None`: nothing before something changes or [`State::next_look`] has come.
+    fn covers(&self, source: &Source, name: &Name) -> bool {
+        match source {
+            Source::Ca => *name == self.ca,
+            Source::Server => *name == self.server,
+            Source::Fleets(namespace) => {
+                *name != self.ca
+                    && *name != self.server
+                    && namespace.as_ref().is_none_or(|only| *only == name.0)
+            }
+        }
+    }
+
+    fn seen(&mut self, secret: Secret) {
+        if let Some(name) = name_of(&secret) {
+            self.set(name, Some(secret));
+        }
+    }
+
+    fn set(&mut self, name: Name, secret: Option<Secret>) {
+        if name == self.ca {
+            self.read_cas(secret.as_ref());
+        } else if name == self.server
+            && let Some(secret) = &secret
+        {
+            let files = secret::read_files(secret);
+            // Even if the names aren't ours: the leader may be of another version, and a replica without a certificate
+            // never gets ready, so never leads.
+            match Leaf::read(&files) {
+                Ok(_) => self.served = Some(files),
+                Err(error) => tracing::warn!("Secret {}/{}: {error}", name.0, name.1),
+            }
+        }
+        match secret {
+            Some(secret) => _ = self.secrets.insert(name.clone(), secret),
+            None => {
+                self.secrets.remove(&name);
+                let purpose = self.entries.get(&name).map(|entry| &entry.purpose);
+                if !matches!(purpose, Some(Purpose::Ca | Purpose::Leaf(..))) {
+                    self.forget(&name);
+                    return;
+                }
+            }
+        }
+        self.queue.insert(name);
+    }
+
+    fn read_cas(&mut self, secret: Option<&Secret>) {
+        self.cas_stored = false;
+        match secret.map(secret::read_cas) {
+            Some(Ok(cas)) => {
+                if self.cas.as_ref() != Some(&cas) {
+                    self.queue.extend(self.entries.keys().cloned());
+                }
+                self.cas = Some(cas);
+                self.cas_stored = true;
+            }
+            Some(Err(error)) => tracing::warn!("Secret {}/{}: {error}", self.ca.0, self.ca.1),
+            None => {}
+        }
+    }
+
+    fn forget(&mut self, name: &Name) {
+        self.secrets.remove(name);
+        self.queue.remove(name);
+        if let Some(Entry { due: Some(due), .. }) = self.entries.remove(name) {
+            self.due.remove(&(due, name.clone()));
+        }
+    }
+
+    /// The Secrets to reconcile now; none: nothing to do before an event or [`State::next_time`].
+    pub(super) fn next(&mut self, now: Timestamp) -> Vec<Name> {
+        let blind = |source| self.unsynced.contains(&source);
+        if !self.leading || blind(Source::Ca) || blind(Source::Server) {
+            return Vec::new();
+        }
+        while let Some((at, _)) = self.due.first()
+            && *at <= now
+            && let Some((_, name)) = self.due.pop_first()
+        {
+            if let Some(entry) = self.entries.get_mut(&name) {
+                entry.due = None;
+            }
+            self.queue.insert(name);
+        }
+        // The server trusts a CA before fleets get certificates of it.
+        for name in [self.ca.clone(), self.server.clone()] {
+            if name != self.ca && !self.cas_stored {
+                return Vec::new();
+            }
+            if self.queue.remove(&name) && self.examine(now, &name) {
+                return vec![name];
+            }
+        }
+        let mut batch = Vec::new();
+        while batch.len() < CONCURRENCY
+            && let Some(name) = self.queue.pop_first()
+        {
+            if self.examine(now, &name) {
+                batch.push(name);
+            }
+        }
+        batch
+    }
+
+    /// Whether a Secret has to be reconciled now. If not, it is examined again in time.
+    fn examine(&mut self, now: Timestamp, name: &Name) -> bool {
+        let action = self.action(now, name, self.secrets.get(name));
+        let entry = self.entries.entry(name.clone()).or_default();
+        let next = match action {
+            Ok(Action::Keep(next)) => {
+                entry.failure = None;
+                next
+            }
+            _ if entry.not_before.is_some_and(|at| now < at) => entry.not_before,
+            _ => return true,
+        };
+        let due = std::mem::replace(&mut entry.due, next);
+        if let Some(due) = due {
+            self.due.remove(&(due, name.clone()));
+        }
+        self.due.extend(next.map(|next| (next, name.clone())));
+        false
+    }
+
+    /// What to do with a Secret, as `found`.
     ///
     /// # Errors
-    /// A new authority is due and can't be made.
-    pub(super) fn next(&mut self, now: Timestamp) -> Result<Option<Job>, StepError> {
-        let blind = |source| self.unsynced.contains(&source);
-        if !self.lead || blind(Source::Authority) || blind(Source::Server) {
-            return Ok(None);
-        }
-        let Some(authorities) = self.authorities.clone().filter(|_| self.authorities_stand) else {
-            return self.mend_authorities(now).map(Some);
+    /// It can't be as it should be.
+    pub(super) fn action(
+        &self,
+        now: Timestamp,
+        name: &Name,
+        found: Option<&Secret>,
+    ) -> Result<Action, StateError> {
+        let kept_by = &self.config.namespace;
+        let mut secret = found.cloned().unwrap_or_default();
+        let metadata = &secret.metadata;
+        let next = match self.entries.get(name).map(|entry| &entry.purpose) {
+            None | Some(Purpose::Unknown) => {
+                let orphan = self.settled && secret::in_place(metadata, &name.0, &name.1);
+                return Ok(if orphan {
+                    Action::Delete
+                } else {
+                    Action::Keep(None)
+                });
+            }
+            Some(Purpose::Gone(fleet)) => {
+                let ours = secret::is_of(metadata, kept_by, fleet);
+                return Ok(if ours {
+                    Action::Delete
+                } else {
+                    Action::Keep(None)
+                });
+            }
+            Some(Purpose::Ca) => {
+                let stored = found.and_then(|found| secret::read_cas(found).ok());
+                let cas = stored.or_else(|| self.cas.clone());
+                let cas = cas.unwrap_or_else(|| {
+                    let served = self.secrets.get(&self.server).map(secret::read_files);
+                    CaBundle::without_keys(&served.unwrap_or_default().ca_bundle)
+                });
+                let cas = cas.rotated(now)?;
+                secret::write_cas(&mut secret, &cas);
+                cas.next_rotation()
+            }
+            Some(Purpose::Leaf(subject, owner)) => {
+                if let (Some(found), Subject::Fleet(fleet)) = (found, subject)
+                    && !secret::is_of(&found.metadata, kept_by, fleet)
+                {
+                    return Err(StateError::Foreign);
+                }
+                let cas = self
+                    .cas
+                    .as_ref()
+                    .ok_or(CertificateError::Invalid("there is no CA"))?;
+                let files = secret::read_files(&secret);
+                let (files, renewal) = cas.renewed(now, subject, files)?;
+                secret::write_files(&mut secret, files);
+                if let (Some(owner), Subject::Fleet(fleet)) = (owner, subject) {
+                    secret::write_owner(&mut secret.metadata, kept_by, fleet, owner);
+                }
+                Some(renewal)
+            }
         };
-        self.find_left_overs();
-        self.examine(now, &authorities);
-        // What it would sign would be of no use.
-        let signs = authorities
-            .signer()
-            .is_some_and(|signer| now < signer.trusted.end);
-        let server = self
-            .server
-            .as_ref()
-            .and_then(|kept| kept.leaf.as_ref().ok());
-        let need = plan::need(now, &authorities, &self.server_subject, server);
-        if signs && !matches!(need, Need::Nothing(_)) {
-            return Ok(Some(Job::Server));
-        }
-        if let Some(step) = plan::step(now, &self.periods, Some(&authorities), self.complete()) {
-            let to = plan::take(step, now, &self.periods, Some(&authorities))?;
-            tracing::info!(?step, "authorities of discovery");
-            return Ok(Some(Job::Authorities {
-                from: Some(Box::new(authorities)),
-                to: Box::new(to),
-            }));
-        }
-        if let Some((id, owner)) = self.removals.next(now) {
-            return Ok(Some(Job::Remove(id.clone(), owner.clone())));
-        }
-        let batch: Vec<_> = self
-            .todo
-            .iter()
-            .take(AT_ONCE)
-            .filter_map(|id| Some((id.clone(), self.fleets.get(id)?.owner.clone())))
-            .collect();
-        Ok((!batch.is_empty()).then_some(Job::Fleets(batch)))
-    }
-
-    /// The authorities' Secret is not there, or of no use.
-    fn mend_authorities(&self, now: Timestamp) -> Result<Job, StepError> {
-        if let Some(known) = &self.authorities {
-            return Ok(Job::Authorities {
-                from: None,
-                to: Box::new(known.clone()),
-            });
-        }
-        let recovered = secret::recover(&self.server_bundle, now);
-        let step = plan::step(now, &self.periods, recovered.as_ref(), false);
-        let step = step.unwrap_or(plan::Step::Found);
-        let to = plan::take(step, now, &self.periods, recovered.as_ref())?;
-        Ok(Job::Authorities {
-            from: None,
-            to: Box::new(to),
+        Ok(if found == Some(&secret) {
+            Action::Keep(next)
+        } else {
+            Action::Write(Box::new(secret))
         })
     }
 
-    /// All bundles are known to be as they should.
-    fn complete(&self) -> bool {
-        // A place that is somebody else's is of no Envoy of ours.
-        let foreign = |id: &FleetId| {
-            let failure = self.fleets.get(id).and_then(|fleet| fleet.failure.as_ref());
-            failure.is_some_and(|failure| failure.foreign)
+    /// A Secret has been reconciled, with this result. `written`: a write was sent.
+    pub(super) fn done(
+        &mut self,
+        now: Timestamp,
+        name: &Name,
+        secret: Option<Secret>,
+        written: bool,
+    ) {
+        let Some(entry) = self.entries.get_mut(name) else {
+            return;
         };
-        self.unsynced.is_empty() && self.behind.iter().all(foreign)
+        entry.failure = None;
+        if written {
+            entry.back_off(now);
+        }
+        let wanted = matches!(entry.purpose, Purpose::Ca | Purpose::Leaf(..));
+        self.set(name.clone(), secret.filter(|_| wanted));
     }
 
-    /// Looks at those fleets of which something changed or whose time has come.
-    fn examine(&mut self, now: Timestamp, authorities: &Authorities) {
-        while let Some((at, _)) = self.due.first()
-            && *at <= now
-            && let Some((_, id)) = self.due.pop_first()
-        {
-            if let Some(fleet) = self.fleets.get_mut(&id) {
-                fleet.due = None;
-            }
-            self.dirty.insert(id);
-        }
-        let trusted = authorities.fingerprints();
-        for id in std::mem::take(&mut self.dirty) {
-            let Some(fleet) = self.fleets.get(&id) else {
-                continue;
-            };
-            let kept = fleet.kept.as_ref();
-            let leaf = kept.and_then(|kept| kept.leaf.as_ref().ok());
-            // Where there is no Secret yet, no Envoy has an old bundle, and it will be made with the newest.
-            let fresh = kept.is_none() && fleet.failure.is_none();
-            if fresh || leaf.is_some_and(|leaf| leaf.trusts == trusted) {
-                self.behind.remove(&id);
-            } else {
-                self.behind.insert(id.clone());
-            }
-            // It waits for its next attempt, whatever is seen meanwhile.
-            if fleet.failure.is_some() && fleet.due.is_some() {
-                continue;
-            }
-            let subject = Subject::Fleet(id.clone());
-            let marked = kept.is_some_and(|kept| {
-                secret::owned(&kept.metadata, &self.kept_by, &id, &fleet.owner)
-            });
-            match plan::need(now, authorities, &subject, leaf) {
-                Need::Nothing(until) if marked => {
-                    self.todo.remove(&id);
-                    self.set_due(&id, until);
-                }
-                _ => match fleet.pace.until(now) {
-                    Some(at) => self.set_due(&id, at),
-                    None => _ = self.todo.insert(id),
-                },
-            }
+    /// A Secret couldn't be reconciled.
+    pub(super) fn failed(&mut self, now: Timestamp, name: &Name, message: String) {
+        if let Some(entry) = self.entries.get_mut(name) {
+            entry.failure = Some(message);
+            entry.back_off(now);
+            self.queue.insert(name.clone());
         }
     }
 
-    /// When [`State::next`] may give something although nothing has changed but the time.
-    pub(super) fn next_look(&self) -> Option<Timestamp> {
-        let authorities = self.authorities.as_ref()?;
-        let server = self
-            .server
-            .as_ref()
-            .and_then(|kept| kept.leaf.as_ref().ok());
-        let server = server.map(|leaf| plan::renewal(leaf, &self.server_subject));
-        let fleet = self.due.first().map(|(at, _)| *at);
-        let authority = plan::next_look(&self.periods, authorities);
-        let removal = self.removals.next_look();
-        let all = [server, fleet, authority, removal];
-        all.into_iter().flatten().min()
+    /// When [`State::next`] may have something although nothing but the time has changed.
+    pub(super) fn next_time(&self) -> Option<Timestamp> {
+        self.due.first().map(|(at, _)| *at)
     }
 
-    /// What is wrong with fleets' Secrets, if something is.
-    pub(super) fn failures(&self) -> Option<String> {
+    /// Why Secrets couldn't be reconciled; `None` without a failure.
+    pub(super) fn failure(&self) -> Option<String> {
         let mut failing = self
-            .fleets
+            .entries
             .iter()
-            .filter_map(|(id, fleet)| Some((id, fleet.failure.as_ref()?)));
-        let (id, failure) = failing.next()?;
-        let more = failing.count();
-        let others = if more > 0 {
-            format!(" (and {more} more)")
-        } else {
-            String::new()
+            .filter_map(|(name, entry)| Some((name, entry.failure.as_ref()?)));
+        let ((namespace, name), failure) = failing.next()?;
+        let others = match failing.count() {
+            0 => String::new(),
+            count => format!(" (and {count} more)"),
         };
-        Some(format!(
-            "the certificate of fleet {id}: {}{others}",
-            failure.message
-        ))
+        Some(format!("Secret {namespace}/{name}: {failure}{others}"))
     }
 }
 
-fn place_of(secret: &Secret) -> Option<Place> {
+/// What to watch.
+pub(super) fn sources(config: &CaConfig) -> Vec<Source> {
+    let fleets: Vec<Option<String>> = match &config.fleet_namespaces {
+        None => vec![None],
+        Some(namespaces) => namespaces.iter().cloned().map(Some).collect(),
+    };
+    let fleets = fleets.into_iter().map(Source::Fleets);
+    [Source::Ca, Source::Server]
+        .into_iter()
+        .chain(fleets)
+        .collect()
+}
+
+fn name_of(secret: &Secret) -> Option<Name> {
     let metadata = &secret.metadata;
     Some((metadata.namespace.clone()?, metadata.name.clone()?))
-}
-
-/// The pause after so many failures and one more.
-fn pause(failures: u32) -> Duration {
-    FIRST.saturating_mul(1 << failures.min(7)).min(LAST)
-}
-
-fn later(at: Timestamp, pause: Duration) -> Timestamp {
-    let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
-    at.saturating_add(pause).unwrap_or(at)
 }

@@ -1,26 +1,26 @@
-//! What an Envoy's clients are doing, out of its statistics.
+//! The activity of an Envoy's clients, from its statistics.
 //!
 //! Pure: text in, numbers out.
 
 use std::time::{Duration, Instant};
 
-/// How long no request may have come for connections to count as idle.
+/// Connections are idle after this time without a request.
 const QUIET: Duration = Duration::from_secs(2);
 
-/// The page with what is read here.
+/// The path of these statistics.
 pub(super) const PAGE: &str =
     "/stats?filter=%5E(listener%7Chttp)%5C..*%5C.downstream_(cx_active%7Crq_active%7Crq_total)$";
 
-/// What clients are doing at a moment.
+/// The activity at one time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Activity {
     /// Connections of all kinds.
     pub(super) connections: u64,
-    /// Connections on which HTTP is spoken.
+    /// HTTP connections.
     pub(super) http_connections: u64,
-    /// Requests that are not answered completely.
+    /// Requests in progress.
     pub(super) requests: u64,
-    /// Requests that ever came.
+    /// All requests so far.
     pub(super) requests_ever: u64,
 }
 
@@ -38,7 +38,7 @@ impl Activity {
                 continue;
             };
             let field = match (kind, what) {
-                // Each thread's own are summed up by Envoy already.
+                // Envoy already sums up those of its threads.
                 ("listener", _) if whose == "admin" || is_threads(whose) => continue,
                 ("http", _) if whose == "admin" || whose == "async-client" => continue,
                 ("listener", "downstream_cx_active") => &mut out.connections,
@@ -63,32 +63,32 @@ fn is_threads(listener: &str) -> bool {
     })
 }
 
-/// Follows what clients do.
+/// Tracks the clients' activity.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
     last: Option<(u64, Instant)>,
 }
 
-/// Whether clients may be left.
+/// Whether Envoy may end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Somebody would lose something.
+    /// A request or a connection would be lost.
     Busy,
-    /// Connections that are not used: their owners get no worse than a connection closed between two requests.
+    /// Only idle connections are left, which any server may close.
     Idle,
-    /// Nobody is there.
+    /// No client is connected.
     Gone,
 }
 
 impl Watch {
-    /// Takes in what is so at a time.
+    /// Records the activity at a time.
     pub(super) fn note(&mut self, activity: Activity, now: Instant) -> Verdict {
         let since = match self.last {
             Some((ever, since)) if ever == activity.requests_ever => since,
             _ => now,
         };
         self.last = Some((activity.requests_ever, since));
-        // What isn't HTTP says nothing of when it is done.
+        // A connection that isn't HTTP has no statistic that shows whether it is idle.
         let others = activity
             .connections
             .saturating_sub(activity.http_connections);

@@ -1,8 +1,8 @@
-//! Seeing an Envoy off.
+//! Drains an Envoy.
 //!
-//! While it is told everywhere that this pod is about to go, requests still come, and are served as ever. After that delay
-//! Envoy asks clients to go (`Connection: close`, GOAWAY) with each answer, its listeners staying open for whoever hasn't
-//! heard. It is over when no client is there, when those that are there have been quiet for a while, or when the time is up.
+//! While load balancers remove the pod, requests are served as before. After that delay Envoy sends `Connection: close` or
+//! GOAWAY with each response; its listeners stay open. The drain is over when no client is connected, when the connected
+//! clients are idle, or on timeout.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::Settings;
 use super::activity::{Activity, PAGE, Verdict, Watch};
 use crate::local::admin::{Admin, AdminError};
 
-/// Between two looks at the statistics.
+/// The interval between two reads of the statistics.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Why a drain is over.
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(100);
 pub(super) enum Over {
     Gone,
     Idle,
-    TimeIsUp,
+    Timeout,
     EnvoyIsGone,
 }
 
@@ -29,9 +29,9 @@ impl fmt::Display for Over {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Gone => "no client is left",
-            Self::Idle => "the clients that are left ask for nothing",
-            Self::TimeIsUp => "the time is up, and clients are cut off",
-            Self::EnvoyIsGone => "Envoy doesn't answer any more",
+            Self::Idle => "the remaining clients are idle",
+            Self::Timeout => "timeout; the remaining clients are disconnected",
+            Self::EnvoyIsGone => "Envoy does not respond",
         })
     }
 }
@@ -40,7 +40,7 @@ impl fmt::Display for Over {
 pub(super) async fn drain(admin: &Admin, settings: &Settings) -> Over {
     let mut watch = Watch::default();
     let begun = Instant::now();
-    // Looked at from the first moment: whoever is quiet all the while needs no time of its own afterwards.
+    // Tracked from the start: clients that are idle during the delay need no extra time.
     while begun.elapsed() < settings.delay {
         if look(admin, &mut watch).await.is_err() {
             return Over::EnvoyIsGone;
@@ -61,7 +61,7 @@ pub(super) async fn drain(admin: &Admin, settings: &Settings) -> Over {
             Err(_) => return Over::EnvoyIsGone,
             Ok(Verdict::Gone) => return Over::Gone,
             Ok(Verdict::Idle) => return Over::Idle,
-            Ok(Verdict::Busy) if asked.elapsed() >= settings.timeout => return Over::TimeIsUp,
+            Ok(Verdict::Busy) if asked.elapsed() >= settings.timeout => return Over::Timeout,
             Ok(Verdict::Busy) => sleep(PAUSE).await,
         }
     }

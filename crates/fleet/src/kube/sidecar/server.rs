@@ -29,21 +29,21 @@ const SLOW_REQUEST: Duration = Duration::from_secs(5);
 /// but one of them starts a program.
 const BEGINNING: Duration = Duration::from_secs(15);
 
-/// The pause after a connection that couldn't be taken: there are too many files open.
+/// The pause after an accept that failed: too many files are open.
 const BREATH: Duration = Duration::from_millis(100);
 
 type Answer = Response<BoxBody<Bytes, hyper::Error>>;
 
-/// Who asks.
+/// The side that a request comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Door {
-    /// Anybody who reaches the pod.
+    /// The network.
     Network,
-    /// Who is in the pod.
+    /// The pod itself.
     Control,
 }
 
-/// Answers strangers.
+/// Serves the network.
 pub(super) async fn network(listener: TcpListener, shared: Arc<Shared>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
@@ -52,7 +52,7 @@ pub(super) async fn network(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Takes orders.
+/// Serves the control socket.
 pub(super) async fn control(listener: UnixListener, shared: Arc<Shared>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
@@ -61,7 +61,7 @@ pub(super) async fn control(listener: UnixListener, shared: Arc<Shared>) {
     }
 }
 
-/// Serves a connection on a task of its own, as soon as there is a place.
+/// Serves a connection on a task of its own, once a permit is free.
 async fn take<S>(accepted: io::Result<S>, door: Door, shared: &Arc<Shared>, places: &Arc<Semaphore>)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -76,7 +76,7 @@ where
             let shared = Arc::clone(&shared);
             async move { Ok::<_, Infallible>(answer(door, &request, &shared).await) }
         });
-        // What breaks a connection is the client's own affair.
+        // A broken connection is not an error.
         let _ = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(SLOW_REQUEST)
@@ -116,9 +116,9 @@ async fn drained(shared: &Shared) -> Answer {
     let mut stage = shared.stage.subscribe();
     let begun = stage.wait_for(|stage| *stage != Stage::Serving);
     if timeout(BEGINNING, begun).await.is_err() {
-        return plain(StatusCode::CONFLICT, "nothing is being drained");
+        return plain(StatusCode::CONFLICT, "no drain has begun");
     }
-    // It fails only if there is nobody any more who could drain, and then there is nothing to wait for.
+    // Fails only if the sender is gone, and with it the drain.
     let _ = stage.wait_for(|stage| *stage == Stage::Drained).await;
     plain(StatusCode::OK, "drained")
 }

@@ -1,21 +1,14 @@
-//! Objects out of files: which are read, what is told of those that are not.
+//! Objects from text: valid, skipped and invalid ones.
 
 use super::*;
 
-struct Nothing;
-
-impl Before for Nothing {
-    fn same(&self, _: &ObjectKey, _: Fingerprint) -> bool {
-        false
-    }
-    fn created(&self, _: &ObjectKey) -> Option<Timestamp> {
-        None
-    }
+fn unknown(_: &ObjectKey) -> Known {
+    Known::default()
 }
 
 fn read(text: &str) -> Parsed {
     let limits = Limits::default();
-    parse(Path::new("a.yaml"), text, Format::Yaml, &limits, &Nothing)
+    parse(Path::new("a.yaml"), text, Format::Yaml, &limits, &unknown)
 }
 
 fn keys(parsed: &Parsed) -> Vec<String> {
@@ -26,11 +19,11 @@ fn keys(parsed: &Parsed) -> Vec<String> {
         .collect()
 }
 
-fn problems(parsed: &Parsed) -> Vec<String> {
+fn errors(parsed: &Parsed) -> Vec<String> {
     parsed
-        .broken
+        .invalid
         .iter()
-        .map(|broken| broken.problem.to_string())
+        .map(|invalid| invalid.error.to_string())
         .collect()
 }
 
@@ -61,7 +54,7 @@ items:
 {apiVersion: v1, kind: List, items: null}
 ",
     );
-    assert_eq!(problems(&parsed), [""; 0]);
+    assert_eq!(errors(&parsed), [""; 0]);
     assert_eq!(
         keys(&parsed),
         [
@@ -71,31 +64,54 @@ items:
             "HTTPRoute/default/r"
         ]
     );
-    assert_eq!(parsed.found[1].place, (9, 5));
-    assert!(parsed.skipped.is_empty());
+    assert_eq!(parsed.found[1].location, (9, 5));
+    assert!(parsed.unsupported.is_empty());
 }
 
 #[test]
-fn other_kinds_are_counted() {
+fn other_kinds_are_skipped() {
     let parsed = read(&format!(
         "apiVersion: apps/v1\nkind: Deployment\nmetadata: {{name: a}}\n---\n{SERVICE}---
 apiVersion: apps/v1\nkind: DeploymentList\nitems: [{{}}, {{}}]\n---
 apiVersion: example.com/v1\nkind: AllowList\nspec: {{}}\n"
     ));
     assert_eq!(keys(&parsed), ["Service/default/s"]);
-    assert_eq!(problems(&parsed), [""; 0]);
-    let skipped: Vec<_> = parsed.skipped.into_iter().collect();
+    assert_eq!(errors(&parsed), [""; 0]);
+    assert_eq!(parsed.unsupported, []);
+}
+
+#[test]
+fn objects_of_planned_kinds_are_listed_with_their_location() {
+    let parsed = read(&format!(
+        "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: web}}\n---\n{SERVICE}---
+apiVersion: projectsesame.io/v1\nkind: HTTPProxyList\nitems:\n- metadata: {{name: p, namespace: shop}}\n- {{}}\n---
+apiVersion: gateway.networking.k8s.io/v1\nkind: TCPRoute\nmetadata: {{name: t}}
+spec: {{rules: [{{backendRefs: [{{name: x, port: 1}}]}}]}}\n---
+apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: n}}\n"
+    ));
+    assert_eq!(errors(&parsed), [""; 0]);
+    let lines: Vec<_> = parsed.unsupported.iter().map(|u| u.location.0).collect();
+    let objects: Vec<_> = parsed.unsupported.iter().map(|u| &*u.object).collect();
     assert_eq!(
-        skipped,
+        objects,
         [
-            ("apps/v1/Deployment".to_owned(), 3),
-            ("example.com/v1/AllowList".to_owned(), 1)
+            "Ingress default/web",
+            "HTTPProxy shop/p",
+            "HTTPProxy",
+            "TCPRoute default/t"
         ]
+    );
+    assert_eq!(lines[0], 1);
+    assert!(lines.is_sorted(), "{lines:?}");
+    let first = parsed.unsupported[0].to_string();
+    assert!(
+        first.starts_with("not supported yet: Ingress default/web (") && first.ends_with(":1:1)"),
+        "{first}"
     );
 }
 
 #[test]
-fn every_mistake_has_its_place_and_no_neighbour_suffers() {
+fn every_error_has_its_location_and_doesnt_affect_others() {
     let parsed = read(&format!(
         "{SERVICE}---
 kind: Service
@@ -141,26 +157,26 @@ items: 5
         SERVICE.replace("name: s", "name: z")
     ));
     assert_eq!(keys(&parsed), ["Service/default/s", "Service/default/z"]);
-    let all = problems(&parsed);
+    let all = errors(&parsed);
     let starts = [
         "a.yaml:6:1: `apiVersion` is missing",
         "a.yaml:17:11: Gateway/default/g: spec.listeners[0].port: ",
-        "a.yaml:19:1: this is no object",
-        "a.yaml:22:7: no kind `HttpRoute`: `HTTPRoute` is meant",
-        "a.yaml:25:13: HTTPRoute is not read at version gateway.networking.k8s.io/v9",
-        "a.yaml:32:26: Service/default/u: the key `port` is written twice",
+        "a.yaml:19:1: not an object",
+        "a.yaml:22:7: unknown kind `HttpRoute`: did you mean `HTTPRoute`?",
+        "a.yaml:25:13: unsupported version gateway.networking.k8s.io/v9 of HTTPRoute",
+        "a.yaml:32:26: Service/default/u: duplicate key `port`",
         "a.yaml:35:7: `kind` must be text",
         "a.yaml:39:11: metadata.name: ",
         "a.yaml:43:8: `items` of a List must be a list",
     ];
     assert_eq!(all.len(), starts.len(), "{all:#?}");
-    for (problem, start) in all.iter().zip(starts) {
-        assert!(problem.starts_with(start), "{problem} / {start}");
+    for (error, start) in all.iter().zip(starts) {
+        assert!(error.starts_with(start), "{error} / {start}");
     }
 }
 
 #[test]
-fn a_mistake_in_a_list_is_its_items_own() {
+fn an_invalid_item_doesnt_affect_others() {
     let parsed = read(
         "apiVersion: v1
 kind: List
@@ -172,33 +188,28 @@ items:
 ",
     );
     assert_eq!(keys(&parsed), ["Service/default/a", "Service/default/e"]);
-    let broken: Vec<_> = parsed
-        .broken
+    let invalid: Vec<_> = parsed
+        .invalid
         .iter()
         .map(|b| b.key.clone().unwrap().to_string())
         .collect();
-    assert_eq!(broken, ["Service/default/b", "Service/default/d"]);
-    assert_eq!(parsed.broken[0].problem.line, Some(5));
-    assert_eq!(parsed.broken[1].problem.line, Some(6));
+    assert_eq!(invalid, ["Service/default/b", "Service/default/d"]);
+    assert_eq!(parsed.invalid[0].error.line, Some(5));
+    assert_eq!(parsed.invalid[1].error.line, Some(6));
 }
 
 #[test]
-fn a_creation_time_is_the_files_or_the_given_one() {
-    struct At(Timestamp);
-    impl Before for At {
-        fn same(&self, _: &ObjectKey, _: Fingerprint) -> bool {
-            false
-        }
-        fn created(&self, _: &ObjectKey) -> Option<Timestamp> {
-            Some(self.0)
-        }
-    }
+fn a_creation_time_is_the_one_in_the_file_or_the_known_one() {
     let now: Timestamp = "2026-05-01T10:00:00Z".parse().unwrap();
+    let at = |_: &ObjectKey| Known {
+        created: Some(now),
+        ..Known::default()
+    };
     let text = "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nspec: {}\nmetadata:\n  name: r\n  generation: many\n";
     let own = format!("{text}  creationTimestamp: 2020-01-01T00:00:00Z\n");
-    let created = |text: &str, before: &dyn Before| {
+    let created = |text: &str, known: &dyn Fn(&ObjectKey) -> Known| {
         let limits = Limits::default();
-        let parsed = parse(Path::new("a"), text, Format::Yaml, &limits, before);
+        let parsed = parse(Path::new("a"), text, Format::Yaml, &limits, known);
         match &parsed.found[0].object {
             Some(Object::HTTPRoute(route)) => {
                 assert_eq!(route.meta.creation_timestamp, parsed.found[0].created);
@@ -207,11 +218,11 @@ fn a_creation_time_is_the_files_or_the_given_one() {
             other => panic!("{other:?}"),
         }
     };
-    assert_eq!(created(text, &Nothing), None);
-    assert_eq!(created(text, &At(now)), Some(now));
+    assert_eq!(created(text, &unknown), None);
+    assert_eq!(created(text, &at), Some(now));
     let own_time = Some("2020-01-01T00:00:00Z".parse().unwrap());
-    assert_eq!(created(&own, &Nothing), own_time);
-    assert_eq!(created(&own, &At(now)), own_time);
+    assert_eq!(created(&own, &unknown), own_time);
+    assert_eq!(created(&own, &at), own_time);
 }
 
 #[test]
@@ -220,12 +231,12 @@ fn messages_are_short_and_on_one_line() {
         "apiVersion: v1\nkind: Service\nmetadata: {{name: \"a\\n{}\"}}\n",
         "x".repeat(100_000)
     ));
-    let text = parsed.broken[0].problem.to_string();
+    let text = parsed.invalid[0].error.to_string();
     assert!(text.len() < 2_000 && !text.contains('\n'), "{text}");
 }
 
 #[test]
-fn fingerprints_tell_spec_from_the_rest() {
+fn the_fingerprint_of_the_spec_ignores_metadata_and_status() {
     let of = |text: &str| read(text).found[0].fingerprint;
     let base = of(SERVICE);
     assert_eq!(
@@ -240,7 +251,7 @@ fn fingerprints_tell_spec_from_the_rest() {
     let changed = of(&SERVICE.replace("80", "81"));
     assert_ne!(base.spec, changed.spec);
     assert_ne!(base.all, changed.all);
-    // What moves between neighbours is another content.
+    // Fields have borders.
     assert_ne!(
         of(&SERVICE.replace(
             "[{port: 80}]",
@@ -256,18 +267,18 @@ fn fingerprints_tell_spec_from_the_rest() {
 }
 
 #[test]
-fn no_message_repeats_a_secret() {
+fn no_message_quotes_a_secret() {
     let parsed = read(
         "{apiVersion: v1, kind: Secret, metadata: {name: s}, data: {key: 'hunter2!'}}
 ---
 {apiVersion: v1, kind: SecretList, items: [{metadata: {name: t}, data: {key: 'hunter2!'}}]}
 ",
     );
-    let all = problems(&parsed);
+    let all = errors(&parsed);
     assert_eq!(all.len(), 2, "{all:?}");
     assert!(all[0].starts_with("a.yaml:1:"), "{all:?}");
     assert!(
-        all.iter().all(|problem| !problem.contains("hunter2")),
+        all.iter().all(|error| !error.contains("hunter2")),
         "{all:?}"
     );
 }

@@ -1,4 +1,4 @@
-//! YAML and JSON as trees: the same meaning as kubectl's, places, limits, and no text that hurts.
+//! YAML and JSON as trees: values as in kubectl, locations, limits, no panics.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -12,20 +12,20 @@ fn read_with(
     format: Format,
     limits: &Limits,
 ) -> Vec<Result<serde_json::Value, String>> {
-    let mut lines = Lines::new(text);
-    let mut place = |fault: Fault| {
-        let (line, column) = lines.position(fault.at);
-        format!("{line}:{column} {}", fault.message)
+    let lines = Lines::new(text);
+    let message = |error: SyntaxError| {
+        let (line, column) = lines.location(error.at);
+        format!("{line}:{column} {}", error.message)
     };
     let mut all = Vec::new();
     let end = documents(text, format, limits, |document| {
-        all.push(match (document.root, document.faults.into_iter().next()) {
-            (Err(fault), _) | (Ok(_), Some(fault)) => Err(place(fault)),
+        all.push(match (document.root, document.errors.into_iter().next()) {
+            (Err(error), _) | (Ok(_), Some(error)) => Err(message(error)),
             (Ok(root), None) => Ok(root.to_json()),
         });
     });
-    if let Err(fault) = end {
-        all.push(Err(place(fault)));
+    if let Err(error) = end {
+        all.push(Err(message(error)));
     }
     all
 }
@@ -40,7 +40,7 @@ fn one(text: &str) -> serde_json::Value {
     all.remove(0).unwrap()
 }
 
-fn wrong(text: &str) -> String {
+fn invalid(text: &str) -> String {
     let errors: Vec<_> = yaml(text).into_iter().filter_map(Result::err).collect();
     assert_eq!(errors.len(), 1, "{errors:?}");
     errors.into_iter().next().unwrap()
@@ -56,7 +56,7 @@ fn root(text: &str) -> Node {
 }
 
 #[test]
-fn documents_are_cut_at_their_markers() {
+fn documents_are_split_at_their_markers() {
     assert_eq!(
         yaml("a: 1\n---\nb: 2\n--- # comment\n---\n# nothing\n---\nc: 3\n...\nd: 4\n"),
         [
@@ -78,13 +78,13 @@ fn documents_are_cut_at_their_markers() {
 }
 
 #[test]
-fn a_mistake_stays_in_its_document() {
+fn an_error_stays_in_its_document() {
     let all = yaml("a: 1\n---\nb: [1, 2\n---\nc: 3\n---\n  d: 1\n e: 2\n---\nf: 4\n");
     assert_eq!(all.len(), 5);
     assert_eq!(all[0], Ok(json!({"a": 1})));
     assert_eq!(all[2], Ok(json!({"c": 3})));
     assert_eq!(all[4], Ok(json!({"f": 4})));
-    // Noticed where the file goes on without the bracket, at the latest at the end of the part.
+    // Located where the bracket is missed, at the latest at the end of the part.
     assert!(
         all[1].as_ref().unwrap_err().starts_with("4:1 ")
             || all[1].as_ref().unwrap_err().starts_with("3:"),
@@ -94,7 +94,7 @@ fn a_mistake_stays_in_its_document() {
 }
 
 #[test]
-fn quotes_make_text_and_tags_decide() {
+fn quotes_and_tags_decide_the_type() {
     assert_eq!(
         one(
             "[yes, 'yes', \"010\", 010, !!str 010, !!int '7', !!float 1, !!bool 'on', ! 1, !!null '']"
@@ -105,11 +105,11 @@ fn quotes_make_text_and_tags_decide() {
         one("a: |\n  1\nb: >-\n  2\n"),
         json!({"a": "1\n", "b": "2"})
     );
-    assert!(wrong("a: !!int x").starts_with("1:"));
-    assert!(wrong("a: !secret x").contains("!secret"));
-    assert!(wrong("a: !!binary aGk=").contains("base64"));
-    assert!(wrong("a: !!set {b: }").contains("tag"));
-    assert!(wrong("a: .inf").starts_with("1:4 "));
+    assert!(invalid("a: !!int x").starts_with("1:"));
+    assert!(invalid("a: !secret x").contains("!secret"));
+    assert!(invalid("a: !!binary aGk=").contains("base64"));
+    assert!(invalid("a: !!set {b: }").contains("tag"));
+    assert!(invalid("a: .inf").starts_with("1:4 "));
 }
 
 #[test]
@@ -118,17 +118,17 @@ fn keys_become_text() {
         one("on: 1\n010: 2\n1.50: 3\n'yes': 4\n"),
         json!({"true": 1, "8": 2, "1.5": 3, "yes": 4})
     );
-    assert!(wrong("a: 1\n~: 2\n").starts_with("2:1 "));
-    assert!(wrong("? [a, b]\n: 1\n").contains("no key"));
+    assert!(invalid("a: 1\n~: 2\n").starts_with("2:1 "));
+    assert!(invalid("? [a, b]\n: 1\n").contains("not a valid key"));
 }
 
 #[test]
-fn a_key_written_twice_is_an_error_at_the_second() {
+fn a_duplicate_key_is_an_error_at_the_second_one() {
     assert_eq!(
-        wrong("a:\n  b: 1\n  c: 2\n  b: 3\n"),
-        "4:3 the key `b` is written twice"
+        invalid("a:\n  b: 1\n  c: 2\n  b: 3\n"),
+        "4:3 duplicate key `b`"
     );
-    assert!(wrong("{\"a\": 1,\n \"a\": 2}").starts_with("2:7 the key `a`"));
+    assert!(invalid("{\"a\": 1,\n \"a\": 2}").starts_with("2:7 duplicate key `a`"));
 }
 
 #[test]
@@ -141,26 +141,26 @@ fn aliases_and_merges_are_expanded() {
         })
     );
     assert_eq!(one("'<<': 1"), json!({"<<": 1}));
-    assert!(wrong("a: *nothing").starts_with("1:4 "));
-    assert!(wrong("a: &a [*a]").contains("inside"));
-    assert!(wrong("<<: 1").contains("<<"));
+    assert!(invalid("a: *nothing").starts_with("1:4 "));
+    assert!(invalid("a: &a [*a]").contains("inside"));
+    assert!(invalid("<<: 1").contains("<<"));
 }
 
 #[test]
-fn aliases_cannot_explode() {
+fn aliases_are_limited() {
     let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {
         let before = level - 1;
         let list = vec![format!("*a{before}"); 10].join(", ");
         bomb.push_str(&format!("a{level}: &a{level} [{list}]\n"));
     }
-    assert!(wrong(&bomb).contains("aliases of this document expand to more than"));
+    assert!(invalid(&bomb).contains("aliases of this document expand to more than"));
     let long = format!(
         "a: &a {}\nb: [{}]\n",
         "x".repeat(1 << 20),
         ["*a"; 100].join(", ")
     );
-    assert!(wrong(&long).contains("aliases"));
+    assert!(invalid(&long).contains("aliases"));
     // Deep inside deep is counted, too.
     let deep = format!(
         "a: &a {}{}\nb: {}*a{}\n",
@@ -169,7 +169,7 @@ fn aliases_cannot_explode() {
         "[".repeat(40),
         "]".repeat(40)
     );
-    assert!(wrong(&deep).contains("nested more than 64"));
+    assert!(invalid(&deep).contains("nested more than 64"));
     // Anchors inside anchors would copy without a single alias.
     let mut nested = String::new();
     for level in 0..60 {
@@ -191,11 +191,11 @@ fn aliases_cannot_explode() {
 }
 
 #[test]
-fn limits_are_told() {
+fn exceeded_limits_are_errors() {
     let deep = |open: &str, close: &str| format!("{}{}", open.repeat(65), close.repeat(65));
-    assert!(wrong(&deep("[", "]")).contains("nested more than 64"));
-    assert!(wrong(&deep("{\"a\":", "}").replace(":}", ":1}")).contains("nested more than 64"));
-    assert!(wrong(&"- ".repeat(65)).contains("nested more than 64"));
+    assert!(invalid(&deep("[", "]")).contains("nested more than 64"));
+    assert!(invalid(&deep("{\"a\":", "}").replace(":}", ":1}")).contains("nested more than 64"));
+    assert!(invalid(&"- ".repeat(65)).contains("nested more than 64"));
     let few = Limits {
         documents: 2,
         values: 3,
@@ -248,25 +248,28 @@ fn json_reads_as_json() {
     );
     assert_eq!(all.len(), 2);
     let error = all[1].as_ref().unwrap_err();
-    assert!(error.starts_with("3:8 not JSON: expected value"), "{error}");
+    assert!(
+        error.starts_with("3:8 invalid JSON: expected value"),
+        "{error}"
+    );
     assert!(read_with("{\"a\": 1", Format::Json, &Limits::default())[0].is_err());
     assert_eq!(read_with(" \n", Format::Json, &Limits::default()), []);
     assert!(read_with("{\"a\": \"\\ud800\"}", Format::Json, &Limits::default())[0].is_err());
 }
 
 #[test]
-fn every_value_knows_its_place() {
+fn every_value_has_an_offset() {
     let text = "# é\nmetadata:\n  name: ä\nspec:\n  rules:\n  - a: 1\n    b: [x, {c: y}]\n  - d:\n";
     let root = root(text);
-    let mut lines = Lines::new(text);
-    let mut place =
-        |path: &[super::super::tree::Step<'_>]| lines.position(root.locate(path.iter().copied()));
+    let lines = Lines::new(text);
+    let location_of =
+        |path: &[super::super::tree::Step<'_>]| lines.location(root.locate(path.iter().copied()));
     use super::super::tree::Step::{Field, Index};
-    assert_eq!(place(&[]), (2, 1));
-    assert_eq!(place(&[Field("metadata"), Field("name")]), (3, 9));
+    assert_eq!(location_of(&[]), (2, 1));
+    assert_eq!(location_of(&[Field("metadata"), Field("name")]), (3, 9));
     let rules = [Field("spec"), Field("rules")];
     assert_eq!(
-        place(&[
+        location_of(&[
             rules[0],
             rules[1],
             Index(0),
@@ -277,33 +280,39 @@ fn every_value_knows_its_place() {
         (7, 16)
     );
     // A missing value is where its key is, a missing field where its mapping is.
-    assert_eq!(place(&[rules[0], rules[1], Index(1), Field("d")]), (8, 5));
     assert_eq!(
-        place(&[rules[0], rules[1], Index(1), Field("e"), Field("f")]),
+        location_of(&[rules[0], rules[1], Index(1), Field("d")]),
         (8, 5)
     );
-    assert_eq!(place(&[rules[0], rules[1], Index(7)]), place(&rules));
+    assert_eq!(
+        location_of(&[rules[0], rules[1], Index(1), Field("e"), Field("f")]),
+        (8, 5)
+    );
+    assert_eq!(
+        location_of(&[rules[0], rules[1], Index(7)]),
+        location_of(&rules)
+    );
     let text = "{\"a\": [1,\n  {\"b\": \"é\", \"c\": 2}]}";
     let root = self::root(text);
     let at = root.locate([Field("a"), Index(1), Field("c")]);
-    assert_eq!(Lines::new(text).position(at), (2, 19));
+    assert_eq!(Lines::new(text).location(at), (2, 19));
 }
 
 #[test]
-fn places_may_be_asked_in_any_order() {
+fn locations_can_be_computed_in_any_order() {
     let text = "a\nbé\nc";
-    let mut lines = Lines::new(text);
-    assert_eq!(lines.position(7), (3, 2));
-    assert_eq!(lines.position(0), (1, 1));
+    let lines = Lines::new(text);
+    assert_eq!(lines.location(7), (3, 2));
+    assert_eq!(lines.location(0), (1, 1));
     assert_eq!(
-        lines.position(4),
+        lines.location(4),
         (2, 2),
-        "inside a character counts as at it"
+        "an offset inside a character is the location of the character"
     );
-    assert_eq!(lines.position(100), (3, 2));
+    assert_eq!(lines.location(100), (3, 2));
 }
 
-/// YAML that is likely to go wrong in interesting ways.
+/// YAML that is likely to have errors.
 fn scraps() -> impl Strategy<Value = String> {
     let scrap = prop::sample::select(vec![
         "a", ": ", "- ", "\n", "\n  ", "[", "]", "{", "}", ", ", "&a ", "*a", "<<: ", "---\n",
@@ -315,20 +324,20 @@ fn scraps() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_text_panics_and_every_fault_has_a_place(text in prop_oneof![any::<String>(), scraps()], is_json: bool) {
+    fn no_text_panics_and_every_error_has_a_location(text in prop_oneof![any::<String>(), scraps()], is_json: bool) {
         let format = if is_json { Format::Json } else { Format::Yaml };
-        let mut lines = Lines::new(&text);
-        let mut faults = Vec::new();
+        let lines = Lines::new(&text);
+        let mut errors = Vec::new();
         let end = documents(&text, format, &Limits::default(), |document| {
-            faults.extend(document.root.err());
-            faults.extend(document.faults);
+            errors.extend(document.root.err());
+            errors.extend(document.errors);
         });
-        faults.extend(end.err());
+        errors.extend(end.err());
         let last = text.split('\n').count() as u32;
-        for fault in faults {
-            let (line, column) = lines.position(fault.at);
+        for error in errors {
+            let (line, column) = lines.location(error.at);
             prop_assert!(line >= 1 && line <= last && column >= 1);
-            prop_assert!(!fault.message.is_empty());
+            prop_assert!(!error.message.is_empty());
         }
     }
 

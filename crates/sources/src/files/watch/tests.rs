@@ -1,21 +1,22 @@
-//! Watching real folders: every way in which files are saved, replaced and lost.
+//! Watching real folders: the ways in which files are saved, replaced and removed.
 //!
-//! Rescans are an hour apart unless a test is about them, so what is seen is seen by events. Tests wait
-//! for a state and never for a time.
+//! Files are polled once an hour, except where a test is about it, so changes are detected by events. Tests wait for a state.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
 use std::os::unix::fs::symlink;
-use std::time::Duration;
+use std::path::Path;
 
+use notify::event::{DataChange, RenameMode};
 use sesame_api::{Object, ObjectKey};
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
 use super::*;
+use crate::change::Change;
 
-/// How long a state may take to come. Only a failing test waits that long.
+/// Only a failing test waits this long.
 const DEADLINE: Duration = Duration::from_secs(30);
 const NEVER: Duration = Duration::from_secs(3600);
 
@@ -25,13 +26,13 @@ fn service(name: &str, port: u16) -> String {
     )
 }
 
-/// A watched folder, and what the watch told.
+/// A watched folder, and what the watch has sent.
 struct Watching {
     dir: TempDir,
     rx: mpsc::Receiver<ChangeSet>,
     task: JoinHandle<Result<(), WatchError>>,
     objects: BTreeMap<ObjectKey, Object>,
-    problems: Vec<Problem>,
+    errors: Vec<FileError>,
     removed: Vec<String>,
     sets: usize,
 }
@@ -68,7 +69,7 @@ impl Watching {
             rx,
             task,
             objects: BTreeMap::new(),
-            problems: Vec::new(),
+            errors: Vec::new(),
             removed: Vec::new(),
             sets: 0,
         };
@@ -84,11 +85,11 @@ impl Watching {
         fs::write(self.path(name), text).unwrap();
     }
 
-    /// Takes the next set in.
+    /// Receives the next set.
     async fn next(&mut self) {
         let set = tokio::time::timeout(DEADLINE, self.rx.recv()).await;
         let set =
-            set.unwrap_or_else(|_| panic!("nothing came: {:?} {:?}", self.state(), self.problems));
+            set.unwrap_or_else(|_| panic!("no change set: {:?} {:?}", self.state(), self.errors));
         let set = set.expect("the watch ended");
         self.sets += 1;
         let mut last = None;
@@ -109,10 +110,10 @@ impl Watching {
                 }
             }
         }
-        self.problems = set.problems;
+        self.errors = set.errors;
     }
 
-    /// `name:port` of everything that is there.
+    /// `name:port` of each object.
     fn state(&self) -> String {
         let all = self.objects.values().map(|object| match object {
             Object::Service(service) => {
@@ -128,9 +129,9 @@ impl Watching {
         all.collect::<Vec<_>>().join(" ")
     }
 
-    /// Waits until exactly this is there, and this many problems.
-    async fn until(&mut self, state: &str, problems: usize) {
-        while self.state() != state || self.problems.len() != problems {
+    /// Waits for a state and a number of errors.
+    async fn until(&mut self, state: &str, errors: usize) {
+        while self.state() != state || self.errors.len() != errors {
             self.next().await;
         }
     }
@@ -203,24 +204,20 @@ async fn an_emptied_and_a_deleted_file_remove_their_objects() {
 }
 
 #[tokio::test]
-async fn a_broken_file_keeps_its_objects_and_hurts_no_neighbour() {
+async fn an_invalid_file_keeps_its_objects_and_doesnt_affect_others() {
     let mut w = Watching::new(&[("a.yaml", &service("s", 1)), ("b.yaml", &service("t", 1))]).await;
     w.write("a.yaml", &service("s", 2).replace("}]", ""));
     w.until("s:1 t:1", 1).await;
-    let told = w.problems[0].to_string();
+    let error = w.errors[0].to_string();
     assert!(
-        told.starts_with(&format!("{}:4:", w.path("a.yaml").display()))
-            || told.starts_with(&format!("{}:5:", w.path("a.yaml").display())),
-        "{told}"
+        error.starts_with(&format!("{}:4:", w.path("a.yaml").display()))
+            || error.starts_with(&format!("{}:5:", w.path("a.yaml").display())),
+        "{error}"
     );
     w.write("b.yaml", &service("t", 2));
     w.until("s:1 t:2", 1).await;
     fs::write(w.path("a.yaml"), b"\xff\xff").unwrap();
-    while !w
-        .problems
-        .iter()
-        .any(|problem| problem.message.contains("UTF-8"))
-    {
+    while !w.errors.iter().any(|error| error.message.contains("UTF-8")) {
         w.next().await;
     }
     assert_eq!(w.state(), "s:1 t:2");
@@ -230,11 +227,11 @@ async fn a_broken_file_keeps_its_objects_and_hurts_no_neighbour() {
 }
 
 #[tokio::test]
-async fn doubles_are_told_and_take_over() {
+async fn a_duplicate_is_an_error_until_it_takes_over() {
     let mut w = Watching::new(&[("b.yaml", &service("s", 1))]).await;
     w.write("a.yaml", &service("s", 2));
     w.until("s:1", 1).await;
-    assert_eq!(w.problems[0].file, w.path("a.yaml"));
+    assert_eq!(w.errors[0].file, w.path("a.yaml"));
     fs::remove_file(w.path("b.yaml")).unwrap();
     w.until("s:2", 0).await;
     assert_eq!(w.removed, [""; 0]);
@@ -255,7 +252,7 @@ async fn folders_come_go_and_move() {
     assert_eq!(w.removed, [""; 0]);
     fs::remove_dir_all(w.path("other")).unwrap();
     w.until("s:1", 0).await;
-    // In its place, likely with the same inode, is seen too.
+    // A new folder in its place, likely with the same inode.
     fs::create_dir(w.path("other")).unwrap();
     w.write("other/u.yaml", &service("u", 1));
     w.until("s:1 u:1", 0).await;
@@ -264,7 +261,7 @@ async fn folders_come_go_and_move() {
 }
 
 #[tokio::test]
-async fn a_config_map_volume_is_swapped() {
+async fn a_config_map_volume_is_updated() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path().to_owned();
     let publish = |version: u16| {
@@ -289,7 +286,7 @@ async fn a_config_map_volume_is_swapped() {
 }
 
 #[tokio::test]
-async fn a_linked_file_is_seen_when_its_target_changes() {
+async fn a_change_of_a_links_target_is_detected() {
     let elsewhere = tempfile::tempdir().unwrap();
     let target = elsewhere.path().join("target");
     fs::write(&target, service("s", 1)).unwrap();
@@ -301,12 +298,12 @@ async fn a_linked_file_is_seen_when_its_target_changes() {
 }
 
 #[tokio::test]
-async fn a_file_named_outright_may_come_later() {
+async fn a_given_file_may_be_created_later() {
     let paths = |dir: &Path| vec![dir.join("later.conf"), dir.join("sub/deep.yaml")];
     let dir = tempfile::tempdir().unwrap();
     let other = [("other.yaml", &*service("x", 1))];
     let mut w = Watching::of(dir, &other, paths, NEVER, true).await;
-    assert_eq!((w.state().as_str(), w.problems.len()), ("", 2));
+    assert_eq!((w.state().as_str(), w.errors.len()), ("", 2));
     w.write("later.conf", &service("s", 1));
     w.until("s:1", 1).await;
     w.write("later.conf", &service("s", 2));
@@ -336,7 +333,7 @@ async fn the_folder_itself_may_be_replaced() {
     w.write("v2/a.yaml", &service("s", 5));
     w.until("s:5", 0).await;
     assert_eq!(w.removed, [""; 0]);
-    // Gone, it is a problem; back, it is read.
+    // Removed, it is an error; restored, it is read.
     fs::remove_file(w.path("current")).unwrap();
     w.until("", 1).await;
     fs::rename(w.path("v3"), w.path("current")).unwrap();
@@ -346,7 +343,7 @@ async fn the_folder_itself_may_be_replaced() {
 }
 
 #[tokio::test]
-async fn what_is_none_of_ours_makes_no_noise() {
+async fn other_files_cause_no_change_sets() {
     let mut w = Watching::new(&[("a.yaml", &service("s", 1))]).await;
     let sets = w.sets;
     for name in [".hidden.yaml", "notes.txt", "a.yaml~", ".a.yaml.swp"] {
@@ -361,7 +358,7 @@ async fn what_is_none_of_ours_makes_no_noise() {
 }
 
 #[tokio::test]
-async fn without_events_looking_again_finds_everything() {
+async fn without_events_files_are_polled() {
     let dir = tempfile::tempdir().unwrap();
     let files = [("a.yaml", &*service("s", 1))];
     let often = Duration::from_millis(20);
@@ -394,7 +391,7 @@ async fn objects_that_appear_later_are_younger() {
 }
 
 #[tokio::test]
-async fn a_watch_ends_when_nobody_listens() {
+async fn a_watch_ends_with_its_receiver() {
     let w = Watching::new(&[]).await;
     drop(w.rx);
     let ended = tokio::time::timeout(DEADLINE, w.task).await;
@@ -414,7 +411,7 @@ async fn without_watching_there_is_one_set() {
 }
 
 #[tokio::test]
-async fn a_slow_listener_gets_the_last_state() {
+async fn a_slow_receiver_gets_the_last_state() {
     let mut w = Watching::new(&[("a.yaml", &service("s", 1))]).await;
     for port in 2..60 {
         w.write("a.yaml", &service("s", port));
@@ -423,4 +420,37 @@ async fn a_slow_listener_gets_the_last_state() {
     }
     w.until("s:59", 0).await;
     assert_eq!(w.removed, [""; 0]);
+}
+
+const MODIFIED: EventKind = EventKind::Modify(ModifyKind::Data(DataChange::Any));
+const CLOSED: EventKind = EventKind::Access(AccessKind::Close(AccessMode::Write));
+const RENAMED: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::To));
+const OPENED: EventKind = EventKind::Access(AccessKind::Open(AccessMode::Any));
+
+/// When the events at these times, in milliseconds, are handled.
+fn ready(events: &[(EventKind, u64)]) -> Option<Duration> {
+    let start = Instant::now();
+    let mut debounce = Debounce::default();
+    for (kind, millis) in events {
+        if let Some(quiet) = quiet(*kind) {
+            debounce.add(start + Duration::from_millis(*millis), quiet);
+        }
+    }
+    debounce.ready().map(|ready| ready - start)
+}
+
+#[test]
+fn a_closed_file_is_read_soon_and_an_open_one_later() {
+    assert_eq!(ready(&[]), None);
+    assert_eq!(ready(&[(OPENED, 0)]), None);
+    assert_eq!(ready(&[(MODIFIED, 0)]), Some(QUIET_WHILE_OPEN));
+    let two = Duration::from_millis(2);
+    assert_eq!(ready(&[(MODIFIED, 0), (CLOSED, 2)]), Some(two + QUIET));
+    assert_eq!(ready(&[(MODIFIED, 0), (RENAMED, 2)]), Some(two + QUIET));
+}
+
+#[test]
+fn a_file_that_is_always_written_is_read() {
+    let events: Vec<_> = (0..10_000).map(|millis| (MODIFIED, millis)).collect();
+    assert_eq!(ready(&events), Some(MAX_DEBOUNCE));
 }

@@ -2,20 +2,21 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::change::Change;
-use crate::kube::shelf::Shelf;
+use crate::kube::store::Store;
 
 const GATEWAYS: usize = 0;
 const ROUTES: usize = 1;
 const SECRETS: usize = 2;
+
+const LONG: Duration = Duration::from_secs(3600);
 
 fn now() -> Timestamp {
     Timestamp::UNIX_EPOCH
 }
 
 fn hub() -> Hub {
-    let feed = |kind| Feed::new(kind, None);
     let kinds = [Kind::Gateway, Kind::HTTPRoute, Kind::Secret];
-    Hub::new(kinds.map(feed).into())
+    Hub::new(kinds.map(|kind| (kind, None)))
 }
 
 fn gateway(name: &str, secret: &str) -> Value {
@@ -29,30 +30,30 @@ fn gateway(name: &str, secret: &str) -> Value {
     })
 }
 
-fn seen(hub: &mut Hub, feed: usize, kind: Kind, objects: &[Value]) {
-    let mut steps = Vec::new();
-    let mut shelf = Shelf::new(kind);
+fn apply(hub: &mut Hub, watcher: usize, kind: Kind, objects: &[Value]) {
+    let mut updates = Vec::new();
+    let mut store = Store::new(kind);
     for object in objects {
-        shelf.exists(&object.to_string(), &mut steps);
+        store.apply(&object.to_string(), &mut updates);
     }
-    let heard = steps.into_iter().map(Heard::Step).collect();
-    hub.hear(Message::Feed(feed, Instant::now(), heard), now());
+    hub.handle(Message::Watcher(watcher, Instant::now(), updates), now());
 }
 
-fn hear(hub: &mut Hub, feed: usize, heard: Heard) {
-    hub.hear(Message::Feed(feed, Instant::now(), vec![heard]), now());
+fn update(hub: &mut Hub, watcher: usize, update: Update) {
+    let message = Message::Watcher(watcher, Instant::now(), vec![update]);
+    hub.handle(message, now());
 }
 
-fn kind(hub: &mut Hub, kind: Kind, kinds: Kinds) {
-    hub.hear(Message::Kind(kind, kinds), now());
+fn available(hub: &mut Hub, kind: Kind, availability: Availability) {
+    hub.handle(Message::Kind(kind, availability), now());
 }
 
-/// What is told now, a line each.
-fn told(hub: &mut Hub) -> Vec<String> {
+/// The events of now, a line each.
+fn events(hub: &mut Hub) -> Vec<String> {
     let mut lines = Vec::new();
     while hub.pending() {
         match hub.next_event().expect("it said so") {
-            Event::Set(set) => {
+            WatchEvent::Changes(set) => {
                 let line = |change: &Change| match change {
                     Change::Upsert(object) => object.key().to_string(),
                     Change::Remove(key) => format!("-{key}"),
@@ -60,17 +61,19 @@ fn told(hub: &mut Hub) -> Vec<String> {
                 let changes: Vec<_> = set.changes.iter().map(line).collect();
                 lines.push(format!("set [{}]", changes.join(", ")));
             }
-            Event::Live(live) => lines.extend(live.iter().map(|(key, live)| match live {
-                Some(live) => format!("live {key} {}", live.resource_version),
-                None => format!("live {key} gone"),
-            })),
-            Event::Release(release) => lines.push(format!("release {release:?}")),
-            // Tests of its own look at it.
-            Event::Complete => {}
-            Event::Trouble(troubles) => {
-                let line = |t: &crate::kube::Trouble| format!("{}: {}", t.place, t.reason);
-                let troubles: Vec<_> = troubles.iter().map(line).collect();
-                lines.push(format!("trouble [{}]", troubles.join(", ")));
+            WatchEvent::Statuses(statuses) => {
+                lines.extend(statuses.iter().map(|(key, status)| match status {
+                    Some(status) => format!("status {key} {}", status.resource_version),
+                    None => format!("status {key} gone"),
+                }))
+            }
+            WatchEvent::Release(release) => lines.push(format!("release {release:?}")),
+            // It has tests of its own.
+            WatchEvent::FleetOwnersKnown => {}
+            WatchEvent::Failures(failures) => {
+                let line = |f: &crate::kube::WatchFailure| format!("{}: {}", f.subject, f.reason);
+                let failures: Vec<_> = failures.iter().map(line).collect();
+                lines.push(format!("failures [{}]", failures.join(", ")));
             }
         }
     }
@@ -78,277 +81,311 @@ fn told(hub: &mut Hub) -> Vec<String> {
     lines
 }
 
-fn fetched(hub: &mut Hub, result: Result<Fetched, Failure>) {
-    let Some(Order::Fetch(key, ticket)) = hub.orders().pop() else {
-        panic!("nothing is fetched")
-    };
-    hub.hear(
-        Message::Fetch(key, ticket, Instant::now(), result, ATTEMPTS),
-        now(),
-    );
+/// The only fetch that starts now.
+fn started(hub: &mut Hub) -> (ObjectKey, FetchId) {
+    match hub.take_commands().pop() {
+        Some(FetchCommand::Start(key, id)) => (key, id),
+        other => panic!("{other:?}"),
+    }
 }
 
-fn certificate() -> Fetched {
+/// Hands in the result of a fetch that has failed for so many seconds.
+fn result(
+    hub: &mut Hub,
+    (key, id): (ObjectKey, FetchId),
+    result: Result<Found, RequestError>,
+    seconds: u64,
+) -> Vec<String> {
+    let at = Instant::now();
+    let fetched = Fetched {
+        key,
+        id,
+        at,
+        result,
+    };
+    hub.handle(Message::Fetch(fetched, Duration::from_secs(seconds)), now());
+    events(hub)
+}
+
+fn fetched(hub: &mut Hub, result: Result<Found, RequestError>) {
+    let (key, id) = started(hub);
+    let at = Instant::now();
+    let fetched = Fetched {
+        key,
+        id,
+        at,
+        result,
+    };
+    hub.handle(Message::Fetch(fetched, Duration::ZERO), now());
+}
+
+fn certificate() -> Found {
     let text =
         json!({"metadata": {"name": "s", "namespace": "a", "resourceVersion": "9"}}).to_string();
-    let reading = crate::kube::reading::Reading::of(Kind::Secret, &text).unwrap();
-    Fetched::Found(Found::Object {
-        version: reading.version.clone(),
-        fingerprint: reading.fingerprint,
-        object: Box::new(reading.object().unwrap()),
-    })
-}
-
-#[test]
-fn the_first_set_is_everything_and_waits_for_everybody() {
-    let mut hub = hub();
-    seen(&mut hub, GATEWAYS, Kind::Gateway, &[gateway("g", "s")]);
-    hear(&mut hub, GATEWAYS, Heard::Synced);
-    // What stands is told before the object it stands in.
-    assert_eq!(told(&mut hub), ["live Gateway/a/g 5"]);
-    hear(&mut hub, ROUTES, Heard::Synced);
-    assert!(told(&mut hub).is_empty());
-    fetched(&mut hub, Ok(certificate()));
-    assert_eq!(told(&mut hub), ["set [Gateway/a/g, Secret/a/s]"]);
-    hear(&mut hub, SECRETS, Heard::Synced);
-    assert!(told(&mut hub).is_empty());
-}
-
-#[test]
-fn nothing_at_all_is_told_as_well() {
-    let mut hub = hub();
-    hear(&mut hub, GATEWAYS, Heard::Synced);
-    kind(&mut hub, Kind::HTTPRoute, Kinds::NotInstalled);
-    assert_eq!(
-        told(&mut hub),
-        ["trouble [HTTPRoute: NotInstalled]", "set []"]
-    );
-    kind(&mut hub, Kind::HTTPRoute, Kinds::Served);
-    assert_eq!(told(&mut hub), ["trouble []"]);
-}
-
-#[test]
-fn a_server_that_is_away_at_the_start_is_waited_for() {
-    let mut hub = hub();
-    let away = || Failure::Unreachable("connection refused".to_owned());
-    for feed in [GATEWAYS, ROUTES] {
-        hear(&mut hub, feed, Heard::Failed(away(), 99));
+    let parsed = crate::kube::parse::ParsedObject::parse(Kind::Secret, &text).unwrap();
+    Found::Object {
+        version: parsed.resource_version.clone(),
+        fingerprint: parsed.fingerprint,
+        object: Box::new(parsed.decode().unwrap()),
     }
-    hub.hear(Message::Discovery(Err(away())), now());
-    assert_eq!(told(&mut hub), ["trouble [API server: Unreachable]"]);
-    hub.hear(Message::Discovery(Ok(())), now());
-    hear(&mut hub, GATEWAYS, Heard::Synced);
-    assert!(told(&mut hub).is_empty());
-    hear(&mut hub, ROUTES, Heard::Connected);
-    hear(&mut hub, ROUTES, Heard::Synced);
-    assert_eq!(told(&mut hub), ["trouble []", "set []"]);
 }
 
 #[test]
-fn a_kind_that_is_forbidden_counts_as_empty_after_some_attempts() {
+fn the_first_set_has_all_objects_of_all_kinds() {
     let mut hub = hub();
-    hear(&mut hub, GATEWAYS, Heard::Synced);
-    let forbidden = || Failure::Forbidden("no".to_owned());
-    hear(&mut hub, ROUTES, Heard::Failed(forbidden(), 1));
-    assert_eq!(told(&mut hub), ["trouble [HTTPRoute: Forbidden]"]);
-    hear(&mut hub, ROUTES, Heard::Failed(forbidden(), ATTEMPTS));
-    assert_eq!(told(&mut hub), ["set []"]);
-    // What is there is served all the same if it is forbidden later.
-    hear(&mut hub, ROUTES, Heard::Connected);
-    let route = json!({"metadata": {"name": "r", "namespace": "a"}, "spec": {}});
-    seen(&mut hub, ROUTES, Kind::HTTPRoute, &[route]);
-    hear(&mut hub, ROUTES, Heard::Failed(forbidden(), ATTEMPTS));
-    assert_eq!(
-        told(&mut hub)[1..],
-        ["live HTTPRoute/a/r ", "set [HTTPRoute/a/r]"]
-    );
+    apply(&mut hub, GATEWAYS, Kind::Gateway, &[gateway("g", "s")]);
+    update(&mut hub, GATEWAYS, Update::ListEnds);
+    // A status precedes its object.
+    assert_eq!(events(&mut hub), ["status Gateway/a/g 5"]);
+    update(&mut hub, ROUTES, Update::ListEnds);
+    assert!(events(&mut hub).is_empty());
+    fetched(&mut hub, Ok(certificate()));
+    assert_eq!(events(&mut hub), ["set [Gateway/a/g, Secret/a/s]"]);
+    update(&mut hub, SECRETS, Update::ListEnds);
+    assert!(events(&mut hub).is_empty());
 }
 
 #[test]
-fn a_server_that_refuses_is_waited_for_and_told_of() {
+fn an_empty_first_set_is_sent() {
     let mut hub = hub();
-    hear(&mut hub, GATEWAYS, Heard::Synced);
-    let refused = Failure::Refused("busy".to_owned());
-    hear(&mut hub, ROUTES, Heard::Failed(refused, 99));
-    assert_eq!(told(&mut hub), ["trouble [HTTPRoute: Refused]"]);
-    // Neither is told: the list that follows mends the one, and discovery decides on the other.
-    hear(&mut hub, ROUTES, Heard::Failed(Failure::Gone, 1));
-    hear(&mut hub, ROUTES, Heard::Failed(Failure::Missing, 1));
-    assert!(told(&mut hub).is_empty());
-    kind(
-        &mut hub,
-        Kind::HTTPRoute,
-        Kinds::OtherVersion(vec!["v9".to_owned()]),
-    );
+    update(&mut hub, GATEWAYS, Update::ListEnds);
+    available(&mut hub, Kind::HTTPRoute, Availability::NotInstalled);
     assert_eq!(
-        told(&mut hub),
-        ["trouble [HTTPRoute: OtherVersion]", "set []"]
+        events(&mut hub),
+        ["failures [HTTPRoute: NotInstalled]", "set []"]
     );
+    available(&mut hub, Kind::HTTPRoute, Availability::Served("v1"));
+    assert_eq!(events(&mut hub), ["failures []"]);
 }
 
 #[test]
-fn a_secret_that_can_not_be_had_is_told_of_and_missing() {
+fn the_first_set_waits_for_an_unreachable_server() {
     let mut hub = hub();
-    hear(&mut hub, GATEWAYS, Heard::Synced);
-    hear(&mut hub, ROUTES, Heard::Synced);
-    told(&mut hub);
-    seen(&mut hub, GATEWAYS, Kind::Gateway, &[gateway("g", "s")]);
-    let orders = hub.orders();
-    let Some(Order::Fetch(key, ticket)) = orders.first().cloned() else {
-        panic!("nothing is fetched")
-    };
-    let answer = |hub: &mut Hub, result, attempts| {
-        let message = Message::Fetch(key.clone(), ticket, Instant::now(), result, attempts);
-        hub.hear(message, now());
-        told(hub)
-    };
-    let away = Err(Failure::Unreachable("connection refused".to_owned()));
-    assert_eq!(
-        answer(&mut hub, away, 99),
-        ["trouble [API server: Unreachable]", "live Gateway/a/g 5"]
-    );
-    let forbidden = || Err(Failure::Forbidden("no".to_owned()));
-    assert_eq!(
-        answer(&mut hub, forbidden(), 1),
-        ["trouble [Secret/a/s: Forbidden]"]
-    );
-    assert_eq!(
-        answer(&mut hub, forbidden(), ATTEMPTS),
-        ["set [Gateway/a/g]"]
-    );
-    let unreadable = Ok(Fetched::Unreadable("data: expected a mapping".to_owned()));
-    assert_eq!(
-        answer(&mut hub, unreadable, 0),
-        ["trouble [Secret/a/s: Unreadable]"]
-    );
-    // Nobody names it any more: what is wrong with it is nobody's business.
-    seen(&mut hub, GATEWAYS, Kind::Gateway, &[gateway("g", "t")]);
-    hear(&mut hub, SECRETS, Heard::Synced);
-    fetched(&mut hub, Err(Failure::Missing));
-    hub.orders();
-    assert_eq!(
-        told(&mut hub),
-        ["trouble []", "live Gateway/a/g 5", "set [Gateway/a/g]"]
-    );
+    let away = || RequestError::Unreachable("connection refused".to_owned());
+    for feed in [GATEWAYS, ROUTES] {
+        update(&mut hub, feed, Update::Failed(away(), LONG));
+    }
+    hub.handle(Message::Discovery(Err(away())), now());
+    assert_eq!(events(&mut hub), ["failures [API server: Unreachable]"]);
+    hub.handle(Message::Discovery(Ok(())), now());
+    update(&mut hub, GATEWAYS, Update::ListEnds);
+    assert!(events(&mut hub).is_empty());
+    update(&mut hub, ROUTES, Update::Connected);
+    update(&mut hub, ROUTES, Update::ListEnds);
+    assert_eq!(events(&mut hub), ["failures []", "set []"]);
 }
 
 #[test]
-fn what_is_outside_of_our_namespaces_is_never_asked_for() {
-    let namespace = |name: &str| Some(Arc::from(name));
-    let mut hub = Hub::new(vec![
-        Feed::new(Kind::Gateway, namespace("a")),
-        Feed::new(Kind::Secret, namespace("b")),
-    ]);
-    hear(&mut hub, 0, Heard::Synced);
-    seen(&mut hub, 0, Kind::Gateway, &[gateway("g", "s")]);
-    assert!(hub.orders().is_empty());
-    assert_eq!(told(&mut hub)[1..], ["set [Gateway/a/g]"]);
-}
-
-#[test]
-fn an_object_that_does_not_decode_is_told_of_until_it_does() {
+fn a_forbidden_kind_counts_as_empty_after_a_while() {
     let mut hub = hub();
-    hear(&mut hub, GATEWAYS, Heard::Synced);
-    hear(&mut hub, ROUTES, Heard::Synced);
-    told(&mut hub);
-    let key = ObjectKey::new(Kind::HTTPRoute, "a", "r");
-    let step = Step::Unreadable(key.clone(), "spec.hostnames: expected a list".to_owned());
-    hear(&mut hub, ROUTES, Heard::Step(step));
-    hear(
+    update(&mut hub, GATEWAYS, Update::ListEnds);
+    let forbidden = || RequestError::Forbidden("no".to_owned());
+    update(
         &mut hub,
         ROUTES,
-        Heard::Step(Step::Nonsense("[]".to_owned())),
+        Update::Failed(forbidden(), Duration::ZERO),
     );
-    let Some(Event::Trouble(troubles)) = hub.next_event() else {
-        panic!("no trouble")
-    };
-    assert_eq!(troubles.len(), 2);
-    assert!(
-        troubles[1]
-            .message
-            .starts_with("spec.hostnames: expected a list; mend")
+    assert_eq!(events(&mut hub), ["failures [HTTPRoute: Forbidden]"]);
+    update(
+        &mut hub,
+        ROUTES,
+        Update::Failed(forbidden(), FORBIDDEN_GRACE),
     );
-    hear(&mut hub, ROUTES, Heard::Step(Step::Readable(key)));
-    // A list without nonsense ends it.
-    hear(&mut hub, ROUTES, Heard::Synced);
-    assert_eq!(told(&mut hub), ["trouble []"]);
+    assert_eq!(events(&mut hub), ["set []"]);
+    // Objects stay when the kind is forbidden later.
+    update(&mut hub, ROUTES, Update::Connected);
+    let route = json!({"metadata": {"name": "r", "namespace": "a"}, "spec": {}});
+    apply(&mut hub, ROUTES, Kind::HTTPRoute, &[route]);
+    update(
+        &mut hub,
+        ROUTES,
+        Update::Failed(forbidden(), FORBIDDEN_GRACE),
+    );
+    assert_eq!(
+        events(&mut hub)[1..],
+        ["status HTTPRoute/a/r ", "set [HTTPRoute/a/r]"]
+    );
 }
 
 #[test]
-fn a_secret_that_the_server_fails_to_give_keeps_nobody_waiting_for_ever() {
+fn the_first_set_waits_while_the_server_refuses() {
     let mut hub = hub();
-    seen(&mut hub, GATEWAYS, Kind::Gateway, &[gateway("g", "s")]);
-    hear(&mut hub, GATEWAYS, Heard::Synced);
-    hear(&mut hub, ROUTES, Heard::Synced);
-    let orders = hub.orders();
-    let Some(Order::Fetch(key, ticket)) = orders.first().cloned() else {
-        panic!("nothing is fetched")
-    };
-    let mut fails = |attempts| {
-        let failure = Failure::Refused("unable to transform key".to_owned());
-        let message = Message::Fetch(key.clone(), ticket, Instant::now(), Err(failure), attempts);
-        hub.hear(message, now());
-        told(&mut hub)
-    };
-    let expected = ["trouble [Secret/a/s: Refused]", "live Gateway/a/g 5"];
-    assert_eq!(fails(1), expected);
-    assert!(fails(HOPELESS - 1).is_empty());
-    assert_eq!(fails(HOPELESS), ["set [Gateway/a/g]"]);
-    let message = Message::Fetch(key, ticket, Instant::now(), Ok(certificate()), 0);
-    hub.hear(message, now());
-    assert_eq!(told(&mut hub), ["trouble []", "set [Secret/a/s]"]);
+    update(&mut hub, GATEWAYS, Update::ListEnds);
+    let refused = RequestError::Refused("busy".to_owned(), None);
+    update(&mut hub, ROUTES, Update::Failed(refused, LONG));
+    assert_eq!(events(&mut hub), ["failures [HTTPRoute: Refused]"]);
+    // A list follows the first; discovery decides on the second.
+    update(&mut hub, ROUTES, Update::Failed(RequestError::Gone, LONG));
+    update(
+        &mut hub,
+        ROUTES,
+        Update::Failed(RequestError::Missing, LONG),
+    );
+    assert!(events(&mut hub).is_empty());
+    available(
+        &mut hub,
+        Kind::HTTPRoute,
+        Availability::OtherVersion(vec!["v9".to_owned()]),
+    );
+    assert_eq!(
+        events(&mut hub),
+        ["failures [HTTPRoute: OtherVersion]", "set []"]
+    );
 }
 
-/// Whether it is told now that all Gateways were told.
-fn completes(hub: &mut Hub) -> bool {
+#[test]
+fn a_secret_that_is_forbidden_or_undecodable_is_reported() {
+    let mut hub = hub();
+    update(&mut hub, GATEWAYS, Update::ListEnds);
+    update(&mut hub, ROUTES, Update::ListEnds);
+    events(&mut hub);
+    apply(&mut hub, GATEWAYS, Kind::Gateway, &[gateway("g", "s")]);
+    let fetch = started(&mut hub);
+    let answer = |hub: &mut Hub, answer, seconds| result(hub, fetch.clone(), answer, seconds);
+    let away = Err(RequestError::Unreachable("connection refused".to_owned()));
+    assert_eq!(
+        answer(&mut hub, away, 99),
+        ["failures [API server: Unreachable]", "status Gateway/a/g 5"]
+    );
+    let forbidden = || Err(RequestError::Forbidden("no".to_owned()));
+    assert_eq!(
+        answer(&mut hub, forbidden(), 0),
+        ["failures [Secret/a/s: Forbidden]"]
+    );
+    assert_eq!(answer(&mut hub, forbidden(), 3), ["set [Gateway/a/g]"]);
+    let unreadable = Ok(Found::Unreadable("data: expected a mapping".to_owned()));
+    assert_eq!(
+        answer(&mut hub, unreadable, 0),
+        ["failures [Secret/a/s: Unreadable]"]
+    );
+    // Without references its failure ends.
+    apply(&mut hub, GATEWAYS, Kind::Gateway, &[gateway("g", "t")]);
+    update(&mut hub, SECRETS, Update::ListEnds);
+    fetched(&mut hub, Err(RequestError::Missing));
+    hub.take_commands();
+    assert_eq!(
+        events(&mut hub),
+        ["failures []", "status Gateway/a/g 5", "set [Gateway/a/g]"]
+    );
+}
+
+#[test]
+fn secrets_outside_of_the_watched_namespaces_are_not_fetched() {
+    let namespace = |name: &str| Some(Arc::from(name));
+    let mut hub = Hub::new([
+        (Kind::Gateway, namespace("a")),
+        (Kind::Secret, namespace("b")),
+    ]);
+    update(&mut hub, 0, Update::ListEnds);
+    apply(&mut hub, 0, Kind::Gateway, &[gateway("g", "s")]);
+    assert!(hub.take_commands().is_empty());
+    assert_eq!(events(&mut hub)[1..], ["set [Gateway/a/g]"]);
+}
+
+#[test]
+fn an_undecodable_object_is_reported_until_it_decodes() {
+    let mut hub = hub();
+    update(&mut hub, GATEWAYS, Update::ListEnds);
+    update(&mut hub, ROUTES, Update::ListEnds);
+    events(&mut hub);
+    let key = ObjectKey::new(Kind::HTTPRoute, "a", "r");
+    let step = Update::Undecodable(key.clone(), "spec.hostnames: expected a list".to_owned());
+    update(&mut hub, ROUTES, step);
+    update(&mut hub, ROUTES, Update::Malformed("[]".to_owned()));
+    let Some(WatchEvent::Failures(failures)) = hub.next_event() else {
+        panic!("no failures")
+    };
+    assert_eq!(failures.len(), 2);
+    assert!(
+        failures[1]
+            .message
+            .starts_with("spec.hostnames: expected a list; fix")
+    );
+    update(&mut hub, ROUTES, Update::Decodable(key));
+    // A list without malformed objects ends it.
+    update(&mut hub, ROUTES, Update::ListEnds);
+    assert_eq!(events(&mut hub), ["failures []"]);
+}
+
+#[test]
+fn no_gateway_waits_forever_for_a_secret() {
+    let mut hub = hub();
+    apply(&mut hub, GATEWAYS, Kind::Gateway, &[gateway("g", "s")]);
+    update(&mut hub, GATEWAYS, Update::ListEnds);
+    update(&mut hub, ROUTES, Update::ListEnds);
+    let fetch = started(&mut hub);
+    let mut fails = |seconds| {
+        let error = RequestError::Refused("unable to transform key".to_owned(), None);
+        result(&mut hub, fetch.clone(), Err(error), seconds)
+    };
+    let expected = ["failures [Secret/a/s: Refused]", "status Gateway/a/g 5"];
+    assert_eq!(fails(0), expected);
+    assert!(fails(FETCH_GRACE.as_secs() - 1).is_empty());
+    assert_eq!(fails(FETCH_GRACE.as_secs()), ["set [Gateway/a/g]"]);
+    let sent = result(&mut hub, fetch, Ok(certificate()), 0);
+    assert_eq!(sent, ["failures []", "set [Secret/a/s]"]);
+}
+
+/// Whether all fleet owners are known now.
+fn owners_known(hub: &mut Hub) -> bool {
     let events: Vec<_> = std::iter::from_fn(|| hub.next_event()).collect();
-    let completes = matches!(events.last(), Some(Event::Complete));
+    let completes = matches!(events.last(), Some(WatchEvent::FleetOwnersKnown));
     let all = events.iter();
-    let number = all.filter(|event| matches!(event, Event::Complete)).count();
+    let number = all
+        .filter(|event| matches!(event, WatchEvent::FleetOwnersKnown))
+        .count();
     assert_eq!(number, usize::from(completes));
     completes
 }
 
 #[test]
-fn all_gateways_are_told_once_none_can_be_missing() {
+fn fleet_owners_are_known_once_all_gateways_are_read() {
     let mut hub = hub();
-    hear(&mut hub, ROUTES, Heard::Synced);
-    assert!(!completes(&mut hub));
-    hear(&mut hub, GATEWAYS, Heard::Synced);
-    assert!(completes(&mut hub));
-    hear(&mut hub, GATEWAYS, Heard::Synced);
-    assert!(!completes(&mut hub));
+    update(&mut hub, ROUTES, Update::ListEnds);
+    assert!(!owners_known(&mut hub));
+    update(&mut hub, GATEWAYS, Update::ListEnds);
+    assert!(owners_known(&mut hub));
+    update(&mut hub, GATEWAYS, Update::ListEnds);
+    assert!(!owners_known(&mut hub));
 }
 
 #[test]
-fn gateways_that_are_forbidden_or_of_another_version_are_missing() {
-    let forbidden = Failure::Forbidden("no".to_owned());
+fn fleet_owners_are_unknown_while_gateways_are_forbidden_or_unsupported() {
+    let forbidden = RequestError::Forbidden("no".to_owned());
     let mut hub = hub();
-    hear(&mut hub, ROUTES, Heard::Synced);
-    hear(&mut hub, GATEWAYS, Heard::Failed(forbidden, ATTEMPTS));
-    // Everything else is served.
-    assert!(!completes(&mut hub) && hub.outbox.started());
-    hear(&mut hub, GATEWAYS, Heard::Connected);
-    assert!(!completes(&mut hub));
-    kind(&mut hub, Kind::Gateway, Kinds::OtherVersion(Vec::new()));
-    assert!(!completes(&mut hub));
-    seen(&mut hub, GATEWAYS, Kind::Gateway, &[gateway("g", "s")]);
-    hear(&mut hub, GATEWAYS, Heard::Synced);
+    update(&mut hub, ROUTES, Update::ListEnds);
+    update(
+        &mut hub,
+        GATEWAYS,
+        Update::Failed(forbidden, FORBIDDEN_GRACE),
+    );
+    // Other objects are sent.
+    assert!(!owners_known(&mut hub) && hub.outbox.synced());
+    update(&mut hub, GATEWAYS, Update::Connected);
+    assert!(!owners_known(&mut hub));
+    available(
+        &mut hub,
+        Kind::Gateway,
+        Availability::OtherVersion(Vec::new()),
+    );
+    assert!(!owners_known(&mut hub));
+    apply(&mut hub, GATEWAYS, Kind::Gateway, &[gateway("g", "s")]);
+    update(&mut hub, GATEWAYS, Update::ListEnds);
     // It waits for its Secret.
-    assert!(!completes(&mut hub));
+    assert!(!owners_known(&mut hub));
     fetched(&mut hub, Ok(certificate()));
-    assert!(completes(&mut hub));
+    assert!(owners_known(&mut hub));
 }
 
 #[test]
-fn a_gateway_that_can_not_be_decoded_is_missing() {
+fn fleet_owners_are_unknown_while_a_gateway_is_undecodable() {
     let mut hub = hub();
-    hear(&mut hub, ROUTES, Heard::Synced);
+    update(&mut hub, ROUTES, Update::ListEnds);
     let key = ObjectKey::new(Kind::Gateway, "a", "g");
-    let step = Step::Unreadable(key.clone(), "spec: expected a mapping".to_owned());
-    hear(&mut hub, GATEWAYS, Heard::Step(step));
-    hear(&mut hub, GATEWAYS, Heard::Synced);
-    assert!(!completes(&mut hub) && hub.outbox.started());
-    hear(&mut hub, GATEWAYS, Heard::Step(Step::Readable(key)));
-    assert!(completes(&mut hub));
+    let step = Update::Undecodable(key.clone(), "spec: expected a mapping".to_owned());
+    update(&mut hub, GATEWAYS, step);
+    update(&mut hub, GATEWAYS, Update::ListEnds);
+    assert!(!owners_known(&mut hub) && hub.outbox.synced());
+    update(&mut hub, GATEWAYS, Update::Decodable(key));
+    assert!(owners_known(&mut hub));
 }

@@ -1,4 +1,4 @@
-//! For any status that stands there and any that should: others' parts stay, and one patch is enough.
+//! For any live and desired status: foreign parts stay, and one patch suffices.
 
 use proptest::prelude::*;
 
@@ -112,10 +112,10 @@ fn apply(target: &mut Value, patch: &Value) {
 }
 
 /// The status after the writer has had its way, and the patch's text.
-fn after(kind: Kind, before: &Value, want: &Want) -> (Value, String) {
+fn after(kind: Kind, before: &Value, want: &Desired) -> (Value, String) {
     let mut status = before.clone();
     let mut body = String::new();
-    if let Verdict::Write(patch) = verdict(kind, &live(3, &before.to_string()), want) {
+    if let Diff::Patch(patch) = compare(kind, &live(3, &before.to_string()), want) {
         body = patch.body.get().to_owned();
         let patch: Value = serde_json::from_str(&body).unwrap();
         apply(&mut status, &patch["status"]);
@@ -163,9 +163,9 @@ proptest! {
         let want = match says {
             true => {
                 let status = serde_json::from_value(json!({"parents": wanted}));
-                Want::Says(ObjectStatus::Route(Arc::new(status.unwrap())))
+                Desired::Status(ObjectStatus::Route(Arc::new(status.unwrap())))
             }
-            false => Want::Nothing(None),
+            false => Desired::Unset,
         };
         let (status, body) = after(Kind::HTTPRoute, &before, &want);
         let ours = |entry: &Value| entry["controllerName"] == OURS;
@@ -197,7 +197,7 @@ proptest! {
             let count = now["conditions"].as_array().unwrap().iter().filter(|c| is_ours(c)).count();
             prop_assert_eq!(count, entry["conditions"].as_array().unwrap().len());
         }
-        assert_right(Kind::HTTPRoute, &live(3, &status.to_string()), &want);
+        assert_up_to_date(Kind::HTTPRoute, &live(3, &status.to_string()), &want);
     }
 
     #[test]
@@ -241,7 +241,7 @@ proptest! {
             );
             check_times(&old["conditions"], &now["conditions"]);
         }
-        assert_right(Kind::Gateway, &live(3, &status.to_string()), &want);
+        assert_up_to_date(Kind::Gateway, &live(3, &status.to_string()), &want);
     }
 
     #[test]
@@ -249,7 +249,7 @@ proptest! {
         let want = route(&[("g", wanted("Accepted", "True", 1))]);
         let text = json!({"parents": text, "conditions": [text, {"type": 1}], "listeners": [[]]});
         let says = |live: LiveStatus| {
-            matches!(verdict(Kind::HTTPRoute, &live, &want), Verdict::Write(_))
+            matches!(compare(Kind::HTTPRoute, &live, &want), Diff::Patch(_))
         };
         prop_assert!(says(live(1, &text.to_string())));
         if let Ok(raw) = RawValue::from_string(junk) {

@@ -1,29 +1,29 @@
-//! Whatever happens, in whatever order: in the end every object says what it should, and on the way no rule is broken.
+//! For any sequence of events the invariants hold, and every object ends up with its desired status.
 
 use jiff::Timestamp;
 use proptest::prelude::*;
 
 use super::*;
-use crate::merge::{self, Verdict};
+use crate::merge::{self, Diff};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Translation says something of an object's present generation.
-    Say(usize, u8),
-    TakeBack(usize),
-    /// Somebody changes the object.
+    /// A desired status for the live generation.
+    Desire(usize, u8),
+    Retract(usize),
+    /// A change of the spec.
     Spec(usize),
-    /// Somebody writes another controller's entry.
+    /// A write of another controller's entry.
     Foreign(usize, u8),
-    /// Somebody undoes all of the status.
+    /// Another writer clears the status.
     Wipe(usize),
     Recreate(usize),
     Delete(usize),
     /// The watch catches up.
     Watch(usize),
-    /// The oldest write arrives at the server.
-    Answer(usize),
-    /// It doesn't.
+    /// A write succeeds.
+    Respond(usize),
+    /// A write fails.
     Fail(usize, u8),
     Lead(bool),
     Wait(u16),
@@ -32,15 +32,15 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let key = 0..3usize;
     prop_oneof![
-        4 => (key.clone(), 0..3u8).prop_map(|(key, n)| Step::Say(key, n)),
-        1 => key.clone().prop_map(Step::TakeBack),
+        4 => (key.clone(), 0..3u8).prop_map(|(key, n)| Step::Desire(key, n)),
+        1 => key.clone().prop_map(Step::Retract),
         2 => key.clone().prop_map(Step::Spec),
         2 => (key.clone(), 0..3u8).prop_map(|(key, n)| Step::Foreign(key, n)),
         1 => key.clone().prop_map(Step::Wipe),
         1 => key.clone().prop_map(Step::Recreate),
         1 => key.clone().prop_map(Step::Delete),
         4 => key.clone().prop_map(Step::Watch),
-        6 => (0..3usize).prop_map(Step::Answer),
+        6 => (0..3usize).prop_map(Step::Respond),
         2 => (0..3usize, 0..4u8).prop_map(|(n, how)| Step::Fail(n, how)),
         1 => any::<bool>().prop_map(Step::Lead),
         4 => (0..1500u16).prop_map(Step::Wait),
@@ -77,8 +77,8 @@ struct World {
     queue: Queue,
     now: Instant,
     stored: BTreeMap<usize, Stored>,
-    said: BTreeMap<usize, ObjectStatus>,
-    under_way: Vec<(Instant, Job)>,
+    desired: BTreeMap<usize, ObjectStatus>,
+    in_flight: Vec<(Instant, Job)>,
     written_at: BTreeMap<ObjectKey, Instant>,
     versions: u64,
     leads: bool,
@@ -105,8 +105,8 @@ impl World {
             queue,
             now,
             stored: BTreeMap::new(),
-            said: BTreeMap::new(),
-            under_way: Vec::new(),
+            desired: BTreeMap::new(),
+            in_flight: Vec::new(),
             written_at: BTreeMap::new(),
             versions: 0,
             leads: true,
@@ -126,31 +126,31 @@ impl World {
         self.queue.live(key(n), live, self.now);
     }
 
-    fn say(&mut self, n: usize, message: u8) {
+    fn desire(&mut self, n: usize, message: u8) {
         let Some(stored) = self.stored.get(&n) else {
             return;
         };
         let status = status(stored.generation, &message.to_string());
-        self.said.insert(n, status.clone());
+        self.desired.insert(n, status.clone());
         self.queue.desired(key(n), Some(status), self.now);
     }
 
-    /// A write arrives at the server, and is answered.
-    fn answer(&mut self, started: Instant, job: Job) {
+    /// The server processes a write.
+    fn respond(&mut self, started: Instant, job: Job) {
         let n = index(&job.key);
-        let outcome = match merge::patch(
+        let outcome = match merge::diff(
             OURS,
             job.key.kind,
             &job.live,
-            &job.want,
+            &job.desired,
             Timestamp::UNIX_EPOCH,
         ) {
-            Verdict::Right => Outcome::Right,
-            Verdict::Behind => Outcome::Behind,
-            Verdict::Write(patch) => {
+            Diff::UpToDate => Outcome::UpToDate,
+            Diff::Stale => Outcome::Stale,
+            Diff::Patch(patch) => {
                 let patch: serde_json::Value = serde_json::from_str(patch.body.get()).unwrap();
                 match self.stored.get(&n) {
-                    None => Outcome::Gone,
+                    None => Outcome::NotFound,
                     Some(stored)
                         if *stored.live().resource_version
                             != patch["metadata"]["resourceVersion"] =>
@@ -160,7 +160,7 @@ impl World {
                     Some(stored) => {
                         let foreign = stored.foreign();
                         let last = self.written_at.insert(job.key.clone(), started);
-                        let soon = last.is_some_and(|last| started < last + INTERVAL);
+                        let soon = last.is_some_and(|last| started < last + WRITE_INTERVAL);
                         assert!(!soon, "written again after {:?}", started - last.unwrap());
                         let parents = patch["status"]["parents"].as_array().unwrap().clone();
                         self.change(n, |stored| stored.parents = parents);
@@ -171,43 +171,43 @@ impl World {
             }
         };
         if let Outcome::Conflict(_) = outcome {
-            // Time goes by from a question to its answer.
+            // A request takes time.
             self.now += Duration::from_millis(1);
         }
-        self.queue.ended(&job.key, outcome, self.now);
+        self.queue.finish(&job.key, outcome, self.now);
     }
 
     fn fail(&mut self, job: &Job, how: u8) {
         let reasons = [
-            Reason::Unanswered,
-            Reason::Failed,
-            Reason::Forbidden,
-            Reason::Refused,
+            FailureReason::Unavailable,
+            FailureReason::ServerError,
+            FailureReason::Forbidden,
+            FailureReason::Invalid,
         ];
-        let failure = Failure {
+        let failure = WriteFailure {
             reason: reasons[usize::from(how)],
             message: String::new(),
             retry_after: (how == 0).then(|| Duration::from_secs(1)),
         };
         self.queue
-            .ended(&job.key, Outcome::Failed(failure), self.now);
+            .finish(&job.key, Outcome::Failed(failure), self.now);
     }
 
     fn start_all(&mut self) {
         while let Some(job) = self.queue.next(self.now) {
             assert!(self.leads, "only a leader writes");
-            let twice = self.under_way.iter().any(|other| other.1.key == job.key);
-            assert!(!twice, "{} is under way twice", job.key);
-            self.under_way.push((self.now, job));
-            assert!(self.under_way.len() <= 2, "more are under way than may be");
+            let twice = self.in_flight.iter().any(|other| other.1.key == job.key);
+            assert!(!twice, "{} has two writes in flight", job.key);
+            self.in_flight.push((self.now, job));
+            assert!(self.in_flight.len() <= 2, "too many writes in flight");
         }
     }
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Say(n, message) => self.say(n, message),
-            Step::TakeBack(n) => {
-                self.said.remove(&n);
+            Step::Desire(n, message) => self.desire(n, message),
+            Step::Retract(n) => {
+                self.desired.remove(&n);
                 self.queue.desired(key(n), None, self.now);
             }
             Step::Spec(n) => self.change(n, |stored| stored.generation += 1),
@@ -234,15 +234,15 @@ impl World {
                 self.stored.remove(&n);
             }
             Step::Watch(n) => self.watch(n),
-            Step::Answer(n) if n < self.under_way.len() => {
-                let (started, job) = self.under_way.remove(n);
-                self.answer(started, job);
+            Step::Respond(n) if n < self.in_flight.len() => {
+                let (started, job) = self.in_flight.remove(n);
+                self.respond(started, job);
             }
-            Step::Fail(n, how) if n < self.under_way.len() => {
-                let (_, job) = self.under_way.remove(n);
+            Step::Fail(n, how) if n < self.in_flight.len() => {
+                let (_, job) = self.in_flight.remove(n);
                 self.fail(&job, how);
             }
-            Step::Answer(_) | Step::Fail(..) => {}
+            Step::Respond(_) | Step::Fail(..) => {}
             Step::Lead(leads) => {
                 self.leads = leads;
                 self.queue.lead(leads, self.now);
@@ -252,30 +252,30 @@ impl World {
         self.start_all();
     }
 
-    /// Everybody does what they are there for, until nothing is left to do.
+    /// Runs until nothing is left to do.
     fn settle(&mut self) {
         self.step(Step::Lead(true));
         for n in 0..3 {
             match (
                 self.stored.get(&n).map(|stored| stored.generation),
-                self.said.get(&n),
+                self.desired.get(&n),
             ) {
-                (None, _) => self.step(Step::TakeBack(n)),
-                (Some(_), Some(_)) => self.step(Step::Say(n, 9)),
+                (None, _) => self.step(Step::Retract(n)),
+                (Some(_), Some(_)) => self.step(Step::Desire(n, 9)),
                 _ => {}
             }
             self.step(Step::Watch(n));
         }
         for turn in 0.. {
-            assert!(turn < 200, "it doesn't come to rest");
+            assert!(turn < 200, "does not settle");
             self.start_all();
-            if !self.under_way.is_empty() {
-                let (started, job) = self.under_way.remove(0);
+            if !self.in_flight.is_empty() {
+                let (started, job) = self.in_flight.remove(0);
                 let n = index(&job.key);
-                self.answer(started, job);
+                self.respond(started, job);
                 self.watch(n);
             } else if let Some(at) = self.queue.wake_at() {
-                assert!(at > self.now, "it asks to be woken in the past");
+                assert!(at > self.now, "wakes up in the past");
                 self.now = at;
             } else {
                 break;
@@ -286,7 +286,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn all_comes_right(steps in prop::collection::vec(step(), 0..80)) {
+    fn every_object_ends_up_with_its_desired_status(steps in prop::collection::vec(step(), 0..80)) {
         let mut world = World::new();
         for n in 0..3 {
             world.step(Step::Recreate(n));
@@ -296,19 +296,19 @@ proptest! {
         }
         world.settle();
         prop_assert_eq!(world.queue.len(), 0);
-        prop_assert_eq!(world.queue.troubles(), []);
+        prop_assert_eq!(world.queue.failures(), []);
         for n in 0..3 {
             let Some(stored) = world.stored.get(&n) else {
-                prop_assert!(!world.queue.slots.contains_key(&key(n)), "{n} isn't forgotten");
+                prop_assert!(!world.queue.objects.contains_key(&key(n)), "{n} is not removed");
                 continue;
             };
-            let want = match world.said.get(&n) {
-                Some(status) => Want::Says(status.clone()),
-                None => Want::Nothing(None),
+            let desired = match world.desired.get(&n) {
+                Some(status) => Desired::Status(status.clone()),
+                None => Desired::Unset,
             };
-            let verdict =
-                merge::patch(OURS, key(n).kind, &stored.live(), &want, Timestamp::UNIX_EPOCH);
-            prop_assert!(matches!(verdict, Verdict::Right), "{n}: {verdict:?}");
+            let diff =
+                merge::diff(OURS, key(n).kind, &stored.live(), &desired, Timestamp::UNIX_EPOCH);
+            prop_assert!(matches!(diff, Diff::UpToDate), "{n}: {diff:?}");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! Quantities as Kubernetes writes them: `500m` of a processor, `1.5Gi` of memory.
+//! Kubernetes quantities: `500m` CPU, `1.5Gi` of memory.
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// Digits that a number may have. More than any machine has bytes, and few enough to reckon with.
+/// The most digits of a number. Enough for any machine's bytes, and few enough not to overflow.
 const MAX_DIGITS: usize = 15;
 
-/// What stands behind a number: how many times it is meant, over how many.
+/// The suffixes, each with its factor as numerator and denominator.
 const SUFFIXES: &[(&str, u128, u128)] = &[
     ("n", 1, 1_000_000_000),
     ("u", 1, 1_000_000),
@@ -23,7 +23,7 @@ const SUFFIXES: &[(&str, u128, u128)] = &[
     ("Pi", 1 << 50, 1),
 ];
 
-/// Processor time in thousandths of a processor, rounded up.
+/// CPU in millicores, rounded up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Cpu(pub(super) u64);
 
@@ -31,7 +31,7 @@ pub(super) struct Cpu(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Memory(pub(super) u64);
 
-/// The quantity in parts, of which `parts` make one; rounded up. `None`: it is no quantity, or not a positive one.
+/// The quantity in units of 1/`parts`, rounded up. `None`: not a quantity, or not a positive one.
 fn parse(text: &str, parts: u128) -> Option<u64> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -49,7 +49,7 @@ fn parse(text: &str, parts: u128) -> Option<u64> {
     u64::try_from(value).ok().filter(|value| *value > 0)
 }
 
-/// Numbers may be written without quotes.
+/// Accepts numbers without quotes, too.
 struct Text(&'static str);
 
 impl Visitor<'_> for Text {

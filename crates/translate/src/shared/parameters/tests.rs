@@ -83,7 +83,7 @@ maxConnections: 5000
     }
 }
 
-/// What is written for users is read, and no field is missing there.
+/// The documentation's example is valid and shows each field.
 #[test]
 fn the_documented_example_has_all_choices() {
     let page = include_str!("../../../../../docs/parameters.md");
@@ -100,7 +100,7 @@ fn the_documented_example_has_all_choices() {
     assert!(!all.contains("None"), "{all}");
 }
 
-/// The first words tell the field, so that it is found without help.
+/// A message starts with the field.
 #[test]
 fn what_is_wrong_is_told_with_its_field() {
     for (text, start) in [

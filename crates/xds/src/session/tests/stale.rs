@@ -1,9 +1,9 @@
-//! What a client that refused something goes on using isn't taken from it.
+//! A client that rejected a route or listener keeps what its older version uses.
 
 use super::*;
 
-/// The route's new version is refused, and what only the old one uses is removed with it.
-fn refused(fleet: &mut Fleet, client: &mut Client) {
+/// The client rejects a version of the route, in an update that removes what only the older version uses.
+fn reject_route(fleet: &mut Fleet, client: &mut Client) {
     fleet.apply(update(
         2,
         &[
@@ -17,7 +17,7 @@ fn refused(fleet: &mut Fleet, client: &mut Client) {
     assert_eq!(
         events,
         ["rejected r0: something in it is bad", "acked 2"],
-        "what is kept is not waited for"
+        "progress doesn't wait for the removal"
     );
     client.now += Duration::from_secs(60);
     client.settle(fleet);
@@ -30,10 +30,10 @@ fn refused(fleet: &mut Fleet, client: &mut Client) {
 }
 
 #[test]
-fn a_refused_routes_clusters_stay_until_it_is_mended() {
+fn the_clusters_of_a_rejected_route_stay_until_it_is_fixed() {
     let (mut fleet, mut client) = served();
-    refused(&mut fleet, &mut client);
-    // All else flows.
+    reject_route(&mut fleet, &mut client);
+    // Everything else is sent.
     fleet.apply(update(
         3,
         &[(Cluster, "c2", "v0"), (Endpoint, "c1", "v1")],
@@ -56,9 +56,9 @@ fn a_refused_routes_clusters_stay_until_it_is_mended() {
 }
 
 #[test]
-fn a_mended_routes_clusters_have_their_grace() {
-    let (mut fleet, mut client) = served_within(Limits::default());
-    refused(&mut fleet, &mut client);
+fn the_clusters_of_a_fixed_route_have_their_removal_delay() {
+    let (mut fleet, mut client) = served_with(Limits::default());
+    reject_route(&mut fleet, &mut client);
     fleet.apply(update(3, &[(Route, "r0", "v5;c1")], &[]));
     client.settle(&mut fleet);
     assert_eq!(client.take_log(), ["route +r0"]);
@@ -68,18 +68,18 @@ fn a_mended_routes_clusters_have_their_grace() {
 }
 
 #[test]
-fn a_refused_route_that_goes_or_comes_back_lets_its_clusters_go() {
+fn clusters_are_removed_when_a_rejected_route_is_removed_or_reverted() {
     let (mut fleet, mut client) = served();
-    refused(&mut fleet, &mut client);
+    reject_route(&mut fleet, &mut client);
     fleet.apply(update(3, &[], &[(Route, "r0")]));
     client.pump(&mut fleet);
-    assert_eq!(client.take_log(), ["route -r0"], "first one");
+    assert_eq!(client.take_log(), ["route -r0"], "routes first");
     client.settle(&mut fleet);
-    assert_eq!(client.take_log(), ["cluster -c0"], "then the other");
+    assert_eq!(client.take_log(), ["cluster -c0"], "then clusters");
 
-    // The table is again what the client has had all the time.
+    // The version that the client has had all along.
     let (mut fleet, mut client) = served();
-    refused(&mut fleet, &mut client);
+    reject_route(&mut fleet, &mut client);
     fleet.apply(update(
         3,
         &[
@@ -94,19 +94,19 @@ fn a_refused_route_that_goes_or_comes_back_lets_its_clusters_go() {
 }
 
 #[test]
-fn a_client_that_comes_again_with_the_old_version_keeps_its_clusters() {
+fn a_client_that_reconnects_with_the_older_version_keeps_its_clusters() {
     let (mut fleet, _) = served();
-    let grace = Limits::default();
-    let mut client = Client::connect(&mut fleet, 2, grace.clone());
-    let mut other = Client::connect(&mut fleet, 3, grace);
+    let limits = Limits::default();
+    let mut client = Client::connect(&mut fleet, 2, limits.clone());
+    let mut other = Client::connect(&mut fleet, 3, limits);
     client.settle(&mut fleet);
     other.settle(&mut fleet);
     client.take_log();
     fleet.take_events();
-    refused(&mut fleet, &mut client);
-    // This one is never sent the bad version.
-    for again in [false, true] {
-        if again {
+    reject_route(&mut fleet, &mut client);
+    // `other` is never sent the invalid version.
+    for reconnected in [false, true] {
+        if reconnected {
             other.reconnect(&mut fleet);
             client.reconnect(&mut fleet);
         }
@@ -114,8 +114,8 @@ fn a_client_that_comes_again_with_the_old_version_keeps_its_clusters() {
             client.settle(&mut fleet);
             client.now += Duration::from_secs(60);
             client.settle(&mut fleet);
-            assert_eq!(client.body(Cluster, "c0"), Some("v0"), "{again}");
-            assert_eq!(client.body(Route, "r0"), Some("v0;c0"), "{again}");
+            assert_eq!(client.body(Cluster, "c0"), Some("v0"), "{reconnected}");
+            assert_eq!(client.body(Route, "r0"), Some("v0;c0"), "{reconnected}");
         }
     }
     fleet.apply(update(3, &[(Route, "r0", "v5;c1")], &[]));
@@ -128,7 +128,7 @@ fn a_client_that_comes_again_with_the_old_version_keeps_its_clusters() {
 }
 
 #[test]
-fn a_refused_listeners_clusters_and_secrets_stay_and_are_not_waited_for() {
+fn the_clusters_and_secrets_of_a_rejected_listener_stay() {
     let (mut fleet, mut client) = served();
     let secret = ResourceType::Secret;
     fleet.apply(update(2, &[(secret, "s0", "v0")], &[]));
@@ -149,7 +149,7 @@ fn a_refused_listeners_clusters_and_secrets_stay_and_are_not_waited_for() {
         ],
     ));
     let events = settled_events(&mut fleet, &mut client);
-    assert_eq!(events, ["rejected l0: is bad, or so", "acked 3"]);
+    assert_eq!(events, ["rejected l0: is bad", "acked 3"]);
     assert_eq!(client.take_log(), ["listener +l0", "route -r0"]);
     fleet.apply(update(4, &[(Listener, "l0", "v1")], &[]));
     let events = settled_events(&mut fleet, &mut client);

@@ -5,7 +5,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-/// Quicker than in real life, so that a test needn't wait.
+/// Shorter times than the defaults, so that tests are fast.
 const QUICK: Times = Times {
     lease: Duration::from_secs(2),
     deadline: Duration::from_millis(1500),
@@ -22,10 +22,10 @@ struct Replica {
 
 fn replica(client: &kube::Client, lease: &str, identity: &str) -> Replica {
     let stop = CancellationToken::new();
-    let config = Config {
+    let config = LeaseConfig {
         name: lease.to_owned(),
         times: QUICK,
-        ..Config::new("default", identity)
+        ..LeaseConfig::new("default", identity)
     };
     let (trouble, _) = watch::channel(None);
     let (leads, election) = start(client.clone(), config, trouble, stop.clone());
@@ -54,14 +54,14 @@ async fn a_replica_that_dies_is_followed_and_takes_its_place_behind() {
     let mut first = replica(&client, "killed", "a");
     leads(&mut first).await;
     let mut second = replica(&client, "killed", "b");
-    // It has been seen to be alive for longer than its Lease is.
+    // It has been alive for longer than the length of its Lease.
     tokio::time::sleep(QUICK.lease + QUICK.look).await;
     assert!(*first.leads.borrow() && !*second.leads.borrow());
     first.election.abort();
     assert!(first.election.await.unwrap_err().is_cancelled());
     let died = Instant::now();
     leads(&mut second).await;
-    // Not before the other one would have stopped by itself.
+    // Not before the old leader would have stopped by itself.
     assert!(died.elapsed() + QUICK.renew >= QUICK.deadline);
     let spec = lease(&client, "killed").await;
     assert_eq!(spec.holder_identity.as_deref(), Some("b"));
@@ -139,12 +139,12 @@ async fn a_namespace_that_is_not_there_is_told() {
     let client = server.admin().await.unwrap();
     let (trouble, mut told) = watch::channel(None);
     let stop = CancellationToken::new();
-    let config = Config::new("nowhere", "a");
+    let config = LeaseConfig::new("nowhere", "a");
     let (leads, election) = start(client, config, trouble, stop.clone());
     let election = tokio::spawn(election);
     let failing = told.wait_for(Option::is_some);
     let failing = tokio::time::timeout(Duration::from_secs(240), failing).await;
-    let text = failing.expect("nothing is told").unwrap().clone();
+    let text = failing.expect("no failure is reported").unwrap().clone();
     assert!(text.is_some_and(|text| text.contains("nowhere")));
     assert!(!*leads.borrow());
     stop.cancel();

@@ -7,18 +7,18 @@ fn what_the_api_server_makes_of_our_words_is_not_written_for_ever() {
     let mut rig = Rig::new();
     rig.want(Some(spec()));
     let job = rig.fleets.next_job(rig.now).unwrap();
-    let (place, mut outcomes) = rig.act(job);
+    let (key, mut outcomes) = rig.act(job);
     let webhooks = fingerprint::of_desired(&Value::Null);
     for outcome in &mut outcomes {
         if let Outcome::Applied(Kind::Deployment, _, seen) = outcome {
             seen.fingerprint = webhooks;
         }
     }
-    rig.fleets.done(place, outcomes, rig.now);
+    rig.fleets.done(key, outcomes, rig.now);
     rig.log.clear();
     rig.change(Kind::Deployment, |seen| seen.fingerprint = webhooks);
     assert!(rig.work().is_empty());
-    // Anything else isn't what it was.
+    // Any other change is restored.
     rig.change(Kind::Deployment, |seen| {
         seen.fingerprint = fingerprint::of_desired(&Value::Bool(true));
     });
@@ -30,8 +30,8 @@ fn what_the_watch_tells_during_a_job_outlives_the_jobs_answers() {
     let mut rig = Rig::new();
     rig.want(Some(spec()));
     let job = rig.fleets.next_job(rig.now).unwrap();
-    let (place, outcomes) = rig.act(job);
-    // The load balancer is quicker than the rest of the job.
+    let (key, outcomes) = rig.act(job);
+    // The load balancer assigns an address before the job is done.
     let service = json!({
         "spec": { "type": "LoadBalancer" },
         "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.1" }] } },
@@ -39,7 +39,7 @@ fn what_the_watch_tells_during_a_job_outlives_the_jobs_answers() {
     rig.change(Kind::Service, |seen| {
         seen.detail = Detail::Service(Given::of(&service));
     });
-    rig.fleets.done(place, outcomes, rig.now);
+    rig.fleets.done(key, outcomes, rig.now);
     let addresses = rig.observation().unwrap().addresses;
     assert_eq!(addresses.len(), 1, "{addresses:?}");
 }
@@ -50,11 +50,11 @@ fn a_wish_that_changes_during_a_job_is_carried_out_after_it() {
     rig.want(Some(spec()));
     let job = rig.fleets.next_job(rig.now).unwrap();
     let mut other = spec();
-    other.ports.insert(Port::tcp(81));
+    other.request.ports.insert(Port::tcp(81));
     rig.want(Some(other));
     assert!(rig.fleets.next_job(rig.now).is_none(), "one job at a time");
-    let (place, outcomes) = rig.act(job);
-    rig.fleets.done(place, outcomes, rig.now);
+    let (key, outcomes) = rig.act(job);
+    rig.fleets.done(key, outcomes, rig.now);
     rig.log.clear();
     assert_eq!(rig.work(), ["apply Service"]);
 }
@@ -78,12 +78,12 @@ fn who_undoes_it_again_and_again_is_answered_less_and_less_often() {
     }
     assert_eq!(answers[..4], [0, 100, 600, 1600], "at once, then slower");
     assert!(answers.len() < 20, "{answers:?}");
-    // What its owner wants is done at once.
+    // A change by the owner is applied at once.
     let mut other = spec();
-    other.ports.insert(Port::tcp(443));
+    other.request.ports.insert(Port::tcp(443));
     rig.want(Some(other));
     assert!(rig.work().contains(&"apply Service".to_owned()));
-    // Peace for a while, and all is as at first.
+    // After a calm period the delays start over.
     rig.pass(LONGEST_PAUSE);
     rig.work();
     rig.pass(CALM);
@@ -122,25 +122,25 @@ fn a_stumble_is_told_only_when_it_lasts() {
     rig.work();
     assert_eq!(rig.observation().unwrap().problem, None);
     let mut other = spec();
-    other.labels.insert("a".to_owned(), "b".to_owned());
+    other.request.labels.insert("a".to_owned(), "b".to_owned());
     rig.want(Some(other));
     let mut stumbles = 0;
     while !rig.fleets.has_observation() {
         rig.pass(LONGEST_PAUSE);
         let job = rig.fleets.next_job(rig.now).expect("it is tried again");
         let stumble = Outcome::Stumbled(Kind::Service, "busy".to_owned());
-        rig.fleets.done(job.place, vec![stumble], rig.now);
+        rig.fleets.done(job.key, vec![stumble], rig.now);
         stumbles += 1;
     }
     assert_eq!(stumbles, PATIENCE + 1);
     let problem = rig.observation().unwrap().problem;
-    assert_eq!(problem, Some(Problem::NoResources("busy".to_owned())));
-    // It works again.
+    assert_eq!(problem, Some(FleetProblem::NoResources("busy".to_owned())));
+    // The API server has recovered.
     rig.pass(LONGEST_PAUSE);
     rig.work();
     let problem = rig.observation().unwrap().problem;
     assert!(
-        !matches!(problem, Some(Problem::NoResources(_))),
+        !matches!(problem, Some(FleetProblem::NoResources(_))),
         "{problem:?}"
     );
 }

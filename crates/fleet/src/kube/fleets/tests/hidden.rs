@@ -1,4 +1,4 @@
-//! Kinds that can't be looked at.
+//! Kinds that can't be watched.
 
 use super::*;
 
@@ -10,7 +10,7 @@ fn a_namespace_that_cant_be_looked_into_hinders_its_own_fleets_only() {
     let now = Instant::now();
     let other = FleetId::of_gateway("other", "web");
     fleets.want(id(), Some(spec()));
-    fleets.want(other.clone(), Some(testing::spec("other", "web")));
+    fleets.want(other.clone(), Some(testing::spec("web")));
     for kind in Kind::ALL {
         let here = Some("default".to_owned());
         fleets.learn(News::All(kind, here, Vec::new()), now);
@@ -21,13 +21,13 @@ fn a_namespace_that_cant_be_looked_into_hinders_its_own_fleets_only() {
         let mut hindered = BTreeMap::new();
         while let Some((fleet, observation)) = fleets.take_observation() {
             let problem = observation.unwrap().problem;
-            hindered.insert(fleet, matches!(problem, Some(Problem::NoResources(_))));
+            hindered.insert(fleet, matches!(problem, Some(FleetProblem::NoResources(_))));
         }
         hindered
     };
     let expected = BTreeMap::from([(id(), false), (other.clone(), true)]);
     assert_eq!(hindered(&mut fleets), expected);
-    // What one namespace shows says nothing of the other.
+    // A list of one namespace doesn't cover the other.
     let here = Some("default".to_owned());
     fleets.learn(News::All(Kind::ConfigMap, here, Vec::new()), now);
     assert!(hindered(&mut fleets).is_empty());

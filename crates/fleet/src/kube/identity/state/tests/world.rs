@@ -1,8 +1,7 @@
-//! A map of Secrets instead of an API server, processes that read their Secrets late, and handshakes in memory.
+//! A map of Secrets instead of an API server, processes that read their files late, and handshakes in memory.
 
 use std::sync::Arc;
 
-use kube::api::ObjectMeta;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::time_provider::TimeProvider;
@@ -10,165 +9,175 @@ use rustls::{ClientConfig, ClientConnection, RootCertStore, ServerConnection};
 use sesame_xds::tls as discovery;
 
 use super::*;
-use crate::kube::identity::read::Leaf;
 
-/// Does jobs in a map, as the store does them at an API server.
 #[derive(Default)]
 pub(super) struct Cluster {
-    pub(super) secrets: BTreeMap<Place, Secret>,
-    /// How many Secrets were written.
+    pub(super) secrets: BTreeMap<Name, Secret>,
+    /// How often a Secret was written.
     pub(super) writes: usize,
 }
 
 impl Cluster {
-    pub(super) fn write(&mut self, place: Place, fill: impl FnOnce(&mut Secret)) -> Secret {
-        let secret = self.secrets.entry(place.clone()).or_default();
-        secret.metadata.namespace = Some(place.0);
-        secret.metadata.name = Some(place.1);
-        fill(secret);
-        self.writes += 1;
-        secret.clone()
-    }
-
-    pub(super) fn own(name: &str) -> Place {
-        (NAMESPACE.to_owned(), name.to_owned())
-    }
-
-    /// A replica that has just started, and has seen all there is.
-    pub(super) fn join(&self) -> State {
-        self.join_as(&config())
-    }
-
-    /// The same for a replica of another configuration.
-    pub(super) fn join_as(&self, config: &Config) -> State {
+    /// A replica that has just listed all Secrets.
+    pub(super) fn join(&self, config: CaConfig) -> State {
+        let sources = sources(&config);
         let mut state = State::new(config);
-        for source in [Source::Authority, Source::Server, Source::Fleets(0)] {
-            state.see(Seen::Begin(source));
-            for (place, secret) in &self.secrets {
-                let of = match place.1.as_str() {
-                    secret::AUTHORITY => Source::Authority,
-                    secret::SERVER => Source::Server,
-                    _ => Source::Fleets(0),
+        for source in sources {
+            state.see(source.clone(), Event::Init);
+            for (name, secret) in &self.secrets {
+                let listed = match source {
+                    Source::Fleets(_) => secret.metadata.labels.iter().any(|labels| {
+                        labels
+                            .get(secret::KEPT_BY)
+                            .is_some_and(|by| by == NAMESPACE)
+                    }),
+                    _ => state.covers(&source, name),
                 };
-                if of == source {
-                    state.see(Seen::Is(source, Box::new(secret.clone())));
+                if listed {
+                    state.see(source.clone(), Event::InitApply(secret.clone()));
                 }
             }
-            state.see(Seen::Complete(source));
+            state.see(source, Event::InitDone);
         }
         state
     }
 
-    /// Does everything that a leader has to do now. Gives the steps of the authorities.
-    pub(super) fn work(&mut self, state: &mut State, now: Timestamp) -> usize {
-        let mut steps = 0;
-        for turn in 0.. {
-            assert!(turn < 1_000, "the work has no end");
-            match state.next(now).unwrap() {
-                None => break,
-                Some(Job::Authorities { to, .. }) => {
-                    let place = Self::own(secret::AUTHORITY);
-                    let written = self.write(place, |s| secret::write_authorities(s, &to));
-                    state.see_authorities(Some(&written));
-                    assert_eq!(state.authorities(), Some(&*to), "what is written is read");
-                    steps += 1;
-                }
-                Some(Job::Server) => {
-                    let place = Self::own(secret::SERVER);
-                    let subject = state.server_subject().clone();
-                    let written = self.fill(state, now, &subject, place, |_| {});
-                    state.see_server(Some(&written));
-                }
-                Some(Job::Fleets(batch)) => {
-                    for (id, owner) in batch {
-                        let place = (owner.namespace.clone(), owner.secret_name.clone());
-                        let subject = Subject::Fleet(id.clone());
-                        let written = self.fill(state, now, &subject, place, |metadata| {
-                            secret::write_owner(metadata, NAMESPACE, &id, &owner);
-                        });
-                        state.wrote(now, &id);
-                        state.done(&id, &written);
+    /// The same, leading and with these fleets.
+    pub(super) fn leader(&self, names: &[&str]) -> State {
+        let mut state = self.join(config());
+        state.lead(true);
+        for name in names {
+            state.want(fleet(name), Some(owner(name)));
+        }
+        state
+    }
+
+    pub(super) fn insert(&mut self, name: &Name, mut secret: Secret) -> Secret {
+        secret.metadata.namespace = Some(name.0.clone());
+        secret.metadata.name = Some(name.1.clone());
+        self.secrets.insert(name.clone(), secret.clone());
+        secret
+    }
+
+    /// Sends the event of a Secret.
+    pub(super) fn show(&self, state: &mut State, name: &Name) {
+        let source = match name.1.as_str() {
+            secret::CA => Source::Ca,
+            secret::SERVER => Source::Server,
+            _ => Source::Fleets(None),
+        };
+        state.see(source, Event::Apply(self.secrets[name].clone()));
+    }
+
+    /// Reconciles all due Secrets, as the store does with an API server. Returns how often the CAs were written.
+    pub(super) fn reconcile(&mut self, state: &mut State, now: Timestamp) -> usize {
+        let mut cas_written = 0;
+        for pass in 0.. {
+            assert!(pass < 1_000, "it doesn't end");
+            let names = state.next(now);
+            if names.is_empty() {
+                break;
+            }
+            for name in names {
+                let found = self.secrets.get(&name).cloned();
+                match state.action(now, &name, found.as_ref()) {
+                    Ok(Action::Keep(_)) => state.done(now, &name, found, false),
+                    Ok(Action::Write(secret)) => {
+                        cas_written += usize::from(name == own(secret::CA));
+                        self.writes += 1;
+                        let written = self.insert(&name, *secret);
+                        state.done(now, &name, Some(written), true);
                     }
-                }
-                Some(Job::Remove(id, owner)) => {
-                    self.secrets.remove(&(owner.namespace, owner.secret_name));
-                    state.removed(&id);
+                    Ok(Action::Delete) => {
+                        self.secrets.remove(&name);
+                        state.done(now, &name, None, true);
+                    }
+                    Err(error) => state.failed(now, &name, error.to_string()),
                 }
             }
         }
-        steps
+        cas_written
     }
 
-    pub(super) fn fill(
-        &mut self,
-        state: &State,
-        now: Timestamp,
-        subject: &Subject,
-        place: Place,
-        mark: impl FnOnce(&mut ObjectMeta),
-    ) -> Secret {
-        let authorities = state.authorities().unwrap();
-        let files = self.secrets.get(&place).map(secret::read_files);
-        let due = plan::due(now, &state.periods, authorities, subject, files).unwrap();
-        self.write(place, |s| {
-            if let Some(files) = due {
-                secret::write_files(s, &files);
-            }
-            mark(&mut s.metadata);
-        })
-    }
-
-    pub(super) fn files(&self, place: &Place) -> Files {
-        secret::read_files(&self.secrets[place])
+    pub(super) fn files(&self, name: &Name) -> TlsFiles {
+        secret::read_files(&self.secrets[name])
     }
 }
 
 /// A process that reads its files some time after they were written.
 pub(super) struct Process {
-    pub(super) place: Place,
+    name: Name,
     pub(super) subject: Subject,
-    /// In seconds. What is written in between isn't seen.
-    pub(super) late: i64,
-    pub(super) read_at: i64,
-    pub(super) files: Files,
-    pub(super) leaf: Leaf,
+    /// Seconds between two reads.
+    period: i64,
+    read_at: i64,
+    pub(super) files: TlsFiles,
+    leaf: Leaf,
+    trusts: Vec<String>,
 }
 
 impl Process {
-    pub(super) fn new(cluster: &Cluster, place: Place, subject: Subject, late: i64) -> Self {
-        let files = cluster.files(&place);
-        let leaf = read::leaf(&files, &subject).unwrap();
+    fn new(cluster: &Cluster, name: Name, subject: Subject, period: i64) -> Self {
+        let files = cluster.files(&name);
         Self {
-            place,
+            leaf: Leaf::read(&files).unwrap(),
+            trusts: trusts(&files),
+            name,
             subject,
-            late,
+            period,
             read_at: 0,
             files,
-            leaf,
         }
     }
 
     pub(super) fn run(&mut self, cluster: &Cluster, now: i64) {
-        if now - self.read_at < self.late {
+        if now - self.read_at < self.period {
             return;
         }
         self.read_at = now;
-        let files = cluster.files(&self.place);
+        let files = cluster.files(&self.name);
         if files != self.files {
-            self.leaf = read::leaf(&files, &self.subject).unwrap();
+            self.leaf = Leaf::read(&files).unwrap();
+            self.trusts = trusts(&files);
             self.files = files;
         }
     }
 
-    pub(super) fn takes(&self, other: &Process, now: Timestamp) -> bool {
-        self.leaf.trusts.contains(&other.leaf.issuer)
-            && other.leaf.begin <= now
-            && now < other.leaf.end
+    pub(super) fn accepts(&self, peer: &Process, now: Timestamp) -> bool {
+        self.trusts.contains(&peer.leaf.issuer)
+            && (peer.leaf.not_before..peer.leaf.not_after).contains(&now)
     }
 }
 
+fn trusts(files: &TlsFiles) -> Vec<String> {
+    let bundle = cert::read_bundle(&files.ca_bundle);
+    bundle.into_iter().map(|ca| ca.pem).collect()
+}
+
+/// Replicas, by how late each reads its files.
+pub(super) fn replicas<const N: usize>(cluster: &Cluster, late: [i64; N]) -> [Process; N] {
+    late.map(|late| {
+        let subject = Subject::Server(vec![DNS_NAME.to_owned()]);
+        Process::new(cluster, own(secret::SERVER), subject, late)
+    })
+}
+
+/// An Envoy of each fleet, by how late it reads its files.
+pub(super) fn envoys<const N: usize>(
+    cluster: &Cluster,
+    fleets: &[&str],
+    late: [i64; N],
+) -> Vec<Process> {
+    let late = fleets.iter().zip(late);
+    late.map(|(name, late)| {
+        let subject = Subject::Fleet(fleet(name));
+        Process::new(cluster, app(&format!("{name}-xds")), subject, late)
+    })
+    .collect()
+}
+
 #[derive(Debug)]
-pub(super) struct At(Timestamp);
+struct At(Timestamp);
 
 impl TimeProvider for At {
     fn current_time(&self) -> Option<UnixTime> {
@@ -177,18 +186,22 @@ impl TimeProvider for At {
     }
 }
 
-/// A real handshake at that time, in memory.
-pub(super) fn shake_hands(server: &Files, client: &Files, now: Timestamp) -> Result<(), String> {
+/// A TLS handshake at that time, in memory.
+pub(super) fn handshake(
+    server: &TlsFiles,
+    client: &TlsFiles,
+    now: Timestamp,
+) -> Result<(), String> {
     let identity = discovery::Identity::new(&discovery::Pem {
-        chain: server.certified.certificate.clone(),
-        private_key: server.certified.private_key.clone(),
-        authorities: server.authorities.clone(),
+        chain: server.certificate.clone(),
+        private_key: server.private_key.clone(),
+        ca_bundle: server.ca_bundle.clone(),
     })
     .map_err(|error| error.to_string())?;
     let mut server = (*identity.config().unwrap()).clone();
     server.time_provider = Arc::new(At(now));
     let mut roots = RootCertStore::empty();
-    for root in CertificateDer::pem_slice_iter(client.authorities.as_bytes()) {
+    for root in CertificateDer::pem_slice_iter(client.ca_bundle.as_bytes()) {
         roots.add(root.unwrap()).unwrap();
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -197,12 +210,12 @@ pub(super) fn shake_hands(server: &Files, client: &Files, now: Timestamp) -> Res
         .unwrap()
         .with_root_certificates(roots)
         .with_client_auth_cert(
-            vec![CertificateDer::from_pem_slice(client.certified.certificate.as_bytes()).unwrap()],
-            PrivateKeyDer::from_pem_slice(client.certified.private_key.as_bytes()).unwrap(),
+            vec![CertificateDer::from_pem_slice(client.certificate.as_bytes()).unwrap()],
+            PrivateKeyDer::from_pem_slice(client.private_key.as_bytes()).unwrap(),
         )
         .unwrap();
     config.alpn_protocols = vec![b"h2".to_vec()];
-    let name = ServerName::try_from(NAME).unwrap();
+    let name = ServerName::try_from(DNS_NAME).unwrap();
     let mut client = ClientConnection::new(Arc::new(config), name).unwrap();
     let mut server = ServerConnection::new(Arc::new(server)).unwrap();
     while client.is_handshaking() || server.is_handshaking() {
@@ -211,26 +224,13 @@ pub(super) fn shake_hands(server: &Files, client: &Files, now: Timestamp) -> Res
         server.read_tls(&mut bytes.as_slice()).unwrap();
         server
             .process_new_packets()
-            .map_err(|error| format!("the server: {error}"))?;
+            .map_err(|error| format!("server: {error}"))?;
         bytes.clear();
         server.write_tls(&mut bytes).unwrap();
         client.read_tls(&mut bytes.as_slice()).unwrap();
         client
             .process_new_packets()
-            .map_err(|error| format!("the client: {error}"))?;
+            .map_err(|error| format!("client: {error}"))?;
     }
     Ok(())
-}
-
-/// Replicas and Envoys of a cluster, with how late each gets its files.
-pub(super) fn processes(cluster: &Cluster, fleets: &[&str]) -> (Vec<Process>, Vec<Process>) {
-    let server = Subject::Server(vec![NAME.to_owned()]);
-    let replicas = [0, 13 * HOUR]
-        .map(|late| Process::new(cluster, Cluster::own(secret::SERVER), server.clone(), late));
-    let envoys = fleets.iter().zip([0, HOUR, 20 * HOUR]).map(|(name, late)| {
-        let place = ("apps".to_owned(), format!("{name}-xds"));
-        Process::new(cluster, place, Subject::Fleet(fleet(name)), late)
-    });
-    let envoys = envoys.collect();
-    (replicas.into(), envoys)
 }

@@ -1,0 +1,144 @@
+//! Which fields of an object are kept while its JSON is parsed. Everything else costs neither memory nor a comparison.
+
+/// The fields of a mapping, or of each mapping of a list, that are kept.
+#[derive(Debug)]
+pub struct Fields {
+    /// These fields alone; `None`: all except those of `except`.
+    only: Option<&'static [&'static str]>,
+    except: &'static [&'static str],
+    /// What is kept of the values of these fields; of other values all is kept.
+    nested: &'static [(&'static str, &'static Fields)],
+}
+
+/// What is kept of an object.
+#[derive(Debug)]
+pub struct KeptFields {
+    /// Of `metadata`.
+    pub metadata: &'static Fields,
+    /// Of the object itself, beside `apiVersion`, `kind`, `metadata` and `status`.
+    pub body: &'static Fields,
+}
+
+impl Fields {
+    /// Every field.
+    pub const ALL: Fields = Fields {
+        only: None,
+        except: &[],
+        nested: &[],
+    };
+
+    /// What is kept of the value of a field; `None`: the field is dropped.
+    pub fn of(&self, field: &str) -> Option<&'static Fields> {
+        let kept = match self.only {
+            Some(only) => only.contains(&field),
+            None => !self.except.contains(&field),
+        };
+        let nested = || self.nested.iter().find(|(name, _)| *name == field);
+        kept.then(|| nested().map_or(&Fields::ALL, |(_, fields)| *fields))
+    }
+}
+
+/// kubectl's copy of the whole object.
+pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The metadata in [`Meta`](crate::Meta). `managedFields` alone is often half of an object.
+static METADATA: Fields = Fields {
+    only: Some(&[
+        "name",
+        "namespace",
+        "labels",
+        "annotations",
+        "generation",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "uid",
+        "resourceVersion",
+    ]),
+    nested: &[(
+        "annotations",
+        &Fields {
+            except: &[LAST_APPLIED],
+            ..Fields::ALL
+        },
+    )],
+    ..Fields::ALL
+};
+
+/// Of Kubernetes' own kinds no annotation is read, and one of an EndpointSlice changes with every Pod.
+static CORE_METADATA: Fields = Fields {
+    only: Some(&["name", "namespace", "labels", "resourceVersion"]),
+    ..Fields::ALL
+};
+
+/// The whole spec, and the metadata in [`Meta`](crate::Meta).
+pub(crate) static WHOLE: KeptFields = KeptFields {
+    metadata: &METADATA,
+    body: &Fields::ALL,
+};
+
+/// All content, few metadata.
+pub(crate) static CONTENT: KeptFields = KeptFields {
+    metadata: &CORE_METADATA,
+    body: &Fields::ALL,
+};
+
+/// Labels alone.
+pub(crate) static LABELS: KeptFields = KeptFields {
+    metadata: &CORE_METADATA,
+    body: &Fields {
+        only: Some(&[]),
+        ..Fields::ALL
+    },
+};
+
+/// Ports and addresses; not how kube-proxy or a cloud implements the Service.
+pub(crate) static SERVICE: KeptFields = KeptFields {
+    metadata: &CORE_METADATA,
+    body: &Fields {
+        except: &["status"],
+        nested: &[(
+            "spec",
+            &Fields {
+                except: &[
+                    "allocateLoadBalancerNodePorts",
+                    "clusterIPs",
+                    "externalTrafficPolicy",
+                    "healthCheckNodePort",
+                    "internalTrafficPolicy",
+                    "ipFamilyPolicy",
+                    "loadBalancerClass",
+                    "loadBalancerIP",
+                    "loadBalancerSourceRanges",
+                    "selector",
+                    "sessionAffinity",
+                    "sessionAffinityConfig",
+                    "trafficDistribution",
+                ],
+                ..Fields::ALL
+            },
+        )],
+        ..Fields::ALL
+    },
+};
+
+/// Addresses and conditions; not the Pod and node of an endpoint.
+pub(crate) static ENDPOINT_SLICE: KeptFields = KeptFields {
+    metadata: &CORE_METADATA,
+    body: &Fields {
+        nested: &[(
+            "endpoints",
+            &Fields {
+                except: &[
+                    "deprecatedTopology",
+                    "hints",
+                    "hostname",
+                    "nodeName",
+                    "targetRef",
+                    "zone",
+                ],
+                ..Fields::ALL
+            },
+        )],
+        ..Fields::ALL
+    },
+};

@@ -1,0 +1,217 @@
+//! A short overview of a run.
+//!
+//! In: the status store. Out: Gateways, listeners, routes and problems, the worst first, as plain data. It must not depend
+//! on how it is displayed.
+
+use std::net::IpAddr;
+
+use sesame_api::{Condition, GatewayStatus, NamespacedName, ObjectKey, ObjectStatus, RouteStatus};
+use sesame_sources::files::FileError;
+
+use super::stamped::Level;
+use super::{Entry, Inner, ListenerSketch, Sketch, StatusStore};
+
+/// All Gateways, some routes, all problems.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Overview {
+    /// Sesame's Gateways, by name.
+    pub gateways: Vec<GatewayView>,
+    /// Routes, those with problems first, then by name.
+    pub routes: Vec<RouteView>,
+    /// Number of omitted routes.
+    pub more_routes: usize,
+    /// Problems with files.
+    pub problems: Vec<FileError>,
+}
+
+/// A Gateway.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GatewayView {
+    /// Its name.
+    pub name: NamespacedName,
+    /// Its addresses.
+    pub addresses: Vec<String>,
+    /// Severity of its worst condition.
+    pub level: Level,
+    /// The message of that condition, if there is a problem.
+    pub message: Option<String>,
+    /// Its listeners, in the order of the object.
+    pub listeners: Vec<ListenerView>,
+}
+
+/// A listener.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListenerView {
+    /// Its name.
+    pub name: String,
+    /// The port as the Gateway names it.
+    pub port: u16,
+    /// Its protocol.
+    pub protocol: String,
+    /// Its hostname, if it has one.
+    pub hostname: Option<String>,
+    /// Number of attached routes.
+    pub attached_routes: i32,
+    /// Its URL.
+    pub url: Option<String>,
+    /// Severity of its worst condition.
+    pub level: Level,
+    /// The message of that condition, if there is a problem.
+    pub message: Option<String>,
+}
+
+/// A route.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteView {
+    /// The route.
+    pub key: ObjectKey,
+    /// Its hostnames; empty: those of its listeners.
+    pub hostnames: Vec<String>,
+    /// Its parents that belong to Sesame.
+    pub parents: Vec<ParentView>,
+    /// Severity of its worst parent.
+    pub level: Level,
+}
+
+/// A route's attachment to a parent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParentView {
+    /// The parent: `namespace/name`, and the listener if the route names one.
+    pub name: String,
+    /// Severity of the worst condition for this parent.
+    pub level: Level,
+    /// The message of that condition, if there is a problem.
+    pub message: Option<String>,
+}
+
+impl StatusStore {
+    /// An overview with at most `routes` routes. `port_offset` is added to ports in URLs. The cost is linear in the number
+    /// of routes.
+    pub fn overview(&self, routes: usize, port_offset: u16) -> Overview {
+        self.read(|inner| Overview {
+            gateways: gateways(inner, port_offset),
+            problems: inner.problems.clone(),
+            ..some_routes(inner, routes)
+        })
+    }
+}
+
+/// The worst condition: its severity, and its message if there is a problem.
+fn worst<'a>(conditions: impl IntoIterator<Item = &'a Condition>) -> (Level, Option<String>) {
+    let mut worst = (Level::Well, None);
+    for condition in conditions {
+        let level = Level::of(condition);
+        if level > worst.0 {
+            worst = (level, Some(condition.message.clone()));
+        }
+    }
+    worst
+}
+
+fn gateways(inner: &Inner, port_offset: u16) -> Vec<GatewayView> {
+    let mut views = Vec::new();
+    for (key, entry) in &inner.entries {
+        if let (Sketch::Gateway(listeners), Some(status)) = (&entry.sketch, &entry.status)
+            && let ObjectStatus::Gateway(status) = status.status()
+        {
+            let (level, message) = worst(&status.conditions);
+            views.push(GatewayView {
+                name: key.namespaced_name(),
+                addresses: status.addresses.iter().map(|a| a.value.clone()).collect(),
+                level,
+                message,
+                listeners: listeners
+                    .iter()
+                    .map(|sketch| listener(sketch, status, port_offset))
+                    .collect(),
+            });
+        }
+    }
+    views
+}
+
+fn listener(sketch: &ListenerSketch, gateway: &GatewayStatus, port_offset: u16) -> ListenerView {
+    let status = gateway.listeners.iter().find(|l| l.name == sketch.name);
+    let (level, message) = match status {
+        Some(status) => worst(&status.conditions),
+        None => (Level::Waiting, None),
+    };
+    let address = gateway.addresses.first().map(|address| &address.value);
+    ListenerView {
+        name: sketch.name.to_string(),
+        port: sketch.port,
+        protocol: sketch.protocol.clone(),
+        hostname: sketch.hostname.as_ref().map(ToString::to_string),
+        attached_routes: status.map_or(0, |status| status.attached_routes),
+        url: address.and_then(|address| url(&sketch.protocol, address, sketch.port, port_offset)),
+        level,
+        message,
+    }
+}
+
+fn url(protocol: &str, address: &str, port: u16, port_offset: u16) -> Option<String> {
+    let (scheme, usual) = match protocol {
+        "HTTP" => ("http", 80),
+        "HTTPS" => ("https", 443),
+        _ => return None,
+    };
+    let port = port.checked_add(port_offset)?;
+    let host = match address.parse() {
+        Ok(IpAddr::V6(address)) => format!("[{address}]"),
+        _ => address.to_owned(),
+    };
+    Some(match port == usual {
+        true => format!("{scheme}://{host}"),
+        false => format!("{scheme}://{host}:{port}"),
+    })
+}
+
+fn some_routes(inner: &Inner, limit: usize) -> Overview {
+    let mut found = Vec::new();
+    for (key, entry) in &inner.entries {
+        if let Some(status) = &entry.status
+            && let ObjectStatus::Route(status) = status.status()
+        {
+            let conditions = status.parents.iter().flat_map(|parent| &parent.conditions);
+            let level = conditions.map(Level::of).max().unwrap_or(Level::Waiting);
+            found.push((level, key, entry, status));
+        }
+    }
+    found.sort_by_key(|(level, key, ..)| (std::cmp::Reverse(*level), *key));
+    Overview {
+        more_routes: found.len().saturating_sub(limit),
+        routes: found
+            .into_iter()
+            .take(limit)
+            .map(|(level, key, entry, status)| route(level, key, entry, status))
+            .collect(),
+        ..Overview::default()
+    }
+}
+
+fn route(level: Level, key: &ObjectKey, entry: &Entry, status: &RouteStatus) -> RouteView {
+    let hostnames = match &entry.sketch {
+        Sketch::Route(hostnames) => hostnames.iter().map(ToString::to_string).collect(),
+        Sketch::Nothing | Sketch::Gateway(_) => Vec::new(),
+    };
+    let parents = status.parents.iter().map(|parent| {
+        let reference = &parent.parent_ref;
+        let namespace = reference.namespace.as_ref().unwrap_or(&key.namespace);
+        let mut name = NamespacedName::new(namespace.clone(), reference.name.clone()).to_string();
+        if let Some(section) = &reference.section_name {
+            name = format!("{name} {section}");
+        }
+        let (level, message) = worst(&parent.conditions);
+        ParentView {
+            name,
+            level,
+            message,
+        }
+    });
+    RouteView {
+        key: key.clone(),
+        hostnames,
+        parents: parents.collect(),
+        level,
+    }
+}

@@ -1,0 +1,208 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use sesame_envoy::Options;
+
+use super::*;
+use crate::translate::translate;
+
+fn object(value: Value) -> Object {
+    Object::decode(value).unwrap().unwrap()
+}
+
+fn time(seconds: i64) -> Timestamp {
+    Timestamp::from_second(seconds).unwrap()
+}
+
+fn gateway() -> Object {
+    object(json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
+        "metadata": {"name": "edge", "namespace": "shop"},
+        "spec": {"gatewayClassName": "sesame", "listeners": [
+            {"name": "web", "port": 80, "protocol": "HTTP"},
+            {"name": "odd", "port": 81, "protocol": "HTTP", "hostname": "a.example"},
+        ]},
+    }))
+}
+
+fn route(name: &str, backend: &str) -> Object {
+    object(json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute",
+        "metadata": {"name": name, "namespace": "shop"},
+        "spec": {"parentRefs": [{"name": "edge", "sectionName": "web"}], "hostnames": ["x.example"],
+            "rules": [{"backendRefs": [{"name": backend, "port": 80}]}]},
+    }))
+}
+
+fn service() -> Object {
+    object(json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "good", "namespace": "shop"},
+        "spec": {"ports": [{"port": 80}]},
+    }))
+}
+
+/// Stores the statuses from translation of the objects.
+fn show(status_store: &StatusStore, objects: Vec<Object>, now: Timestamp) -> Vec<StatusChange> {
+    for object in &objects {
+        status_store.sketch(object);
+    }
+    let mut changes = Vec::new();
+    for status in translate(objects, Options::default()).statuses {
+        let read = match status.key.kind {
+            Kind::Gateway => ObjectStatus::Gateway(serde_json::from_value(status.status).unwrap()),
+            Kind::HTTPRoute => ObjectStatus::Route(serde_json::from_value(status.status).unwrap()),
+            kind => panic!("{kind}"),
+        };
+        changes.extend(status_store.set(&status.key, Some(read), now));
+    }
+    changes
+}
+
+fn condition<'a>(status: &'a Value, type_: &str) -> &'a Value {
+    let all = status["parents"][0]["conditions"].as_array().unwrap();
+    all.iter().find(|c| c["type"] == type_).unwrap()
+}
+
+#[test]
+fn a_time_is_that_of_the_last_change_of_that_condition() {
+    let status_store = StatusStore::default();
+    let objects = |backend: &str| vec![gateway(), route("r", backend), service()];
+    assert_eq!(
+        show(&status_store, objects("good"), time(10)),
+        [],
+        "all well is no news"
+    );
+    let changes = show(&status_store, objects("bad"), time(20));
+    let [change] = &changes[..] else {
+        panic!("{changes:?}");
+    };
+    assert_eq!(change.object.to_string(), "HTTPRoute/shop/r");
+    assert_eq!(change.part.as_deref(), Some("parent shop/edge web"));
+    assert_eq!(change.condition, "ResolvedRefs");
+    assert_eq!(change.level, Level::Wrong);
+    let text = change.to_string();
+    assert!(
+        text.starts_with("HTTPRoute/shop/r, parent shop/edge web: ResolvedRefs is False"),
+        "{text}"
+    );
+
+    assert_eq!(show(&status_store, objects("bad"), time(30)), []);
+    let statuses = status_store.statuses();
+    assert_eq!(statuses[0].key.kind, Kind::Gateway);
+    let status = &statuses[1].status;
+    let at = |type_| condition(status, type_)["lastTransitionTime"].clone();
+    assert_eq!(at("Accepted"), json!("1970-01-01T00:00:10Z"));
+    assert_eq!(at("ResolvedRefs"), json!("1970-01-01T00:00:20Z"));
+    for condition in statuses[0].status["listeners"][1]["conditions"]
+        .as_array()
+        .unwrap()
+    {
+        assert_eq!(condition["lastTransitionTime"], "1970-01-01T00:00:10Z");
+    }
+}
+
+#[test]
+fn an_overview_has_the_worst_first() {
+    let status_store = StatusStore::default();
+    show(
+        &status_store,
+        vec![gateway(), route("a", "good"), route("b", "bad"), service()],
+        time(1),
+    );
+    let overview = status_store.overview(1, 8000);
+    assert_eq!(overview.more_routes, 1);
+    assert_eq!(&*overview.routes[0].key.name, "b");
+    assert_eq!(overview.routes[0].hostnames, ["x.example"]);
+    assert_eq!(overview.routes[0].level, Level::Wrong);
+    assert_eq!(overview.routes[0].parents[0].name, "shop/edge web");
+    let gateway = &overview.gateways[0];
+    assert_eq!(gateway.addresses, ["127.0.0.1"]);
+    assert_eq!((gateway.level, &gateway.message), (Level::Well, &None));
+    let listener = &gateway.listeners[0];
+    assert_eq!(listener.url.as_deref(), Some("http://127.0.0.1:8080"));
+    assert_eq!(listener.attached_routes, 2);
+    assert_eq!(gateway.listeners[1].hostname.as_deref(), Some("a.example"));
+    assert_eq!(
+        status_store.overview(5, 0).gateways[0].listeners[0]
+            .url
+            .as_deref(),
+        Some("http://127.0.0.1")
+    );
+}
+
+#[test]
+fn what_is_gone_is_forgotten() {
+    let status_store = StatusStore::default();
+    show(
+        &status_store,
+        vec![gateway(), route("a", "good"), service()],
+        time(1),
+    );
+    let keys: Vec<ObjectKey> = status_store.statuses().into_iter().map(|s| s.key).collect();
+    for key in &keys {
+        status_store.forget(key);
+        assert_eq!(status_store.set(key, None, time(2)), []);
+    }
+    assert!(status_store.read(|inner| inner.entries.is_empty()));
+}
+
+#[test]
+fn problems_are_told_when_they_come_and_when_they_go() {
+    let problem = |line| FileError {
+        file: "a.yaml".into(),
+        line: Some(line),
+        column: Some(1),
+        object: None,
+        message: "odd".to_owned(),
+        hint: None,
+    };
+    let status_store = StatusStore::default();
+    let told = status_store.set_problems(vec![problem(1), problem(2)]);
+    assert_eq!(told, (vec![problem(1), problem(2)], vec![]));
+    let told = status_store.set_problems(vec![problem(2), problem(3)]);
+    assert_eq!(told, (vec![problem(3)], vec![problem(1)]));
+    assert_eq!(status_store.problems(), [problem(2), problem(3)]);
+}
+
+proptest! {
+    #[test]
+    fn a_difference_is_what_only_one_list_has(
+        mut new in prop::collection::vec(0..8_u8, 0..8),
+        mut old in prop::collection::vec(0..8_u8, 0..8),
+    ) {
+        new.sort();
+        old.sort();
+        let only = |list: &[u8], other: &[u8]| -> Vec<u8> {
+            list.iter().copied().filter(|item| !other.contains(item)).collect()
+        };
+        let expected = (only(&new, &old), only(&old, &new));
+        prop_assert_eq!(difference(new, old), expected);
+    }
+}
+
+#[test]
+fn a_difference_costs_one_pass() {
+    use std::cell::Cell;
+    thread_local!(static COMPARED: Cell<usize> = const { Cell::new(0) });
+    #[derive(Eq)]
+    struct Counted(u32);
+    impl PartialEq for Counted {
+        fn eq(&self, other: &Self) -> bool {
+            self.cmp(other).is_eq()
+        }
+    }
+    impl PartialOrd for Counted {
+        fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+            Some(self.cmp(other))
+        }
+    }
+    impl Ord for Counted {
+        fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+            COMPARED.set(COMPARED.get() + 1);
+            self.0.cmp(&other.0)
+        }
+    }
+    let list = |from: u32| (from..from + 1000).map(Counted).collect::<Vec<_>>();
+    let (new, gone) = difference(list(1), list(0));
+    assert_eq!((new.len(), gone.len()), (1, 1));
+    assert!(COMPARED.get() <= 8000, "{}", COMPARED.get());
+}

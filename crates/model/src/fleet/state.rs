@@ -1,0 +1,81 @@
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::Port;
+
+/// What is known about a fleet that exists or is about to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct FleetState {
+    /// The addresses at which clients reach it: sorted where the order doesn't matter, without duplicates.
+    pub addresses: Vec<FleetAddress>,
+    /// Why it can't be created, or can't have the requested addresses.
+    pub problem: Option<FleetProblem>,
+    /// Requested ports that are not available, each with the reason as a sentence. Empty in a cluster.
+    pub ports: BTreeMap<Port, String>,
+    /// Added to a requested port to get the port that is bound. 0 in a cluster.
+    pub port_offset: u16,
+    /// True when an Envoy runs and has its listeners.
+    pub ready: bool,
+}
+
+/// An address of a fleet.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FleetAddress {
+    /// An IP address.
+    Ip(IpAddr),
+    /// A hostname, as load balancers in clouds have.
+    Hostname(String),
+}
+
+impl FleetAddress {
+    /// The IP address, or the hostname of any other text.
+    pub fn parse(text: &str) -> Self {
+        match text.parse() {
+            Ok(ip) => Self::Ip(ip),
+            Err(_) => Self::Hostname(text.to_owned()),
+        }
+    }
+
+    /// The IP address; `None` for a hostname.
+    pub fn ip(&self) -> Option<IpAddr> {
+        match self {
+            Self::Ip(ip) => Some(*ip),
+            Self::Hostname(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for FleetAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ip(ip) => ip.fmt(f),
+            Self::Hostname(name) => f.write_str(name),
+        }
+    }
+}
+
+/// Why a fleet is not as requested, with the reason as a sentence. The most severe problem is the least one.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum FleetProblem {
+    /// An address of an unsupported type is requested.
+    UnsupportedAddress(String),
+    /// The fleet's objects can't be created.
+    NoResources(String),
+    /// A requested address is not available.
+    AddressNotUsable(String),
+    /// No address is assigned yet.
+    AddressNotAssigned(String),
+}
+
+impl FleetProblem {
+    /// The reason.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::UnsupportedAddress(message)
+            | Self::NoResources(message)
+            | Self::AddressNotUsable(message)
+            | Self::AddressNotAssigned(message) => message,
+        }
+    }
+}

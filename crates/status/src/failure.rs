@@ -1,0 +1,120 @@
+//! Failures that keep statuses from being written.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use sesame_api::ObjectKey;
+
+/// Messages of the API server are cut here, in bytes.
+const MAX_MESSAGE: usize = 1024;
+
+/// The objects whose status can't be written now for one reason.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatusFailure {
+    /// The reason.
+    pub reason: FailureReason,
+    /// How many objects fail.
+    pub objects: usize,
+    /// One of them.
+    pub example: ObjectKey,
+    /// The error of the example.
+    pub message: String,
+}
+
+/// Why a status isn't written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FailureReason {
+    /// The API server is unavailable, or accepts no more requests now.
+    Unavailable,
+    /// The API server failed to process the request.
+    ServerError,
+    /// Sesame lacks the permission.
+    Forbidden,
+    /// The API server rejected the status.
+    Invalid,
+    /// The status was written, but entries of other controllers leave no room for some of ours.
+    Full,
+}
+
+/// The current failures by object and by reason.
+#[derive(Debug, Default)]
+pub(crate) struct Failures {
+    by_object: BTreeMap<ObjectKey, FailureReason>,
+    by_reason: BTreeMap<FailureReason, StatusFailure>,
+}
+
+impl Failures {
+    pub(crate) fn set(&mut self, key: &ObjectKey, reason: FailureReason, mut message: String) {
+        message.truncate(message.floor_char_boundary(MAX_MESSAGE));
+        let known = self.by_object.get(key) == Some(&reason);
+        if !known {
+            self.clear(key);
+            self.by_object.insert(key.clone(), reason);
+        }
+        match self.by_reason.get_mut(&reason) {
+            Some(failure) => {
+                failure.objects += usize::from(!known);
+                failure.example = key.clone();
+                failure.message = message;
+            }
+            None => {
+                tracing::warn!(object = %key, %message, "cannot write a status: {reason}");
+                let failure = StatusFailure {
+                    reason,
+                    objects: 1,
+                    example: key.clone(),
+                    message,
+                };
+                self.by_reason.insert(reason, failure);
+            }
+        }
+    }
+
+    pub(crate) fn clear(&mut self, key: &ObjectKey) {
+        let Some(reason) = self.by_object.remove(key) else {
+            return;
+        };
+        let Some(failure) = self.by_reason.get_mut(&reason) else {
+            return;
+        };
+        failure.objects -= 1;
+        if failure.objects == 0 {
+            self.by_reason.remove(&reason);
+            tracing::info!("statuses are written again; resolved: {reason}");
+        }
+    }
+
+    /// All failures, the most severe first.
+    pub(crate) fn all(&self) -> Vec<StatusFailure> {
+        self.by_reason.values().cloned().collect()
+    }
+}
+
+impl fmt::Display for FailureReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            FailureReason::Unavailable => "the API server is unavailable",
+            FailureReason::ServerError => "the API server failed",
+            FailureReason::Forbidden => {
+                "Sesame lacks the permission; check the ClusterRole of the installation"
+            }
+            FailureReason::Invalid => "the API server rejected the status",
+            FailureReason::Full => "entries of other controllers fill the status",
+        })
+    }
+}
+
+impl fmt::Display for StatusFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            reason,
+            objects,
+            example,
+            message,
+        } = self;
+        write!(
+            f,
+            "cannot write the status of {objects} objects, such as {example}: {reason}: {message}"
+        )
+    }
+}

@@ -1,0 +1,44 @@
+//! Backoff for an overloaded or unavailable API server.
+
+use std::time::{Duration, Instant};
+
+const MIN: Duration = Duration::from_millis(250);
+const MAX: Duration = Duration::from_secs(15);
+/// The limit of `Retry-After`.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// While backing off nothing is written until a time, then one write at a time, until the server has answered one.
+#[derive(Debug, Default)]
+pub(super) struct ServerBackoff {
+    until: Option<Instant>,
+    failures: u32,
+}
+
+impl ServerBackoff {
+    /// The server answered.
+    pub(super) fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// A write failed. Failures during a backoff, of writes that had been in flight, don't lengthen it.
+    pub(super) fn fail(&mut self, retry_after: Option<Duration>, now: Instant) {
+        let until = self.until.filter(|until| *until > now).unwrap_or_else(|| {
+            let wait = MIN * 2u32.pow(self.failures.min(6));
+            self.failures = self.failures.saturating_add(1);
+            now + wait.min(MAX)
+        });
+        let retry_after = retry_after.map(|after| now + after.min(MAX_RETRY_AFTER));
+        self.until = Some(retry_after.map_or(until, |at| at.max(until)));
+    }
+
+    /// Whether another write may start.
+    pub(super) fn allows(&self, in_flight: usize, now: Instant) -> bool {
+        self.until
+            .is_none_or(|until| until <= now && in_flight == 0)
+    }
+
+    /// When the next write may start, if backing off.
+    pub(super) fn retry_at(&self) -> Option<Instant> {
+        self.until
+    }
+}

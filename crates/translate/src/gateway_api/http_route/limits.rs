@@ -1,0 +1,62 @@
+//! Timeouts and retries of a rule.
+
+use std::time::Duration;
+
+use sesame_api::{HttpRouteRetry, HttpRouteTimeouts};
+use sesame_model::Retry;
+
+use crate::gateway_api::route::rules::Limits;
+use crate::problem::FieldError;
+
+/// Reads timeouts and retries.
+///
+/// # Errors
+/// A timeout of a try that is longer than the request's.
+pub(super) fn read(
+    field: &str,
+    limits: Option<&HttpRouteTimeouts>,
+    retries: Option<&HttpRouteRetry>,
+) -> Result<Limits, FieldError> {
+    let (request, each_try) = timeouts(&format!("{field}.timeouts"), limits)?;
+    Ok(Limits {
+        request,
+        each_try,
+        retry: retry(retries),
+    })
+}
+
+/// The timeouts of the request and of each try (GEP-1742); `0s` means none.
+fn timeouts(
+    field: &str,
+    timeouts: Option<&HttpRouteTimeouts>,
+) -> Result<(Option<Duration>, Option<Duration>), FieldError> {
+    let Some(timeouts) = timeouts else {
+        return Ok((None, None));
+    };
+    let limit = |duration: &sesame_api::Duration| (!duration.is_zero()).then(|| duration.as_std());
+    let request = timeouts.request.as_ref().and_then(limit);
+    let each_try = timeouts.backend_request.as_ref().and_then(limit);
+    if let (Some(request), Some(each_try)) = (request, each_try)
+        && each_try > request
+    {
+        return Err(FieldError::new(
+            format!("{field}.backendRequest"),
+            "is longer than timeouts.request; shorten it, or lengthen timeouts.request",
+        ));
+    }
+    Ok((request, each_try))
+}
+
+/// Retries (GEP-1731); 0 attempts means none, not even for failed connections.
+fn retry(retry: Option<&HttpRouteRetry>) -> Option<Retry> {
+    let retry = retry.filter(|retry| retry.attempts > 0)?;
+    let mut codes = retry.codes.clone();
+    codes.sort_unstable();
+    codes.dedup();
+    let backoff = retry.backoff.as_ref().filter(|backoff| !backoff.is_zero());
+    Some(Retry {
+        attempts: retry.attempts,
+        codes,
+        backoff: backoff.map(sesame_api::Duration::as_std),
+    })
+}

@@ -1,0 +1,228 @@
+//! Which routes belong to which listeners: parentRefs, allowedRoutes and hostnames, the same for every route kind.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sesame_api::{Kind, ObjectKey, ParentReference, reason};
+use sesame_engine::{Reader, Table};
+
+use crate::problem::Problem;
+use crate::shared::hostname;
+use crate::shared::hosts::{AttachedHost, Attachments, ParentVerdict};
+use crate::shared::listeners::{AllowedNamespaces, AttachPoints, ListenerPoint};
+use crate::shared::namespaces::{self, Labels};
+
+/// The fields of a route that decide its attachments.
+pub(crate) struct Attaching<'a> {
+    /// Its kind.
+    pub(crate) kind: Kind,
+    /// Its namespace.
+    pub(crate) namespace: &'a Arc<str>,
+    /// Its parents.
+    pub(crate) parents: &'a [ParentReference],
+    /// Its hostnames; empty: all of the listener's.
+    pub(crate) hostnames: &'a [Arc<str>],
+    /// Why all its parents refuse it.
+    pub(crate) refused: Option<&'a Problem>,
+}
+
+/// The tables that attachments depend on.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources {
+    /// Listeners by owner.
+    pub(crate) points: Table<ObjectKey, AttachPoints>,
+    /// Labels of namespaces.
+    pub(crate) namespaces: Table<Arc<str>, Labels>,
+}
+
+/// The object with listeners that a parentRef of a route in `namespace` refers to; `None` for objects of other kinds.
+pub(crate) fn owner_of(parent: &ParentReference, namespace: &Arc<str>) -> Option<ObjectKey> {
+    let kind = parent.known_kind()?;
+    matches!(kind, Kind::Gateway | Kind::ListenerSet)
+        .then(|| parent.resolve(namespace).of_kind(kind))
+}
+
+/// Attaches a route; `None` if none of its parents is ours.
+pub(crate) fn attach(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    route: &Attaching<'_>,
+) -> Option<Attachments> {
+    // With exact capacity, since there are as many of these lists as routes.
+    let mut parents = Vec::with_capacity(route.parents.len());
+    let mut hosts = Vec::new();
+    for parent in route.parents {
+        let Some(owner) = owner_of(parent, route.namespace) else {
+            continue;
+        };
+        let Some(points) = reader.get(sources.points, &owner) else {
+            continue;
+        };
+        let refused = match hosts_at(reader, sources, &owner, &points, parent, route) {
+            Ok(found) => {
+                hosts.extend(found);
+                route.refused.cloned()
+            }
+            Err(problem) => Some(problem),
+        };
+        parents.push(ParentVerdict {
+            parent: parent.clone(),
+            owner,
+            refused,
+        });
+    }
+    hosts.shrink_to_fit();
+    (!parents.is_empty()).then_some(Attachments { parents, hosts })
+}
+
+/// The hosts of a route at one parent, or why there are none: each test narrows the remaining listeners, and the first test that
+/// leaves none gives the reason.
+fn hosts_at(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    owner: &ObjectKey,
+    points: &AttachPoints,
+    parent: &ParentReference,
+    route: &Attaching<'_>,
+) -> Result<Vec<AttachedHost>, Problem> {
+    if let Some(problem) = &points.closed {
+        return Err(problem.clone());
+    }
+    let named: Vec<&ListenerPoint> = points
+        .listeners
+        .iter()
+        .filter(|listener| {
+            parent
+                .section_name
+                .as_deref()
+                .is_none_or(|name| name == &**listener.name())
+        })
+        .filter(|listener| parent.port.is_none_or(|port| port == listener.port.number))
+        .collect();
+    if named.is_empty() {
+        return Err(Problem::new(
+            reason::route::NO_MATCHING_PARENT,
+            no_matching_parent(owner, points, parent),
+        ));
+    }
+    let mut allowed = Vec::new();
+    for listener in named {
+        if listener.kinds.contains(&route.kind)
+            && namespace_allowed(reader, sources, owner, &listener.namespaces, route)
+        {
+            allowed.push(listener);
+        }
+    }
+    if allowed.is_empty() {
+        return Err(Problem::new(
+            reason::route::NOT_ALLOWED_BY_LISTENERS,
+            format!(
+                "no listener of {} that this parentRef selects allows {} objects from namespace {}; check the listeners' \
+                 allowedRoutes",
+                display(owner),
+                route.kind,
+                route.namespace
+            ),
+        ));
+    }
+    let hosts: Vec<AttachedHost> = allowed
+        .iter()
+        .flat_map(|listener| hosts_on(listener, route.hostnames))
+        .collect();
+    if hosts.is_empty() {
+        return Err(Problem::new(
+            reason::route::NO_MATCHING_LISTENER_HOSTNAME,
+            format!(
+                "none of the hostnames {} intersects the hostname of a listener that this parentRef selects ({})",
+                route.hostnames.join(", "),
+                allowed
+                    .iter()
+                    .map(|listener| &*listener.domain)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            ),
+        ));
+    }
+    Ok(hosts)
+}
+
+fn no_matching_parent(
+    owner: &ObjectKey,
+    points: &AttachPoints,
+    parent: &ParentReference,
+) -> String {
+    let wanted = match (&parent.section_name, parent.port) {
+        (Some(name), Some(port)) => format!("listener {name} on port {port}"),
+        (Some(name), None) => format!("listener {name}"),
+        (None, Some(port)) => format!("listener on port {port}"),
+        (None, None) => "listener".to_owned(),
+    };
+    let there: Vec<String> = points
+        .listeners
+        .iter()
+        .map(|listener| format!("{} on port {}", listener.name(), listener.port))
+        .collect();
+    format!(
+        "{} has no {wanted}; it has {}",
+        display(owner),
+        there.join(", ")
+    )
+}
+
+/// `Gateway namespace/name`.
+fn display(owner: &ObjectKey) -> String {
+    format!("{} {}", owner.kind, owner.namespaced_name())
+}
+
+fn namespace_allowed(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    owner: &ObjectKey,
+    allowed: &AllowedNamespaces,
+    route: &Attaching<'_>,
+) -> bool {
+    match allowed {
+        AllowedNamespaces::All => true,
+        AllowedNamespaces::Same => *route.namespace == owner.namespace,
+        AllowedNamespaces::Selected(selector) => {
+            namespaces::selected(reader, sources.namespaces, route.namespace, selector)
+        }
+        AllowedNamespaces::None => false,
+    }
+}
+
+/// The intersections of a route's hostnames with a listener's. Of several hostnames with the same intersection, the most
+/// specific one counts.
+fn hosts_on(listener: &ListenerPoint, hostnames: &[Arc<str>]) -> Vec<AttachedHost> {
+    let mut best: BTreeMap<&str, &str> = BTreeMap::new();
+    let any = [Arc::from(hostname::ANY)];
+    let hostnames = if hostnames.is_empty() {
+        &any
+    } else {
+        hostnames
+    };
+    for original in hostnames {
+        if let Some(common) = hostname::intersection(&listener.domain, original) {
+            let present = best.entry(common).or_insert(original);
+            if hostname::by_specificity(original, present).is_lt() {
+                *present = original;
+            }
+        }
+    }
+    best.into_iter()
+        .map(|(domain, original)| {
+            let domain: Arc<str> = domain.into();
+            // Usually equal: share the allocation.
+            let original = if *domain == *original {
+                Arc::clone(&domain)
+            } else {
+                original.into()
+            };
+            AttachedHost {
+                listener: Arc::clone(&listener.listener),
+                domain,
+                original,
+            }
+        })
+        .collect()
+}

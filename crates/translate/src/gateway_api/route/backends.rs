@@ -1,0 +1,142 @@
+//! backendRefs → [`Target`]s: checks permission first, then existence, then the protocol.
+
+use std::sync::Arc;
+
+use sesame_api::{BackendObjectReference, BackendRef, Kind, NamespacedName, RouteFilter, reason};
+use sesame_engine::{Reader, Table};
+use sesame_model::{ClusterKey, ClusterPolicy, Target};
+
+use crate::problem::Problem;
+use crate::shared::grants::{self, Grants, Referrer};
+use crate::shared::services::Backend;
+
+/// The cluster policy of a kind of route.
+pub(crate) type Policy<'a> = Option<&'a Arc<ClusterPolicy>>;
+
+/// The tables that references are resolved against.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources {
+    pub(crate) grants: Grants,
+    pub(crate) backends: Table<ClusterKey, Backend>,
+}
+
+/// Resolves references of one route and collects the errors.
+pub(crate) struct Resolver<'a, 'r> {
+    pub(crate) reader: &'a mut Reader<'r>,
+    pub(crate) sources: Sources,
+    /// The route.
+    pub(crate) referrer: Referrer<'a>,
+    pub(crate) policy: Policy<'a>,
+    pub(crate) problems: Vec<Problem>,
+}
+
+impl Resolver<'_, '_> {
+    /// The target of a reference; [`Target::Refused`] if it is invalid or not permitted.
+    pub(crate) fn target(&mut self, field: &str, reference: &BackendObjectReference) -> Target {
+        match self.cluster(reference) {
+            Ok(key) => Target::Cluster(key),
+            Err(problem) => {
+                self.problems.push(Problem::new(
+                    problem.reason,
+                    format!("{field}: {}", problem.message),
+                ));
+                Target::Refused
+            }
+        }
+    }
+
+    fn cluster(&mut self, reference: &BackendObjectReference) -> Result<ClusterKey, Problem> {
+        if reference.known_kind() != Some(Kind::Service) {
+            let group = if reference.group.as_str().is_empty() {
+                "core"
+            } else {
+                reference.group.as_str()
+            };
+            return Err(Problem::new(
+                reason::route::INVALID_KIND,
+                format!(
+                    "kind {} of group {group} is not supported as a backend; use a Service",
+                    reference.kind
+                ),
+            ));
+        }
+        let Referrer { kind, namespace } = self.referrer;
+        let service = reference.resolve(namespace);
+        if !grants::permitted(
+            self.reader,
+            self.sources.grants,
+            self.referrer,
+            Kind::Service,
+            &service,
+        ) {
+            return Err(Problem::new(
+                reason::route::REF_NOT_PERMITTED,
+                format!(
+                    "no ReferenceGrant in namespace {} allows {kind}s of namespace {namespace} to refer to Service {}",
+                    service.namespace, service.name
+                ),
+            ));
+        }
+        let Some(key) = cluster_key(reference, namespace, self.policy) else {
+            return Err(Problem::new(
+                reason::route::BACKEND_NOT_FOUND,
+                format!("port is missing; set the port of Service {service}"),
+            ));
+        };
+        match self.reader.get(self.sources.backends, &key).as_deref() {
+            Some(Backend::Serves(_)) => Ok(key),
+            Some(Backend::UnsupportedProtocol(message)) => Err(Problem::new(
+                reason::route::UNSUPPORTED_PROTOCOL,
+                message.clone(),
+            )),
+            Some(Backend::NotFound(message)) => Err(Problem::new(
+                reason::route::BACKEND_NOT_FOUND,
+                message.clone(),
+            )),
+            None => Err(Problem::new(
+                reason::route::BACKEND_NOT_FOUND,
+                format!("Service {service} does not exist"),
+            )),
+        }
+    }
+}
+
+/// The cluster of a reference, if it names a port of a Service.
+fn cluster_key(
+    reference: &BackendObjectReference,
+    namespace: &Arc<str>,
+    policy: Policy<'_>,
+) -> Option<ClusterKey> {
+    if reference.known_kind() != Some(Kind::Service) {
+        return None;
+    }
+    let NamespacedName { namespace, name } = reference.resolve(namespace);
+    Some(ClusterKey {
+        namespace,
+        service: name,
+        port: reference.port?,
+        policy: policy.cloned(),
+    })
+}
+
+/// All clusters that a rule refers to, permitted or not: its backends, their mirrors and its own.
+pub(crate) fn referenced(
+    filters: &[RouteFilter],
+    backend_refs: &[BackendRef],
+    namespace: &Arc<str>,
+    policy: Policy<'_>,
+) -> Vec<ClusterKey> {
+    let of_backends = backend_refs.iter().map(BackendRef::object_reference);
+    let filters = backend_refs
+        .iter()
+        .flat_map(|backend| &backend.filters)
+        .chain(filters);
+    let of_mirrors = filters.filter_map(|filter| match filter {
+        RouteFilter::RequestMirror(mirror) => Some(mirror.backend_ref.clone()),
+        _ => None,
+    });
+    of_backends
+        .chain(of_mirrors)
+        .filter_map(|reference| cluster_key(&reference, namespace, policy))
+        .collect()
+}

@@ -1,0 +1,89 @@
+//! Matches shared by HTTPRoute and GRPCRoute: headers and values.
+
+use std::collections::BTreeSet;
+
+use sesame_api::{HeaderMatch as ApiHeaderMatch, MatchType};
+use sesame_model::{HeaderMatch, PathMatch, RouteMatch, ValueMatch};
+
+use crate::problem::FieldError;
+use crate::shared::regex;
+
+/// The match of a rule without matches.
+pub(crate) fn everything() -> RouteMatch {
+    RouteMatch {
+        path: PathMatch::Prefix("/".to_owned()),
+        method: None,
+        headers: Vec::new(),
+        query: Vec::new(),
+        share: None,
+    }
+}
+
+/// Reads header matches.
+///
+/// # Errors
+/// The first invalid one.
+pub(crate) fn read_headers(
+    field: &str,
+    headers: &[ApiHeaderMatch],
+) -> Result<Vec<HeaderMatch>, FieldError> {
+    distinct(headers, |header| header.name.to_ascii_lowercase())
+        .map(|(index, header)| {
+            let field = format!("{field}.headers[{index}]");
+            if has_controls(&header.value) {
+                let field = format!("{field}.value");
+                return Err(FieldError::new(field, CONTROLS));
+            }
+            Ok(HeaderMatch {
+                name: header.name.to_string(),
+                value: read_value(&field, &header.type_, &header.value)?,
+            })
+        })
+        .collect()
+}
+
+pub(crate) fn read_value(
+    field: &str,
+    match_type: &MatchType,
+    value: &str,
+) -> Result<ValueMatch, FieldError> {
+    match match_type {
+        MatchType::Exact => Ok(ValueMatch::Exact(value.to_owned())),
+        MatchType::RegularExpression => Ok(ValueMatch::Regex(checked(
+            &format!("{field}.value"),
+            value,
+        )?)),
+        MatchType::Other(other) => Err(FieldError::new(
+            format!("{field}.type"),
+            format!("unknown type {other:?}; known are Exact and RegularExpression"),
+        )),
+    }
+}
+
+pub(crate) fn checked(field: &str, pattern: &str) -> Result<String, FieldError> {
+    regex::check(pattern)
+        .map_err(|reason| FieldError::new(field, format!("the regular expression {reason}")))?;
+    Ok(pattern.to_owned())
+}
+
+/// Of entries with an equivalent name, only the first counts (HTTPHeaderMatch.name, HTTPQueryParamMatch.name).
+pub(crate) fn distinct<T>(
+    entries: &[T],
+    name: impl Fn(&T) -> String,
+) -> impl Iterator<Item = (usize, &T)> {
+    let mut seen = BTreeSet::new();
+    entries
+        .iter()
+        .enumerate()
+        .filter(move |(_, entry)| seen.insert(name(entry)))
+}
+
+/// The error message for control characters in a header's value.
+pub(crate) const CONTROLS: &str = "a header's value can't have control characters";
+
+/// Whether a header's value has control characters, which requests can't have.
+pub(crate) fn has_controls(value: &str) -> bool {
+    value
+        .bytes()
+        .any(|byte| byte.is_ascii_control() && byte != b'\t')
+}

@@ -1,0 +1,318 @@
+//! The rules of a route, without its attachments: filters and backends of each rule, the same for HTTPRoute and GRPCRoute.
+//! Matches, timeouts and retries come from the kind's own folder.
+//!
+//! An invalid rule keeps its valid matches and responds with an error: without them, a wider rule would serve its requests. It is
+//! never applied in part, and doesn't affect other rules.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sesame_api::{BackendRef, Meta, RequestMirror, RouteFilter, SessionPersistence, reason};
+use sesame_model::{
+    Action, Forward, HeaderChanges, Mirror, PartsPerMillion, PathMatch, Retry, Route, RouteMatch,
+    Session, Target, WeightedTarget,
+};
+
+use super::backends::Resolver;
+use super::filters::{self, Filters, Place};
+use super::matches::everything;
+use super::{session, split};
+use crate::problem::{FieldError, Problem, bounded};
+use crate::shared::hosts::{RankedMatch, RouteRules};
+use crate::shared::precedence::{MatchRank, Seniority, Source};
+
+/// A rule of any kind of route.
+pub(crate) struct Rule<'a> {
+    /// Its valid matches, with their indexes.
+    pub(crate) matches: Vec<(usize, RouteMatch)>,
+    /// The errors in its other matches.
+    pub(crate) errors: Vec<FieldError>,
+    pub(crate) filters: &'a [RouteFilter],
+    pub(crate) backend_refs: &'a [BackendRef],
+    pub(crate) session: Option<&'a SessionPersistence>,
+    /// Timeouts and retries, or the first error in them.
+    pub(crate) limits: Result<Limits, FieldError>,
+}
+
+/// Limits on requests.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Limits {
+    /// For the whole request.
+    pub(crate) request: Option<Duration>,
+    /// For each try.
+    pub(crate) each_try: Option<Duration>,
+    pub(crate) retry: Option<Retry>,
+}
+
+/// Reads a route. `status` is the HTTP status for invalid rules and unresolved backends.
+pub(crate) fn read<'a>(
+    meta: &Meta,
+    rules: impl Iterator<Item = Rule<'a>>,
+    status: u16,
+    resolver: &mut Resolver<'_, '_>,
+) -> RouteRules {
+    let mut ranked = Vec::new();
+    let mut errors: Vec<FieldError> = Vec::new();
+    let mut valid_rules = 0;
+    for (index, mut rule) in rules.enumerate() {
+        let field = format!("spec.rules[{index}]");
+        let matches = std::mem::take(&mut rule.matches);
+        let plan = plan(&field, (meta, index), &rule, &matches, status, resolver);
+        // One invalid match makes the rule invalid for its other matches, too.
+        let plan = match plan {
+            Ok(plan) if rule.errors.is_empty() => {
+                valid_rules += 1;
+                plan
+            }
+            Ok(_) => Plan::answer(status),
+            Err(error) => {
+                rule.errors.push(error);
+                Plan::answer(status)
+            }
+        };
+        errors.append(&mut rule.errors);
+        ranked.reserve_exact(matches.len());
+        for (order, found) in matches {
+            ranked.push(RankedMatch {
+                rank: MatchRank::of(&found),
+                order: (index, order),
+                routes: plan.routes(&found),
+            });
+        }
+    }
+    let (refused, partially_invalid) = judge(&errors, valid_rules);
+    RouteRules {
+        seniority: Seniority {
+            source: Source::GatewayApi,
+            created: meta.creation_timestamp,
+            name: meta.namespaced_name(),
+        },
+        matches: ranked,
+        refused,
+        partially_invalid,
+        unresolved: Problem::merge(std::mem::take(&mut resolver.problems)),
+    }
+}
+
+/// The valid matches of a list with their indexes, and the errors in the others. An empty list is one match.
+pub(crate) fn read_matches<M>(
+    field: &str,
+    matches: &[M],
+    read: impl Fn(&str, &M) -> Result<RouteMatch, FieldError>,
+) -> (Vec<(usize, RouteMatch)>, Vec<FieldError>) {
+    if matches.is_empty() {
+        return (vec![(0, everything())], Vec::new());
+    }
+    let (mut found, mut errors) = (Vec::new(), Vec::new());
+    for (index, source) in matches.iter().enumerate() {
+        match read(&format!("{field}.matches[{index}]"), source) {
+            Ok(read) => found.push((index, read)),
+            Err(error) => errors.push(error),
+        }
+    }
+    (found, errors)
+}
+
+/// The errors of a route as a whole, and those of an otherwise valid route.
+fn judge(errors: &[FieldError], valid_rules: usize) -> (Option<Problem>, Option<Problem>) {
+    if errors.is_empty() {
+        return (None, None);
+    }
+    let all = errors
+        .iter()
+        .map(ToString::to_string)
+        .collect::<Vec<_>>()
+        .join("; ");
+    let problem = |message| {
+        Some(Problem::new(
+            reason::route::UNSUPPORTED_VALUE,
+            bounded(message),
+        ))
+    };
+    if valid_rules == 0 {
+        (problem(all), None)
+    } else {
+        // The spec requires these two words at the start (RouteConditionPartiallyInvalid).
+        (None, problem(format!("Dropped Rule: {all}")))
+    }
+}
+
+/// The actions of a rule.
+struct Plan {
+    /// Each with the upper bound of its share of requests; the last one takes the rest.
+    actions: Vec<(Option<PartsPerMillion>, Action)>,
+    request_headers: HeaderChanges,
+    response_headers: HeaderChanges,
+    cors: Option<Arc<sesame_model::Cors>>,
+    session: Option<Arc<Session>>,
+}
+
+impl Plan {
+    fn answer(status: u16) -> Self {
+        Self {
+            actions: vec![(None, Action::Respond(status))],
+            request_headers: HeaderChanges::default(),
+            response_headers: HeaderChanges::default(),
+            cors: None,
+            session: None,
+        }
+    }
+
+    fn routes(&self, found: &RouteMatch) -> Vec<Arc<Route>> {
+        self.actions
+            .iter()
+            .map(|(share, action)| {
+                Arc::new(Route {
+                    matches: RouteMatch {
+                        share: *share,
+                        ..found.clone()
+                    },
+                    action: action.clone(),
+                    request_headers: self.request_headers.clone(),
+                    response_headers: self.response_headers.clone(),
+                    cors: self.cors.clone(),
+                    session: self.session.clone(),
+                })
+            })
+            .collect()
+    }
+}
+
+fn plan(
+    field: &str,
+    (route, index): (&Meta, usize),
+    rule: &Rule<'_>,
+    matches: &[(usize, RouteMatch)],
+    status: u16,
+    resolver: &mut Resolver<'_, '_>,
+) -> Result<Plan, FieldError> {
+    // References are resolved in any case, since the status always reports them.
+    let targets: Vec<Target> = rule
+        .backend_refs
+        .iter()
+        .enumerate()
+        .map(|(position, backend)| {
+            resolver.target(
+                &format!("{field}.backendRefs[{position}]"),
+                &backend.object_reference(),
+            )
+        })
+        .collect();
+    let prefix_path = matches
+        .iter()
+        .all(|(_, found)| matches!(found.path, PathMatch::Prefix(_)));
+    let filters = filters::gather(
+        &format!("{field}.filters"),
+        rule.filters,
+        Place::Rule,
+        prefix_path,
+    )?;
+    let limits = rule.limits.clone()?;
+    let session = session::read(
+        &format!("{field}.sessionPersistence"),
+        &route.namespaced_name(),
+        index,
+        rule.session,
+    )?;
+    let mirrors = read_mirrors(&filters, resolver)?;
+    let actions = match filters.redirect {
+        Some(redirect) => vec![(None, Action::Redirect(Box::new(redirect)))],
+        None => {
+            let template = Forward {
+                targets: Vec::new(),
+                path_rewrite: filters.path_rewrite,
+                host_rewrite: filters.host_rewrite,
+                mirrors,
+                timeout: limits.request,
+                try_timeout: limits.each_try,
+                retry: limits.retry,
+            };
+            let choices = read_choices(field, rule.backend_refs, targets, prefix_path, resolver)?;
+            split::actions(&template, choices, status)
+        }
+    };
+    Ok(Plan {
+        actions,
+        request_headers: filters.request_headers,
+        response_headers: filters.response_headers,
+        cors: filters.cors,
+        session,
+    })
+}
+
+/// The backends with their own filters.
+fn read_choices(
+    field: &str,
+    backend_refs: &[BackendRef],
+    targets: Vec<Target>,
+    prefix_path: bool,
+    resolver: &mut Resolver<'_, '_>,
+) -> Result<Vec<split::Choice>, FieldError> {
+    let mut choices = Vec::new();
+    for (position, (backend, target)) in backend_refs.iter().zip(targets).enumerate() {
+        let field = format!("{field}.backendRefs[{position}].filters");
+        let filters = filters::gather(&field, &backend.filters, Place::Backend, prefix_path)?;
+        let mirrors = read_mirrors(&filters, resolver)?;
+        choices.push(split::Choice {
+            target: WeightedTarget {
+                target,
+                weight: backend.weight,
+                request_headers: filters.request_headers,
+                response_headers: filters.response_headers,
+                host_rewrite: filters.host_rewrite,
+            },
+            path_rewrite: filters.path_rewrite,
+            mirrors,
+        });
+    }
+    Ok(choices)
+}
+
+/// The mirrors with resolved references. A missing mirror doesn't affect requests, and the status reports it.
+fn read_mirrors(
+    filters: &Filters<'_>,
+    resolver: &mut Resolver<'_, '_>,
+) -> Result<Vec<Mirror>, FieldError> {
+    let mut mirrors = Vec::new();
+    for (field, mirror) in &filters.mirrors {
+        let share = mirror_share(field, mirror)?;
+        let target = resolver.target(&format!("{field}.backendRef"), &mirror.backend_ref);
+        if let (Target::Cluster(cluster), true) = (target, share != Some(PartsPerMillion(0))) {
+            mirrors.push(Mirror { cluster, share });
+        }
+    }
+    Ok(mirrors)
+}
+
+fn mirror_share(
+    field: &str,
+    mirror: &RequestMirror,
+) -> Result<Option<PartsPerMillion>, FieldError> {
+    let millionths = match (mirror.percent, mirror.fraction) {
+        (None, None) => return Ok(None),
+        (Some(_), Some(_)) => {
+            return Err(FieldError::new(
+                field,
+                "percent and fraction are mutually exclusive; remove one of them",
+            ));
+        }
+        (Some(percent), None) => u64::from(percent) * 10_000,
+        (None, Some(fraction)) if fraction.denominator == 0 => {
+            return Err(FieldError::new(
+                format!("{field}.fraction.denominator"),
+                "must be at least 1",
+            ));
+        }
+        (None, Some(fraction)) => {
+            u64::from(fraction.numerator) * 1_000_000 / u64::from(fraction.denominator)
+        }
+    };
+    match u32::try_from(millionths) {
+        Ok(1_000_000) => Ok(None),
+        Ok(share @ 0..1_000_000) => Ok(Some(PartsPerMillion(share))),
+        _ => Err(FieldError::new(
+            field,
+            "is more than all requests; use at most 100 percent",
+        )),
+    }
+}

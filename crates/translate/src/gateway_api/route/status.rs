@@ -1,0 +1,99 @@
+//! The status of a route: an entry for each of its parents.
+
+use std::sync::Arc;
+
+use sesame_api::{RouteParentStatus, RouteStatus, condition, reason};
+use sesame_engine::{Reader, Table};
+use sesame_model::{ClusterKey, FleetId};
+
+use crate::fleet::{Rejected, RejectedKind};
+use crate::problem::Problem;
+use crate::shared::hosts::{Attachments, RouteRules};
+
+/// The resources that Envoys rejected.
+#[derive(Clone, Copy)]
+pub(crate) struct Rejections {
+    pub(crate) rejections: Table<Rejected, String>,
+    /// Fleets that reject clusters or endpoints: usually none, so that a route needs no lookup per backend.
+    pub(crate) fleets: Table<FleetId, ()>,
+}
+
+/// The status of a route: an entry for each parentRef to one of our objects. `rejected` is a backend that Envoy rejected.
+pub(crate) fn status(
+    controller: &Arc<str>,
+    attachments: &Attachments,
+    rules: &RouteRules,
+    rejected: Option<&Problem>,
+    generation: i64,
+) -> RouteStatus {
+    let unresolved = rules.unresolved.as_ref().or(rejected);
+    let parents = attachments
+        .parents
+        .iter()
+        .map(|parent| {
+            let mut conditions = vec![
+                Problem::or_true(
+                    parent.refused.as_ref(),
+                    condition::route::ACCEPTED,
+                    (reason::route::ACCEPTED, "the route is attached"),
+                    generation,
+                ),
+                Problem::or_true(
+                    unresolved,
+                    condition::route::RESOLVED_REFS,
+                    (reason::route::RESOLVED_REFS, "all references are resolved"),
+                    generation,
+                ),
+            ];
+            // Only for accepted routes (RouteConditionPartiallyInvalid).
+            let partially_invalid = rules
+                .partially_invalid
+                .as_ref()
+                .filter(|_| parent.refused.is_none());
+            conditions.extend(partially_invalid.map(|problem| {
+                problem.condition(condition::route::PARTIALLY_INVALID, true, generation)
+            }));
+            RouteParentStatus {
+                parent_ref: parent.parent.clone(),
+                controller_name: Arc::clone(controller),
+                conditions,
+            }
+        })
+        .collect();
+    RouteStatus { parents }
+}
+
+/// Reason of ResolvedRefs=False if Envoy rejected a backend. The spec has none: it is a defect of Sesame, not of the object.
+const REJECTED: &str = "RejectedByEnvoy";
+
+/// A backend of the route that an Envoy has rejected.
+pub(crate) fn rejected_backend<'a>(
+    reader: &mut Reader<'_>,
+    sources: Rejections,
+    fleets: impl Iterator<Item = &'a FleetId>,
+    clusters: impl Fn() -> Vec<ClusterKey>,
+) -> Option<Problem> {
+    for fleet in fleets {
+        if !reader.exists(sources.fleets, fleet) {
+            continue;
+        }
+        for cluster in clusters() {
+            for what in [RejectedKind::Cluster, RejectedKind::Endpoints] {
+                let key = Rejected {
+                    fleet: fleet.clone(),
+                    what,
+                    name: cluster.to_string().into(),
+                };
+                if let Some(message) = reader.get(sources.rejections, &key) {
+                    return Some(Problem::new(
+                        REJECTED,
+                        format!(
+                            "Envoy rejected backend {cluster} and keeps its last good version: {message}"
+                        ),
+                    ));
+                }
+            }
+        }
+    }
+    None
+}

@@ -1,0 +1,304 @@
+//! The input tables, and the fields of each object that they store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sesame_api::{
+    Gateway, GatewayClass, HTTPRoute, Kind, NamespacedName, Object, ObjectKey, ReferenceGrant,
+};
+use sesame_engine::{Batch, Builder, Engine, Index, Table};
+use sesame_model::{FleetId, FleetState};
+
+use crate::fleet::{Rejected, RejectedKind};
+use crate::gateway_api::parameters::ConfigData;
+use crate::settings::Settings;
+use crate::shared::certificates::{CHAIN, PRIVATE_KEY, SecretData};
+use crate::shared::namespaces::Labels;
+use crate::shared::parameters::KEY;
+use crate::shared::services::{self, Service, Slice};
+
+/// The input tables.
+#[derive(Clone, Copy)]
+pub struct Inputs {
+    pub(crate) gateway_classes: Table<ObjectKey, GatewayClass>,
+    pub(crate) gateways: Table<ObjectKey, Gateway>,
+    pub(crate) http_routes: Table<ObjectKey, HTTPRoute>,
+    pub(crate) reference_grants: Table<NamespacedName, ReferenceGrant>,
+    pub(crate) services: Table<NamespacedName, Service>,
+    pub(crate) slices: Table<NamespacedName, Slice>,
+    pub(crate) secrets: Table<NamespacedName, SecretData>,
+    pub(crate) config_maps: Table<NamespacedName, ConfigData>,
+    pub(crate) namespaces: Table<Arc<str>, Labels>,
+    pub(crate) fleets: Table<FleetId, FleetState>,
+    pub(crate) rejections: Table<Rejected, String>,
+    pub(crate) api_version: Table<(), String>,
+    pub(crate) settings: Table<(), Settings>,
+    pub(crate) grants_by_namespace: Index<NamespacedName, ReferenceGrant, Arc<str>>,
+    pub(crate) slices_by_service: Index<NamespacedName, Slice, NamespacedName>,
+    pub(crate) rejected_backends_by_fleet: Index<Rejected, String, FleetId>,
+    pub(crate) rejected_routes_by_table: Index<Rejected, String, (FleetId, Arc<str>)>,
+}
+
+impl Inputs {
+    pub(crate) fn declare(b: &mut Builder) -> Self {
+        let reference_grants = b.input("reference_grants");
+        let slices = b.input("endpoint_slices");
+        let rejections = b.input("rejections");
+        Self {
+            gateway_classes: b.input("gateway_classes"),
+            gateways: b.input("gateways"),
+            http_routes: b.input("http_routes"),
+            reference_grants,
+            services: b.input("services"),
+            slices,
+            secrets: b.input("secrets"),
+            config_maps: b.input("config_maps"),
+            api_version: b.input("api_version"),
+            settings: b.input("settings"),
+            namespaces: b.input("namespaces"),
+            fleets: b.input("fleets"),
+            rejections,
+            grants_by_namespace: b.index(
+                reference_grants,
+                "reference_grants by namespace",
+                |name: &NamespacedName, _| vec![Arc::clone(&name.namespace)],
+            ),
+            slices_by_service: b.index(slices, "endpoint_slices by service", |_, slice| {
+                services::owner(slice)
+            }),
+            rejected_backends_by_fleet: b.index(
+                rejections,
+                "rejected backends by fleet",
+                |rejected: &Rejected, _| match rejected.what {
+                    RejectedKind::Cluster | RejectedKind::Endpoints => vec![rejected.fleet.clone()],
+                    RejectedKind::Listener | RejectedKind::Routes | RejectedKind::Secret => {
+                        Vec::new()
+                    }
+                },
+            ),
+            rejected_routes_by_table: b.index(
+                rejections,
+                "rejected routes by table",
+                |rejected: &Rejected, _| {
+                    let table = rejected.table();
+                    let table = table.map(|table| (rejected.fleet.clone(), table.into()));
+                    table.into_iter().collect()
+                },
+            ),
+        }
+    }
+
+    /// Sets the state of a fleet; `None`: it doesn't exist.
+    pub fn set_fleet(&self, batch: &mut Batch, fleet: FleetId, state: Option<FleetState>) {
+        match state {
+            Some(state) => batch.upsert(self.fleets, fleet, state),
+            None => batch.remove(self.fleets, fleet),
+        }
+    }
+
+    /// Sets the settings. Without settings nothing is translated.
+    pub fn set_settings(&self, batch: &mut Batch, settings: Settings) {
+        batch.upsert(self.settings, (), settings);
+    }
+
+    /// Sets the cluster's version of the Gateway API: the annotation `gateway.networking.k8s.io/bundle-version` of its CRDs;
+    /// `None`: there is no cluster, or no annotation.
+    pub fn set_api_version(&self, batch: &mut Batch, version: Option<String>) {
+        match version {
+            Some(version) => batch.upsert(self.api_version, (), version),
+            None => batch.remove(self.api_version, ()),
+        }
+    }
+
+    /// Sets an Envoy's NACK of a resource; `None`: the resource is accepted.
+    pub fn set_rejection(&self, batch: &mut Batch, rejected: Rejected, message: Option<String>) {
+        match message {
+            Some(message) => batch.upsert(self.rejections, rejected, message),
+            None => batch.remove(self.rejections, rejected),
+        }
+    }
+}
+
+/// An object with an input table.
+trait InputObject {
+    type Row;
+
+    /// The row to store; `None`: no row.
+    fn row(self) -> Option<Self::Row>;
+
+    /// The API server's unique id, if the row keeps it.
+    fn uid(_row: &Self::Row) -> Option<&str> {
+        None
+    }
+}
+
+/// A key of an input table.
+trait InputKey {
+    fn of(key: &ObjectKey) -> Self;
+}
+
+impl InputKey for ObjectKey {
+    fn of(key: &ObjectKey) -> Self {
+        key.clone()
+    }
+}
+
+impl InputKey for NamespacedName {
+    fn of(key: &ObjectKey) -> Self {
+        key.namespaced_name()
+    }
+}
+
+/// Of cluster-scoped objects.
+impl InputKey for Arc<str> {
+    fn of(key: &ObjectKey) -> Self {
+        key.name.clone()
+    }
+}
+
+/// The table of each kind that translation reads. Other kinds are ignored.
+macro_rules! input_tables {
+    ($($kind:ident => $table:ident,)+) => {
+        impl Inputs {
+            /// Whether a kind has a table.
+            pub fn takes(kind: Kind) -> bool {
+                matches!(kind, $(Kind::$kind)|+)
+            }
+
+            /// Adds or replaces an object. Kinds without a table are ignored.
+            pub fn upsert(&self, batch: &mut Batch, object: Object) {
+                let key = object.key();
+                match object {
+                    $(Object::$kind(object) => match object.row() {
+                        Some(row) => batch.upsert(self.$table, InputKey::of(&key), row),
+                        None => batch.remove(self.$table, InputKey::of(&key)),
+                    },)+
+                    _ => {}
+                }
+            }
+
+            /// Removes an object.
+            pub fn remove(&self, batch: &mut Batch, key: &ObjectKey) {
+                match key.kind {
+                    $(Kind::$kind => batch.remove(self.$table, InputKey::of(key)),)+
+                    _ => {}
+                }
+            }
+
+            /// The API server's unique id of an object with a status, if it exists; empty outside a cluster.
+            pub fn uid(&self, engine: &Engine, key: &ObjectKey) -> Option<String> {
+                match key.kind {
+                    $(Kind::$kind => {
+                        let row = engine.get(self.$table, &InputKey::of(key))?;
+                        sesame_api::$kind::uid(&row).map(str::to_owned)
+                    })+
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+input_tables! {
+    GatewayClass => gateway_classes,
+    Gateway => gateways,
+    HTTPRoute => http_routes,
+    ReferenceGrant => reference_grants,
+    Namespace => namespaces,
+    Service => services,
+    EndpointSlice => slices,
+    Secret => secrets,
+    ConfigMap => config_maps,
+}
+
+/// Objects whose row is the object, without unused fields.
+macro_rules! whole_objects {
+    ($($kind:ident $(without $status:ident)?,)+) => {$(
+        impl InputObject for $kind {
+            type Row = Self;
+
+            fn row(mut self) -> Option<Self> {
+                $(self.$status = Default::default();)?
+                self.meta.resource_version.clear();
+                Some(self)
+            }
+
+            fn uid(row: &Self) -> Option<&str> {
+                Some(&row.meta.uid)
+            }
+        }
+    )+};
+}
+
+whole_objects! {
+    GatewayClass without status,
+    Gateway without status,
+    HTTPRoute without status,
+    ReferenceGrant,
+}
+
+impl InputObject for sesame_api::Namespace {
+    type Row = Labels;
+
+    fn row(self) -> Option<Labels> {
+        Some(self.metadata.labels.unwrap_or_default())
+    }
+}
+
+impl InputObject for sesame_api::Service {
+    type Row = Service;
+
+    fn row(self) -> Option<Service> {
+        Some(Service::read(&self))
+    }
+}
+
+impl InputObject for sesame_api::EndpointSlice {
+    type Row = Slice;
+
+    fn row(self) -> Option<Slice> {
+        Slice::read(&self)
+    }
+}
+
+impl InputObject for sesame_api::Secret {
+    type Row = SecretData;
+
+    /// Stores only the certificate and its key.
+    fn row(self) -> Option<SecretData> {
+        let mut data: BTreeMap<String, Arc<[u8]>> = BTreeMap::new();
+        for (name, bytes) in self.data.unwrap_or_default() {
+            if name == CHAIN || name == PRIVATE_KEY {
+                data.insert(name, bytes.0.into());
+            }
+        }
+        Some(SecretData {
+            type_: self.type_.unwrap_or_default().into(),
+            data,
+        })
+    }
+}
+
+impl InputObject for sesame_api::ConfigMap {
+    type Row = ConfigData;
+
+    /// Stores only the entry with parameters.
+    fn row(self) -> Option<ConfigData> {
+        let mut data = self.data.unwrap_or_default();
+        Some(ConfigData {
+            parameters: data.remove(KEY).map(Into::into),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exactly_the_served_kinds_have_a_table() {
+        for kind in Kind::ALL {
+            assert_eq!(Inputs::takes(kind), kind.is_served(), "{kind}");
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Errors in an object, as data: they become conditions, not log lines.
+
+use std::fmt;
+
+use sesame_api::Condition;
+
+/// The longest message of a condition, in bytes, so that it stays readable. The API server's limit is 32,768.
+const MAX_MESSAGE: usize = 2_000;
+
+/// The reason and message of a condition that reports a problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// One of the reasons of [`sesame_api::reason`].
+    pub reason: &'static str,
+    /// What is wrong, where, and how to fix it.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem from its parts.
+    pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+        }
+    }
+
+    /// One problem for several: the first one's reason and all messages.
+    pub fn merge(problems: Vec<Problem>) -> Option<Self> {
+        let reason = problems.first()?.reason;
+        let mut messages: Vec<String> = Vec::new();
+        for problem in problems {
+            if !messages.contains(&problem.message) {
+                messages.push(problem.message);
+            }
+        }
+        Some(Self {
+            reason,
+            message: bounded(messages.join("; ")),
+        })
+    }
+}
+
+impl Problem {
+    /// The condition `type_` that reports the problem; `status` is True for the types that are named after a problem.
+    pub fn condition(&self, type_: &'static str, status: bool, generation: i64) -> Condition {
+        Condition::new(type_, status, self.reason, self.message.clone(), generation)
+    }
+
+    /// The False condition `type_` that reports the problem, or a True one with this reason and message if there is none.
+    pub fn or_true(
+        problem: Option<&Problem>,
+        type_: &'static str,
+        (reason, message): (&'static str, &str),
+        generation: i64,
+    ) -> Condition {
+        match problem {
+            Some(problem) => problem.condition(type_, false, generation),
+            None => Condition::new(type_, true, reason, message, generation),
+        }
+    }
+}
+
+/// Truncates a message to a readable length.
+pub fn bounded(mut message: String) -> String {
+    if message.len() > MAX_MESSAGE {
+        let mut end = MAX_MESSAGE;
+        while !message.is_char_boundary(end) {
+            end -= 1;
+        }
+        message.truncate(end);
+        message.push('…');
+    }
+    message
+}
+
+/// An invalid field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// The field's path: `spec.rules[0].matches[1].path.value`.
+    pub field: String,
+    /// What is wrong with it, and what would be valid.
+    pub message: String,
+}
+
+impl FieldError {
+    /// An error from its parts.
+    pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            field: field.into(),
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.message)
+    }
+}

@@ -1,0 +1,77 @@
+//! Which headers configuration may set, add or remove.
+//!
+//! Envoy frames messages itself and shares connections to backends between clients. A filter that changed framing headers
+//! could make a backend read the body of one request as another request (request smuggling).
+
+use crate::problem::FieldError;
+
+/// Headers that frame a message or belong to a single connection (RFC 9110, 7.6.1; RFC 9112, 6; RFC 9113, 8.2.2).
+const HOP_BY_HOP: [&str; 9] = [
+    "connection",
+    "content-length",
+    "http2-settings",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+/// Prefixes of headers that control Envoy or Sesame.
+const INTERNAL: [&str; 2] = ["x-envoy-", "x-sesame-"];
+
+/// Checks that configuration may change the header `name`, in requests and in responses. `field` holds the name.
+///
+/// # Errors
+/// If it may not.
+pub(crate) fn check_name(field: String, name: &str) -> Result<(), FieldError> {
+    let lower = name.to_ascii_lowercase();
+    let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+    let message = if lower == "host" {
+        "Host can't be set, added or removed; use URLRewrite with hostname".to_owned()
+    } else if lower.starts_with(':') {
+        format!("{name:?} is a pseudo-header, which can't be changed; remove this entry")
+    } else if lower.is_empty() || !lower.bytes().all(token) {
+        format!("{name:?} is not a valid header name")
+    } else if HOP_BY_HOP.contains(&&*lower) {
+        format!(
+            "{name} is a framing or hop-by-hop header, which can't be changed; remove this entry"
+        )
+    } else if INTERNAL.iter().any(|prefix| lower.starts_with(prefix)) {
+        format!("{name} is reserved, as are all x-envoy- and x-sesame- headers; use another name")
+    } else {
+        return Ok(());
+    };
+    Err(FieldError::new(field, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_end_to_end_headers_can_be_changed() {
+        for name in [
+            "x-a",
+            "Content-Type",
+            "x-envoy",
+            "TE2",
+            "set-cookie",
+            "!#$%&'*+-.^_`|~",
+        ] {
+            assert_eq!(check_name("f".to_owned(), name), Ok(()), "{name}");
+        }
+        let reserved = [
+            "Content-LENGTH",
+            "te",
+            "Host",
+            ":path",
+            "X-Envoy-Retry-On",
+            "x-sesame-shard",
+        ];
+        for name in reserved.into_iter().chain(["", "a b", "x:y", "ü"]) {
+            assert!(check_name("f".to_owned(), name).is_err(), "{name}");
+        }
+    }
+}

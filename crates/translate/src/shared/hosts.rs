@@ -1,0 +1,224 @@
+//! The virtual host of a domain: the routes of all sources, in order of precedence.
+//!
+//! The inputs are each object's rules and its attachments (the hosts they apply to). Routes are in tiers: those with the most
+//! specific hostname first, then, for requests that none of these matches, the next wider ones. Within a tier the order is: more
+//! specific match, source of higher rank, older object, name, order within the object (HTTPRouteSpec.hostnames,
+//! HTTPRouteRule.matches).
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sesame_api::{ObjectKey, ParentReference};
+use sesame_engine::{Index, Reader, Table};
+use sesame_model::{FleetId, ListenerKey, PathMatch, Port, Route, VirtualHost, VirtualHostKey};
+
+use crate::problem::Problem;
+use crate::shared::hostname;
+use crate::shared::listeners::{AttachPoints, ListenerId, ListenerPoint, ListenerRef, isolated};
+use crate::shared::precedence::{MatchRank, Seniority};
+
+/// The rules of an object, without its attachments.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RouteRules {
+    /// Decides between objects with equal matches.
+    pub seniority: Seniority,
+    /// In the order of the object.
+    pub matches: Vec<RankedMatch>,
+    /// Why the object as a whole is invalid: it has no valid rule.
+    pub refused: Option<Problem>,
+    /// The errors in its invalid rules, if others are valid.
+    pub partially_invalid: Option<Problem>,
+    /// The references that can't be resolved.
+    pub unresolved: Option<Problem>,
+}
+
+/// One match of a rule, and its action.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RankedMatch {
+    /// How specific it is.
+    pub rank: MatchRank,
+    /// The index of the rule, and that of the match in the rule.
+    pub order: (usize, usize),
+    /// Usually one; several if requests are split before they are changed.
+    pub routes: Vec<Arc<Route>>,
+}
+
+/// The attachments of an object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attachments {
+    /// One for each parentRef to one of our objects, in their order.
+    pub parents: Vec<ParentVerdict>,
+    /// The hosts that it has routes for. A route without a valid rule keeps its hosts and responds with errors: otherwise a wider
+    /// route would serve its requests without the filters it requires (HTTPRouteFilter.extensionRef).
+    pub hosts: Vec<AttachedHost>,
+}
+
+/// The result for one parentRef.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParentVerdict {
+    /// The parentRef as written.
+    pub parent: ParentReference,
+    /// The object that it refers to.
+    pub owner: ObjectKey,
+    /// Why the route isn't accepted there.
+    pub refused: Option<Problem>,
+}
+
+/// A host of a listener that an object has routes for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttachedHost {
+    /// The listener.
+    pub listener: Arc<ListenerRef>,
+    /// The hosts that the object's hostname and the listener's have in common.
+    pub domain: Arc<str>,
+    /// The object's hostname, which decides precedence among the objects of that domain.
+    pub original: Arc<str>,
+}
+
+impl Attachments {
+    /// The virtual hosts that it adds routes to, for the index by host.
+    pub fn host_keys(&self) -> Vec<VirtualHostKey> {
+        let keys = self.hosts.iter().map(|host| VirtualHostKey {
+            table: host.listener.table.clone(),
+            domain: Arc::clone(&host.domain),
+        });
+        keys.collect()
+    }
+
+    /// The fleets that serve it, without duplicates if its hosts are grouped by fleet.
+    pub fn fleets(&self) -> impl Iterator<Item = &FleetId> {
+        let fleets = self.hosts.iter().map(|host| &host.listener.table.fleet);
+        let mut last = None;
+        fleets.filter(move |fleet| last.replace(*fleet) != Some(*fleet))
+    }
+
+    /// The listeners that accept it, for the count of attached routes.
+    pub fn listener_ids(&self) -> Vec<ListenerId> {
+        // An invalid route is refused by all its parents; otherwise a parent that refuses it has none of its hosts.
+        if self.parents.iter().all(|parent| parent.refused.is_some()) {
+            return Vec::new();
+        }
+        let mut ids: Vec<ListenerId> = self
+            .hosts
+            .iter()
+            .map(|host| host.listener.id.clone())
+            .collect();
+        ids.sort();
+        ids.dedup();
+        ids
+    }
+
+    /// The most specific hostname of the object that covers a host, through one of the listeners.
+    fn original(&self, key: &VirtualHostKey, listeners: &[&ListenerPoint]) -> Option<&Arc<str>> {
+        self.hosts
+            .iter()
+            .filter(|host| host.domain == key.domain && host.listener.table == key.table)
+            .filter(|host| {
+                listeners
+                    .iter()
+                    .any(|point| point.listener.id == host.listener.id)
+            })
+            .map(|host| &host.original)
+            .min_by(|a, b| hostname::by_specificity(a, b))
+    }
+}
+
+/// The tables that virtual hosts are built from.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources {
+    /// Listeners by port.
+    pub(crate) points_by_port: Index<ObjectKey, AttachPoints, ListenerKey>,
+    /// Objects by the hosts that they have routes for.
+    pub(crate) by_host: Index<ObjectKey, Attachments, VirtualHostKey>,
+    /// The rules of the objects.
+    pub(crate) rules: Table<ObjectKey, RouteRules>,
+}
+
+/// Builds a virtual host; `None` if a more specific listener has the domain, or no object has a valid match for it.
+pub(crate) fn virtual_host(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    key: &VirtualHostKey,
+) -> Option<VirtualHost> {
+    let port = ListenerKey {
+        fleet: key.table.fleet.clone(),
+        port: Port::tcp(key.table.port),
+    };
+    let owners = reader.by(sources.points_by_port, &port);
+    let on_port = || owners.iter().flat_map(|(_, points)| &points.listeners);
+    let listeners: Vec<&ListenerPoint> = on_port()
+        .filter(|point| point.serving && point.listener.table == key.table)
+        .filter(|point| hostname::covers(&point.domain, &key.domain))
+        .filter(|point| !isolated(point, on_port(), &key.domain))
+        .collect();
+    let secure = listeners.first()?.protocol.is_tls();
+    let routes = routes(reader, sources, key, &listeners);
+    (!routes.is_empty()).then_some(VirtualHost { secure, routes })
+}
+
+fn routes(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    key: &VirtualHostKey,
+    listeners: &[&ListenerPoint],
+) -> Vec<Arc<Route>> {
+    let mut found: Vec<(Arc<str>, Arc<RouteRules>)> = Vec::new();
+    let mut seen = BTreeSet::new();
+    for domain in hostname::widening(&key.domain).take_while(|domain| {
+        listeners
+            .iter()
+            .any(|listener| hostname::covers(&listener.domain, domain))
+    }) {
+        let wider = VirtualHostKey {
+            table: key.table.clone(),
+            domain: domain.into(),
+        };
+        for (name, attachments) in reader.by(sources.by_host, &wider) {
+            // An object's most specific hostname is found first; its routes at wider ones are unreachable.
+            if !seen.contains(&name)
+                && let Some(original) = attachments.original(&wider, listeners)
+                && let Some(rules) = reader.get(sources.rules, &name)
+            {
+                found.push((Arc::clone(original), rules));
+                seen.insert(name);
+            }
+        }
+        // Nothing is attached to the domain itself through these listeners: the next wider virtual host serves it.
+        if found.is_empty() {
+            return Vec::new();
+        }
+    }
+    let mut entries: Vec<_> = found
+        .iter()
+        .flat_map(|(original, rules)| {
+            rules
+                .matches
+                .iter()
+                .map(move |entry| (original, rules, entry))
+        })
+        .collect();
+    entries.sort_by(|(a_original, a_rules, a), (b_original, b_rules, b)| {
+        hostname::by_specificity(a_original, b_original)
+            .then_with(|| a.rank.cmp(&b.rank))
+            .then_with(|| a_rules.seniority.cmp(&b_rules.seniority))
+            .then_with(|| a.order.cmp(&b.order))
+    });
+    let mut routes: Vec<Arc<Route>> = Vec::new();
+    for (_, _, entry) in entries {
+        routes.extend(entry.routes.iter().cloned());
+        // Routes after a catch-all are unreachable.
+        if routes.last().is_some_and(|route| takes_everything(route)) {
+            break;
+        }
+    }
+    routes
+}
+
+fn takes_everything(route: &Route) -> bool {
+    let matches = &route.matches;
+    matches!(&matches.path, PathMatch::Prefix(prefix) if prefix == "/")
+        && matches.method.is_none()
+        && matches.headers.is_empty()
+        && matches.query.is_empty()
+        && matches.share.is_none()
+}

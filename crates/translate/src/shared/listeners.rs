@@ -1,0 +1,199 @@
+//! Listeners of any kind of owner, as needed by routes and ports.
+//!
+//! In: nothing. Out: plain data that the stages for ports, attachments and hosts share.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sesame_api::{Kind, LabelSelector, ObjectKey};
+use sesame_model::{FleetId, ListenerKey, Port, RouteTableKey};
+
+use crate::problem::Problem;
+use crate::shared::hostname;
+
+/// Identifies a listener: several objects may have listeners of the same name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ListenerId {
+    /// The object that declares it.
+    pub owner: ObjectKey,
+    /// Its name, unique within the owner.
+    pub name: Arc<str>,
+}
+
+/// A listener and the route table for its HTTP requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerRef {
+    /// The listener.
+    pub id: ListenerId,
+    /// Its route table.
+    pub table: RouteTableKey,
+}
+
+/// The listeners of one object, as needed by routes. Rotating a certificate doesn't change this row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AttachPoints {
+    /// The fleet that serves the listeners.
+    pub fleet: FleetId,
+    /// Why no route can attach to any of them.
+    pub closed: Option<Problem>,
+    /// In the order of the object.
+    pub listeners: Vec<ListenerPoint>,
+}
+
+/// A listener, as needed by routes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListenerPoint {
+    /// The listener and its route table.
+    pub listener: Arc<ListenerRef>,
+    /// Its port.
+    pub port: Port,
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Its hostname; `*` for none.
+    pub domain: Arc<str>,
+    /// True if it serves requests. Routes also attach to listeners that don't.
+    pub serving: bool,
+    /// Kinds of routes that may attach.
+    pub kinds: Vec<Kind>,
+    /// Namespaces whose routes may attach.
+    pub namespaces: AllowedNamespaces,
+}
+
+impl ListenerPoint {
+    /// Its name, unique within the owner.
+    pub fn name(&self) -> &Arc<str> {
+        &self.listener.id.name
+    }
+}
+
+/// Namespaces whose routes may attach.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AllowedNamespaces {
+    /// All.
+    All,
+    /// The owner's.
+    Same,
+    /// Those with matching labels.
+    Selected(LabelSelector),
+    /// None: `allowedRoutes.namespaces` has an unknown value.
+    None,
+}
+
+/// The protocol of a listener.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Plain HTTP.
+    Http,
+    /// HTTP over TLS, terminated here.
+    Https,
+    /// TLS, terminated or passed through.
+    Tls,
+    /// TCP.
+    Tcp,
+    /// UDP.
+    Udp,
+    /// An unknown value.
+    Unknown,
+}
+
+impl AttachPoints {
+    /// The ports of the listeners, for the index by port.
+    pub fn ports(&self) -> Vec<ListenerKey> {
+        let ports = self.listeners.iter().map(|listener| ListenerKey {
+            fleet: self.fleet.clone(),
+            port: listener.port,
+        });
+        ports.collect()
+    }
+}
+
+impl ListenerId {
+    /// The route table of the listener. Plain listeners of a port share one, since only the Host separates their requests; a TLS
+    /// listener has its own, named after the listener: `web`, or `namespace/name/web` if the owner isn't a Gateway.
+    pub fn table(&self, fleet: &FleetId, port: u16, protocol: Protocol) -> RouteTableKey {
+        let listener = match (protocol, self.owner.kind) {
+            (Protocol::Http, _) => None,
+            (_, Kind::Gateway) => Some(Arc::clone(&self.name)),
+            _ => Some(format!("{}/{}", self.owner.namespaced_name(), self.name).into()),
+        };
+        RouteTableKey {
+            fleet: fleet.clone(),
+            port,
+            listener,
+        }
+    }
+}
+
+/// Whether all requests for `domain` belong to a more specific one of the listeners that share a port with `listener`
+/// ("listener isolation" in the Gateway API's reference).
+pub fn isolated<'a>(
+    listener: &ListenerPoint,
+    mut others: impl Iterator<Item = &'a ListenerPoint>,
+    domain: &str,
+) -> bool {
+    others.any(|other| {
+        other.serving
+            && other.port == listener.port
+            && other.domain != listener.domain
+            && hostname::covers(&listener.domain, &other.domain)
+            && hostname::covers(&other.domain, domain)
+    })
+}
+
+impl Protocol {
+    /// Whether listeners of two protocols can share a port, separated by hostname.
+    pub fn shares_port_with(self, other: Self) -> bool {
+        self == other
+            || matches!(
+                (self, other),
+                (Self::Https, Self::Tls) | (Self::Tls, Self::Https)
+            )
+    }
+
+    /// Whether connections start with a TLS handshake.
+    pub fn is_tls(self) -> bool {
+        matches!(self, Self::Https | Self::Tls)
+    }
+
+    /// Whether a hostname separates its listeners.
+    pub fn has_hostname(self) -> bool {
+        matches!(self, Self::Http | Self::Https | Self::Tls)
+    }
+}
+
+/// As in a spec.
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Http => "HTTP",
+            Self::Https => "HTTPS",
+            Self::Tls => "TLS",
+            Self::Tcp => "TCP",
+            Self::Udp => "UDP",
+            Self::Unknown => "unknown",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_of_one_name_have_tables_of_their_own() {
+        let fleet = FleetId::of_gateway("ns", "gw");
+        let table = |kind, owner: &str, protocol| {
+            let id = ListenerId {
+                owner: ObjectKey::new(kind, "ns", owner),
+                name: "web".into(),
+            };
+            id.table(&fleet, 443, protocol).name()
+        };
+        assert_eq!(table(Kind::Gateway, "gw", Protocol::Https), "443/web");
+        assert_eq!(
+            table(Kind::ListenerSet, "set", Protocol::Https),
+            "443/ns/set/web"
+        );
+        assert_eq!(table(Kind::ListenerSet, "set", Protocol::Http), "443");
+    }
+}

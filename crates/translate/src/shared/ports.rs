@@ -1,0 +1,152 @@
+//! The listener and the route tables of each port of a fleet: the listeners of all owners merged.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+
+use sesame_api::ObjectKey;
+use sesame_engine::{Index, Reader, Table};
+use sesame_model::{
+    CertificateKey, Chain, ChainTarget, ChainTls, FleetAddress, FleetState, Listener, ListenerKey,
+    Port, RouteTable, RouteTableKey, TlsMode,
+};
+
+use crate::shared::hostname;
+use crate::shared::listeners::{AttachPoints, ListenerPoint};
+
+/// The valid certificates of an object's TLS listeners, by the listener's name.
+pub(crate) type ServedCertificates = BTreeMap<Arc<str>, Vec<CertificateKey>>;
+
+/// The tables that ports are built from.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources {
+    /// Listeners by port.
+    pub(crate) points_by_port: Index<ObjectKey, AttachPoints, ListenerKey>,
+    /// Certificates by owner.
+    pub(crate) certificates: Table<ObjectKey, ServedCertificates>,
+}
+
+/// The addresses that an Envoy binds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bind<'a> {
+    /// The addresses of its fleet, except for unavailable ports.
+    Fleet(&'a FleetState),
+    /// All addresses. Later states of the fleet close no listener.
+    Everywhere {
+        /// Whether this includes IPv6.
+        ipv6: bool,
+    },
+}
+
+/// The listener of a port; `None` if no listener of an owner serves it, or there is no address to bind.
+pub(crate) fn listener(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    key: &ListenerKey,
+    bind: Bind<'_>,
+) -> Option<Listener> {
+    let bind = bind.sockets(key.port);
+    if bind.is_empty() {
+        return None;
+    }
+    let mut chains = Vec::new();
+    for (owner, points) in reader.by(sources.points_by_port, key) {
+        let certificates = reader.get(sources.certificates, &owner);
+        for point in serving_on(&points, key) {
+            let table = &point.listener.table;
+            let of_listener = |served: &Arc<ServedCertificates>| served.get(point.name()).cloned();
+            let served = certificates.as_ref().and_then(of_listener);
+            let tls = point.protocol.is_tls().then(|| ChainTls {
+                server_name: (&*point.domain != hostname::ANY).then(|| point.domain.to_string()),
+                mode: TlsMode::Terminate(served.unwrap_or_default()),
+            });
+            chains.push(Chain {
+                tls,
+                target: ChainTarget::Http(table.clone()),
+            });
+        }
+    }
+    // Plain listeners share their route table, and so their chain.
+    chains.sort_by(|a, b| a.server_name().cmp(&b.server_name()));
+    chains.dedup();
+    (!chains.is_empty()).then_some(Listener { bind, chains })
+}
+
+/// The listeners of an owner that serve a port.
+fn serving_on<'a>(
+    points: &'a AttachPoints,
+    key: &ListenerKey,
+) -> impl Iterator<Item = &'a ListenerPoint> {
+    let port = key.port;
+    points
+        .listeners
+        .iter()
+        .filter(move |point| point.serving && point.port == port)
+}
+
+/// The route tables of a port: one for its plain listeners, one for each TLS listener.
+pub(crate) fn route_tables(
+    reader: &mut Reader<'_>,
+    points_by_port: Index<ObjectKey, AttachPoints, ListenerKey>,
+    key: &ListenerKey,
+) -> Vec<(RouteTableKey, RouteTable)> {
+    let owners = reader.by(points_by_port, key);
+    let mut members: BTreeMap<&RouteTableKey, Vec<&ListenerPoint>> = BTreeMap::new();
+    for point in owners
+        .iter()
+        .flat_map(|(_, points)| serving_on(points, key))
+    {
+        members
+            .entry(&point.listener.table)
+            .or_default()
+            .push(point);
+    }
+    let tables = members.iter().map(|(table, own)| {
+        let reserved = domains(own).filter(|domain| domain != hostname::ANY);
+        // On a TLS connection the hosts of other listeners are misdirected; a plain port has one table for all.
+        let others = members.iter().filter(|(other, _)| other != &table);
+        let misdirected = others.flat_map(|(_, points)| domains(points));
+        (
+            RouteTableKey::clone(table),
+            RouteTable {
+                reserved: sorted(reserved),
+                misdirected: sorted(misdirected),
+            },
+        )
+    });
+    tables.collect()
+}
+
+fn domains(points: &[&ListenerPoint]) -> impl Iterator<Item = String> {
+    points.iter().map(|point| point.domain.to_string())
+}
+
+fn sorted(domains: impl Iterator<Item = String>) -> Vec<String> {
+    let mut domains: Vec<String> = domains.collect();
+    domains.sort();
+    domains
+}
+
+impl Bind<'_> {
+    /// The sockets for a port: sorted, without duplicates.
+    fn sockets(self, port: Port) -> Vec<SocketAddr> {
+        let fleet = match self {
+            Self::Fleet(fleet) => fleet,
+            Self::Everywhere { ipv6 } => {
+                let v4 = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port.number);
+                let v6 = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port.number);
+                return std::iter::once(v4).chain(ipv6.then_some(v6)).collect();
+            }
+        };
+        let moved = port.checked_add(fleet.port_offset);
+        let Some(moved) = moved.filter(|_| !fleet.ports.contains_key(&port)) else {
+            return Vec::new();
+        };
+        let ips = fleet.addresses.iter().filter_map(FleetAddress::ip);
+        let mut sockets: Vec<SocketAddr> =
+            ips.map(|ip| SocketAddr::new(ip, moved.number)).collect();
+        sockets.sort();
+        sockets.dedup();
+        sockets
+    }
+}

@@ -1,0 +1,112 @@
+//! Rejected resources.
+
+use super::*;
+
+#[test]
+fn a_rejected_version_is_not_sent_to_other_clients() {
+    let (mut fleet, mut client) = served();
+    let mut other = Client::connect(&mut fleet, 2, limits());
+    fleet.take_events();
+    fleet.apply(update(
+        2,
+        &[
+            (Listener, "l0", "bad"),
+            (Listener, "l1", "v0"),
+            (Route, "r0", "v1;c0"),
+        ],
+        &[],
+    ));
+    let events = settled_events(&mut fleet, &mut client);
+    assert_eq!(client.take_log(), ["listener +l0 +l1", "route +r0"]);
+    assert_eq!(events, ["rejected l0: is bad", "acked 2"]);
+    other.settle(&mut fleet);
+    assert_eq!(other.body(Listener, "l0"), Some("v0;r0"));
+    assert_eq!(kinds(&fleet.take_events()).join(" "), "acked 2");
+    assert_eq!(fleet.status().rejections.len(), 1);
+
+    fleet.apply(update(3, &[(Listener, "l0", "v3;r0")], &[]));
+    let events = settled_events(&mut fleet, &mut client);
+    assert_eq!(events, ["recovered l0", "acked 3"]);
+    assert!(fleet.status().rejections.is_empty());
+}
+
+#[test]
+fn a_rejected_route_among_others_is_found_by_bisection() {
+    let (mut fleet, mut client) = served();
+    let names: Vec<String> = (0..64).map(|i| format!("n{i:02}")).collect();
+    let mut ask = request(Route);
+    ask.resource_names_subscribe = names.clone();
+    client.send(&mut fleet, ask);
+    client.settle(&mut fleet);
+    client.take_log();
+    // The client ignores endpoints and routes that it hasn't subscribed to.
+    let upserts: Vec<_> = names
+        .iter()
+        .map(|name| {
+            (
+                Route,
+                name.as_str(),
+                if name == "n37" { "bad" } else { "v0" },
+            )
+        })
+        .collect();
+    fleet.apply(update(2, &upserts, &[]));
+    for name in &names {
+        client.mark_subscribed(Route, name);
+    }
+    let events = settled_events(&mut fleet, &mut client);
+    assert_eq!(events, ["rejected n37: something in it is bad", "acked 2"]);
+    let responses = client.take_log().len();
+    assert!(responses <= 1 + 2 * 6, "{responses} responses");
+    assert_eq!(
+        client
+            .held(Route)
+            .filter(|(name, _)| name.starts_with('n'))
+            .count(),
+        63
+    );
+}
+
+#[test]
+fn a_suspect_is_sent_again_separately() {
+    let (mut fleet, mut client) = served();
+    fleet.apply(update(
+        2,
+        &[(Cluster, "c1", "bad"), (Cluster, "c2", "v0")],
+        &[],
+    ));
+    client.pump(&mut fleet);
+    let nonce = client.inbox.pop_front().unwrap().nonce;
+    let mut nack = request(Cluster);
+    nack.response_nonce = nonce;
+    nack.error_detail = Some(envoy_types::pb::google::rpc::Status {
+        code: 13,
+        message: "Error adding/updating cluster(s) c1: cannot use, c2: because".to_owned(),
+        details: Vec::new(),
+    });
+    client.send(&mut fleet, nack);
+    assert_eq!(client.take_log(), ["cluster +c1 +c2", "cluster +c2"]);
+    let rejected: Vec<_> = fleet.status().rejections;
+    assert_eq!(rejected.len(), 1);
+    assert_eq!(&*rejected[0].name, "c1");
+}
+
+#[test]
+fn a_rejected_version_that_returns_is_sent_again() {
+    let (mut fleet, mut client) = served();
+    for (revision, body) in [(2, "bad"), (3, "v0;r0"), (4, "bad")] {
+        fleet.apply(update(revision, &[(Listener, "l0", body)], &[]));
+        let events = settled_events(&mut fleet, &mut client);
+        let said = match body {
+            "bad" => "rejected l0: is bad",
+            _ => "recovered l0",
+        };
+        assert_eq!(events, [said.to_owned(), format!("acked {revision}")]);
+    }
+    assert_eq!(client.log, ["listener +l0", "listener +l0"]);
+    // The same, without the client seeing the version between.
+    fleet.apply(update(5, &[(Listener, "l0", "v0;r0")], &[]));
+    fleet.apply(update(6, &[(Listener, "l0", "bad")], &[]));
+    let events = settled_events(&mut fleet, &mut client);
+    assert_eq!(events, ["recovered l0", "rejected l0: is bad", "acked 6"]);
+}

@@ -1,0 +1,382 @@
+//! One resource type on one stream: subscription, versions at the client, and what is still to be sent.
+//!
+//! Independent of the other types; no IO. Cost follows what changed, not what exists.
+
+mod ack;
+mod delay;
+mod send;
+
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use self::delay::RemovalDelay;
+use crate::config::Limits;
+use crate::fleet::{Fleet, Lookup, TypeStatus};
+use crate::ordering::Watermark;
+use crate::pending::{Epochs, Pending};
+use crate::resource::{Resource, ResourceType, Version};
+use crate::shrink;
+use crate::subscription::{Subscription, SubscriptionChange};
+
+/// A resource in an unacknowledged response.
+#[derive(Debug, Clone)]
+struct Sent {
+    name: Arc<str>,
+    version: Version,
+    epochs: Epochs,
+    /// The version at the client before, which it keeps if it rejects this one.
+    before: Option<Version>,
+}
+
+/// The response that waits for its ACK or NACK.
+#[derive(Debug)]
+struct InFlight {
+    nonce: String,
+    upserts: Vec<Sent>,
+    watermark: Watermark,
+    since: Instant,
+}
+
+/// What may be sent now.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SendLimits {
+    /// Upserts whose latest change is before this epoch.
+    pub(crate) upserts: u64,
+    /// Removals before this epoch.
+    pub(crate) removals: u64,
+    /// Bytes after which the rest waits for the next response.
+    pub(crate) bytes: usize,
+}
+
+/// The state of one type on one stream.
+#[derive(Debug)]
+pub(crate) struct TypeState {
+    ty: ResourceType,
+    /// The number of the stream.
+    client: u64,
+    subscription: Subscription,
+    /// The versions at the client, as if it accepted the response in flight. A NACK corrects them.
+    versions: HashMap<Arc<str>, Version>,
+    upserts: Pending,
+    removals: Pending,
+    /// Subscribed names without a resource, still to be reported.
+    missing: BTreeSet<Arc<str>>,
+    /// Subscribed names without a resource, already reported.
+    reported_missing: HashSet<Arc<str>>,
+    /// Names to send even if the client has their version.
+    resend: HashSet<Arc<str>>,
+    /// Names that the client needs for now, with the resource at the time of [`TypeState::require`].
+    required: HashMap<Arc<str>, Option<Resource>>,
+    /// The version of a name that this client rejected last, and the epoch in which the name had last changed by then. After
+    /// another change, even back to the same version, it is sent again.
+    rejected: HashMap<Arc<str>, (Version, u64)>,
+    /// A wildcard subscription with nothing to send needs an empty response: Envoy doesn't request listeners before it has a
+    /// response for clusters.
+    initial_response_due: bool,
+    in_flight: Option<InFlight>,
+    /// Parts of a rejected response, to be sent separately until the invalid resource is found.
+    probes: VecDeque<Vec<Sent>>,
+    /// Probes and changes take turns, so that neither starves the other.
+    probe_next: bool,
+    pub(crate) removal_delay: RemovalDelay,
+    sent: u64,
+    nacks: u64,
+    /// The number of names examined so far, a measure of work.
+    examined: u64,
+}
+
+impl TypeState {
+    pub(crate) fn new(ty: ResourceType, client: u64, limits: &Limits) -> TypeState {
+        let removal_delay = match ty {
+            ResourceType::Cluster => limits.removal_delay,
+            ResourceType::ScopedRoute => limits.scope_removal_delay,
+            _ => Duration::ZERO,
+        };
+        TypeState {
+            ty,
+            client,
+            subscription: Subscription::default(),
+            versions: HashMap::new(),
+            upserts: Pending::default(),
+            removals: Pending::default(),
+            missing: BTreeSet::new(),
+            reported_missing: HashSet::new(),
+            resend: HashSet::new(),
+            required: HashMap::new(),
+            rejected: HashMap::new(),
+            initial_response_due: false,
+            in_flight: None,
+            probes: VecDeque::new(),
+            probe_next: false,
+            removal_delay: RemovalDelay::new(removal_delay),
+            sent: 0,
+            nacks: 0,
+            examined: 0,
+        }
+    }
+
+    pub(crate) fn subscription(&self) -> &Subscription {
+        &self.subscription
+    }
+
+    #[cfg(test)]
+    pub(crate) fn examined(&self) -> u64 {
+        self.examined
+    }
+
+    /// The client has subscribed to this type, if every client does.
+    pub(crate) fn subscribed_if_root(&self) -> bool {
+        self.subscription.started() || !self.ty.is_root()
+    }
+
+    /// A response waits for its ACK or NACK, so nothing else may be sent.
+    pub(crate) fn is_in_flight(&self) -> bool {
+        self.in_flight.is_some()
+    }
+
+    /// Since when upserts have been in flight.
+    pub(crate) fn in_flight_since(&self) -> Option<Instant> {
+        let in_flight = self.in_flight.as_ref()?;
+        (!in_flight.upserts.is_empty()).then_some(in_flight.since)
+    }
+
+    /// Restarts the time of [`TypeState::in_flight_since`].
+    pub(crate) fn restart_timer(&mut self, now: Instant) {
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.since = now;
+        }
+    }
+
+    /// The limit of removals after the removal delay, where those before epoch `limit` could go without it.
+    pub(crate) fn delayed_removals(&mut self, limit: u64, epoch: u64, now: Instant) -> u64 {
+        let next = self.removals.next();
+        self.removal_delay.limit(next, limit, epoch, now)
+    }
+
+    pub(crate) fn watermark(&self) -> Watermark {
+        let in_flight = self.in_flight.as_ref();
+        let in_flight = in_flight.map(|sent| sent.watermark).unwrap_or_default();
+        let probes = self.probes.iter().flatten().map(|sent| sent.epochs.first);
+        let upserts = in_flight.upserts.into_iter();
+        let removals = in_flight.removals.into_iter();
+        Watermark {
+            upserts: probes.chain(upserts).chain(self.upserts.watermark()).min(),
+            removals: removals.chain(self.removals.watermark()).min(),
+        }
+    }
+
+    /// Applies the names of a request and, from the first one, the versions that the client has.
+    pub(crate) fn on_request(
+        &mut self,
+        fleet: &mut Fleet,
+        subscribe: &[String],
+        unsubscribe: &[String],
+        initial_versions: &HashMap<String, String>,
+    ) {
+        let ty = self.ty;
+        let shared = |name: &str| fleet.shared_name(ty, name).unwrap_or_else(|| name.into());
+        let change = self
+            .subscription
+            .request(ty, subscribe, unsubscribe, shared);
+        if change.first {
+            for (name, version) in initial_versions {
+                if self.subscription.covers(name) {
+                    self.versions.insert(shared(name), Version::parse(version));
+                }
+            }
+            self.initial_response_due = change.wildcard_added && self.versions.is_empty();
+            self.report_initial_versions(fleet);
+        }
+        self.unsubscribe(fleet, &change);
+        self.shrink();
+        for name in &change.subscribed {
+            let has = change.first && self.versions.contains_key(name);
+            if !has {
+                // A client that subscribes again has dropped the resource.
+                self.versions.remove(name);
+                self.reported_missing.remove(name);
+            }
+            if !has || self.required.contains_key(name) {
+                self.resend.insert(Arc::clone(name));
+            }
+            self.refresh(fleet, name, Some(0));
+        }
+        if change.wildcard_added {
+            self.refresh_all(fleet);
+        }
+    }
+
+    /// Reports the client's initial versions to the fleet as acknowledged. Only before anything is sent.
+    pub(crate) fn report_initial_versions(&self, fleet: &mut Fleet) {
+        for (name, version) in &self.versions {
+            fleet.acked(self.ty, name, *version);
+        }
+    }
+
+    fn unsubscribe(&mut self, fleet: &Fleet, change: &SubscriptionChange) {
+        if change.wildcard_removed {
+            let subscription = &self.subscription;
+            let keep = |name: &Arc<str>| subscription.has_name(name);
+            self.versions.retain(|name, _| keep(name));
+            self.upserts.retain(keep);
+            self.removals.retain(keep);
+            self.resend.retain(keep);
+            self.rejected.retain(|name, _| keep(name));
+        }
+        for name in &change.unsubscribed {
+            self.missing.remove(name);
+            self.reported_missing.remove(name);
+            self.versions.remove(name);
+            if self.subscription.wildcard() {
+                // Still subscribed to by the wildcard: the protocol requires a response.
+                self.resend.insert(Arc::clone(name));
+                self.refresh(fleet, name, Some(0));
+            } else {
+                self.upserts.remove(name);
+                self.removals.remove(name);
+                self.resend.remove(name);
+                self.rejected.remove(name);
+            }
+        }
+    }
+
+    /// Returns unused memory.
+    fn shrink(&mut self) {
+        self.subscription.shrink();
+        shrink::map(&mut self.versions);
+        shrink::set(&mut self.reported_missing);
+        shrink::set(&mut self.resend);
+    }
+
+    /// Compares all resources with all versions at the client. Costs O(resources): only for wildcard subscriptions and for
+    /// clients that lag behind the log.
+    pub(crate) fn refresh_all(&mut self, fleet: &Fleet) {
+        let mut names: Vec<Arc<str>> = self.subscription.names().iter().cloned().collect();
+        if self.subscription.wildcard() {
+            names.extend(fleet.names(self.ty).cloned());
+            names.extend(self.versions.keys().cloned());
+        }
+        for name in &names {
+            self.refresh(fleet, name, Some(0));
+        }
+    }
+
+    /// Updates what is pending for a name. `since` is the first epoch that the client may lack, by default that of the latest
+    /// change.
+    pub(crate) fn refresh(&mut self, fleet: &Fleet, name: &Arc<str>, since: Option<u64>) {
+        self.examined += 1;
+        if !fleet.ready() || !self.subscription.covers(name) {
+            return;
+        }
+        // A pending name still lacks its first epoch, whatever the change.
+        let pending = [self.upserts.remove(name), self.removals.remove(name)];
+        let pending = pending.into_iter().flatten().map(|epochs| epochs.first);
+        let since = pending.chain(since).min();
+        match self.lookup(fleet, name) {
+            Lookup::Serve(resource, changed) => {
+                let version = resource.version();
+                self.missing.remove(name);
+                if self.versions.get(name) != Some(&version) || self.resend.contains(name) {
+                    let first = since.unwrap_or(changed);
+                    let last = changed;
+                    self.upserts.add(name, Epochs { first, last });
+                }
+            }
+            Lookup::Keep => {
+                // A required resource is sent as soon as there is a version to send, even if the client has that version.
+                if !self.required.contains_key(name) {
+                    self.resend.remove(name);
+                }
+                self.report_missing(name);
+            }
+            Lookup::Missing => {
+                self.resend.remove(name);
+                self.rejected.remove(name);
+                if self.versions.contains_key(name) {
+                    let last = fleet.epoch();
+                    let first = since.unwrap_or(last);
+                    self.removals.add(name, Epochs { first, last });
+                }
+                self.report_missing(name);
+            }
+        }
+    }
+
+    /// Tells a client that waits for a name that there is nothing to wait for, once.
+    fn report_missing(&mut self, name: &Arc<str>) {
+        if self.waits_for(name) && !self.reported_missing.contains(name) {
+            self.missing.insert(Arc::clone(name));
+        }
+    }
+
+    /// Whether the client subscribed to a name and needs a response for it.
+    fn waits_for(&self, name: &str) -> bool {
+        let lacks = !self.versions.contains_key(name) || self.required.contains_key(name);
+        self.subscription.has_name(name) && lacks
+    }
+
+    /// Sends everything again that a wildcard subscription covers.
+    pub(crate) fn resend_all(&mut self, fleet: &Fleet) {
+        if !self.subscription.wildcard() {
+            return;
+        }
+        let names: Vec<Arc<str>> = self.versions.keys().cloned().collect();
+        for name in names {
+            self.resend.insert(Arc::clone(&name));
+            self.refresh(fleet, &name, None);
+        }
+    }
+
+    /// Sends a name even if the client has it, and keeps the resource for the client until [`TypeState::release`] even if it is
+    /// removed. If there is none, that is reported at once.
+    pub(crate) fn require(&mut self, fleet: &Fleet, name: &Arc<str>) {
+        let current = match self.lookup(fleet, name) {
+            Lookup::Serve(resource, _) => Some(resource.clone()),
+            Lookup::Keep | Lookup::Missing => None,
+        };
+        self.required.insert(Arc::clone(name), current);
+        if self.subscription.covers(name) {
+            self.reported_missing.remove(name);
+            self.resend.insert(Arc::clone(name));
+            self.refresh(fleet, name, None);
+        }
+    }
+
+    /// Ends [`TypeState::require`].
+    pub(crate) fn release(&mut self, fleet: &Fleet, name: &Arc<str>) {
+        if self.required.remove(name).is_some() {
+            if self.required.is_empty() {
+                // At the start of a stream all endpoints are required; a map doesn't return memory by itself.
+                self.required = HashMap::new();
+            }
+            self.refresh(fleet, name, None);
+        }
+    }
+
+    /// What to send to this client for a name.
+    fn lookup<'a>(&'a self, fleet: &'a Fleet, name: &str) -> Lookup<'a> {
+        match fleet.lookup(self.ty, name, self.rejected.get(name).copied()) {
+            Lookup::Missing => match self.required.get(name) {
+                Some(Some(kept)) => Lookup::Serve(kept, fleet.epoch()),
+                _ => Lookup::Missing,
+            },
+            lookup => lookup,
+        }
+    }
+
+    pub(crate) fn status(&self) -> TypeStatus {
+        let probing: usize = self.probes.iter().map(Vec::len).sum();
+        let in_flight = self.in_flight.as_ref();
+        let in_flight = in_flight.map_or(0, |sent| sent.upserts.len());
+        TypeStatus {
+            resource_type: self.ty,
+            wildcard: self.subscription.wildcard(),
+            subscribed: self.subscription.names().len(),
+            sent: self.sent,
+            acked: self.versions.len().saturating_sub(in_flight),
+            pending: self.upserts.len() + self.removals.len() + self.missing.len() + probing,
+            nacks: self.nacks,
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Requests and summaries of their answers.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use sesame_testkit::client::{Answer, Ask, Connect};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+/// The maximum wait; long enough for a busy machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Waits until `check` succeeds, and returns its result.
+///
+/// # Panics
+/// If that takes longer than half a minute, with the last error.
+pub(crate) async fn eventually<T>(what: &str, check: impl AsyncFnMut() -> Result<T>) -> T {
+    eventually_within(PATIENCE, what, check).await
+}
+
+/// [`eventually`] with another maximum wait.
+pub(crate) async fn eventually_within<T>(
+    patience: Duration,
+    what: &str,
+    mut check: impl AsyncFnMut() -> Result<T>,
+) -> T {
+    let start = Instant::now();
+    loop {
+        match check().await {
+            Ok(value) => return value,
+            Err(error) if start.elapsed() > patience => {
+                panic!("{what}: not within {} s: {error:#}", patience.as_secs())
+            }
+            Err(_) => sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+/// A request with a summary of its answer.
+pub(crate) trait Summary {
+    /// The name of the backend that answered 200, or another status, or `no answer`.
+    async fn of(&self, address: SocketAddr) -> String;
+}
+
+impl Summary for Ask {
+    async fn of(&self, address: SocketAddr) -> String {
+        summary(Connect::plain().ask(address, self).await)
+    }
+}
+
+/// A request over TLS or HTTP/2.
+impl Summary for (&Connect, &Ask) {
+    async fn of(&self, address: SocketAddr) -> String {
+        summary(self.0.ask(address, self.1).await)
+    }
+}
+
+fn summary(answer: Result<Answer>) -> String {
+    match answer {
+        Ok(answer) if answer.status == 200 && !answer.backend().is_empty() => answer.backend(),
+        Ok(answer) => answer.status.as_u16().to_string(),
+        Err(_) => "no answer".to_owned(),
+    }
+}
+
+/// Sends plain requests, each on its own connection: host, path and the summary of the answer.
+///
+/// # Panics
+/// If an answer is not as expected; lists all of these.
+pub(crate) async fn check(address: SocketAddr, cases: &[(&str, &str, &str)]) {
+    let cases = cases
+        .iter()
+        .map(|(host, path, expected)| (Ask::get(host, path), *expected));
+    check_asks(address, cases).await;
+}
+
+/// [`check`] with any requests.
+pub(crate) async fn check_asks<'a>(
+    address: SocketAddr,
+    cases: impl IntoIterator<Item = (Ask, &'a str)>,
+) {
+    listening(address).await;
+    let mut wrong = Vec::new();
+    for (ask, expected) in cases {
+        let found = ask.of(address).await;
+        if found != expected {
+            wrong.push(format!("{ask:?}\n    expected {expected}, found {found}"));
+        }
+    }
+    assert!(wrong.is_empty(), "at {address}:\n{}", wrong.join("\n"));
+}
+
+/// Waits until a plain request gets this answer.
+pub(crate) async fn becomes(address: SocketAddr, host: &str, path: &str, expected: &str) {
+    let what = format!("{host}{path} at {address} becomes {expected}");
+    eventually(&what, async || {
+        let found = Ask::get(host, path).of(address).await;
+        anyhow::ensure!(found == expected, "it is {found}");
+        Ok(())
+    })
+    .await;
+}
+
+/// Waits until the port is open: Envoy opens it a moment after it accepted the listener.
+pub(crate) async fn listening(address: SocketAddr) {
+    eventually("the gateway listens", async || {
+        TcpStream::connect(address)
+            .await
+            .map(drop)
+            .with_context(|| address.to_string())
+    })
+    .await;
+}
+
+/// Asserts that `count` of `of` requests is within five standard deviations of the expected `share`. A correct gateway
+/// fails that once in a million runs.
+pub(crate) fn assert_share(what: &str, count: u32, of: u32, share: f64) {
+    let expected = f64::from(of) * share;
+    let deviation = (expected * (1.0 - share)).sqrt();
+    assert!(
+        (f64::from(count) - expected).abs() <= 5.0 * deviation,
+        "{what}: {count} of {of}, where {expected:.0} ± {:.0} are to be expected",
+        5.0 * deviation
+    );
+}
+
+/// The number of times each answer is given to `count` requests on one connection.
+pub(crate) async fn shares(address: SocketAddr, ask: &Ask, count: u32) -> BTreeMap<String, u32> {
+    listening(address).await;
+    let mut connection = Connect::plain()
+        .open(address)
+        .await
+        .expect("the gateway listens");
+    let mut found = BTreeMap::new();
+    for _ in 0..count {
+        let answer = connection.ask(ask).await;
+        *found.entry(summary(answer)).or_default() += 1;
+    }
+    found
+}

@@ -1,0 +1,136 @@
+//! The programs of a cluster, each built from a Go module in `tools/go`.
+//!
+//! Out: the list in build order. The versions are in the modules' `go.mod`.
+
+/// A program to build.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Program {
+    /// Its path in the folder of programs.
+    pub(super) name: &'static str,
+    /// Its module's folder in `tools/go`.
+    pub(super) module: &'static str,
+    /// The package of its `main`.
+    pub(super) package: &'static str,
+    pub(super) stamp: Stamp,
+    /// Whether it needs cgo.
+    pub(super) c: bool,
+    /// Go build tags, separated by commas.
+    pub(super) tags: &'static str,
+}
+
+/// How a program gets its version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stamp {
+    /// Not at all.
+    None,
+    /// From a variable, set to a module's version with or without its `v`.
+    Variable {
+        module: &'static str,
+        variable: &'static str,
+        v: bool,
+    },
+    /// From Kubernetes' variables. Its programs check each other's versions.
+    Kubernetes,
+}
+
+/// The programs for tests with an API server: a prefix of [`ALL`].
+pub(super) const API_SERVER: &[Program] = ALL.split_at(2).0;
+
+/// All programs.
+pub(super) const ALL: &[Program] = &[
+    plain("etcd", "k8s", "go.etcd.io/etcd/server/v3"),
+    kubernetes("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
+    plain("load-balancer", "k8s", "./load-balancer"),
+    kubernetes(
+        "kube-controller-manager",
+        "k8s.io/kubernetes/cmd/kube-controller-manager",
+    ),
+    kubernetes("kube-scheduler", "k8s.io/kubernetes/cmd/kube-scheduler"),
+    kubernetes("kubelet", "k8s.io/kubernetes/cmd/kubelet"),
+    kubernetes("kube-proxy", "k8s.io/kubernetes/cmd/kube-proxy"),
+    kubernetes("kubectl", "k8s.io/kubernetes/cmd/kubectl"),
+    containerd(
+        "containerd",
+        "github.com/containerd/containerd/v2/cmd/containerd",
+    ),
+    containerd(
+        "containerd-shim-runc-v2",
+        "github.com/containerd/containerd/v2/cmd/containerd-shim-runc-v2",
+    ),
+    containerd("ctr", "github.com/containerd/containerd/v2/cmd/ctr"),
+    Program {
+        stamp: Stamp::Variable {
+            module: "github.com/opencontainers/runc",
+            variable: "main.version",
+            v: false,
+        },
+        c: true,
+        tags: "seccomp,urfave_cli_no_docs,netgo,osusergo",
+        ..plain("runc", "runc", "github.com/opencontainers/runc")
+    },
+    plain(
+        "cni/bridge",
+        "cni",
+        "github.com/containernetworking/plugins/plugins/main/bridge",
+    ),
+    plain(
+        "cni/loopback",
+        "cni",
+        "github.com/containernetworking/plugins/plugins/main/loopback",
+    ),
+    plain(
+        "cni/host-local",
+        "cni",
+        "github.com/containernetworking/plugins/plugins/ipam/host-local",
+    ),
+    plain(
+        "cni/portmap",
+        "cni",
+        "github.com/containernetworking/plugins/plugins/meta/portmap",
+    ),
+    plain("pause", "pause", "."),
+    plain("coredns", "coredns", "."),
+];
+
+/// The module with the Gateway API's CRDs: its folder in `tools/go`, and its name.
+pub(super) const DEFINITIONS: (&str, &str) = ("crds", "sigs.k8s.io/gateway-api");
+
+const fn plain(name: &'static str, module: &'static str, package: &'static str) -> Program {
+    Program {
+        name,
+        module,
+        package,
+        stamp: Stamp::None,
+        c: false,
+        tags: "",
+    }
+}
+
+const fn kubernetes(name: &'static str, package: &'static str) -> Program {
+    Program {
+        stamp: Stamp::Kubernetes,
+        ..plain(name, "k8s", package)
+    }
+}
+
+const fn containerd(name: &'static str, package: &'static str) -> Program {
+    Program {
+        stamp: Stamp::Variable {
+            module: "github.com/containerd/containerd/v2",
+            variable: "github.com/containerd/containerd/v2/version.Version",
+            v: true,
+        },
+        ..plain(name, "containerd", package)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_api_server_comes_first() {
+        let names: Vec<_> = API_SERVER.iter().map(|program| program.name).collect();
+        assert_eq!(names, ["etcd", "kube-apiserver"]);
+    }
+}
