@@ -1,16 +1,16 @@
-//! Many objects take few requests.
+//! Thousands of objects need few requests.
 
 use futures::StreamExt as _;
 use serde_json::json;
 use sesame_api::Kind;
 use sesame_testkit::api_server::ApiServer;
 
-use crate::listener::{Cluster, Listener, config};
+use crate::subscriber::{Cluster, Subscriber, config};
 
 const SLICES: usize = 2000;
 
 #[tokio::test]
-async fn two_thousand_objects_take_one_request_and_one_set() {
+async fn two_thousand_objects_take_one_list_and_one_change_set() {
     let server = ApiServer::shared().await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
     cluster.namespace("bulk").await;
@@ -33,10 +33,10 @@ async fn two_thousand_objects_take_one_request_and_one_set() {
         .await;
 
     let config = config(&[Kind::EndpointSlice, Kind::Secret], Some("bulk"));
-    let mut listener = Listener::new(cluster.0.clone(), config);
-    listener.synced().await;
-    assert_eq!((listener.sets, listener.objects.len()), (1, SLICES));
-    let work = &listener.counters;
+    let mut subscriber = Subscriber::new(cluster.0.clone(), config);
+    subscriber.synced().await;
+    assert_eq!((subscriber.sets, subscriber.objects.len()), (1, SLICES));
+    let work = &subscriber.counters;
     assert_eq!((work.lists(), work.watches(), work.gets()), (2, 0, 0));
     assert_eq!(work.events(), SLICES as u64);
     assert_eq!(work.discoveries(), 0);
@@ -45,7 +45,9 @@ async fn two_thousand_objects_take_one_request_and_one_set() {
     let mut changed = slice(7);
     changed["endpoints"][0]["conditions"] = json!({"ready": false});
     cluster.apply(&changed).await;
-    listener.until("the change", |known| known.sets == 2).await;
-    assert_eq!(listener.changes.len(), SLICES + 1);
-    assert_eq!(listener.counters.lists(), 2);
+    subscriber
+        .until("the change", |received| received.sets == 2)
+        .await;
+    assert_eq!(subscriber.changes.len(), SLICES + 1);
+    assert_eq!(subscriber.counters.lists(), 2);
 }

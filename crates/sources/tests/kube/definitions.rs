@@ -1,12 +1,12 @@
-//! CRDs are missing, have other versions, are installed and uninstalled.
+//! CRDs that are missing, serve other versions, or are installed and uninstalled at run time.
 
 use serde_json::{Value, json};
 use sesame_api::{Kind, ObjectKey};
 use sesame_testkit::api_server::ApiServer;
 
-use crate::listener::{Cluster, Listener, config};
+use crate::subscriber::{Cluster, Subscriber, config};
 
-/// A definition that serves these versions and stores the first one.
+/// A CRD that serves these versions and stores the first one.
 fn definition(kind: Kind, versions: &[&str]) -> Value {
     let version = |(index, name): (usize, &&str)| {
         json!({
@@ -38,15 +38,15 @@ fn object(kind: Kind, version: &str) -> Value {
 }
 
 #[tokio::test]
-async fn definitions_are_installed_and_uninstalled_during_the_watch() {
+async fn definitions_can_be_installed_and_uninstalled_at_run_time() {
     let server = ApiServer::start().await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
     let kinds = [Kind::HTTPRoute, Kind::GRPCRoute, Kind::TLSRoute];
-    let mut listener = Listener::new(cluster.0.clone(), config(&kinds, None));
-    listener.synced().await;
-    assert!(listener.objects.is_empty());
+    let mut subscriber = Subscriber::new(cluster.0.clone(), config(&kinds, None));
+    subscriber.synced().await;
+    assert!(subscriber.objects.is_empty());
     assert_eq!(
-        listener.failing(),
+        subscriber.failing(),
         kinds.map(|kind| format!("{kind}: NotInstalled"))
     );
 
@@ -57,20 +57,22 @@ async fn definitions_are_installed_and_uninstalled_during_the_watch() {
     cluster
         .apply(&definition(Kind::GRPCRoute, &["v1alpha2"]))
         .await;
-    listener
-        .until("two definitions", |known| {
-            known.failing() == ["GRPCRoute: OtherVersion", "TLSRoute: NotInstalled"]
+    subscriber
+        .until("two definitions", |received| {
+            received.failing() == ["GRPCRoute: OtherVersion", "TLSRoute: NotInstalled"]
         })
         .await;
-    let message = &listener.failures[0].message;
+    let message = &subscriber.failures[0].message;
     assert!(
         message.contains("serves v1alpha2, and Sesame reads v1:"),
         "{message}"
     );
     cluster.apply(&object(Kind::HTTPRoute, "v1beta1")).await;
-    listener.until("the route", |known| known.has(&http)).await;
+    subscriber
+        .until("the route", |received| received.has(&http))
+        .await;
 
-    // Objects stay when the served version changes, without a change.
+    // A change of the served version changes no objects.
     cluster
         .apply(&definition(Kind::HTTPRoute, &["v1beta1", "v1"]))
         .await;
@@ -80,14 +82,14 @@ async fn definitions_are_installed_and_uninstalled_during_the_watch() {
     let mut changed = object(Kind::HTTPRoute, "v1");
     changed["metadata"]["labels"] = json!({"a": "b"});
     apply_soon(&cluster, &changed).await;
-    listener
-        .until("a change in the new version", |known| {
-            !known.objects[&http].labels().is_empty()
+    subscriber
+        .until("a change in the new version", |received| {
+            !received.objects[&http].labels().is_empty()
         })
         .await;
-    assert_eq!(listener.changes_of(&http), 2);
+    assert_eq!(subscriber.changes_of(&http), 2);
 
-    // An unsupported version keeps the objects; an uninstalled definition removes them.
+    // If no supported version is served, the objects stay. If the CRD is uninstalled, they are removed.
     let mut neither = only_new.clone();
     neither["spec"]["versions"][1]["served"] = false.into();
     neither["spec"]["versions"]
@@ -95,60 +97,60 @@ async fn definitions_are_installed_and_uninstalled_during_the_watch() {
         .unwrap()
         .push(definition(Kind::HTTPRoute, &["x", "v9"])["spec"]["versions"][1].clone());
     cluster.apply(&neither).await;
-    listener
-        .until("no version", |known| {
-            known
+    subscriber
+        .until("no version", |received| {
+            received
                 .failing()
                 .contains(&"HTTPRoute: OtherVersion".to_owned())
         })
         .await;
-    assert!(listener.has(&http) && listener.changes_of(&http) == 2);
+    assert!(subscriber.has(&http) && subscriber.changes_of(&http) == 2);
     cluster.delete(&neither).await;
-    listener
-        .until("no definition", |known| {
-            !known.has(&http)
-                && known
+    subscriber
+        .until("no definition", |received| {
+            !received.has(&http)
+                && received
                     .failing()
                     .contains(&"HTTPRoute: NotInstalled".to_owned())
         })
         .await;
     cluster.apply(&definition(Kind::HTTPRoute, &["v1"])).await;
     apply_soon(&cluster, &object(Kind::HTTPRoute, "v1")).await;
-    listener
-        .until("the route again", |known| known.has(&http))
+    subscriber
+        .until("the route again", |received| received.has(&http))
         .await;
 }
 
-/// Applies an object of a kind that is served soon.
+/// Applies an object as soon as its kind is served.
 async fn apply_soon(cluster: &Cluster, object: &Value) {
-    let tries = 600;
-    for attempt in 0..tries {
+    let attempts = 600;
+    for attempt in 0..attempts {
         match cluster.try_apply(object).await {
             Ok(()) => return,
-            Err(error) if attempt + 1 == tries => panic!("{error}"),
+            Err(error) if attempt + 1 == attempts => panic!("{error}"),
             Err(_) => tokio::time::sleep(std::time::Duration::from_millis(100)).await,
         }
     }
 }
 
 #[tokio::test]
-async fn without_the_right_to_watch_definitions_discovery_is_polled() {
+async fn discovery_is_polled_without_permission_to_watch_definitions() {
     let server = ApiServer::start().await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
     let rules = json!([{"apiGroups": ["gateway.networking.k8s.io"], "resources": ["*"], "verbs": ["list", "watch"]}]);
-    crate::rights::grant(&cluster, "reader", rules).await;
+    crate::permissions::grant(&cluster, "reader", rules).await;
     let reader = server.service_account("default", "reader").await.unwrap();
-    let mut listener = Listener::new(reader, config(&[Kind::TLSRoute], None));
-    listener.synced().await;
-    assert_eq!(listener.failing(), ["TLSRoute: NotInstalled"]);
+    let mut subscriber = Subscriber::new(reader, config(&[Kind::TLSRoute], None));
+    subscriber.synced().await;
+    assert_eq!(subscriber.failing(), ["TLSRoute: NotInstalled"]);
     cluster
         .apply(&definition(Kind::TLSRoute, &["v1alpha2"]))
         .await;
     apply_soon(&cluster, &object(Kind::TLSRoute, "v1alpha2")).await;
     let key = ObjectKey::new(Kind::TLSRoute, "default", "r");
-    listener
-        .until("the route", |known| {
-            known.has(&key) && known.failing().is_empty()
+    subscriber
+        .until("the route", |received| {
+            received.has(&key) && received.failing().is_empty()
         })
         .await;
 }

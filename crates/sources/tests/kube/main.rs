@@ -5,7 +5,7 @@
 mod bulk;
 mod changes;
 mod definitions;
-mod listener;
 mod outage;
-mod rights;
+mod permissions;
 mod secrets;
+mod subscriber;

@@ -1,4 +1,4 @@
-//! The API server is stopped, restarts, and has no history.
+//! Restarts of the API server, with and without its history.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use kube::client::Body;
 use sesame_api::{Kind, ObjectKey};
 use sesame_testkit::api_server::{ApiServer, Channel};
 
-use crate::listener::{Cluster, Listener, config, gateway, route, secret};
+use crate::subscriber::{Cluster, Subscriber, config, gateway, route, secret};
 
 const KINDS: [Kind; 4] = [
     Kind::Gateway,
@@ -19,7 +19,7 @@ const KINDS: [Kind; 4] = [
     Kind::Secret,
 ];
 
-async fn filled(server: &ApiServer) -> Cluster {
+async fn populated_cluster(server: &ApiServer) -> Cluster {
     server.install_definitions(Channel::Standard).await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
     cluster.apply(&gateway("default", "g", "s")).await;
@@ -37,71 +37,71 @@ fn key(name: &str) -> ObjectKey {
 #[tokio::test]
 async fn objects_stay_while_the_server_is_unreachable() {
     let server = ApiServer::start().await.unwrap();
-    let cluster = filled(&server).await;
-    let mut listener = Listener::new(cluster.0.clone(), config(&KINDS, None));
-    listener.synced().await;
-    listener
-        .until("no failures", |known| known.failures.is_empty())
+    let cluster = populated_cluster(&server).await;
+    let mut subscriber = Subscriber::new(cluster.0.clone(), config(&KINDS, None));
+    subscriber.synced().await;
+    subscriber
+        .until("no failures", |received| received.failures.is_empty())
         .await;
-    let before = listener.changes.len();
+    let before = subscriber.changes.len();
 
     server.stop().await.unwrap();
-    listener
-        .until("a failure", |known| {
-            known.failing() == ["API server: Unreachable"]
+    subscriber
+        .until("a failure", |received| {
+            received.failing() == ["API server: Unreachable"]
         })
         .await;
     server.resume().await.unwrap();
-    listener
-        .until("no failures", |known| known.failures.is_empty())
+    subscriber
+        .until("no failures", |received| received.failures.is_empty())
         .await;
-    // The server has no history, so everything is listed again, without a change.
+    // The server has lost its history, so everything is listed again. Unchanged objects yield no changes.
     cluster.apply(&route("default", "r", "other")).await;
     cluster.delete(&route("default", "s", "b")).await;
     cluster.apply(&secret("default", "s", "second")).await;
-    listener
-        .until("the changes since", |known| {
-            known.changes.len() == before + 3 && !known.has(&key("s"))
+    subscriber
+        .until("the changes since", |received| {
+            received.changes.len() == before + 3 && !received.has(&key("s"))
         })
         .await;
-    assert!(listener.has(&key("t")) && listener.changes_of(&key("t")) == 1);
-    assert_eq!(listener.changes_of(&key("r")), 2);
+    assert!(subscriber.has(&key("t")) && subscriber.changes_of(&key("t")) == 1);
+    assert_eq!(subscriber.changes_of(&key("r")), 2);
 }
 
 #[tokio::test]
-async fn the_first_set_waits_for_an_unreachable_server() {
+async fn the_first_change_set_waits_for_an_unreachable_server() {
     let server = ApiServer::start().await.unwrap();
-    let cluster = filled(&server).await;
+    let cluster = populated_cluster(&server).await;
     server.stop().await.unwrap();
-    let mut listener = Listener::new(cluster.0.clone(), config(&KINDS, None));
-    listener
-        .until("a failure", |known| {
-            known.failing() == ["API server: Unreachable"]
+    let mut subscriber = Subscriber::new(cluster.0.clone(), config(&KINDS, None));
+    subscriber
+        .until("a failure", |received| {
+            received.failing() == ["API server: Unreachable"]
         })
         .await;
-    assert_eq!(listener.sets, 0);
+    assert_eq!(subscriber.sets, 0);
     server.resume().await.unwrap();
-    listener.synced().await;
+    subscriber.synced().await;
     for name in ["r", "s", "t"] {
-        assert!(listener.has(&key(name)), "{name}");
+        assert!(subscriber.has(&key(name)), "{name}");
     }
-    assert!(listener.has(&ObjectKey::new(Kind::Secret, "default", "s")));
-    listener
-        .until("no failures", |known| known.failures.is_empty())
+    assert!(subscriber.has(&ObjectKey::new(Kind::Secret, "default", "s")));
+    subscriber
+        .until("no failures", |received| received.failures.is_empty())
         .await;
 }
 
 #[tokio::test]
-async fn a_compacted_version_is_listed_again() {
-    // Without its cache the server has no streaming lists, and the history of etcd.
+async fn a_compacted_version_causes_a_relist() {
+    // Without its watch cache the server has no streaming lists, but etcd's history.
     let server = ApiServer::start_with(&["--watch-cache=false"])
         .await
         .unwrap();
-    let cluster = filled(&server).await;
-    let mut listener = Listener::new(cluster.0.clone(), config(&KINDS, None));
-    listener.synced().await;
-    let (before, lists) = (listener.changes.len(), listener.counters.lists());
-    // Increases the version without an event of a watch.
+    let cluster = populated_cluster(&server).await;
+    let mut subscriber = Subscriber::new(cluster.0.clone(), config(&KINDS, None));
+    subscriber.synced().await;
+    let (before, lists) = (subscriber.changes.len(), subscriber.counters.lists());
+    // Increases the resource version without a watch event.
     for content in ["a", "b", "c"] {
         cluster.apply(&secret("kube-public", "x", content)).await;
     }
@@ -110,16 +110,16 @@ async fn a_compacted_version_is_listed_again() {
     server.resume().await.unwrap();
     cluster.apply(&route("default", "r", "other")).await;
     cluster.delete(&route("default", "s", "b")).await;
-    listener
-        .until("the changes since", |known| {
-            known.changes.len() == before + 2 && !known.has(&key("s"))
+    subscriber
+        .until("the changes since", |received| {
+            received.changes.len() == before + 2 && !received.has(&key("s"))
         })
         .await;
-    assert!(listener.counters.lists() > lists);
-    assert_eq!(listener.changes_of(&key("t")), 1);
+    assert!(subscriber.counters.lists() > lists);
+    assert_eq!(subscriber.changes_of(&key("t")), 1);
 }
 
-/// A request and its answer.
+/// A request and the outcome.
 #[derive(Clone, Debug)]
 struct Exchange {
     path: String,
@@ -129,7 +129,7 @@ struct Exchange {
     retry_after: Option<Duration>,
 }
 
-/// How often lists of Gateways are answered as by a server that initializes its storage.
+/// The number of lists of Gateways that get the response of a server that is initializing its storage.
 const INITIALIZING: usize = 5;
 
 /// A client that records its requests.
@@ -181,13 +181,13 @@ fn initializing() -> http::Response<Body> {
 }
 
 #[tokio::test]
-async fn requests_to_a_starting_server_obey_its_retry_after_and_wait_a_second_at_most() {
+async fn retries_respect_retry_after_and_wait_at_most_a_second() {
     let server = ApiServer::start().await.unwrap();
-    let cluster = filled(&server).await;
+    let cluster = populated_cluster(&server).await;
     server.stop().await.unwrap();
     let (client, recorded) = recording(cluster.0.clone());
-    let mut listener = Listener::new(client, config(&KINDS, None));
-    let (resumed, ()) = tokio::join!(server.resume(), listener.synced());
+    let mut subscriber = Subscriber::new(client, config(&KINDS, None));
+    let (resumed, ()) = tokio::join!(server.resume(), subscriber.synced());
     resumed.unwrap();
     let mut last: HashMap<String, Exchange> = HashMap::new();
     let mut retries = 0;
@@ -196,9 +196,9 @@ async fn requests_to_a_starting_server_obey_its_retry_after_and_wait_a_second_at
             let delay = exchange.sent - before.ended;
             let retry_after = before.retry_after.unwrap_or_default();
             assert!(delay >= retry_after, "{before:?} {exchange:?}");
-            // Successful requests are repeated at any time. A busy machine adds to the delay.
-            let most = retry_after.max(Duration::from_secs(1)) + Duration::from_secs(2);
-            assert!(before.succeeded || delay <= most, "{before:?} {exchange:?}");
+            // Only failed requests have a maximum delay. A busy machine adds to it.
+            let max = retry_after.max(Duration::from_secs(1)) + Duration::from_secs(2);
+            assert!(before.succeeded || delay <= max, "{before:?} {exchange:?}");
             retries += usize::from(before.retry_after.is_some());
         }
         last.insert(exchange.path.clone(), exchange);

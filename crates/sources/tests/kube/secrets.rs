@@ -1,16 +1,16 @@
-//! Referenced Secrets are fetched, and no others.
+//! Only referenced Secrets are read.
 
 use sesame_api::{Kind, Object, ObjectKey};
 use sesame_testkit::api_server::{ApiServer, Channel};
 
-use crate::listener::{Cluster, Listener, config, gateway, secret};
+use crate::subscriber::{Cluster, Subscriber, config, gateway, secret};
 
 fn key(namespace: &str, name: &str) -> ObjectKey {
     ObjectKey::new(Kind::Secret, namespace, name)
 }
 
-fn content(listener: &Listener, key: &ObjectKey) -> Option<String> {
-    match listener.objects.get(key)? {
+fn content(subscriber: &Subscriber, key: &ObjectKey) -> Option<String> {
+    match subscriber.objects.get(key)? {
         Object::Secret(secret) => {
             let bytes = &secret.data.as_ref()?["content"].0;
             Some(String::from_utf8(bytes.clone()).unwrap())
@@ -25,47 +25,51 @@ async fn a_secret_is_read_while_it_is_referenced() {
     server.install_definitions(Channel::Standard).await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
     cluster.namespace("secrets").await;
-    for name in ["one", "two", "unnamed"] {
+    for name in ["one", "two", "unreferenced"] {
         cluster.apply(&secret("secrets", name, "first")).await;
     }
     cluster.apply(&gateway("secrets", "g", "one")).await;
     let kinds = [Kind::Gateway, Kind::Secret, Kind::ConfigMap];
     let config = config(&kinds, Some("secrets"));
-    let mut listener = Listener::new(cluster.0.clone(), config);
-    listener.synced().await;
+    let mut subscriber = Subscriber::new(cluster.0.clone(), config);
+    subscriber.synced().await;
     let (one, two) = (key("secrets", "one"), key("secrets", "two"));
-    // Together with the Gateway, in the first set.
-    assert_eq!(content(&listener, &one).as_deref(), Some("first"));
-    assert!(!listener.has(&two) && !listener.has(&key("secrets", "unnamed")));
+    // It is in the first change set, with the Gateway.
+    assert_eq!(content(&subscriber, &one).as_deref(), Some("first"));
+    assert!(!subscriber.has(&two) && !subscriber.has(&key("secrets", "unreferenced")));
 
     cluster.apply(&secret("secrets", "one", "second")).await;
-    cluster.apply(&secret("secrets", "unnamed", "second")).await;
-    listener
-        .until("a changed Secret", |known| {
-            content(known, &one).as_deref() == Some("second")
+    cluster
+        .apply(&secret("secrets", "unreferenced", "second"))
+        .await;
+    subscriber
+        .until("a changed Secret", |received| {
+            content(received, &one).as_deref() == Some("second")
         })
         .await;
 
     cluster.apply(&gateway("secrets", "g", "two")).await;
-    listener
-        .until("another Secret", |known| known.has(&two))
+    subscriber
+        .until("another Secret", |received| received.has(&two))
         .await;
-    assert!(!listener.has(&one));
+    assert!(!subscriber.has(&one));
     cluster.delete(&secret("secrets", "two", "")).await;
-    listener.until("no Secret", |known| !known.has(&two)).await;
+    subscriber
+        .until("no Secret", |received| !received.has(&two))
+        .await;
     cluster.apply(&secret("secrets", "two", "again")).await;
-    listener
-        .until("the Secret again", |known| known.has(&two))
+    subscriber
+        .until("the Secret again", |received| received.has(&two))
         .await;
     cluster.delete(&gateway("secrets", "g", "two")).await;
-    listener
-        .until("no objects", |known| known.objects.is_empty())
+    subscriber
+        .until("no objects", |received| received.objects.is_empty())
         .await;
-    // One for each of two references, and at most two for each of three changes.
+    // One request for each of two references, and at most two for each of three changes.
     assert!(
-        listener.counters.gets() <= 8,
+        subscriber.counters.gets() <= 8,
         "{}",
-        listener.counters.gets()
+        subscriber.counters.gets()
     );
 }
 
@@ -76,17 +80,17 @@ async fn a_secret_may_be_created_after_it_is_referenced() {
     let cluster = Cluster(server.admin().await.unwrap());
     cluster.namespace("later").await;
     let config = config(&[Kind::Gateway, Kind::Secret], Some("later"));
-    let mut listener = Listener::new(cluster.0.clone(), config);
-    listener.synced().await;
+    let mut subscriber = Subscriber::new(cluster.0.clone(), config);
+    subscriber.synced().await;
     cluster.apply(&gateway("later", "g", "s")).await;
     let gateway = ObjectKey::new(Kind::Gateway, "later", "g");
-    listener
-        .until("the Gateway", |known| known.has(&gateway))
+    subscriber
+        .until("the Gateway", |received| received.has(&gateway))
         .await;
-    assert!(!listener.has(&key("later", "s")));
+    assert!(!subscriber.has(&key("later", "s")));
     cluster.apply(&secret("later", "s", "late")).await;
-    listener
-        .until("the Secret", |known| known.has(&key("later", "s")))
+    subscriber
+        .until("the Secret", |received| received.has(&key("later", "s")))
         .await;
-    assert_eq!(listener.changes_of(&gateway), 1);
+    assert_eq!(subscriber.changes_of(&gateway), 1);
 }

@@ -1,12 +1,12 @@
-//! RBAC forbids requests.
+//! Missing permissions.
 
 use serde_json::{Value, json};
 use sesame_api::{Kind, ObjectKey};
 use sesame_testkit::api_server::{ApiServer, Channel};
 
-use crate::listener::{Cluster, Listener, config, gateway, route, secret};
+use crate::subscriber::{Cluster, Subscriber, config, gateway, route, secret};
 
-/// Grants these rules to a service account of the namespace `default`, in all namespaces.
+/// Grants these rules, in all namespaces, to a service account in the namespace `default`.
 pub(crate) async fn grant(cluster: &Cluster, account: &str, rules: Value) {
     let name = format!("test-{account}");
     let group = "rbac.authorization.k8s.io";
@@ -31,10 +31,10 @@ async fn forbidden_kinds_are_reported_and_read_once_they_are_allowed() {
     let server = ApiServer::shared().await.unwrap();
     server.install_definitions(Channel::Standard).await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
-    cluster.namespace("rights").await;
-    cluster.apply(&route("rights", "r", "b")).await;
-    cluster.apply(&gateway("rights", "g", "s")).await;
-    cluster.apply(&secret("rights", "s", "content")).await;
+    cluster.namespace("permissions").await;
+    cluster.apply(&route("permissions", "r", "b")).await;
+    cluster.apply(&gateway("permissions", "g", "s")).await;
+    cluster.apply(&secret("permissions", "s", "content")).await;
     let watch = ["list", "watch"];
     let definitions = rule(
         "apiextensions.k8s.io",
@@ -46,26 +46,26 @@ async fn forbidden_kinds_are_reported_and_read_once_they_are_allowed() {
 
     let client = server.service_account("default", "limited").await.unwrap();
     let kinds = [Kind::Gateway, Kind::HTTPRoute, Kind::Secret];
-    let mut listener = Listener::new(client, config(&kinds, Some("rights")));
-    listener.synced().await;
-    let at = |kind, name| ObjectKey::new(kind, "rights", name);
-    assert!(listener.has(&at(Kind::Gateway, "g")));
-    assert_eq!(listener.objects.len(), 1);
-    listener
-        .until("all failures", |known| known.failures.len() == 3)
+    let mut subscriber = Subscriber::new(client, config(&kinds, Some("permissions")));
+    subscriber.synced().await;
+    let at = |kind, name| ObjectKey::new(kind, "permissions", name);
+    assert!(subscriber.has(&at(Kind::Gateway, "g")));
+    assert_eq!(subscriber.objects.len(), 1);
+    subscriber
+        .until("all failures", |received| received.failures.len() == 3)
         .await;
     assert_eq!(
-        listener.failing(),
+        subscriber.failing(),
         [
-            "HTTPRoute in namespace rights: Forbidden",
-            "Secret in namespace rights: Forbidden",
-            "Secret/rights/s: Forbidden"
+            "HTTPRoute in namespace permissions: Forbidden",
+            "Secret in namespace permissions: Forbidden",
+            "Secret/permissions/s: Forbidden"
         ]
     );
-    let messages: Vec<_> = listener
+    let messages: Vec<_> = subscriber
         .failures
         .iter()
-        .map(|t| t.message.clone())
+        .map(|failure| failure.message.clone())
         .collect();
     let routes = "grant the verbs list and watch on httproutes.gateway.networking.k8s.io: ";
     assert!(messages[0].starts_with(routes), "{}", messages[0]);
@@ -79,20 +79,20 @@ async fn forbidden_kinds_are_reported_and_read_once_they_are_allowed() {
     );
     let secrets = rule("", &["secrets"], &["get", "list", "watch"]);
     grant(&cluster, "limited", json!([definitions, all, secrets])).await;
-    listener
-        .until("the allowed objects", |known| {
-            known.failures.is_empty()
-                && known.has(&at(Kind::HTTPRoute, "r"))
-                && known.has(&at(Kind::Secret, "s"))
+    subscriber
+        .until("the allowed objects", |received| {
+            received.failures.is_empty()
+                && received.has(&at(Kind::HTTPRoute, "r"))
+                && received.has(&at(Kind::Secret, "s"))
         })
         .await;
     // Objects stay when they are forbidden again.
     grant(&cluster, "limited", json!([definitions])).await;
-    assert_eq!(listener.objects.len(), 3);
+    assert_eq!(subscriber.objects.len(), 3);
 }
 
 #[tokio::test]
-async fn rights_in_one_namespace_suffice_to_watch_it() {
+async fn permissions_in_one_namespace_suffice_to_watch_it() {
     let server = ApiServer::shared().await.unwrap();
     server.install_definitions(Channel::Standard).await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
@@ -126,11 +126,11 @@ async fn rights_in_one_namespace_suffice_to_watch_it() {
         .await;
     let client = server.service_account("default", "insider").await.unwrap();
     let kinds = [Kind::HTTPRoute, Kind::Namespace];
-    let mut listener = Listener::new(client, config(&kinds, Some("inside")));
-    listener.synced().await;
-    listener
-        .until("no failures", |known| known.failures.is_empty())
+    let mut subscriber = Subscriber::new(client, config(&kinds, Some("inside")));
+    subscriber.synced().await;
+    subscriber
+        .until("no failures", |received| received.failures.is_empty())
         .await;
-    let keys: Vec<_> = listener.objects.keys().map(ToString::to_string).collect();
+    let keys: Vec<_> = subscriber.objects.keys().map(ToString::to_string).collect();
     assert_eq!(keys, ["HTTPRoute/inside/r", "Namespace/inside"]);
 }

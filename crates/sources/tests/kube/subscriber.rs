@@ -1,4 +1,4 @@
-//! A receiver of watch events with the state it has received, and a cluster to watch.
+//! A subscriber to watch events that tracks the resulting state, and a cluster to watch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use tokio::time::timeout;
 /// Long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A receiver of watch events.
-pub(crate) struct Listener {
+/// Receives watch events and tracks the resulting state.
+pub(crate) struct Subscriber {
     events: mpsc::Receiver<WatchEvent>,
     task: JoinHandle<()>,
     pub(crate) counters: Arc<Counters>,
@@ -36,7 +36,7 @@ pub(crate) struct Listener {
     pub(crate) changes: Vec<(ObjectKey, bool)>,
 }
 
-impl Listener {
+impl Subscriber {
     pub(crate) fn new(client: Client, config: WatchConfig) -> Self {
         let counters = config.counters.clone();
         let (out, events) = mpsc::channel(4);
@@ -72,7 +72,7 @@ impl Listener {
 
     /// Receives events until the first change set.
     pub(crate) async fn synced(&mut self) {
-        self.until("first set", |known| known.sets > 0).await;
+        self.until("first set", |received| received.sets > 0).await;
     }
 
     fn receive(&mut self, event: WatchEvent) {
@@ -126,19 +126,19 @@ impl Listener {
     }
 }
 
-impl Drop for Listener {
+impl Drop for Subscriber {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-/// These kinds in one namespace.
+/// Watches these kinds, in one namespace or all.
 pub(crate) fn config(kinds: &[Kind], namespace: Option<&str>) -> WatchConfig {
     WatchConfig {
         namespaces: namespace.map(|name| vec![name.to_owned()]),
         kinds: kinds.to_vec(),
         retry: RetryDelays {
-            // Tests grant rights later.
+            // Tests grant permissions later.
             forbidden: Duration::from_secs(1),
             discovery: Duration::from_secs(1),
             ..RetryDelays::default()
@@ -147,7 +147,7 @@ pub(crate) fn config(kinds: &[Kind], namespace: Option<&str>) -> WatchConfig {
     }
 }
 
-/// Writes objects.
+/// A client that writes objects.
 #[derive(Clone)]
 pub(crate) struct Cluster(pub(crate) Client);
 
@@ -169,7 +169,7 @@ impl Cluster {
         self.try_apply(object).await.unwrap();
     }
 
-    /// Applies the object if its kind is served.
+    /// Applies the object. Fails if its kind isn't served.
     pub(crate) async fn try_apply(&self, object: &Value) -> kube::Result<()> {
         let name = object["metadata"]["name"].as_str().unwrap();
         let params = PatchParams::apply("test").force();
