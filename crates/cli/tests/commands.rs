@@ -256,7 +256,7 @@ fn local_without_an_envoy_suggests_a_fix() {
         text(&output.stderr)
     );
     let output = run(&["local", &path, "--envoy", "/nowhere"]);
-    assert!(text(&output.stderr).contains("--envoy is \"/nowhere\", which is not there"));
+    assert!(text(&output.stderr).contains("--envoy is \"/nowhere\", which does not exist"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Envoys in a cluster: reconciles the objects that run them.
 //!
-//! In: the wanted fleets. Out: Kubernetes objects, and the state of each fleet. Must not depend on routes or on Envoy's
+//! In: the desired fleets. Out: Kubernetes objects, and the state of each fleet. Must not depend on routes or on Envoy's
 //! configuration.
 //!
 //! Each fleet has a Deployment or a DaemonSet, a Service and related objects. A Gateway's fleet lives in the Gateway's
@@ -9,9 +9,9 @@
 //! from the desired state. Fields that others add stay, fields that others overwrite are restored, and an object of the same
 //! name that Sesame didn't create is never modified.
 //!
-//! - [`start`]: starts the reconciling task; [`Provisioner`] sets the desired state, [`FleetStates`] reports the observed one.
+//! - [`start`]: starts the reconciling task; [`Provisioner`] sets the desired state, [`FleetStates`] reports the observed state.
 //! - [`identity`]: the certificates for mutual TLS between Envoys and Sesame.
-//! - [`sidecar`]: the process beside each Envoy, for readiness and graceful shutdown.
+//! - [`sidecar`]: the sidecar of each Envoy, for readiness and graceful shutdown.
 //! - [`layout`], [`names`]: paths, ports and names that several parts share.
 
 pub mod identity;
@@ -27,8 +27,8 @@ mod fleet;
 mod fleets;
 mod kind;
 mod labels;
+mod observed;
 mod provisioner;
-mod seen;
 mod spec;
 #[cfg(test)]
 mod testing;

@@ -1,6 +1,6 @@
 //! Runs Envoys. A fleet is a set of Envoys with the same configuration.
 //!
-//! In: the wanted fleets, with the bootstrap of each. Out: processes or pods, and events about them. Must not depend on
+//! In: the desired fleets, with the bootstrap of each. Out: processes or pods, and events about them. Must not depend on
 //! the contents of a bootstrap, on routes or on xDS.
 //!
 //! - [`local`]: processes on this machine.

@@ -10,10 +10,10 @@ use sesame_shard::{MODULE, MODULE_FILE};
 /// The environment variable with the folder in which Envoy looks for modules.
 pub const SEARCH_PATH: &str = "ENVOY_DYNAMIC_MODULES_SEARCH_PATH";
 
-/// Writes the module into an existing folder. `false`: Envoy can't load it from there, because it isn't built for this
-/// machine, or because the folder is mounted `noexec`.
+/// Writes the module into an existing folder. Returns `false` if Envoy can't load it from there: the module isn't built for
+/// this platform, or the folder is mounted `noexec`.
 ///
-/// An Envoy that has loaded an earlier file keeps it.
+/// A running Envoy keeps the file that it has loaded.
 ///
 /// # Errors
 /// The file can't be written.
@@ -21,16 +21,16 @@ pub fn install(folder: &Path) -> io::Result<bool> {
     let Some(module) = MODULE else {
         return Ok(false);
     };
-    if !lets_execute(folder)? {
+    if !allows_exec(folder)? {
         return Ok(false);
     }
-    let place = folder.join(MODULE_FILE);
-    if fs::read(&place).is_ok_and(|there| there == module) {
+    let path = folder.join(MODULE_FILE);
+    if fs::read(&path).is_ok_and(|existing| existing == module) {
         return Ok(true);
     }
-    // Replaced by a rename: an Envoy has the old file mapped.
-    let new = folder.join(format!("{MODULE_FILE}.new"));
-    match fs::remove_file(&new) {
+    // Replaced by a rename, since a running Envoy has the old file mapped.
+    let temporary = folder.join(format!("{MODULE_FILE}.new"));
+    match fs::remove_file(&temporary) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
@@ -38,23 +38,23 @@ pub fn install(folder: &Path) -> io::Result<bool> {
         .write(true)
         .create_new(true)
         .mode(0o755)
-        .open(&new)?;
+        .open(&temporary)?;
     file.write_all(module)?;
     drop(file);
-    fs::rename(&new, &place)?;
+    fs::rename(&temporary, &path)?;
     Ok(true)
 }
 
-/// Whether files of the folder may be executed, and so loaded.
+/// Whether files in the folder may be executed, and thus loaded.
 #[cfg(target_os = "linux")]
-fn lets_execute(folder: &Path) -> io::Result<bool> {
+fn allows_exec(folder: &Path) -> io::Result<bool> {
     use nix::sys::statvfs::{FsFlags, statvfs};
     Ok(!statvfs(folder)?.flags().contains(FsFlags::ST_NOEXEC))
 }
 
-/// Modules are built for Linux only.
+/// The module is built for Linux only.
 #[cfg(not(target_os = "linux"))]
-fn lets_execute(_folder: &Path) -> io::Result<bool> {
+fn allows_exec(_folder: &Path) -> io::Result<bool> {
     Ok(false)
 }
 
@@ -66,13 +66,13 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn a_missing_or_modified_module_is_written() {
         let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join(MODULE_FILE);
+        let path = folder.path().join(MODULE_FILE);
         for before in [None, Some(&b"something else"[..]), MODULE] {
             if let Some(before) = before {
-                fs::write(&place, before).unwrap();
+                fs::write(&path, before).unwrap();
             }
             assert!(install(folder.path()).unwrap());
-            assert_eq!(Some(&*fs::read(&place).unwrap()), MODULE);
+            assert_eq!(Some(&*fs::read(&path).unwrap()), MODULE);
             assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
         }
     }

@@ -1,4 +1,4 @@
-//! Certificates in Secrets of a real API server: several replicas, repairs, fleets that come and go.
+//! Certificates in Secrets on a real API server: concurrent replicas, repairs, added and removed fleets.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::collections::BTreeMap;
@@ -13,12 +13,13 @@ use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::json;
 use sesame_fleet::kube::identity::cert::{self, Leaf};
-use sesame_fleet::kube::identity::{self, CaConfig, FleetOwner, Handle, TlsFiles, secret};
+use sesame_fleet::kube::identity::{self, CaConfig, FleetSecret, Handle, TlsFiles, secret};
+use sesame_fleet::kube::names;
 use sesame_model::FleetId;
 use sesame_testkit::api_server::ApiServer;
 use tokio::sync::watch;
 
-/// Generous, for a busy machine.
+/// Long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const DNS_NAME: &str = "sesame-xds.sesame-system.svc";
 
@@ -27,7 +28,7 @@ struct Fixture {
     client: Client,
     sesame: String,
     apps: String,
-    /// Seconds that the replicas' clocks are ahead.
+    /// How far the replicas' clocks are ahead, in seconds.
     ahead: Arc<AtomicI64>,
 }
 
@@ -37,7 +38,7 @@ struct Replica {
     requests: Arc<Requests>,
 }
 
-/// A replica's requests to the API server so far.
+/// Counts of a replica's requests to the API server.
 #[derive(Default)]
 struct Requests {
     writes: AtomicUsize,
@@ -105,15 +106,15 @@ impl Fixture {
         }
     }
 
-    fn own(&self) -> Api<Secret> {
+    fn own_secrets(&self) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &self.sesame)
     }
 
     async fn ca(&self) -> Secret {
-        self.own().get(secret::CA).await.unwrap()
+        self.own_secrets().get(secret::CA).await.unwrap()
     }
 
-    fn of_fleets(&self) -> Api<Secret> {
+    fn fleet_secrets(&self) -> Api<Secret> {
         Api::namespaced(self.client.clone(), &self.apps)
     }
 
@@ -121,12 +122,16 @@ impl Fixture {
         FleetId::of_gateway(self.apps.as_str(), "gw")
     }
 
-    fn owner(&self) -> FleetOwner {
-        FleetOwner {
+    fn secret_name(&self) -> String {
+        names::certificate_secret(&self.fleet())
+    }
+
+    fn desired_secret(&self) -> FleetSecret {
+        FleetSecret {
             namespace: self.apps.clone(),
-            secret_name: "gw-xds".to_owned(),
+            name: self.secret_name(),
             labels: BTreeMap::from([("team".to_owned(), "blue".to_owned())]),
-            ..FleetOwner::default()
+            ..FleetSecret::default()
         }
     }
 
@@ -134,7 +139,8 @@ impl Fixture {
     async fn issued(&self) -> TlsFiles {
         let name = self.fleet().uri();
         eventually(|| async {
-            let secret = self.of_fleets().get_opt("gw-xds").await.unwrap()?;
+            let secrets = self.fleet_secrets();
+            let secret = secrets.get_opt(&self.secret_name()).await.unwrap()?;
             let files = files(&secret);
             let leaf = Leaf::read(&files).ok()?;
             (leaf.names == [name.clone()]).then_some(files)
@@ -144,15 +150,15 @@ impl Fixture {
 }
 
 impl Replica {
-    async fn until(&mut self, wanted: impl Fn(&TlsFiles) -> bool) -> TlsFiles {
+    async fn until(&mut self, condition: impl Fn(&TlsFiles) -> bool) -> TlsFiles {
         let files = self
             .files
-            .wait_for(|files| files.as_ref().is_some_and(&wanted));
+            .wait_for(|files| files.as_ref().is_some_and(&condition));
         let files = tokio::time::timeout(TIMEOUT, files).await;
         files.expect("a change in time").unwrap().clone().unwrap()
     }
 
-    /// Waits until the replica has reconciled its list: only then does it start to watch.
+    /// Waits until the replica has listed all Secrets: only then do its watches start.
     async fn synced(&self) {
         eventually(|| async {
             let watches = self.requests.watches.load(Ordering::Relaxed);
@@ -166,10 +172,10 @@ impl Replica {
     }
 }
 
-async fn eventually<T, F: Future<Output = Option<T>>>(look: impl Fn() -> F) -> T {
+async fn eventually<T, F: Future<Output = Option<T>>>(poll: impl Fn() -> F) -> T {
     let search = async {
         loop {
-            if let Some(found) = look().await {
+            if let Some(found) = poll().await {
                 return found;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -194,8 +200,8 @@ fn files(secret: &Secret) -> TlsFiles {
     }
 }
 
-/// Each end trusts the other's issuer.
-fn agree(server: &TlsFiles, client: &TlsFiles) {
+/// Asserts that each side trusts the other's issuer.
+fn assert_mutual_trust(server: &TlsFiles, client: &TlsFiles) {
     for (one, other) in [(server, client), (client, server)] {
         let issuer = Leaf::read(other).unwrap().issuer;
         let mut cas = cert::read_bundle(&one.ca_bundle).into_iter();
@@ -203,8 +209,8 @@ fn agree(server: &TlsFiles, client: &TlsFiles) {
     }
 }
 
-/// A discovery server with a replica's files serves a client with a fleet's files.
-async fn serves(server: &TlsFiles, client: &TlsFiles, fixture: &Fixture) {
+/// Asserts that a discovery server with a replica's files serves a client with a fleet's files.
+async fn assert_serves(server: &TlsFiles, client: &TlsFiles, fixture: &Fixture) {
     use sesame_testkit::certs;
     use sesame_testkit::fake_envoy::{FakeEnvoy, Server};
     use sesame_xds::ResourceType::Cluster;
@@ -254,46 +260,54 @@ async fn serves(server: &TlsFiles, client: &TlsFiles, fixture: &Fixture) {
 }
 
 #[tokio::test]
-async fn replicas_that_all_believe_to_lead_agree() {
+async fn concurrent_leaders_agree() {
     let fixture = Fixture::new("race").await;
     let mut replicas = [fixture.replica(), fixture.replica(), fixture.replica()];
     for replica in &replicas {
-        replica.handle.fleet(fixture.fleet(), Some(fixture.owner()));
-        replica.handle.lead(true);
+        replica
+            .handle
+            .set_fleet(fixture.fleet(), Some(fixture.desired_secret()));
+        replica.handle.set_leading(true);
     }
     let issued = fixture.issued().await;
     replicas[0].until(|_| true).await;
-    let stored = files(&fixture.own().get(secret::SERVER).await.unwrap());
+    let stored = files(&fixture.own_secrets().get(secret::SERVER).await.unwrap());
     for replica in &mut replicas {
         let server = replica.until(|files| *files == stored).await;
-        agree(&server, &issued);
+        assert_mutual_trust(&server, &issued);
     }
-    serves(&stored, &issued, &fixture).await;
+    assert_serves(&stored, &issued, &fixture).await;
     let ca = files(&fixture.ca().await);
     assert_eq!(cert::read_bundle(&ca.ca_bundle).len(), 1);
-    let secret = fixture.of_fleets().get("gw-xds").await.unwrap();
+    let secret = fixture
+        .fleet_secrets()
+        .get(&fixture.secret_name())
+        .await
+        .unwrap();
     assert_eq!(secret.metadata.labels.unwrap()["team"], "blue");
 }
 
 #[tokio::test]
-async fn a_follower_writes_nothing_and_uses_what_the_leader_writes() {
+async fn a_follower_serves_with_the_leaders_certificates() {
     let fixture = Fixture::new("follow").await;
     let (leader, mut follower) = (fixture.replica(), fixture.replica());
     for replica in [&leader, &follower] {
-        replica.handle.fleet(fixture.fleet(), Some(fixture.owner()));
+        replica
+            .handle
+            .set_fleet(fixture.fleet(), Some(fixture.desired_secret()));
     }
     leader.synced().await;
     follower.synced().await;
     assert_eq!(leader.writes(), 0, "there is no leader yet");
     assert_eq!(*follower.files.borrow(), None);
-    leader.handle.lead(true);
+    leader.handle.set_leading(true);
     let first = follower.until(|_| true).await;
     let issued = fixture.issued().await;
 
     // Everything is renewed.
     let day = 86_400;
     fixture.ahead.store(25 * day, Ordering::Relaxed);
-    leader.handle.lead(true);
+    leader.handle.set_leading(true);
     let second = follower
         .until(|files| files.certificate != first.certificate)
         .await;
@@ -302,7 +316,7 @@ async fn a_follower_writes_nothing_and_uses_what_the_leader_writes() {
     assert_eq!(second.ca_bundle, first.ca_bundle);
     eventually(|| async { (fixture.issued().await != issued).then_some(()) }).await;
 
-    // The CA is rotated. Each step is awaited before the clock goes on, since the next one is counted from it.
+    // The CA is rotated. Each step is awaited before the clock advances, since the next step is timed from it.
     let old = fixture.ca().await;
     let introduced = |now: &Secret| now.data.as_ref().unwrap().contains_key("next.crt");
     let promoted = |now: &Secret| {
@@ -317,12 +331,13 @@ async fn a_follower_writes_nothing_and_uses_what_the_leader_writes() {
     ];
     for (days, trusted, done) in steps {
         fixture.ahead.store(days * day, Ordering::Relaxed);
-        leader.handle.lead(true);
+        leader.handle.set_leading(true);
         eventually(|| async { done(&fixture.ca().await).then_some(()) }).await;
-        let many = |files: &TlsFiles| cert::read_bundle(&files.ca_bundle).len() == trusted;
-        let server = follower.until(many).await;
-        let issued = eventually(|| async { Some(fixture.issued().await).filter(many) }).await;
-        agree(&server, &issued);
+        let has_trusted = |files: &TlsFiles| cert::read_bundle(&files.ca_bundle).len() == trusted;
+        let server = follower.until(has_trusted).await;
+        let issued =
+            eventually(|| async { Some(fixture.issued().await).filter(has_trusted) }).await;
+        assert_mutual_trust(&server, &issued);
     }
     let last = follower.until(|_| true).await;
     assert_ne!(first.ca_bundle, last.ca_bundle);
@@ -331,80 +346,82 @@ async fn a_follower_writes_nothing_and_uses_what_the_leader_writes() {
 
 #[tokio::test]
 async fn modified_and_deleted_secrets_are_restored() {
-    let fixture = Fixture::new("mend").await;
+    let fixture = Fixture::new("repair").await;
     let mut leader = fixture.replica();
-    leader.handle.fleet(fixture.fleet(), Some(fixture.owner()));
-    leader.handle.lead(true);
+    leader
+        .handle
+        .set_fleet(fixture.fleet(), Some(fixture.desired_secret()));
+    leader.handle.set_leading(true);
     let first = leader.until(|_| true).await;
     let issued = fixture.issued().await;
     let ca = fixture.ca().await;
     let apply = PatchParams::default();
 
-    // The CA's: restored as it was.
+    // The CA's Secret is restored.
     let garbage = json!({"data": {"tls.key": ByteString(b"garbage".to_vec())}});
     fixture
-        .own()
+        .own_secrets()
         .patch(secret::CA, &apply, &Patch::Merge(&garbage))
         .await
         .unwrap();
     let restored = || async {
-        let now = fixture.own().get_opt(secret::CA).await.unwrap()?;
+        let now = fixture.own_secrets().get_opt(secret::CA).await.unwrap()?;
         (now.data == ca.data).then_some(())
     };
     eventually(restored).await;
     fixture
-        .own()
+        .own_secrets()
         .delete(secret::CA, &DeleteParams::default())
         .await
         .unwrap();
     eventually(restored).await;
 
-    // The server's: issued anew by the same CA.
-    let nonsense = json!({"data": {"tls.crt": ByteString(b"garbage".to_vec())}});
+    // The server's certificate is reissued by the same CA.
+    let invalid = json!({"data": {"tls.crt": ByteString(b"garbage".to_vec())}});
     fixture
-        .own()
-        .patch(secret::SERVER, &apply, &Patch::Merge(&nonsense))
+        .own_secrets()
+        .patch(secret::SERVER, &apply, &Patch::Merge(&invalid))
         .await
         .unwrap();
     let second = leader.until(|files| *files != first).await;
-    agree(&second, &issued);
+    assert_mutual_trust(&second, &issued);
 
-    // A fleet's: deleted, overwritten, and made immutable.
-    let was = Mutex::new(issued);
+    // A fleet's Secret is deleted, overwritten, and made immutable.
+    let previous = Mutex::new(issued);
     let renewed = || async {
         let now = fixture.issued().await;
-        let mut was = was.lock().unwrap();
-        (now != *was).then(|| *was = now)
+        let mut previous = previous.lock().unwrap();
+        (now != *previous).then(|| *previous = now)
     };
     fixture
-        .of_fleets()
-        .delete("gw-xds", &DeleteParams::default())
+        .fleet_secrets()
+        .delete(&fixture.secret_name(), &DeleteParams::default())
         .await
         .unwrap();
     eventually(renewed).await;
     fixture
-        .of_fleets()
-        .patch("gw-xds", &apply, &Patch::Merge(&nonsense))
+        .fleet_secrets()
+        .patch(&fixture.secret_name(), &apply, &Patch::Merge(&invalid))
         .await
         .unwrap();
     eventually(renewed).await;
-    let immutable = json!({"data": nonsense["data"], "immutable": true});
+    let immutable = json!({"data": invalid["data"], "immutable": true});
     fixture
-        .of_fleets()
-        .patch("gw-xds", &apply, &Patch::Merge(&immutable))
+        .fleet_secrets()
+        .patch(&fixture.secret_name(), &apply, &Patch::Merge(&immutable))
         .await
         .unwrap();
     eventually(renewed).await;
-    let unmarked = json!({"metadata": {"labels": null}});
+    let unlabelled = json!({"metadata": {"labels": null}});
     fixture
-        .of_fleets()
-        .patch("gw-xds", &apply, &Patch::Merge(&unmarked))
+        .fleet_secrets()
+        .patch(&fixture.secret_name(), &apply, &Patch::Merge(&unlabelled))
         .await
         .unwrap();
     eventually(|| async {
         let labels = fixture
-            .of_fleets()
-            .get("gw-xds")
+            .fleet_secrets()
+            .get(&fixture.secret_name())
             .await
             .unwrap()
             .metadata
@@ -412,63 +429,79 @@ async fn modified_and_deleted_secrets_are_restored() {
         (labels.get("team")? == "blue").then_some(())
     })
     .await;
-    let last = was.lock().unwrap().clone();
-    serves(&second, &last, &fixture).await;
+    let last = previous.lock().unwrap().clone();
+    assert_serves(&second, &last, &fixture).await;
 }
 
 #[tokio::test]
-async fn a_secret_that_is_not_ours_is_reported_and_left_alone() {
+async fn a_foreign_secret_is_reported_and_not_modified() {
     let fixture = Fixture::new("foreign").await;
     let theirs = Secret {
         metadata: ObjectMeta {
-            name: Some("gw-xds".to_owned()),
+            name: Some(fixture.secret_name()),
             ..ObjectMeta::default()
         },
         data: Some([("password".to_owned(), ByteString(b"x".to_vec()))].into()),
         ..Secret::default()
     };
     let theirs = fixture
-        .of_fleets()
+        .fleet_secrets()
         .create(&PostParams::default(), &theirs)
         .await
         .unwrap();
     let leader = fixture.replica();
-    leader.handle.fleet(fixture.fleet(), Some(fixture.owner()));
-    leader.handle.lead(true);
+    leader
+        .handle
+        .set_fleet(fixture.fleet(), Some(fixture.desired_secret()));
+    leader.handle.set_leading(true);
     let mut failure = leader.handle.failure();
+    let name = fixture.secret_name();
     let reported = failure.wait_for(|failure| {
         let failure = failure.as_deref();
-        failure.is_some_and(|failure| failure.contains("gw-xds"))
+        failure.is_some_and(|failure| failure.contains(&name))
     });
     tokio::time::timeout(TIMEOUT, reported)
         .await
         .unwrap()
         .unwrap();
-    // Also when the fleet goes.
-    leader.handle.fleet(fixture.fleet(), None);
+    // It stays when the fleet is removed.
+    leader.handle.set_fleet(fixture.fleet(), None);
     let over = failure.wait_for(Option::is_none);
     tokio::time::timeout(TIMEOUT, over).await.unwrap().unwrap();
-    let now = fixture.of_fleets().get("gw-xds").await.unwrap();
+    let now = fixture
+        .fleet_secrets()
+        .get(&fixture.secret_name())
+        .await
+        .unwrap();
     assert_eq!(now, theirs);
 }
 
 #[tokio::test]
-async fn the_secret_of_a_fleet_is_deleted_with_it() {
+async fn the_secret_of_a_removed_fleet_is_deleted() {
     let fixture = Fixture::new("gone").await;
     let leader = fixture.replica();
-    leader.handle.fleet(fixture.fleet(), Some(fixture.owner()));
-    leader.handle.lead(true);
+    leader
+        .handle
+        .set_fleet(fixture.fleet(), Some(fixture.desired_secret()));
+    leader.handle.set_leading(true);
     fixture.issued().await;
-    leader.handle.fleet(fixture.fleet(), None);
+    leader.handle.set_fleet(fixture.fleet(), None);
     eventually(|| async {
         let none = fixture
-            .of_fleets()
-            .get_opt("gw-xds")
+            .fleet_secrets()
+            .get_opt(&fixture.secret_name())
             .await
             .unwrap()
             .is_none();
         none.then_some(())
     })
     .await;
-    assert!(fixture.own().get_opt(secret::CA).await.unwrap().is_some());
+    assert!(
+        fixture
+            .own_secrets()
+            .get_opt(secret::CA)
+            .await
+            .unwrap()
+            .is_some()
+    );
 }

@@ -1,4 +1,4 @@
-//! A real Envoy that gets its configuration over mutual TLS, and whose certificate is replaced while it does.
+//! A real Envoy that gets its configuration over mutual TLS while its certificate is replaced.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::net::SocketAddr;
@@ -19,27 +19,27 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Generous, for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Long enough for a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 const NAME: &str = "sesame-xds.sesame-system.svc";
 const FLEET: &str = "apps/gw";
 
-/// A folder as the kubelet makes it of a Secret: files are links into a folder that is a link itself, which is
-/// turned to another one in a single step.
+/// A mounted Secret, as the kubelet creates it: the files link into a folder that is itself a link, which is replaced
+/// atomically.
 struct Mount(PathBuf);
 
 impl Mount {
     fn new(path: PathBuf, files: &TlsFiles) -> Self {
         std::fs::create_dir(&path).unwrap();
         let mount = Self(path);
-        mount.turn("first", files);
+        mount.switch("first", files);
         for name in tls::files::FILES {
             symlink(Path::new("..data").join(name), mount.0.join(name)).unwrap();
         }
         mount
     }
 
-    fn turn(&self, version: &str, files: &TlsFiles) {
+    fn switch(&self, version: &str, files: &TlsFiles) {
         let folder = self.0.join(version);
         std::fs::create_dir(&folder).unwrap();
         let parts = [&files.certificate, &files.private_key, &files.ca_bundle];
@@ -87,11 +87,14 @@ impl Server {
         }
     }
 
-    /// Sends a cluster and waits for the ACK. Returns the number of the stream.
-    async fn taken(&mut self, number: u64) -> u64 {
+    /// Sends a cluster and waits for the ACK. Returns the stream's number.
+    async fn acked(&mut self, number: u64) -> u64 {
         let cluster = format!("cluster-{number}");
         let update = Update {
-            upserts: vec![(Cluster, Resource::new(cluster.as_str(), named(&cluster)))],
+            upserts: vec![(
+                Cluster,
+                Resource::new(cluster.as_str(), encoded_cluster(&cluster)),
+            )],
             revision: number,
             ..Update::default()
         };
@@ -108,8 +111,8 @@ impl Server {
                 }
             }
         };
-        let taken = tokio::time::timeout(PATIENCE, search).await;
-        taken.expect("Envoy takes it in time")
+        let acked = tokio::time::timeout(TIMEOUT, search).await;
+        acked.expect("an ACK in time")
     }
 
     async fn stop(self) -> SocketAddr {
@@ -119,15 +122,15 @@ impl Server {
     }
 }
 
-/// A `Cluster` with a name and nothing else, encoded: its first field is the name.
-fn named(name: &str) -> Vec<u8> {
+/// An encoded `Cluster` with only a name, which is its first field.
+fn encoded_cluster(name: &str) -> Vec<u8> {
     let mut out = vec![0x0a, u8::try_from(name.len()).unwrap()];
     out.extend_from_slice(name.as_bytes());
     out
 }
 
-/// The CA bundle after this many days.
-fn cas(before: &CaBundle, days: i64) -> CaBundle {
+/// The CA bundle, rotated as of this many days from now.
+fn rotated(before: &CaBundle, days: i64) -> CaBundle {
     let now = Timestamp::now() + SignedDuration::from_hours(24 * days);
     before.rotated(now).unwrap()
 }
@@ -175,13 +178,13 @@ fn config(fleet: FleetId, address: SocketAddr, mount: &Mount, admin: PathBuf) ->
 }
 
 #[tokio::test]
-async fn an_envoy_is_served_by_its_certificate_and_by_the_next_one_without_a_break() {
+async fn a_renewed_certificate_keeps_the_stream() {
     let dir = tempfile::tempdir().unwrap();
     let fleet = FLEET.parse::<FleetId>().unwrap();
     let client = Subject::Fleet(fleet.clone());
     let server = Subject::Server(vec![NAME.to_owned()]);
 
-    let first = cas(&CaBundle::default(), 0);
+    let first = rotated(&CaBundle::default(), 0);
     let identity = tls::Identity::new(&pem(issue(&first, &server))).unwrap();
     let mount = Mount::new(dir.path().join("certificates"), &issue(&first, &client));
     let mut discovery = Server::start(&identity, ([127, 0, 0, 1], 0).into()).await;
@@ -197,37 +200,33 @@ async fn an_envoy_is_served_by_its_certificate_and_by_the_next_one_without_a_bre
         concurrency: Some(1),
         admin_socket: admin,
     });
-    let stream = discovery.taken(1).await;
+    let stream = discovery.acked(1).await;
 
     // The next CA is introduced and promoted; the server retires the first one.
-    let mut second = cas(&first, 0);
-    second.next = cas(&CaBundle::default(), 0).issuing;
-    let second = cas(&second, 32);
+    let mut second = rotated(&first, 0);
+    second.next = rotated(&CaBundle::default(), 0).issuing;
+    let second = rotated(&second, 32);
     assert_ne!(second.issuing, first.issuing);
-    mount.turn("second", &issue(&second, &client));
+    mount.switch("second", &issue(&second, &client));
     let last = CaBundle {
         previous: Vec::new(),
         ..second
     };
     identity.replace(&pem(issue(&last, &server))).unwrap();
-    assert_eq!(
-        discovery.taken(2).await,
-        stream,
-        "the stream has not been dropped"
-    );
+    assert_eq!(discovery.acked(2).await, stream, "the same stream");
 
     // The restarted server accepts only the new certificate, which Envoy has read without a restart.
     let address = discovery.stop().await;
     let mut discovery = Server::start(&identity, address).await;
-    discovery.taken(3).await;
+    discovery.acked(3).await;
     supervisor.shutdown().await;
     discovery.stop().await;
 }
 
 #[tokio::test]
-async fn an_envoy_with_another_fleets_certificate_is_given_nothing() {
+async fn an_envoy_with_another_fleets_certificate_is_rejected() {
     let dir = tempfile::tempdir().unwrap();
-    let first = cas(&CaBundle::default(), 0);
+    let first = rotated(&CaBundle::default(), 0);
     let server = Subject::Server(vec![NAME.to_owned()]);
     let other = Subject::Fleet(FleetId::of_gateway("apps", "other"));
     let identity = tls::Identity::new(&pem(issue(&first, &server))).unwrap();
@@ -251,7 +250,7 @@ async fn an_envoy_with_another_fleets_certificate_is_given_nothing() {
         concurrency: Some(1),
         admin_socket: admin,
     });
-    let refusal = tokio::time::timeout(PATIENCE, refusals.recv()).await;
+    let refusal = tokio::time::timeout(TIMEOUT, refusals.recv()).await;
     let refusal = refusal.expect("a refusal in time").unwrap();
     assert_eq!(refusal.reason, tls::RefusalReason::WrongFleet);
     assert_eq!(refusal.fleet, Some(sesame_xds::FleetId::new("apps/other")));

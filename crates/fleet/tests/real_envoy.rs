@@ -1,4 +1,4 @@
-//! The supervisor with a real Envoy: it serves, survives a kill, drains, and releases its port.
+//! The supervisor with a real Envoy: requests, restarts, drains, and ports.
 
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::time::Duration;
@@ -16,19 +16,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-/// Generous, for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Long enough for a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 const FLEET: &str = "default/web";
 
-struct Rig {
+struct Fixture {
     supervisor: Supervisor,
     events: ProcessEvents,
     port: u16,
     _dir: TempDir,
 }
 
-fn rig(drain: Duration) -> Rig {
+fn fixture(drain: Duration) -> Fixture {
     let envoy = binary::find(None).unwrap_or_else(|error| panic!("{error}"));
     let dir = tempfile::tempdir().expect("a folder for the test");
     let mut config = SupervisorConfig::new(envoy.path, dir.path().join("run"));
@@ -36,7 +36,7 @@ fn rig(drain: Duration) -> Rig {
     let (supervisor, events) = Supervisor::new(config).expect("a supervisor");
     let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let port = free.local_addr().expect("its number").port();
-    Rig {
+    Fixture {
         supervisor,
         events,
         port,
@@ -44,7 +44,7 @@ fn rig(drain: Duration) -> Rig {
     }
 }
 
-impl Rig {
+impl Fixture {
     fn ensure(&self, bootstrap: String) {
         self.supervisor.ensure(EnvoySpec {
             fleet: FLEET.parse().expect("a fleet"),
@@ -58,7 +58,7 @@ impl Rig {
         });
     }
 
-    /// Answers everything with `hello`.
+    /// Responds to every request with `hello`.
     fn bootstrap(&self) -> String {
         format!(
             r#"
@@ -103,7 +103,7 @@ static_resources:
                 }
             }
         };
-        timeout(PATIENCE, search).await.expect("an event in time")
+        timeout(TIMEOUT, search).await.expect("an event in time")
     }
 
     async fn serving(&mut self) -> Pid {
@@ -120,7 +120,7 @@ static_resources:
 
     async fn stop(&self) {
         timeout(
-            PATIENCE,
+            TIMEOUT,
             self.supervisor.stop(&FLEET.parse().expect("a fleet")),
         )
         .await
@@ -141,85 +141,85 @@ impl Client {
         Self(stream.await.expect("a connection"))
     }
 
-    /// The whole answer, which ends with the body `hello`.
+    /// The whole response, which ends with the body `hello`.
     async fn get(&mut self) -> String {
         self.0
             .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
             .await
             .expect("a request sent");
-        let mut answer = String::new();
+        let mut response = String::new();
         let mut buffer = [0; 4096];
-        while !answer.ends_with("hello") {
-            let n = self.0.read(&mut buffer).await.expect("an answer");
-            assert!(n > 0, "cut off behind {answer:?}");
-            answer.push_str(std::str::from_utf8(&buffer[..n]).expect("text"));
+        while !response.ends_with("hello") {
+            let n = self.0.read(&mut buffer).await.expect("an response");
+            assert!(n > 0, "connection closed after {response:?}");
+            response.push_str(std::str::from_utf8(&buffer[..n]).expect("text"));
         }
-        answer
+        response
     }
 }
 
 #[tokio::test]
-async fn serves_survives_a_kill_and_frees_its_port() {
-    let mut rig = rig(Duration::from_secs(1));
-    rig.ensure(rig.bootstrap());
-    let first = rig.serving().await;
-    assert!(!rig.port_is_free());
-    let answer = Client::connect(rig.port).await.get().await;
-    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
+async fn an_envoy_serves_restarts_and_releases_its_port() {
+    let mut fixture = fixture(Duration::from_secs(1));
+    fixture.ensure(fixture.bootstrap());
+    let first = fixture.serving().await;
+    assert!(!fixture.port_is_free());
+    let response = Client::connect(fixture.port).await.get().await;
+    assert!(response.starts_with("HTTP/1.1 200 OK"), "{response}");
 
     kill(first, Signal::SIGKILL).expect("a process to kill");
-    let second = rig.serving().await;
+    let second = fixture.serving().await;
     assert_ne!(first, second);
-    Client::connect(rig.port).await.get().await;
+    Client::connect(fixture.port).await.get().await;
 
-    rig.stop().await;
-    assert!(rig.port_is_free());
+    fixture.stop().await;
+    assert!(fixture.port_is_free());
 }
 
 #[tokio::test]
-async fn ends_when_the_last_client_has_gone_and_not_before() {
+async fn a_drain_ends_when_the_last_client_disconnects() {
     // The test would time out if the drain took the whole time.
-    let mut rig = rig(PATIENCE * 10);
-    rig.ensure(rig.bootstrap());
-    rig.serving().await;
-    let mut client = Client::connect(rig.port).await;
-    let answer = client.get().await;
-    assert!(!answer.contains("connection: close"), "{answer}");
+    let mut fixture = fixture(TIMEOUT * 10);
+    fixture.ensure(fixture.bootstrap());
+    fixture.serving().await;
+    let mut client = Client::connect(fixture.port).await;
+    let response = client.get().await;
+    assert!(!response.contains("connection: close"), "{response}");
 
-    let port = rig.port;
-    let visit = async {
-        // Long enough for an end that doesn't wait.
+    let port = fixture.port;
+    let requests = async {
+        // Long enough for a stop that doesn't drain.
         sleep(Duration::from_millis(500)).await;
         Client::connect(port).await.get().await;
-        let answer = client.get().await;
-        assert!(answer.contains("connection: close"), "{answer}");
+        let response = client.get().await;
+        assert!(response.contains("connection: close"), "{response}");
         drop(client);
     };
-    tokio::join!(rig.stop(), visit);
-    let status = rig
+    tokio::join!(fixture.stop(), requests);
+    let status = fixture
         .event(|event| match event {
             ProcessEvent::Exited { status, .. } => Some(*status),
             _ => None,
         })
         .await;
     assert_eq!(status.code(), Some(0));
-    assert!(rig.port_is_free());
+    assert!(fixture.port_is_free());
 }
 
 #[tokio::test]
-async fn without_clients_the_drain_time_is_not_waited_for() {
-    let mut rig = rig(PATIENCE * 10);
-    rig.ensure(rig.bootstrap());
-    rig.serving().await;
-    rig.stop().await;
-    assert!(rig.port_is_free());
+async fn a_drain_without_clients_ends_at_once() {
+    let mut fixture = fixture(TIMEOUT * 10);
+    fixture.ensure(fixture.bootstrap());
+    fixture.serving().await;
+    fixture.stop().await;
+    assert!(fixture.port_is_free());
 }
 
 #[tokio::test]
-async fn a_bootstrap_that_envoy_refuses_is_in_the_log() {
-    let mut rig = rig(Duration::ZERO);
-    rig.ensure("static_resources: { listeners: [ { nonsense: 1 } ] }".to_owned());
-    let message = rig
+async fn a_rejected_bootstrap_is_logged() {
+    let mut fixture = fixture(Duration::ZERO);
+    fixture.ensure("static_resources: { listeners: [ { nonsense: 1 } ] }".to_owned());
+    let message = fixture
         .event(|event| match event {
             ProcessEvent::Log { line, .. } if line.level == Level::Critical => {
                 Some(line.message.clone())
@@ -228,26 +228,28 @@ async fn a_bootstrap_that_envoy_refuses_is_in_the_log() {
         })
         .await;
     assert!(message.contains("nonsense"), "{message}");
-    rig.event(|event| match event {
-        ProcessEvent::Exited { status, .. } => (status.code() == Some(1)).then_some(()),
-        _ => None,
-    })
-    .await;
+    fixture
+        .event(|event| match event {
+            ProcessEvent::Exited { status, .. } => (status.code() == Some(1)).then_some(()),
+            _ => None,
+        })
+        .await;
 }
 
 #[tokio::test]
-async fn the_admin_interface_answers() {
-    let mut rig = rig(Duration::ZERO);
-    rig.ensure(rig.bootstrap());
-    rig.serving().await;
+async fn the_admin_interface_responds() {
+    let mut fixture = fixture(Duration::ZERO);
+    fixture.ensure(fixture.bootstrap());
+    fixture.serving().await;
     let admin = Admin::new(
-        rig.supervisor
+        fixture
+            .supervisor
             .dir(&FLEET.parse().expect("a fleet"))
             .admin_socket(),
     );
-    let info = admin.get("/server_info").await.expect("an answer");
+    let info = admin.get("/server_info").await.expect("an response");
     let info = String::from_utf8_lossy(&info);
     assert!(info.contains(binary::VERSION), "{info}");
-    let refused = admin.get("/no-such-page").await.unwrap_err();
-    assert!(refused.to_string().contains("404"), "{refused}");
+    let error = admin.get("/no-such-page").await.unwrap_err();
+    assert!(error.to_string().contains("404"), "{error}");
 }

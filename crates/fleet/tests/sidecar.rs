@@ -1,11 +1,11 @@
-//! The sidecar with a real Envoy: a drain loses no request, and can't be started from outside the pod.
+//! The sidecar with a real Envoy: a drain loses no request, and can't be started over the network.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sesame_fleet::kube::sidecar::{self, Settings};
+use sesame_fleet::kube::sidecar::{self, SidecarConfig};
 use sesame_fleet::local::{
     BootstrapFormat, EnvoySpec, ProcessEvent, ProcessEvents, Supervisor, SupervisorConfig, binary,
 };
@@ -15,28 +15,28 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Generous, for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Long enough for a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Long enough for an event that comes too early to show.
-const MOMENT: Duration = Duration::from_millis(700);
+/// Long enough to detect a premature end of a drain.
+const SETTLE_TIME: Duration = Duration::from_millis(700);
 
 const FLEET: &str = "default/web";
 
 /// An Envoy with a sidecar, and a backend in the test.
-struct Rig {
+struct Fixture {
     supervisor: Supervisor,
     /// HTTP, and plain TCP.
     ports: [u16; 2],
     backend: TcpListener,
-    settings: Settings,
+    config: SidecarConfig,
     sidecar: SocketAddr,
     serving: JoinHandle<()>,
     _dir: TempDir,
 }
 
-impl Rig {
-    async fn new(delay: Duration, patience: Duration) -> Self {
+impl Fixture {
+    async fn new(delay: Duration, drain_timeout: Duration) -> Self {
         let envoy = binary::find(None).unwrap_or_else(|error| panic!("{error}"));
         let dir = tempfile::tempdir().unwrap();
         let config = SupervisorConfig::new(envoy.path, dir.path().join("run"));
@@ -44,14 +44,14 @@ impl Rig {
         let backend = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let ports = [free_port().await, free_port().await];
         let admin_socket = supervisor.dir(&FLEET.parse().unwrap()).admin_socket();
-        let settings = Settings {
+        let config = SidecarConfig {
             admin_socket: admin_socket.clone(),
             control_socket: dir.path().join("sidecar.sock"),
             delay,
-            timeout: patience,
+            timeout: drain_timeout,
         };
-        let (sidecar, serving) = start(&settings).await;
-        // Nothing listens there yet.
+        let (sidecar, serving) = start(&config).await;
+        // Envoy isn't running yet.
         assert_eq!(get(sidecar, "/ready").await, 503);
         let bootstrap = bootstrap(&admin_socket, ports, backend.local_addr().unwrap().port());
         supervisor.ensure(EnvoySpec {
@@ -67,29 +67,35 @@ impl Rig {
             supervisor,
             ports,
             backend,
-            settings,
+            config,
             sidecar,
             serving,
             _dir: dir,
         }
     }
 
-    /// Makes both calls at the same time, as the kubelet does. Returns the response to `/drained`.
+    /// Runs both hooks concurrently, as the kubelet does. Returns the status of `/drained`.
     async fn stop(&self) -> JoinHandle<u16> {
         let sidecar = self.sidecar;
         let drained = tokio::spawn(async move { get(sidecar, "/drained").await });
-        sidecar::begin(&self.settings.control_socket).await.unwrap();
-        assert_eq!(get(self.sidecar, "/ready").await, 503, "no new clients");
+        sidecar::start_drain(&self.config.control_socket)
+            .await
+            .unwrap();
+        assert_eq!(
+            get(self.sidecar, "/ready").await,
+            503,
+            "not ready during a drain"
+        );
         drained
     }
 
-    /// Sends a request and waits until the backend has it. Returns both connections.
-    async fn request_under_way(&self) -> (TcpStream, TcpStream) {
+    /// Sends a request and waits until the backend has received it. Returns both connections.
+    async fn active_request(&self) -> (TcpStream, TcpStream) {
         let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, self.ports[0]))
             .await
             .unwrap();
-        ask(&mut client).await;
-        let (mut backend, _) = timeout(PATIENCE, self.backend.accept())
+        send_request(&mut client).await;
+        let (mut backend, _) = timeout(TIMEOUT, self.backend.accept())
             .await
             .unwrap()
             .unwrap();
@@ -99,15 +105,15 @@ impl Rig {
 
     async fn end(self) {
         self.serving.abort();
-        timeout(PATIENCE, self.supervisor.shutdown()).await.unwrap();
+        timeout(TIMEOUT, self.supervisor.shutdown()).await.unwrap();
     }
 }
 
-async fn start(settings: &Settings) -> (SocketAddr, JoinHandle<()>) {
+async fn start(config: &SidecarConfig) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
-    let settings = settings.clone();
-    let serving = tokio::spawn(async move { sidecar::serve(listener, settings).await.unwrap() });
+    let config = config.clone();
+    let serving = tokio::spawn(async move { sidecar::serve(listener, config).await.unwrap() });
     (address, serving)
 }
 
@@ -124,10 +130,10 @@ async fn ready(events: &mut ProcessEvents) {
             }
         }
     };
-    timeout(PATIENCE, search).await.expect("ready in time");
+    timeout(TIMEOUT, search).await.expect("ready in time");
 }
 
-async fn ask(client: &mut TcpStream) {
+async fn send_request(client: &mut TcpStream) {
     client
         .write_all(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
         .await
@@ -146,33 +152,38 @@ async fn read_until(stream: &mut TcpStream, end: &str) -> String {
     let mut text = String::new();
     let mut buffer = [0; 4096];
     while !text.ends_with(end) {
-        let n = timeout(PATIENCE, stream.read(&mut buffer))
+        let n = timeout(TIMEOUT, stream.read(&mut buffer))
             .await
             .unwrap()
             .unwrap();
-        assert!(n > 0, "cut off behind {text:?}");
+        assert!(n > 0, "connection closed after {text:?}");
         text.push_str(std::str::from_utf8(&buffer[..n]).unwrap());
     }
     text
 }
 
-/// The status of an answer.
+/// The status and the text of a response.
 async fn send(to: SocketAddr, method: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(to).await.unwrap();
     let request = format!("{method} {path} HTTP/1.1\r\nhost: a\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    let status = answer.split(' ').nth(1).expect("a status").parse().unwrap();
-    (status, answer)
+    let mut response = String::new();
+    stream.read_to_string(&mut response).await.unwrap();
+    let status = response
+        .split(' ')
+        .nth(1)
+        .expect("a status")
+        .parse()
+        .unwrap();
+    (status, response)
 }
 
 async fn get(from: SocketAddr, path: &str) -> u16 {
     send(from, "GET", path).await.0
 }
 
-async fn over(drained: JoinHandle<u16>) -> u16 {
-    timeout(PATIENCE, drained).await.expect("an end").unwrap()
+async fn drain_status(drained: JoinHandle<u16>) -> u16 {
+    timeout(TIMEOUT, drained).await.expect("an end").unwrap()
 }
 
 fn bootstrap(admin: &std::path::Path, [web, raw]: [u16; 2], backend: u16) -> String {
@@ -222,136 +233,153 @@ static_resources:
 }
 
 #[tokio::test]
-async fn a_request_under_way_is_answered_and_new_ones_too_until_the_end() {
+async fn requests_are_served_until_the_drain_ends() {
     // The test would time out if the drain took the whole time.
-    let rig = Rig::new(Duration::ZERO, PATIENCE * 10).await;
-    let (mut client, mut backend) = rig.request_under_way().await;
-    let mut drained = rig.stop().await;
-    assert!(timeout(MOMENT, &mut drained).await.is_err(), "not waited");
+    let fixture = Fixture::new(Duration::ZERO, TIMEOUT * 10).await;
+    let (mut client, mut backend) = fixture.active_request().await;
+    let mut drained = fixture.stop().await;
+    assert!(
+        timeout(SETTLE_TIME, &mut drained).await.is_err(),
+        "ended early"
+    );
     // New clients are still served.
-    let (mut late, mut late_backend) = rig.request_under_way().await;
+    let (mut late, mut late_backend) = fixture.active_request().await;
     reply(&mut late_backend).await;
-    let answer = read_until(&mut late, "hello").await;
-    assert!(answer.contains("connection: close"), "{answer}");
-    assert!(timeout(MOMENT, &mut drained).await.is_err(), "not waited");
+    let response = read_until(&mut late, "hello").await;
+    assert!(response.contains("connection: close"), "{response}");
+    assert!(
+        timeout(SETTLE_TIME, &mut drained).await.is_err(),
+        "ended early"
+    );
 
     reply(&mut backend).await;
-    let answer = read_until(&mut client, "hello").await;
-    assert!(answer.starts_with("HTTP/1.1 200 OK"), "{answer}");
-    assert!(answer.contains("connection: close"), "{answer}");
-    assert_eq!(over(drained).await, 200);
-    rig.end().await;
+    let response = read_until(&mut client, "hello").await;
+    assert!(response.starts_with("HTTP/1.1 200 OK"), "{response}");
+    assert!(response.contains("connection: close"), "{response}");
+    assert_eq!(drain_status(drained).await, 200);
+    fixture.end().await;
 }
 
 #[tokio::test]
-async fn before_the_delay_is_over_nobody_is_asked_to_go() {
-    let rig = Rig::new(PATIENCE * 10, PATIENCE * 10).await;
-    let mut drained = rig.stop().await;
-    let (mut client, mut backend) = rig.request_under_way().await;
+async fn no_connection_is_closed_during_the_delay() {
+    let fixture = Fixture::new(TIMEOUT * 10, TIMEOUT * 10).await;
+    let mut drained = fixture.stop().await;
+    let (mut client, mut backend) = fixture.active_request().await;
     reply(&mut backend).await;
-    let answer = read_until(&mut client, "hello").await;
-    assert!(!answer.contains("connection: close"), "{answer}");
-    assert!(timeout(MOMENT, &mut drained).await.is_err(), "not waited");
-    rig.end().await;
+    let response = read_until(&mut client, "hello").await;
+    assert!(!response.contains("connection: close"), "{response}");
+    assert!(
+        timeout(SETTLE_TIME, &mut drained).await.is_err(),
+        "ended early"
+    );
+    fixture.end().await;
 }
 
 #[tokio::test]
-async fn an_idle_connection_is_not_waited_for_long() {
-    let rig = Rig::new(Duration::ZERO, PATIENCE * 10).await;
-    let (mut client, mut backend) = rig.request_under_way().await;
+async fn idle_connections_do_not_hold_up_a_drain() {
+    let fixture = Fixture::new(Duration::ZERO, TIMEOUT * 10).await;
+    let (mut client, mut backend) = fixture.active_request().await;
     reply(&mut backend).await;
     read_until(&mut client, "hello").await;
-    let drained = rig.stop().await;
-    assert_eq!(over(drained).await, 200);
+    let drained = fixture.stop().await;
+    assert_eq!(drain_status(drained).await, 200);
     drop(client);
-    rig.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test]
-async fn a_connection_that_isnt_http_is_waited_for_until_it_ends() {
-    let rig = Rig::new(Duration::ZERO, PATIENCE * 10).await;
-    let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, rig.ports[1]))
+async fn a_drain_waits_for_raw_tcp_connections() {
+    let fixture = Fixture::new(Duration::ZERO, TIMEOUT * 10).await;
+    let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, fixture.ports[1]))
         .await
         .unwrap();
     client.write_all(b"one").await.unwrap();
-    let (mut backend, _) = rig.backend.accept().await.unwrap();
-    let mut drained = rig.stop().await;
+    let (mut backend, _) = fixture.backend.accept().await.unwrap();
+    let mut drained = fixture.stop().await;
     // Longer than the wait for an idle HTTP connection.
-    assert!(timeout(MOMENT * 4, &mut drained).await.is_err(), "cut off");
+    assert!(
+        timeout(SETTLE_TIME * 4, &mut drained).await.is_err(),
+        "ended early"
+    );
     client.write_all(b"two").await.unwrap();
     read_until(&mut backend, "onetwo").await;
     drop((client, backend));
-    assert_eq!(over(drained).await, 200);
-    rig.end().await;
+    assert_eq!(drain_status(drained).await, 200);
+    fixture.end().await;
 }
 
 #[tokio::test]
-async fn nobody_is_waited_for_longer_than_the_limit() {
-    let rig = Rig::new(Duration::ZERO, Duration::from_millis(200)).await;
-    let (_client, _backend) = rig.request_under_way().await;
-    let drained = rig.stop().await;
-    assert_eq!(over(drained).await, 200);
-    rig.end().await;
+async fn a_drain_ends_at_its_timeout() {
+    let fixture = Fixture::new(Duration::ZERO, Duration::from_millis(200)).await;
+    let (_client, _backend) = fixture.active_request().await;
+    let drained = fixture.stop().await;
+    assert_eq!(drain_status(drained).await, 200);
+    fixture.end().await;
 }
 
 #[tokio::test]
-async fn strangers_cant_begin_a_drain() {
-    let rig = Rig::new(Duration::ZERO, PATIENCE * 10).await;
-    assert_eq!(send(rig.sidecar, "POST", "/drain").await.0, 404);
-    let sidecar = rig.sidecar;
+async fn a_drain_cannot_be_started_over_the_network() {
+    let fixture = Fixture::new(Duration::ZERO, TIMEOUT * 10).await;
+    assert_eq!(send(fixture.sidecar, "POST", "/drain").await.0, 404);
+    let sidecar = fixture.sidecar;
     let mut drained = tokio::spawn(async move { get(sidecar, "/drained").await });
-    assert!(timeout(MOMENT, &mut drained).await.is_err(), "not waited");
-    assert_eq!(get(rig.sidecar, "/ready").await, 200);
-    let (mut client, mut backend) = rig.request_under_way().await;
+    assert!(
+        timeout(SETTLE_TIME, &mut drained).await.is_err(),
+        "ended early"
+    );
+    assert_eq!(get(fixture.sidecar, "/ready").await, 200);
+    let (mut client, mut backend) = fixture.active_request().await;
     reply(&mut backend).await;
-    let answer = read_until(&mut client, "hello").await;
-    assert!(!answer.contains("connection: close"), "{answer}");
+    let response = read_until(&mut client, "hello").await;
+    assert!(!response.contains("connection: close"), "{response}");
     drained.abort();
-    rig.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test]
-async fn a_new_sidecar_doesnt_leave_envoy_unready() {
-    let rig = Rig::new(Duration::ZERO, PATIENCE * 10).await;
-    assert_eq!(over(rig.stop().await).await, 200);
-    rig.serving.abort();
-    let (sidecar, serving) = start(&rig.settings).await;
+async fn a_restarted_sidecar_reports_ready() {
+    let fixture = Fixture::new(Duration::ZERO, TIMEOUT * 10).await;
+    assert_eq!(drain_status(fixture.stop().await).await, 200);
+    fixture.serving.abort();
+    let (sidecar, serving) = start(&fixture.config).await;
     assert_eq!(get(sidecar, "/ready").await, 200);
     serving.abort();
-    rig.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test]
-async fn an_envoy_that_has_gone_is_not_waited_for() {
-    let rig = Rig::new(PATIENCE * 10, PATIENCE * 10).await;
-    let (_client, _backend) = rig.request_under_way().await;
-    let drained = rig.stop().await;
-    timeout(PATIENCE, rig.supervisor.shutdown()).await.unwrap();
-    assert_eq!(over(drained).await, 200);
-    rig.end().await;
+async fn a_drain_ends_when_envoy_exits() {
+    let fixture = Fixture::new(TIMEOUT * 10, TIMEOUT * 10).await;
+    let (_client, _backend) = fixture.active_request().await;
+    let drained = fixture.stop().await;
+    timeout(TIMEOUT, fixture.supervisor.shutdown())
+        .await
+        .unwrap();
+    assert_eq!(drain_status(drained).await, 200);
+    fixture.end().await;
 }
 
 #[tokio::test]
-async fn envoys_statistics_are_handed_on() {
-    let rig = Rig::new(Duration::ZERO, PATIENCE).await;
-    let (status, page) = send(rig.sidecar, "GET", "/metrics").await;
+async fn envoys_metrics_are_forwarded() {
+    let fixture = Fixture::new(Duration::ZERO, TIMEOUT).await;
+    let (status, page) = send(fixture.sidecar, "GET", "/metrics").await;
     assert_eq!(status, 200);
     assert!(page.contains("# TYPE envoy_server_live gauge"), "{page}");
-    rig.end().await;
+    fixture.end().await;
 }
 
 #[tokio::test]
-async fn a_control_socket_that_was_left_is_taken_over() {
+async fn a_stale_control_socket_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let control: PathBuf = dir.path().join("sidecar.sock");
     std::fs::write(&control, "").unwrap();
-    let settings = Settings {
+    let config = SidecarConfig {
         admin_socket: dir.path().join("none"),
         control_socket: control.clone(),
-        ..Settings::default()
+        ..SidecarConfig::default()
     };
-    let (sidecar, serving) = start(&settings).await;
+    let (sidecar, serving) = start(&config).await;
     assert_eq!(get(sidecar, "/ready").await, 503);
-    sidecar::begin(&control).await.unwrap();
+    sidecar::start_drain(&control).await.unwrap();
     serving.abort();
 }

@@ -17,7 +17,7 @@ pub struct Counters {
 pub enum WriteResult {
     /// The status was written.
     Written,
-    /// Another writer was faster.
+    /// Another client wrote first.
     Conflict,
     /// The object doesn't exist.
     NotFound,
@@ -66,7 +66,7 @@ impl Counters {
         self.comparisons.load(Ordering::Relaxed)
     }
 
-    /// Objects that wait for a write or have one in flight, now.
+    /// Objects that are waiting for a write or have one in flight, now.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }

@@ -5,10 +5,10 @@ use std::fmt;
 
 use sesame_api::ObjectKey;
 
-/// Messages of the API server are cut here, in bytes.
+/// The maximum length of a message, in bytes.
 const MAX_MESSAGE: usize = 1024;
 
-/// The objects whose status can't be written now for one reason.
+/// The objects whose status can't be written now for a common reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusFailure {
     /// The reason.

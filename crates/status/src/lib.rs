@@ -1,7 +1,7 @@
 //! Writes statuses to the API server.
 //!
-//! Takes the desired and the live status of each object, and sends the fewest merge patches that make them equal. `merge` computes
-//! a patch and `queue` decides which object is next; both are pure. `write` sends.
+//! In: the desired and the live status of each object. Out: the fewest merge patches that make them equal. `merge` computes a
+//! patch, `queue` decides which object is next; both are pure. `write` sends patches. Must not depend on translation.
 
 mod counters;
 mod failure;
@@ -61,7 +61,7 @@ impl Shared {
     }
 }
 
-/// A writer and the task that sends its statuses. Nothing is sent before [`Writer::lead`].
+/// A writer and its task. Nothing is sent before [`Writer::set_leading`].
 ///
 /// The client should not retry by itself (`default_retry` off): the queue may have a newer status to send.
 pub fn start(
@@ -89,26 +89,26 @@ pub fn start(
 impl Writer {
     /// Sets the desired status of an object; `None` if Sesame should have none on it.
     ///
-    /// With `None`, entries that name this controller are removed. From a Gateway, GatewayClass or ListenerSet, what is still as
-    /// this process wrote it is removed.
-    pub fn desired(&self, key: ObjectKey, status: Option<ObjectStatus>) {
-        self.with(|queue, now| queue.desired(key, status, now));
+    /// With `None`, entries that name this controller are removed. A Gateway, GatewayClass or ListenerSet has no such entries: from
+    /// it, conditions and fields that this process wrote are removed unless another client has changed them.
+    pub fn set_desired(&self, key: ObjectKey, status: Option<ObjectStatus>) {
+        self.update(|queue, now| queue.set_desired(key, status, now));
     }
 
     /// Sets the live status of an object; `None` if the object is deleted.
-    pub fn live(&self, key: ObjectKey, live: Option<LiveStatus>) {
-        self.with(|queue, now| queue.live(key, live, now));
+    pub fn set_live(&self, key: ObjectKey, live: Option<LiveStatus>) {
+        self.update(|queue, now| queue.set_live(key, live, now));
     }
 
-    /// Sets whether this process leads. Only the leader writes; a new leader compares every object.
-    pub fn lead(&self, leads: bool) {
-        self.with(|queue, now| queue.lead(leads, now));
+    /// Sets whether this replica leads; false at first. Only the leader writes. A new leader compares every object.
+    pub fn set_leading(&self, leading: bool) {
+        self.update(|queue, now| queue.set_leading(leading, now));
     }
 
-    /// [`Writer::desired`] has been called for all objects that existed at the start. From now on, entries that name this
+    /// [`Writer::set_desired`] has been called for all objects that existed at the start. From now on, entries that name this
     /// controller on objects without a desired status are removed.
-    pub fn complete(&self) {
-        self.with(Queue::complete);
+    pub fn mark_complete(&self) {
+        self.update(Queue::mark_complete);
     }
 
     /// The failures that keep statuses from being written now, one per [`FailureReason`], the most severe first.
@@ -116,7 +116,7 @@ impl Writer {
         self.shared.queue().failures()
     }
 
-    fn with(&self, change: impl FnOnce(&mut Queue, Instant)) {
+    fn update(&self, change: impl FnOnce(&mut Queue, Instant)) {
         change(&mut self.shared.queue(), Instant::now());
         self.shared.changed.notify_one();
     }

@@ -5,14 +5,14 @@
 //!
 //! - `status.parents`, `status.ancestors` and `status.addresses` are atomic lists: applying one replaces it whole, so it needs the
 //!   precondition anyway.
-//! - In map lists (`conditions`, `listeners`) apply keeps fields that others own. A removed listener with a condition of another
-//!   controller would leave an entry without its required fields, and the API server would reject every later write.
-//! - Fields written under an earlier field manager would never be removed.
+//! - In map lists (`conditions`, `listeners`) apply keeps fields that others own. If a removed listener had a condition of another
+//!   controller, an entry without required fields would remain, and the API server would reject every later write.
+//! - Fields written with an earlier field manager would never be removed.
 //! - It costs the API server more per write.
 //!
-//! So ownership follows from the content: from the controller name of an entry, or else from the condition type, since a Gateway,
-//! GatewayClass or ListenerSet has one controller. Their conditions of the types in the table of kinds are ours; conditions of
-//! other types are foreign and stay byte for byte. The entry of a removed listener is removed whole, with foreign conditions.
+//! So ownership is derived from content. An entry is ours if it names our controller. A Gateway, GatewayClass or ListenerSet has
+//! only one controller, so its conditions are ours if the table of kinds has their type. Conditions of other types are foreign and
+//! stay byte for byte. The entry of a removed listener is removed with its foreign conditions.
 
 mod json;
 mod list;
@@ -30,7 +30,7 @@ use sesame_api::{
 };
 
 use self::json::REMOVED;
-use self::list::{List, Owner};
+use self::list::{ItemOwner, List};
 
 /// The maximum number of conditions in a list.
 const MAX_CONDITIONS: usize = 8;
@@ -40,11 +40,11 @@ const MAX_LISTENERS: usize = 64;
 /// The desired status of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Desired {
-    /// None of ours, and this process has written none.
+    /// No status, and this process has written none.
     #[default]
     Unset,
     Status(ObjectStatus),
-    /// None of ours any more; this was the last one.
+    /// No status any more. This was the last one.
     Retracted(ObjectStatus),
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum Desired {
 #[derive(Debug)]
 pub(crate) enum Diff {
     UpToDate,
-    /// The live status is about a later generation than the desired one.
+    /// The live status observes a later generation than the desired one.
     Stale,
     Patch(Patch),
 }
@@ -62,8 +62,8 @@ pub(crate) enum Diff {
 pub(crate) struct Patch {
     /// The whole patch.
     pub body: Box<RawValue>,
-    /// How many of our entries have no room in a list.
-    pub left_out: usize,
+    /// The number of our entries beyond the limit of a list.
+    pub omitted: usize,
 }
 
 /// Compares a live with a desired status. `controller` is our name in status entries.
@@ -81,7 +81,7 @@ pub(crate) fn diff(
         now: Timestamp::from_second(now.as_second()).unwrap_or(now),
         live: json::fields(live.status.as_deref()),
         changes: Vec::new(),
-        left_out: 0,
+        omitted: 0,
         stale: false,
     };
     let Some(owner) = kind.info().status else {
@@ -96,7 +96,7 @@ pub(crate) fn diff(
     merge.finish(&live.resource_version)
 }
 
-/// The generation that a status is about; `None` without conditions.
+/// The generation that a status observes; `None` without conditions.
 pub(crate) fn generation(status: &ObjectStatus) -> Option<i64> {
     let newest = |conditions: &[Condition]| {
         let generations = conditions.iter().filter_map(|c| c.observed_generation);
@@ -126,7 +126,7 @@ struct Merge<'a> {
     live: json::Fields<'a>,
     /// Changed fields of `status` and their new JSON.
     changes: Vec<(&'static str, String)>,
-    left_out: usize,
+    omitted: usize,
     stale: bool,
 }
 
@@ -134,41 +134,41 @@ impl<'a> Merge<'a> {
     fn write(&mut self, fields: &[StatusField<'_>], owner: StatusOwner) {
         for field in fields {
             match (field, owner) {
-                (StatusField::Conditions(wanted), StatusOwner::Whole { conditions }) => {
-                    self.own_conditions(wanted, conditions);
+                (StatusField::Conditions(desired), StatusOwner::Whole { conditions }) => {
+                    self.own_conditions(desired, conditions);
                 }
-                (StatusField::Listeners(wanted), _) => self.listeners(wanted),
-                (StatusField::Entries(_, wanted), StatusOwner::Entries(shape)) => {
-                    self.entries(&shape, wanted);
+                (StatusField::Listeners(desired), _) => self.listeners(desired),
+                (StatusField::Entries(_, desired), StatusOwner::Entries(shape)) => {
+                    self.entries(&shape, desired);
                 }
-                (StatusField::Value(name, wanted), _) => self.own_value(name, wanted.as_ref()),
-                // The table of kinds says otherwise.
+                (StatusField::Value(name, desired), _) => self.own_value(name, desired.as_ref()),
+                // Excluded by the table of kinds.
                 (StatusField::Conditions(_), StatusOwner::Entries(_))
                 | (StatusField::Entries(..), StatusOwner::Whole { .. }) => {}
             }
         }
     }
 
-    /// A field that is ours alone.
-    fn own_value(&mut self, name: &'static str, wanted: Option<&Value>) {
+    /// A field that only we write.
+    fn own_value(&mut self, name: &'static str, desired: Option<&Value>) {
         let live: Option<Value> = json::typed(self.live.get(name).copied());
         // An empty list equals an absent one.
         let live = live.filter(|live| live.as_array().is_none_or(|list| !list.is_empty()));
-        if live.as_ref() != wanted {
-            let text = wanted.map_or_else(|| REMOVED.to_owned(), json::text);
+        if live.as_ref() != desired {
+            let text = desired.map_or_else(|| REMOVED.to_owned(), json::text);
             self.changes.push((name, text));
         }
     }
 
     /// The conditions of the object itself.
-    fn own_conditions(&mut self, wanted: &[Condition], ours: &[&str]) {
+    fn own_conditions(&mut self, desired: &[Condition], ours: &[&str]) {
         let live = self.live.get("conditions").copied();
-        let list = self.conditions(live, wanted, ours);
+        let list = self.conditions(live, desired, ours);
         self.set_list("conditions", &list);
     }
 
     fn set_list(&mut self, name: &'static str, list: &List<'_>) {
-        self.left_out += list.left_out;
+        self.omitted += list.omitted;
         if let Some(text) = list.text_if_changed() {
             self.changes.push((name, text));
         }
@@ -178,110 +178,113 @@ impl<'a> Merge<'a> {
     fn conditions<'l>(
         &mut self,
         live: Option<&'l RawValue>,
-        wanted: &[Condition],
+        desired: &[Condition],
         ours: &[&str],
     ) -> List<'l> {
         let owner = |raw: &RawValue| {
             let type_ = json::typed::<ConditionType>(Some(raw)).map(|head| head.type_);
             let Some(type_) = type_ else {
-                return Owner::Foreign;
+                return ItemOwner::Foreign;
             };
-            match wanted.iter().position(|condition| condition.type_ == type_) {
-                Some(index) => Owner::Us(index),
-                None if ours.contains(&&*type_) => Owner::Stale,
-                None => Owner::Foreign,
+            match desired
+                .iter()
+                .position(|condition| condition.type_ == type_)
+            {
+                Some(index) => ItemOwner::Ours(index),
+                None if ours.contains(&&*type_) => ItemOwner::Stale,
+                None => ItemOwner::Foreign,
             }
         };
         list::merge(
             json::items(live),
-            wanted.len(),
+            desired.len(),
             MAX_CONDITIONS,
             owner,
-            |raw, index| self.condition(json::typed(raw), &wanted[index]),
+            |raw, index| self.condition(json::typed(raw), &desired[index]),
         )
     }
 
     /// A condition with its transition time; `None` if the live one is equal.
-    fn condition(&mut self, live: Option<Condition>, wanted: &Condition) -> Option<String> {
+    fn condition(&mut self, live: Option<Condition>, desired: &Condition) -> Option<String> {
         let time = live.as_ref().and_then(|live| live.last_transition_time);
         if let Some(live) = &live {
             // A generation that doesn't exist yet is ignored.
             let observed = live.observed_generation.filter(|g| *g <= self.generation);
             self.stale |= observed
-                .zip(wanted.observed_generation)
+                .zip(desired.observed_generation)
                 .is_some_and(|(live, ours)| live > ours);
-            if same(live, wanted) && time.is_some() {
+            if same_content(live, desired) && time.is_some() {
                 return None;
             }
         }
-        // Default conditions of a CRD have the epoch as their time.
+        // A CRD's default conditions have the Unix epoch as their time.
         let kept = live
-            .filter(|live| live.status == wanted.status)
+            .filter(|live| live.status == desired.status)
             .and(time)
             .filter(|time| *time != Timestamp::UNIX_EPOCH);
         Some(json::text(&Condition {
             last_transition_time: Some(kept.unwrap_or(self.now)),
-            ..wanted.clone()
+            ..desired.clone()
         }))
     }
 
     /// Merges the entries of listeners. Foreign conditions in them stay.
-    fn listeners(&mut self, wanted: &[ListenerStatus]) {
+    fn listeners(&mut self, desired: &[ListenerStatus]) {
         let live = json::items(self.live.get("listeners").copied());
         let owner = |raw: &RawValue| {
             let name = json::typed::<ListenerName>(Some(raw)).map(|head| head.name);
-            let index = wanted
+            let index = desired
                 .iter()
                 .position(|l| Some(&*l.name) == name.as_deref());
-            index.map_or(Owner::Stale, Owner::Us)
+            index.map_or(ItemOwner::Stale, ItemOwner::Ours)
         };
-        let list = list::merge(live, wanted.len(), MAX_LISTENERS, owner, |raw, index| {
-            self.listener(raw, &wanted[index])
+        let list = list::merge(live, desired.len(), MAX_LISTENERS, owner, |raw, index| {
+            self.listener(raw, &desired[index])
         });
         self.set_list("listeners", &list);
     }
 
-    fn listener(&mut self, live: Option<&RawValue>, wanted: &ListenerStatus) -> Option<String> {
+    fn listener(&mut self, live: Option<&RawValue>, desired: &ListenerStatus) -> Option<String> {
         let fields = json::fields(live);
         let field = |name: &str| fields.get(name).copied();
-        let conditions = self.conditions(field("conditions"), &wanted.conditions, &listener::ALL);
-        self.left_out += conditions.left_out;
+        let conditions = self.conditions(field("conditions"), &desired.conditions, &listener::ALL);
+        self.omitted += conditions.omitted;
         let kinds: Vec<RouteGroupKind> = json::typed(field("supportedKinds")).unwrap_or_default();
         let routes = json::typed(field("attachedRoutes"));
         if live.is_some()
             && !conditions.changed
-            && wanted.supported_kinds == kinds
-            && routes == Some(wanted.attached_routes)
+            && desired.supported_kinds == kinds
+            && routes == Some(desired.attached_routes)
         {
             return None;
         }
         let new = [
-            ("name", json::text(&*wanted.name)),
-            ("supportedKinds", json::text(&wanted.supported_kinds)),
-            ("attachedRoutes", wanted.attached_routes.to_string()),
+            ("name", json::text(&*desired.name)),
+            ("supportedKinds", json::text(&desired.supported_kinds)),
+            ("attachedRoutes", desired.attached_routes.to_string()),
             ("conditions", json::list(&conditions.items)),
         ];
         Some(with_fields(&fields, &new))
     }
 
     /// Merges a list of entries that name their controller.
-    fn entries(&mut self, shape: &StatusEntries, wanted: &[StatusEntry<'_>]) {
+    fn entries(&mut self, shape: &StatusEntries, desired: &[StatusEntry<'_>]) {
         let live = json::items(self.live.get(shape.list).copied());
         let controller = self.controller;
         let owner = |raw: &RawValue| {
             let fields = json::fields(Some(raw));
             let named = json::typed::<String>(fields.get("controllerName").copied());
             if named.as_deref() != Some(controller) {
-                return Owner::Foreign;
+                return ItemOwner::Foreign;
             }
             let reference = json::typed(fields.get(shape.reference).copied());
-            let index = wanted
+            let index = desired
                 .iter()
-                .position(|wanted| Some(wanted.reference) == reference.as_ref());
-            index.map_or(Owner::Stale, Owner::Us)
+                .position(|desired| Some(desired.reference) == reference.as_ref());
+            index.map_or(ItemOwner::Stale, ItemOwner::Ours)
         };
-        let list = list::merge(live, wanted.len(), shape.limit, owner, |raw, index| {
-            self.entry(shape, raw, &wanted[index])
+        let list = list::merge(live, desired.len(), shape.limit, owner, |raw, index| {
+            self.entry(shape, raw, &desired[index])
         });
         self.set_list(shape.list, &list);
     }
@@ -290,17 +293,17 @@ impl<'a> Merge<'a> {
         &mut self,
         shape: &StatusEntries,
         live: Option<&RawValue>,
-        wanted: &StatusEntry<'_>,
+        desired: &StatusEntry<'_>,
     ) -> Option<String> {
         let fields = json::fields(live);
         let live_conditions = fields.get("conditions").copied();
-        let conditions = self.conditions(live_conditions, wanted.conditions, shape.conditions);
-        self.left_out += conditions.left_out;
+        let conditions = self.conditions(live_conditions, desired.conditions, shape.conditions);
+        self.omitted += conditions.omitted;
         if live.is_some() && !conditions.changed {
             return None;
         }
         let new = [
-            (shape.reference, json::text(wanted.reference)),
+            (shape.reference, json::text(desired.reference)),
             ("controllerName", json::text(self.controller)),
             ("conditions", json::list(&conditions.items)),
         ];
@@ -321,7 +324,7 @@ impl<'a> Merge<'a> {
         let body = json::object([("metadata", metadata.as_str()), ("status", status.as_str())]);
         Diff::Patch(Patch {
             body: RawValue::from_string(body).expect("concatenated valid JSON"),
-            left_out: self.left_out,
+            omitted: self.omitted,
         })
     }
 }
@@ -349,7 +352,7 @@ fn with_fields(fields: &json::Fields<'_>, new: &[(&'static str, String)]) -> Str
 }
 
 /// Whether two conditions are equal except for their transition time.
-fn same(a: &Condition, b: &Condition) -> bool {
+fn same_content(a: &Condition, b: &Condition) -> bool {
     a.type_ == b.type_
         && a.status == b.status
         && a.observed_generation == b.observed_generation

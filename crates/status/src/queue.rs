@@ -1,14 +1,14 @@
 //! Decides which object's status is written next. Pure: the caller supplies the time and sends.
 //!
-//! - An object is queued once, however often it changes.
-//! - A write waits for [`INITIAL_DELAY`], in which Envoys get the same change.
-//! - An object has one write in flight. Two writes of an object are at least [`WRITE_INTERVAL`] apart, of a Gateway
-//!   [`GATEWAY_INTERVAL`], and more while another writer undoes ours.
-//! - Gateways and their like are queued separately from routes and policies, and the two queues take turns: thousands of routes
-//!   don't delay a Gateway.
-//! - A status is written when it is about the live generation. A newer one waits until that generation is live, since a write
-//!   now would conflict. An older one waits for [`STALE_DELAY`], as a newer one is expected, and is then written: the new spec
-//!   may be unreadable.
+//! - An object is queued at most once.
+//! - A write waits for [`INITIAL_DELAY`], during which Envoys get the same change.
+//! - An object has at most one write in flight. Writes of an object are at least [`WRITE_INTERVAL`] apart ([`GATEWAY_INTERVAL`] for
+//!   Gateways), and back off while another client reverts them.
+//! - Gateways, GatewayClasses and ListenerSets have a queue of their own, which takes turns with that of routes and policies. So
+//!   thousands of routes don't delay a Gateway.
+//! - A status is written when it observes the live generation. One for a newer generation waits until that is live, since a write
+//!   now would conflict. One for an older generation waits for a newer status for [`STALE_DELAY`], and is then written anyway: the
+//!   new spec may be unreadable.
 //! - An unavailable server delays all writes; any other failure delays its object.
 
 mod backoff;
@@ -23,25 +23,25 @@ use std::time::{Duration, Instant};
 use sesame_api::{Kind, LiveStatus, ObjectKey, ObjectStatus};
 
 use self::backoff::ServerBackoff;
-use self::object::{Object, State};
+use self::object::{Object, QueueState};
 use crate::failure::{FailureReason, Failures, StatusFailure};
 use crate::merge::{self, Desired};
 
-/// How long a new status waits. Envoys get the same change in this time: API servers are slower, and may share processors with
-/// everything else.
+/// The delay of a new status. It lets Envoys get the same change first, since the API server may share its CPUs with Sesame.
 pub(crate) const INITIAL_DELAY: Duration = Duration::from_millis(25);
 /// The minimum time between two writes of a route or policy.
 pub(crate) const WRITE_INTERVAL: Duration = Duration::from_millis(100);
-/// The minimum time between two writes of a Gateway or its like, whose status counts routes.
+/// The minimum time between two writes of a Gateway, GatewayClass or ListenerSet. A Gateway's status counts routes, so it changes
+/// often.
 pub(crate) const GATEWAY_INTERVAL: Duration = Duration::from_millis(250);
-/// How long a status about an older generation waits for a newer one.
+/// How long a status for an older generation waits for a newer one.
 pub(crate) const STALE_DELAY: Duration = Duration::from_secs(1);
-/// How long entries of ours on an object without a desired status stay before they are removed.
+/// The delay before our entries on an object without a desired status are removed.
 pub(crate) const COMPLETE_DELAY: Duration = Duration::from_secs(2);
 /// The maximum backoff of one object.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// If the same status has to be written again within this time, another writer has undone it.
-const UNDONE_WITHIN: Duration = Duration::from_secs(60);
+/// If the same status has to be written again within this time, another client has reverted it.
+const REVERT_WINDOW: Duration = Duration::from_secs(60);
 
 /// A status to compare and write.
 #[derive(Clone, Debug)]
@@ -57,11 +57,11 @@ pub(crate) struct Job {
 pub(crate) enum Outcome {
     /// There was nothing to write.
     UpToDate,
-    /// The live status is about a later generation, so nothing was written.
+    /// The live status observes a later generation, so nothing was written.
     Stale,
-    /// The status was written, except for this number of our entries, for which there was no room.
+    /// The status was written, except for this number of our entries beyond a limit.
     Written(LiveStatus, usize),
-    /// Another writer was faster; this is the live status now.
+    /// Another client wrote first. This is the live status now.
     Conflict(LiveStatus),
     /// The object doesn't exist.
     NotFound,
@@ -78,14 +78,14 @@ pub(crate) struct WriteFailure {
     pub retry_after: Option<Duration>,
 }
 
-/// All objects, and what is to be written.
+/// All objects, and the ones to write.
 #[derive(Debug)]
 pub(crate) struct Queue {
     controller: Arc<str>,
     concurrency: usize,
     initial_delay: Duration,
     objects: BTreeMap<ObjectKey, Object>,
-    /// The keys in the state `Ready`, each once: Gateways and their like, and routes and policies.
+    /// The keys in the state `Ready`, each once: first Gateways, GatewayClasses and ListenerSets, then routes and policies.
     ready: [VecDeque<ObjectKey>; 2],
     /// The ready queue that was last taken from.
     turn: usize,
@@ -117,7 +117,12 @@ impl Queue {
         }
     }
 
-    pub(crate) fn desired(&mut self, key: ObjectKey, status: Option<ObjectStatus>, now: Instant) {
+    pub(crate) fn set_desired(
+        &mut self,
+        key: ObjectKey,
+        status: Option<ObjectStatus>,
+        now: Instant,
+    ) {
         if status.is_none() && !self.objects.contains_key(&key) {
             return;
         }
@@ -129,7 +134,7 @@ impl Queue {
     }
 
     /// `None`: the object is deleted.
-    pub(crate) fn live(&mut self, key: ObjectKey, live: Option<LiveStatus>, now: Instant) {
+    pub(crate) fn set_live(&mut self, key: ObjectKey, live: Option<LiveStatus>, now: Instant) {
         match live {
             Some(live) => {
                 if self.object(&key).set_live(live, now) {
@@ -141,14 +146,14 @@ impl Queue {
         self.remove_if_empty(&key);
     }
 
-    pub(crate) fn lead(&mut self, leads: bool, now: Instant) {
-        if leads == self.leading {
+    pub(crate) fn set_leading(&mut self, leading: bool, now: Instant) {
+        if leading == self.leading {
             return;
         }
-        self.leading = leads;
-        if leads {
+        self.leading = leading;
+        if leading {
             for object in self.objects.values_mut() {
-                object.lead(now);
+                object.start_leading(now);
             }
             self.schedule_all(now);
             return;
@@ -158,13 +163,13 @@ impl Queue {
         self.backoff.reset();
         self.failures = Failures::default();
         self.objects.retain(|_, object| {
-            object.step_down();
+            object.stop_leading();
             !object.is_empty()
         });
     }
 
     /// Desired statuses have been set for all objects that existed at the start.
-    pub(crate) fn complete(&mut self, now: Instant) {
+    pub(crate) fn mark_complete(&mut self, now: Instant) {
         if !self.complete {
             self.complete = true;
             self.schedule_all(now);
@@ -187,7 +192,7 @@ impl Queue {
                 .objects
                 .get_mut(&key)
                 .expect("a ready object is not removed");
-            object.state = State::Idle;
+            object.state = QueueState::Idle;
             match object.due(&key, &self.controller, self.complete) {
                 None => self.remove_if_empty(&key),
                 Some(at) if at > now => self.wait(&key, at),
@@ -228,14 +233,14 @@ impl Queue {
         let Some(object) = self.objects.get_mut(key) else {
             return;
         };
-        object.state = State::Idle;
+        object.state = QueueState::Idle;
         object.finish(&outcome, now);
         match outcome {
             Outcome::NotFound => self.deleted(key),
             _ if !self.leading => {}
             Outcome::Failed(failure) => self.failures.set(key, failure.reason, failure.message),
-            Outcome::Written(_, left_out) if left_out > 0 => {
-                let message = format!("no room for {left_out} of our entries");
+            Outcome::Written(_, omitted) if omitted > 0 => {
+                let message = format!("no room for {omitted} of our entries");
                 self.failures.set(key, FailureReason::Full, message);
             }
             Outcome::UpToDate | Outcome::Written(..) => self.failures.clear(key),
@@ -270,14 +275,14 @@ impl Queue {
             return;
         };
         match object.state {
-            State::InFlight => object.dirty = true,
-            // Evaluated when its turn comes.
-            State::Ready => {}
-            State::Idle | State::Waiting(_) => {
+            QueueState::InFlight => object.dirty = true,
+            // Checked when its turn comes.
+            QueueState::Ready => {}
+            QueueState::Idle | QueueState::Waiting(_) => {
                 object.dirty = false;
-                if let State::Waiting(at) = object.state {
+                if let QueueState::Waiting(at) = object.state {
                     self.timers.remove(&(at, key.clone()));
-                    object.state = State::Idle;
+                    object.state = QueueState::Idle;
                 }
                 match object.due(key, &self.controller, self.complete) {
                     None => {}
@@ -289,12 +294,12 @@ impl Queue {
     }
 
     fn wait(&mut self, key: &ObjectKey, at: Instant) {
-        self.object(key).state = State::Waiting(at);
+        self.object(key).state = QueueState::Waiting(at);
         self.timers.insert((at, key.clone()));
     }
 
     fn enqueue(&mut self, key: &ObjectKey) {
-        self.object(key).state = State::Ready;
+        self.object(key).state = QueueState::Ready;
         self.ready[ready_queue(key.kind)].push_back(key.clone());
     }
 
@@ -314,12 +319,12 @@ impl Queue {
         self.failures.clear(key);
     }
 
-    /// Removes an object without state. A ready one is removed when its turn comes.
+    /// Removes an object without state. One in a ready queue is removed when its turn comes.
     fn remove_if_empty(&mut self, key: &ObjectKey) {
         let Some(object) = self.objects.get(key).filter(|object| object.is_empty()) else {
             return;
         };
-        if let State::Waiting(at) = object.state {
+        if let QueueState::Waiting(at) = object.state {
             self.timers.remove(&(at, key.clone()));
         }
         self.objects.remove(key);

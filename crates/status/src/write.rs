@@ -1,4 +1,4 @@
-//! Sends the jobs of the queue: one request per write, and one more to read the live status after a conflict.
+//! Sends the jobs of the queue: one request for each write, and another one to read the live status after a conflict.
 
 mod response;
 
@@ -23,13 +23,13 @@ use crate::merge::{self, Diff};
 use crate::queue::{Job, Outcome, WriteFailure};
 use crate::{Shared, WriterConfig};
 
-/// The timeout of a request. The API server itself has a limit of 60 s.
+/// The timeout of a request. The API server's own is 60 s.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The timeout of writes in flight at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
-/// The maximum response body, in bytes: above the limit of etcd for one object.
+/// The maximum response body, in bytes. Larger than etcd's limit for an object.
 const MAX_RESPONSE: usize = 4 << 20;
-/// After this many comparisons the task yields.
+/// The number of comparisons after which the task yields.
 const COMPARE_BATCH: usize = 64;
 
 /// The task that sends; see [`crate::start`].
@@ -55,7 +55,7 @@ impl std::fmt::Debug for Sender {
 }
 
 impl WriterTask {
-    /// Writes until `stop` is cancelled. Writes in flight then have two more seconds.
+    /// Writes until `stop` is cancelled. Writes in flight then have two seconds to finish.
     pub async fn run(self, stop: CancellationToken) {
         let mut in_flight = FuturesUnordered::new();
         loop {
@@ -144,7 +144,7 @@ impl Sender {
         );
         match self.send(request).await {
             Response::Object(live) => {
-                let outcome = Outcome::Written(live, patch.left_out);
+                let outcome = Outcome::Written(live, patch.omitted);
                 (outcome, WriteResult::Written)
             }
             Response::Conflict => (self.read(&job.key).await, WriteResult::Conflict),
@@ -199,7 +199,7 @@ impl Sender {
     }
 }
 
-/// The request for the collection of a key's kind and namespace.
+/// Builds requests for a key's kind and namespace.
 fn collection(key: &ObjectKey) -> Request {
     let version = key.kind.api_version();
     let plural = key.kind.plural();

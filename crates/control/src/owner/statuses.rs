@@ -24,14 +24,14 @@ impl Owner {
             let status = self.status(&key);
             changes.extend(self.outputs.status_store.set(&key, status.clone(), now));
             if let Some(writer) = &self.outputs.statuses {
-                writer.desired(key, status);
+                writer.set_desired(key, status);
             }
         }
         if let Some(writer) = &self.outputs.statuses
             && self.complete
             && !std::mem::replace(&mut self.judged, true)
         {
-            writer.complete();
+            writer.mark_complete();
         }
         if changes.is_empty() {
             return;

@@ -37,7 +37,7 @@ pub(super) async fn pass_on(
             }
             WatchEvent::Statuses(current) => {
                 for (key, status) in current {
-                    statuses.live(key, status);
+                    statuses.set_live(key, status);
                 }
             }
             WatchEvent::Release(release) => {

@@ -4,7 +4,7 @@
 
 use std::path::PathBuf;
 
-use sesame_fleet::kube::identity::{self, FleetOwner};
+use sesame_fleet::kube::identity::{self, FleetSecret};
 use sesame_model::FleetId;
 use sesame_xds::tls;
 
@@ -40,12 +40,12 @@ pub(super) async fn identify(
         .clone_from(&config.watch_namespaces);
     let (handle, mut received) = identity::start(client.clone(), settings);
     if let Envoys::Unmanaged { .. } = config.envoys {
-        let owner = FleetOwner {
+        let secret = FleetSecret {
             namespace: config.namespace.clone(),
-            secret_name: UNMANAGED_SECRET.to_owned(),
-            ..FleetOwner::default()
+            name: UNMANAGED_SECRET.to_owned(),
+            ..FleetSecret::default()
         };
-        handle.fleet(FleetId::Unmanaged, Some(owner));
+        handle.set_fleet(FleetId::Unmanaged, Some(secret));
     }
     let identity = tls::Identity::pending();
     let replaced = identity.clone();

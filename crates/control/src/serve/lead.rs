@@ -116,12 +116,12 @@ pub(super) async fn follow(mut following: Following) {
 
 impl Following {
     fn tell(&self, leads: bool, is_ready: bool) {
-        self.statuses.lead(leads && is_ready);
+        self.statuses.set_leading(leads && is_ready);
         if let Some(provisioner) = &self.provisioner {
-            provisioner.lead(leads);
+            provisioner.set_leading(leads);
         }
         if let Some(keeper) = &self.keeper {
-            keeper.lead(leads);
+            keeper.set_leading(leads);
         }
     }
 }

@@ -108,9 +108,9 @@ impl FleetRunner for ManagedRunner {
             && self.parameters.missing.is_empty()
             && !std::mem::replace(&mut self.settled, true)
         {
-            self.provisioner.settled();
+            self.provisioner.mark_complete();
             if let Some(identities) = &self.identities {
-                identities.settled();
+                identities.mark_complete();
             }
         }
     }
@@ -134,20 +134,20 @@ impl ManagedRunner {
         let spec = spec(fleet, request, parameters.unwrap_or_default(), &self.end);
         // Existing Envoys need a certificate even if their parameters are unknown.
         if let Some(identities) = &self.identities {
-            let owner = self.provisioner.secret_owner(fleet, &spec);
-            identities.fleet(fleet.clone(), Some(owner));
+            let secret = self.provisioner.fleet_secret(fleet, &spec);
+            identities.set_fleet(fleet.clone(), Some(secret));
         }
         if valid {
-            self.provisioner.want(fleet.clone(), Some(spec));
+            self.provisioner.set_fleet(fleet.clone(), Some(spec));
         }
     }
 
     fn forget(&mut self, fleet: &FleetId) {
         self.parameters.forget(fleet);
         if let Some(identities) = &self.identities {
-            identities.fleet(fleet.clone(), None);
+            identities.set_fleet(fleet.clone(), None);
         }
-        self.provisioner.want(fleet.clone(), None);
+        self.provisioner.set_fleet(fleet.clone(), None);
     }
 }
 
@@ -214,13 +214,13 @@ fn spec(
 
 /// Paths of the files for mutual TLS between an Envoy and Sesame, in the Envoy's container.
 fn tls(server_name: &str) -> XdsTls {
-    let file = |name: &str| Path::new(layout::CERTIFICATES).join(name);
+    let file = |name: &str| Path::new(layout::CERTIFICATES_DIR).join(name);
     XdsTls {
         certificate: file("tls.crt"),
         private_key: file("tls.key"),
         authority: file("ca.crt"),
         server_name: server_name.to_owned(),
-        secrets: Some(layout::CONFIG.into()),
+        secrets: Some(layout::CONFIG_DIR.into()),
     }
 }
 

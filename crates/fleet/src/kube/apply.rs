@@ -1,6 +1,6 @@
 //! Writes the objects of fleets.
 //!
-//! In: a job. Out: the outcome of each of its actions. An existing object that isn't Sesame's is left alone.
+//! In: a job. Out: the outcome of each of its actions. An existing object that Sesame didn't create is never modified.
 
 use std::time::Duration;
 
@@ -12,26 +12,26 @@ use sesame_model::GatewayOwner;
 use tokio::time::timeout;
 
 use super::fingerprint::{FIELD_MANAGER, Fingerprint};
-use super::fleet::{Action, Outcome, foreign};
+use super::fleet::{Action, Outcome, foreign_message};
 use super::fleets::Job;
-use super::kind::Kind;
-use super::seen::{FleetKey, Seen};
+use super::kind::ObjectKind;
+use super::observed::{FleetKey, ObservedObject};
 use super::spec::FleetsConfig;
 
-/// The field manager of `spec.replicas` until an autoscaler takes over.
+/// The field manager of `spec.replicas` until an autoscaler takes it over.
 const SCALE_MANAGER: &str = "sesame-scale";
 
 /// The timeout of each action.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs all actions of a job, even if some fail.
-pub(super) async fn work(
+pub(super) async fn run(
     client: &Client,
     config: &FleetsConfig,
     job: Job,
 ) -> (FleetKey, Vec<Outcome>) {
     let mut outcomes = Vec::with_capacity(job.actions.len());
-    let writer = Writer {
+    let executor = Executor {
         client,
         config,
         key: &job.key,
@@ -39,11 +39,14 @@ pub(super) async fn work(
     };
     for action in job.actions {
         let kind = action.kind();
-        let outcome = match timeout(TIMEOUT, writer.act(action)).await {
+        let outcome = match timeout(TIMEOUT, executor.execute(action)).await {
             Ok(outcome) => outcome,
-            Err(_) => Some(Outcome::Stumbled(
+            Err(_) => Some(Outcome::Transient(
                 kind,
-                format!("no answer from the API server about {}", writer.named(kind)),
+                format!(
+                    "no response from the API server for {}",
+                    executor.object_name(kind)
+                ),
             )),
         };
         outcomes.extend(outcome);
@@ -51,28 +54,31 @@ pub(super) async fn work(
     (job.key, outcomes)
 }
 
-struct Writer<'a> {
+struct Executor<'a> {
     client: &'a Client,
     config: &'a FleetsConfig,
     key: &'a FleetKey,
     owner: Option<&'a GatewayOwner>,
 }
 
-impl Writer<'_> {
-    async fn act(&self, action: Action) -> Option<Outcome> {
+impl Executor<'_> {
+    async fn execute(&self, action: Action) -> Option<Outcome> {
         let kind = action.kind();
-        let (done, verb) = match action {
+        let (result, verb) = match action {
             Action::Apply {
-                object, said, uid, ..
-            } => (self.apply(kind, object, said, uid).await, "apply"),
+                object,
+                fingerprint,
+                uid,
+                ..
+            } => (self.apply(kind, object, fingerprint, uid).await, "apply"),
             Action::Scale(object) => (self.scale(&object).await, "scale"),
             Action::Delete { uid, .. } => (self.delete(kind, uid).await, "delete"),
         };
-        done.unwrap_or_else(|error| {
-            let message = self.sentence(kind, verb, &error);
+        result.unwrap_or_else(|error| {
+            let message = self.error_message(kind, verb, &error);
             tracing::warn!("{message}");
             Some(match is_transient(&error) {
-                true => Outcome::Stumbled(kind, message),
+                true => Outcome::Transient(kind, message),
                 false => Outcome::Failed(kind, message),
             })
         })
@@ -80,27 +86,29 @@ impl Writer<'_> {
 
     async fn apply(
         &self,
-        kind: Kind,
+        kind: ObjectKind,
         mut object: Value,
-        said: Fingerprint,
+        fingerprint: Fingerprint,
         uid: Option<String>,
     ) -> Result<Option<Outcome>, Error> {
         let uid = match uid {
             Some(uid) => Some(uid),
-            // Watches select by our labels, so an object without them isn't seen.
+            // Watches select by our labels, so an existing object without them isn't observed.
             None => match self.api(kind).get_opt(&self.key.name).await? {
                 None => None,
-                Some(found) => match self.ours(kind, found) {
-                    Some(Seen { deleting: true, .. }) => {
-                        let message = format!("{} is being deleted", self.named(kind));
+                Some(found) => match self.adoptable(kind, found) {
+                    Some(ObservedObject { deleting: true, .. }) => {
+                        let message = format!("{} is being deleted", self.object_name(kind));
                         return Ok(Some(Outcome::Failed(kind, message)));
                     }
-                    Some(seen) => Some(seen.uid),
-                    None => return Ok(Some(Outcome::Failed(kind, foreign(kind, self.key)))),
+                    Some(observed) => Some(observed.uid),
+                    None => {
+                        return Ok(Some(Outcome::Failed(kind, foreign_message(kind, self.key))));
+                    }
                 },
             },
         };
-        // With a uid the patch applies to the known object only. Without one, an object created meanwhile is not overwritten.
+        // With a uid, the patch applies to that object only. Without one, an object created meanwhile is not overwritten.
         let params = PatchParams {
             force: uid.is_some(),
             field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -110,28 +118,29 @@ impl Writer<'_> {
             object["metadata"]["uid"] = Value::String(uid);
         }
         let patch = Patch::Apply(&object);
-        let there = self
+        let stored = self
             .api(kind)
             .patch(&self.key.name, &params, &patch)
             .await?;
-        let seen = Seen::of(kind, there, self.config);
-        Ok(seen.map(|(_, seen)| Outcome::Applied(kind, said, seen)))
+        let observed = ObservedObject::read(kind, stored, self.config);
+        Ok(observed.map(|(_, observed)| Outcome::Applied(kind, fingerprint, observed)))
     }
 
-    fn ours(&self, kind: Kind, found: DynamicObject) -> Option<Seen> {
-        let (_, seen) = Seen::of(kind, found, self.config)?;
-        seen.is_ours(self.owner).then_some(seen)
+    /// The object, if Sesame may write it.
+    fn adoptable(&self, kind: ObjectKind, found: DynamicObject) -> Option<ObservedObject> {
+        let (_, observed) = ObservedObject::read(kind, found, self.config)?;
+        observed.is_ours(self.owner).then_some(observed)
     }
 
     async fn scale(&self, object: &Value) -> Result<Option<Outcome>, Error> {
         let params = PatchParams::apply(SCALE_MANAGER).force();
-        self.api(Kind::Deployment)
+        self.api(ObjectKind::Deployment)
             .patch(&self.key.name, &params, &Patch::Apply(object))
             .await?;
         Ok(None)
     }
 
-    async fn delete(&self, kind: Kind, uid: String) -> Result<Option<Outcome>, Error> {
+    async fn delete(&self, kind: ObjectKind, uid: String) -> Result<Option<Outcome>, Error> {
         let params = DeleteParams {
             propagation_policy: Some(PropagationPolicy::Background),
             preconditions: Some(Preconditions {
@@ -142,7 +151,7 @@ impl Writer<'_> {
         };
         match self.api(kind).delete(&self.key.name, &params).await {
             Ok(_) => Ok(Some(Outcome::Deleted(kind))),
-            // It is gone, or another object has its name.
+            // The object is gone, or another one has its name.
             Err(Error::Api(status)) if matches!(status.code, 404 | 409) => {
                 Ok(Some(Outcome::Deleted(kind)))
             }
@@ -150,30 +159,30 @@ impl Writer<'_> {
         }
     }
 
-    fn api(&self, kind: Kind) -> Api<DynamicObject> {
+    fn api(&self, kind: ObjectKind) -> Api<DynamicObject> {
         Api::namespaced_with(self.client.clone(), &self.key.namespace, &kind.resource())
     }
 
-    fn named(&self, kind: Kind) -> String {
+    fn object_name(&self, kind: ObjectKind) -> String {
         format!("{} {}/{}", kind.name(), self.key.namespace, self.key.name)
     }
 
-    fn sentence(&self, kind: Kind, verb: &str, error: &Error) -> String {
-        let named = self.named(kind);
+    fn error_message(&self, kind: ObjectKind, verb: &str, error: &Error) -> String {
+        let object_name = self.object_name(kind);
         match error {
             Error::Api(status) if status.code == 403 => {
-                format!("not allowed to {verb} {named}: {}", status.message)
+                format!("not allowed to {verb} {object_name}: {}", status.message)
             }
             Error::Api(status) if status.code == 422 => {
-                format!("the API server rejects {named}: {}", status.message)
+                format!("the API server rejects {object_name}: {}", status.message)
             }
             Error::Api(status) => {
                 format!(
-                    "cannot {verb} {named}: {} ({})",
+                    "cannot {verb} {object_name}: {} ({})",
                     status.message, status.code
                 )
             }
-            other => format!("cannot {verb} {named}: {other}"),
+            other => format!("cannot {verb} {object_name}: {other}"),
         }
     }
 }
@@ -187,10 +196,10 @@ fn is_transient(error: &Error) -> bool {
 }
 
 impl Action {
-    fn kind(&self) -> Kind {
+    fn kind(&self) -> ObjectKind {
         match self {
             Self::Apply { kind, .. } | Self::Delete { kind, .. } => *kind,
-            Self::Scale(_) => Kind::Deployment,
+            Self::Scale(_) => ObjectKind::Deployment,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The desired objects of a fleet.
 //!
-//! In: a fleet's spec. Out: objects as JSON, with exactly the fields that Sesame manages. Pure. Must not depend on the
+//! In: a fleet's spec. Out: objects as JSON, with exactly the fields that Sesame manages. Pure. Must not depend on
 //! observed objects.
 
 mod pod;
@@ -14,25 +14,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value, json};
 use sesame_model::{Autoscaling, FleetId, GatewayOwner, Workload};
 
-use super::kind::Kind;
+use super::kind::ObjectKind;
 use super::labels;
 use super::layout;
-use super::seen::FleetKey;
+use super::observed::FleetKey;
 use super::spec::{FleetSpec, FleetsConfig};
 
-/// The default number of Envoys: one can fail without an outage.
-const REPLICAS: u32 = 2;
+/// The default number of Envoys: one of two can fail without an outage.
+const DEFAULT_REPLICAS: u32 = 2;
 
 /// A fleet's objects.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Desired {
-    /// By kind: a fleet has one of each at most, and all have the same name.
-    pub(super) objects: BTreeMap<Kind, Value>,
-    /// The initial number of Envoys, where Sesame doesn't manage it: see [`Autoscaling`].
-    pub(super) first_replicas: Option<u32>,
+pub(super) struct DesiredObjects {
+    /// By kind. A fleet has at most one object of a kind, and all have the same name.
+    pub(super) objects: BTreeMap<ObjectKind, Value>,
+    /// The initial number of Envoys if an autoscaler manages it.
+    pub(super) initial_replicas: Option<u32>,
 }
 
-/// What all objects of a fleet share.
+/// Shared by all objects of a fleet.
 struct Common<'a> {
     config: &'a FleetsConfig,
     fleet: &'a FleetId,
@@ -43,8 +43,12 @@ struct Common<'a> {
 }
 
 /// The objects of a fleet.
-pub(super) fn desired(config: &FleetsConfig, fleet: &FleetId, spec: &FleetSpec) -> Desired {
-    let key = FleetKey::of(config, fleet);
+pub(super) fn desired_objects(
+    config: &FleetsConfig,
+    fleet: &FleetId,
+    spec: &FleetSpec,
+) -> DesiredObjects {
+    let key = FleetKey::new(config, fleet);
     let common = Common {
         config,
         fleet,
@@ -61,55 +65,60 @@ pub(super) fn desired(config: &FleetsConfig, fleet: &FleetId, spec: &FleetSpec) 
     };
 
     let mut objects = BTreeMap::new();
-    let mut add = |kind: Kind, rest: Value| {
-        objects.insert(kind, common.object(kind, rest));
+    let mut add = |kind: ObjectKind, fields: Value| {
+        objects.insert(kind, common.object(kind, fields));
     };
     add(
-        Kind::ServiceAccount,
+        ObjectKind::ServiceAccount,
         json!({ "automountServiceAccountToken": false }),
     );
-    add(Kind::ConfigMap, json!({ "data": common.files() }));
-    // The API server rejects a Service without ports. An existing Service is kept, and so is its address.
+    add(ObjectKind::ConfigMap, json!({ "data": common.files() }));
+    // The API server rejects a Service without ports. An existing Service is kept, with its address.
     if !spec.request.ports.is_empty() {
-        add(Kind::Service, json!({ "spec": service::spec(&common) }));
+        add(
+            ObjectKind::Service,
+            json!({ "spec": service::spec(&common) }),
+        );
     }
     match workload {
         Workload::Deployment => {
             add(
-                Kind::Deployment,
+                ObjectKind::Deployment,
                 json!({ "spec": deployment(&common, autoscaling) }),
             );
             if parameters.disruption_budget.unwrap_or(true) {
                 add(
-                    Kind::PodDisruptionBudget,
+                    ObjectKind::PodDisruptionBudget,
                     json!({ "spec": disruption_budget(&common) }),
                 );
             }
         }
-        Workload::DaemonSet => add(Kind::DaemonSet, json!({ "spec": daemon_set(&common) })),
+        Workload::DaemonSet => add(
+            ObjectKind::DaemonSet,
+            json!({ "spec": daemon_set(&common) }),
+        ),
     }
-    let mut first_replicas = None;
+    let mut initial_replicas = None;
     if let Autoscaling::Between {
         min,
         max,
         cpu_percent,
     } = autoscaling
     {
-        first_replicas = Some(min);
-        let bounds = (min, max, cpu_percent);
+        initial_replicas = Some(min);
         add(
-            Kind::HorizontalPodAutoscaler,
-            json!({ "spec": autoscaler(&common, bounds) }),
+            ObjectKind::HorizontalPodAutoscaler,
+            json!({ "spec": autoscaler(&common, min, max, cpu_percent) }),
         );
     }
-    Desired {
+    DesiredObjects {
         objects,
-        first_replicas,
+        initial_replicas,
     }
 }
 
 impl Common<'_> {
-    fn object(&self, kind: Kind, rest: Value) -> Value {
+    fn object(&self, kind: ObjectKind, fields: Value) -> Value {
         let mut metadata = json!({
             "name": &*self.key.name,
             "namespace": &*self.key.namespace,
@@ -119,7 +128,7 @@ impl Common<'_> {
             metadata["ownerReferences"] = json!([owner_reference(owner)]);
         }
         let annotations = match kind {
-            Kind::Service => service::annotations(self),
+            ObjectKind::Service => service::annotations(self),
             _ => self.annotations.clone(),
         };
         if !annotations.is_empty() {
@@ -130,13 +139,13 @@ impl Common<'_> {
             ("kind".to_owned(), json!(kind.name())),
             ("metadata".to_owned(), metadata),
         ]);
-        if let Value::Object(rest) = rest {
-            object.extend(rest);
+        if let Value::Object(fields) = fields {
+            object.extend(fields);
         }
         Value::Object(object)
     }
 
-    /// The files that Envoy reads at its start.
+    /// The files that Envoy reads when it starts.
     fn files(&self) -> BTreeMap<&str, &str> {
         let files = self.spec.files.iter();
         files
@@ -150,7 +159,7 @@ impl Common<'_> {
     }
 }
 
-/// The reference by which Kubernetes deletes a fleet's objects with their Gateway, even without Sesame.
+/// The owner reference by which Kubernetes deletes a fleet's objects with their Gateway, even while Sesame isn't running.
 /// `blockOwnerDeletion` would require permission to update the Gateway's finalizers.
 pub(super) fn owner_reference(owner: &GatewayOwner) -> OwnerReference {
     OwnerReference {
@@ -175,7 +184,7 @@ fn deployment(common: &Common<'_>, autoscaling: Autoscaling) -> Value {
         "template": pod::template(common, Workload::Deployment),
     });
     if autoscaling == Autoscaling::Off {
-        spec["replicas"] = json!(common.spec.parameters.replicas.unwrap_or(REPLICAS));
+        spec["replicas"] = json!(common.spec.parameters.replicas.unwrap_or(DEFAULT_REPLICAS));
     }
     spec
 }
@@ -197,16 +206,16 @@ fn disruption_budget(common: &Common<'_>) -> Value {
     json!({
         "maxUnavailable": 1,
         "selector": common.selector(),
-        // An Envoy that never became ready serves no client, and would block the drain of a node.
+        // An Envoy that isn't ready serves no clients, but would block the drain of its node.
         "unhealthyPodEvictionPolicy": "AlwaysAllow",
     })
 }
 
-fn autoscaler(common: &Common<'_>, (min, max, cpu_percent): (u32, u32, u32)) -> Value {
+fn autoscaler(common: &Common<'_>, min: u32, max: u32, cpu_percent: u32) -> Value {
     json!({
         "scaleTargetRef": {
-            "apiVersion": Kind::Deployment.api_version(),
-            "kind": Kind::Deployment.name(),
+            "apiVersion": ObjectKind::Deployment.api_version(),
+            "kind": ObjectKind::Deployment.name(),
             "name": &*common.key.name,
         },
         "minReplicas": min,

@@ -1,11 +1,11 @@
-//! Detects whether an object is up to date, without storing the observed or the desired object.
+//! Detects whether an object is up to date without storing it.
 //!
-//! The API server records the manager of each field (`metadata.managedFields`). The fields that Sesame manages are cut out of
-//! the object and hashed; so is the wanted object. The hashes differ if another client has changed or removed a managed field,
-//! or if Sesame wants something else now. Fields that others have added don't count.
+//! The API server records the manager of each field (`metadata.managedFields`). A fingerprint is a hash of the fields that Sesame
+//! manages. Those of the observed and the desired object differ if another client has changed or removed such a field, or if the
+//! desired state has changed. Fields added by others don't count.
 //!
-//! Format: structured-merge-diff's `FieldsV1`: nested maps whose keys are `f:<field>`, `k:<JSON of the keys of a list's
-//! element>`, `v:<JSON of a set's element>` and `.` for the thing itself. A leaf means everything below it.
+//! The format is `FieldsV1` of structured-merge-diff: nested maps whose keys are `f:<field>`, `k:<JSON of a list element's keys>`,
+//! `v:<JSON of a set's element>`, and `.` for the value itself. An empty map stands for the whole value.
 
 use serde_json::{Map, Value};
 use sha2::{Digest, Sha256};
@@ -17,10 +17,10 @@ pub(super) const FIELD_MANAGER: &str = "sesame";
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Fingerprint(u128);
 
-/// Of an object that is to be applied.
+/// The fingerprint of an object to apply.
 pub(super) fn of_desired(object: &Value) -> Fingerprint {
-    let mut said = object.clone();
-    if let Some(fields) = said.as_object_mut() {
+    let mut managed_part = object.clone();
+    if let Some(fields) = managed_part.as_object_mut() {
         // An object's identity has no manager.
         for name in ["apiVersion", "kind"] {
             fields.remove(name);
@@ -31,28 +31,28 @@ pub(super) fn of_desired(object: &Value) -> Fingerprint {
             }
         }
     }
-    hash(said)
+    hash(managed_part)
 }
 
-/// Of an object as the API server has it; `managed` is our `FieldsV1`, if there is one.
+/// The fingerprint of an object on the API server. `managed` is our `FieldsV1`, if any.
 pub(super) fn of_observed(object: &Value, managed: Option<&Value>) -> Fingerprint {
-    let said = managed.and_then(Value::as_object).map_or_else(
+    let managed_part = managed.and_then(Value::as_object).map_or_else(
         || Value::Object(Map::new()),
-        |managed| cut(object, managed, 0),
+        |managed| extract(object, managed, 0),
     );
-    hash(said)
+    hash(managed_part)
 }
 
-/// A map in JSON.
+/// A JSON object.
 type Fields = Map<String, Value>;
 
-/// Nothing of ours is nested deeper than this, and what is deeper is cut off.
-const DEEPEST: usize = 64;
+/// Values nested deeper than this are taken whole. None of ours are.
+const MAX_DEPTH: usize = 64;
 
 /// The part of a value that is managed.
-fn cut(value: &Value, managed: &Fields, depth: usize) -> Value {
-    let below = managed.keys().any(|key| key != ".");
-    if !below || depth > DEEPEST {
+fn extract(value: &Value, managed: &Fields, depth: usize) -> Value {
+    let has_children = managed.keys().any(|key| key != ".");
+    if !has_children || depth > MAX_DEPTH {
         return value.clone();
     }
     match value {
@@ -60,7 +60,7 @@ fn cut(value: &Value, managed: &Fields, depth: usize) -> Value {
             .iter()
             .filter_map(|(name, value)| {
                 let managed = managed.get(&format!("f:{name}"))?.as_object()?;
-                Some((name.clone(), cut(value, managed, depth + 1)))
+                Some((name.clone(), extract(value, managed, depth + 1)))
             })
             .collect::<Map<_, _>>()
             .into(),
@@ -75,20 +75,20 @@ fn cut(value: &Value, managed: &Fields, depth: usize) -> Value {
             elements
                 .iter()
                 .filter_map(|element| {
-                    let of_set = || {
+                    let in_set = || {
                         let text = serde_json::to_string(element).ok()?;
                         managed
                             .contains_key(&format!("v:{text}"))
                             .then(|| element.clone())
                     };
-                    let of_keys = || {
+                    let by_keys = || {
                         let (_, managed) = keys.iter().find(|(key, _)| {
                             key.iter()
                                 .all(|(name, value)| element.get(name) == Some(value))
                         })?;
-                        Some(cut(element, managed, depth + 1))
+                        Some(extract(element, managed, depth + 1))
                     };
-                    of_keys().or_else(of_set)
+                    by_keys().or_else(in_set)
                 })
                 .collect()
         }
@@ -97,25 +97,25 @@ fn cut(value: &Value, managed: &Fields, depth: usize) -> Value {
 }
 
 fn hash(mut value: Value) -> Fingerprint {
-    canonical(&mut value);
-    // Maps are written sorted by key: serde_json keeps them so.
+    canonicalize(&mut value);
+    // Objects are serialized in the order of their keys, which `canonicalize` has sorted.
     let digest = Sha256::digest(value.to_string().as_bytes());
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&digest[..16]);
     Fingerprint(u128::from_be_bytes(bytes))
 }
 
-/// Lists of objects are sorted: the API server may keep those that have keys in another order.
-fn canonical(value: &mut Value) {
+/// Sorts lists of objects, since the API server may store keyed lists in another order.
+fn canonicalize(value: &mut Value) {
     match value {
         Value::Array(elements) => {
-            elements.iter_mut().for_each(canonical);
+            elements.iter_mut().for_each(canonicalize);
             if elements.iter().all(Value::is_object) {
                 elements.sort_by_cached_key(Value::to_string);
             }
         }
         Value::Object(fields) => {
-            fields.values_mut().for_each(canonical);
+            fields.values_mut().for_each(canonicalize);
             fields.sort_keys();
         }
         _ => {}
@@ -168,7 +168,7 @@ mod tests {
         })
     }
 
-    /// As the API server has it: defaults, a status, and what others have added.
+    /// As on the API server: with defaults, a status, and fields added by others.
     fn observed() -> Value {
         let mut object = desired();
         object["metadata"]["uid"] = json!("u");
@@ -189,44 +189,44 @@ mod tests {
         object
     }
 
-    fn same(object: &Value, managed: &Value) -> bool {
+    fn matches(object: &Value, managed: &Value) -> bool {
         of_desired(&desired()) == of_observed(object, Some(managed))
     }
 
     #[test]
-    fn what_others_add_is_not_looked_at() {
-        assert!(same(&observed(), &managed()));
+    fn fields_added_by_others_are_ignored() {
+        assert!(matches(&observed(), &managed()));
     }
 
     #[test]
-    fn what_is_overwritten_or_lost_is_noticed() {
+    fn overwritten_and_removed_fields_are_detected() {
         let mut object = observed();
         object["spec"]["selector"]["s"] = json!("other");
-        assert!(!same(&object, &managed()));
+        assert!(!matches(&object, &managed()));
 
         let mut object = observed();
         object["spec"]["ports"].as_array_mut().unwrap().remove(0);
-        assert!(!same(&object, &managed()));
+        assert!(!matches(&object, &managed()));
 
-        // Another manager took the field over, though the value is ours still.
+        // Another manager owns the field now, although the value is unchanged.
         let mut fields = managed();
         fields["f:spec"].as_object_mut().unwrap().remove("f:type");
-        assert!(!same(&observed(), &fields));
+        assert!(!matches(&observed(), &fields));
         assert_ne!(of_desired(&desired()), of_observed(&observed(), None));
     }
 
     #[test]
-    fn what_we_want_no_more_is_noticed() {
+    fn fields_no_longer_desired_are_detected() {
         let mut object = observed();
         object["metadata"]["annotations"] = json!({ "old": "1" });
-        assert!(same(&object, &managed()));
+        assert!(matches(&object, &managed()));
         let mut fields = managed();
         fields["f:metadata"]["f:annotations"] = json!({ ".": {}, "f:old": {} });
-        assert!(!same(&object, &fields));
+        assert!(!matches(&object, &fields));
     }
 
     #[test]
-    fn any_fields_are_survived() {
+    fn malformed_managed_fields_do_not_panic() {
         for fields in [
             json!(null),
             json!([]),

@@ -1,4 +1,4 @@
-//! One fleet: its desired state, its observed objects, and the actions that reconcile them.
+//! One fleet: its desired state, its observed objects, and the writes that reconcile them.
 //!
 //! Pure: no clock, no network.
 
@@ -8,32 +8,32 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sesame_model::{FleetId, FleetProblem, FleetState, GatewayOwner};
 
-use super::addresses::{self, Asked};
-use super::desired::desired;
+use super::addresses::{self, RequestedAddresses};
+use super::desired::desired_objects;
 use super::fingerprint::{self, Fingerprint};
-use super::kind::Kind;
-use super::seen::{Detail, FleetKey, Seen, Workload};
+use super::kind::ObjectKind;
+use super::observed::{Detail, FleetKey, ObservedObject, WorkloadStatus};
 use super::spec::{FleetSpec, FleetsConfig};
 
-/// A wanted fleet, or an orphan.
+/// A desired fleet, or an orphan.
 #[derive(Debug, Default)]
 pub(super) struct Fleet {
-    wanted: Option<Wanted>,
-    pub(super) seen: BTreeMap<Kind, Seen>,
-    /// The fingerprint last applied, and that of the object as stored. They differ where the API server or a webhook
-    /// normalizes a field.
-    accepted: BTreeMap<Kind, (Fingerprint, Fingerprint)>,
-    /// Why an object can't be written, as a sentence.
-    pub(super) problems: BTreeMap<Kind, String>,
+    desired: Option<DesiredFleet>,
+    pub(super) observed: BTreeMap<ObjectKind, ObservedObject>,
+    /// The fingerprint last applied, and that of the object as stored. They differ if the API server or a webhook normalizes
+    /// a field.
+    applied: BTreeMap<ObjectKind, (Fingerprint, Fingerprint)>,
+    /// Why an object can't be written.
+    pub(super) problems: BTreeMap<ObjectKind, String>,
 }
 
-/// The desired state. Holds fingerprints only; the objects are rebuilt when they have to be written.
+/// The desired state. Holds fingerprints only; objects are built again to be written.
 #[derive(Debug)]
-struct Wanted {
+struct DesiredFleet {
     id: FleetId,
     spec: Arc<FleetSpec>,
-    objects: BTreeMap<Kind, Fingerprint>,
-    asked: Asked,
+    objects: BTreeMap<ObjectKind, Fingerprint>,
+    requested: RequestedAddresses,
 }
 
 /// A write to the API server.
@@ -41,50 +41,50 @@ struct Wanted {
 pub(super) enum Action {
     /// Applies an object; with the uid of the observed one, if any.
     Apply {
-        kind: Kind,
+        kind: ObjectKind,
         object: Value,
-        said: Fingerprint,
+        fingerprint: Fingerprint,
         uid: Option<String>,
     },
     /// Sets `spec.replicas` once.
     Scale(Value),
     /// Deletes the object with this uid.
-    Delete { kind: Kind, uid: String },
+    Delete { kind: ObjectKind, uid: String },
 }
 
 /// The outcome of an [`Action`].
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// The fingerprint applied, and the object as stored.
-    Applied(Kind, Fingerprint, Seen),
-    Deleted(Kind),
-    Failed(Kind, String),
+    Applied(ObjectKind, Fingerprint, ObservedObject),
+    Deleted(ObjectKind),
+    Failed(ObjectKind, String),
     /// A transient failure.
-    Stumbled(Kind, String),
+    Transient(ObjectKind, String),
 }
 
 impl Fleet {
     /// Sets the desired state. Returns whether it has changed.
-    pub(super) fn want(
+    pub(super) fn set_desired(
         &mut self,
         config: &FleetsConfig,
-        wanted: Option<(FleetId, FleetSpec)>,
+        desired: Option<(FleetId, FleetSpec)>,
     ) -> bool {
-        let Some((id, spec)) = wanted else {
+        let Some((id, spec)) = desired else {
             self.problems.clear();
-            return self.wanted.take().is_some();
+            return self.desired.take().is_some();
         };
-        if let Some(known) = &self.wanted
+        if let Some(known) = &self.desired
             && known.id == id
             && *known.spec == spec
         {
             return false;
         }
-        let objects = desired(config, &id, &spec).objects;
+        let objects = desired_objects(config, &id, &spec).objects;
         // Reported again if they persist.
         self.problems.clear();
-        self.wanted = Some(Wanted {
-            asked: addresses::asked_for(&spec),
+        self.desired = Some(DesiredFleet {
+            requested: RequestedAddresses::of(&spec),
             objects: objects
                 .iter()
                 .map(|(kind, object)| (*kind, fingerprint::of_desired(object)))
@@ -97,222 +97,228 @@ impl Fleet {
 
     /// `None` for an orphan.
     pub(super) fn id(&self) -> Option<&FleetId> {
-        self.wanted.as_ref().map(|wanted| &wanted.id)
+        self.desired.as_ref().map(|desired| &desired.id)
     }
 
     /// The owner of its objects.
     pub(super) fn owner(&self) -> Option<&GatewayOwner> {
-        self.wanted.as_ref()?.spec.request.owner.as_ref()
+        self.desired.as_ref()?.spec.request.owner.as_ref()
     }
 
-    /// Whether an object of that kind is wanted.
-    pub(super) fn wants(&self, kind: Kind) -> bool {
-        self.wanted
+    /// Whether an object of that kind is desired.
+    pub(super) fn is_desired(&self, kind: ObjectKind) -> bool {
+        self.desired
             .as_ref()
-            .is_some_and(|wanted| wanted.objects.contains_key(&kind))
+            .is_some_and(|desired| desired.objects.contains_key(&kind))
     }
 
     /// The actions that reconcile the fleet, in order. An object that Sesame didn't create becomes a problem.
     pub(super) fn plan(&mut self, config: &FleetsConfig, key: &FleetKey) -> Vec<Action> {
-        let Some(wanted) = &self.wanted else {
+        let Some(desired) = &self.desired else {
             return self.deletions(config, key, |_| true);
         };
-        let owner = wanted.spec.request.owner.as_ref();
+        let owner = desired.spec.request.owner.as_ref();
         let mut stale = Vec::new();
-        for (kind, said) in &wanted.objects {
-            match self.seen.get(kind) {
-                None => stale.push((*kind, *said, None)),
-                Some(seen) if !seen.is_ours(owner) => {
-                    self.problems.insert(*kind, foreign(*kind, key));
+        for (kind, fingerprint) in &desired.objects {
+            match self.observed.get(kind) {
+                None => stale.push((*kind, *fingerprint, None)),
+                Some(observed) if !observed.is_ours(owner) => {
+                    self.problems.insert(*kind, foreign_message(*kind, key));
                 }
-                // Created again once it is gone.
-                Some(seen) if seen.deleting => {}
-                Some(seen) => {
-                    let accepted = Some(&(*said, seen.fingerprint)) == self.accepted.get(kind);
-                    if seen.fingerprint == *said || accepted {
+                // Recreated once it is gone.
+                Some(observed) if observed.deleting => {}
+                Some(observed) => {
+                    let normalized =
+                        Some(&(*fingerprint, observed.fingerprint)) == self.applied.get(kind);
+                    if observed.fingerprint == *fingerprint || normalized {
                         self.problems.remove(kind);
                     } else {
-                        stale.push((*kind, *said, Some(seen.uid.clone())));
+                        stale.push((*kind, *fingerprint, Some(observed.uid.clone())));
                     }
                 }
             }
         }
         let mut actions = Vec::new();
         if !stale.is_empty() {
-            let mut desired = desired(config, &wanted.id, &wanted.spec);
-            for (kind, said, uid) in stale {
-                let Some(object) = desired.objects.remove(&kind) else {
+            let mut built = desired_objects(config, &desired.id, &desired.spec);
+            for (kind, fingerprint, uid) in stale {
+                let Some(object) = built.objects.remove(&kind) else {
                     continue;
                 };
-                let scale = match (kind, desired.first_replicas) {
-                    (Kind::Deployment, Some(first)) => self.scale(key, first),
+                let scale = match (kind, built.initial_replicas) {
+                    (ObjectKind::Deployment, Some(initial)) => self.scale(key, initial),
                     _ => None,
                 };
-                let seen = uid.is_some();
+                let exists = uid.is_some();
                 let apply = Action::Apply {
                     kind,
                     object,
-                    said,
+                    fingerprint,
                     uid,
                 };
-                // Without a manager, `spec.replicas` falls back to 1: the other manager has to take it over first.
+                // Without a manager, `spec.replicas` falls back to 1. So on an existing object the other manager takes it over
+                // first.
                 match scale {
-                    Some(scale) if seen => actions.extend([scale, apply]),
+                    Some(scale) if exists => actions.extend([scale, apply]),
                     other => actions.extend([apply].into_iter().chain(other)),
                 }
             }
         }
-        let keep_service = wanted.spec.request.ports.is_empty();
-        let replaced = self.is_serving();
+        let keep_service = desired.spec.request.ports.is_empty();
+        let old_workload_unneeded = self.is_serving();
         actions.extend(self.deletions(config, key, |kind| match kind {
-            Kind::Service => !keep_service,
-            kind if kind.is_workload() => replaced,
+            ObjectKind::Service => !keep_service,
+            kind if kind.is_workload() => old_workload_unneeded,
             _ => true,
         }));
         actions
     }
 
-    /// Deletes the unwanted objects that `may_go` accepts.
+    /// Deletes objects that are not desired, if `deletable` accepts their kind.
     fn deletions(
         &self,
         config: &FleetsConfig,
         key: &FleetKey,
-        may_go: impl Fn(Kind) -> bool,
+        deletable: impl Fn(ObjectKind) -> bool,
     ) -> Vec<Action> {
-        self.seen
+        self.observed
             .iter()
-            .filter(|(kind, seen)| {
-                !self.wants(**kind)
-                    && !seen.deleting
-                    && may_delete(config, key, seen)
-                    && may_go(**kind)
+            .filter(|(kind, observed)| {
+                !self.is_desired(**kind)
+                    && !observed.deleting
+                    && may_delete(config, key, observed)
+                    && deletable(**kind)
             })
-            .map(|(kind, seen)| Action::Delete {
+            .map(|(kind, observed)| Action::Delete {
                 kind: *kind,
-                uid: seen.uid.clone(),
+                uid: observed.uid.clone(),
             })
             .collect()
     }
 
-    /// Whether the wanted workload carries traffic, so that its predecessor can be deleted.
+    /// Whether the desired workload has available pods (or zero replicas), so that the previous one can be deleted.
     fn is_serving(&self) -> bool {
-        self.seen.iter().any(|(kind, seen)| {
-            let Detail::Workload(workload) = seen.detail else {
+        self.observed.iter().any(|(kind, observed)| {
+            let Detail::Workload(workload) = observed.detail else {
                 return false;
             };
-            self.wants(*kind) && (workload.available > 0 || workload.replicas == Some(0))
+            self.is_desired(*kind) && (workload.available > 0 || workload.replicas == Some(0))
         })
     }
 
     /// Sets `spec.replicas` as another manager than [`fingerprint::FIELD_MANAGER`], until an autoscaler takes over.
-    fn scale(&self, key: &FleetKey, first: u32) -> Option<Action> {
-        let replicas = match self.seen.get(&Kind::Deployment) {
-            None => first,
-            Some(Seen {
+    fn scale(&self, key: &FleetKey, initial: u32) -> Option<Action> {
+        let replicas = match self.observed.get(&ObjectKind::Deployment) {
+            None => initial,
+            Some(ObservedObject {
                 detail: Detail::Workload(workload),
                 ..
-            }) if workload.counted_by_us => workload.replicas.unwrap_or(first).max(first),
+            }) if workload.manages_replicas => workload.replicas.unwrap_or(initial).max(initial),
             Some(_) => return None,
         };
         Some(Action::Scale(json!({
-            "apiVersion": Kind::Deployment.api_version(),
-            "kind": Kind::Deployment.name(),
+            "apiVersion": ObjectKind::Deployment.api_version(),
+            "kind": ObjectKind::Deployment.name(),
             "metadata": { "name": &*key.name, "namespace": &*key.namespace },
             "spec": { "replicas": replicas },
         })))
     }
 
     /// Stores an observed object, unless a newer version is stored.
-    pub(super) fn sees(&mut self, kind: Kind, seen: Seen) {
-        match self.seen.get(&kind) {
-            Some(known) if seen.is_older_than(known) => {}
-            _ => drop(self.seen.insert(kind, seen)),
+    pub(super) fn observe(&mut self, kind: ObjectKind, observed: ObservedObject) {
+        match self.observed.get(&kind) {
+            Some(known) if observed.is_older_than(known) => {}
+            _ => drop(self.observed.insert(kind, observed)),
         }
     }
 
-    /// Records an outcome. Returns the kind if the same fingerprint had been applied before: another client has reverted it.
-    pub(super) fn done(&mut self, outcome: Outcome) -> Option<Kind> {
+    /// Records an outcome. Returns the kind if the same fingerprint was applied before, so another client has reverted it.
+    pub(super) fn done(&mut self, outcome: Outcome) -> Option<ObjectKind> {
         match outcome {
-            Outcome::Applied(kind, said, seen) => {
+            Outcome::Applied(kind, fingerprint, observed) => {
                 self.problems.remove(&kind);
-                let before = self.accepted.insert(kind, (said, seen.fingerprint));
-                self.sees(kind, seen);
-                return before
-                    .is_some_and(|(before, _)| before == said)
+                let previous = self
+                    .applied
+                    .insert(kind, (fingerprint, observed.fingerprint));
+                self.observe(kind, observed);
+                return previous
+                    .is_some_and(|(previous, _)| previous == fingerprint)
                     .then_some(kind);
             }
             Outcome::Deleted(kind) => {
                 self.problems.remove(&kind);
                 // If a finalizer keeps it, the watch reports it again.
-                self.seen.remove(&kind);
+                self.observed.remove(&kind);
             }
-            Outcome::Failed(kind, message) | Outcome::Stumbled(kind, message) => {
+            Outcome::Failed(kind, message) | Outcome::Transient(kind, message) => {
                 self.problems.insert(kind, message);
             }
         }
         None
     }
 
-    /// Its state; `hidden`: kinds that can't be watched, in a namespace or (`None`) in all, and why.
+    /// The fleet's state. `unwatchable` has the kinds that can't be watched, each in a namespace or (`None`) in all, and why.
     pub(super) fn state(
         &self,
         key: &FleetKey,
-        hidden: &BTreeMap<(Kind, Option<String>), String>,
+        unwatchable: &BTreeMap<(ObjectKind, Option<String>), String>,
     ) -> Option<FleetState> {
-        let wanted = self.wanted.as_ref()?;
-        let given = match self.seen.get(&Kind::Service) {
-            Some(Seen {
-                detail: Detail::Service(given),
+        let desired = self.desired.as_ref()?;
+        let assigned = match self.observed.get(&ObjectKind::Service) {
+            Some(ObservedObject {
+                detail: Detail::Service(assigned),
                 ..
-            }) => Some(given),
+            }) => Some(assigned),
             _ => None,
         };
         let mut out = FleetState {
-            addresses: given.map(|given| given.addresses()).unwrap_or_default(),
+            addresses: assigned
+                .map(|assigned| assigned.addresses())
+                .unwrap_or_default(),
             ..FleetState::default()
         };
-        for seen in self.seen.values() {
-            if let Detail::Workload(Workload { available, .. }) = seen.detail {
+        for observed in self.observed.values() {
+            if let Detail::Workload(WorkloadStatus { available, .. }) = observed.detail {
                 out.ready |= available > 0;
             }
         }
         let service = format!("{}/{}", key.namespace, key.name);
         let here = |scope: &Option<String>| scope.as_deref().is_none_or(|s| s == &*key.namespace);
-        let hindered = hidden
+        let unwatchable = unwatchable
             .iter()
-            .find(|((kind, scope), _)| self.wants(*kind) && here(scope))
+            .find(|((kind, scope), _)| self.is_desired(*kind) && here(scope))
             .map(|(_, message)| message);
         let unwritten = self.problems.values().next();
-        out.problem = addresses::problem(&wanted.asked, given, &service)
+        out.problem = addresses::problem(&desired.requested, assigned, &service)
             .into_iter()
             .chain(
                 unwritten
-                    .or(hindered)
+                    .or(unwatchable)
                     .map(|text| FleetProblem::NoResources(text.clone())),
             )
             .min();
         Some(out)
     }
 
-    /// Whether it is not wanted and has no objects left.
-    pub(super) fn is_over(&self) -> bool {
-        self.wanted.is_none() && self.seen.is_empty()
+    /// Whether it is not desired and has no objects.
+    pub(super) fn is_empty(&self) -> bool {
+        self.desired.is_none() && self.observed.is_empty()
     }
 }
 
-/// Whether Sesame created an unwanted object: it has our labels, and the namespace and name of its owner's fleet.
-fn may_delete(config: &FleetsConfig, key: &FleetKey, seen: &Seen) -> bool {
-    let fleet = match &seen.owner {
+/// Whether Sesame created the object: it has our labels, and the namespace and name of its owner's fleet.
+fn may_delete(config: &FleetsConfig, key: &FleetKey, observed: &ObservedObject) -> bool {
+    let fleet = match &observed.owner {
         Some(owner) => FleetId::of_gateway(Arc::clone(&key.namespace), owner.name.as_str()),
         None => FleetId::Default,
     };
-    seen.labelled && FleetKey::of(config, &fleet) == *key
+    observed.labelled && FleetKey::new(config, &fleet) == *key
 }
 
-/// The problem when an object that Sesame didn't create has the name of a fleet's object.
-pub(super) fn foreign(kind: Kind, key: &FleetKey) -> String {
+/// The message for an object that Sesame didn't create but that has the name of a fleet's object.
+pub(super) fn foreign_message(kind: ObjectKind, key: &FleetKey) -> String {
     format!(
-        "{} {}/{} exists, but Sesame did not create it: delete it, and Sesame creates its own",
+        "{} {}/{} exists and was not created by Sesame; delete it, and Sesame creates its own",
         kind.name(),
         key.namespace,
         key.name

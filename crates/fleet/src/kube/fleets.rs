@@ -1,7 +1,7 @@
 //! All fleets: which of them to reconcile, and when.
 //!
-//! In: the wanted fleets, watch events, the outcomes of jobs, and the time. Out: jobs, one at a time for each fleet, and
-//! observations. Pure: no clock. A change costs as much as its own fleet, however many there are.
+//! In: the desired fleets, watch events, the outcomes of jobs, and the time. Out: jobs, one at a time for each fleet, and
+//! states of fleets. Pure: no clock. The cost of a change doesn't depend on the number of fleets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -9,36 +9,36 @@ use std::time::{Duration, Instant};
 use sesame_model::{FleetId, FleetState, GatewayOwner};
 
 use super::fleet::{Action, Fleet, Outcome};
-use super::kind::Kind;
-use super::seen::{FleetKey, Seen};
+use super::kind::ObjectKind;
+use super::observed::{FleetKey, ObservedObject};
 use super::spec::{FleetSpec, FleetsConfig};
 
-/// The delay before a deleted object is created again. Usually its Gateway is being deleted, too.
-const AFTER_LOSS: Duration = Duration::from_millis(700);
+/// The delay before a deleted object is recreated. Usually its Gateway is being deleted, too.
+const RECREATE_DELAY: Duration = Duration::from_millis(700);
 
-/// The first pause after a failure; it doubles.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+/// The delay after the first failure. It doubles with each further one.
+const MIN_BACKOFF: Duration = Duration::from_millis(500);
 
-/// How many transient failures in a row are not reported.
-const PATIENCE: u32 = 3;
+/// Consecutive transient failures that aren't reported.
+const MAX_UNREPORTED_FAILURES: u32 = 3;
 
-/// The longest pause after a failure: its cause may go away without a watch event.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// The longest delay after a failure. The cause may go away without a watch event.
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// An object that needed no repair for this long starts with the shortest delay again.
-const CALM: Duration = Duration::from_secs(600);
+/// The backoff of an object that needed no repair for this long starts over.
+const BACKOFF_RESET: Duration = Duration::from_secs(600);
 
 /// An event of a watch.
 #[derive(Debug)]
-pub(super) enum News {
+pub(super) enum ObjectEvent {
     /// An object was created or changed.
-    Seen(Kind, FleetKey, Seen),
+    Changed(ObjectKind, FleetKey, ObservedObject),
     /// An object was deleted.
-    Gone(Kind, FleetKey),
+    Deleted(ObjectKind, FleetKey),
     /// All objects of a kind, in a namespace or (`None`) in all.
-    All(Kind, Option<String>, Vec<(FleetKey, Seen)>),
+    Listed(ObjectKind, Option<String>, Vec<(FleetKey, ObservedObject)>),
     /// A kind can't be watched, and why.
-    Hidden(Kind, Option<String>, String),
+    Unwatchable(ObjectKind, Option<String>, String),
 }
 
 /// The actions for one fleet.
@@ -54,42 +54,43 @@ pub(super) struct Job {
 #[derive(Debug)]
 pub(super) struct Fleets {
     config: FleetsConfig,
-    fleets: BTreeMap<FleetKey, Entry>,
-    /// To be examined now.
+    fleets: BTreeMap<FleetKey, FleetEntry>,
+    /// Fleets to examine now.
     due: BTreeSet<FleetKey>,
-    /// To be examined later.
-    later: BTreeSet<(Instant, FleetKey)>,
-    /// Kinds without a list so far.
-    unlisted: BTreeSet<(Kind, Option<String>)>,
+    /// Fleets to examine later.
+    scheduled: BTreeSet<(Instant, FleetKey)>,
+    /// Kinds that haven't been listed yet.
+    unlisted: BTreeSet<(ObjectKind, Option<String>)>,
     /// Kinds that can't be watched, in a namespace or (`None`) in all, and why.
-    hidden: BTreeMap<(Kind, Option<String>), String>,
+    unwatchable: BTreeMap<(ObjectKind, Option<String>), String>,
     leading: bool,
-    /// All wanted fleets are known: others are orphans.
-    settled: bool,
-    /// Observations for [`Fleets::take_observation`].
-    news: BTreeMap<FleetId, Option<FleetState>>,
+    /// All desired fleets are known; others are orphans.
+    complete: bool,
+    /// For [`Fleets::next_state`].
+    changed_states: BTreeMap<FleetId, Option<FleetState>>,
 }
 
 /// A fleet and its schedule.
 #[derive(Debug, Default)]
-struct Entry {
+struct FleetEntry {
     fleet: Fleet,
-    /// Explicitly unwanted, as opposed to not known yet.
-    dismissed: bool,
+    /// Explicitly removed, as opposed to not known yet.
+    removed: bool,
     /// A job is running.
-    busy: bool,
-    /// Failed jobs in a row.
+    job_running: bool,
+    /// Consecutive failed jobs.
     failures: u32,
-    /// The last repair of each kind, and how many in a row.
-    repairs: BTreeMap<Kind, (Instant, u32)>,
-    /// Not to be examined before.
+    /// The last repair of each kind, and the number of consecutive ones before it.
+    repairs: BTreeMap<ObjectKind, (Instant, u32)>,
+    /// No job before this time.
     not_before: Option<Instant>,
-    told: Option<FleetState>,
+    /// The state last reported.
+    reported: Option<FleetState>,
 }
 
 impl Fleets {
     pub(super) fn new(config: FleetsConfig) -> Self {
-        let unlisted = Kind::ALL
+        let unlisted = ObjectKind::ALL
             .iter()
             .flat_map(|kind| scopes(&config).into_iter().map(|scope| (*kind, scope)))
             .collect();
@@ -97,62 +98,63 @@ impl Fleets {
             config,
             fleets: BTreeMap::new(),
             due: BTreeSet::new(),
-            later: BTreeSet::new(),
+            scheduled: BTreeSet::new(),
             unlisted,
-            hidden: BTreeMap::new(),
+            unwatchable: BTreeMap::new(),
             leading: false,
-            settled: false,
-            news: BTreeMap::new(),
+            complete: false,
+            changed_states: BTreeMap::new(),
         }
     }
 
     /// Sets the desired state of a fleet; `None`: its objects are deleted.
-    pub(super) fn want(&mut self, id: FleetId, spec: Option<FleetSpec>) {
-        let key = FleetKey::of(&self.config, &id);
+    pub(super) fn set_fleet(&mut self, id: FleetId, spec: Option<FleetSpec>) {
+        let key = FleetKey::new(&self.config, &id);
         let entry = self.fleets.entry(key.clone()).or_default();
-        if spec.is_none() && entry.fleet.id().is_some() && entry.told.take().is_some() {
-            self.news.insert(id.clone(), None);
+        if spec.is_none() && entry.fleet.id().is_some() && entry.reported.take().is_some() {
+            self.changed_states.insert(id.clone(), None);
         }
-        entry.dismissed = spec.is_none();
-        let wanted = spec.map(|spec| (id, spec));
-        if entry.fleet.want(&self.config, wanted) {
+        entry.removed = spec.is_none();
+        let desired = spec.map(|spec| (id, spec));
+        if entry.fleet.set_desired(&self.config, desired) {
             entry.failures = 0;
             entry.not_before = None;
-            self.look(key);
+            self.mark_due(key);
         } else {
-            self.forget(&key);
+            self.remove_if_empty(&key);
         }
     }
 
-    /// Only a leader gets jobs.
-    pub(super) fn lead(&mut self, leading: bool) {
+    /// Sets whether this replica leads. Only the leader gets jobs.
+    pub(super) fn set_leading(&mut self, leading: bool) {
         if leading && !self.leading {
             self.due.extend(self.fleets.keys().cloned());
         }
         self.leading = leading;
     }
 
-    /// All wanted fleets are known: from now on, others are orphans.
-    pub(super) fn settle(&mut self) {
-        if !self.settled {
-            self.settled = true;
+    /// All desired fleets are known. From now on, others are orphans.
+    pub(super) fn mark_complete(&mut self) {
+        if !self.complete {
+            self.complete = true;
             self.due.extend(self.fleets.keys().cloned());
         }
     }
 
-    pub(super) fn learn(&mut self, news: News, now: Instant) {
-        match news {
-            News::Seen(kind, key, seen) => self.seen(kind, key, seen),
-            News::Gone(kind, key) => self.gone(kind, key, now),
-            News::All(kind, scope, all) => {
-                let over = self.hidden.remove(&(kind, scope.clone())).is_some();
-                let there: BTreeSet<FleetKey> = all.iter().map(|(key, _)| key.clone()).collect();
+    pub(super) fn handle_event(&mut self, event: ObjectEvent, now: Instant) {
+        match event {
+            ObjectEvent::Changed(kind, key, observed) => self.object_changed(kind, key, observed),
+            ObjectEvent::Deleted(kind, key) => self.object_deleted(kind, key, now),
+            ObjectEvent::Listed(kind, scope, all) => {
+                let recovered = self.unwatchable.remove(&(kind, scope.clone())).is_some();
+                let listed_keys: BTreeSet<FleetKey> =
+                    all.iter().map(|(key, _)| key.clone()).collect();
                 let missing: Vec<FleetKey> = self
                     .fleets
                     .iter()
                     .filter(|(key, entry)| {
-                        entry.fleet.seen.contains_key(&kind)
-                            && !there.contains(key)
+                        entry.fleet.observed.contains_key(&kind)
+                            && !listed_keys.contains(key)
                             && scope
                                 .as_deref()
                                 .is_none_or(|scope| *key.namespace == *scope)
@@ -160,31 +162,33 @@ impl Fleets {
                     .map(|(key, _)| key.clone())
                     .collect();
                 for key in missing {
-                    self.gone(kind, key, now);
+                    self.object_deleted(kind, key, now);
                 }
-                for (key, seen) in all {
-                    self.seen(kind, key, seen);
+                for (key, observed) in all {
+                    self.object_changed(kind, key, observed);
                 }
-                self.listed(kind, scope);
-                if over {
-                    self.observe_all();
+                self.mark_listed(kind, scope);
+                if recovered {
+                    self.update_all_states();
                 }
             }
-            News::Hidden(kind, scope, message) => {
-                let before = self.hidden.insert((kind, scope.clone()), message.clone());
-                self.listed(kind, scope);
+            ObjectEvent::Unwatchable(kind, scope, message) => {
+                let before = self
+                    .unwatchable
+                    .insert((kind, scope.clone()), message.clone());
+                self.mark_listed(kind, scope);
                 if before != Some(message) {
-                    self.observe_all();
+                    self.update_all_states();
                 }
             }
         }
     }
 
-    /// The next job, if there is one now.
+    /// The next job that is due.
     pub(super) fn next_job(&mut self, now: Instant) -> Option<Job> {
-        while let Some((at, _)) = self.later.first()
+        while let Some((at, _)) = self.scheduled.first()
             && *at <= now
-            && let Some((_, key)) = self.later.pop_first()
+            && let Some((_, key)) = self.scheduled.pop_first()
         {
             self.due.insert(key);
         }
@@ -195,28 +199,28 @@ impl Fleets {
             let Some(entry) = self.fleets.get_mut(&key) else {
                 continue;
             };
-            if entry.busy {
+            if entry.job_running {
                 // Examined again when the job is done.
                 continue;
             }
             if let Some(at) = entry.not_before
                 && at > now
             {
-                self.later.insert((at, key));
+                self.scheduled.insert((at, key));
                 continue;
             }
             entry.not_before = None;
-            if entry.fleet.id().is_none() && !entry.dismissed && !self.settled {
-                // It may turn out to be wanted.
+            if entry.fleet.id().is_none() && !entry.removed && !self.complete {
+                // It may still turn out to be desired.
                 continue;
             }
             let actions = entry.fleet.plan(&self.config, &key);
             let owner = entry.fleet.owner().cloned();
             if actions.is_empty() {
-                self.observe(&key);
+                self.update_state(&key);
                 continue;
             }
-            entry.busy = true;
+            entry.job_running = true;
             return Some(Job {
                 key,
                 owner,
@@ -226,9 +230,9 @@ impl Fleets {
         None
     }
 
-    /// The time of the next job, unless an event comes first.
+    /// When to call [`Fleets::next_job`] again if no event comes before.
     pub(super) fn next_time(&self) -> Option<Instant> {
-        self.later.first().map(|(at, _)| *at)
+        self.scheduled.first().map(|(at, _)| *at)
     }
 
     /// Records the outcomes of a job.
@@ -236,148 +240,147 @@ impl Fleets {
         let Some(entry) = self.fleets.get_mut(&key) else {
             return;
         };
-        entry.busy = false;
+        entry.job_running = false;
         let failed = outcomes
             .iter()
-            .any(|outcome| matches!(outcome, Outcome::Failed(..) | Outcome::Stumbled(..)));
-        let patient = entry.failures < PATIENCE;
+            .any(|outcome| matches!(outcome, Outcome::Failed(..) | Outcome::Transient(..)));
+        let unreported = entry.failures < MAX_UNREPORTED_FAILURES;
         let mut repaired = Vec::new();
         for outcome in outcomes {
-            // The first transient failures aren't reported: the Envoys keep running.
-            if patient && matches!(outcome, Outcome::Stumbled(..)) {
+            // Envoys keep running, so the first transient failures aren't reported.
+            if unreported && matches!(outcome, Outcome::Transient(..)) {
                 continue;
             }
             repaired.extend(entry.fleet.done(outcome));
         }
         for kind in repaired {
-            entry.repaired(&key, kind, now);
+            entry.record_repair(&key, kind, now);
         }
         if failed {
-            entry.wait_until(now + pause(entry.failures));
+            entry.delay_until(now + backoff(entry.failures));
             entry.failures += 1;
         } else {
             entry.failures = 0;
         }
         // Events may have arrived during the job.
-        self.look(key);
+        self.mark_due(key);
     }
 
-    /// The new state of one fleet; `None` if no state has changed.
-    pub(super) fn take_observation(&mut self) -> Option<(FleetId, Option<FleetState>)> {
-        self.news.pop_first()
+    /// The new state of a fleet whose state has changed, if any.
+    pub(super) fn next_state(&mut self) -> Option<(FleetId, Option<FleetState>)> {
+        self.changed_states.pop_first()
     }
 
-    /// Whether [`Fleets::take_observation`] has something.
-    pub(super) fn has_observation(&self) -> bool {
-        !self.news.is_empty()
+    /// Whether [`Fleets::next_state`] returns a state.
+    pub(super) fn has_state(&self) -> bool {
+        !self.changed_states.is_empty()
     }
 
-    fn seen(&mut self, kind: Kind, key: FleetKey, seen: Seen) {
+    fn object_changed(&mut self, kind: ObjectKind, key: FleetKey, observed: ObservedObject) {
         let entry = self.fleets.entry(key.clone()).or_default();
-        entry.fleet.sees(kind, seen);
-        self.look(key);
+        entry.fleet.observe(kind, observed);
+        self.mark_due(key);
     }
 
-    fn gone(&mut self, kind: Kind, key: FleetKey, now: Instant) {
+    fn object_deleted(&mut self, kind: ObjectKind, key: FleetKey, now: Instant) {
         let Some(entry) = self.fleets.get_mut(&key) else {
             return;
         };
-        let Some(seen) = entry.fleet.seen.remove(&kind) else {
+        let Some(observed) = entry.fleet.observed.remove(&kind) else {
             return;
         };
-        // No delay for an object that was unwanted or had a deletion timestamp.
-        if entry.fleet.wants(kind) && !seen.deleting {
-            entry.wait_until(now + AFTER_LOSS);
+        // No delay if the object wasn't desired or had a deletion timestamp.
+        if entry.fleet.is_desired(kind) && !observed.deleting {
+            entry.delay_until(now + RECREATE_DELAY);
         }
-        self.look(key);
+        self.mark_due(key);
     }
 
-    fn listed(&mut self, kind: Kind, scope: Option<String>) {
+    fn mark_listed(&mut self, kind: ObjectKind, scope: Option<String>) {
         let first = self.unlisted.remove(&(kind, scope));
         if first && self.unlisted.is_empty() {
             self.due.extend(self.fleets.keys().cloned());
-            // Nothing is observed until every kind has been listed.
-            self.observe_all();
+            // No state is known before all kinds have been listed.
+            self.update_all_states();
         }
     }
 
-    fn observe_all(&mut self) {
+    fn update_all_states(&mut self) {
         for key in self.fleets.keys().cloned().collect::<Vec<_>>() {
-            self.observe(&key);
+            self.update_state(&key);
         }
     }
 
-    fn look(&mut self, key: FleetKey) {
-        self.observe(&key);
-        if !self.forget(&key) {
+    fn mark_due(&mut self, key: FleetKey) {
+        self.update_state(&key);
+        if !self.remove_if_empty(&key) {
             self.due.insert(key);
         }
     }
 
-    fn observe(&mut self, key: &FleetKey) {
+    fn update_state(&mut self, key: &FleetKey) {
         if !self.unlisted.is_empty() {
             return;
         }
         let Some(entry) = self.fleets.get_mut(key) else {
             return;
         };
-        let (Some(id), Some(observation)) =
-            (entry.fleet.id(), entry.fleet.state(key, &self.hidden))
+        let (Some(id), Some(state)) = (entry.fleet.id(), entry.fleet.state(key, &self.unwatchable))
         else {
             return;
         };
-        if entry.told.as_ref() != Some(&observation) {
-            self.news.insert(id.clone(), Some(observation.clone()));
-            entry.told = Some(observation);
+        if entry.reported.as_ref() != Some(&state) {
+            self.changed_states.insert(id.clone(), Some(state.clone()));
+            entry.reported = Some(state);
         }
     }
 
-    /// Drops an unwanted fleet without objects. Returns whether it was dropped.
-    fn forget(&mut self, key: &FleetKey) -> bool {
-        let over = self
+    /// Removes a fleet that is not desired and has no objects. Returns whether it was removed.
+    fn remove_if_empty(&mut self, key: &FleetKey) -> bool {
+        let empty = self
             .fleets
             .get(key)
-            .is_some_and(|entry| entry.fleet.is_over() && !entry.busy);
-        if over {
+            .is_some_and(|entry| entry.fleet.is_empty() && !entry.job_running);
+        if empty {
             self.fleets.remove(key);
         }
-        over
+        empty
     }
 }
 
-impl Entry {
-    fn wait_until(&mut self, at: Instant) {
+impl FleetEntry {
+    fn delay_until(&mut self, at: Instant) {
         self.not_before = Some(self.not_before.map_or(at, |before| before.max(at)));
     }
 
-    /// A changed object is restored at once; if it keeps changing, with growing delays. Otherwise two controllers that disagree
-    /// would load the API server and keep restarting pods.
-    fn repaired(&mut self, key: &FleetKey, kind: Kind, now: Instant) {
+    /// Backs off if an object keeps being reverted: two controllers that disagree would otherwise load the API server and keep
+    /// restarting pods. The first repair isn't delayed.
+    fn record_repair(&mut self, key: &FleetKey, kind: ObjectKind, now: Instant) {
         let before = self
             .repairs
             .get(&kind)
-            .filter(|(at, _)| now.saturating_duration_since(*at) < CALM);
-        let often = before.map_or(0, |(_, often)| often + 1);
-        self.repairs.insert(kind, (now, often));
-        if often > 0 {
-            self.wait_until(now + pause(often - 1));
+            .filter(|(at, _)| now.saturating_duration_since(*at) < BACKOFF_RESET);
+        let count = before.map_or(0, |(_, count)| count + 1);
+        self.repairs.insert(kind, (now, count));
+        if count > 0 {
+            self.delay_until(now + backoff(count - 1));
         }
-        if often == 3 {
+        if count == 3 {
             tracing::warn!(
                 namespace = &*key.namespace,
                 name = &*key.name,
                 kind = kind.name(),
-                "another client keeps changing this object (another Sesame?); Sesame restores it less and less often"
+                "another client keeps changing this object (another Sesame?); repairs are backing off"
             );
         }
     }
 }
 
-/// The pause after a failure that follows `before` others.
-fn pause(before: u32) -> Duration {
-    FIRST_PAUSE
-        .saturating_mul(1 << before.min(16))
-        .min(LONGEST_PAUSE)
+/// The delay after a failure that follows `failures` others.
+fn backoff(failures: u32) -> Duration {
+    MIN_BACKOFF
+        .saturating_mul(1 << failures.min(16))
+        .min(MAX_BACKOFF)
 }
 
 /// The namespaces in which each kind is watched; `None`: all.

@@ -1,15 +1,15 @@
-//! Mutual TLS between Sesame and its Envoys: CAs, certificates, and the Secrets in which they are kept.
+//! Mutual TLS between Sesame and its Envoys: CAs, certificates, and the Secrets that store them.
 //!
-//! In: the fleets and where each one's Secret belongs. Out: Secrets, and the files for this replica's discovery server. Must
-//! not depend on how discovery is served or how Envoys run.
+//! In: the fleets, and the namespace and name of each one's Secret. Out: Secrets, and the files for this replica's discovery
+//! server. Must not depend on how discovery is served or how Envoys run.
 //!
-//! The leader issues, renews and repairs. Every replica watches the Secrets and serves with what they hold. An Envoy reads
-//! its Secret as files and reads them again when they change. So a renewal restarts nothing and closes no stream.
+//! The leader issues, renews and repairs certificates. Every replica watches the Secrets and serves with their contents. An
+//! Envoy has its Secret mounted as files and reloads them when they change, so a renewal restarts nothing and closes no stream.
 //!
 //! - [`cert`]: issues and reads certificates.
 //! - [`ca`]: CAs and their rotation.
 //! - [`secret`]: the layout of the Secrets.
-//! - `state`: what each Secret needs, and when.
+//! - `state`: decides which Secrets to write, and when.
 //! - `store`: watches and writes them.
 
 pub mod ca;
@@ -39,14 +39,14 @@ pub struct CaConfig {
     pub namespace: String,
     /// The DNS names by which Envoys reach Sesame, such as `sesame-xds.sesame-system.svc`.
     pub dns_names: Vec<String>,
-    /// The namespaces of fleets; `None`: all.
+    /// The namespaces of fleets. `None`: all.
     pub fleet_namespaces: Option<Vec<String>>,
     /// The clock.
     pub clock: Clock,
 }
 
 impl CaConfig {
-    /// Fleets in all namespaces, the system's clock.
+    /// Fleets in all namespaces, and the system clock.
     pub fn new(namespace: impl Into<String>, dns_names: Vec<String>) -> Self {
         Self {
             namespace: namespace.into(),
@@ -57,78 +57,77 @@ impl CaConfig {
     }
 }
 
-/// A fleet's Secret: where it is, and its metadata.
+/// The desired Secret of a fleet: its name and metadata.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct FleetOwner {
+pub struct FleetSecret {
     /// The Secret's namespace.
     pub namespace: String,
     /// The Secret's name.
-    pub secret_name: String,
+    pub name: String,
     /// Its labels, besides Sesame's own.
     pub labels: BTreeMap<String, String>,
     /// Its annotations, besides Sesame's own.
     pub annotations: BTreeMap<String, String>,
-    /// Its owner; without one it stays until [`Handle::fleet`] deletes it.
+    /// Its owner. Without one it exists until [`Handle::set_fleet`] deletes it.
     pub owner_reference: Option<OwnerReference>,
 }
 
 /// Calls that the task has not handled yet.
 #[derive(Debug, Default)]
-struct Orders {
-    fleets: BTreeMap<FleetId, Option<FleetOwner>>,
+struct PendingChanges {
+    fleets: BTreeMap<FleetId, Option<FleetSecret>>,
     leading: Option<bool>,
-    settled: bool,
+    complete: bool,
 }
 
-/// A handle of the task. Its calls return at once. When the last clone is dropped, the task ends.
+/// A handle to the task. Calls return at once. When the last clone is dropped, the task ends.
 #[derive(Clone, Debug)]
 pub struct Handle {
-    orders: Arc<Mutex<Orders>>,
-    bell: watch::Sender<()>,
+    pending: Arc<Mutex<PendingChanges>>,
+    changed: watch::Sender<()>,
     failure: watch::Receiver<Option<Arc<str>>>,
 }
 
 impl Handle {
-    /// Keeps a fleet's Secret from now on; `None`: deletes it.
-    pub fn fleet(&self, fleet: FleetId, owner: Option<FleetOwner>) {
-        self.send(|orders| {
-            orders.fleets.insert(fleet, owner);
+    /// Sets the desired Secret of a fleet; `None` deletes it.
+    pub fn set_fleet(&self, fleet: FleetId, secret: Option<FleetSecret>) {
+        self.update(|pending| {
+            pending.fleets.insert(fleet, secret);
         });
     }
 
-    /// Whether this replica leads. Only the leader writes. False at first.
-    pub fn lead(&self, leading: bool) {
-        self.send(|orders| orders.leading = Some(leading));
+    /// Sets whether this replica leads; false at first. Only the leader writes.
+    pub fn set_leading(&self, leading: bool) {
+        self.update(|pending| pending.leading = Some(leading));
     }
 
-    /// All fleets are known. From now on Secrets of other fleets are orphans and deleted.
-    pub fn settled(&self) {
-        self.send(|orders| orders.settled = true);
+    /// All desired fleets are known. From now on Secrets of other fleets are orphans and deleted.
+    pub fn mark_complete(&self) {
+        self.update(|pending| pending.complete = true);
     }
 
-    /// Why Secrets can't be watched or written; `None`: they can.
+    /// Why Secrets can't be watched or written, if so.
     pub fn failure(&self) -> watch::Receiver<Option<Arc<str>>> {
         self.failure.clone()
     }
 
-    fn send(&self, change: impl FnOnce(&mut Orders)) {
-        change(&mut self.orders.lock().unwrap_or_else(PoisonError::into_inner));
-        self.bell.send_replace(());
+    fn update(&self, change: impl FnOnce(&mut PendingChanges)) {
+        change(&mut self.pending.lock().unwrap_or_else(PoisonError::into_inner));
+        self.changed.send_replace(());
     }
 }
 
-/// Starts to keep certificates, in a task of its own. The receiver has the discovery server's files: `None` until the leader
-/// has issued them.
+/// Starts the task. The receiver has the discovery server's files: `None` until the leader has issued them.
 pub fn start(client: Client, config: CaConfig) -> (Handle, watch::Receiver<Option<TlsFiles>>) {
-    let orders = Arc::new(Mutex::new(Orders::default()));
-    let (bell, rung) = watch::channel(());
-    let (served, files) = watch::channel(None);
+    let pending = Arc::new(Mutex::new(PendingChanges::default()));
+    let (changed, changes) = watch::channel(());
+    let (server_files, files) = watch::channel(None);
     let (failed, failure) = watch::channel(None);
-    let store = store::Store::new(client, config, served, failed);
-    tokio::spawn(store.run(Arc::clone(&orders), rung));
+    let store = store::Store::new(client, config, server_files, failed);
+    tokio::spawn(store.run(Arc::clone(&pending), changes));
     let handle = Handle {
-        orders,
-        bell,
+        pending,
+        changed,
         failure,
     };
     (handle, files)

@@ -2,9 +2,9 @@
 
 use kube::core::{ApiResource, GroupVersionKind};
 
-/// A kind. In the order of writes: an object comes after those that it refers to.
+/// A kind, in the order of writes: an object is written after those that it refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Kind {
+pub(super) enum ObjectKind {
     ServiceAccount,
     ConfigMap,
     Service,
@@ -14,7 +14,7 @@ pub(super) enum Kind {
     HorizontalPodAutoscaler,
 }
 
-impl Kind {
+impl ObjectKind {
     pub(super) const ALL: [Self; 7] = [
         Self::ServiceAccount,
         Self::ConfigMap,
@@ -51,11 +51,11 @@ impl Kind {
             .api_version()
             .split_once('/')
             .unwrap_or(("", self.api_version()));
-        // The plurals of all these are regular.
+        // All these kinds have regular plurals.
         ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, self.name()))
     }
 
-    /// Whether it runs pods.
+    /// Whether objects of this kind run pods.
     pub(super) fn is_workload(self) -> bool {
         matches!(self, Self::Deployment | Self::DaemonSet)
     }
@@ -66,8 +66,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_those_of_the_api_server() {
-        let plurals = Kind::ALL.map(|kind| {
+    fn resources_match_the_api_server() {
+        let plurals = ObjectKind::ALL.map(|kind| {
             let resource = kind.resource();
             format!("{} {}", resource.api_version, resource.plural)
         });

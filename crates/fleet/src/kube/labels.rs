@@ -5,38 +5,38 @@ use std::collections::BTreeMap;
 use super::names;
 use super::spec::{FleetSpec, FleetsConfig};
 
-/// The program that manages the object.
+/// The name of the program that manages the object.
 pub(super) const MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 /// The value of [`MANAGED_BY`].
 pub(super) const SESAME: &str = "sesame";
 /// The instance of Sesame that manages the object.
 pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
-/// The name of the fleet's objects. Services and Deployments select pods by it.
+/// The name of the fleet's objects. Services and workloads select pods by it.
 pub(super) const FLEET: &str = "projectsesame.io/fleet";
 /// The Gateway. The Gateway API requires this label on a Gateway's resources.
 const GATEWAY: &str = "gateway.networking.k8s.io/gateway-name";
 /// The Gateway's class.
 const GATEWAY_CLASS: &str = "gateway.networking.k8s.io/gateway-class-name";
-/// On pods: a hash of their files, so that a change of these replaces the pods.
+/// On pods: a hash of their files. A changed file changes the pod template, so the pods are replaced.
 pub(super) const BOOTSTRAP: &str = "projectsesame.io/bootstrap";
 
-/// Labels that Kubernetes' controllers set to distinguish pods. An owner must not override them.
+/// Labels that Kubernetes' controllers set to distinguish pods. Owners can't override them.
 const RESERVED: [&str; 3] = [
     "pod-template-hash",
     "controller-revision-hash",
     "pod-template-generation",
 ];
 
-/// Sesame's own keys, and those of the Deployment controller.
+/// Prefixes of Sesame's own keys and those of the Deployment controller. Owners can't set them.
 const RESERVED_PREFIXES: [&str; 2] = ["projectsesame.io/", "deployment.kubernetes.io/"];
 
-/// The labels of all objects of a fleet: the owner's, overridden by ours.
+/// The labels of a fleet's objects: the owner's, overridden by ours.
 pub(super) fn labels(
     config: &FleetsConfig,
     spec: &FleetSpec,
     fleet_name: &str,
 ) -> BTreeMap<String, String> {
-    let mut labels = allowed(&spec.request.labels);
+    let mut labels = without_reserved(&spec.request.labels);
     let ours = [
         (MANAGED_BY, SESAME.to_owned()),
         (INSTANCE, names::label_value(&config.instance)),
@@ -60,25 +60,26 @@ pub(super) fn selector(fleet_name: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(FLEET.to_owned(), fleet_name.to_owned())])
 }
 
-/// The annotations of all objects of a fleet.
+/// The annotations of a fleet's objects.
 pub(super) fn annotations(spec: &FleetSpec) -> BTreeMap<String, String> {
-    allowed(&spec.request.annotations)
+    without_reserved(&spec.request.annotations)
 }
 
-/// The selector of watches: all fleets of this instance.
-pub(super) fn watched(config: &FleetsConfig) -> String {
+/// The label selector of watches: objects of all fleets of this instance.
+pub(super) fn watch_selector(config: &FleetsConfig) -> String {
     let instance = names::label_value(&config.instance);
     format!("{MANAGED_BY}={SESAME},{INSTANCE}={instance},{FLEET}")
 }
 
-fn allowed(wanted: &BTreeMap<String, String>) -> BTreeMap<String, String> {
+/// Removes keys that owners can't set.
+fn without_reserved(from_owner: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     let reserved = |key: &str| {
         RESERVED.contains(&key)
             || RESERVED_PREFIXES
                 .iter()
                 .any(|prefix| key.starts_with(prefix))
     };
-    wanted
+    from_owner
         .iter()
         .filter(|(key, _)| !reserved(key))
         .map(|(key, value)| (key.clone(), value.clone()))

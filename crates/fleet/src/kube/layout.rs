@@ -1,4 +1,4 @@
-//! Paths and ports in a pod, shared by the pod template, Envoy's bootstrap and the sidecar.
+//! Paths and ports in a pod that the pod template, Envoy's bootstrap and the sidecar share.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -6,48 +6,48 @@ use std::time::Duration;
 use sesame_model::{FleetParameters, Port};
 
 /// The folder shared by Envoy and the sidecar.
-pub const RUN: &str = "/run/sesame";
+pub const RUN_DIR: &str = "/run/sesame";
 /// Envoy's admin interface: a Unix socket.
 pub const ADMIN_SOCKET: &str = "/run/sesame/admin.sock";
 /// The sidecar's control socket: a Unix socket.
 pub const SIDECAR_SOCKET: &str = "/run/sesame/sidecar.sock";
-/// The folder of Envoy's bootstrap and of the files beside it.
-pub const CONFIG: &str = "/etc/envoy";
-/// The bootstrap's file in its folder and its key in the ConfigMap.
+/// The folder of Envoy's bootstrap and of the files that it refers to.
+pub const CONFIG_DIR: &str = "/etc/envoy";
+/// The name of the bootstrap file, and its key in the ConfigMap.
 pub(super) const BOOTSTRAP_FILE: &str = "bootstrap.json";
-/// The folder of Envoy's certificate, its key and the CA bundle: `tls.crt`, `tls.key`, `ca.crt`. The kubelet
-/// replaces all three at once, by a symbolic link.
-pub const CERTIFICATES: &str = "/etc/envoy-certificates";
+/// The folder of Envoy's certificate, its key and the CA bundle: `tls.crt`, `tls.key`, `ca.crt`. The kubelet replaces
+/// all three atomically, by a symbolic link.
+pub const CERTIFICATES_DIR: &str = "/etc/envoy-certificates";
 
-/// The user id of the pod's processes: not root.
-pub(super) const USER: u32 = 65532;
+/// The user ID of the pod's processes: not root.
+pub(super) const USER_ID: u32 = 65532;
 
-/// The default delay before a drain: about the time until every node and load balancer has removed the pod.
+/// The default delay of a drain: about the time until all nodes and load balancers have removed the pod.
 pub const DRAIN_DELAY: Duration = Duration::from_secs(5);
-/// The longest wait for clients after that.
+/// The default timeout of a drain after that delay.
 pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The sidecar's preferred port.
 const SIDECAR_PORT: u16 = 19_001;
 
-/// The port at which the process beside Envoy answers `/ready`: one that no listener has.
+/// The port of the sidecar: one that no listener has.
 pub(super) fn sidecar_port(ports: &BTreeSet<Port>) -> u16 {
     let taken = |number| ports.contains(&Port::tcp(number));
-    // A Gateway has far fewer listeners than there are ports.
+    // `find` always succeeds: a Gateway has far fewer listeners than there are ports.
     (SIDECAR_PORT..=u16::MAX)
         .chain(1..SIDECAR_PORT)
         .find(|number| !taken(*number))
         .unwrap_or(SIDECAR_PORT)
 }
 
-/// The heap size at which Envoy should start to reject requests, in bytes. The rest of the memory limit is for stacks, kernel
-/// buffers and the binary's own pages.
+/// The heap size at which Envoy starts to reject requests, in bytes. The rest of the memory limit is for stacks, kernel
+/// buffers and the executable.
 pub fn heap_limit(parameters: &FleetParameters) -> Option<u64> {
     parameters.memory_limit.map(|limit| limit / 10 * 8)
 }
 
-/// Worker threads, by the CPU limit or else the request. By default Envoy would start one for each CPU of the node, each with
-/// its own connections to every backend.
+/// Worker threads, from the CPU limit or else the request. By default Envoy would start one for each CPU of the node, each
+/// with its own connections to every backend.
 pub(super) fn concurrency(parameters: &FleetParameters) -> u64 {
     let whole = |thousandths: u64| thousandths.div_ceil(1000).max(1);
     match (parameters.cpu_limit, parameters.cpu_request) {

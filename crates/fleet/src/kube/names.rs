@@ -1,20 +1,21 @@
 //! The names of a fleet's objects.
 //!
-//! A Gateway's name may have 253 characters, dots, and a digit in front; a Service's has 63 at most, no dots, and begins
-//! with a letter. So each name is a readable part and a hash of the fleet's whole name, which keeps apart what the
-//! readable part doesn't.
+//! A Gateway's name can have 253 characters, contain dots and start with a digit. A Service's name has at most 63
+//! characters, no dots, and starts with a letter. So an object's name is a readable part of the Gateway's name and a hash
+//! of the fleet's full name, which makes it unique.
 
 use sesame_model::FleetId;
 use sha2::{Digest, Sha256};
 
-/// The longest name of an object, in bytes. A Deployment's pods get 16 more, and no name of a pod is to be cut.
-const LONGEST_NAME: usize = 47;
+/// The maximum length of an object's name, in bytes. A Deployment's pods get a suffix of 16 more, and Kubernetes shouldn't
+/// truncate their names.
+const MAX_NAME: usize = 47;
 
-/// The longest value of a label, in bytes.
-const LONGEST_LABEL: usize = 63;
+/// The maximum length of a label's value, in bytes.
+const MAX_LABEL_VALUE: usize = 63;
 
-/// Characters of a hash: 49 bits.
-const HASH: usize = 10;
+/// Characters of a hash (49 bits).
+const HASH_LEN: usize = 10;
 
 /// The name of all objects of a fleet but its Secret: a DNS label (RFC 1035) of at most 47 bytes.
 pub fn object(fleet: &FleetId) -> String {
@@ -31,7 +32,7 @@ pub fn object(fleet: &FleetId) -> String {
             _ => '-',
         })
         .skip_while(|c| !c.is_ascii_lowercase())
-        .take(LONGEST_NAME - HASH - 1)
+        .take(MAX_NAME - HASH_LEN - 1)
         .collect();
     let readable = match readable.trim_end_matches('-') {
         "" => "gateway",
@@ -45,12 +46,12 @@ pub fn certificate_secret(fleet: &FleetId) -> String {
     format!("{}-xds", object(fleet))
 }
 
-/// A Gateway's or class's name as the value of a label: as it is where that fits, else cut and hashed.
+/// A Gateway's or class's name as the value of a label: unchanged if it fits, else truncated with a hash.
 pub fn label_value(name: &str) -> String {
-    if name.len() <= LONGEST_LABEL {
+    if name.len() <= MAX_LABEL_VALUE {
         return name.to_owned();
     }
-    let mut end = LONGEST_LABEL - HASH - 1;
+    let mut end = MAX_LABEL_VALUE - HASH_LEN - 1;
     while !name.is_char_boundary(end) {
         end -= 1;
     }
@@ -58,13 +59,13 @@ pub fn label_value(name: &str) -> String {
     format!("{readable}-{}", hash(name))
 }
 
-/// Ten characters that a name may have, out of SHA-256. No vowels, so that no word appears.
+/// A hash of ten characters that are valid in names. No vowels, so that it contains no words.
 fn hash(text: &str) -> String {
-    const LETTERS: &[u8; 31] = b"bcdfghjklmnpqrstvwxyz0123456789";
+    const ALPHABET: &[u8; 31] = b"bcdfghjklmnpqrstvwxyz0123456789";
     let digest = Sha256::digest(text.as_bytes());
-    digest[..HASH]
+    digest[..HASH_LEN]
         .iter()
-        .map(|byte| char::from(LETTERS[usize::from(byte % 31)]))
+        .map(|byte| char::from(ALPHABET[usize::from(byte % 31)]))
         .collect()
 }
 
@@ -96,25 +97,25 @@ mod tests {
     }
 
     #[test]
-    fn names_are_readable_and_stay() {
-        let of = |namespace, name| object(&FleetId::of_gateway(namespace, name));
-        assert!(of("default", "web").starts_with("web-"));
-        assert!(of("default", "a.b.c").starts_with("a-b-c-"));
-        assert!(of("default", "7.seas").starts_with("seas-"));
-        assert!(of("default", "42").starts_with("gateway-"));
-        // A name that changes leaves every fleet of an older version behind.
-        assert_eq!(of("default", "web"), "web-j3xv1q2kpt");
+    fn names_are_readable_and_stable() {
+        let name = |namespace, name| object(&FleetId::of_gateway(namespace, name));
+        assert!(name("default", "web").starts_with("web-"));
+        assert!(name("default", "a.b.c").starts_with("a-b-c-"));
+        assert!(name("default", "7.seas").starts_with("seas-"));
+        assert!(name("default", "42").starts_with("gateway-"));
+        // Changing it would orphan the fleets of older versions.
+        assert_eq!(name("default", "web"), "web-j3xv1q2kpt");
     }
 
     #[test]
-    fn names_that_read_alike_differ() {
+    fn similar_names_stay_distinct() {
         let long = "a".repeat(253);
         let longer = "a".repeat(252);
         let names = ["a.b", "a-b", "1.a-b", &long, &longer];
-        let mut seen = HashSet::new();
+        let mut observed = HashSet::new();
         for namespace in ["x", "y"] {
             for name in names {
-                assert!(seen.insert(object(&FleetId::of_gateway(namespace, name))));
+                assert!(observed.insert(object(&FleetId::of_gateway(namespace, name))));
             }
         }
         assert_ne!(label_value(&long), label_value(&longer));
@@ -122,20 +123,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_gateway_gets_a_name_that_kubernetes_takes(
+        fn every_gateway_name_yields_valid_names(
             namespace in "[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?",
             name in "[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]{0,40}[a-z0-9])?){0,4}",
         ) {
             let fleet = FleetId::of_gateway(namespace, name.as_str());
             let object = object(&fleet);
             prop_assert!(is_dns_label(&object), "{object}");
-            prop_assert!(object.len() <= LONGEST_NAME);
+            prop_assert!(object.len() <= MAX_NAME);
             prop_assert!(certificate_secret(&fleet).len() <= 63);
             prop_assert!(is_label_value(&label_value(&name)), "{}", label_value(&name));
         }
 
         #[test]
-        fn any_text_gets_a_name(text in ".{0,300}") {
+        fn any_text_yields_a_valid_name(text in ".{0,300}") {
             prop_assert!(is_dns_label(&object(&FleetId::of_gateway("ns", text.as_str()))));
             let _ = label_value(&text);
         }

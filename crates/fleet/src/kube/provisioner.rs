@@ -1,6 +1,6 @@
 //! The task that reconciles all fleets.
 //!
-//! In: the wanted fleets, and an API server. Out: its objects, and observations. [`Fleets`] makes the decisions.
+//! In: the desired fleets. Out: objects on the API server, and states of fleets. [`Fleets`] makes the decisions.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,25 +14,25 @@ use tokio::task::JoinSet;
 use super::apply;
 use super::desired;
 use super::fleets::{Fleets, scopes};
-use super::identity::FleetOwner;
-use super::kind::Kind;
+use super::identity::FleetSecret;
+use super::kind::ObjectKind;
 use super::labels;
 use super::names;
-use super::seen::FleetKey;
+use super::observed::FleetKey;
 use super::spec::{FleetSpec, FleetsConfig};
 use super::watch;
 
-/// The capacity of the channel of observations. When it is full, later observations of a fleet replace earlier ones.
-const OBSERVATIONS: usize = 64;
+/// The capacity of the channel of states. While it is full, later states of a fleet replace earlier ones.
+const STATE_CAPACITY: usize = 64;
 
-/// The capacity of the channel of watch events. When it is full, the watches wait.
-const NEWS: usize = 256;
+/// The capacity of the channel of watch events. While it is full, watches wait.
+const EVENT_CAPACITY: usize = 256;
 
-/// The state of a fleet whenever it changes; `None`: the fleet is no longer wanted.
+/// The state of a fleet whenever it changes; `None`: the fleet has been removed.
 pub type FleetStates = mpsc::Receiver<(FleetId, Option<FleetState>)>;
 
-/// Sets the wanted fleets. Its calls return at once and may come from any thread; the latest call for a fleet counts.
-/// When the receiver of observations is dropped, the task ends and leaves all objects as they are.
+/// Sets the desired fleets. Calls return at once and may come from any thread; the last call for a fleet counts.
+/// When the receiver of states is dropped, the task ends. All objects stay.
 #[derive(Clone, Debug)]
 pub struct Provisioner {
     config: Arc<FleetsConfig>,
@@ -42,57 +42,58 @@ pub struct Provisioner {
 /// Shared by handles and the task.
 #[derive(Debug, Default)]
 struct Shared {
-    orders: Mutex<Orders>,
-    bell: Notify,
+    pending: Mutex<PendingChanges>,
+    changed: Notify,
 }
 
 /// Calls that the task has not handled yet.
 #[derive(Debug, Default)]
-struct Orders {
-    wanted: BTreeMap<FleetId, Option<Box<FleetSpec>>>,
+struct PendingChanges {
+    fleets: BTreeMap<FleetId, Option<Box<FleetSpec>>>,
     leading: Option<bool>,
-    settled: bool,
+    complete: bool,
 }
 
 impl Shared {
-    fn say(&self, what: impl FnOnce(&mut Orders)) {
-        what(&mut self.lock());
-        self.bell.notify_one();
+    fn update(&self, change: impl FnOnce(&mut PendingChanges)) {
+        change(&mut self.lock());
+        self.changed.notify_one();
     }
 
-    fn take(&self) -> Orders {
+    fn take(&self) -> PendingChanges {
         std::mem::take(&mut *self.lock())
     }
 
     /// Ignores poisoning: the lock guards single inserts.
-    fn lock(&self) -> MutexGuard<'_, Orders> {
-        self.orders.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, PendingChanges> {
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Provisioner {
-    /// Sets the desired state of a fleet; `None`: its objects are deleted (its Gateway is gone, or has another class).
-    pub fn want(&self, fleet: FleetId, spec: Option<FleetSpec>) {
+    /// Sets the desired state of a fleet. `None` deletes its objects: its Gateway is deleted or has another class.
+    pub fn set_fleet(&self, fleet: FleetId, spec: Option<FleetSpec>) {
         self.shared
-            .say(|orders| drop(orders.wanted.insert(fleet, spec.map(Box::new))));
+            .update(|pending| drop(pending.fleets.insert(fleet, spec.map(Box::new))));
     }
 
-    /// Whether this replica leads. Only the leader writes; followers observe, too. False at first.
-    pub fn lead(&self, leading: bool) {
-        self.shared.say(|orders| orders.leading = Some(leading));
+    /// Sets whether this replica leads; false at first. Only the leader writes; followers report states, too.
+    pub fn set_leading(&self, leading: bool) {
+        self.shared
+            .update(|pending| pending.leading = Some(leading));
     }
 
-    /// All wanted fleets are known. From now on other fleets are orphans and deleted: their Gateways changed their class while
+    /// All desired fleets are known. From now on other fleets are orphans and deleted: the class of their Gateway changed while
     /// Sesame wasn't running.
-    pub fn settled(&self) {
-        self.shared.say(|orders| orders.settled = true);
+    pub fn mark_complete(&self) {
+        self.shared.update(|pending| pending.complete = true);
     }
 
-    /// The place and the metadata of the Secret with the certificate of a fleet's Envoys.
-    pub fn secret_owner(&self, fleet: &FleetId, spec: &FleetSpec) -> FleetOwner {
-        FleetOwner {
-            namespace: FleetKey::of(&self.config, fleet).namespace.to_string(),
-            secret_name: names::certificate_secret(fleet),
+    /// The namespace, name and metadata of the Secret with the certificate of a fleet's Envoys.
+    pub fn fleet_secret(&self, fleet: &FleetId, spec: &FleetSpec) -> FleetSecret {
+        FleetSecret {
+            namespace: FleetKey::new(&self.config, fleet).namespace.to_string(),
+            name: names::certificate_secret(fleet),
             labels: labels::labels(&self.config, spec, &names::object(fleet)),
             annotations: labels::annotations(spec),
             owner_reference: spec.request.owner.as_ref().map(desired::owner_reference),
@@ -102,34 +103,37 @@ impl Provisioner {
 
 /// Starts the task. Must be called within a Tokio runtime.
 pub fn start(client: Client, config: FleetsConfig) -> (Provisioner, FleetStates) {
-    let (observations, observed) = mpsc::channel(OBSERVATIONS);
+    let (state_sender, states) = mpsc::channel(STATE_CAPACITY);
     let config = Arc::new(config);
     let shared = Arc::new(Shared::default());
     let provisioner = Provisioner {
         config: Arc::clone(&config),
         shared: Arc::clone(&shared),
     };
-    tokio::spawn(run(client, config, shared, observations));
-    (provisioner, observed)
+    tokio::spawn(run(client, config, shared, state_sender));
+    (provisioner, states)
 }
 
 async fn run(
     client: Client,
     config: Arc<FleetsConfig>,
     shared: Arc<Shared>,
-    observations: mpsc::Sender<(FleetId, Option<FleetState>)>,
+    states: mpsc::Sender<(FleetId, Option<FleetState>)>,
 ) {
-    let (news, mut learned) = mpsc::channel(NEWS);
+    let (event_sender, mut events) = mpsc::channel(EVENT_CAPACITY);
     // Dropping this future aborts all watches and jobs.
     let mut watches = JoinSet::new();
-    for kind in Kind::ALL {
+    for kind in ObjectKind::ALL {
         for scope in scopes(&config) {
-            let (client, config, news) =
-                (client.clone(), FleetsConfig::clone(&config), news.clone());
-            watches.spawn(watch::watch(client, config, kind, scope, news));
+            let (client, config, events) = (
+                client.clone(),
+                FleetsConfig::clone(&config),
+                event_sender.clone(),
+            );
+            watches.spawn(watch::watch(client, config, kind, scope, events));
         }
     }
-    drop(news);
+    drop(event_sender);
     let mut jobs = JoinSet::new();
     let mut fleets = Fleets::new((*config).clone());
     loop {
@@ -137,41 +141,41 @@ async fn run(
             && let Some(job) = fleets.next_job(Instant::now())
         {
             let (client, config) = (client.clone(), Arc::clone(&config));
-            jobs.spawn(async move { apply::work(&client, &config, job).await });
+            jobs.spawn(async move { apply::run(&client, &config, job).await });
         }
-        let pause = fleets.next_time().map_or(Duration::from_secs(3600), |at| {
+        let sleep = fleets.next_time().map_or(Duration::from_secs(3600), |at| {
             at.saturating_duration_since(Instant::now())
         });
         tokio::select! {
-            () = shared.bell.notified() => {
-                let orders = shared.take();
-                for (fleet, spec) in orders.wanted {
-                    fleets.want(fleet, spec.map(|spec| *spec));
+            () = shared.changed.notified() => {
+                let pending = shared.take();
+                for (fleet, spec) in pending.fleets {
+                    fleets.set_fleet(fleet, spec.map(|spec| *spec));
                 }
-                // After the fleets of the same batch.
-                if orders.settled {
-                    fleets.settle();
+                // After `set_fleet`: the fleets of this batch are no orphans.
+                if pending.complete {
+                    fleets.mark_complete();
                 }
-                if let Some(leading) = orders.leading {
-                    fleets.lead(leading);
+                if let Some(leading) = pending.leading {
+                    fleets.set_leading(leading);
                 }
             }
-            Some(news) = learned.recv() => fleets.learn(news, Instant::now()),
-            Some(done) = jobs.join_next() => match done {
+            Some(event) = events.recv() => fleets.handle_event(event, Instant::now()),
+            Some(result) = jobs.join_next() => match result {
                 Ok((key, outcomes)) => fleets.done(key, outcomes, Instant::now()),
-                // Not expected: a job only sends requests.
+                // Unexpected: a job only sends requests.
                 Err(error) => tracing::error!("a job of a fleet panicked: {error}"),
             },
-            room = observations.reserve(), if fleets.has_observation() => match room {
-                Ok(room) => {
-                    if let Some(observation) = fleets.take_observation() {
-                        room.send(observation);
+            permit = states.reserve(), if fleets.has_state() => match permit {
+                Ok(permit) => {
+                    if let Some(state) = fleets.next_state() {
+                        permit.send(state);
                     }
                 }
                 Err(_) => return,
             },
-            () = observations.closed() => return,
-            () = tokio::time::sleep(pause) => {}
+            () = states.closed() => return,
+            () = tokio::time::sleep(sleep) => {}
         }
     }
 }

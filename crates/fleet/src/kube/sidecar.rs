@@ -1,20 +1,19 @@
-//! The sidecar of each Envoy pod: answers the readiness probe and drains Envoy before the pod ends.
+//! The sidecar of each Envoy: serves the readiness probe, and drains Envoy before its pod stops.
 //!
-//! In: Envoy's admin interface, and the kubelet's calls. Out: answers to them. Must not depend on the API server or
+//! In: requests of the kubelet, and Envoy's admin interface. Out: responses. Must not depend on the API server or on
 //! Envoy's configuration.
 //!
-//! On a TCP port, open to the network, read-only:
+//! On a TCP port that is open to the network and read-only:
 //!
-//! - `GET /ready`: 200 while Envoy has its listeners and nothing is being drained, else 503. The readiness probe.
-//! - `GET /drained`: answered when a drain is over. Envoy's `preStop`: Envoy gets SIGTERM only after that. If no drain
-//!   begins soon, 409.
-//! - `GET /metrics`: Envoy's statistics in the form of Prometheus.
+//! - `GET /ready`, the readiness probe: 200 while Envoy has its listeners and isn't draining, else 503.
+//! - `GET /drained`, the `preStop` hook of Envoy's container: responds when the drain is over, so that Envoy gets SIGTERM
+//!   only after that. 409 if no drain starts soon.
+//! - `GET /metrics`: Envoy's statistics in Prometheus' format.
 //!
-//! On a Unix socket inside the pod: `POST /drain` begins a drain. The sidecar container's `preStop` runs a program that calls
-//! it ([`begin`]); the kubelet runs the `preStop` of all containers at the same time. So nothing outside the pod can drain
-//! Envoy.
+//! On a Unix socket inside the pod: `POST /drain` starts a drain ([`start_drain`]), which the `preStop` hook of the sidecar's
+//! container calls. The kubelet runs the hooks of all containers concurrently. So no client outside the pod can start a drain.
 //!
-//! The state of a drain is in this process and not in Envoy, so that it doesn't outlast a restart.
+//! The state of a drain is in this process rather than in Envoy, so it doesn't survive a restart of the sidecar.
 
 mod activity;
 mod drain;
@@ -34,24 +33,24 @@ pub use crate::local::admin::AdminError;
 use super::layout;
 use crate::local::admin::Admin;
 
-/// The folder that it shares with Envoy.
-pub const FOLDER: &str = layout::RUN;
+/// The folder shared with Envoy.
+pub const FOLDER: &str = layout::RUN_DIR;
 
-/// Settings of a sidecar.
+/// The configuration of a sidecar.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
+pub struct SidecarConfig {
     /// Envoy's admin interface: a Unix socket.
     pub admin_socket: PathBuf,
     /// The control socket to create: a Unix socket.
     pub control_socket: PathBuf,
-    /// How long Envoy serves as before, until load balancers have removed the pod.
+    /// The time before the drain in which load balancers remove the pod.
     pub delay: Duration,
-    /// The longest wait for clients after that.
+    /// The timeout of the drain after that delay.
     pub timeout: Duration,
 }
 
-impl Default for Settings {
-    /// As the pod's template has it.
+impl Default for SidecarConfig {
+    /// As in the pod template.
     fn default() -> Self {
         Self {
             admin_socket: layout::ADMIN_SOCKET.into(),
@@ -62,7 +61,7 @@ impl Default for Settings {
     }
 }
 
-/// The state of a drain.
+/// The progress of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Serving,
@@ -74,13 +73,13 @@ enum Stage {
 #[derive(Debug)]
 struct Shared {
     admin: Admin,
-    settings: Settings,
+    config: SidecarConfig,
     stage: watch::Sender<Stage>,
 }
 
 impl Shared {
-    /// Begins a drain, once.
-    fn begin(self: &Arc<Self>) {
+    /// Starts a drain, unless one has started.
+    fn start_drain(self: &Arc<Self>) {
         let first = self.stage.send_if_modified(|stage| {
             let first = *stage == Stage::Serving;
             if first {
@@ -91,42 +90,42 @@ impl Shared {
         if first {
             let shared = Arc::clone(self);
             tokio::spawn(async move {
-                let why = drain::drain(&shared.admin, &shared.settings).await;
-                tracing::info!("drained: {why}");
+                let end = drain::drain(&shared.admin, &shared.config).await;
+                tracing::info!("drained: {end}");
                 shared.stage.send_replace(Stage::Drained);
             });
         }
     }
 }
 
-/// Listens on a port of all addresses of the pod.
+/// Listens on a port at all addresses of the pod.
 ///
 /// # Errors
-/// If the port is taken.
+/// The port is in use.
 pub async fn listen(port: u16) -> io::Result<TcpListener> {
-    let everywhere = |ip: IpAddr| TcpListener::bind(SocketAddr::new(ip, port));
-    match everywhere(Ipv6Addr::UNSPECIFIED.into()).await {
+    let bind = |ip: IpAddr| TcpListener::bind(SocketAddr::new(ip, port));
+    match bind(Ipv6Addr::UNSPECIFIED.into()).await {
         Ok(listener) => Ok(listener),
-        // A pod without IPv6.
-        Err(_) => everywhere(Ipv4Addr::UNSPECIFIED.into()).await,
+        // The pod has no IPv6.
+        Err(_) => bind(Ipv4Addr::UNSPECIFIED.into()).await,
     }
 }
 
-/// Answers until dropped.
+/// Serves until dropped.
 ///
 /// # Errors
-/// If the Unix socket can't be made.
-pub async fn serve(listener: TcpListener, settings: Settings) -> io::Result<()> {
-    // Left by a predecessor.
-    match std::fs::remove_file(&settings.control_socket) {
+/// The Unix socket can't be created.
+pub async fn serve(listener: TcpListener, config: SidecarConfig) -> io::Result<()> {
+    // The socket of a previous process.
+    match std::fs::remove_file(&config.control_socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
     }
-    let control = UnixListener::bind(&settings.control_socket)?;
+    let control = UnixListener::bind(&config.control_socket)?;
     let shared = Arc::new(Shared {
-        admin: Admin::new(&settings.admin_socket),
+        admin: Admin::new(&config.admin_socket),
         stage: watch::Sender::new(Stage::Serving),
-        settings,
+        config,
     });
     tokio::join!(
         server::network(listener, Arc::clone(&shared)),
@@ -135,10 +134,10 @@ pub async fn serve(listener: TcpListener, settings: Settings) -> io::Result<()> 
     Ok(())
 }
 
-/// Begins a drain, through the control socket of a sidecar. Returns at once.
+/// Starts a drain through the control socket of a sidecar. Doesn't wait for its end.
 ///
 /// # Errors
-/// If it doesn't answer.
-pub async fn begin(control_socket: &Path) -> Result<(), AdminError> {
+/// The sidecar doesn't respond.
+pub async fn start_drain(control_socket: &Path) -> Result<(), AdminError> {
     Admin::new(control_socket).post("/drain").await.map(drop)
 }

@@ -1,4 +1,4 @@
-//! The settings of all fleets, and what a fleet's objects are made from.
+//! The settings of all fleets, and the spec of one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,16 +10,16 @@ use sesame_model::{FleetParameters, FleetRequest};
 pub struct FleetsConfig {
     /// Sesame's own namespace, where fleets without an owner live.
     pub namespace: String,
-    /// The value of the label `app.kubernetes.io/instance`, which tells the fleets of several Sesames in one cluster apart.
+    /// The value of the label `app.kubernetes.io/instance`, which distinguishes the fleets of several Sesames in one cluster.
     /// By default Sesame's own namespace.
     pub instance: String,
-    /// The image of Envoy, unless a fleet's parameters name one.
+    /// The image of Envoy, unless a fleet's parameters set another.
     pub envoy_image: String,
     /// Sesame's own image, for the sidecar.
     pub sidecar_image: String,
     /// The namespaces to watch; `None`: all.
     pub namespaces: Option<Vec<String>>,
-    /// How many fleets are written at the same time.
+    /// The maximum number of fleets that are written concurrently.
     pub concurrency: usize,
 }
 
@@ -42,17 +42,17 @@ impl FleetsConfig {
     }
 }
 
-/// What a fleet's objects are made from.
+/// The spec from which a fleet's objects are built.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FleetSpec {
-    /// What is requested, apart from the parameters.
+    /// The request, apart from its parameters.
     pub request: FleetRequest,
     /// The parameters in effect.
     pub parameters: FleetParameters,
-    /// Envoy's bootstrap as JSON, without a node id. Its paths are those of [`super::layout`].
+    /// Envoy's bootstrap as JSON, without a node ID. Its paths are those of [`super::layout`].
     pub bootstrap: Arc<str>,
-    /// Whether the bootstrap loads Sesame's module from [`super::layout::RUN`].
+    /// Whether the bootstrap loads Sesame's module from [`super::layout::RUN_DIR`].
     pub module: bool,
-    /// Further files by name, which the bootstrap refers to in [`super::layout::CONFIG`].
+    /// Files by name, to which the bootstrap refers in [`super::layout::CONFIG_DIR`].
     pub files: BTreeMap<String, String>,
 }

@@ -1,4 +1,4 @@
-//! Watches the objects of fleets. Gives [`News`], in which an object is reduced to a [`Seen`].
+//! Watches the objects of fleets and sends [`ObjectEvent`]s.
 
 #[cfg(test)]
 mod tests;
@@ -14,21 +14,20 @@ use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event, ExponentialBackoff};
 use tokio::sync::mpsc;
 
-use super::fleets::News;
-use super::kind::Kind;
+use super::fleets::ObjectEvent;
+use super::kind::ObjectKind;
 use super::labels;
-use super::seen::Seen;
+use super::observed::ObservedObject;
 use super::spec::FleetsConfig;
 
-/// How many refusals in a row are reported. An API server that has just started refuses all requests until it has read its
-/// roles.
-const REFUSALS: u32 = 4;
+/// Refusals are reported from this consecutive one on. An API server that has just started refuses all requests until it has loaded
+/// its roles.
+const REPORT_AFTER_REFUSALS: u32 = 4;
 
-/// The delay before a new list.
+/// The delay before a relist.
 const RELIST_DELAY: Duration = Duration::from_secs(2);
 
-/// The delays of a failing watch. They stay short however long the API server is unavailable, since they add to the latency of
-/// the first events after its return.
+/// The delays of a failing watch. They stay short, since they add to the latency of the first events after an outage.
 pub(super) fn watch_backoff() -> ExponentialBackoff {
     ExponentialBuilder::new()
         .with_min_delay(Duration::from_millis(200))
@@ -41,24 +40,24 @@ pub(super) fn watch_backoff() -> ExponentialBackoff {
 pub(super) async fn watch(
     client: Client,
     config: FleetsConfig,
-    kind: Kind,
+    kind: ObjectKind,
     scope: Option<String>,
-    out: mpsc::Sender<News>,
+    sender: mpsc::Sender<ObjectEvent>,
 ) {
     let mut refusals = 0;
     // A refused watch that resumes yields no event: only a new list shows that the kind is readable again.
-    while follow(&client, &config, kind, &scope, &out, &mut refusals).await {
+    while watch_once(&client, &config, kind, &scope, &sender, &mut refusals).await {
         tokio::time::sleep(RELIST_DELAY).await;
     }
 }
 
 /// Watches until the watch is refused (true) or the receiver is dropped (false).
-async fn follow(
+async fn watch_once(
     client: &Client,
     config: &FleetsConfig,
-    kind: Kind,
+    kind: ObjectKind,
     scope: &Option<String>,
-    out: &mpsc::Sender<News>,
+    sender: &mpsc::Sender<ObjectEvent>,
     refusals: &mut u32,
 ) -> bool {
     let resource = kind.resource();
@@ -66,55 +65,56 @@ async fn follow(
         None => Api::all_with(client.clone(), &resource),
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
     };
-    let wanted = watcher::Config::default().labels(&labels::watched(config));
-    let events = watcher::watcher(api, wanted).backoff(watch_backoff());
+    let watch_config = watcher::Config::default().labels(&labels::watch_selector(config));
+    let events = watcher::watcher(api, watch_config).backoff(watch_backoff());
     tokio::pin!(events);
     let mut listing = Vec::new();
     let mut logged = None;
     while let Some(event) = events.next().await {
-        let mut again = false;
-        let news = match event {
+        let mut relist = false;
+        let event = match event {
             Ok(Event::Init) => {
                 listing.clear();
                 None
             }
             Ok(Event::InitApply(object)) => {
-                listing.extend(Seen::of(kind, object, config));
+                listing.extend(ObservedObject::read(kind, object, config));
                 None
             }
             Ok(Event::InitDone) => {
                 logged = None;
                 *refusals = 0;
                 let all = std::mem::take(&mut listing);
-                Some(News::All(kind, scope.clone(), all))
+                Some(ObjectEvent::Listed(kind, scope.clone(), all))
             }
-            Ok(Event::Apply(object)) => {
-                Seen::of(kind, object, config).map(|(key, seen)| News::Seen(kind, key, seen))
-            }
-            Ok(Event::Delete(object)) => {
-                Seen::of(kind, object, config).map(|(key, _)| News::Gone(kind, key))
-            }
+            Ok(Event::Apply(object)) => ObservedObject::read(kind, object, config)
+                .map(|(key, observed)| ObjectEvent::Changed(kind, key, observed)),
+            Ok(Event::Delete(object)) => ObservedObject::read(kind, object, config)
+                .map(|(key, _)| ObjectEvent::Deleted(kind, key)),
             Err(error) => {
                 let message = error.to_string();
                 if logged.as_ref() != Some(&message) {
                     tracing::warn!(kind = kind.name(), "cannot watch: {message}");
                     logged = Some(message);
                 }
-                let why = hidden(&error);
-                *refusals += u32::from(why.is_some());
-                again = why.is_some() && matches!(error, watcher::Error::WatchStartFailed(_));
-                why.filter(|_| *refusals >= REFUSALS).map(|why| {
-                    let message = format!("cannot watch objects of kind {}: {why}", kind.name());
-                    News::Hidden(kind, scope.clone(), message)
-                })
+                let reason = unwatchable_reason(&error);
+                *refusals += u32::from(reason.is_some());
+                relist = reason.is_some() && matches!(error, watcher::Error::WatchStartFailed(_));
+                reason
+                    .filter(|_| *refusals >= REPORT_AFTER_REFUSALS)
+                    .map(|reason| {
+                        let message =
+                            format!("cannot watch objects of kind {}: {reason}", kind.name());
+                        ObjectEvent::Unwatchable(kind, scope.clone(), message)
+                    })
             }
         };
-        if let Some(news) = news
-            && out.send(news).await.is_err()
+        if let Some(event) = event
+            && sender.send(event).await.is_err()
         {
             return false;
         }
-        if again {
+        if relist {
             return true;
         }
     }
@@ -123,7 +123,7 @@ async fn follow(
 }
 
 /// Why a kind can't be watched; `None` for transient errors.
-fn hidden(error: &watcher::Error) -> Option<String> {
+fn unwatchable_reason(error: &watcher::Error) -> Option<String> {
     let (watcher::Error::InitialListFailed(kube::Error::Api(status))
     | watcher::Error::WatchStartFailed(kube::Error::Api(status))) = error
     else {

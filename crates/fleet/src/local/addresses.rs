@@ -1,7 +1,7 @@
-//! Loopback addresses for fleets, stable by name.
+//! Assigns loopback addresses to fleets.
 //!
-//! In: the fleets that exist. Out: for each an address of its own. Must not do IO: [`super::ports`] checks whether an
-//! address can be used.
+//! In: the fleets that exist. Out: an address for each. Must not do IO: [`super::ports`] checks whether an address can
+//! be used.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
@@ -9,15 +9,15 @@ use std::ops::Bound;
 
 use sesame_model::FleetId;
 
-/// Hands out 127.0.0.1, 127.0.0.2 … An address stays with its fleet for as long as the fleet exists; newcomers get the
-/// lowest free ones in the order of their names, so that the same fleets from the start have the same addresses.
+/// Assigns 127.0.0.1, 127.0.0.2 … A fleet keeps its address as long as it exists. New fleets get the lowest free addresses
+/// in the order of their names, so that the same fleets get the same addresses after a restart.
 #[derive(Clone, Debug, Default)]
 pub struct Allocator {
     by_fleet: BTreeMap<FleetId, Ipv4Addr>,
 }
 
 impl Allocator {
-    /// Nothing handed out.
+    /// No addresses assigned.
     pub fn new() -> Self {
         Self::default()
     }
@@ -25,7 +25,7 @@ impl Allocator {
     /// Releases the addresses of removed fleets, and assigns one to each new fleet, but none of `avoid` (addresses that a
     /// Gateway requests explicitly). A fleet that has an address keeps it even if it is in `avoid` now.
     ///
-    /// Returns all addresses by fleet. A fleet is missing only when all of 127.0.0.0/8 is taken.
+    /// Returns all addresses by fleet. A fleet is missing only if all of 127.0.0.0/8 is taken.
     pub fn assign<'a>(
         &mut self,
         fleets: impl IntoIterator<Item = &'a FleetId>,
@@ -55,7 +55,7 @@ impl Allocator {
     }
 }
 
-/// The lowest address from `from` on that is not taken.
+/// The lowest free address from `from` on.
 fn lowest_free(from: Ipv4Addr, taken: &BTreeSet<Ipv4Addr>) -> Option<Ipv4Addr> {
     let mut candidate = from;
     for &next_taken in taken.range((Bound::Included(from), Bound::Unbounded)) {
@@ -69,7 +69,7 @@ fn lowest_free(from: Ipv4Addr, taken: &BTreeSet<Ipv4Addr>) -> Option<Ipv4Addr> {
     Some(candidate)
 }
 
-/// The next address that can be handed out. Those that end in 0 or 255 look like networks and broadcasts.
+/// The next address that can be assigned. Those that end in 0 or 255 look like network or broadcast addresses.
 fn successor(address: Ipv4Addr) -> Option<Ipv4Addr> {
     let mut bits = u32::from(address) + 1;
     while matches!(bits & 0xff, 0 | 0xff) {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn by_name_at_first_then_the_lowest_free() {
+    fn new_fleets_get_the_lowest_free_address_by_name() {
         let mut allocator = Allocator::new();
         let named = |list: &[(&str, u8)]| -> Vec<(FleetId, u8)> {
             list.iter().map(|&(id, n)| (fleet(id), n)).collect()
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn avoids_what_others_asked_for() {
+    fn requested_addresses_are_avoided() {
         let avoid = BTreeSet::from([Ipv4Addr::new(127, 0, 0, 1), Ipv4Addr::new(127, 0, 0, 3)]);
         let mut allocator = Allocator::new();
         let octets = |allocator: &Allocator, id| allocator.get(&fleet(id)).map(|a| a.octets()[3]);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn goes_on_beyond_one_octet_and_ends_with_the_loopback_network() {
+    fn addresses_span_octets_within_the_loopback_network() {
         assert_eq!(
             successor(Ipv4Addr::new(127, 0, 0, 254)),
             Some(Ipv4Addr::new(127, 0, 1, 1))
@@ -142,7 +142,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn distinct_and_never_moved(steps in prop::collection::vec(prop::collection::btree_set("[a-f]", 0..6), 1..8)) {
+        fn addresses_are_distinct_and_stable(steps in prop::collection::vec(prop::collection::btree_set("[a-f]", 0..6), 1..8)) {
             let mut allocator = Allocator::new();
             for fleets in steps {
                 let before = allocator.clone();

@@ -1,7 +1,6 @@
 //! A client of Envoy's admin interface on a Unix socket.
 //!
-//! In: a socket and a path. Out: the answer, of bounded size and in bounded time.
-//! It must not start, stop or wait for a process.
+//! In: a socket and a path. Out: a response, limited in size and time. Must not start, stop or wait for a process.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,33 +12,33 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// The largest answer read, in bytes. A dump of the configuration of 10,000 routes is a tenth of it.
-const LARGEST_ANSWER: usize = 256 << 20;
+/// The maximum response body, in bytes. A config dump with 10,000 routes is a tenth of it.
+const MAX_RESPONSE: usize = 256 << 20;
 
 /// The timeout of each request.
-const PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Why there is no answer.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {
-    /// The socket refuses connections.
+    /// The socket doesn't accept connections.
     #[error("cannot reach Envoy's admin interface: {0}")]
     Unreachable(#[from] std::io::Error),
-    /// The connection broke, or what came is not HTTP.
+    /// The connection was closed, or the response isn't HTTP.
     #[error("Envoy's admin interface closed the connection: {0}")]
-    Broken(#[from] hyper::Error),
-    /// The body broke off or is too large.
+    Closed(#[from] hyper::Error),
+    /// The body is incomplete or too large.
     #[error("cannot read the response of Envoy's admin interface: {0}")]
-    Unreadable(Box<dyn std::error::Error + Send + Sync>),
-    /// The path is not one that a request can have.
+    Body(Box<dyn std::error::Error + Send + Sync>),
+    /// The path isn't valid in a request.
     #[error("invalid path: {0}")]
     Path(#[from] http::Error),
-    /// No answer in time.
+    /// The request timed out.
     #[error("Envoy's admin interface does not respond")]
-    Silent,
-    /// A response with another status than 200.
+    Timeout,
+    /// The status of the response isn't 200.
     #[error("Envoy's admin interface responded with {0}")]
-    Refused(StatusCode),
+    Status(StatusCode),
 }
 
 /// The admin interface of one Envoy.
@@ -64,7 +63,7 @@ impl Admin {
     /// Gets a path with query, such as `/stats?format=json`.
     ///
     /// # Errors
-    /// If there is no answer of status 200 within ten seconds.
+    /// There is no response with status 200 within ten seconds.
     pub async fn get(&self, path: &str) -> Result<Bytes, AdminError> {
         self.send(Method::GET, path).await
     }
@@ -72,7 +71,7 @@ impl Admin {
     /// Posts to a path, such as `/drain_listeners`.
     ///
     /// # Errors
-    /// If there is no answer of status 200 within ten seconds.
+    /// There is no response with status 200 within ten seconds.
     pub async fn post(&self, path: &str) -> Result<Bytes, AdminError> {
         self.send(Method::POST, path).await
     }
@@ -80,37 +79,37 @@ impl Admin {
     /// Gets a path whose response may be large, as a stream.
     ///
     /// # Errors
-    /// If no answer of status 200 begins within ten seconds.
+    /// No response with status 200 starts within ten seconds.
     pub async fn stream(&self, path: &str) -> Result<Response<Incoming>, AdminError> {
         let exchange = async {
             let request = request(Method::GET, path)?;
             let stream = UnixStream::connect(&self.socket).await?;
             let (mut sender, connection) =
                 hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-            // It ends when the response has been read or dropped. Errors reach the response's body.
+            // Ends when the response has been read or dropped. Errors surface in the response's body.
             tokio::spawn(async move { connection.await.ok() });
             let response = sender.send_request(request).await?;
             match response.status() {
                 StatusCode::OK => Ok(response),
-                status => Err(AdminError::Refused(status)),
+                status => Err(AdminError::Status(status)),
             }
         };
-        timeout(PATIENCE, exchange)
+        timeout(REQUEST_TIMEOUT, exchange)
             .await
-            .unwrap_or(Err(AdminError::Silent))
+            .unwrap_or(Err(AdminError::Timeout))
     }
 
-    /// Returns once Envoy says that it is ready. Wait for the process's end beside it.
+    /// Returns once Envoy is ready. Doesn't return if the process ends before.
     pub(super) async fn ready(&self) {
-        let mut pause = Duration::from_millis(20);
+        let mut delay = Duration::from_millis(20);
         while self.get("/ready").await.is_err() {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(Duration::from_secs(1));
+            tokio::time::sleep(delay).await;
+            delay = (delay * 2).min(Duration::from_secs(1));
         }
     }
 
-    /// Drains: clients get `Connection: close` or GOAWAY. Returns when none is left, or when Envoy doesn't respond any more.
-    /// Listeners stay open meanwhile. Use it with a timeout: a client may hold an idle connection for ever.
+    /// Drains: clients get `Connection: close` or GOAWAY, while listeners stay open. Returns when all clients have disconnected, or
+    /// when Envoy no longer responds. Use a timeout: a client may keep an idle connection open forever.
     pub(super) async fn drain(&self) -> Result<(), AdminError> {
         self.post("/drain_listeners?graceful&skip_exit").await?;
         while self.has_connections().await? {
@@ -119,21 +118,21 @@ impl Admin {
         Ok(())
     }
 
-    /// Whether any client is connected, other than to the admin interface itself.
+    /// Whether clients are connected, except to the admin interface.
     async fn has_connections(&self) -> Result<bool, AdminError> {
         let filter = r"/stats?filter=%5Elistener%5C..*%5C.downstream_cx_active$";
         let stats = self.get(filter).await?;
-        match connections(&String::from_utf8_lossy(&stats)) {
+        match count_connections(&String::from_utf8_lossy(&stats)) {
             Some(number) => Ok(number > 0),
-            // There are no listeners, or the bootstrap excludes their statistics: then listeners count as connected.
+            // Without these statistics, assume connections if there are listeners.
             None => Ok(!self.get("/listeners").await?.is_empty()),
         }
     }
 
     async fn send(&self, method: Method, path: &str) -> Result<Bytes, AdminError> {
-        timeout(PATIENCE, self.exchange(method, path))
+        timeout(REQUEST_TIMEOUT, self.exchange(method, path))
             .await
-            .unwrap_or(Err(AdminError::Silent))
+            .unwrap_or(Err(AdminError::Timeout))
     }
 
     async fn exchange(&self, method: Method, path: &str) -> Result<Bytes, AdminError> {
@@ -141,21 +140,21 @@ impl Admin {
         let stream = UnixStream::connect(&self.socket).await?;
         let (mut sender, connection) =
             hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
-        // Polled together, without a task: dropping this future drops the connection.
-        let answer = async {
+        // Polled together rather than in a task, so that dropping this future drops the connection.
+        let response = async {
             let response = sender.send_request(request).await?;
             if response.status() != StatusCode::OK {
-                return Err(AdminError::Refused(response.status()));
+                return Err(AdminError::Status(response.status()));
             }
-            let body = Limited::new(response.into_body(), LARGEST_ANSWER).collect();
-            Ok(body.await.map_err(AdminError::Unreadable)?.to_bytes())
+            let body = Limited::new(response.into_body(), MAX_RESPONSE).collect();
+            Ok(body.await.map_err(AdminError::Body)?.to_bytes())
         };
-        tokio::pin!(answer);
+        tokio::pin!(response);
         tokio::select! {
-            answer = &mut answer => answer,
-            ended = connection => {
-                ended?;
-                answer.await
+            response = &mut response => response,
+            result = connection => {
+                result?;
+                response.await
             }
         }
     }
@@ -169,8 +168,8 @@ fn request(method: Method, path: &str) -> Result<Request<Empty<Bytes>>, http::Er
         .body(Empty::new())
 }
 
-/// The sum of all gauges but the admin interface's; `None` if there is none.
-fn connections(stats: &str) -> Option<u64> {
+/// The sum of all gauges except the admin interface's; `None` if there are none.
+fn count_connections(stats: &str) -> Option<u64> {
     stats
         .lines()
         .filter(|line| !line.starts_with("listener.admin."))
@@ -183,17 +182,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_of_clients_are_summed_and_ours_left_out() {
+    fn client_connections_are_summed() {
         let stats = "listener.127.0.0.1_80.downstream_cx_active: 2\n\
             listener.127.0.0.1_80.worker_0.downstream_cx_active: 2\n\
             listener.admin.downstream_cx_active: 1\n\
             listener.admin.main_thread.downstream_cx_active: 1\n";
-        assert_eq!(connections(stats), Some(4));
+        assert_eq!(count_connections(stats), Some(4));
         assert_eq!(
-            connections("listener.admin.downstream_cx_active: 1\n"),
+            count_connections("listener.admin.downstream_cx_active: 1\n"),
             None
         );
-        assert_eq!(connections(""), None);
+        assert_eq!(count_connections(""), None);
     }
 
     #[tokio::test]

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-/// The delays between restarts: none after the first crash, then `min`, doubled each time up to `max`, each shortened by up
-/// to a half, so that fleets that crash together don't start together.
+/// The delays between restarts: none after the first crash, then `min`, doubled each time up to `max`. Jitter shortens each by up
+/// to a half, so that fleets that crash together don't restart together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartBackoff {
     /// The first delay that is not zero.
     pub min: Duration,
     /// The longest delay.
     pub max: Duration,
-    /// A process that has run this long is stable: its next crash is a first one.
+    /// A process that has run this long is stable, and its next crash counts as the first.
     pub stable_after: Duration,
 }
 
@@ -49,7 +49,7 @@ impl Crashes {
         if let Some(delays) = self.delays.as_mut().filter(|_| !stable) {
             return delays.next().unwrap_or(self.backoff.max);
         }
-        // Jitter adds up to as much again.
+        // Jitter adds up to the same again.
         let builder = ExponentialBuilder::new()
             .with_min_delay(self.backoff.min / 2)
             .with_max_delay(self.backoff.max / 2)
@@ -67,18 +67,18 @@ mod tests {
     const EARLY: Duration = Duration::from_millis(1);
 
     #[test]
-    fn delays_double_up_to_the_longest_and_jitter_takes_up_to_half() {
+    fn delays_double_up_to_the_maximum_with_jitter() {
         let mut crashes = Crashes::new(RestartBackoff::default());
         assert_eq!(crashes.delay(EARLY), Duration::ZERO);
         let doubled = [200, 400, 800, 1_600, 3_200, 6_400, 12_800, 25_600, 30_000];
-        for whole in doubled.into_iter().chain([30_000; 100]) {
+        for max in doubled.into_iter().chain([30_000; 100]) {
             let delay = crashes.delay(EARLY).as_millis();
-            assert!((whole / 2..=whole).contains(&delay), "{delay} of {whole}");
+            assert!((max / 2..=max).contains(&delay), "{delay} of {max}");
         }
     }
 
     #[test]
-    fn the_crash_of_a_stable_process_is_a_first_one() {
+    fn a_stable_run_resets_the_backoff() {
         let mut crashes = Crashes::new(RestartBackoff::default());
         for _ in 0..5 {
             crashes.delay(EARLY);

@@ -1,6 +1,6 @@
-//! Which Envoy to run.
+//! Finds the Envoy executable.
 //!
-//! In: the flag, the environment, the cache folder. Out: the path of an executable, or an error that says what to do.
+//! In: the flag, the environment, the cache folder. Out: the path of an executable, or an error that says how to fix it.
 //! Downloads nothing: `cargo xtask envoy` fills the cache.
 
 use std::env;
@@ -11,54 +11,54 @@ use std::path::{Path, PathBuf};
 /// The version of Envoy that Sesame is built and tested with.
 pub const VERSION: &str = "1.40.0";
 
-/// The environment variable with the path of another Envoy than the cached one.
+/// The environment variable with the path of an Envoy to use instead of the cached one.
 pub const ENVIRONMENT: &str = "SESAME_ENVOY";
 
 /// Where an Envoy was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The user named it, by `--envoy` or [`ENVIRONMENT`].
-    Given,
-    /// In the cache folder: it is of [`VERSION`].
+    /// Set by `--envoy` or [`ENVIRONMENT`].
+    Explicit,
+    /// The cache folder. Its version is [`VERSION`].
     Cache,
-    /// On `PATH`: it may be of any version.
+    /// `PATH`. It may have any version.
     Path,
 }
 
-/// An Envoy that can be run.
+/// An Envoy executable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
-    /// Absolute.
+    /// Its absolute path.
     pub path: PathBuf,
     /// Where it was found.
     pub origin: Origin,
 }
 
-/// Why there is no Envoy to run. The message says what to do.
+/// Why there is no Envoy to run. The message says how to fix it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum NotFound {
-    /// The given file can't be run. No other is tried.
+pub enum BinaryError {
+    /// The explicitly set file can't be run. No other is tried.
     #[error(
-        "{given_by} is {path:?}, which is {problem}; set it to an Envoy executable, or leave it out"
+        "{source_name} is {path:?}, which {problem}; set it to an Envoy executable, or leave it out"
     )]
-    Given {
+    Unusable {
         /// `--envoy` or [`ENVIRONMENT`].
-        given_by: &'static str,
-        /// As it was given.
+        source_name: &'static str,
+        /// As set.
         path: PathBuf,
-        /// `not a file`, `not executable` or the like.
+        /// `is not a file`, `is not executable` or similar.
         problem: &'static str,
     },
-    /// None was given, and there is none in the usual places.
+    /// None is set, and there is none in the cache or on `PATH`.
     #[error(
         "no Envoy found: run `cargo xtask envoy` to fetch {VERSION}, or set --envoy PATH or {ENVIRONMENT}"
     )]
-    Nowhere,
+    NotFound,
 }
 
-/// Where to search, in this order.
+/// Where to search for Envoy, in this order.
 #[derive(Clone, Debug, Default)]
-pub struct Places {
+pub struct SearchPaths {
     /// `--envoy PATH`.
     pub flag: Option<PathBuf>,
     /// The value of [`ENVIRONMENT`].
@@ -69,7 +69,7 @@ pub struct Places {
     pub path: Option<OsString>,
 }
 
-impl Places {
+impl SearchPaths {
     /// This process's environment, and the flag if there is one.
     pub fn from_env(flag: Option<&Path>) -> Self {
         Self {
@@ -80,36 +80,36 @@ impl Places {
         }
     }
 
-    /// The Envoy that the user named, if any.
+    /// The explicitly set Envoy, if any.
     ///
     /// # Errors
-    /// [`NotFound::Given`] if it can't be run.
-    pub fn given(&self) -> Result<Option<Binary>, NotFound> {
-        let (given_by, path) = match (&self.flag, &self.environment) {
+    /// [`BinaryError::Unusable`].
+    pub fn explicit(&self) -> Result<Option<Binary>, BinaryError> {
+        let (source_name, path) = match (&self.flag, &self.environment) {
             (Some(path), _) => ("--envoy", path),
             (None, Some(path)) => (ENVIRONMENT, path),
             (None, None) => return Ok(None),
         };
-        let fail = |problem| NotFound::Given {
-            given_by,
+        let fail = |problem| BinaryError::Unusable {
+            source_name,
             path: path.clone(),
             problem,
         };
         executable(path).map_err(fail)?;
-        let path = std::path::absolute(path).map_err(|_| fail("not a usable path"))?;
+        let path = std::path::absolute(path).map_err(|_| fail("is not a valid path"))?;
         Ok(Some(Binary {
             path,
-            origin: Origin::Given,
+            origin: Origin::Explicit,
         }))
     }
 
-    /// The Envoy to run: the named one, else the cached one, else the one on `PATH`.
+    /// The Envoy to run: the explicitly set one, else the cached one, else the one on `PATH`.
     ///
     /// # Errors
-    /// If there is none, or the named one can't be run.
-    pub fn find(&self) -> Result<Binary, NotFound> {
-        if let Some(given) = self.given()? {
-            return Ok(given);
+    /// There is none, or the explicitly set one can't be run.
+    pub fn find(&self) -> Result<Binary, BinaryError> {
+        if let Some(binary) = self.explicit()? {
+            return Ok(binary);
         }
         let cached = self.cache.iter().map(|dir| (cached(dir), Origin::Cache));
         let on_path = self
@@ -122,16 +122,16 @@ impl Places {
             .chain(on_path)
             .find(|(path, _)| executable(path).is_ok())
             .map(|(path, origin)| Binary { path, origin })
-            .ok_or(NotFound::Nowhere)
+            .ok_or(BinaryError::NotFound)
     }
 }
 
-/// The Envoy to run, from the flag and this process's environment. Short for [`Places::find`].
+/// The Envoy to run, from the flag and this process's environment. Shorthand for [`SearchPaths::find`].
 ///
 /// # Errors
-/// If there is none, or the named one can't be run.
-pub fn find(flag: Option<&Path>) -> Result<Binary, NotFound> {
-    Places::from_env(flag).find()
+/// See [`SearchPaths::find`].
+pub fn find(flag: Option<&Path>) -> Result<Binary, BinaryError> {
+    SearchPaths::from_env(flag).find()
 }
 
 /// Sesame's cache folder: `$SESAME_CACHE`, `$XDG_CACHE_HOME/sesame` or `~/.cache/sesame`; `None` without a home.
@@ -140,14 +140,14 @@ pub fn cache_dir() -> Option<PathBuf> {
     cache_dir_of(non_empty)
 }
 
-/// Where a cache folder keeps the Envoy of [`VERSION`] for this machine. The file is there only when it is whole.
+/// The path in a cache folder of the Envoy of [`VERSION`] for this machine. The file exists only if it is complete.
 pub fn cached(cache: &Path) -> PathBuf {
     let platform = format!("{VERSION}-{}-{}", env::consts::OS, env::consts::ARCH);
     cache.join("envoy").join(platform).join("envoy")
 }
 
 fn cache_dir_of(variable: impl Fn(&'static str) -> Option<OsString>) -> Option<PathBuf> {
-    // The XDG specification has relative paths ignored; ours is made absolute, since the user wrote it for us.
+    // The XDG specification says to ignore relative paths. Our own variable may be relative.
     let ours = variable("SESAME_CACHE").and_then(|dir| std::path::absolute(dir).ok());
     let xdg = || {
         let dir = PathBuf::from(variable("XDG_CACHE_HOME")?);
@@ -163,9 +163,9 @@ fn non_empty(variable: &'static str) -> Option<OsString> {
 
 fn executable(path: &Path) -> Result<(), &'static str> {
     match path.metadata() {
-        Err(_) => Err("not there"),
-        Ok(meta) if !meta.is_file() => Err("not a file"),
-        Ok(meta) if meta.permissions().mode() & 0o111 == 0 => Err("not executable"),
+        Err(_) => Err("does not exist"),
+        Ok(meta) if !meta.is_file() => Err("is not a file"),
+        Ok(meta) if meta.permissions().mode() & 0o111 == 0 => Err("is not executable"),
         Ok(_) => Ok(()),
     }
 }
@@ -176,65 +176,65 @@ mod tests {
 
     use super::*;
 
-    fn place(path: &Path, mode: u32) {
+    fn write_file(path: &Path, mode: u32) {
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(path, "").unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
     #[test]
-    fn flag_then_environment_then_cache_then_path() {
+    fn search_order_is_flag_environment_cache_path() {
         let dir = tempfile::tempdir().unwrap();
         let at = |name: &str| dir.path().join(name);
-        place(&at("flag"), 0o755);
-        place(&at("environment"), 0o755);
-        place(&cached(&at("cache")), 0o755);
-        place(&at("bin/envoy"), 0o755);
-        let mut places = Places {
+        write_file(&at("flag"), 0o755);
+        write_file(&at("environment"), 0o755);
+        write_file(&cached(&at("cache")), 0o755);
+        write_file(&at("bin/envoy"), 0o755);
+        let mut paths = SearchPaths {
             flag: Some(at("flag")),
             environment: Some(at("environment")),
             cache: Some(at("cache")),
             path: Some(env::join_paths([at("nothing"), at("bin")]).unwrap()),
         };
-        let found = |places: &Places| places.find().map(|found| (found.path, found.origin));
-        assert_eq!(found(&places), Ok((at("flag"), Origin::Given)));
-        places.flag = None;
-        assert_eq!(found(&places), Ok((at("environment"), Origin::Given)));
-        places.environment = None;
-        assert_eq!(found(&places), Ok((cached(&at("cache")), Origin::Cache)));
-        places.cache = None;
-        assert_eq!(found(&places), Ok((at("bin/envoy"), Origin::Path)));
-        places.path = None;
-        assert_eq!(found(&places), Err(NotFound::Nowhere));
+        let found = |paths: &SearchPaths| paths.find().map(|found| (found.path, found.origin));
+        assert_eq!(found(&paths), Ok((at("flag"), Origin::Explicit)));
+        paths.flag = None;
+        assert_eq!(found(&paths), Ok((at("environment"), Origin::Explicit)));
+        paths.environment = None;
+        assert_eq!(found(&paths), Ok((cached(&at("cache")), Origin::Cache)));
+        paths.cache = None;
+        assert_eq!(found(&paths), Ok((at("bin/envoy"), Origin::Path)));
+        paths.path = None;
+        assert_eq!(found(&paths), Err(BinaryError::NotFound));
     }
 
     #[test]
-    fn a_given_envoy_that_cannot_be_run_is_an_error() {
+    fn an_unusable_explicit_envoy_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
-        place(&cached(dir.path()), 0o755);
+        write_file(&cached(dir.path()), 0o755);
         let plain = dir.path().join("plain");
-        place(&plain, 0o644);
+        write_file(&plain, 0o644);
         for (path, problem) in [
-            (plain, "not executable"),
-            (dir.path().to_owned(), "not a file"),
-            (dir.path().join("absent"), "not there"),
+            (plain, "is not executable"),
+            (dir.path().to_owned(), "is not a file"),
+            (dir.path().join("absent"), "does not exist"),
         ] {
-            let places = Places {
+            let paths = SearchPaths {
                 environment: Some(path.clone()),
                 cache: Some(dir.path().to_owned()),
-                ..Places::default()
+                ..SearchPaths::default()
             };
-            let expected = NotFound::Given {
-                given_by: ENVIRONMENT,
+            let expected = BinaryError::Unusable {
+                source_name: ENVIRONMENT,
                 path,
                 problem,
             };
-            assert_eq!(places.find(), Err(expected));
+            assert_eq!(paths.find(), Err(expected));
         }
     }
 
     #[test]
-    fn cache_folder_follows_the_environment() {
+    fn the_cache_folder_comes_from_the_environment() {
         let with = |vars: &'static [(&str, &str)]| {
             cache_dir_of(|name| {
                 let (_, value) = vars.iter().find(|(key, _)| *key == name)?;

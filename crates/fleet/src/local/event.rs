@@ -1,7 +1,7 @@
-//! Events of all Envoys, in order.
+//! The event channel of a supervisor.
 //!
-//! In: events of all fleets. Out: one bounded queue. A slow reader doesn't block a process: beyond a limit, log lines are
-//! dropped and counted. Other events have a reserve of their own, which fills up only if the reader has stalled.
+//! In: events of all fleets. Out: one bounded queue, in order. A slow receiver doesn't block a process: beyond a limit, log lines
+//! are dropped and counted. Other events have a reserve, which fills up only if the receiver stalls.
 
 use std::process::ExitStatus;
 use std::sync::Arc;
@@ -13,38 +13,38 @@ use tokio::sync::mpsc;
 
 use super::log::{Level, Line};
 
-/// Log lines that may wait to be read.
-const MOST_LINES_WAITING: usize = 4096;
+/// Capacity for log lines.
+const LOG_CAPACITY: usize = 4096;
 
-/// Other events that may wait beside them.
-const ROOM_FOR_OTHERS: usize = 4096;
+/// Further capacity, for other events only.
+const EVENT_RESERVE: usize = 4096;
 
-/// Something happened to the Envoy of a fleet.
+/// An event of a fleet's Envoy.
 #[derive(Clone, Debug)]
 pub enum ProcessEvent {
-    /// A process runs. It may not serve yet.
+    /// A process has started. It may not serve yet.
     Started {
         /// The fleet.
         fleet: FleetId,
-        /// Of the process.
+        /// The process ID.
         pid: u32,
-        /// 1 for the first process since the fleet was added or changed, then one more for each restart.
+        /// 1 for the first process since the fleet was added or changed, incremented by each restart.
         attempt: u32,
     },
     /// Envoy has its first configuration and serves it (`/ready` of its admin interface).
     Ready {
         /// The fleet.
         fleet: FleetId,
-        /// Since the process started.
+        /// The time since the process started.
         after: Duration,
     },
-    /// A process ended.
+    /// A process exited.
     Exited {
         /// The fleet.
         fleet: FleetId,
         /// The exit status.
         status: ExitStatus,
-        /// Since the process started.
+        /// The time since the process started.
         uptime: Duration,
         /// The delay before the next one starts; `None`: Sesame stopped it.
         restart_in: Option<Duration>,
@@ -53,7 +53,7 @@ pub enum ProcessEvent {
     Log {
         /// The fleet.
         fleet: FleetId,
-        /// What it printed.
+        /// The line.
         line: Line,
     },
     /// A process can't be started.
@@ -68,7 +68,7 @@ pub enum ProcessEvent {
 }
 
 impl ProcessEvent {
-    /// The fleet that it is about.
+    /// The fleet of the event.
     pub fn fleet(&self) -> &FleetId {
         match self {
             Self::Started { fleet, .. }
@@ -80,14 +80,14 @@ impl ProcessEvent {
     }
 }
 
-/// The receiver. Dropping it is fine: later events are discarded.
+/// The receiver. If it is dropped, later events are discarded.
 #[derive(Debug)]
 pub struct ProcessEvents(mpsc::Receiver<ProcessEvent>);
 
 impl ProcessEvents {
     /// The next event; `None` when the supervisor and all its processes are gone.
     ///
-    /// Cancel safe: an event is not lost if this is one branch of a `select!`.
+    /// Cancel safe: no event is lost if this is a branch of a `select!`.
     pub async fn recv(&mut self) -> Option<ProcessEvent> {
         self.0.recv().await
     }
@@ -97,12 +97,12 @@ impl ProcessEvents {
 #[derive(Clone, Debug)]
 pub(super) struct Sender {
     sender: mpsc::Sender<ProcessEvent>,
-    /// Events dropped since a log line was last queued.
+    /// Events dropped since the last queued log line.
     dropped: Arc<AtomicUsize>,
 }
 
 pub(super) fn channel() -> (Sender, ProcessEvents) {
-    let (sender, receiver) = mpsc::channel(MOST_LINES_WAITING + ROOM_FOR_OTHERS);
+    let (sender, receiver) = mpsc::channel(LOG_CAPACITY + EVENT_RESERVE);
     let sender = Sender {
         sender,
         dropped: Arc::default(),
@@ -121,8 +121,8 @@ impl Sender {
 
     /// Queues a log line, or drops it if the queue is full.
     pub(super) fn log(&self, fleet: &FleetId, line: Line) {
-        // Concurrent senders may exceed the limit by one each, which does no harm.
-        if self.sender.capacity() <= ROOM_FOR_OTHERS {
+        // Concurrent senders may exceed the limit by one each, which is harmless.
+        if self.sender.capacity() <= EVENT_RESERVE {
             self.dropped.fetch_add(1, Ordering::Relaxed);
             return;
         }
@@ -131,14 +131,14 @@ impl Sender {
             let notice = Line {
                 level: Level::Warning,
                 component: String::new(),
-                message: format!("{dropped} log lines were dropped: the reader is too slow"),
+                message: format!("{dropped} log lines were dropped: the receiver is too slow"),
             };
-            self.push(fleet, notice);
+            self.send_line(fleet, notice);
         }
-        self.push(fleet, line);
+        self.send_line(fleet, line);
     }
 
-    fn push(&self, fleet: &FleetId, line: Line) {
+    fn send_line(&self, fleet: &FleetId, line: Line) {
         self.send(ProcessEvent::Log {
             fleet: fleet.clone(),
             line,
@@ -151,17 +151,17 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn lines_beyond_the_limit_are_dropped_and_counted_others_are_not() {
+    async fn only_log_lines_beyond_the_limit_are_dropped() {
         let (sender, mut events) = channel();
         let fleet = FleetId::Default;
-        for number in 0..MOST_LINES_WAITING + 10 {
-            sender.log(&fleet, Line::of_stdout(&number.to_string()));
+        for number in 0..LOG_CAPACITY + 10 {
+            sender.log(&fleet, Line::from_stdout(&number.to_string()));
         }
         sender.send(ProcessEvent::Ready {
             fleet: fleet.clone(),
             after: Duration::ZERO,
         });
-        for number in 0..MOST_LINES_WAITING {
+        for number in 0..LOG_CAPACITY {
             let Some(ProcessEvent::Log { line, .. }) = events.recv().await else {
                 panic!("line {number} is missing");
             };
@@ -171,13 +171,13 @@ mod tests {
             events.recv().await,
             Some(ProcessEvent::Ready { .. })
         ));
-        sender.log(&fleet, Line::of_stdout("again"));
+        sender.log(&fleet, Line::from_stdout("again"));
         let Some(ProcessEvent::Log { line, .. }) = events.recv().await else {
             panic!("the count is missing");
         };
         assert!(line.message.starts_with("10 log lines were dropped"));
         let Some(ProcessEvent::Log { line, .. }) = events.recv().await else {
-            panic!("the line behind the count is missing");
+            panic!("the line after the count is missing");
         };
         assert_eq!(line.message, "again");
     }

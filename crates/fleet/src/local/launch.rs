@@ -1,9 +1,9 @@
 //! Starts Envoy processes that can't outlive this one.
 //!
-//! In: what to run. Out: a child process. It must not know why, or what happens afterwards.
+//! In: the spec of an Envoy. Out: a child process. Must not depend on restarts or drains.
 //!
-//! All are started by one thread: Linux ties a child's life to the *thread* that started it (`PR_SET_PDEATHSIG` in
-//! prctl(2)), and threads of an async runtime come and go.
+//! One thread starts all of them: Linux kills a child when the *thread* that started it ends (`PR_SET_PDEATHSIG` in
+//! prctl(2)), and an async runtime may end its threads at any time.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ use super::paths::{self, FleetDir};
 use super::supervisor::{EnvoySpec, SupervisorConfig};
 use crate::module::SEARCH_PATH;
 
-/// A thread that starts processes. They die with it, and it ends when the launcher is dropped.
+/// A thread that starts processes. It ends when the launcher is dropped, and its processes die with it.
 #[derive(Debug)]
 pub(super) struct Launcher {
     requests: mpsc::Sender<Request>,
@@ -36,7 +36,7 @@ struct Request {
     reply: oneshot::Sender<Result<Child, LaunchError>>,
 }
 
-/// Why a process can't be started. The message is for users.
+/// Why a process can't be started.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LaunchError {
     #[error("cannot write the fleet's files: {0}")]
@@ -52,7 +52,7 @@ pub(super) enum LaunchError {
 }
 
 impl Launcher {
-    /// Starts the thread. Must be called within a Tokio runtime, which the children then belong to.
+    /// Starts the thread. Must be called within a Tokio runtime, which then owns the children.
     pub(super) fn new(config: Arc<SupervisorConfig>) -> io::Result<Self> {
         let (requests, mut incoming) = mpsc::channel::<Request>(1);
         let runtime = Handle::current();
@@ -61,7 +61,7 @@ impl Launcher {
             .spawn(move || {
                 let _in_runtime = runtime.enter();
                 while let Some(Request { spec, reply }) = incoming.blocking_recv() {
-                    // Without a receiver the child is dropped here, and so killed.
+                    // If the receiver is dropped, so is the child, which kills it.
                     let _ = reply.send(launch(&config, &spec));
                 }
             })?;
@@ -70,20 +70,20 @@ impl Launcher {
 
     /// Writes the fleet's bootstrap and starts its process.
     pub(super) async fn launch(&self, spec: Arc<EnvoySpec>) -> Result<Child, LaunchError> {
-        let (reply, answer) = oneshot::channel();
+        let (reply, response) = oneshot::channel();
         let request = Request { spec, reply };
         self.requests
             .send(request)
             .await
             .map_err(|_| LaunchError::Ended)?;
-        answer.await.unwrap_or(Err(LaunchError::Ended))
+        response.await.unwrap_or(Err(LaunchError::Ended))
     }
 }
 
 /// Creates the run folder if it doesn't exist.
 ///
 /// # Errors
-/// It can't be created, or other users may read it: bootstraps and the admin interface are private.
+/// It can't be created, or other users can access it: bootstraps and the admin interface are private.
 pub(super) fn prepare_run_dir(run_dir: &Path) -> io::Result<()> {
     DirBuilder::new()
         .recursive(true)
@@ -116,7 +116,7 @@ fn launch(config: &SupervisorConfig, spec: &EnvoySpec) -> Result<Child, LaunchEr
     command
         .arg("-c")
         .arg(&bootstrap)
-        // Hot restart shares memory by a base id, which must differ between all Envoys of a machine.
+        // Hot restart uses shared memory with a base ID, which must be unique on a machine.
         .arg("--disable-hot-restart")
         .args(["--log-level", config.log_level.as_str()])
         .args(["--log-format", log::FORMAT])
@@ -131,7 +131,7 @@ fn launch(config: &SupervisorConfig, spec: &EnvoySpec) -> Result<Child, LaunchEr
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // A process group of its own: on Ctrl-C in the terminal Sesame drains Envoy first.
+        // Its own process group, so that Ctrl-C in the terminal doesn't reach Envoy before Sesame has drained it.
         .process_group(0);
     die_with_parent(&mut command);
 
@@ -148,7 +148,7 @@ fn write_files(dir: &FleetDir, bootstrap: &Path, spec: &EnvoySpec) -> io::Result
         .recursive(true)
         .mode(0o700)
         .create(dir.path())?;
-    // The socket of a killed process would look like Envoy's.
+    // The socket of a killed process.
     match fs::remove_file(&spec.admin_socket) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -162,7 +162,7 @@ fn write_files(dir: &FleetDir, bootstrap: &Path, spec: &EnvoySpec) -> io::Result
     file.write_all(&spec.bootstrap)
 }
 
-/// Whole seconds, at least one: Envoy counts in them, and 0 would close listeners at once.
+/// The drain time for Envoy's flag: whole seconds, and at least one, since 0 would close listeners at once.
 fn drain_seconds(drain: Duration) -> u64 {
     drain
         .as_secs()
@@ -170,10 +170,10 @@ fn drain_seconds(drain: Duration) -> u64 {
         .clamp(1, 3600)
 }
 
-/// Has the kernel kill the process when this one ends, however it ends.
+/// Makes the kernel kill the child when this process ends for whatever reason.
 ///
-/// Elsewhere than on Linux, a process whose parent is killed by SIGKILL lives on. (Linux also forgets the order if the
-/// executable has file capabilities: `setcap` on Envoy's executable undoes it.)
+/// On other systems than Linux, a child survives if its parent is killed by SIGKILL. The same happens on Linux if Envoy's
+/// executable has file capabilities (`setcap`).
 #[cfg(target_os = "linux")]
 fn die_with_parent(command: &mut Command) {
     use nix::errno::Errno;
@@ -182,9 +182,9 @@ fn die_with_parent(command: &mut Command) {
 
     let parent = std::process::id();
     let in_child = move || {
-        // SIGKILL: no process is left to follow up if Envoy ignores another signal.
+        // SIGKILL, since no process would be left to escalate if Envoy ignored another signal.
         prctl::set_pdeathsig(Signal::SIGKILL)?;
-        // If the parent died before the call, the child has another parent by now.
+        // If the parent died before this call, the child has a different parent now.
         if u32::try_from(getppid().as_raw()) != Ok(parent) {
             return Err(Errno::ESRCH.into());
         }
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drain_time_is_whole_seconds_and_never_none() {
+    fn drain_time_is_rounded_up_to_at_least_a_second() {
         assert_eq!(drain_seconds(Duration::ZERO), 1);
         assert_eq!(drain_seconds(Duration::from_millis(1500)), 2);
         assert_eq!(drain_seconds(Duration::from_secs(5)), 5);
@@ -214,14 +214,14 @@ mod tests {
     }
 
     #[test]
-    fn run_folder_is_private() {
+    fn the_run_folder_is_private() {
         let dir = tempfile::tempdir().unwrap();
-        let mine = dir.path().join("a/b");
-        prepare_run_dir(&mine).unwrap();
-        let mode = fs::metadata(&mine).unwrap().permissions().mode();
+        let run_dir = dir.path().join("a/b");
+        prepare_run_dir(&run_dir).unwrap();
+        let mode = fs::metadata(&run_dir).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
-        fs::set_permissions(&mine, fs::Permissions::from_mode(0o755)).unwrap();
-        let error = prepare_run_dir(&mine).unwrap_err().to_string();
+        fs::set_permissions(&run_dir, fs::Permissions::from_mode(0o755)).unwrap();
+        let error = prepare_run_dir(&run_dir).unwrap_err().to_string();
         assert!(error.contains("mode 755"), "{error}");
     }
 }

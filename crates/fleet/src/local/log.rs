@@ -1,30 +1,29 @@
-//! Envoy's output, as lines with a level.
+//! Parses Envoy's output into lines with a level.
 //!
 //! In: bytes of a pipe. Out: lines of bounded length.
 
 use std::fmt;
 
-/// The longest line kept, in bytes; what is beyond is dropped.
-const LONGEST_LINE: usize = 16 << 10;
+/// The maximum length of a line, in bytes. The rest is dropped.
+const MAX_LINE: usize = 16 << 10;
 
-/// Envoy's `--log-format`: level, component, message with newlines escaped. The time is left out: Sesame's log adds its
-/// own.
+/// Envoy's `--log-format`: level, component, and message with escaped newlines. No time, since Sesame's log adds one.
 pub(super) const FORMAT: &str = "[%l][%n] %_";
 
 /// Envoy's log levels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Every step of every request.
+    /// Trace.
     Trace,
-    /// Steps of interest to Envoy's developers.
+    /// Debug.
     Debug,
-    /// Normal operation.
+    /// Info.
     Info,
-    /// Unexpected, but Envoy continues.
+    /// Warning.
     Warning,
-    /// Something failed.
+    /// Error.
     Error,
-    /// Envoy can't go on.
+    /// Critical: Envoy exits.
     Critical,
 }
 
@@ -66,17 +65,17 @@ impl fmt::Display for Level {
 pub struct Line {
     /// The level.
     pub level: Level,
-    /// Envoy's component: `main`, `upstream`, `config` …; `stdout` for what is printed there (access
-    /// logs), empty where the line doesn't say.
+    /// Envoy's component: `main`, `upstream`, `config` …; `stdout` for standard output (access logs), empty if the line has
+    /// none.
     pub component: String,
     /// The text.
     pub message: String,
 }
 
 impl Line {
-    /// A line of standard error. What isn't in [`FORMAT`] was printed before Envoy set up its log (wrong flags, a
+    /// A line of standard error. If it isn't in [`FORMAT`], Envoy printed it before it set up its log (invalid flags, a
     /// missing library), so it is a warning.
-    pub(super) fn of_stderr(text: &str) -> Self {
+    pub(super) fn from_stderr(text: &str) -> Self {
         let structured = || {
             let (level, rest) = text.strip_prefix('[')?.split_once("][")?;
             let (component, message) = rest.split_once("] ")?;
@@ -94,7 +93,7 @@ impl Line {
     }
 
     /// A line of standard output.
-    pub(super) fn of_stdout(text: &str) -> Self {
+    pub(super) fn from_stdout(text: &str) -> Self {
         Self {
             level: Level::Info,
             component: "stdout".to_owned(),
@@ -103,17 +102,17 @@ impl Line {
     }
 }
 
-/// Cuts a stream of bytes into lines, of at most [`LONGEST_LINE`] bytes.
+/// Splits a byte stream into lines of at most [`MAX_LINE`] bytes.
 #[derive(Debug, Default)]
 pub(super) struct Splitter {
-    /// The line under way, without what was dropped.
+    /// The current line, up to the limit.
     partial: Vec<u8>,
-    /// Something of the line under way was dropped.
-    cut: bool,
+    /// The current line exceeds the limit.
+    truncated: bool,
 }
 
 impl Splitter {
-    /// Takes the next bytes and hands each line that they complete to `emit`. Empty lines are left out.
+    /// Appends bytes and calls `emit` with each completed line, except empty ones.
     pub(super) fn push(&mut self, mut bytes: &[u8], mut emit: impl FnMut(&str)) {
         while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
             self.extend(&bytes[..end]);
@@ -123,22 +122,22 @@ impl Splitter {
         self.extend(bytes);
     }
 
-    /// Emits the rest at the end of the stream as a line.
+    /// Emits the current line, at its end or at the end of the stream.
     pub(super) fn finish(&mut self, mut emit: impl FnMut(&str)) {
         let text = String::from_utf8_lossy(&self.partial);
         let text = text.trim_end();
-        if self.cut {
-            emit(&format!("{text} … (cut)"));
+        if self.truncated {
+            emit(&format!("{text} … (truncated)"));
         } else if !text.is_empty() {
             emit(text);
         }
         self.partial.clear();
-        self.cut = false;
+        self.truncated = false;
     }
 
     fn extend(&mut self, bytes: &[u8]) {
-        let room = LONGEST_LINE - self.partial.len();
-        self.cut |= bytes.len() > room;
+        let room = MAX_LINE - self.partial.len();
+        self.truncated |= bytes.len() > room;
         self.partial
             .extend_from_slice(&bytes[..bytes.len().min(room)]);
     }
@@ -161,8 +160,8 @@ mod tests {
     }
 
     #[test]
-    fn lines_in_envoys_format_have_level_and_component() {
-        let line = Line::of_stderr("[warning][config] a [b] c] d");
+    fn lines_in_envoys_format_are_parsed() {
+        let line = Line::from_stderr("[warning][config] a [b] c] d");
         let expected = Line {
             level: Level::Warning,
             component: "config".into(),
@@ -171,12 +170,12 @@ mod tests {
         assert_eq!(line, expected);
         for level in Level::ALL {
             let text = format!("[{level}][main] x");
-            assert_eq!(Line::of_stderr(&text).level, level);
+            assert_eq!(Line::from_stderr(&text).level, level);
         }
     }
 
     #[test]
-    fn other_lines_are_warnings_as_they_are() {
+    fn other_lines_are_warnings() {
         for text in [
             "PARSE ERROR: Argument: --x",
             "[fatal][main] x",
@@ -184,7 +183,7 @@ mod tests {
             "[info][main]",
             "[",
         ] {
-            let line = Line::of_stderr(text);
+            let line = Line::from_stderr(text);
             assert_eq!(
                 (line.level, line.component.as_str(), line.message.as_str()),
                 (Level::Warning, "", text)
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_become_lines_wherever_they_are_split() {
+    fn chunks_are_joined_into_lines() {
         assert_eq!(
             lines(&[b"on", b"e\r\ntw", b"o\n\n\nthr", b"ee"]),
             ["one", "two", "three"]
@@ -202,18 +201,18 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_cut_and_the_next_is_whole() {
-        let long = vec![b'x'; 3 * LONGEST_LINE];
+    fn a_long_line_is_truncated_and_the_next_is_not() {
+        let long = vec![b'x'; 3 * MAX_LINE];
         let lines = lines(&[&long, &long, b"\nnext\n"]);
         assert_eq!(lines.len(), 2);
-        assert!(lines[0].starts_with("xxx") && lines[0].ends_with("x … (cut)"));
-        assert!(lines[0].len() < LONGEST_LINE + 20);
+        assert!(lines[0].starts_with("xxx") && lines[0].ends_with("x … (truncated)"));
+        assert!(lines[0].len() < MAX_LINE + 20);
         assert_eq!(lines[1], "next");
     }
 
     proptest! {
         #[test]
-        fn chunks_do_not_matter(text in "[a-c \n]{0,60}", cuts in prop::collection::vec(0_usize..60, 0..6)) {
+        fn chunk_boundaries_do_not_matter(text in "[a-c \n]{0,60}", cuts in prop::collection::vec(0_usize..60, 0..6)) {
             let bytes = text.as_bytes();
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(bytes.len())).collect();
             cuts.extend([0, bytes.len()]);
@@ -224,7 +223,7 @@ mod tests {
 
         #[test]
         fn any_text_parses(text in "\\PC*") {
-            let line = Line::of_stderr(&text);
+            let line = Line::from_stderr(&text);
             prop_assert!(text.ends_with(&line.message));
         }
     }

@@ -1,21 +1,21 @@
 //! Probes ports before Envoy binds them: Envoy sets `SO_REUSEPORT`, and would silently take half of the connections of
-//! another program of the same user.
+//! another of the user's programs.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 
 use sesame_model::{Port, Transport};
 
-/// Why a port can't be bound. The messages are for users and say what to do.
+/// Why a port can't be bound. The message says how to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortProblem {
-    /// Another program listens there.
+    /// Another program listens on the port.
     #[error("{0} is in use by another program: stop it, or move all ports with --port-offset N")]
     InUse(SocketAddr),
     /// The machine doesn't have the address.
     #[error("{} is not an address of this machine{}", .0.ip(), how_to_add(.0.ip()))]
     NotLocal(SocketAddr),
-    /// The port is for privileged users.
+    /// The user may not bind the port.
     #[error(
         "port {} needs privileges that this user does not have: move all ports with --port-offset N, for example \
          --port-offset 8000",
@@ -40,7 +40,7 @@ fn how_to_add(address: IpAddr) -> String {
     }
 }
 
-/// Binds a port and releases it at once. Port 0 is any free port, so it only checks the address.
+/// Binds a port and releases it at once. Port 0 is any free port, so it checks only the address.
 ///
 /// TCP connections in TIME_WAIT don't count as a conflict (`SO_REUSEADDR`).
 ///
@@ -98,19 +98,16 @@ mod tests {
     }
 
     #[test]
-    fn an_address_of_another_machine_is_not_local() {
+    fn a_foreign_address_is_not_local() {
         // Reserved for documentation (RFC 5737): no machine has it.
-        let elsewhere = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-        let problem = probe(elsewhere, Port::tcp(0)).unwrap_err();
-        assert_eq!(
-            problem,
-            PortProblem::NotLocal(SocketAddr::new(elsewhere, 0))
-        );
+        let foreign = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+        let problem = probe(foreign, Port::tcp(0)).unwrap_err();
+        assert_eq!(problem, PortProblem::NotLocal(SocketAddr::new(foreign, 0)));
         assert!(problem.to_string().starts_with("192.0.2.1 is not"));
     }
 
     #[test]
-    fn a_privileged_port_says_what_to_do() {
+    fn a_privileged_port_is_denied() {
         let address = SocketAddr::new(LOCALHOST, 80);
         let denied = problem(address, &ErrorKind::PermissionDenied.into());
         assert_eq!(denied, PortProblem::Denied(address));

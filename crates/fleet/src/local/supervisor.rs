@@ -1,4 +1,4 @@
-//! The wanted fleets, each with a worker that runs its process.
+//! The desired fleets, each with a worker that runs its process.
 
 use std::collections::HashMap;
 use std::io;
@@ -18,26 +18,26 @@ use super::paths::FleetDir;
 use super::worker::{Shared, Target, Worker};
 use crate::module;
 
-/// Settings of all fleets.
+/// Settings of a supervisor.
 #[derive(Clone, Debug)]
 pub struct SupervisorConfig {
     /// The Envoy to run; see [`super::binary`].
     pub envoy: PathBuf,
-    /// A private folder for bootstraps and sockets, created with mode 700 if it isn't there. Keep its path short: Unix
-    /// sockets below it can have 107 bytes at most (103 on macOS).
+    /// A private folder for bootstraps and sockets, created with mode 700 if it doesn't exist. Keep its path short: the paths of
+    /// the Unix sockets in it can have 107 bytes at most (103 on macOS).
     pub run_dir: PathBuf,
-    /// The drain time of an Envoy that ends. Zero: none.
+    /// The timeout of a drain before an Envoy is stopped. Zero: no drain.
     pub drain: Duration,
     /// The time between SIGTERM and SIGKILL.
     pub kill_after: Duration,
-    /// What Envoy prints.
+    /// Envoy's log level.
     pub log_level: Level,
-    /// Delays between restarts.
+    /// The delays between restarts.
     pub backoff: RestartBackoff,
 }
 
 impl SupervisorConfig {
-    /// Five seconds to drain, five to end, warnings only.
+    /// Five seconds to drain, five to exit, log level warning.
     pub fn new(envoy: impl Into<PathBuf>, run_dir: impl Into<PathBuf>) -> Self {
         Self {
             envoy: envoy.into(),
@@ -62,7 +62,7 @@ pub enum BootstrapFormat {
 }
 
 impl BootstrapFormat {
-    /// Of the file, without a dot.
+    /// The file extension, without a dot.
     pub(super) fn extension(self) -> &'static str {
         match self {
             Self::Yaml => "yaml",
@@ -72,19 +72,19 @@ impl BootstrapFormat {
     }
 }
 
-/// An Envoy that should run.
+/// The desired Envoy of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EnvoySpec {
     /// Its fleet.
     pub fleet: FleetId,
     /// Envoy's bootstrap, written to a file that only this user can read.
     pub bootstrap: Vec<u8>,
-    /// The language of `bootstrap`.
+    /// The format of `bootstrap`.
     pub format: BootstrapFormat,
-    /// Worker threads; `None`: one for each processor.
+    /// Worker threads; `None`: one per CPU.
     pub concurrency: Option<u32>,
-    /// The Unix socket that the bootstrap gives to the admin interface, usually [`FleetDir::admin_socket`]. If
-    /// nothing answers there, the fleet still runs, but is never ready and ends without draining.
+    /// The Unix socket of the admin interface in the bootstrap, usually [`FleetDir::admin_socket`]. If it doesn't respond, the fleet
+    /// still runs, but is never ready and is stopped without a drain.
     pub admin_socket: PathBuf,
 }
 
@@ -94,48 +94,48 @@ pub struct EnvoySpec {
 /// supervisor is dropped or this process ends, all processes are killed; [`Supervisor::shutdown`] stops them gracefully.
 #[derive(Debug)]
 pub struct Supervisor {
-    /// Sesame's module lies in the run folder.
+    /// The run folder has Sesame's module.
     module: bool,
     shared: Arc<Shared>,
-    fleets: Arc<Mutex<Fleets>>,
+    workers: Arc<Mutex<Workers>>,
     runtime: runtime::Handle,
 }
 
-/// The workers that run.
+/// The running workers.
 #[derive(Debug, Default)]
-pub(super) struct Fleets {
-    workers: HashMap<FleetId, Handle>,
-    /// No new ones.
+pub(super) struct Workers {
+    by_fleet: HashMap<FleetId, WorkerHandle>,
+    /// After a shutdown: no new workers.
     closed: bool,
 }
 
-/// A handle of one worker.
+/// A handle to a worker.
 #[derive(Debug)]
-struct Handle {
+struct WorkerHandle {
     target: watch::Sender<Target>,
-    /// How many of the requested stops are done; closed when the worker is gone.
+    /// The number of completed stops. Closed when the worker has ended.
     stops: watch::Receiver<u64>,
 }
 
-/// A requested stop.
-struct Stopping {
+/// A requested stop, numbered from 1.
+struct PendingStop {
     number: u64,
     stops: watch::Receiver<u64>,
 }
 
-impl Handle {
-    fn stop(&self) -> Stopping {
+impl WorkerHandle {
+    fn stop(&self) -> PendingStop {
         self.target.send_modify(Target::stop);
-        Stopping {
+        PendingStop {
             number: self.target.borrow().stops,
             stops: self.stops.clone(),
         }
     }
 }
 
-impl Stopping {
-    async fn done(mut self) {
-        // An error means that the worker is gone, and its process with it.
+impl PendingStop {
+    async fn completed(mut self) {
+        // An error means that the worker has ended, and its process with it.
         let _ = self.stops.wait_for(|stops| *stops >= self.number).await;
     }
 }
@@ -144,7 +144,7 @@ impl Supervisor {
     /// A supervisor without fleets. Must be called within a Tokio runtime.
     ///
     /// # Errors
-    /// If the run folder can't be made private to this user, or no thread can be started.
+    /// The run folder isn't private to this user, or no thread can be started.
     pub fn new(config: SupervisorConfig) -> io::Result<(Self, ProcessEvents)> {
         launch::prepare_run_dir(&config.run_dir)?;
         let module = module::install(&config.run_dir)?;
@@ -158,13 +158,13 @@ impl Supervisor {
         let supervisor = Self {
             module,
             shared: Arc::new(shared),
-            fleets: Arc::default(),
+            workers: Arc::default(),
             runtime: runtime::Handle::current(),
         };
         Ok((supervisor, events))
     }
 
-    /// Whether Envoys find Sesame's module, so that their bootstrap can load it.
+    /// Whether Envoys can load Sesame's module.
     pub fn has_module(&self) -> bool {
         self.module
     }
@@ -174,72 +174,73 @@ impl Supervisor {
         FleetDir::new(&self.shared.config.run_dir, &id.to_string())
     }
 
-    /// Runs a fleet as `spec` says. Returns at once. A process with another spec is drained and stopped first; one with the
+    /// Sets the desired Envoy of a fleet. Returns at once. A process with another spec is drained and stopped first; one with the
     /// same spec keeps running. Ignored after [`Supervisor::shutdown`].
     pub fn ensure(&self, spec: EnvoySpec) {
         let id = spec.fleet.clone();
         let spec = Arc::new(spec);
-        let mut fleets = lock(&self.fleets);
-        if fleets.closed {
+        let mut workers = lock(&self.workers);
+        if workers.closed {
             return;
         }
-        // A worker removes itself before it ends; one that has ended and is still listed has panicked.
-        if let Some(worker) = fleets.workers.get(&id).filter(|w| !w.target.is_closed()) {
+        // A worker removes itself before it ends, so a listed one that has ended has panicked.
+        if let Some(worker) = workers.by_fleet.get(&id).filter(|w| !w.target.is_closed()) {
             worker.target.send_modify(|target| target.spec = Some(spec));
             return;
         }
         let (target, targets) = watch::channel(Target::run(spec));
-        let (done, stops) = watch::channel(0);
-        fleets.workers.insert(id.clone(), Handle { target, stops });
-        let fleets = Arc::downgrade(&self.fleets);
-        let worker = Worker::new(id, Arc::clone(&self.shared), fleets, targets, done);
+        let (completed, stops) = watch::channel(0);
+        workers
+            .by_fleet
+            .insert(id.clone(), WorkerHandle { target, stops });
+        let workers = Arc::downgrade(&self.workers);
+        let worker = Worker::new(id, Arc::clone(&self.shared), workers, targets, completed);
         self.runtime.spawn(worker.run());
     }
 
-    /// Stops a fleet: waits until its clients are gone or the drain time is over, then ends the process. The fleet may
-    /// be unknown. The call itself requests the stop, so it precedes all later calls; the future completes when the process
-    /// is gone and its ports are free, and may be dropped.
+    /// Stops a fleet: drains it, then ends the process. The fleet may be unknown. The call itself requests the stop, so it
+    /// precedes all later calls. The future completes when the process has ended and its ports are free, and may be dropped.
     pub fn stop(&self, id: &FleetId) -> impl Future<Output = ()> + Send + use<> {
-        let stopping = lock(&self.fleets).workers.get(id).map(Handle::stop);
+        let pending_stop = lock(&self.workers).by_fleet.get(id).map(WorkerHandle::stop);
         async move {
-            if let Some(stopping) = stopping {
-                stopping.done().await;
+            if let Some(pending_stop) = pending_stop {
+                pending_stop.completed().await;
             }
         }
     }
 
     /// Stops all fleets concurrently, as [`Supervisor::stop`] does. Later calls of [`Supervisor::ensure`] have no effect.
     pub async fn shutdown(&self) {
-        let waiting: Vec<_> = {
-            let mut fleets = lock(&self.fleets);
-            fleets.closed = true;
-            fleets.workers.values().map(Handle::stop).collect()
+        let pending: Vec<_> = {
+            let mut workers = lock(&self.workers);
+            workers.closed = true;
+            workers.by_fleet.values().map(WorkerHandle::stop).collect()
         };
-        for stopping in waiting {
-            stopping.done().await;
+        for pending_stop in pending {
+            pending_stop.completed().await;
         }
     }
 }
 
 /// Ignores poisoning: the lock guards single inserts and removals.
-fn lock(fleets: &Mutex<Fleets>) -> MutexGuard<'_, Fleets> {
-    fleets.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(workers: &Mutex<Workers>) -> MutexGuard<'_, Workers> {
+    workers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Removes an idle worker, unless it has a new target. Targets are set under the same lock, so none is lost.
 pub(super) fn retire(
-    fleets: &Weak<Mutex<Fleets>>,
+    workers: &Weak<Mutex<Workers>>,
     id: &FleetId,
     target: &watch::Receiver<Target>,
 ) -> bool {
-    let Some(fleets) = fleets.upgrade() else {
+    let Some(workers) = workers.upgrade() else {
         return true;
     };
-    let mut fleets = lock(&fleets);
-    // An error means that the supervisor is gone.
+    let mut workers = lock(&workers);
+    // An error means that the supervisor has been dropped.
     let idle = !target.has_changed().unwrap_or(false);
     if idle {
-        fleets.workers.remove(id);
+        workers.by_fleet.remove(id);
     }
     idle
 }

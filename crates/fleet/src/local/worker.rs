@@ -1,6 +1,6 @@
 //! Runs the process of one fleet: starts, restarts and stops it.
 //!
-//! In: targets, of which the latest counts. Out: a process, and events.
+//! In: targets, of which the last one counts. Out: a process, and events.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -23,12 +23,12 @@ use super::event::{ProcessEvent, Sender};
 use super::launch::Launcher;
 use super::log::{Line, Splitter};
 use super::paths::FleetDir;
-use super::supervisor::{EnvoySpec, Fleets, SupervisorConfig, retire};
+use super::supervisor::{EnvoySpec, SupervisorConfig, Workers, retire};
 
-/// How long to read the output of a process that has ended: a child of its own may hold the pipe open.
+/// How long to read the output of a process that has exited. Its own children may hold the pipe open.
 const OUTPUT_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// What a supervisor's workers share.
+/// Shared by a supervisor's workers.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) config: Arc<SupervisorConfig>,
@@ -36,10 +36,10 @@ pub(super) struct Shared {
     pub(super) events: Sender,
 }
 
-/// The wanted state of a fleet. A later target replaces an earlier one, but every stop is carried out.
+/// The desired state of a fleet. A later target replaces an earlier one, but every stop is carried out.
 #[derive(Clone, Debug)]
 pub(super) struct Target {
-    /// How many stops were requested so far.
+    /// The number of stops requested so far.
     pub(super) stops: u64,
     /// What to run after them, if anything.
     pub(super) spec: Option<Arc<EnvoySpec>>,
@@ -64,13 +64,13 @@ pub(super) struct Worker {
     fleet: FleetId,
     shared: Arc<Shared>,
     /// Weak, since it holds the sender of `target`, which is dropped with the supervisor.
-    fleets: Weak<Mutex<Fleets>>,
+    workers: Weak<Mutex<Workers>>,
     target: watch::Receiver<Target>,
-    /// How many stops are done.
+    /// The number of completed stops.
     stops: watch::Sender<u64>,
 }
 
-/// A process that runs.
+/// A running process.
 struct Running {
     child: Child,
     admin: Admin,
@@ -78,16 +78,16 @@ struct Running {
     output: JoinSet<()>,
 }
 
-/// Why a running process has to end.
+/// Why a running process has to be stopped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Interrupt {
     /// The target has changed.
     Changed,
-    /// The supervisor is gone.
-    Abandoned,
+    /// The supervisor has been dropped.
+    Dropped,
 }
 
-/// Why [`Worker::attend`] returned.
+/// Why [`Worker::supervise`] returned.
 enum End {
     Exited(ExitStatus),
     Interrupted(Interrupt),
@@ -97,46 +97,46 @@ impl Worker {
     pub(super) fn new(
         fleet: FleetId,
         shared: Arc<Shared>,
-        fleets: Weak<Mutex<Fleets>>,
+        workers: Weak<Mutex<Workers>>,
         target: watch::Receiver<Target>,
         stops: watch::Sender<u64>,
     ) -> Self {
         Self {
             fleet,
             shared,
-            fleets,
+            workers,
             target,
             stops,
         }
     }
 
-    /// Follows targets until the fleet is stopped or the supervisor is gone.
+    /// Follows targets until the fleet is stopped or the supervisor is dropped.
     pub(super) async fn run(mut self) {
         loop {
-            // No process runs at this point.
+            // No process is running here.
             let Target { stops, spec } = self.target.borrow_and_update().clone();
             if spec.is_none() {
-                self.clean().await;
+                self.remove_files().await;
             }
-            let retired = spec.is_none() && retire(&self.fleets, &self.fleet, &self.target);
-            // After the retirement: when a stop is done, the fleet is no longer listed.
+            let retired = spec.is_none() && retire(&self.workers, &self.fleet, &self.target);
+            // Only after `retire`, so that a stopped fleet is no longer listed.
             self.stops.send_replace(stops);
             if retired {
                 return;
             }
             if let Some(spec) = spec
-                && self.keep_running(spec, stops).await == Interrupt::Abandoned
+                && self.keep_running(spec, stops).await == Interrupt::Dropped
             {
-                return self.clean().await;
+                return self.remove_files().await;
             }
         }
     }
 
-    /// Runs a process and restarts it until the target changes; then none runs.
+    /// Runs a process and restarts it until the target changes. On return it has ended.
     async fn keep_running(&mut self, spec: Arc<EnvoySpec>, stops: u64) -> Interrupt {
         let mut crashes = Crashes::new(self.shared.config.backoff);
         for attempt in 1_u32.. {
-            let pause = match self.start(&spec, attempt).await {
+            let delay = match self.start(&spec, attempt).await {
                 Err(message) => {
                     let retry_in = crashes.delay(Duration::ZERO);
                     self.shared.events.send(ProcessEvent::Failed {
@@ -146,27 +146,27 @@ impl Worker {
                     });
                     retry_in
                 }
-                Ok(mut running) => match self.attend(&mut running, &spec, stops).await {
+                Ok(mut running) => match self.supervise(&mut running, &spec, stops).await {
                     End::Exited(status) => {
                         let uptime = running.since.elapsed();
-                        let pause = crashes.delay(uptime);
-                        self.bury(running, status, uptime, Some(pause)).await;
-                        pause
+                        let delay = crashes.delay(uptime);
+                        self.reap(running, status, uptime, Some(delay)).await;
+                        delay
                     }
                     End::Interrupted(interrupt) => {
-                        let gently = interrupt == Interrupt::Changed;
-                        self.end(running, gently).await;
+                        let gracefully = interrupt == Interrupt::Changed;
+                        self.stop(running, gracefully).await;
                         return interrupt;
                     }
                 },
             };
             tokio::select! {
                 biased;
-                interrupt = next_other(&mut self.target, &spec, stops) => return interrupt,
-                () = sleep(pause) => {}
+                interrupt = target_changed(&mut self.target, &spec, stops) => return interrupt,
+                () = sleep(delay) => {}
             }
         }
-        Interrupt::Abandoned
+        Interrupt::Dropped
     }
 
     async fn start(&self, spec: &Arc<EnvoySpec>, attempt: u32) -> Result<Running, String> {
@@ -174,10 +174,10 @@ impl Worker {
         let mut child = launched.map_err(|error| error.to_string())?;
         let mut output = JoinSet::new();
         if let Some(stderr) = child.stderr.take() {
-            output.spawn(self.pump(stderr, Line::of_stderr));
+            output.spawn(self.forward_output(stderr, Line::from_stderr));
         }
         if let Some(stdout) = child.stdout.take() {
-            output.spawn(self.pump(stdout, Line::of_stdout));
+            output.spawn(self.forward_output(stdout, Line::from_stdout));
         }
         self.shared.events.send(ProcessEvent::Started {
             fleet: self.fleet.clone(),
@@ -192,8 +192,8 @@ impl Worker {
         })
     }
 
-    /// Watches a process until it ends or the target changes.
-    async fn attend(&mut self, running: &mut Running, spec: &EnvoySpec, stops: u64) -> End {
+    /// Waits until the process exits or the target changes.
+    async fn supervise(&mut self, running: &mut Running, spec: &EnvoySpec, stops: u64) -> End {
         let events = &self.shared.events;
         let (fleet, since) = (&self.fleet, running.since);
         let admin = &running.admin;
@@ -208,18 +208,18 @@ impl Worker {
         tokio::select! {
             biased;
             status = wait(&mut running.child) => End::Exited(status),
-            interrupt = next_other(&mut self.target, spec, stops) => End::Interrupted(interrupt),
+            interrupt = target_changed(&mut self.target, spec, stops) => End::Interrupted(interrupt),
             never = announce_ready => match never {},
         }
     }
 
-    /// Ends a process; if `gently`, after a drain.
-    async fn end(&self, mut running: Running, gently: bool) {
+    /// Stops a process; if `gracefully`, after a drain.
+    async fn stop(&self, mut running: Running, gracefully: bool) {
         let SupervisorConfig {
             drain, kill_after, ..
         } = *self.shared.config;
         let Running { child, admin, .. } = &mut running;
-        if gently {
+        if gracefully {
             // Whether draining succeeds, fails or times out, the next step is the same.
             if !drain.is_zero() {
                 tokio::select! {
@@ -229,23 +229,23 @@ impl Worker {
             }
             terminate(child);
         } else {
-            // Fails only if it has just ended.
+            // Fails only if the process has just exited.
             let _ = child.start_kill();
         }
         let status = match timeout(kill_after, wait(child)).await {
             Ok(status) => status,
             Err(_) => {
-                // Fails only if it has just ended.
+                // Fails only if the process has just exited.
                 let _ = child.start_kill();
                 wait(child).await
             }
         };
         let uptime = running.since.elapsed();
-        self.bury(running, status, uptime, None).await;
+        self.reap(running, status, uptime, None).await;
     }
 
-    /// After a process has ended: reads the rest of its output, then sends the event.
-    async fn bury(
+    /// Reads the rest of the output of an exited process, then sends the event.
+    async fn reap(
         &self,
         mut running: Running,
         status: ExitStatus,
@@ -253,7 +253,7 @@ impl Worker {
         restart_in: Option<Duration>,
     ) {
         let rest = async { while running.output.join_next().await.is_some() {} };
-        // On expiry the readers are dropped with `running`.
+        // On timeout the readers are dropped with `running`.
         let _ = timeout(OUTPUT_TIMEOUT, rest).await;
         self.shared.events.send(ProcessEvent::Exited {
             fleet: self.fleet.clone(),
@@ -263,8 +263,13 @@ impl Worker {
         });
     }
 
-    /// Reads all that comes, as fast as it comes: Envoy writes its log synchronously, and a full pipe would stop it.
-    fn pump<P>(&self, mut pipe: P, parse: fn(&str) -> Line) -> impl Future<Output = ()> + use<P>
+    /// Forwards output as log events. Never waits for their receiver: Envoy writes its log synchronously, so a full pipe would
+    /// block it.
+    fn forward_output<P>(
+        &self,
+        mut pipe: P,
+        parse: fn(&str) -> Line,
+    ) -> impl Future<Output = ()> + use<P>
     where
         P: AsyncRead + Unpin + Send + 'static,
     {
@@ -273,7 +278,7 @@ impl Worker {
             let mut splitter = Splitter::default();
             let mut buffer = vec![0; 8 << 10];
             let emit = |text: &str| events.log(&fleet, parse(text));
-            // An error of a pipe means the same as its end.
+            // A read error is treated as the end of the pipe.
             while let Ok(n @ 1..) = pipe.read(&mut buffer).await {
                 splitter.push(&buffer[..n], emit);
             }
@@ -282,27 +287,27 @@ impl Worker {
     }
 
     /// Removes the fleet's files.
-    async fn clean(&self) {
+    async fn remove_files(&self) {
         let dir = FleetDir::new(&self.shared.config.run_dir, &self.fleet.to_string());
-        // On an error it stays until the run folder is removed.
+        // On an error they stay until the run folder is removed.
         let _ = tokio::fs::remove_dir_all(dir.path()).await;
     }
 }
 
-/// Returns when the target is no longer `spec` after that many stops.
-async fn next_other(
+/// Waits until the target differs from this spec or number of stops.
+async fn target_changed(
     target: &mut watch::Receiver<Target>,
     spec: &EnvoySpec,
     stops: u64,
 ) -> Interrupt {
-    let other = |target: &Target| target.stops != stops || target.spec.as_deref() != Some(spec);
-    match target.wait_for(other).await {
+    let differs = |target: &Target| target.stops != stops || target.spec.as_deref() != Some(spec);
+    match target.wait_for(differs).await {
         Ok(_) => Interrupt::Changed,
-        Err(_) => Interrupt::Abandoned,
+        Err(_) => Interrupt::Dropped,
     }
 }
 
-/// Waits for the process to end. An error means that it was reaped elsewhere.
+/// Waits for the process to exit. An error means that it was reaped elsewhere.
 async fn wait(child: &mut Child) -> ExitStatus {
     child.wait().await.unwrap_or_default()
 }
@@ -311,7 +316,7 @@ async fn wait(child: &mut Child) -> ExitStatus {
 fn terminate(child: &Child) {
     let pid = child.id().and_then(|pid| i32::try_from(pid).ok());
     if let Some(pid) = pid {
-        // Fails only if it has just ended.
+        // Fails only if the process has just exited.
         let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
     }
 }

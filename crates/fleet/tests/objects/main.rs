@@ -1,7 +1,7 @@
-//! Fleets' objects on a real API server. No controller runs there: there are no pods, and the tests write the statuses.
+//! Objects of fleets on a real API server. It has no controllers, so there are no pods, and the tests write statuses.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-mod rig;
+mod fixture;
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use sesame_model::{
     Workload,
 };
 
-use crate::rig::{Rig, chosen, spec};
+use crate::fixture::{Fixture, all_parameters, spec};
 
 /// All kinds of a fleet's objects.
 const KINDS: [&str; 7] = [
@@ -25,10 +25,10 @@ const KINDS: [&str; 7] = [
 ];
 
 /// The resourceVersion of each object that exists.
-async fn versions(rig: &Rig) -> BTreeMap<&'static str, Value> {
+async fn versions(fixture: &Fixture) -> BTreeMap<&'static str, Value> {
     let mut versions = BTreeMap::new();
     for kind in KINDS {
-        if let Some(object) = rig.get(kind).await {
+        if let Some(object) = fixture.get(kind).await {
             versions.insert(kind, object["metadata"]["resourceVersion"].clone());
         }
     }
@@ -36,43 +36,47 @@ async fn versions(rig: &Rig) -> BTreeMap<&'static str, Value> {
 }
 
 #[tokio::test]
-async fn a_fleet_is_made_and_a_restarted_sesame_finds_nothing_to_do() {
-    for (namespace, spec) in [("made", spec()), ("made-chosen", chosen())] {
-        let mut rig = Rig::new(namespace).await;
-        rig.want(Some(spec.clone()));
-        rig.lead();
-        rig.until_there("PodDisruptionBudget").await;
-        rig.settle().await;
-        let made = versions(&rig).await;
-        assert!(made.len() >= 5, "{made:?}");
+async fn a_restart_writes_nothing() {
+    for (namespace, spec) in [
+        ("restart", spec()),
+        ("restart-all-parameters", all_parameters()),
+    ] {
+        let mut fixture = Fixture::new(namespace).await;
+        fixture.set_fleet(Some(spec.clone()));
+        fixture.lead();
+        fixture.until_exists("PodDisruptionBudget").await;
+        fixture.settle().await;
+        let created = versions(&fixture).await;
+        assert!(created.len() >= 5, "{created:?}");
 
-        // An apply without changes leaves no trace, but a read-only replica would report its failure.
-        rig.run_as_reader().await;
-        rig.want(Some(spec.clone()));
-        rig.lead();
-        rig.observed(|_| true).await;
-        let next = rig.observed_soon().await;
-        assert!(next.is_empty(), "written without need: {next:?}");
-        assert_eq!(versions(&rig).await, made);
+        // An apply without changes leaves no trace. But a read-only replica would report that it failed.
+        fixture.run_read_only().await;
+        fixture.set_fleet(Some(spec.clone()));
+        fixture.lead();
+        fixture.until_state(|_| true).await;
+        let next = fixture.states_within_settle_time().await;
+        assert!(next.is_empty(), "an unneeded write: {next:?}");
+        assert_eq!(versions(&fixture).await, created);
         let mut other = spec;
         other
             .request
             .annotations
             .insert("a".to_owned(), "b".to_owned());
-        rig.want(Some(other));
-        rig.observed(|seen| matches!(seen.problem, Some(FleetProblem::NoResources(_))))
+        fixture.set_fleet(Some(other));
+        fixture
+            .until_state(|state| matches!(state.problem, Some(FleetProblem::NoResources(_))))
             .await;
     }
 }
 
 #[tokio::test]
-async fn a_port_comes_and_the_others_keep_theirs() {
-    let rig = Rig::new("ports").await;
-    let mut wanted = spec();
-    wanted.request.ports.insert(Port::tcp(443));
-    rig.want(Some(wanted.clone()));
-    rig.lead();
-    rig.until_there("PodDisruptionBudget").await;
+async fn a_new_port_keeps_the_node_ports_of_others() {
+    let fixture = Fixture::new("ports").await;
+    let mut desired = spec();
+    desired.request.ports.insert(Port::tcp(443));
+    fixture.set_fleet(Some(desired.clone()));
+    fixture.lead();
+    fixture.until_exists("PodDisruptionBudget").await;
     let node_ports = |service: &Value| -> BTreeMap<String, Value> {
         let ports = service["spec"]["ports"].as_array().unwrap();
         ports
@@ -83,16 +87,16 @@ async fn a_port_comes_and_the_others_keep_theirs() {
             })
             .collect()
     };
-    let before = node_ports(&rig.get("Service").await.unwrap());
-    let pods = rig.get("Deployment").await.unwrap()["metadata"]["generation"].clone();
+    let before = node_ports(&fixture.get("Service").await.unwrap());
+    let pods = fixture.get("Deployment").await.unwrap()["metadata"]["generation"].clone();
 
-    wanted.request.ports.remove(&Port::tcp(80));
-    wanted
+    desired.request.ports.remove(&Port::tcp(80));
+    desired
         .request
         .ports
         .extend([Port::udp(443), Port::tcp(8080)]);
-    rig.want(Some(wanted));
-    let service = rig
+    fixture.set_fleet(Some(desired));
+    let service = fixture
         .until("Service", |service| {
             service["spec"]["ports"].as_array().unwrap().len() == 3
         })
@@ -100,243 +104,257 @@ async fn a_port_comes_and_the_others_keep_theirs() {
     let after = node_ports(&service);
     assert_eq!(after["443/\"TCP\""], before["443/\"TCP\""]);
     assert!(after.contains_key("8080/\"TCP\"") && after.contains_key("443/\"UDP\""));
-    let still = rig.get("Deployment").await.unwrap()["metadata"]["generation"].clone();
-    assert_eq!(still, pods, "no new pods");
+    let generation = fixture.get("Deployment").await.unwrap()["metadata"]["generation"].clone();
+    assert_eq!(generation, pods, "no new pods");
 }
 
 #[tokio::test]
-async fn what_somebody_changes_is_put_back_and_what_he_adds_stays() {
-    let mut rig = Rig::new("drift").await;
-    rig.want(Some(spec()));
-    rig.lead();
-    rig.until_there("PodDisruptionBudget").await;
+async fn changed_fields_are_reverted_and_added_ones_stay() {
+    let mut fixture = Fixture::new("drift").await;
+    fixture.set_fleet(Some(spec()));
+    fixture.lead();
+    fixture.until_exists("PodDisruptionBudget").await;
 
-    let meddling = json!({
+    let foreign_change = json!({
         "metadata": { "annotations": { "theirs": "stays" } },
         "spec": { "replicas": 9, "template": { "spec": { "terminationGracePeriodSeconds": 1 } } },
     });
-    rig.merge("Deployment", meddling).await;
-    let put_back = rig
+    fixture.merge("Deployment", foreign_change).await;
+    let restored = fixture
         .until("Deployment", |object| object["spec"]["replicas"] == 2)
         .await;
-    assert_eq!(put_back["metadata"]["annotations"]["theirs"], "stays");
+    assert_eq!(restored["metadata"]["annotations"]["theirs"], "stays");
 
-    rig.merge("ConfigMap", json!({ "data": { "bootstrap.json": "bad" } }))
+    fixture
+        .merge("ConfigMap", json!({ "data": { "bootstrap.json": "bad" } }))
         .await;
-    rig.until("ConfigMap", |object| {
-        object["data"]["bootstrap.json"] == "{}"
-    })
-    .await;
+    fixture
+        .until("ConfigMap", |object| {
+            object["data"]["bootstrap.json"] == "{}"
+        })
+        .await;
 
-    // Without the labels it drops out of the watch.
-    let unmarked = json!({ "metadata": {
+    // Without the label the watch no longer selects it.
+    let unlabelled = json!({ "metadata": {
         "labels": { "app.kubernetes.io/managed-by": null },
         "ownerReferences": null,
     } });
-    rig.merge("Service", unmarked).await;
-    rig.until("Service", |object| {
-        let metadata = &object["metadata"];
-        metadata["labels"]["app.kubernetes.io/managed-by"] != "sesame"
-            && metadata["ownerReferences"].is_null()
-    })
-    .await;
-    // Then it no longer counts as Sesame's.
-    rig.observed(|seen| matches!(&seen.problem, Some(FleetProblem::NoResources(text)) if text.contains("Service")))
+    fixture.merge("Service", unlabelled).await;
+    fixture
+        .until("Service", |object| {
+            let metadata = &object["metadata"];
+            metadata["labels"]["app.kubernetes.io/managed-by"] != "sesame"
+                && metadata["ownerReferences"].is_null()
+        })
+        .await;
+    // So it no longer counts as created by Sesame.
+    fixture.until_state(|state| matches!(&state.problem, Some(FleetProblem::NoResources(text)) if text.contains("Service")))
         .await;
 
-    let uid = rig.get("Deployment").await.unwrap()["metadata"]["uid"].clone();
-    rig.delete("Deployment").await;
-    rig.until("Deployment", |object| object["metadata"]["uid"] != uid)
+    let uid = fixture.get("Deployment").await.unwrap()["metadata"]["uid"].clone();
+    fixture.delete("Deployment").await;
+    fixture
+        .until("Deployment", |object| object["metadata"]["uid"] != uid)
         .await;
 }
 
 #[tokio::test]
-async fn an_object_of_somebody_elses_is_left_alone() {
-    let mut rig = Rig::new("foreign").await;
+async fn a_foreign_object_is_reported_and_not_modified() {
+    let mut fixture = Fixture::new("foreign").await;
     let theirs = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": { "name": rig.name(), "namespace": "foreign" },
+        "metadata": { "name": fixture.name(), "namespace": "foreign" },
         "data": { "theirs": "1" },
     });
-    rig.create("ConfigMap", theirs).await;
-    let before = rig.get("ConfigMap").await.unwrap();
-    rig.want(Some(spec()));
-    rig.lead();
-    let seen = rig
-        .observed(|seen| matches!(seen.problem, Some(FleetProblem::NoResources(_))))
+    fixture.create("ConfigMap", theirs).await;
+    let before = fixture.get("ConfigMap").await.unwrap();
+    fixture.set_fleet(Some(spec()));
+    fixture.lead();
+    let state = fixture
+        .until_state(|state| matches!(state.problem, Some(FleetProblem::NoResources(_))))
         .await;
-    let message = seen.problem.unwrap().message().to_owned();
+    let message = state.problem.unwrap().message().to_owned();
     assert!(
-        message.starts_with(&format!("ConfigMap foreign/{} exists", rig.name())),
+        message.starts_with(&format!("ConfigMap foreign/{} exists", fixture.name())),
         "{message}"
     );
-    rig.until_there("PodDisruptionBudget").await;
-    assert_eq!(rig.get("ConfigMap").await.unwrap(), before);
+    fixture.until_exists("PodDisruptionBudget").await;
+    assert_eq!(fixture.get("ConfigMap").await.unwrap(), before);
 
-    rig.delete("ConfigMap").await;
-    rig.until("ConfigMap", |object| {
-        object["data"]["bootstrap.json"] == "{}"
-    })
-    .await;
-    rig.observed(|seen| !matches!(seen.problem, Some(FleetProblem::NoResources(_))))
+    fixture.delete("ConfigMap").await;
+    fixture
+        .until("ConfigMap", |object| {
+            object["data"]["bootstrap.json"] == "{}"
+        })
+        .await;
+    fixture
+        .until_state(|state| !matches!(state.problem, Some(FleetProblem::NoResources(_))))
         .await;
 }
 
 #[tokio::test]
-async fn what_is_not_wanted_goes_and_nothing_else() {
-    let mut rig = Rig::new("prune").await;
-    rig.want(Some(spec()));
-    rig.lead();
-    rig.until_there("PodDisruptionBudget").await;
+async fn only_objects_of_removed_fleets_are_deleted() {
+    let mut fixture = Fixture::new("prune").await;
+    fixture.set_fleet(Some(spec()));
+    fixture.lead();
+    fixture.until_exists("PodDisruptionBudget").await;
     // A copy under another name, with our labels.
-    let mut copy = rig.get("ConfigMap").await.unwrap();
+    let mut copy = fixture.get("ConfigMap").await.unwrap();
     copy["metadata"] = json!({
         "name": "copy", "namespace": "prune",
         "labels": copy["metadata"]["labels"],
         "ownerReferences": copy["metadata"]["ownerReferences"],
     });
-    rig.create("ConfigMap", copy).await;
+    fixture.create("ConfigMap", copy).await;
 
-    rig.want(None);
-    rig.all_gone().await;
-    assert!(rig.get_named("ConfigMap", "copy").await.is_some());
+    fixture.set_fleet(None);
+    fixture.all_gone().await;
+    assert!(fixture.get_named("ConfigMap", "copy").await.is_some());
 
-    // Orphans from the time when Sesame wasn't running.
-    rig.want(Some(spec()));
-    rig.until_there("PodDisruptionBudget").await;
-    rig.restart().await;
-    rig.lead();
-    rig.settled();
-    rig.all_gone().await;
-    assert!(rig.get_named("ConfigMap", "copy").await.is_some());
+    // Orphans: the fleet is removed while Sesame isn't running.
+    fixture.set_fleet(Some(spec()));
+    fixture.until_exists("PodDisruptionBudget").await;
+    fixture.restart().await;
+    fixture.lead();
+    fixture.mark_complete();
+    fixture.all_gone().await;
+    assert!(fixture.get_named("ConfigMap", "copy").await.is_some());
 }
 
 #[tokio::test]
-async fn the_old_workload_goes_when_the_new_one_serves() {
-    let mut rig = Rig::new("switch").await;
-    rig.want(Some(spec()));
-    rig.lead();
-    rig.until_there("PodDisruptionBudget").await;
+async fn the_old_workload_is_deleted_once_the_new_one_is_available() {
+    let mut fixture = Fixture::new("switch").await;
+    fixture.set_fleet(Some(spec()));
+    fixture.lead();
+    fixture.until_exists("PodDisruptionBudget").await;
     let mut other = spec();
     other.parameters.workload = Some(Workload::DaemonSet);
-    rig.want(Some(other));
-    rig.until_there("DaemonSet").await;
-    rig.until_gone("PodDisruptionBudget").await;
-    rig.settle().await;
+    fixture.set_fleet(Some(other));
+    fixture.until_exists("DaemonSet").await;
+    fixture.until_gone("PodDisruptionBudget").await;
+    fixture.settle().await;
     assert!(
-        rig.get("Deployment").await.is_some(),
+        fixture.get("Deployment").await.is_some(),
         "the Deployment is missing"
     );
     let serving = json!({ "status": {
         "observedGeneration": 1, "numberAvailable": 1, "desiredNumberScheduled": 1,
         "currentNumberScheduled": 1, "numberMisscheduled": 0, "numberReady": 1,
     } });
-    rig.status("DaemonSet", serving).await;
-    rig.until_gone("Deployment").await;
-    rig.observed(|seen| seen.ready).await;
+    fixture.status("DaemonSet", serving).await;
+    fixture.until_gone("Deployment").await;
+    fixture.until_state(|state| state.ready).await;
 }
 
 #[tokio::test]
-async fn an_autoscaler_takes_over_the_number_there_is() {
-    let rig = Rig::new("scale").await;
-    let mut wanted = spec();
-    wanted.parameters.replicas = Some(5);
-    rig.want(Some(wanted.clone()));
-    rig.lead();
-    rig.until_there("PodDisruptionBudget").await;
-    wanted.parameters.autoscaling = Some(Autoscaling::Between {
+async fn an_autoscaler_starts_from_the_current_replicas() {
+    let fixture = Fixture::new("scale").await;
+    let mut desired = spec();
+    desired.parameters.replicas = Some(5);
+    fixture.set_fleet(Some(desired.clone()));
+    fixture.lead();
+    fixture.until_exists("PodDisruptionBudget").await;
+    desired.parameters.autoscaling = Some(Autoscaling::Between {
         min: 2,
         max: 9,
         cpu_percent: 80,
     });
-    rig.want(Some(wanted));
-    rig.until_there("HorizontalPodAutoscaler").await;
-    let deployment = rig.get("Deployment").await.unwrap();
+    fixture.set_fleet(Some(desired));
+    fixture.until_exists("HorizontalPodAutoscaler").await;
+    let deployment = fixture.get("Deployment").await.unwrap();
     assert_eq!(deployment["spec"]["replicas"], 5);
     // The autoscaler's write.
-    rig.merge("Deployment", json!({ "spec": { "replicas": 7 } }))
+    fixture
+        .merge("Deployment", json!({ "spec": { "replicas": 7 } }))
         .await;
-    rig.settle().await;
-    let deployment = rig.get("Deployment").await.unwrap();
+    fixture.settle().await;
+    let deployment = fixture.get("Deployment").await.unwrap();
     assert_eq!(deployment["spec"]["replicas"], 7);
 }
 
 #[tokio::test]
-async fn addresses_are_the_load_balancers() {
-    let mut rig = Rig::new("addresses").await;
-    let asking = |values: &[&str]| {
-        let mut wanted = spec();
-        wanted.request.addresses = values
+async fn addresses_come_from_the_load_balancer() {
+    let mut fixture = Fixture::new("addresses").await;
+    let requesting = |values: &[&str]| {
+        let mut desired = spec();
+        desired.request.addresses = values
             .iter()
             .map(|value| AddressRequest::Ip(value.parse().unwrap()))
             .collect();
-        wanted
+        desired
     };
-    rig.want(Some(asking(&["203.0.113.1", "192.0.2.7"])));
-    rig.lead();
-    rig.observed(|seen| matches!(seen.problem, Some(FleetProblem::AddressNotUsable(_))))
+    fixture.set_fleet(Some(requesting(&["203.0.113.1", "192.0.2.7"])));
+    fixture.lead();
+    fixture
+        .until_state(|state| matches!(state.problem, Some(FleetProblem::AddressNotUsable(_))))
         .await;
-    rig.until("Service", |service| {
-        service["spec"]["loadBalancerIP"] == "203.0.113.1"
-    })
-    .await;
-    rig.want(Some(asking(&["192.0.2.7"])));
-    rig.until("Service", |service| {
-        service["spec"]["loadBalancerIP"] == "192.0.2.7"
-    })
-    .await;
+    fixture
+        .until("Service", |service| {
+            service["spec"]["loadBalancerIP"] == "203.0.113.1"
+        })
+        .await;
+    fixture.set_fleet(Some(requesting(&["192.0.2.7"])));
+    fixture
+        .until("Service", |service| {
+            service["spec"]["loadBalancerIP"] == "192.0.2.7"
+        })
+        .await;
     let given = json!({ "status": { "loadBalancer": { "ingress": [{ "ip": "192.0.2.7" }] } } });
-    rig.status("Service", given).await;
-    let seen = rig.observed(|seen| seen.problem.is_none()).await;
-    assert_eq!(seen.addresses, [FleetAddress::parse("192.0.2.7")]);
+    fixture.status("Service", given).await;
+    let state = fixture.until_state(|state| state.problem.is_none()).await;
+    assert_eq!(state.addresses, [FleetAddress::parse("192.0.2.7")]);
 }
 
 #[tokio::test]
-async fn addresses_inside_the_cluster_need_no_load_balancer() {
-    let mut rig = Rig::new("inside").await;
-    let mut wanted = spec();
-    wanted.parameters.service_type = Some(ServiceType::ClusterIp);
-    rig.want(Some(wanted));
-    rig.lead();
-    let seen = rig.observed(|seen| seen.problem.is_none()).await;
-    let service = rig.get("Service").await.unwrap();
-    assert_eq!(seen.addresses[0].to_string(), service["spec"]["clusterIP"]);
+async fn cluster_ips_need_no_load_balancer() {
+    let mut fixture = Fixture::new("inside").await;
+    let mut desired = spec();
+    desired.parameters.service_type = Some(ServiceType::ClusterIp);
+    fixture.set_fleet(Some(desired));
+    fixture.lead();
+    let state = fixture.until_state(|state| state.problem.is_none()).await;
+    let service = fixture.get("Service").await.unwrap();
+    assert_eq!(state.addresses[0].to_string(), service["spec"]["clusterIP"]);
 }
 
 #[tokio::test]
-async fn a_replica_that_doesnt_lead_observes_what_the_other_writes() {
-    let mut leader = Rig::new("two").await;
-    let mut other = leader.beside().await;
-    other.want(Some(spec()));
-    let says = |seen: &FleetState, text: &str| {
-        let problem = seen.problem.as_ref();
+async fn a_follower_reports_states_and_a_new_leader_writes_nothing() {
+    let mut leader = Fixture::new("two").await;
+    let mut other = leader.second_replica().await;
+    other.set_fleet(Some(spec()));
+    let mentions = |state: &FleetState, text: &str| {
+        let problem = state.problem.as_ref();
         problem.is_some_and(|problem| problem.message().contains(text))
     };
-    other.observed(|seen| says(seen, "no address yet")).await;
-    assert!(leader.get("Service").await.is_none(), "there is no leader");
-    leader.want(Some(spec()));
+    other
+        .until_state(|state| mentions(state, "no address yet"))
+        .await;
+    assert!(leader.get("Service").await.is_none(), "no leader yet");
+    leader.set_fleet(Some(spec()));
     leader.lead();
-    let seen = other.observed(|seen| says(seen, "load balancer")).await;
-    assert!(!seen.ready);
+    let state = other
+        .until_state(|state| mentions(state, "load balancer"))
+        .await;
+    assert!(!state.ready);
     // The new leader has nothing to write.
-    leader.until_there("PodDisruptionBudget").await;
+    leader.until_exists("PodDisruptionBudget").await;
     leader.settle().await;
-    let made = versions(&leader).await;
+    let created = versions(&leader).await;
     leader.stop().await;
     other.lead();
     other.settle().await;
-    assert_eq!(versions(&other).await, made);
+    assert_eq!(versions(&other).await, created);
 }
 
 #[tokio::test]
-async fn missing_rights_are_reported() {
-    let mut rig = Rig::new("forbidden").await;
-    rig.run_as("powerless").await;
-    rig.want(Some(spec()));
-    rig.lead();
-    let seen = rig
-        .observed(|seen| matches!(seen.problem, Some(FleetProblem::NoResources(_))))
+async fn missing_permissions_are_reported() {
+    let mut fixture = Fixture::new("forbidden").await;
+    fixture.run_as("powerless").await;
+    fixture.set_fleet(Some(spec()));
+    fixture.lead();
+    let state = fixture
+        .until_state(|state| matches!(state.problem, Some(FleetProblem::NoResources(_))))
         .await;
-    let message = seen.problem.unwrap().message().to_owned();
+    let message = state.problem.unwrap().message().to_owned();
     assert!(message.contains("forbidden"), "{message}");
 }

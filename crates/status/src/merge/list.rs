@@ -1,4 +1,4 @@
-//! Merging lists that hold our items and those of other controllers.
+//! Merges lists that have our items and those of other controllers.
 
 use std::borrow::Cow;
 
@@ -7,12 +7,12 @@ use serde_json::value::RawValue;
 use super::json;
 
 /// The owner of a live item.
-pub(super) enum Owner {
-    /// Another controller: the item stays as it is, where it is.
+pub(super) enum ItemOwner {
+    /// Another controller. The item stays unchanged, at its position.
     Foreign,
-    /// Us, for the desired item with this index.
-    Us(usize),
-    /// Us, for an item that is no longer desired.
+    /// Us: the desired item with this index.
+    Ours(usize),
+    /// Us: an item that is no longer desired.
     Stale,
 }
 
@@ -22,8 +22,8 @@ pub(super) struct List<'a> {
     pub items: Vec<Cow<'a, str>>,
     /// Whether the list differs from the live one.
     pub changed: bool,
-    /// How many of our items have no room.
-    pub left_out: usize,
+    /// The number of our items beyond the limit.
+    pub omitted: usize,
 }
 
 impl List<'_> {
@@ -33,27 +33,27 @@ impl List<'_> {
     }
 }
 
-/// Merges our `wanted` items into a list.
+/// Merges our items, `desired` in number, into a list.
 ///
-/// Live items keep their positions, so the order alone is never a difference. New items are appended up to `limit`. `write` gives
+/// Live items keep their positions, so order alone is never a difference. New items are appended up to `limit`. `write` returns
 /// the JSON of a desired item, or `None` if the live one is equal.
 pub(super) fn merge<'a>(
     live: Vec<&'a RawValue>,
-    wanted: usize,
+    desired: usize,
     limit: usize,
-    owner: impl Fn(&'a RawValue) -> Owner,
+    owner: impl Fn(&'a RawValue) -> ItemOwner,
     mut write: impl FnMut(Option<&'a RawValue>, usize) -> Option<String>,
 ) -> List<'a> {
     let mut list = List {
-        items: Vec::with_capacity(live.len() + wanted),
+        items: Vec::with_capacity(live.len() + desired),
         changed: false,
-        left_out: 0,
+        omitted: 0,
     };
-    let mut present = vec![false; wanted];
+    let mut present = vec![false; desired];
     for raw in live {
         match owner(raw) {
-            Owner::Foreign => list.items.push(Cow::Borrowed(raw.get())),
-            Owner::Us(index) if !present[index] => {
+            ItemOwner::Foreign => list.items.push(Cow::Borrowed(raw.get())),
+            ItemOwner::Ours(index) if !present[index] => {
                 present[index] = true;
                 let item = match write(Some(raw), index) {
                     None => Cow::Borrowed(raw.get()),
@@ -68,9 +68,9 @@ pub(super) fn merge<'a>(
             _ => list.changed = true,
         }
     }
-    for index in (0..wanted).filter(|index| !present[*index]) {
+    for index in (0..desired).filter(|index| !present[*index]) {
         if list.items.len() >= limit {
-            list.left_out += 1;
+            list.omitted += 1;
             continue;
         }
         if let Some(text) = write(None, index) {

@@ -1,22 +1,22 @@
-//! Removing our part of a status that does not name its writer.
+//! Removes our part of a status whose conditions don't name their controller.
 
 use serde_json::Value;
 use serde_json::value::RawValue;
 use sesame_api::{Condition, ListenerStatus, StatusField};
 
 use super::json::{self, REMOVED};
-use super::list::{self, Owner};
-use super::{Merge, same};
+use super::list::{self, ItemOwner};
+use super::{Merge, same_content};
 
 impl Merge<'_> {
-    /// Removes what is still as we wrote it. What another controller has written since stays.
+    /// Removes what we wrote, except what another controller has changed since.
     pub(super) fn retract(&mut self, written: &[StatusField<'_>]) {
         for field in written {
             match field {
                 StatusField::Conditions(written) => self.retract_conditions(written),
                 StatusField::Listeners(written) => self.retract_listeners(written),
                 StatusField::Value(name, Some(written)) => self.retract_value(name, written),
-                // Entries carry our name: no need to know what we wrote.
+                // Entries name their controller.
                 StatusField::Value(_, None) | StatusField::Entries(..) => {}
             }
         }
@@ -31,7 +31,7 @@ impl Merge<'_> {
     fn retract_conditions(&mut self, written: &[Condition]) {
         self.retract_items("conditions", |raw| {
             let live: Option<Condition> = json::typed(Some(raw));
-            live.is_some_and(|live| written.iter().any(|written| same(&live, written)))
+            live.is_some_and(|live| written.iter().any(|written| same_content(&live, written)))
         });
     }
 
@@ -43,7 +43,7 @@ impl Merge<'_> {
                     let mut conditions = written.conditions.iter();
                     written.name == live.name
                         && conditions
-                            .all(|written| live.conditions.iter().any(|c| same(c, written)))
+                            .all(|written| live.conditions.iter().any(|c| same_content(c, written)))
                 };
                 written.iter().any(as_written)
             })
@@ -53,8 +53,8 @@ impl Merge<'_> {
     fn retract_items(&mut self, name: &'static str, ours: impl Fn(&RawValue) -> bool) {
         let live = json::items(self.live.get(name).copied());
         let owner = |raw: &RawValue| match ours(raw) {
-            true => Owner::Stale,
-            false => Owner::Foreign,
+            true => ItemOwner::Stale,
+            false => ItemOwner::Foreign,
         };
         let list = list::merge(live, 0, usize::MAX, owner, |_, _| None);
         if list.items.is_empty() && list.changed {

@@ -34,7 +34,7 @@ fn condition(type_: &str, status: &str, generation: i64, time: &str) -> Value {
 }
 
 /// A desired condition, without a time.
-fn wanted(type_: &str, status: &str, generation: i64) -> Value {
+fn desired_condition(type_: &str, status: &str, generation: i64) -> Value {
     let mut condition = condition(type_, status, generation, BEFORE);
     condition
         .as_object_mut()
@@ -74,7 +74,7 @@ fn compare(kind: Kind, live: &LiveStatus, desired: &Desired) -> Diff {
 
 /// The new status in a patch, as text.
 #[track_caller]
-fn sent(kind: Kind, live: &LiveStatus, desired: &Desired) -> String {
+fn patched_status(kind: Kind, live: &LiveStatus, desired: &Desired) -> String {
     match compare(kind, live, desired) {
         Diff::Patch(patch) => {
             let body = patch.body.get();
@@ -99,9 +99,10 @@ fn assert_up_to_date(kind: Kind, live: &LiveStatus, desired: &Desired) {
 fn a_route_without_status_gets_an_entry_with_the_time_in_whole_seconds() {
     let mut bare = live(1, "{}");
     bare.status = None;
-    let desired = route(&[("g", wanted("Accepted", "True", 1))]);
+    let desired = route(&[("g", desired_condition("Accepted", "True", 1))]);
     let conditions: Value = condition("Accepted", "True", 1, NOW);
-    let body: Value = serde_json::from_str(&sent(Kind::HTTPRoute, &bare, &desired)).unwrap();
+    let body: Value =
+        serde_json::from_str(&patched_status(Kind::HTTPRoute, &bare, &desired)).unwrap();
     let parent = json!({"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "g"});
     assert_eq!(
         body,
@@ -112,28 +113,28 @@ fn a_route_without_status_gets_an_entry_with_the_time_in_whole_seconds() {
 }
 
 #[test]
-fn the_order_and_times_of_a_live_status_are_no_difference() {
+fn order_and_times_are_not_differences() {
     let a = entry("a", OURS, &[live_condition("Accepted", "True", 3)]);
     let b = entry("b", OURS, &[live_condition("Accepted", "False", 3)]);
     let foreign = entry("x", "other/controller", &[]);
-    let there = live(3, &format!(r#"{{"parents":[{b},{foreign},{a}]}}"#));
+    let stored = live(3, &format!(r#"{{"parents":[{b},{foreign},{a}]}}"#));
     let desired = route(&[
-        ("a", wanted("Accepted", "True", 3)),
-        ("b", wanted("Accepted", "False", 3)),
+        ("a", desired_condition("Accepted", "True", 3)),
+        ("b", desired_condition("Accepted", "False", 3)),
     ]);
-    assert_up_to_date(Kind::GRPCRoute, &there, &desired);
+    assert_up_to_date(Kind::GRPCRoute, &stored, &desired);
 }
 
 #[test]
 fn the_transition_time_changes_only_with_the_status() {
-    let there = |status| {
+    let stored = |status| {
         let entry = entry("g", OURS, &[live_condition("Accepted", status, 3)]);
         live(4, &format!(r#"{{"parents":[{entry}]}}"#))
     };
-    let desired = route(&[("g", wanted("Accepted", "True", 4))]);
-    let same = sent(Kind::HTTPRoute, &there("True"), &desired);
+    let desired = route(&[("g", desired_condition("Accepted", "True", 4))]);
+    let same = patched_status(Kind::HTTPRoute, &stored("True"), &desired);
     assert!(same.contains(BEFORE) && !same.contains(NOW), "{same}");
-    let flipped = sent(Kind::HTTPRoute, &there("False"), &desired);
+    let flipped = patched_status(Kind::HTTPRoute, &stored("False"), &desired);
     assert!(
         flipped.contains(NOW) && !flipped.contains(BEFORE),
         "{flipped}"
@@ -144,9 +145,9 @@ fn the_transition_time_changes_only_with_the_status() {
 fn entries_of_other_controllers_stay_byte_for_byte() {
     let foreign = r#"{ "controllerName":"other\/x", "parentRef" : {"name":"g"},"n":1.50,"é":[ ] }"#;
     let old = entry("g", OURS, &[live_condition("Accepted", "True", 1)]);
-    let there = live(2, &format!(r#"{{"parents":[{foreign},{old},{foreign}]}}"#));
-    let desired = route(&[("g", wanted("Accepted", "True", 2))]);
-    let text = sent(Kind::TCPRoute, &there, &desired);
+    let stored = live(2, &format!(r#"{{"parents":[{foreign},{old},{foreign}]}}"#));
+    let desired = route(&[("g", desired_condition("Accepted", "True", 2))]);
+    let text = patched_status(Kind::TCPRoute, &stored, &desired);
     assert!(
         text.starts_with(&format!(r#"{{"parents":[{foreign},"#)),
         "{text}"
@@ -163,22 +164,22 @@ fn only_our_entries_of_former_parents_are_removed() {
     );
     let a = entry("a", OURS, &[live_condition("Accepted", "True", 3)]);
     let b = entry("b", OURS, &[live_condition("Accepted", "True", 3)]);
-    let there = live(3, &format!(r#"{{"parents":[{a},{foreign},{b}]}}"#));
-    let desired = route(&[("b", wanted("Accepted", "True", 3))]);
-    let text = sent(Kind::HTTPRoute, &there, &desired);
+    let stored = live(3, &format!(r#"{{"parents":[{a},{foreign},{b}]}}"#));
+    let desired = route(&[("b", desired_condition("Accepted", "True", 3))]);
+    let text = patched_status(Kind::HTTPRoute, &stored, &desired);
     assert_eq!(text, format!(r#"{{"parents":[{foreign},{b}]}}"#));
-    let text = sent(Kind::HTTPRoute, &there, &Desired::Unset);
+    let text = patched_status(Kind::HTTPRoute, &stored, &Desired::Unset);
     assert_eq!(text, format!(r#"{{"parents":[{foreign}]}}"#));
-    let there = live(3, &text);
-    assert_up_to_date(Kind::HTTPRoute, &there, &Desired::Unset);
+    let stored = live(3, &text);
+    assert_up_to_date(Kind::HTTPRoute, &stored, &Desired::Unset);
 }
 
 #[test]
 fn a_duplicate_entry_is_removed() {
     let a = entry("a", OURS, &[live_condition("Accepted", "True", 3)]);
-    let there = live(3, &format!(r#"{{"parents":[{a},{a}]}}"#));
-    let desired = route(&[("a", wanted("Accepted", "True", 3))]);
-    let text = sent(Kind::HTTPRoute, &there, &desired);
+    let stored = live(3, &format!(r#"{{"parents":[{a},{a}]}}"#));
+    let desired = route(&[("a", desired_condition("Accepted", "True", 3))]);
+    let text = patched_status(Kind::HTTPRoute, &stored, &desired);
     assert_eq!(text, format!(r#"{{"parents":[{a}]}}"#));
 }
 
@@ -191,27 +192,27 @@ fn foreign_conditions_in_our_entries_stay() {
         live_condition("PartiallyInvalid", "True", 1),
     ];
     let a = entry("a", OURS, &conditions);
-    let there = live(2, &format!(r#"{{"parents":[{a}]}}"#));
-    let desired = route(&[("a", wanted("Accepted", "True", 2))]);
-    let text = sent(Kind::HTTPRoute, &there, &desired);
+    let stored = live(2, &format!(r#"{{"parents":[{a}]}}"#));
+    let desired = route(&[("a", desired_condition("Accepted", "True", 2))]);
+    let text = patched_status(Kind::HTTPRoute, &stored, &desired);
     assert!(text.contains(foreign), "{text}");
     assert!(!text.contains("PartiallyInvalid"), "{text}");
 }
 
 #[test]
-fn policies_have_ancestors() {
+fn policy_entries_are_ancestors() {
     let foreign = r#"{"ancestorRef":{"name":"g"},"controllerName":"other/c","conditions":[]}"#;
-    let there = live(1, &format!(r#"{{"ancestors":[{foreign}]}}"#));
+    let stored = live(1, &format!(r#"{{"ancestors":[{foreign}]}}"#));
     let status = json!({"ancestors": [{"ancestorRef": {"name": "g"}, "controllerName": OURS,
-        "conditions": [wanted("Accepted", "True", 1)]}]});
+        "conditions": [desired_condition("Accepted", "True", 1)]}]});
     let status = serde_json::from_value(status).unwrap();
     let desired = Desired::Status(ObjectStatus::Policy(Arc::new(status)));
-    let text = sent(Kind::BackendTLSPolicy, &there, &desired);
+    let text = patched_status(Kind::BackendTLSPolicy, &stored, &desired);
     assert!(
         text.starts_with(&format!(r#"{{"ancestors":[{foreign},{{"ancestorRef":"#)),
         "{text}"
     );
-    let text = sent(Kind::BackendTLSPolicy, &live(1, &text), &Desired::Unset);
+    let text = patched_status(Kind::BackendTLSPolicy, &live(1, &text), &Desired::Unset);
     assert_eq!(text, format!(r#"{{"ancestors":[{foreign}]}}"#));
 }
 
@@ -220,7 +221,7 @@ fn only_changed_fields_of_a_gateway_are_sent() {
     let foreign = r#"{"type":"example.com/Seen","status":"Unknown","observedGeneration":1}"#;
     let ours = live_condition("Accepted", "True", 2);
     let conflicted = live_condition("Conflicted", "False", 2);
-    let there = live(
+    let stored = live(
         2,
         &format!(
             r#"{{"addresses":[{{"type":"IPAddress","value":"10.0.0.1"}}],"conditions":[{foreign},{ours}],
@@ -230,14 +231,14 @@ fn only_changed_fields_of_a_gateway_are_sent() {
     let status = |routes: i32| {
         gateway(json!({
             "addresses": [{"type": "IPAddress", "value": "10.0.0.1"}],
-            "conditions": [wanted("Accepted", "True", 2)],
+            "conditions": [desired_condition("Accepted", "True", 2)],
             "listeners": [{"name": "http", "attachedRoutes": routes,
-                "conditions": [wanted("Accepted", "True", 2), wanted("Conflicted", "False", 2)]}],
+                "conditions": [desired_condition("Accepted", "True", 2), desired_condition("Conflicted", "False", 2)]}],
         }))
     };
-    assert_up_to_date(Kind::Gateway, &there, &status(1));
+    assert_up_to_date(Kind::Gateway, &stored, &status(1));
     assert_eq!(
-        sent(Kind::Gateway, &there, &status(2)),
+        patched_status(Kind::Gateway, &stored, &status(2)),
         format!(
             r#"{{"listeners":[{{"name":"http","supportedKinds":[],"attachedRoutes":2,"conditions":[{foreign},{ours},{conflicted}],"more":[1]}}]}}"#
         )
@@ -246,13 +247,13 @@ fn only_changed_fields_of_a_gateway_are_sent() {
 
 #[test]
 fn our_conditions_that_are_not_desired_are_removed() {
-    let there = format!(
+    let stored = format!(
         r#"{{"conditions":[{},{}]}}"#,
         live_condition("Accepted", "True", 1),
         live_condition("AddressesAssigned", "True", 1)
     );
-    let desired = gateway(json!({"conditions": [wanted("Accepted", "True", 1)]}));
-    let text = sent(Kind::Gateway, &live(1, &there), &desired);
+    let desired = gateway(json!({"conditions": [desired_condition("Accepted", "True", 1)]}));
+    let text = patched_status(Kind::Gateway, &live(1, &stored), &desired);
     assert_eq!(
         text,
         format!(
@@ -265,12 +266,12 @@ fn our_conditions_that_are_not_desired_are_removed() {
 #[test]
 fn the_entry_of_a_removed_listener_is_removed_with_foreign_conditions() {
     let foreign = r#"{"type":"example.com/Seen","status":"True"}"#;
-    let there = format!(
+    let stored = format!(
         r#"{{"listeners":[{{"name":"a","attachedRoutes":0,"conditions":[{foreign}]}},{{"name":"b","attachedRoutes":0,"conditions":[]}}]}}"#
     );
     let desired = gateway(json!({"listeners": [{"name": "b", "attachedRoutes": 0}]}));
     assert_eq!(
-        sent(Kind::Gateway, &live(1, &there), &desired),
+        patched_status(Kind::Gateway, &live(1, &stored), &desired),
         r#"{"listeners":[{"name":"b","attachedRoutes":0,"conditions":[]}]}"#
     );
 }
@@ -278,12 +279,12 @@ fn the_entry_of_a_removed_listener_is_removed_with_foreign_conditions() {
 #[test]
 fn the_times_of_default_conditions_are_not_kept() {
     let default = condition("Accepted", "Unknown", 1, "1970-01-01T00:00:00Z");
-    let there = live(1, &json!({"conditions": [default]}).to_string());
-    let mut unknown = wanted("Accepted", "Unknown", 1);
+    let stored = live(1, &json!({"conditions": [default]}).to_string());
+    let mut unknown = desired_condition("Accepted", "Unknown", 1);
     unknown["message"] = "soon".into();
-    let text = sent(
+    let text = patched_status(
         Kind::Gateway,
-        &there,
+        &stored,
         &gateway(json!({"conditions": [unknown]})),
     );
     assert!(text.contains(NOW) && !text.contains("1970"), "{text}");
@@ -291,12 +292,12 @@ fn the_times_of_default_conditions_are_not_kept() {
 
 #[test]
 fn our_empty_fields_are_removed() {
-    let there = live(
+    let stored = live(
         1,
         r#"{"addresses":[{"type":"IPAddress","value":"10.0.0.1"}],"attachedListenerSets":2,"other":1}"#,
     );
     assert_eq!(
-        sent(Kind::Gateway, &there, &gateway(json!({}))),
+        patched_status(Kind::Gateway, &stored, &gateway(json!({}))),
         r#"{"addresses":null,"attachedListenerSets":null}"#
     );
     let class = |features: &[&str]| {
@@ -304,76 +305,76 @@ fn our_empty_fields_are_removed() {
         let status = serde_json::from_value(json!({"supportedFeatures": features}));
         Desired::Status(ObjectStatus::GatewayClass(Arc::new(status.unwrap())))
     };
-    let there = live(1, r#"{"supportedFeatures":[{"name":"A"},{"name":"B"}]}"#);
-    assert_up_to_date(Kind::GatewayClass, &there, &class(&["A", "B"]));
+    let stored = live(1, r#"{"supportedFeatures":[{"name":"A"},{"name":"B"}]}"#);
+    assert_up_to_date(Kind::GatewayClass, &stored, &class(&["A", "B"]));
     assert_eq!(
-        sent(Kind::GatewayClass, &there, &class(&["A"])),
+        patched_status(Kind::GatewayClass, &stored, &class(&["A"])),
         r#"{"supportedFeatures":[{"name":"A"}]}"#
     );
     assert_eq!(
-        sent(Kind::GatewayClass, &there, &class(&[])),
+        patched_status(Kind::GatewayClass, &stored, &class(&[])),
         r#"{"supportedFeatures":null}"#
     );
 }
 
 #[test]
 fn a_later_generation_is_never_replaced_by_an_earlier_one() {
-    let desired = route(&[("g", wanted("Accepted", "False", 4))]);
-    let there = |observed| {
+    let desired = route(&[("g", desired_condition("Accepted", "False", 4))]);
+    let stored = |observed| {
         let entry = entry("g", OURS, &[live_condition("Accepted", "True", observed)]);
         live(5, &format!(r#"{{"parents":[{entry}]}}"#))
     };
-    let later = compare(Kind::HTTPRoute, &there(5), &desired);
+    let later = compare(Kind::HTTPRoute, &stored(5), &desired);
     assert!(matches!(later, Diff::Stale), "{later:?}");
     // A generation that doesn't exist yet is ignored.
-    sent(Kind::HTTPRoute, &there(6), &desired);
-    sent(Kind::HTTPRoute, &there(3), &desired);
+    patched_status(Kind::HTTPRoute, &stored(6), &desired);
+    patched_status(Kind::HTTPRoute, &stored(3), &desired);
 }
 
 #[test]
-fn a_full_list_takes_no_more_entries_and_the_rest_is_written() {
+fn entries_beyond_the_limit_are_omitted() {
     let foreign = vec![entry("x", "other/controller", &[]); 31].join(",");
-    let there = live(1, &format!(r#"{{"parents":[{foreign}]}}"#));
+    let stored = live(1, &format!(r#"{{"parents":[{foreign}]}}"#));
     let desired = route(&[
-        ("a", wanted("Accepted", "True", 1)),
-        ("b", wanted("Accepted", "True", 1)),
+        ("a", desired_condition("Accepted", "True", 1)),
+        ("b", desired_condition("Accepted", "True", 1)),
     ]);
-    let Diff::Patch(patch) = compare(Kind::HTTPRoute, &there, &desired) else {
+    let Diff::Patch(patch) = compare(Kind::HTTPRoute, &stored, &desired) else {
         panic!("no patch");
     };
-    assert_eq!(patch.left_out, 1);
+    assert_eq!(patch.omitted, 1);
     let status: Value = serde_json::from_str(patch.body.get()).unwrap();
     let parents = status["status"]["parents"].as_array().unwrap().clone();
     assert_eq!(
         (parents.len(), &parents[31]["parentRef"]["name"]),
         (32, &json!("a"))
     );
-    let there = live(1, &status["status"].to_string());
-    assert_up_to_date(Kind::HTTPRoute, &there, &desired);
+    let stored = live(1, &status["status"].to_string());
+    assert_up_to_date(Kind::HTTPRoute, &stored, &desired);
 }
 
 #[test]
 fn a_retracted_gateway_status_is_removed_where_it_is_unchanged() {
-    let said_before = json!({
+    let written = json!({
         "addresses": [{"type": "IPAddress", "value": "10.0.0.1"}],
-        "conditions": [wanted("Accepted", "True", 2), wanted("Programmed", "True", 2)],
+        "conditions": [desired_condition("Accepted", "True", 2), desired_condition("Programmed", "True", 2)],
         "listeners": [{"name": "http", "attachedRoutes": 2,
-            "conditions": [wanted("Accepted", "True", 2)]}],
+            "conditions": [desired_condition("Accepted", "True", 2)]}],
     });
-    let desired = Desired::Retracted(gateway_status(said_before));
+    let desired = Desired::Retracted(gateway_status(written));
     let theirs = r#"{"type":"Accepted","status":"True","reason":"Theirs","message":""}"#;
-    let there = format!(
+    let stored = format!(
         r#"{{"addresses":[{{"type":"IPAddress","value":"10.0.0.1"}}],"conditions":[{theirs},{}],
         "listeners":[{{"name":"http","attachedRoutes":7,"conditions":[{}]}}]}}"#,
         live_condition("Programmed", "True", 2),
         live_condition("Accepted", "True", 2),
     );
-    let text = sent(Kind::Gateway, &live(2, &there), &desired);
+    let text = patched_status(Kind::Gateway, &live(2, &stored), &desired);
     assert_eq!(
         text,
         format!(r#"{{"addresses":null,"conditions":[{theirs}],"listeners":null}}"#)
     );
-    let there = live(2, &format!(r#"{{"conditions":[{theirs}]}}"#));
-    assert_up_to_date(Kind::Gateway, &there, &desired);
-    assert_up_to_date(Kind::Gateway, &there, &Desired::Unset);
+    let stored = live(2, &format!(r#"{{"conditions":[{theirs}]}}"#));
+    assert_up_to_date(Kind::Gateway, &stored, &desired);
+    assert_up_to_date(Kind::Gateway, &stored, &Desired::Unset);
 }

@@ -7,7 +7,7 @@ const MAX: Duration = Duration::from_secs(15);
 /// The limit of `Retry-After`.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// While backing off nothing is written until a time, then one write at a time, until the server has answered one.
+/// During a backoff, writes wait until a time. Then one write at a time is sent, until the server responds to one.
 #[derive(Debug, Default)]
 pub(super) struct ServerBackoff {
     until: Option<Instant>,
@@ -15,12 +15,12 @@ pub(super) struct ServerBackoff {
 }
 
 impl ServerBackoff {
-    /// The server answered.
+    /// The server responded.
     pub(super) fn reset(&mut self) {
         *self = Self::default();
     }
 
-    /// A write failed. Failures during a backoff, of writes that had been in flight, don't lengthen it.
+    /// A write failed. Failures of writes that were in flight when the backoff began don't extend it.
     pub(super) fn fail(&mut self, retry_after: Option<Duration>, now: Instant) {
         let until = self.until.filter(|until| *until > now).unwrap_or_else(|| {
             let wait = MIN * 2u32.pow(self.failures.min(6));

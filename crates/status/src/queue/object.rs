@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use sesame_api::{LiveStatus, ObjectKey, ObjectStatus};
 
-use super::{COMPLETE_DELAY, Job, MAX_BACKOFF, Outcome, STALE_DELAY, UNDONE_WITHIN};
+use super::{COMPLETE_DELAY, Job, MAX_BACKOFF, Outcome, REVERT_WINDOW, STALE_DELAY};
 use crate::failure::FailureReason;
 use crate::merge::{self, Desired};
 
 /// Where an object is in the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum State {
+pub(super) enum QueueState {
     #[default]
     Idle,
     /// Waits for a time.
@@ -28,11 +28,11 @@ pub(super) struct Object {
     interval: Duration,
     pub desired: Desired,
     pub live: Option<Arc<LiveStatus>>,
-    pub state: State,
+    pub state: QueueState,
     /// Something changed while a write was in flight.
     pub dirty: bool,
-    /// Since when the object has needed a comparison.
-    since: Option<Instant>,
+    /// When the object was first marked for comparison.
+    dirty_since: Option<Instant>,
     /// When the desired status was set, until it is live.
     desired_at: Option<Instant>,
     /// No write before this time.
@@ -43,16 +43,16 @@ pub(super) struct Object {
     wrote_desired: bool,
     /// The write in flight writes the desired status.
     writes_desired: bool,
-    /// How many times in a row the same status had to be written again.
-    undone: u8,
-    /// How many times in a row a write failed or met a conflict.
+    /// Consecutive times that the same status had to be written again.
+    reverts: u8,
+    /// Consecutive failures and conflicts.
     failures: u8,
     /// The API server rejected the desired status.
     invalid: bool,
 }
 
 impl Object {
-    /// An object with a minimum time between two writes.
+    /// An object with this minimum time between two writes.
     pub(super) fn new(interval: Duration) -> Self {
         Self {
             interval,
@@ -60,7 +60,7 @@ impl Object {
         }
     }
 
-    /// Sets the desired status, which is not written before `delay` has passed; returns whether it has changed.
+    /// Sets the desired status, which is written after `delay`. Returns whether it has changed.
     pub(super) fn set_desired(
         &mut self,
         status: Option<ObjectStatus>,
@@ -76,12 +76,12 @@ impl Object {
         self.desired = desired;
         self.wrote_desired = false;
         self.writes_desired = false;
-        self.undone = 0;
+        self.reverts = 0;
         if self.invalid {
             // The new status may be valid.
             self.invalid = false;
             self.failures = 0;
-            if self.state != State::InFlight {
+            if self.state != QueueState::InFlight {
                 self.not_before = self.written_at.map(|at| at + self.interval);
             }
         }
@@ -91,7 +91,7 @@ impl Object {
         true
     }
 
-    /// Sets the live status; returns whether it is newer than the known one.
+    /// Sets the live status. Returns whether it is newer than the known one.
     pub(super) fn set_live(&mut self, live: LiveStatus, now: Instant) -> bool {
         if let Some(known) = &self.live {
             if known.uid != live.uid {
@@ -107,19 +107,19 @@ impl Object {
 
     /// Marks the object for comparison.
     pub(super) fn mark(&mut self, now: Instant) {
-        self.since.get_or_insert(now);
+        self.dirty_since.get_or_insert(now);
     }
 
     /// This process has become the leader.
-    pub(super) fn lead(&mut self, now: Instant) {
+    pub(super) fn start_leading(&mut self, now: Instant) {
         self.desired_at = self.desired_at.map(|_| now);
         self.mark(now);
     }
 
     /// This process has stopped leading.
-    pub(super) fn step_down(&mut self) {
-        if self.state != State::InFlight {
-            self.state = State::Idle;
+    pub(super) fn stop_leading(&mut self) {
+        if self.state != QueueState::InFlight {
+            self.state = QueueState::Idle;
             self.not_before = self.written_at.map(|at| at + self.interval);
         }
         self.dirty = false;
@@ -130,30 +130,32 @@ impl Object {
     /// The object is deleted.
     pub(super) fn deleted(&mut self) {
         self.live = None;
-        self.since = None;
+        self.dirty_since = None;
         self.forget_writes();
     }
 
-    /// Whether there is nothing to remember.
+    /// Whether there is no state to keep.
     pub(super) fn is_empty(&self) -> bool {
         let desired = matches!(self.desired, Desired::Status(_));
-        !desired && self.live.is_none() && matches!(self.state, State::Idle | State::Waiting(_))
+        !desired
+            && self.live.is_none()
+            && matches!(self.state, QueueState::Idle | QueueState::Waiting(_))
     }
 
     /// When to compare the object, if it needs it.
     pub(super) fn due(&self, key: &ObjectKey, controller: &str, complete: bool) -> Option<Instant> {
         let live = self.live.as_ref()?;
-        let since = self.since?;
+        let dirty_since = self.dirty_since?;
         let due = match &self.desired {
             Desired::Status(status) => match merge::generation(status) {
                 Some(ours) if ours > live.generation => return None,
-                Some(ours) if ours < live.generation => since + STALE_DELAY,
-                _ => since,
+                Some(ours) if ours < live.generation => dirty_since + STALE_DELAY,
+                _ => dirty_since,
             },
             // Most likely the object is about to be deleted.
-            Desired::Retracted(_) => since + self.interval,
+            Desired::Retracted(_) => dirty_since + self.interval,
             Desired::Unset if complete && may_have_entries(key, live, controller) => {
-                since + COMPLETE_DELAY
+                dirty_since + COMPLETE_DELAY
             }
             Desired::Unset => return None,
         };
@@ -162,9 +164,9 @@ impl Object {
 
     /// Starts a job.
     pub(super) fn start(&mut self, key: &ObjectKey, now: Instant) -> Job {
-        self.state = State::InFlight;
+        self.state = QueueState::InFlight;
         self.dirty = false;
-        self.since = None;
+        self.dirty_since = None;
         self.writes_desired = true;
         self.not_before = Some(now + self.write_interval());
         let live = self.live.clone();
@@ -181,13 +183,13 @@ impl Object {
             Outcome::UpToDate => {
                 // Nothing was sent, so the next write needn't wait.
                 self.not_before = self.written_at.map(|at| at + self.write_interval());
-                self.done();
+                self.mark_written();
             }
             Outcome::Stale => self.not_before = None,
             Outcome::Written(live, _) => {
-                let soon = self.written_at.is_some_and(|at| now < at + UNDONE_WITHIN);
-                self.undone = match self.wrote_desired && soon {
-                    true => (self.undone + 1).min(6),
+                let soon = self.written_at.is_some_and(|at| now < at + REVERT_WINDOW);
+                self.reverts = match self.wrote_desired && soon {
+                    true => (self.reverts + 1).min(6),
                     false => 0,
                 };
                 self.written_at = Some(now);
@@ -195,15 +197,15 @@ impl Object {
                 self.update_live(live);
                 let known = self.live.as_ref().map(|known| &known.resource_version);
                 if self.writes_desired && known == Some(&live.resource_version) {
-                    // What changed meanwhile was this write itself.
+                    // The change during the write was the write itself.
                     self.dirty = false;
                 }
-                self.done();
+                self.mark_written();
             }
             Outcome::Conflict(live) => {
                 self.update_live(live);
                 self.failures = self.failures.saturating_add(1);
-                // Immediately at first, since `live` is current; later in growing steps, since another writer is active.
+                // The first retry is immediate, since `live` is current. Later ones back off, since another client keeps writing.
                 let step = u32::from(self.failures.saturating_sub(2).min(9));
                 self.retry_after(Duration::from_millis(5) * (2u32.pow(step) - 1), now);
             }
@@ -222,9 +224,9 @@ impl Object {
         }
     }
 
-    /// The time until the next write, longer while another writer undoes ours.
+    /// The minimum time until the next write. Longer while another client reverts ours.
     fn write_interval(&self) -> Duration {
-        self.interval * 2u32.pow(u32::from(self.undone))
+        self.interval * 2u32.pow(u32::from(self.reverts))
     }
 
     fn retry_after(&mut self, wait: Duration, now: Instant) {
@@ -233,8 +235,8 @@ impl Object {
         self.dirty = true;
     }
 
-    /// The status that the job wrote is live.
-    fn done(&mut self) {
+    /// The job's status is live.
+    fn mark_written(&mut self) {
         self.failures = 0;
         self.invalid = false;
         if self.dirty {
@@ -260,7 +262,7 @@ impl Object {
         self.not_before = None;
         self.written_at = None;
         self.wrote_desired = false;
-        self.undone = 0;
+        self.reverts = 0;
         self.failures = 0;
         self.invalid = false;
     }
@@ -268,8 +270,8 @@ impl Object {
 
 /// Whether `live` is a later version of the object than `known`.
 ///
-/// Resource versions of one kind are numbers in order. If a server has others, the last one received counts: a write over an older
-/// version is a conflict.
+/// Resource versions of a kind are increasing numbers. If a server has others, the last one received counts: a write based on an
+/// older version is a conflict.
 fn is_newer(live: &LiveStatus, known: &LiveStatus) -> bool {
     let number = |status: &LiveStatus| status.resource_version.parse::<u64>().ok();
     match (number(live), number(known)) {

@@ -24,8 +24,8 @@ fn leading() -> Fixture {
         start,
         now: start,
     };
-    fixture.queue.lead(true, start);
-    fixture.queue.complete(start);
+    fixture.queue.set_leading(true, start);
+    fixture.queue.mark_complete(start);
     fixture
 }
 
@@ -62,13 +62,13 @@ impl Fixture {
         self.now += Duration::from_millis(millis);
     }
 
-    fn desire(&mut self, key: &ObjectKey, generation: i64, message: &str) {
+    fn set_desired(&mut self, key: &ObjectKey, generation: i64, message: &str) {
         self.queue
-            .desired(key.clone(), Some(status(generation, message)), self.now);
+            .set_desired(key.clone(), Some(status(generation, message)), self.now);
     }
 
-    fn live(&mut self, key: &ObjectKey, live: LiveStatus) {
-        self.queue.live(key.clone(), Some(live), self.now);
+    fn set_live(&mut self, key: &ObjectKey, live: LiveStatus) {
+        self.queue.set_live(key.clone(), Some(live), self.now);
     }
 
     fn next(&mut self) -> Option<Job> {
@@ -108,8 +108,8 @@ impl Fixture {
         );
     }
 
-    /// The milliseconds from the start to the next wake-up.
-    fn wakes(&self) -> Option<u128> {
+    /// Milliseconds from the start to the next wake-up.
+    fn wake_after_ms(&self) -> Option<u128> {
         let at = self.queue.wake_at()?;
         Some(at.duration_since(self.start).as_millis())
     }
@@ -120,10 +120,10 @@ fn a_changing_status_is_written_after_the_initial_delay() {
     let mut fixture = leading();
     fixture.queue.initial_delay = INITIAL_DELAY;
     let key = route("a");
-    fixture.live(&key, live(1, 1));
+    fixture.set_live(&key, live(1, 1));
     let begin = fixture.now;
     for change in 0..5 {
-        fixture.desire(&key, 1, &change.to_string());
+        fixture.set_desired(&key, 1, &change.to_string());
         assert!(fixture.next().is_none(), "after {:?}", fixture.now - begin);
         fixture.wait(5);
     }
@@ -134,32 +134,32 @@ fn a_changing_status_is_written_after_the_initial_delay() {
 #[test]
 fn a_status_is_written_when_the_live_status_is_known() {
     let mut fixture = leading();
-    fixture.desire(&route("a"), 1, "");
+    fixture.set_desired(&route("a"), 1, "");
     fixture.expect_none();
-    fixture.live(&route("a"), live(7, 1));
+    fixture.set_live(&route("a"), live(7, 1));
     let job = fixture.expect_start(&route("a"));
     assert_eq!(&*job.live.resource_version, "7");
     assert!(matches!(job.desired, Desired::Status(_)));
     fixture.wait(3);
     fixture.written(&route("a"), 8);
     fixture.expect_none();
-    assert_eq!((fixture.wakes(), fixture.queue.len()), (None, 0));
+    assert_eq!((fixture.wake_after_ms(), fixture.queue.len()), (None, 0));
 }
 
 #[test]
 fn changes_during_a_write_are_written_once_after_it() {
     let mut fixture = leading();
-    fixture.live(&route("a"), live(7, 1));
-    fixture.desire(&route("a"), 1, "1");
+    fixture.set_live(&route("a"), live(7, 1));
+    fixture.set_desired(&route("a"), 1, "1");
     fixture.expect_start(&route("a"));
     for message in ["2", "3", "4"] {
-        fixture.desire(&route("a"), 1, message);
+        fixture.set_desired(&route("a"), 1, message);
     }
     fixture.expect_none();
     fixture.wait(30);
     fixture.written(&route("a"), 8);
     fixture.expect_none();
-    assert_eq!(fixture.wakes(), Some(100));
+    assert_eq!(fixture.wake_after_ms(), Some(100));
     fixture.wait(70);
     let job = fixture.expect_start(&route("a"));
     assert_eq!(&*job.live.resource_version, "8");
@@ -170,12 +170,12 @@ fn changes_during_a_write_are_written_once_after_it() {
 }
 
 #[test]
-fn a_gateway_that_changes_a_thousand_times_is_written_four_times_a_second() {
+fn a_gateway_is_written_at_most_four_times_a_second() {
     let mut fixture = leading();
-    fixture.live(&gateway("g"), live(1, 1));
+    fixture.set_live(&gateway("g"), live(1, 1));
     let mut writes = 0;
     for n in 0..1000 {
-        fixture.desire(&gateway("g"), 1, &n.to_string());
+        fixture.set_desired(&gateway("g"), 1, &n.to_string());
         if fixture.next().is_some() {
             writes += 1;
             fixture.written(&gateway("g"), 1 + writes);
@@ -188,37 +188,37 @@ fn a_gateway_that_changes_a_thousand_times_is_written_four_times_a_second() {
 #[test]
 fn the_watch_event_of_a_write_causes_no_job() {
     let mut fixture = leading();
-    fixture.live(&route("a"), live(7, 1));
-    fixture.desire(&route("a"), 1, "");
+    fixture.set_live(&route("a"), live(7, 1));
+    fixture.set_desired(&route("a"), 1, "");
     fixture.expect_start(&route("a"));
-    fixture.live(&route("a"), live(8, 1));
+    fixture.set_live(&route("a"), live(8, 1));
     fixture.written(&route("a"), 8);
     assert_eq!(fixture.queue.len(), 0);
-    fixture.live(&route("a"), live(8, 1));
-    fixture.live(&route("a"), live(7, 1));
+    fixture.set_live(&route("a"), live(8, 1));
+    fixture.set_live(&route("a"), live(7, 1));
     assert_eq!(fixture.queue.len(), 0);
-    // A later version is from another writer.
-    fixture.live(&route("a"), live(9, 1));
+    // A later version is from another client.
+    fixture.set_live(&route("a"), live(9, 1));
     assert_eq!(fixture.queue.len(), 1);
 }
 
 #[test]
 fn only_the_leader_writes_and_a_new_leader_compares_everything() {
     let mut fixture = leading();
-    fixture.queue.lead(false, fixture.now);
+    fixture.queue.set_leading(false, fixture.now);
     for name in ["a", "b"] {
-        fixture.live(&route(name), live(7, 1));
-        fixture.desire(&route(name), 1, "");
+        fixture.set_live(&route(name), live(7, 1));
+        fixture.set_desired(&route(name), 1, "");
     }
     fixture.expect_none();
-    assert_eq!((fixture.wakes(), fixture.queue.len()), (None, 0));
+    assert_eq!((fixture.wake_after_ms(), fixture.queue.len()), (None, 0));
     fixture.wait(60_000);
-    fixture.queue.lead(true, fixture.now);
+    fixture.queue.set_leading(true, fixture.now);
     fixture.expect_start(&route("a"));
     fixture.expect_start(&route("b"));
     fixture.wait(2);
     fixture.written(&route("a"), 8);
-    fixture.queue.lead(false, fixture.now);
+    fixture.queue.set_leading(false, fixture.now);
     fixture.failed(&route("b"), FailureReason::ServerError, None);
     fixture.wait(60_000);
     fixture.expect_none();
@@ -230,13 +230,13 @@ fn gateways_and_routes_take_turns() {
     let mut fixture = leading();
     for n in 0..4 {
         let key = route(&n.to_string());
-        fixture.live(&key, live(1, 1));
-        fixture.desire(&key, 1, "");
+        fixture.set_live(&key, live(1, 1));
+        fixture.set_desired(&key, 1, "");
     }
     for n in 0..2 {
         let key = gateway(&n.to_string());
-        fixture.live(&key, live(1, 1));
-        fixture.desire(&key, 1, "");
+        fixture.set_live(&key, live(1, 1));
+        fixture.set_desired(&key, 1, "");
     }
     let mut order = Vec::new();
     while let Some(job) = fixture.next() {
@@ -256,8 +256,8 @@ fn the_number_of_concurrent_writes_is_limited() {
     let mut fixture = leading();
     for n in 0..6 {
         let key = route(&n.to_string());
-        fixture.live(&key, live(1, 1));
-        fixture.desire(&key, 1, "");
+        fixture.set_live(&key, live(1, 1));
+        fixture.set_desired(&key, 1, "");
     }
     for n in 0..4 {
         fixture.expect_start(&route(&n.to_string()));
@@ -271,19 +271,19 @@ fn the_number_of_concurrent_writes_is_limited() {
 #[test]
 fn a_stale_status_waits_for_a_newer_one_and_is_then_written() {
     let mut fixture = leading();
-    fixture.live(&route("a"), live(7, 2));
-    fixture.desire(&route("a"), 1, "");
+    fixture.set_live(&route("a"), live(7, 2));
+    fixture.set_desired(&route("a"), 1, "");
     fixture.expect_none();
-    assert_eq!(fixture.wakes(), Some(1000));
+    assert_eq!(fixture.wake_after_ms(), Some(1000));
     fixture.wait(400);
-    fixture.desire(&route("a"), 2, "");
+    fixture.set_desired(&route("a"), 2, "");
     fixture.expect_start(&route("a"));
     fixture.finish(&route("a"), Outcome::Written(live(8, 2), 0));
-    fixture.live(&route("a"), live(9, 3));
+    fixture.set_live(&route("a"), live(9, 3));
     fixture.wait(999);
     fixture.expect_none();
     // Foreign changes don't delay it.
-    fixture.live(&route("a"), live(10, 3));
+    fixture.set_live(&route("a"), live(10, 3));
     fixture.wait(1);
     fixture.expect_start(&route("a"));
     fixture.finish(&route("a"), Outcome::Stale);
@@ -294,21 +294,21 @@ fn a_stale_status_waits_for_a_newer_one_and_is_then_written() {
 #[test]
 fn a_newer_status_waits_until_its_generation_is_live() {
     let mut fixture = leading();
-    fixture.live(&route("a"), live(7, 1));
-    fixture.desire(&route("a"), 2, "");
+    fixture.set_live(&route("a"), live(7, 1));
+    fixture.set_desired(&route("a"), 2, "");
     fixture.wait(60_000);
     fixture.expect_none();
-    fixture.live(&route("a"), live(8, 2));
+    fixture.set_live(&route("a"), live(8, 2));
     fixture.expect_start(&route("a"));
 }
 
 #[test]
 fn after_a_conflict_the_newest_status_is_written_over_the_live_one() {
     let mut fixture = leading();
-    fixture.live(&route("a"), live(7, 1));
-    fixture.desire(&route("a"), 1, "1");
+    fixture.set_live(&route("a"), live(7, 1));
+    fixture.set_desired(&route("a"), 1, "1");
     fixture.expect_start(&route("a"));
-    fixture.desire(&route("a"), 1, "2");
+    fixture.set_desired(&route("a"), 1, "2");
     fixture.finish(&route("a"), Outcome::Conflict(live(9, 1)));
     let job = fixture.expect_start(&route("a"));
     assert_eq!(&*job.live.resource_version, "9");
@@ -317,58 +317,58 @@ fn after_a_conflict_the_newest_status_is_written_over_the_live_one() {
     };
     assert_eq!(desired, status(1, "2"));
     // More conflicts back off.
-    let mut waits = Vec::new();
+    let mut delays = Vec::new();
     for version in 10..16 {
         fixture.finish(&route("a"), Outcome::Conflict(live(version, 1)));
         let at = fixture.queue.wake_at().unwrap_or(fixture.now);
-        waits.push(at.duration_since(fixture.now).as_millis());
+        delays.push(at.duration_since(fixture.now).as_millis());
         fixture.now = at;
         fixture.expect_start(&route("a"));
     }
-    assert_eq!(waits, [0, 5, 15, 35, 75, 155]);
+    assert_eq!(delays, [0, 5, 15, 35, 75, 155]);
 }
 
 #[test]
-fn writes_slow_down_while_they_are_undone_until_the_status_changes() {
+fn writes_back_off_while_they_are_reverted() {
     let mut fixture = leading();
-    fixture.live(&route("a"), live(1, 1));
-    fixture.desire(&route("a"), 1, "");
+    fixture.set_live(&route("a"), live(1, 1));
+    fixture.set_desired(&route("a"), 1, "");
     let mut version = 1;
-    let mut waits = Vec::new();
+    let mut delays = Vec::new();
     for _ in 0..6 {
         let from = fixture.now;
         while fixture.next().is_none() {
             fixture.now = fixture.queue.wake_at().unwrap();
         }
-        waits.push(fixture.now.duration_since(from).as_millis());
+        delays.push(fixture.now.duration_since(from).as_millis());
         fixture.written(&route("a"), version + 1);
         version += 2;
-        fixture.live(&route("a"), live(version, 1));
+        fixture.set_live(&route("a"), live(version, 1));
     }
-    assert_eq!(waits, [0, 100, 100, 200, 400, 800]);
-    fixture.desire(&route("a"), 1, "new");
+    assert_eq!(delays, [0, 100, 100, 200, 400, 800]);
+    fixture.set_desired(&route("a"), 1, "new");
     while fixture.next().is_none() {
         fixture.now = fixture.queue.wake_at().unwrap();
     }
     fixture.written(&route("a"), version + 1);
-    fixture.desire(&route("a"), 1, "newer");
+    fixture.set_desired(&route("a"), 1, "newer");
     assert_eq!(fixture.queue.wake_at(), Some(fixture.now + WRITE_INTERVAL));
 }
 
 #[test]
-fn an_unavailable_server_gets_one_write_at_a_time() {
+fn writes_to_an_unavailable_server_are_sequential() {
     let mut fixture = leading();
     for n in 0..4 {
         let key = route(&n.to_string());
-        fixture.live(&key, live(1, 1));
-        fixture.desire(&key, 1, "");
+        fixture.set_live(&key, live(1, 1));
+        fixture.set_desired(&key, 1, "");
         fixture.expect_start(&key);
     }
     for n in 0..4 {
         fixture.failed(&route(&n.to_string()), FailureReason::Unavailable, None);
     }
     fixture.expect_none();
-    assert_eq!(fixture.wakes(), Some(250));
+    assert_eq!(fixture.wake_after_ms(), Some(250));
     let failure = fixture.queue.failures().remove(0);
     assert_eq!(
         (failure.reason, failure.objects),
@@ -377,14 +377,14 @@ fn an_unavailable_server_gets_one_write_at_a_time() {
     fixture.wait(250);
     let retry = fixture.next().unwrap();
     fixture.expect_none();
-    assert_eq!(fixture.wakes(), None, "the response comes first");
+    assert_eq!(fixture.wake_after_ms(), None, "the response comes first");
     fixture.failed(&retry.key, FailureReason::Unavailable, None);
     fixture.expect_none();
-    assert_eq!(fixture.wakes(), Some(250 + 500));
+    assert_eq!(fixture.wake_after_ms(), Some(250 + 500));
     fixture.wait(500);
     let retry = fixture.next().unwrap();
     fixture.failed(&retry.key, FailureReason::Unavailable, Some(7));
-    assert_eq!(fixture.wakes(), Some(250 + 500 + 7000));
+    assert_eq!(fixture.wake_after_ms(), Some(250 + 500 + 7000));
     fixture.wait(7000);
     let retry = fixture.next().unwrap();
     fixture.written(&retry.key, 2);
@@ -398,17 +398,17 @@ fn an_unavailable_server_gets_one_write_at_a_time() {
 #[test]
 fn a_rejected_status_backs_off_and_a_new_one_is_written_at_once() {
     let mut fixture = leading();
-    fixture.live(&route("a"), live(1, 1));
-    fixture.desire(&route("a"), 1, "bad");
-    let mut waits = Vec::new();
+    fixture.set_live(&route("a"), live(1, 1));
+    fixture.set_desired(&route("a"), 1, "bad");
+    let mut delays = Vec::new();
     for _ in 0..7 {
         fixture.expect_start(&route("a"));
         fixture.failed(&route("a"), FailureReason::Invalid, None);
         let at = fixture.queue.wake_at().unwrap();
-        waits.push(at.duration_since(fixture.now).as_secs());
+        delays.push(at.duration_since(fixture.now).as_secs());
         fixture.now = at;
     }
-    assert_eq!(waits, [2, 4, 8, 16, 32, 60, 60]);
+    assert_eq!(delays, [2, 4, 8, 16, 32, 60, 60]);
     fixture.expect_start(&route("a"));
     fixture.failed(&route("a"), FailureReason::Invalid, None);
     let failure = fixture.queue.failures().remove(0);
@@ -417,9 +417,9 @@ fn a_rejected_status_backs_off_and_a_new_one_is_written_at_once() {
         (FailureReason::Invalid, "why")
     );
     // Foreign changes don't end the backoff.
-    fixture.live(&route("a"), live(2, 1));
+    fixture.set_live(&route("a"), live(2, 1));
     fixture.expect_none();
-    fixture.desire(&route("a"), 1, "good");
+    fixture.set_desired(&route("a"), 1, "good");
     fixture.expect_start(&route("a"));
     fixture.written(&route("a"), 3);
     assert_eq!(fixture.queue.failures(), []);
@@ -432,84 +432,84 @@ fn a_failure_delays_no_other_object() {
         ("a", FailureReason::ServerError),
         ("b", FailureReason::Forbidden),
     ] {
-        fixture.live(&route(name), live(1, 1));
-        fixture.desire(&route(name), 1, "");
+        fixture.set_live(&route(name), live(1, 1));
+        fixture.set_desired(&route(name), 1, "");
         fixture.expect_start(&route(name));
         fixture.failed(&route(name), reason, None);
     }
-    fixture.live(&route("c"), live(1, 1));
-    fixture.desire(&route("c"), 1, "");
+    fixture.set_live(&route("c"), live(1, 1));
+    fixture.set_desired(&route("c"), 1, "");
     fixture.expect_start(&route("c"));
-    assert_eq!(fixture.wakes(), Some(200));
+    assert_eq!(fixture.wake_after_ms(), Some(200));
     assert_eq!(fixture.queue.failures().len(), 2);
 }
 
 #[test]
 fn a_deleted_object_is_removed() {
     let mut fixture = leading();
-    fixture.live(&route("a"), live(1, 1));
-    fixture.desire(&route("a"), 1, "");
+    fixture.set_live(&route("a"), live(1, 1));
+    fixture.set_desired(&route("a"), 1, "");
     fixture.expect_start(&route("a"));
     fixture.finish(&route("a"), Outcome::NotFound);
     fixture.expect_none();
-    fixture.queue.live(route("a"), None, fixture.now);
-    fixture.queue.desired(route("a"), None, fixture.now);
+    fixture.queue.set_live(route("a"), None, fixture.now);
+    fixture.queue.set_desired(route("a"), None, fixture.now);
     assert!(fixture.queue.objects.is_empty());
-    // Also while it waits.
-    fixture.live(&route("b"), live(1, 1));
-    fixture.desire(&route("b"), 1, "");
-    fixture.queue.desired(route("b"), None, fixture.now);
-    fixture.queue.live(route("b"), None, fixture.now);
+    // Also while it delays.
+    fixture.set_live(&route("b"), live(1, 1));
+    fixture.set_desired(&route("b"), 1, "");
+    fixture.queue.set_desired(route("b"), None, fixture.now);
+    fixture.queue.set_live(route("b"), None, fixture.now);
     fixture.expect_none();
     assert!(fixture.queue.objects.is_empty() && fixture.queue.timers.is_empty());
     assert_eq!(fixture.queue.len(), 0);
 }
 
 #[test]
-fn a_recreated_object_is_a_new_object() {
+fn a_recreated_object_starts_over() {
     let mut fixture = leading();
-    fixture.live(&route("a"), live(9, 5));
-    fixture.desire(&route("a"), 5, "");
+    fixture.set_live(&route("a"), live(9, 5));
+    fixture.set_desired(&route("a"), 5, "");
     fixture.expect_start(&route("a"));
     let other = LiveStatus {
         uid: "v".into(),
         ..live(12, 1)
     };
-    fixture.live(&route("a"), other);
+    fixture.set_live(&route("a"), other);
     fixture.finish(&route("a"), Outcome::Written(live(13, 5), 0));
     fixture.wait(1000);
     fixture.expect_none();
-    fixture.desire(&route("a"), 1, "");
+    fixture.set_desired(&route("a"), 1, "");
     let job = fixture.expect_start(&route("a"));
     assert_eq!((&*job.live.uid, &*job.live.resource_version), ("v", "12"));
 }
 
 #[test]
-fn our_enretry_without_a_desired_status_are_removed_when_complete() {
+fn our_entries_without_a_desired_status_are_removed_when_complete() {
     let mut fixture = leading();
     fixture.queue = Queue::new(OURS.into(), 4, Duration::ZERO);
-    fixture.queue.lead(true, fixture.now);
+    fixture.queue.set_leading(true, fixture.now);
     let with = |text: &str| LiveStatus {
         status: Some(RawValue::from_string(text.to_owned()).unwrap()),
         ..live(1, 1)
     };
     let ours = format!(r#"{{"parents":[{{"controllerName":"{OURS}"}}]}}"#);
-    fixture.live(&route("ours"), with(&ours));
-    fixture.live(&route("spoken"), with(&ours));
-    fixture.live(&route("foreign"), with(r#"{"parents":[]}"#));
-    fixture.live(&gateway("g"), with(&ours));
+    fixture.set_live(&route("ours"), with(&ours));
+    fixture.set_live(&route("desired"), with(&ours));
+    fixture.set_live(&route("foreign"), with(r#"{"parents":[]}"#));
+    fixture.set_live(&gateway("g"), with(&ours));
     fixture.wait(60_000);
     fixture.expect_none();
-    fixture.desire(&route("spoken"), 1, "");
-    fixture.expect_start(&route("spoken"));
-    fixture.finish(&route("spoken"), Outcome::UpToDate);
-    fixture.queue.complete(fixture.now);
+    fixture.set_desired(&route("desired"), 1, "");
+    fixture.expect_start(&route("desired"));
+    fixture.finish(&route("desired"), Outcome::UpToDate);
+    fixture.queue.mark_complete(fixture.now);
     let job = fixture.expect_start(&route("ours"));
     assert!(matches!(job.desired, Desired::Unset));
     fixture.written(&route("ours"), 2);
     fixture.expect_none();
     // The desired status of a new object may be on its way.
-    fixture.live(&route("later"), with(&ours));
+    fixture.set_live(&route("later"), with(&ours));
     fixture.expect_none();
     fixture.wait(1999);
     fixture.expect_none();
@@ -518,13 +518,13 @@ fn our_enretry_without_a_desired_status_are_removed_when_complete() {
 }
 
 #[test]
-fn the_last_status_is_known_until_it_has_been_retracted() {
+fn the_last_status_is_kept_until_it_is_retracted() {
     let mut fixture = leading();
-    fixture.live(&gateway("g"), live(1, 1));
-    fixture.desire(&gateway("g"), 1, "last");
+    fixture.set_live(&gateway("g"), live(1, 1));
+    fixture.set_desired(&gateway("g"), 1, "last");
     fixture.expect_start(&gateway("g"));
     fixture.written(&gateway("g"), 2);
-    fixture.queue.desired(gateway("g"), None, fixture.now);
+    fixture.queue.set_desired(gateway("g"), None, fixture.now);
     fixture.wait(250);
     let job = fixture.expect_start(&gateway("g"));
     let Desired::Retracted(last) = job.desired else {
@@ -532,20 +532,20 @@ fn the_last_status_is_known_until_it_has_been_retracted() {
     };
     assert_eq!(last, status(1, "last"));
     fixture.written(&gateway("g"), 3);
-    fixture.live(&gateway("g"), live(4, 1));
+    fixture.set_live(&gateway("g"), live(4, 1));
     fixture.expect_none();
     assert_eq!(fixture.queue.len(), 0);
 }
 
 #[test]
-fn a_full_list_is_a_failure_until_there_is_room() {
+fn a_full_list_is_reported_until_there_is_room() {
     let mut fixture = leading();
-    fixture.live(&route("a"), live(1, 1));
-    fixture.desire(&route("a"), 1, "");
+    fixture.set_live(&route("a"), live(1, 1));
+    fixture.set_desired(&route("a"), 1, "");
     fixture.expect_start(&route("a"));
     fixture.finish(&route("a"), Outcome::Written(live(2, 1), 3));
     assert_eq!(fixture.queue.failures()[0].reason, FailureReason::Full);
-    fixture.live(&route("a"), live(3, 1));
+    fixture.set_live(&route("a"), live(3, 1));
     fixture.wait(100);
     fixture.expect_start(&route("a"));
     fixture.written(&route("a"), 4);

@@ -1,4 +1,4 @@
-//! An API server, a namespace, and a writer that watches it.
+//! An API server, namespaces, and writers that watch them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,17 +21,17 @@ use tokio_util::sync::CancellationToken;
 
 pub(crate) const OURS: &str = "projectsesame.io/gateway-controller";
 /// The timeout of every wait.
-const PATIENCE: Duration = Duration::from_secs(240);
+const TIMEOUT: Duration = Duration::from_secs(240);
 /// The polling interval.
-const PAUSE: Duration = Duration::from_millis(10);
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A namespace, and a client with some permissions.
+/// A namespace, and a client.
 pub(crate) struct Cluster {
     pub client: Client,
     pub namespace: String,
 }
 
-/// A running writer with its watches. Dropping it is like a crash.
+/// A running writer with its watches. Dropping it simulates a crash.
 pub(crate) struct Replica {
     pub writer: Writer,
     pub counters: Arc<Counters>,
@@ -54,11 +54,11 @@ pub(crate) struct Metadata {
 /// The shared server with the Gateway API, and a new namespace in it.
 pub(crate) async fn cluster(namespace: &str) -> Cluster {
     let server = ApiServer::shared().await.unwrap();
-    on(server, namespace).await
+    cluster_on(server, namespace).await
 }
 
 /// A new namespace on this server, with the Gateway API.
-pub(crate) async fn on(server: &ApiServer, namespace: &str) -> Cluster {
+pub(crate) async fn cluster_on(server: &ApiServer, namespace: &str) -> Cluster {
     server.install_definitions(Channel::Standard).await.unwrap();
     let cluster = Cluster {
         client: server.admin().await.unwrap(),
@@ -91,12 +91,12 @@ impl Cluster {
     }
 
     pub(crate) async fn post(&self, path: &str, object: &Value) {
-        self.ask(Method::POST, path, "application/json", object)
+        self.request(Method::POST, path, "application/json", object)
             .await
             .unwrap();
     }
 
-    /// A merge patch of the object by another writer.
+    /// Patches the object as another client, by a merge patch.
     pub(crate) async fn patch(&self, key: &ObjectKey, patch: &Value) {
         let path = format!(
             "{}/{}?fieldManager=user",
@@ -104,10 +104,12 @@ impl Cluster {
             key.name
         );
         let mime = "application/merge-patch+json";
-        self.ask(Method::PATCH, &path, mime, patch).await.unwrap();
+        self.request(Method::PATCH, &path, mime, patch)
+            .await
+            .unwrap();
     }
 
-    /// A JSON patch of the status by another writer.
+    /// Patches the status as another client, by a JSON patch.
     pub(crate) async fn patch_status(
         &self,
         key: &ObjectKey,
@@ -118,13 +120,13 @@ impl Cluster {
             self.collection(key.kind),
             key.name
         );
-        self.ask(Method::PATCH, &path, "application/json-patch+json", patch)
+        self.request(Method::PATCH, &path, "application/json-patch+json", patch)
             .await
     }
 
     pub(crate) async fn delete(&self, key: &ObjectKey) {
         let path = format!("{}/{}", self.collection(key.kind), key.name);
-        self.ask(Method::DELETE, &path, "application/json", &json!({}))
+        self.request(Method::DELETE, &path, "application/json", &json!({}))
             .await
             .unwrap();
     }
@@ -132,7 +134,7 @@ impl Cluster {
     pub(crate) async fn get(&self, key: &ObjectKey) -> Stored {
         let path = format!("{}/{}", self.collection(key.kind), key.name);
         let text = self
-            .ask(Method::GET, &path, "application/json", &Value::Null)
+            .request(Method::GET, &path, "application/json", &Value::Null)
             .await;
         serde_json::from_str(&text.unwrap()).unwrap()
     }
@@ -152,7 +154,7 @@ impl Cluster {
         }
     }
 
-    pub(crate) async fn ask(
+    pub(crate) async fn request(
         &self,
         method: Method,
         path: &str,
@@ -193,31 +195,31 @@ impl Cluster {
     pub(crate) fn leader(&self, desired: &[(ObjectKey, ObjectStatus)]) -> Replica {
         let replica = self.replica(&self.client);
         for (key, status) in desired {
-            replica.desire(key, status);
+            replica.set_desired(key, status);
         }
-        replica.writer.complete();
-        replica.writer.lead(true);
+        replica.writer.mark_complete();
+        replica.writer.set_leading(true);
         replica
     }
 }
 
 impl Replica {
-    pub(crate) fn desire(&self, key: &ObjectKey, status: &ObjectStatus) {
-        self.writer.desired(key.clone(), Some(status.clone()));
+    pub(crate) fn set_desired(&self, key: &ObjectKey, status: &ObjectStatus) {
+        self.writer.set_desired(key.clone(), Some(status.clone()));
     }
 
-    /// Waits until nothing is left to do after this many comparisons.
+    /// Waits for this many comparisons and until no writes are left.
     pub(crate) async fn settle(&self, comparisons: u64) {
         let (counters, writer) = (&self.counters, &self.writer);
         let settled = || counters.comparisons() >= comparisons && counters.waiting() == 0;
-        until("nothing is left to do", async || {
+        until("no writes are left", async || {
             settled() && writer.failures().is_empty()
         })
         .await;
     }
 }
 
-/// Feeds live statuses to the writer.
+/// Forwards live statuses to the writer.
 async fn watch(cluster: Cluster, kind: Kind, writer: Writer) {
     let (group, version) = kind.api_version().split_once('/').unwrap();
     let kind_ = GroupVersionKind::gvk(group, version, kind.as_str());
@@ -229,15 +231,15 @@ async fn watch(cluster: Cluster, kind: Kind, writer: Writer) {
         match event {
             Ok(Event::Apply(object) | Event::InitApply(object)) => {
                 let key = ObjectKey::new(kind, &*cluster.namespace, object.name_any());
-                writer.live(key, Some(live(object)));
+                writer.set_live(key, Some(live(object)));
             }
             Ok(Event::Delete(object)) => {
                 let key = ObjectKey::new(kind, &*cluster.namespace, object.name_any());
-                writer.live(key, None);
+                writer.set_live(key, None);
             }
             Ok(Event::Init | Event::InitDone) => {}
             // The server is unavailable.
-            Err(_) => sleep(PAUSE).await,
+            Err(_) => sleep(POLL_INTERVAL).await,
         }
     }
 }
@@ -253,14 +255,14 @@ fn live(object: DynamicObject) -> LiveStatus {
 }
 
 /// Waits for a condition.
-pub(crate) async fn until(what: &str, is: impl AsyncFn() -> bool) {
-    let wait = async {
-        while !is().await {
-            sleep(PAUSE).await;
+pub(crate) async fn until(what: &str, condition: impl AsyncFn() -> bool) {
+    let poll = async {
+        while !condition().await {
+            sleep(POLL_INTERVAL).await;
         }
     };
-    let waited = timeout(PATIENCE, wait).await;
-    assert!(waited.is_ok(), "never: {what}");
+    let result = timeout(TIMEOUT, poll).await;
+    assert!(result.is_ok(), "never: {what}");
 }
 
 /// A condition without a time.

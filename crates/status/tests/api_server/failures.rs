@@ -5,7 +5,7 @@ use sesame_api::Kind;
 use sesame_status::{FailureReason, WriteResult};
 use sesame_testkit::api_server::ApiServer;
 
-use crate::cluster::{cluster, on, our_parents, route_status, until};
+use crate::cluster::{cluster, cluster_on, our_parents, route_status, until};
 
 #[tokio::test]
 async fn a_missing_permission_is_reported_until_it_is_granted() {
@@ -15,8 +15,8 @@ async fn a_missing_permission_is_reported_until_it_is_granted() {
     let server = ApiServer::shared().await.unwrap();
     let client = server.service_account("forbidden", "sesame").await.unwrap();
     let replica = cluster.replica(&client);
-    replica.desire(&key, &route_status(&["g"], 1));
-    replica.writer.lead(true);
+    replica.set_desired(&key, &route_status(&["g"], 1));
+    replica.writer.set_leading(true);
     until("a failure", async || !replica.writer.failures().is_empty()).await;
     let failure = replica.writer.failures().remove(0);
     assert_eq!(
@@ -51,13 +51,13 @@ async fn a_missing_permission_is_reported_until_it_is_granted() {
 
 #[tokio::test]
 async fn a_rejected_status_delays_no_other_object() {
-    let cluster = cluster("refused").await;
+    let cluster = cluster("rejected").await;
     let (bad, good) = (cluster.route("bad"), cluster.route("good"));
     cluster.create_route("bad").await;
     cluster.create_route("good").await;
     // An invalid parent name.
     let replica = cluster.leader(&[(bad.clone(), route_status(&[""], 1))]);
-    until("it is refused", async || {
+    until("it is rejected", async || {
         !replica.writer.failures().is_empty()
     })
     .await;
@@ -67,12 +67,12 @@ async fn a_rejected_status_delays_no_other_object() {
         (FailureReason::Invalid, &bad)
     );
     assert!(failure.message.contains("parentRef.name"), "{failure}");
-    replica.desire(&good, &route_status(&["g"], 1));
+    replica.set_desired(&good, &route_status(&["g"], 1));
     until("the other is written", async || {
         our_parents(&cluster.status(&good).await) == [("g".to_owned(), 1)]
     })
     .await;
-    replica.desire(&bad, &route_status(&["g"], 1));
+    replica.set_desired(&bad, &route_status(&["g"], 1));
     replica.settle(3).await;
     assert_eq!(
         our_parents(&cluster.status(&bad).await),
@@ -81,9 +81,9 @@ async fn a_rejected_status_delays_no_other_object() {
 }
 
 #[tokio::test]
-async fn statuses_are_written_when_an_unavailable_server_is_back() {
+async fn statuses_are_written_once_the_server_recovers() {
     let server = ApiServer::start().await.unwrap();
-    let cluster = on(&server, "away").await;
+    let cluster = cluster_on(&server, "outage").await;
     let names: Vec<_> = (0..30).map(|n| format!("r{n}")).collect();
     let mut desired = Vec::new();
     for name in &names {
@@ -94,11 +94,11 @@ async fn statuses_are_written_when_an_unavailable_server_is_back() {
     replica.settle(30).await;
     server.stop().await.unwrap();
     for (key, _) in &desired {
-        replica.desire(key, &route_status(&["h"], 1));
+        replica.set_desired(key, &route_status(&["h"], 1));
     }
-    until("it is noticed", async || {
-        let troubles = replica.writer.failures();
-        troubles
+    until("the outage is reported", async || {
+        let failures = replica.writer.failures();
+        failures
             .iter()
             .any(|failure| failure.reason == FailureReason::Unavailable)
     })
@@ -114,8 +114,5 @@ async fn statuses_are_written_when_an_unavailable_server_is_back() {
     let failed = replica
         .counters
         .writes(Kind::HTTPRoute, WriteResult::Failed);
-    assert!(
-        failed < 60,
-        "{failed} requests to a server that isn't there"
-    );
+    assert!(failed < 60, "{failed} requests to an unavailable server");
 }

@@ -22,11 +22,11 @@ fn foreign_condition() -> Value {
         "lastTransitionTime": "2001-02-03T04:05:06Z", "reason": "Seeded", "message": "é <&>"})
 }
 
-/// The JSON of every foreign item of a list.
-fn foreign_texts(list: &RawValue, is_foreign: impl Fn(&Value) -> bool) -> Vec<String> {
+/// The JSON of each foreign item of a list.
+fn foreign_items(list: &RawValue, is_foreign: impl Fn(&Value) -> bool) -> Vec<String> {
     let items: Vec<&RawValue> = serde_json::from_str(list.get()).unwrap();
-    let texts = items.iter().map(|item| item.get().to_owned());
-    texts
+    let foreign = items.iter().map(|item| item.get().to_owned());
+    foreign
         .filter(|text| is_foreign(&serde_json::from_str(text).unwrap()))
         .collect()
 }
@@ -36,19 +36,19 @@ fn fields(raw: &RawValue) -> BTreeMap<String, &RawValue> {
 }
 
 #[tokio::test]
-async fn entries_of_other_controllers_stay_byte_for_byte_when_ours_change_and_go() {
+async fn entries_of_other_controllers_stay_byte_for_byte() {
     let cluster = cluster("foreign-entries").await;
     let key = cluster.route("r");
     cluster.create_route("r").await;
     let seed = json!([{"op": "add", "path": "/status",
         "value": {"parents": [foreign_entry("a"), foreign_entry("b")]}}]);
     cluster.patch_status(&key, &seed).await.unwrap();
-    let texts = async || {
+    let foreign = async || {
         let status = cluster.get(&key).await.status.unwrap();
         let foreign = |entry: &Value| entry["controllerName"] == "example.com/other";
-        foreign_texts(fields(&status)["parents"], foreign)
+        foreign_items(fields(&status)["parents"], foreign)
     };
-    let before = texts().await;
+    let before = foreign().await;
     assert_eq!(before.len(), 2);
 
     let replica = cluster.leader(&[(key.clone(), route_status(&["g", "h"], 1))]);
@@ -58,14 +58,14 @@ async fn entries_of_other_controllers_stay_byte_for_byte_when_ours_change_and_go
             our_parents(&cluster.status(&key).await) == parents
         })
         .await;
-        assert_eq!(texts().await, before);
+        assert_eq!(foreign().await, before);
     };
     has_entries(&[("g", 1), ("h", 1)]).await;
     let spec = json!({"spec": {"hostnames": ["example.com"]}});
     cluster.patch(&key, &spec).await;
-    replica.desire(&key, &route_status(&["h"], 2));
+    replica.set_desired(&key, &route_status(&["h"], 2));
     has_entries(&[("h", 2)]).await;
-    replica.writer.desired(key.clone(), None);
+    replica.writer.set_desired(key.clone(), None);
     has_entries(&[]).await;
 }
 
@@ -81,22 +81,25 @@ async fn foreign_conditions_stay_byte_for_byte_in_a_gateway_and_its_listeners() 
         {"op": "add", "path": "/status/listeners/0/conditions/0", "value": foreign_condition()},
     ]);
     cluster.patch_status(&key, &seed).await.unwrap();
-    let texts = async || {
+    let foreign = async || {
         let status = cluster.get(&key).await.status.unwrap();
-        let foreign = |condition: &Value| condition["type"] == "example.com/Seen";
+        let is_foreign = |condition: &Value| condition["type"] == "example.com/Seen";
         let status = fields(&status);
-        let mut texts = foreign_texts(status["conditions"], foreign);
+        let mut foreign = foreign_items(status["conditions"], is_foreign);
         let listeners: Vec<&RawValue> = serde_json::from_str(status["listeners"].get()).unwrap();
-        texts.extend(foreign_texts(fields(listeners[0])["conditions"], foreign));
-        texts
+        foreign.extend(foreign_items(
+            fields(listeners[0])["conditions"],
+            is_foreign,
+        ));
+        foreign
     };
-    let before = texts().await;
+    let before = foreign().await;
     assert_eq!(before.len(), 2);
     let spec = json!({"spec": {"listeners": [
         {"name": "http", "port": 80, "protocol": "HTTP", "hostname": "example.com"}
     ]}});
     cluster.patch(&key, &spec).await;
-    replica.desire(&key, &gateway_status(3, 2));
+    replica.set_desired(&key, &gateway_status(3, 2));
     until("the Gateway is current", async || {
         let status = cluster.status(&key).await;
         let ours = |list: &Value| {
@@ -108,12 +111,12 @@ async fn foreign_conditions_stay_byte_for_byte_in_a_gateway_and_its_listeners() 
             && ours(&status["listeners"][0]["conditions"])
     })
     .await;
-    assert_eq!(texts().await, before);
+    assert_eq!(foreign().await, before);
 }
 
 #[tokio::test]
 async fn a_removed_listener_is_removed_with_its_foreign_conditions() {
-    let cluster = cluster("gone-listener").await;
+    let cluster = cluster("removed-listener").await;
     let key = cluster.key(Kind::Gateway, "g");
     cluster.create(Kind::Gateway, "g", gateway_spec()).await;
     let replica = cluster.leader(&[(key.clone(), gateway_status(0, 1))]);
@@ -129,7 +132,7 @@ async fn a_removed_listener_is_removed_with_its_foreign_conditions() {
             "conditions": [condition("Accepted", "True", 2)]}],
     });
     let status = ObjectStatus::Gateway(serde_json::from_value(status).unwrap());
-    replica.desire(&key, &status);
+    replica.set_desired(&key, &status);
     until("the listeners are those of the spec", async || {
         let listeners = cluster.status(&key).await["listeners"].clone();
         listeners
@@ -143,8 +146,12 @@ async fn a_removed_listener_is_removed_with_its_foreign_conditions() {
     assert_eq!(status["addresses"], Value::Null);
 }
 
-/// Writes to the same object as fast as the server allows.
-async fn storm(cluster: &Cluster, key: &sesame_api::ObjectKey, over: &AtomicBool) -> u64 {
+/// Writes to the same object as fast as the server allows. Returns the number of writes.
+async fn write_constantly(
+    cluster: &Cluster,
+    key: &sesame_api::ObjectKey,
+    over: &AtomicBool,
+) -> u64 {
     let mut count = 0;
     while !over.load(Ordering::Relaxed) {
         count += 1;
@@ -158,7 +165,7 @@ async fn storm(cluster: &Cluster, key: &sesame_api::ObjectKey, over: &AtomicBool
 
 #[tokio::test]
 async fn our_status_is_written_despite_constant_foreign_writes() {
-    let cluster = cluster("storm").await;
+    let cluster = cluster("constant-writes").await;
     let key = cluster.route("r");
     cluster.create_route("r").await;
     let seed =
@@ -169,8 +176,8 @@ async fn our_status_is_written_despite_constant_foreign_writes() {
         let replica = cluster.leader(&[(key.clone(), route_status(&["g"], 1))]);
         for round in 0..10 {
             let parent = if round % 2 == 0 { "g" } else { "h" };
-            replica.desire(&key, &route_status(&[parent], 1));
-            until("ours gets through", async || {
+            replica.set_desired(&key, &route_status(&[parent], 1));
+            until("our status is written", async || {
                 our_parents(&cluster.status(&key).await) == [(parent.to_owned(), 1)]
             })
             .await;
@@ -178,7 +185,7 @@ async fn our_status_is_written_despite_constant_foreign_writes() {
         over.store(true, Ordering::Relaxed);
         replica
     };
-    let (replica, writes) = tokio::join!(ours, storm(&cluster, &key, &over));
+    let (replica, writes) = tokio::join!(ours, write_constantly(&cluster, &key, &over));
     let status = cluster.status(&key).await;
     let message = &status["parents"][0]["conditions"][0]["message"];
     assert_eq!(

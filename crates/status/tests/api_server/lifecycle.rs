@@ -1,4 +1,4 @@
-//! Restarts, leaders, objects that come and go.
+//! Restarts, changes of the leader, recreated objects.
 
 use serde_json::{Value, json};
 use sesame_api::Kind;
@@ -8,7 +8,7 @@ use crate::cluster::{
 };
 
 #[tokio::test]
-async fn after_a_restart_nothing_is_written() {
+async fn a_restart_writes_nothing() {
     let cluster = cluster("restart").await;
     let gateway = cluster.key(Kind::Gateway, "g");
     cluster.create(Kind::Gateway, "g", gateway_spec()).await;
@@ -20,7 +20,7 @@ async fn after_a_restart_nothing_is_written() {
     }
     let before = cluster.leader(&desired);
     before.settle(21).await;
-    assert_eq!(before.counters.sent(), 21, "one write for each");
+    assert_eq!(before.counters.sent(), 21, "one write each");
     drop(before);
     let mut versions = Vec::new();
     for (key, _) in &desired {
@@ -42,35 +42,38 @@ async fn after_a_restart_nothing_is_written() {
 }
 
 #[tokio::test]
-async fn only_the_leader_writes_and_the_next_one_continues() {
+async fn only_the_leader_writes_and_its_successor_continues() {
     let cluster = cluster("leader").await;
     let key = cluster.route("r");
     cluster.create_route("r").await;
     let first = cluster.leader(&[(key.clone(), route_status(&["g"], 1))]);
     let second = cluster.replica(&cluster.client);
-    second.desire(&key, &route_status(&["g"], 1));
-    second.writer.complete();
+    second.set_desired(&key, &route_status(&["g"], 1));
+    second.writer.mark_complete();
     first.settle(1).await;
     assert_eq!(
         our_parents(&cluster.status(&key).await),
         [("g".to_owned(), 1)]
     );
     for replica in [&first, &second] {
-        replica.desire(&key, &route_status(&["h"], 1));
+        replica.set_desired(&key, &route_status(&["h"], 1));
     }
     until("the leader writes", async || first.counters.sent() == 2).await;
     assert_eq!(
         (second.counters.comparisons(), second.counters.sent()),
         (0, 0)
     );
-    first.writer.lead(false);
-    second.writer.lead(true);
+    first.writer.set_leading(false);
+    second.writer.set_leading(true);
     second.settle(1).await;
     for replica in [&first, &second] {
-        replica.desire(&key, &route_status(&["g"], 1));
+        replica.set_desired(&key, &route_status(&["g"], 1));
     }
-    until("the next one writes", async || second.counters.sent() == 1).await;
-    until("it stands there", async || {
+    until("the new leader writes", async || {
+        second.counters.sent() == 1
+    })
+    .await;
+    until("the status is current", async || {
         our_parents(&cluster.status(&key).await) == [("g".to_owned(), 1)]
     })
     .await;
@@ -79,7 +82,7 @@ async fn only_the_leader_writes_and_the_next_one_continues() {
 
 #[tokio::test]
 async fn entries_without_a_desired_status_are_removed() {
-    let cluster = cluster("left-overs").await;
+    let cluster = cluster("orphaned-entries").await;
     let key = cluster.route("r");
     cluster.create_route("r").await;
     let before = cluster.leader(&[(key.clone(), route_status(&["g"], 1))]);
@@ -95,7 +98,7 @@ async fn entries_without_a_desired_status_are_removed() {
 
 #[tokio::test]
 async fn a_recreated_object_gets_its_own_status() {
-    let cluster = cluster("again").await;
+    let cluster = cluster("recreated").await;
     let key = cluster.route("r");
     cluster.create_route("r").await;
     let replica = cluster.leader(&[(key.clone(), route_status(&["g"], 1))]);
@@ -137,8 +140,8 @@ async fn transition_times_change_only_with_the_status() {
             &json!({"spec": {"addresses": [{"value": "10.0.0.1"}]}}),
         )
         .await;
-    replica.desire(&key, &gateway_status(1, 2));
-    until("it is current", async || {
+    replica.set_desired(&key, &gateway_status(1, 2));
+    until("the status is current", async || {
         cluster.status(&key).await["listeners"][0]["attachedRoutes"] == 1
     })
     .await;
@@ -146,23 +149,23 @@ async fn transition_times_change_only_with_the_status() {
 }
 
 #[tokio::test]
-async fn the_status_of_a_gateway_is_removed_when_it_is_no_longer_ours() {
-    let cluster = cluster("taken-back").await;
+async fn the_status_of_a_released_gateway_is_removed() {
+    let cluster = cluster("released").await;
     let key = cluster.key(Kind::Gateway, "g");
     cluster.create(Kind::Gateway, "g", gateway_spec()).await;
     let pending = cluster.status(&key).await;
     let replica = cluster.leader(&[(key.clone(), gateway_status(0, 1))]);
     replica.settle(1).await;
     assert_ne!(cluster.status(&key).await, pending);
-    replica.writer.desired(key.clone(), None);
-    until("it waits for a controller again", async || {
+    replica.writer.set_desired(key.clone(), None);
+    until("the status is the default again", async || {
         cluster.status(&key).await == pending
     })
     .await;
 }
 
 #[tokio::test]
-async fn our_fields_have_our_field_manager() {
+async fn fields_are_written_with_our_field_manager() {
     let cluster = cluster("manager").await;
     let key = cluster.route("r");
     cluster.create_route("r").await;
@@ -173,7 +176,7 @@ async fn our_fields_have_our_field_manager() {
         cluster.namespace
     );
     let text = cluster
-        .ask(http::Method::GET, &path, "application/json", &Value::Null)
+        .request(http::Method::GET, &path, "application/json", &Value::Null)
         .await;
     let object: Value = serde_json::from_str(&text.unwrap()).unwrap();
     let managers = object["metadata"]["managedFields"]

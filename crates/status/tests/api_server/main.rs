@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod cluster;
-mod crowd;
 mod failures;
 mod foreign;
 mod lifecycle;
+mod scale;

@@ -11,8 +11,8 @@ use super::Common;
 use crate::kube::{labels, layout, names};
 use crate::module::SEARCH_PATH;
 
-/// The part of the grace period that remains after the drain, in seconds.
-const TO_END: u64 = 10;
+/// Time for Envoy to exit after the drain, in seconds.
+const EXIT_MARGIN: u64 = 10;
 
 /// The pod template.
 ///
@@ -27,21 +27,21 @@ pub(super) fn template(common: &Common<'_>, workload: Workload) -> Value {
     let mut spec = json!({
         "automountServiceAccountToken": false,
         "containers": [envoy(common)],
-        // Envoy doesn't use the environment variables of the namespace's Services.
+        // Envoy doesn't need environment variables for the namespace's Services.
         "enableServiceLinks": false,
         "initContainers": [sidecar(common)],
         "securityContext": {
             "runAsNonRoot": true,
-            "runAsUser": layout::USER,
-            "runAsGroup": layout::USER,
-            "fsGroup": layout::USER,
+            "runAsUser": layout::USER_ID,
+            "runAsGroup": layout::USER_ID,
+            "fsGroup": layout::USER_ID,
             "seccompProfile": { "type": "RuntimeDefault" },
-            // Binds ports below 1024 without a capability.
+            // Allows ports below 1024 without a capability.
             "sysctls": [{ "name": "net.ipv4.ip_unprivileged_port_start", "value": "0" }],
         },
         "serviceAccountName": &*common.key.name,
         "terminationGracePeriodSeconds":
-            seconds(drain_delay(parameters) + drain_timeout(parameters)) + TO_END,
+            seconds(drain_delay(parameters) + drain_timeout(parameters)) + EXIT_MARGIN,
         "volumes": [
             { "name": "bootstrap", "configMap": { "name": &*common.key.name } },
             {
@@ -56,11 +56,11 @@ pub(super) fn template(common: &Common<'_>, workload: Workload) -> Value {
     });
     if workload == Workload::Deployment {
         spec["topologySpreadConstraints"] = json!([
-            spread(common, "kubernetes.io/hostname"),
-            spread(common, "topology.kubernetes.io/zone"),
+            spread_constraint(common, "kubernetes.io/hostname"),
+            spread_constraint(common, "topology.kubernetes.io/zone"),
         ]);
     }
-    choices(&mut spec, parameters);
+    apply_pod_parameters(&mut spec, parameters);
     json!({
         "metadata": { "labels": common.labels, "annotations": annotations },
         "spec": spec,
@@ -69,7 +69,7 @@ pub(super) fn template(common: &Common<'_>, workload: Workload) -> Value {
 
 fn envoy(common: &Common<'_>) -> Value {
     let parameters = &common.spec.parameters;
-    let config = format!("{}/{}", layout::CONFIG, layout::BOOTSTRAP_FILE);
+    let config = format!("{}/{}", layout::CONFIG_DIR, layout::BOOTSTRAP_FILE);
     let level = match parameters.log_level.unwrap_or_default() {
         FleetLogLevel::Trace => "trace",
         FleetLogLevel::Debug => "debug",
@@ -84,7 +84,7 @@ fn envoy(common: &Common<'_>) -> Value {
         "valueFrom": { "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.name" } },
     })];
     if common.spec.module {
-        env.push(json!({ "name": SEARCH_PATH, "value": layout::RUN }));
+        env.push(json!({ "name": SEARCH_PATH, "value": layout::RUN_DIR }));
     }
     json!({
         "name": "envoy",
@@ -101,10 +101,10 @@ fn envoy(common: &Common<'_>) -> Value {
             "--drain-time-s", seconds(drain_timeout(parameters)).max(1).to_string(),
         ],
         "env": env,
-        // Answered when the drain is over. Envoy gets SIGTERM only after that.
+        // The response comes when the drain is over, and SIGTERM only after that.
         "lifecycle": { "preStop": { "httpGet": { "path": "/drained", "port": port, "scheme": "HTTP" } } },
-        // No liveness probe: the kubelet restarts a crashed Envoy anyway, and a probe would kill an Envoy that is too busy
-        // to respond, with all its connections.
+        // No liveness probe: the kubelet restarts a crashed Envoy anyway, and a probe would kill a busy Envoy with all its
+        // connections.
         "readinessProbe": {
             "httpGet": { "path": "/ready", "port": port, "scheme": "HTTP" },
             "periodSeconds": 1,
@@ -112,25 +112,25 @@ fn envoy(common: &Common<'_>) -> Value {
             "failureThreshold": 3,
         },
         "resources": resources(parameters),
-        "securityContext": confined(),
+        "securityContext": restricted_security_context(),
         "volumeMounts": [
-            { "name": "bootstrap", "mountPath": layout::CONFIG, "readOnly": true },
-            { "name": "certificates", "mountPath": layout::CERTIFICATES, "readOnly": true },
-            { "name": "run", "mountPath": layout::RUN },
+            { "name": "bootstrap", "mountPath": layout::CONFIG_DIR, "readOnly": true },
+            { "name": "certificates", "mountPath": layout::CERTIFICATES_DIR, "readOnly": true },
+            { "name": "run", "mountPath": layout::RUN_DIR },
         ],
     })
 }
 
-/// Runs before Envoy and longer than it (`restartPolicy: Always` makes an init container such a sidecar).
+/// A native sidecar (an init container with `restartPolicy: Always`): it starts before Envoy and stops after it.
 fn sidecar(common: &Common<'_>) -> Value {
     let parameters = &common.spec.parameters;
     let milliseconds = |time: Duration| time.as_millis().to_string();
-    // Only a program in this container can start a drain: the kubelet runs one before the pod ends. The network port can only
-    // wait for the drain.
+    // Only a command in this container can start a drain, and the kubelet runs it when the pod is stopped. Over the network one
+    // can only wait for the end of the drain.
     let drain = json!({ "exec": { "command": ["sesame", "envoy-sidecar", "drain"] } });
     let mut lifecycle = json!({ "preStop": drain });
     if common.spec.module {
-        // The kubelet starts Envoy after this.
+        // The kubelet starts Envoy after this hook.
         lifecycle["postStart"] =
             json!({ "exec": { "command": ["sesame", "envoy-sidecar", "module"] } });
     }
@@ -151,13 +151,13 @@ fn sidecar(common: &Common<'_>) -> Value {
             "limits": { "memory": "128Mi" },
         },
         "restartPolicy": "Always",
-        "securityContext": confined(),
-        "volumeMounts": [{ "name": "run", "mountPath": layout::RUN }],
+        "securityContext": restricted_security_context(),
+        "volumeMounts": [{ "name": "run", "mountPath": layout::RUN_DIR }],
     })
 }
 
-/// The security context that the restricted Pod Security Standard requires of a container.
-fn confined() -> Value {
+/// A container's security context under the restricted Pod Security Standard.
+fn restricted_security_context() -> Value {
     json!({
         "allowPrivilegeEscalation": false,
         "capabilities": { "drop": ["ALL"] },
@@ -165,18 +165,18 @@ fn confined() -> Value {
     })
 }
 
-fn spread(common: &Common<'_>, topology: &str) -> Value {
+fn spread_constraint(common: &Common<'_>, topology: &str) -> Value {
     json!({
         "maxSkew": 1,
         "topologyKey": topology,
         "whenUnsatisfiable": "ScheduleAnyway",
         "labelSelector": common.selector(),
-        // Pods of earlier revisions don't count.
+        // Counts only pods of the same revision.
         "matchLabelKeys": ["pod-template-hash"],
     })
 }
 
-fn choices(spec: &mut Value, parameters: &FleetParameters) {
+fn apply_pod_parameters(spec: &mut Value, parameters: &FleetParameters) {
     if let Some(secrets) = &parameters.image_pull_secrets {
         let named: Vec<_> = secrets.iter().map(|name| json!({ "name": name })).collect();
         spec["imagePullSecrets"] = json!(named);
@@ -226,18 +226,22 @@ fn resources(parameters: &FleetParameters) -> Value {
     const CPU: u64 = 100;
     /// The default memory request, in bytes.
     const MEMORY: u64 = 128 << 20;
-    // The API server rejects a request above the limit.
-    let promised = |request: Option<u64>, limit: Option<u64>, default: u64| {
+    // The API server rejects requests above the limit.
+    let request_or_default = |request: Option<u64>, limit: Option<u64>, default: u64| {
         request.unwrap_or(limit.map_or(default, |limit| limit.min(default)))
     };
     let requests = BTreeMap::from([
         (
             "cpu",
-            cpu(promised(parameters.cpu_request, parameters.cpu_limit, CPU)),
+            cpu(request_or_default(
+                parameters.cpu_request,
+                parameters.cpu_limit,
+                CPU,
+            )),
         ),
         (
             "memory",
-            memory(promised(
+            memory(request_or_default(
                 parameters.memory_request,
                 parameters.memory_limit,
                 MEMORY,
@@ -258,7 +262,7 @@ fn resources(parameters: &FleetParameters) -> Value {
     out
 }
 
-/// A quantity in the API server's canonical form, so that it reads back unchanged.
+/// A CPU quantity in canonical form, which the API server doesn't change.
 fn cpu(thousandths: u64) -> String {
     if thousandths.is_multiple_of(1000) {
         (thousandths / 1000).to_string()
@@ -267,7 +271,7 @@ fn cpu(thousandths: u64) -> String {
     }
 }
 
-/// As [`cpu`], of bytes.
+/// Bytes as a quantity, in canonical form as well.
 fn memory(bytes: u64) -> String {
     let scaled = |base: u64, suffixes: [&str; 4]| {
         let mut out = (bytes, "");
@@ -304,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_written_as_the_api_server_writes_them() {
+    fn quantities_are_canonical() {
         let cpus = [0, 1, 100, 1000, 1500, 64_000].map(cpu);
         assert_eq!(cpus, ["0", "1m", "100m", "1", "1500m", "64"]);
         let memories = [

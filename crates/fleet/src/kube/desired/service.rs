@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sesame_model::{Port, ServiceType, Transport};
 
 use super::Common;
-use crate::kube::addresses;
+use crate::kube::addresses::RequestedAddresses;
 use crate::kube::labels;
 
 /// The owner's annotations, overridden by those for the load balancer.
@@ -23,13 +23,13 @@ pub(super) fn annotations(common: &Common<'_>) -> BTreeMap<String, String> {
     annotations
 }
 
-/// The specification. It leaves node ports to the API server, so that a port keeps its node port when others change.
+/// The Service's spec. The API server assigns node ports, so that a port keeps its node port when others change.
 pub(super) fn spec(common: &Common<'_>) -> Value {
     let parameters = &common.spec.parameters;
-    let kind = parameters.service_type.unwrap_or_default();
+    let type_ = parameters.service_type.unwrap_or_default();
     let ports: Vec<_> = common.spec.request.ports.iter().map(port).collect();
     let mut spec = json!({
-        "type": match kind {
+        "type": match type_ {
             ServiceType::LoadBalancer => "LoadBalancer",
             ServiceType::NodePort => "NodePort",
             ServiceType::ClusterIp => "ClusterIP",
@@ -38,7 +38,7 @@ pub(super) fn spec(common: &Common<'_>) -> Value {
         "ports": ports,
         "selector": labels::selector(&common.key.name),
     });
-    if kind != ServiceType::ClusterIp
+    if type_ != ServiceType::ClusterIp
         && let Some(policy) = parameters.external_traffic_policy
     {
         spec["externalTrafficPolicy"] = json!(match policy {
@@ -46,21 +46,21 @@ pub(super) fn spec(common: &Common<'_>) -> Value {
             sesame_model::TrafficPolicy::Local => "Local",
         });
     }
-    if kind == ServiceType::LoadBalancer {
+    if type_ == ServiceType::LoadBalancer {
         if let Some(class) = &parameters.load_balancer_class {
             spec["loadBalancerClass"] = json!(class);
         }
         if let Some(ranges) = &parameters.load_balancer_source_ranges {
             spec["loadBalancerSourceRanges"] = json!(ranges);
         }
-        if let Some(ip) = addresses::asked_for(common.spec).ip() {
+        if let Some(ip) = RequestedAddresses::of(common.spec).ip() {
             spec["loadBalancerIP"] = json!(ip.to_string());
         }
     }
     spec
 }
 
-/// Envoy listens on the Gateway's port itself.
+/// Envoy listens on the Gateway's port, so the target port is the same.
 fn port(port: &Port) -> Value {
     let (prefix, protocol) = match port.transport {
         Transport::Tcp => ("tcp", "TCP"),

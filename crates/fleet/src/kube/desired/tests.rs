@@ -18,18 +18,18 @@ use sesame_model::{
 use super::*;
 use crate::kube::testing;
 
-fn of(spec: &FleetSpec) -> Desired {
+fn desired_of(spec: &FleetSpec) -> DesiredObjects {
     let owner = spec.request.owner.as_ref().unwrap();
     let namespace = match &*owner.name {
         "web" => "default",
         _ => "shop",
     };
     let fleet = FleetId::of_gateway(namespace, Arc::clone(&owner.name));
-    desired(&testing::config(), &fleet, spec)
+    desired_objects(&testing::config(), &fleet, spec)
 }
 
 /// A fleet with every parameter set.
-fn chosen() -> FleetSpec {
+fn all_parameters() -> FleetSpec {
     let mut spec = testing::spec("front.door");
     spec.request.owner.as_mut().unwrap().class = "class".into();
     let pairs = |pairs: &[(&str, &str)]| {
@@ -80,73 +80,77 @@ fn chosen() -> FleetSpec {
 }
 
 /// A DaemonSet with a Service of type NodePort.
-fn everywhere() -> FleetSpec {
+fn daemon_set_fleet() -> FleetSpec {
     let mut spec = testing::spec("web");
     spec.parameters.workload = Some(Workload::DaemonSet);
     spec.parameters.service_type = Some(ServiceType::NodePort);
-    // Not applicable here.
+    // Without effect on a DaemonSet with a NodePort Service.
     spec.parameters.replicas = Some(3);
     spec.parameters.load_balancer_class = Some("example.com/lb".to_owned());
-    spec.parameters.autoscaling = chosen().parameters.autoscaling;
+    spec.parameters.autoscaling = all_parameters().parameters.autoscaling;
     spec
 }
 
-fn golden(name: &str, spec: &FleetSpec) {
-    let objects: Vec<Value> = of(spec).objects.into_values().collect();
-    let is = format!("{:#}\n", json!(objects));
+fn assert_golden(name: &str, spec: &FleetSpec) {
+    let objects: Vec<Value> = desired_of(spec).objects.into_values().collect();
+    let actual = format!("{:#}\n", json!(objects));
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("src/kube/desired/tests")
         .join(name);
     if std::env::var_os("SESAME_UPDATE").is_some() {
-        std::fs::write(&file, &is).unwrap();
+        std::fs::write(&file, &actual).unwrap();
     }
-    let was = std::fs::read_to_string(&file).unwrap();
-    assert!(is == was, "{} differs:\n{is}", file.display());
+    let expected = std::fs::read_to_string(&file).unwrap();
+    assert!(actual == expected, "{} differs:\n{actual}", file.display());
 }
 
 #[test]
-fn objects_of_a_fleet_whose_owner_asks_for_nothing() {
-    golden("plain.json", &testing::spec("web"));
+fn objects_with_default_parameters() {
+    assert_golden("defaults.json", &testing::spec("web"));
 }
 
 #[test]
-fn objects_of_a_fleet_whose_owner_has_chosen_everything() {
-    golden("chosen.json", &chosen());
+fn objects_with_all_parameters() {
+    assert_golden("all-parameters.json", &all_parameters());
 }
 
 #[test]
-fn objects_of_a_fleet_on_each_node() {
-    golden("everywhere.json", &everywhere());
+fn objects_of_a_daemon_set_fleet() {
+    assert_golden("daemon-set.json", &daemon_set_fleet());
 }
 
-/// Checks that the API server's type has every field that we write.
-fn reads_back<T: DeserializeOwned + Serialize>(object: &Value) {
+/// Checks that the API type has every field that we write.
+fn assert_round_trip<T: DeserializeOwned + Serialize>(object: &Value) {
     let typed: T = serde_json::from_value(object.clone()).unwrap();
     assert_eq!(serde_json::to_value(typed).unwrap(), *object);
 }
 
 #[test]
-fn every_field_is_one_of_the_api_servers() {
-    for spec in [testing::spec("web"), chosen(), everywhere()] {
-        for (kind, object) in of(&spec).objects {
+fn every_field_exists_in_the_api_types() {
+    for spec in [testing::spec("web"), all_parameters(), daemon_set_fleet()] {
+        for (kind, object) in desired_of(&spec).objects {
             match kind {
-                Kind::ServiceAccount => reads_back::<ServiceAccount>(&object),
-                Kind::ConfigMap => reads_back::<ConfigMap>(&object),
-                Kind::Service => reads_back::<Service>(&object),
-                Kind::Deployment => reads_back::<Deployment>(&object),
-                Kind::DaemonSet => reads_back::<DaemonSet>(&object),
-                Kind::PodDisruptionBudget => reads_back::<PodDisruptionBudget>(&object),
-                Kind::HorizontalPodAutoscaler => reads_back::<HorizontalPodAutoscaler>(&object),
+                ObjectKind::ServiceAccount => assert_round_trip::<ServiceAccount>(&object),
+                ObjectKind::ConfigMap => assert_round_trip::<ConfigMap>(&object),
+                ObjectKind::Service => assert_round_trip::<Service>(&object),
+                ObjectKind::Deployment => assert_round_trip::<Deployment>(&object),
+                ObjectKind::DaemonSet => assert_round_trip::<DaemonSet>(&object),
+                ObjectKind::PodDisruptionBudget => {
+                    assert_round_trip::<PodDisruptionBudget>(&object)
+                }
+                ObjectKind::HorizontalPodAutoscaler => {
+                    assert_round_trip::<HorizontalPodAutoscaler>(&object)
+                }
             }
         }
     }
 }
 
 #[test]
-fn owners_labels_and_annotations_are_everywhere_and_ours_stay() {
-    let mut spec = chosen();
-    let plain = of(&spec);
-    let ours = plain.objects[&Kind::Service]["metadata"]["labels"].clone();
+fn owner_labels_apply_everywhere_and_never_override_ours() {
+    let mut spec = all_parameters();
+    let plain = desired_of(&spec);
+    let ours = plain.objects[&ObjectKind::Service]["metadata"]["labels"].clone();
     for key in ours.as_object().unwrap().keys() {
         spec.request.labels.insert(key.clone(), "theirs".to_owned());
     }
@@ -161,9 +165,9 @@ fn owners_labels_and_annotations_are_everywhere_and_ours_stay() {
     spec.request
         .labels
         .insert("team".to_owned(), "shop".to_owned());
-    let overridden = of(&spec);
+    let overridden = desired_of(&spec);
     assert_eq!(overridden, plain);
-    let template = &plain.objects[&Kind::Deployment]["spec"]["template"];
+    let template = &plain.objects[&ObjectKind::Deployment]["spec"]["template"];
     for object in plain.objects.values().chain([template]) {
         let metadata = &object["metadata"];
         assert_eq!(metadata["labels"]["team"], "shop");
@@ -176,26 +180,27 @@ fn owners_labels_and_annotations_are_everywhere_and_ours_stay() {
 }
 
 #[test]
-fn a_listener_comes_and_goes_without_a_new_pod() {
-    let mut spec = chosen();
-    let before = of(&spec);
+fn a_changed_listener_replaces_no_pods() {
+    let mut spec = all_parameters();
+    let before = desired_of(&spec);
     spec.request.ports = [Port::tcp(8080)].into();
-    let after = of(&spec);
+    let after = desired_of(&spec);
     assert_ne!(
-        after.objects[&Kind::Service],
-        before.objects[&Kind::Service]
+        after.objects[&ObjectKind::Service],
+        before.objects[&ObjectKind::Service]
     );
     assert_eq!(
-        after.objects[&Kind::Deployment],
-        before.objects[&Kind::Deployment]
+        after.objects[&ObjectKind::Deployment],
+        before.objects[&ObjectKind::Deployment]
     );
 }
 
 #[test]
-fn the_sidecar_gives_way_to_a_listener() {
-    let mut spec = chosen();
+fn the_sidecar_port_avoids_listener_ports() {
+    let mut spec = all_parameters();
     let probe = |spec: &FleetSpec| {
-        let pod = of(spec).objects[&Kind::Deployment]["spec"]["template"]["spec"].clone();
+        let pod =
+            desired_of(spec).objects[&ObjectKind::Deployment]["spec"]["template"]["spec"].clone();
         let envoy = &pod["containers"][0];
         let port = envoy["readinessProbe"]["httpGet"]["port"].clone();
         assert_eq!(envoy["lifecycle"]["preStop"]["httpGet"]["port"], port);
@@ -211,33 +216,34 @@ fn the_sidecar_gives_way_to_a_listener() {
 }
 
 #[test]
-fn other_files_mean_other_pods() {
-    let mut spec = chosen();
-    let before = of(&spec);
+fn changed_files_replace_the_pods() {
+    let mut spec = all_parameters();
+    let before = desired_of(&spec);
     spec.bootstrap = "{}".into();
-    let after = of(&spec);
+    let after = desired_of(&spec);
     spec.files.clear();
-    let later = of(&spec);
-    let template =
-        |desired: &Desired| desired.objects[&Kind::Deployment]["spec"]["template"].clone();
+    let later = desired_of(&spec);
+    let template = |desired: &DesiredObjects| {
+        desired.objects[&ObjectKind::Deployment]["spec"]["template"].clone()
+    };
     assert_ne!(template(&after), template(&before));
     assert_ne!(template(&later), template(&after));
 }
 
 #[test]
-fn there_is_time_to_drain_and_to_end() {
-    let deployment = of(&chosen()).objects[&Kind::Deployment].clone();
+fn the_grace_period_covers_drain_and_exit() {
+    let deployment = desired_of(&all_parameters()).objects[&ObjectKind::Deployment].clone();
     let pod = &deployment["spec"]["template"]["spec"];
     // 1.5 s of delay, 300 s of drain, and 10 s for Envoy's exit.
     assert_eq!(pod["terminationGracePeriodSeconds"], 312);
 }
 
 #[test]
-fn a_fleet_without_an_owner_lives_in_sesames_namespace() {
+fn a_fleet_without_an_owner_is_in_sesames_namespace() {
     let mut spec = testing::spec("web");
     spec.request.owner = None;
     let config = testing::config();
-    let desired = desired(&config, &FleetId::Default, &spec);
+    let desired = desired_objects(&config, &FleetId::Default, &spec);
     for (kind, object) in &desired.objects {
         let metadata = &object["metadata"];
         assert_eq!(metadata["namespace"], config.namespace, "{kind:?}");
@@ -248,6 +254,6 @@ fn a_fleet_without_an_owner_lives_in_sesames_namespace() {
         assert!(!labels.keys().any(|key| key.contains("gateway.networking")));
     }
     let kinds: Vec<_> = desired.objects.keys().collect();
-    let of_gateway = of(&testing::spec("web"));
+    let of_gateway = desired_of(&testing::spec("web"));
     assert_eq!(kinds, of_gateway.objects.keys().collect::<Vec<_>>());
 }

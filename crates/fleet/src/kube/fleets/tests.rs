@@ -4,25 +4,25 @@ use serde_json::{Value, json};
 use sesame_model::{Autoscaling, FleetAddress, FleetProblem, Port, ServiceType, Workload};
 
 use super::*;
-use crate::kube::addresses::Given;
-use crate::kube::desired::desired;
+use crate::kube::addresses::AssignedAddresses;
+use crate::kube::desired::desired_objects;
 use crate::kube::fingerprint;
-use crate::kube::seen::{self, Detail, Owner};
+use crate::kube::observed::{Detail, Owner, WorkloadStatus};
 use crate::kube::testing;
 
-mod answers;
-mod hidden;
+mod jobs;
+mod unwatchable;
 
-struct Rig {
+struct Fixture {
     fleets: Fleets,
     now: Instant,
-    objects: BTreeMap<(FleetKey, Kind), Seen>,
+    objects: BTreeMap<(FleetKey, ObjectKind), ObservedObject>,
     /// A counter for uids and versions.
-    made: u32,
-    /// What was written, in order.
+    version: u32,
+    /// All writes, in order.
     log: Vec<String>,
     /// Kinds that can't be written.
-    refused: BTreeSet<Kind>,
+    refused: BTreeSet<ObjectKind>,
 }
 
 fn id() -> FleetId {
@@ -36,57 +36,58 @@ fn key() -> FleetKey {
     }
 }
 
-impl Rig {
-    /// A leader that has seen an empty cluster.
+impl Fixture {
+    /// A leader that has listed an empty cluster.
     fn new() -> Self {
-        let mut rig = Self::unready();
-        rig.list_all();
-        rig
+        let mut fixture = Self::unsynced();
+        fixture.list_all();
+        fixture
     }
 
-    /// A leader that has seen nothing yet.
-    fn unready() -> Self {
+    /// A leader that hasn't listed anything yet.
+    fn unsynced() -> Self {
         let mut fleets = Fleets::new(testing::config());
-        fleets.lead(true);
+        fleets.set_leading(true);
         Self {
             fleets,
             now: Instant::now(),
             objects: BTreeMap::new(),
-            made: 0,
+            version: 0,
             log: Vec::new(),
             refused: BTreeSet::new(),
         }
     }
 
     fn list_all(&mut self) {
-        for kind in Kind::ALL {
+        for kind in ObjectKind::ALL {
             let all = self
                 .objects
                 .iter()
                 .filter(|((_, of), _)| *of == kind)
-                .map(|((key, _), seen)| (key.clone(), seen.clone()))
+                .map(|((key, _), observed)| (key.clone(), observed.clone()))
                 .collect();
-            self.fleets.learn(News::All(kind, None, all), self.now);
+            self.fleets
+                .handle_event(ObjectEvent::Listed(kind, None, all), self.now);
         }
     }
 
-    fn want(&mut self, spec: Option<FleetSpec>) {
-        self.fleets.want(id(), spec);
+    fn set_fleet(&mut self, spec: Option<FleetSpec>) {
+        self.fleets.set_fleet(id(), spec);
     }
 
     /// Runs all jobs that are due. Returns the actions.
-    fn work(&mut self) -> Vec<String> {
+    fn run_jobs(&mut self) -> Vec<String> {
         for _ in 0..100 {
             let Some(job) = self.fleets.next_job(self.now) else {
                 return std::mem::take(&mut self.log);
             };
-            let (key, outcomes) = self.act(job);
+            let (key, outcomes) = self.execute(job);
             self.fleets.done(key, outcomes, self.now);
         }
-        panic!("there is always something to do: {:?}", self.log);
+        panic!("jobs never end: {:?}", self.log);
     }
 
-    fn act(&mut self, job: Job) -> (FleetKey, Vec<Outcome>) {
+    fn execute(&mut self, job: Job) -> (FleetKey, Vec<Outcome>) {
         let mut outcomes = Vec::new();
         for action in job.actions {
             match action {
@@ -97,15 +98,18 @@ impl Rig {
                 Action::Apply {
                     kind,
                     object,
-                    said,
+                    fingerprint,
                     uid,
                 } => {
                     self.log.push(format!("apply {}", kind.name()));
                     let key = (job.key.clone(), kind);
-                    assert_eq!(self.objects.get(&key).map(|seen| &seen.uid), uid.as_ref());
-                    let seen = self.stored(kind, &object, uid);
-                    outcomes.push(Outcome::Applied(kind, said, seen.clone()));
-                    self.put(kind, seen);
+                    assert_eq!(
+                        self.objects.get(&key).map(|observed| &observed.uid),
+                        uid.as_ref()
+                    );
+                    let observed = self.stored(kind, &object, uid);
+                    outcomes.push(Outcome::Applied(kind, fingerprint, observed.clone()));
+                    self.put(kind, observed);
                 }
                 Action::Scale(object) => {
                     self.log
@@ -116,8 +120,8 @@ impl Rig {
                     let gone = self.objects.remove(&(job.key.clone(), kind)).unwrap();
                     assert_eq!(gone.uid, uid);
                     outcomes.push(Outcome::Deleted(kind));
-                    let news = News::Gone(kind, job.key.clone());
-                    self.fleets.learn(news, self.now);
+                    let event = ObjectEvent::Deleted(kind, job.key.clone());
+                    self.fleets.handle_event(event, self.now);
                 }
             }
         }
@@ -125,13 +129,13 @@ impl Rig {
     }
 
     /// The object as the API server stores it.
-    fn stored(&mut self, kind: Kind, object: &Value, uid: Option<String>) -> Seen {
+    fn stored(&mut self, kind: ObjectKind, object: &Value, uid: Option<String>) -> ObservedObject {
         let owner = &object["metadata"]["ownerReferences"][0];
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        self.made += 1;
-        Seen {
-            uid: uid.unwrap_or_else(|| self.made.to_string()),
-            version: self.made.into(),
+        self.version += 1;
+        ObservedObject {
+            uid: uid.unwrap_or_else(|| self.version.to_string()),
+            version: self.version.into(),
             fingerprint: fingerprint::of_desired(object),
             deleting: false,
             owner: Some(Owner {
@@ -140,53 +144,54 @@ impl Rig {
             }),
             labelled: true,
             detail: match kind {
-                Kind::Service => Detail::Service(Given::of(object)),
-                kind if kind.is_workload() => Detail::Workload(seen::Workload {
+                ObjectKind::Service => Detail::Service(AssignedAddresses::of(object)),
+                kind if kind.is_workload() => Detail::Workload(WorkloadStatus {
                     available: 0,
                     replicas: object["spec"]["replicas"].as_u64().map(|n| n as u32),
-                    counted_by_us: !object["spec"]["replicas"].is_null(),
+                    manages_replicas: !object["spec"]["replicas"].is_null(),
                 }),
-                _ => Detail::Nothing,
+                _ => Detail::None,
             },
         }
     }
 
-    fn put(&mut self, kind: Kind, seen: Seen) {
-        self.objects.insert((key(), kind), seen.clone());
-        let news = News::Seen(kind, key(), seen);
-        self.fleets.learn(news, self.now);
+    fn put(&mut self, kind: ObjectKind, observed: ObservedObject) {
+        self.objects.insert((key(), kind), observed.clone());
+        let event = ObjectEvent::Changed(kind, key(), observed);
+        self.fleets.handle_event(event, self.now);
     }
 
-    /// Changes an object as another client.
-    fn change(&mut self, kind: Kind, change: impl FnOnce(&mut Seen)) {
-        let mut seen = self.objects[&(key(), kind)].clone();
-        change(&mut seen);
-        self.made += 1;
-        seen.version = self.made.into();
-        self.put(kind, seen);
+    /// Changes an object on behalf of another client.
+    fn change(&mut self, kind: ObjectKind, change: impl FnOnce(&mut ObservedObject)) {
+        let mut observed = self.objects[&(key(), kind)].clone();
+        change(&mut observed);
+        self.version += 1;
+        observed.version = self.version.into();
+        self.put(kind, observed);
     }
 
-    fn lose(&mut self, kind: Kind) {
+    fn delete(&mut self, kind: ObjectKind) {
         self.objects.remove(&(key(), kind)).unwrap();
-        self.fleets.learn(News::Gone(kind, key()), self.now);
+        self.fleets
+            .handle_event(ObjectEvent::Deleted(kind, key()), self.now);
     }
 
-    fn available(&mut self, kind: Kind, number: u32) {
-        self.change(kind, |seen| {
-            if let Detail::Workload(workload) = &mut seen.detail {
+    fn available(&mut self, kind: ObjectKind, number: u32) {
+        self.change(kind, |observed| {
+            if let Detail::Workload(workload) = &mut observed.detail {
                 workload.available = number;
             }
         });
     }
 
-    fn observation(&mut self) -> Option<FleetState> {
-        let (fleet, observation) = self.fleets.take_observation().expect("an observation");
+    fn state(&mut self) -> Option<FleetState> {
+        let (fleet, state) = self.fleets.next_state().expect("a state");
         assert_eq!(fleet, id());
-        assert!(!self.fleets.has_observation());
-        observation
+        assert!(!self.fleets.has_state());
+        state
     }
 
-    fn pass(&mut self, time: Duration) {
+    fn advance(&mut self, time: Duration) {
         self.now += time;
     }
 }
@@ -195,7 +200,7 @@ fn spec() -> FleetSpec {
     testing::spec("web")
 }
 
-const MADE: [&str; 5] = [
+const ALL_APPLIED: [&str; 5] = [
     "apply ServiceAccount",
     "apply ConfigMap",
     "apply Service",
@@ -204,235 +209,241 @@ const MADE: [&str; 5] = [
 ];
 
 #[test]
-fn a_fleet_is_made_once_and_left_alone() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    assert_eq!(rig.work(), MADE);
-    rig.want(Some(spec()));
-    assert!(rig.work().is_empty());
-    rig.pass(Duration::from_secs(3600));
-    assert!(rig.work().is_empty());
+fn an_unchanged_fleet_is_written_once() {
+    let mut fixture = Fixture::new();
+    fixture.set_fleet(Some(spec()));
+    assert_eq!(fixture.run_jobs(), ALL_APPLIED);
+    fixture.set_fleet(Some(spec()));
+    assert!(fixture.run_jobs().is_empty());
+    fixture.advance(Duration::from_secs(3600));
+    assert!(fixture.run_jobs().is_empty());
 }
 
 #[test]
-fn only_what_differs_is_written() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    rig.work();
+fn only_changed_objects_are_written() {
+    let mut fixture = Fixture::new();
+    fixture.set_fleet(Some(spec()));
+    fixture.run_jobs();
     let mut other = spec();
     other.request.ports.insert(Port::tcp(8080));
-    rig.want(Some(other));
-    assert_eq!(rig.work(), ["apply Service"]);
+    fixture.set_fleet(Some(other));
+    assert_eq!(fixture.run_jobs(), ["apply Service"]);
 }
 
 #[test]
-fn after_a_restart_nothing_is_written() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    rig.work();
-    let mut again = Rig::unready();
-    again.objects = rig.objects;
-    again.want(Some(spec()));
-    assert!(again.work().is_empty());
-    again.fleets.settle();
-    again.list_all();
-    assert!(again.work().is_empty());
+fn a_restart_writes_nothing() {
+    let mut fixture = Fixture::new();
+    fixture.set_fleet(Some(spec()));
+    fixture.run_jobs();
+    let mut restarted = Fixture::unsynced();
+    restarted.objects = fixture.objects;
+    restarted.set_fleet(Some(spec()));
+    assert!(restarted.run_jobs().is_empty());
+    restarted.fleets.mark_complete();
+    restarted.list_all();
+    assert!(restarted.run_jobs().is_empty());
 }
 
 #[test]
-fn nothing_is_written_or_told_before_everything_was_seen() {
-    let mut rig = Rig::unready();
-    rig.want(Some(spec()));
-    assert!(rig.work().is_empty());
-    assert!(!rig.fleets.has_observation());
-    rig.list_all();
-    assert!(rig.fleets.has_observation());
-    assert_eq!(rig.work(), MADE);
+fn nothing_is_written_or_reported_before_all_kinds_are_listed() {
+    let mut fixture = Fixture::unsynced();
+    fixture.set_fleet(Some(spec()));
+    assert!(fixture.run_jobs().is_empty());
+    assert!(!fixture.fleets.has_state());
+    fixture.list_all();
+    assert!(fixture.fleets.has_state());
+    assert_eq!(fixture.run_jobs(), ALL_APPLIED);
 }
 
 #[test]
-fn only_a_leader_writes_and_everybody_observes() {
-    let mut rig = Rig::new();
-    rig.fleets.lead(false);
-    rig.want(Some(spec()));
-    assert!(rig.work().is_empty());
-    assert!(!rig.observation().unwrap().ready);
-    rig.fleets.lead(true);
-    assert_eq!(rig.work(), MADE);
+fn only_the_leader_writes_and_followers_report_states() {
+    let mut fixture = Fixture::new();
+    fixture.fleets.set_leading(false);
+    fixture.set_fleet(Some(spec()));
+    assert!(fixture.run_jobs().is_empty());
+    assert!(!fixture.state().unwrap().ready);
+    fixture.fleets.set_leading(true);
+    assert_eq!(fixture.run_jobs(), ALL_APPLIED);
 }
 
 #[test]
-fn what_somebody_overwrites_is_put_back() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    rig.work();
+fn changed_objects_are_restored() {
+    let mut fixture = Fixture::new();
+    fixture.set_fleet(Some(spec()));
+    fixture.run_jobs();
     let other = fingerprint::of_desired(&Value::Null);
-    rig.change(Kind::Service, |seen| seen.fingerprint = other);
-    assert_eq!(rig.work(), ["apply Service"]);
+    fixture.change(ObjectKind::Service, |observed| observed.fingerprint = other);
+    assert_eq!(fixture.run_jobs(), ["apply Service"]);
     // An object without our owner reference is still ours.
-    rig.change(Kind::ConfigMap, |seen| {
-        seen.fingerprint = other;
-        seen.owner = None;
+    fixture.change(ObjectKind::ConfigMap, |observed| {
+        observed.fingerprint = other;
+        observed.owner = None;
     });
-    assert_eq!(rig.work(), ["apply ConfigMap"]);
+    assert_eq!(fixture.run_jobs(), ["apply ConfigMap"]);
 }
 
 #[test]
-fn what_somebody_takes_away_is_made_again_a_moment_later() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    rig.work();
-    rig.lose(Kind::Deployment);
-    assert!(rig.work().is_empty());
-    assert_eq!(rig.fleets.next_time(), Some(rig.now + AFTER_LOSS));
-    rig.pass(AFTER_LOSS);
-    assert_eq!(rig.work(), ["apply Deployment"]);
-}
-
-#[test]
-fn what_goes_with_its_gateway_is_not_made_again() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    rig.work();
-    for kind in [Kind::Deployment, Kind::Service] {
-        rig.lose(kind);
-    }
-    assert!(rig.work().is_empty());
-    rig.want(None);
-    rig.pass(AFTER_LOSS);
+fn a_deleted_object_is_recreated_after_a_delay() {
+    let mut fixture = Fixture::new();
+    fixture.set_fleet(Some(spec()));
+    fixture.run_jobs();
+    fixture.delete(ObjectKind::Deployment);
+    assert!(fixture.run_jobs().is_empty());
     assert_eq!(
-        rig.work(),
+        fixture.fleets.next_time(),
+        Some(fixture.now + RECREATE_DELAY)
+    );
+    fixture.advance(RECREATE_DELAY);
+    assert_eq!(fixture.run_jobs(), ["apply Deployment"]);
+}
+
+#[test]
+fn objects_deleted_with_their_gateway_are_not_recreated() {
+    let mut fixture = Fixture::new();
+    fixture.set_fleet(Some(spec()));
+    fixture.run_jobs();
+    for kind in [ObjectKind::Deployment, ObjectKind::Service] {
+        fixture.delete(kind);
+    }
+    assert!(fixture.run_jobs().is_empty());
+    fixture.set_fleet(None);
+    fixture.advance(RECREATE_DELAY);
+    assert_eq!(
+        fixture.run_jobs(),
         [
             "delete ServiceAccount",
             "delete ConfigMap",
             "delete PodDisruptionBudget"
         ]
     );
-    assert!(rig.objects.is_empty());
-    assert!(rig.fleets.fleets.is_empty(), "nothing is kept");
+    assert!(fixture.objects.is_empty());
+    assert!(fixture.fleets.fleets.is_empty(), "nothing is kept");
 }
 
 #[test]
-fn an_object_that_is_going_is_waited_for() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    rig.work();
+fn an_object_being_deleted_is_recreated_once_it_is_gone() {
+    let mut fixture = Fixture::new();
+    fixture.set_fleet(Some(spec()));
+    fixture.run_jobs();
     let other = fingerprint::of_desired(&Value::Null);
-    rig.change(Kind::Service, |seen| {
-        seen.deleting = true;
-        seen.fingerprint = other;
+    fixture.change(ObjectKind::Service, |observed| {
+        observed.deleting = true;
+        observed.fingerprint = other;
     });
-    assert!(rig.work().is_empty());
-    rig.lose(Kind::Service);
-    assert_eq!(rig.work(), ["apply Service"]);
+    assert!(fixture.run_jobs().is_empty());
+    fixture.delete(ObjectKind::Service);
+    assert_eq!(fixture.run_jobs(), ["apply Service"]);
 }
 
 #[test]
-fn an_object_of_somebody_elses_is_left_alone_and_told_of() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    rig.work();
-    rig.observation();
-    rig.change(Kind::Service, |seen| {
-        seen.owner = Some(Owner {
+fn a_foreign_object_is_reported_and_not_modified() {
+    let mut fixture = Fixture::new();
+    fixture.set_fleet(Some(spec()));
+    fixture.run_jobs();
+    fixture.state();
+    fixture.change(ObjectKind::Service, |observed| {
+        observed.owner = Some(Owner {
             name: "other".to_owned(),
             uid: "other".to_owned(),
         });
-        seen.fingerprint = fingerprint::of_desired(&Value::Null);
+        observed.fingerprint = fingerprint::of_desired(&Value::Null);
     });
-    assert!(rig.work().is_empty());
-    let Some(FleetProblem::NoResources(message)) = rig.observation().unwrap().problem else {
+    assert!(fixture.run_jobs().is_empty());
+    let Some(FleetProblem::NoResources(message)) = fixture.state().unwrap().problem else {
         panic!("no problem");
     };
     assert!(
         message.starts_with("Service default/web-") && message.contains("delete it"),
         "{message}"
     );
-    // Not deleted either once it is unwanted.
-    rig.want(None);
-    rig.work();
-    assert_eq!(rig.objects.len(), 1);
+    // It isn't deleted with the fleet either.
+    fixture.set_fleet(None);
+    fixture.run_jobs();
+    assert_eq!(fixture.objects.len(), 1);
 }
 
 #[test]
-fn a_gateway_that_comes_again_takes_over_what_is_there() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    rig.work();
-    let mut anew = spec();
-    anew.request.owner.as_mut().unwrap().uid = "another".to_owned();
-    rig.want(Some(anew));
-    assert_eq!(rig.work(), MADE);
-    let owners: BTreeSet<_> = rig
+fn a_recreated_gateway_adopts_the_existing_objects() {
+    let mut fixture = Fixture::new();
+    fixture.set_fleet(Some(spec()));
+    fixture.run_jobs();
+    let mut recreated = spec();
+    recreated.request.owner.as_mut().unwrap().uid = "another".to_owned();
+    fixture.set_fleet(Some(recreated));
+    assert_eq!(fixture.run_jobs(), ALL_APPLIED);
+    let owners: BTreeSet<_> = fixture
         .objects
         .values()
-        .map(|seen| seen.owner.as_ref().unwrap().uid.clone())
+        .map(|observed| observed.owner.as_ref().unwrap().uid.clone())
         .collect();
     assert_eq!(owners, BTreeSet::from(["another".to_owned()]));
 }
 
 #[test]
-fn left_over_objects_go_once_all_wishes_are_known() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    rig.work();
-    let mut again = Rig::unready();
-    again.objects = rig.objects;
-    again.list_all();
-    assert!(again.work().is_empty(), "the wish may still come");
-    again.fleets.settle();
-    assert_eq!(again.work().len(), MADE.len());
-    assert!(again.objects.is_empty());
+fn orphans_are_deleted_once_all_fleets_are_known() {
+    let mut fixture = Fixture::new();
+    fixture.set_fleet(Some(spec()));
+    fixture.run_jobs();
+    let mut restarted = Fixture::unsynced();
+    restarted.objects = fixture.objects;
+    restarted.list_all();
+    assert!(
+        restarted.run_jobs().is_empty(),
+        "the fleet may still be set"
+    );
+    restarted.fleets.mark_complete();
+    assert_eq!(restarted.run_jobs().len(), ALL_APPLIED.len());
+    assert!(restarted.objects.is_empty());
 }
 
 #[test]
-fn the_other_workload_goes_when_the_new_one_serves() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    rig.work();
-    rig.available(Kind::Deployment, 2);
+fn the_old_workload_is_deleted_once_the_new_one_is_available() {
+    let mut fixture = Fixture::new();
+    fixture.set_fleet(Some(spec()));
+    fixture.run_jobs();
+    fixture.available(ObjectKind::Deployment, 2);
     let mut other = spec();
     other.parameters.workload = Some(Workload::DaemonSet);
-    rig.want(Some(other));
+    fixture.set_fleet(Some(other));
     assert_eq!(
-        rig.work(),
+        fixture.run_jobs(),
         ["apply DaemonSet", "delete PodDisruptionBudget"]
     );
-    rig.available(Kind::DaemonSet, 0);
-    assert!(rig.work().is_empty());
-    rig.available(Kind::DaemonSet, 1);
-    assert_eq!(rig.work(), ["delete Deployment"]);
+    fixture.available(ObjectKind::DaemonSet, 0);
+    assert!(fixture.run_jobs().is_empty());
+    fixture.available(ObjectKind::DaemonSet, 1);
+    assert_eq!(fixture.run_jobs(), ["delete Deployment"]);
 }
 
 #[test]
-fn a_service_keeps_its_address_while_there_are_no_ports() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    rig.work();
+fn a_service_is_kept_while_there_are_no_ports() {
+    let mut fixture = Fixture::new();
+    fixture.set_fleet(Some(spec()));
+    fixture.run_jobs();
     let mut none = spec();
     none.request.ports.clear();
-    rig.want(Some(none));
-    assert!(rig.work().is_empty());
-    rig.want(Some(spec()));
-    assert!(rig.work().is_empty());
+    fixture.set_fleet(Some(none));
+    assert!(fixture.run_jobs().is_empty());
+    fixture.set_fleet(Some(spec()));
+    assert!(fixture.run_jobs().is_empty());
 }
 
 #[test]
-fn an_autoscaler_begins_with_what_is_there() {
-    let mut rig = Rig::new();
-    let mut counted = spec();
-    counted.parameters.replicas = Some(7);
-    rig.want(Some(counted));
-    rig.work();
+fn an_autoscaler_starts_from_the_current_replicas() {
+    let mut fixture = Fixture::new();
+    let mut fixed = spec();
+    fixed.parameters.replicas = Some(7);
+    fixture.set_fleet(Some(fixed));
+    fixture.run_jobs();
     let mut scaled = spec();
     scaled.parameters.autoscaling = Some(Autoscaling::Between {
         min: 2,
         max: 9,
         cpu_percent: 80,
     });
-    rig.want(Some(scaled.clone()));
+    fixture.set_fleet(Some(scaled.clone()));
     assert_eq!(
-        rig.work(),
+        fixture.run_jobs(),
         [
             "scale to 7",
             "apply Deployment",
@@ -440,88 +451,90 @@ fn an_autoscaler_begins_with_what_is_there() {
         ]
     );
     // A new Deployment starts with the minimum.
-    let mut fresh = Rig::new();
-    fresh.want(Some(scaled));
-    let done = fresh.work();
+    let mut fresh = Fixture::new();
+    fresh.set_fleet(Some(scaled));
+    let done = fresh.run_jobs();
     assert_eq!(done[3..5], ["apply Deployment", "scale to 2"]);
 }
 
 #[test]
-fn failures_are_tried_again_ever_later_and_told() {
-    let mut rig = Rig::new();
-    rig.refused.insert(Kind::PodDisruptionBudget);
-    rig.want(Some(spec()));
-    let done = rig.work();
-    assert_eq!(done[..4], MADE[..4], "the others are made");
+fn failures_back_off_and_are_reported() {
+    let mut fixture = Fixture::new();
+    fixture.refused.insert(ObjectKind::PodDisruptionBudget);
+    fixture.set_fleet(Some(spec()));
+    let done = fixture.run_jobs();
+    assert_eq!(done[..4], ALL_APPLIED[..4], "the others are applied");
     assert_eq!(done.last().unwrap(), "refused PodDisruptionBudget");
     assert!(matches!(
-        rig.observation().unwrap().problem,
+        fixture.state().unwrap().problem,
         Some(FleetProblem::NoResources(_))
     ));
-    let mut pauses = Vec::new();
+    let mut delays = Vec::new();
     for _ in 0..9 {
-        let next = rig.fleets.next_time().unwrap();
-        pauses.push((next - rig.now).as_millis());
-        rig.now = next;
-        assert_eq!(rig.work(), ["refused PodDisruptionBudget"]);
+        let next = fixture.fleets.next_time().unwrap();
+        delays.push((next - fixture.now).as_millis());
+        fixture.now = next;
+        assert_eq!(fixture.run_jobs(), ["refused PodDisruptionBudget"]);
     }
     assert_eq!(
-        pauses,
+        delays,
         [500, 1000, 2000, 4000, 8000, 16_000, 32_000, 60_000, 60_000]
     );
-    rig.refused.clear();
-    rig.now = rig.fleets.next_time().unwrap();
-    assert_eq!(rig.work(), ["apply PodDisruptionBudget"]);
+    fixture.refused.clear();
+    fixture.now = fixture.fleets.next_time().unwrap();
+    assert_eq!(fixture.run_jobs(), ["apply PodDisruptionBudget"]);
     assert!(!matches!(
-        rig.observation().unwrap().problem,
+        fixture.state().unwrap().problem,
         Some(FleetProblem::NoResources(_))
     ));
 }
 
 #[test]
-fn observations_tell_addresses_envoys_and_the_end() {
-    let mut rig = Rig::new();
-    let mut inside = spec();
-    inside.parameters.service_type = Some(ServiceType::ClusterIp);
-    rig.want(Some(inside));
-    rig.work();
-    let first = rig.observation().unwrap();
+fn states_report_addresses_readiness_and_removal() {
+    let mut fixture = Fixture::new();
+    let mut cluster_ip = spec();
+    cluster_ip.parameters.service_type = Some(ServiceType::ClusterIp);
+    fixture.set_fleet(Some(cluster_ip));
+    fixture.run_jobs();
+    let first = fixture.state().unwrap();
     assert!(matches!(
         first.problem,
         Some(FleetProblem::AddressNotAssigned(_))
     ));
     assert!(!first.ready);
-    rig.change(Kind::Service, |seen| {
-        seen.detail = Detail::Service(Given::of(&json!({
+    fixture.change(ObjectKind::Service, |observed| {
+        observed.detail = Detail::Service(AssignedAddresses::of(&json!({
             "spec": { "type": "ClusterIP", "clusterIPs": ["10.0.0.9"] },
         })));
     });
-    rig.available(Kind::Deployment, 1);
-    let second = rig.observation().unwrap();
+    fixture.available(ObjectKind::Deployment, 1);
+    let second = fixture.state().unwrap();
     assert_eq!(second.problem, None);
     assert!(second.ready);
     assert_eq!(second.addresses, [FleetAddress::parse("10.0.0.9")]);
-    // No change, no observation.
-    rig.available(Kind::Deployment, 1);
-    assert!(!rig.fleets.has_observation());
-    rig.want(None);
-    assert_eq!(rig.observation(), None);
+    // An unchanged state isn't reported again.
+    fixture.available(ObjectKind::Deployment, 1);
+    assert!(!fixture.fleets.has_state());
+    fixture.set_fleet(None);
+    assert_eq!(fixture.state(), None);
 }
 
 #[test]
-fn a_kind_that_cant_be_looked_at_hinders_only_who_needs_it() {
-    let mut rig = Rig::unready();
-    for kind in Kind::ALL {
-        let news = match kind {
-            Kind::HorizontalPodAutoscaler => News::Hidden(kind, None, "forbidden".to_owned()),
-            _ => News::All(kind, None, Vec::new()),
+fn an_unwatchable_kind_affects_only_fleets_that_need_it() {
+    let mut fixture = Fixture::unsynced();
+    for kind in ObjectKind::ALL {
+        let event = match kind {
+            ObjectKind::HorizontalPodAutoscaler => {
+                ObjectEvent::Unwatchable(kind, None, "forbidden".to_owned())
+            }
+            _ => ObjectEvent::Listed(kind, None, Vec::new()),
         };
-        rig.fleets.learn(news, rig.now);
+        fixture.fleets.handle_event(event, fixture.now);
     }
-    rig.want(Some(spec()));
-    assert_eq!(rig.work(), MADE);
+    fixture.set_fleet(Some(spec()));
+    assert_eq!(fixture.run_jobs(), ALL_APPLIED);
     assert!(!matches!(
-        rig.observation().unwrap().problem,
+        fixture.state().unwrap().problem,
         Some(FleetProblem::NoResources(_))
     ));
     let mut scaled = spec();
@@ -530,33 +543,36 @@ fn a_kind_that_cant_be_looked_at_hinders_only_who_needs_it() {
         max: 2,
         cpu_percent: 80,
     });
-    rig.want(Some(scaled));
+    fixture.set_fleet(Some(scaled));
     assert_eq!(
-        rig.observation().unwrap().problem,
+        fixture.state().unwrap().problem,
         Some(FleetProblem::NoResources("forbidden".to_owned()))
     );
 }
 
 #[test]
-fn a_relisting_finds_what_has_gone_unnoticed() {
-    let mut rig = Rig::new();
-    rig.want(Some(spec()));
-    rig.work();
-    rig.objects.remove(&(key(), Kind::ConfigMap)).unwrap();
-    rig.list_all();
-    rig.pass(AFTER_LOSS);
-    assert_eq!(rig.work(), ["apply ConfigMap"]);
+fn a_relist_detects_missed_deletions() {
+    let mut fixture = Fixture::new();
+    fixture.set_fleet(Some(spec()));
+    fixture.run_jobs();
+    fixture
+        .objects
+        .remove(&(key(), ObjectKind::ConfigMap))
+        .unwrap();
+    fixture.list_all();
+    fixture.advance(RECREATE_DELAY);
+    assert_eq!(fixture.run_jobs(), ["apply ConfigMap"]);
 }
 
 #[test]
-fn fingerprints_of_fleets_differ_where_their_objects_do() {
+fn fingerprints_change_with_the_spec() {
     let config = testing::config();
-    let of = |spec: &FleetSpec| {
-        let object = desired(&config, &id(), spec).objects[&Kind::Service].clone();
+    let fingerprint = |spec: &FleetSpec| {
+        let object = desired_objects(&config, &id(), spec).objects[&ObjectKind::Service].clone();
         fingerprint::of_desired(&object)
     };
     let mut other = spec();
-    assert_eq!(of(&spec()), of(&other));
+    assert_eq!(fingerprint(&spec()), fingerprint(&other));
     other.request.ports.insert(Port::udp(80));
-    assert_ne!(of(&spec()), of(&other));
+    assert_ne!(fingerprint(&spec()), fingerprint(&other));
 }

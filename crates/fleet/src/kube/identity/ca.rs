@@ -1,15 +1,16 @@
-//! The CAs of a Sesame and their rotation.
+//! CAs and their rotation.
 //!
 //! Pure: certificates and the time in, certificates out.
 //!
-//! 1. *Introduce*: when a third of the issuing CA's life is left, the next CA joins the bundle. It doesn't issue yet.
-//! 2. *Promote*: 31 days later the next CA issues, and every leaf certificate is issued anew. The key of
-//!    the previous CA is dropped. Leaf certificates that are valid by then came with a bundle that has both CAs, so a valid
-//!    peer is never rejected.
-//! 3. *Retire*: the previous CA leaves the bundle when it expires. It outlives every leaf certificate that it has issued.
+//! 1. *Introduce*: when a third of the issuing CA's validity is left, the next CA is added to the bundle. It doesn't issue
+//!    yet.
+//! 2. *Promote*: 31 days later the next CA issues, and every leaf certificate is reissued. The key of the previous CA is
+//!    deleted. All leaf certificates that are still valid were issued with a bundle that has both CAs, so a valid peer is never
+//!    rejected.
+//! 3. *Retire*: the previous CA is removed from the bundle when it expires, after every leaf certificate that it issued.
 //!
-//! A CA whose key is lost is a previous CA: the next one is introduced and issues at once where a certificate is missing,
-//! while certificates of the lost CA stay in use until the next one is promoted.
+//! A CA whose key is lost becomes a previous CA. The next CA is introduced and issues missing certificates at once;
+//! certificates of the lost CA stay in use until the next CA is promoted.
 
 use std::time::Duration;
 
@@ -18,19 +19,19 @@ use sha2::{Digest, Sha256};
 
 use super::cert::{self, Ca, CaCertificate, CertificateError, Leaf, Subject, TlsFiles};
 
-/// All CAs that peers trust.
+/// The CAs that peers trust.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CaBundle {
-    /// The CA that issues; `None` only after its key was lost.
+    /// The CA that issues; `None` only after its key is lost.
     pub issuing: Option<Ca>,
     /// The CA that is to issue next.
     pub next: Option<Ca>,
-    /// CAs that no longer issue, the latest first.
+    /// CAs that no longer issue, newest first.
     pub previous: Vec<CaCertificate>,
 }
 
 impl CaBundle {
-    /// CAs of which only the certificates are left.
+    /// CAs whose keys are lost.
     pub fn without_keys(bundle: &str) -> Self {
         Self {
             previous: cert::read_bundle(bundle),
@@ -54,7 +55,7 @@ impl CaBundle {
         self.issuing.as_ref().or(self.next.as_ref())
     }
 
-    /// The bundle as it should be now: see the module's steps. An empty bundle gets its first CA.
+    /// The bundle after the rotation steps that are due. An empty bundle gets its first CA.
     ///
     /// # Errors
     /// No CA can be generated.
@@ -92,7 +93,7 @@ impl CaBundle {
         Ok(bundle)
     }
 
-    /// When [`CaBundle::rotated`] next changes something.
+    /// When the next rotation step is due.
     pub fn next_rotation(&self) -> Option<Timestamp> {
         let step = match (&self.issuing, &self.next) {
             (_, Some(next)) => Some(promotion(next)),
@@ -119,8 +120,8 @@ impl CaBundle {
         })
     }
 
-    /// A peer's files as they should be now: the same, or with the current bundle, or with a new certificate. And when the
-    /// certificate has to be renewed.
+    /// A peer's files with the current bundle, and with a new certificate if the present one is invalid or due for renewal. Also
+    /// returns when the certificate has to be renewed.
     ///
     /// # Errors
     /// A certificate is needed and can't be issued.
@@ -151,29 +152,29 @@ impl CaBundle {
     }
 }
 
-/// When a certificate is renewed: when a third of its life is left, or up to a tenth of its life earlier. The jitter is a hash
-/// of its names, so that certificates issued together aren't all renewed together.
+/// When a certificate is renewed: when a third of its validity is left, or up to a tenth earlier. The jitter is a hash of its
+/// names, so that certificates issued together aren't all renewed together.
 pub fn renewal(leaf: &Leaf, subject: &Subject) -> Timestamp {
     let digest = Sha256::digest(subject.names().join(" "));
     let jitter = f64::from(u16::from_be_bytes([digest[0], digest[1]])) / f64::from(u16::MAX);
     before_expiry(leaf.not_before, leaf.not_after, 1.0 / 3.0 + jitter / 10.0)
 }
 
-/// When the CA after this one is introduced.
+/// When the successor of a CA is introduced.
 fn introduction(ca: &Ca) -> Timestamp {
     let ca = &ca.certificate;
     before_expiry(ca.not_before, ca.not_after, 1.0 / 3.0)
 }
 
-/// When a CA that was introduced is promoted.
+/// When an introduced CA is promoted.
 fn promotion(ca: &Ca) -> Timestamp {
     let introduced = cert::after(ca.certificate.not_before, cert::BACKDATE);
     cert::after(introduced, cert::PROMOTE_AFTER)
 }
 
-/// The time when `share` of a validity is left.
+/// The time when this share of a validity is left.
 fn before_expiry(not_before: Timestamp, not_after: Timestamp, share: f64) -> Timestamp {
-    let life = Duration::try_from(not_after.duration_since(not_before)).unwrap_or_default();
-    let left = SignedDuration::try_from(life.mul_f64(share)).unwrap_or_default();
+    let validity = Duration::try_from(not_after.duration_since(not_before)).unwrap_or_default();
+    let left = SignedDuration::try_from(validity.mul_f64(share)).unwrap_or_default();
     not_after.saturating_sub(left).unwrap_or(not_before)
 }

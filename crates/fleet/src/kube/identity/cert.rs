@@ -13,18 +13,18 @@ use rcgen::{
 use sesame_model::FleetId;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-/// The most CAs read from one bundle; the rest is ignored.
+/// The maximum number of CAs read from a bundle. Further ones are ignored.
 const MAX_CAS: usize = 16;
 
 const DAY: Duration = Duration::from_secs(86_400);
 /// Validity of a CA. The next CA is introduced when a third of it is left.
 const CA_VALIDITY: Duration = DAY.saturating_mul(5 * 365);
-/// Validity of a leaf certificate. It is renewed when a third of it is left, or up to a tenth earlier.
+/// Validity of a leaf certificate. See [`super::ca::renewal`].
 const LEAF_VALIDITY: Duration = DAY.saturating_mul(30);
-/// How long before the time of issue a certificate becomes valid, for peers whose clocks are behind.
+/// How far certificates are backdated, for peers whose clocks are behind.
 pub(super) const BACKDATE: Duration = Duration::from_secs(300);
 /// How long a CA is in the bundle before it issues. Longer than [`LEAF_VALIDITY`], so that every leaf certificate that is
-/// still valid was issued together with a bundle that has the new CA.
+/// still valid was issued with a bundle that has the new CA.
 pub(super) const PROMOTE_AFTER: Duration = DAY.saturating_mul(31);
 
 /// The subject of a leaf certificate.
@@ -49,7 +49,7 @@ impl Subject {
 /// Why a certificate can't be used or issued.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// It can't be used: why.
+    /// It can't be used.
     #[error("{0}")]
     Invalid(&'static str),
     /// It can't be issued.
@@ -90,10 +90,10 @@ impl Ca {
     /// A new self-signed CA.
     ///
     /// # Errors
-    /// The machine has no randomness.
+    /// The system's random number generator fails.
     pub fn generate(now: Timestamp) -> Result<Self, CertificateError> {
         let key = KeyPair::generate()?;
-        // Peers look an issuer up by name, so each CA has its own.
+        // Peers look up issuers by name, so each CA has its own.
         let name = format!("Sesame CA {now}");
         let mut params = params(&name, now, after(now, CA_VALIDITY));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -105,7 +105,7 @@ impl Ca {
     /// A CA from PEM.
     ///
     /// # Errors
-    /// The certificate is not a CA's, or the key is another one's.
+    /// It isn't a CA certificate, or the key doesn't match.
     pub fn read(certificate: &str, private_key: String) -> Result<Self, CertificateError> {
         let der = decode(certificate)?;
         check_key(&parse(&der)?, &private_key)?;
@@ -118,7 +118,7 @@ impl Ca {
     /// A new leaf certificate and its private key, in PEM. It never outlives the CA.
     ///
     /// # Errors
-    /// The CA has expired, a name is not valid in a certificate, or the machine has no randomness.
+    /// The CA has expired, a name is not valid in a certificate, or the system's random number generator fails.
     pub fn issue(
         &self,
         now: Timestamp,
@@ -174,12 +174,12 @@ impl fmt::Debug for TlsFiles {
     }
 }
 
-/// The contents of [`TlsFiles`].
+/// The leaf certificate in [`TlsFiles`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// The subject alternative names, DNS names and URIs.
     pub names: Vec<String>,
-    /// The certificate of the CA that has issued it, in PEM.
+    /// The certificate of the CA that issued it, in PEM.
     pub issuer: String,
     /// Start of its validity.
     pub not_before: Timestamp,
@@ -191,7 +191,7 @@ impl Leaf {
     /// Reads a peer's files.
     ///
     /// # Errors
-    /// They can't be used together.
+    /// A file is invalid, or they don't match.
     pub fn read(files: &TlsFiles) -> Result<Self, CertificateError> {
         let der = decode(&files.certificate)?;
         let parsed = parse(&der)?;
@@ -211,14 +211,14 @@ impl Leaf {
                     other => other.to_string(),
                 })
                 .collect(),
-            issuer: encode(issuer.ok_or(Invalid("no CA in ca.crt has issued tls.crt"))?),
+            issuer: encode(issuer.ok_or(Invalid("no CA in ca.crt issued tls.crt"))?),
             not_before,
             not_after,
         })
     }
 }
 
-/// The CAs of a bundle. Certificates that aren't of a CA are ignored, as are repetitions.
+/// The CAs of a bundle. Other certificates and duplicates are ignored.
 pub fn read_bundle(bundle: &str) -> Vec<CaCertificate> {
     let mut cas: Vec<CaCertificate> = Vec::new();
     for der in decode_all(bundle) {
@@ -231,7 +231,7 @@ pub fn read_bundle(bundle: &str) -> Vec<CaCertificate> {
     cas
 }
 
-/// A time that much later, at most the latest that there is.
+/// Adds a duration, saturating.
 pub(super) fn after(at: Timestamp, duration: Duration) -> Timestamp {
     let duration = SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
     at.saturating_add(duration).unwrap_or(at)
@@ -266,39 +266,41 @@ fn ca_certificate(der: &[u8]) -> Result<CaCertificate, CertificateError> {
 fn check_key(parsed: &X509Certificate<'_>, private_key: &str) -> Result<(), CertificateError> {
     match KeyPair::from_pem(private_key) {
         Ok(key) if key.subject_public_key_info() == parsed.public_key().raw => Ok(()),
-        _ => Err(Invalid("the private key is not the certificate's")),
+        _ => Err(Invalid("the private key does not match the certificate")),
     }
 }
 
 fn validity(parsed: &X509Certificate<'_>) -> Result<(Timestamp, Timestamp), CertificateError> {
     let validity = parsed.validity();
     let time = |time: x509_parser::time::ASN1Time| {
-        Timestamp::from_second(time.timestamp()).map_err(|_| Invalid("not a valid time"))
+        Timestamp::from_second(time.timestamp()).map_err(|_| Invalid("invalid validity period"))
     };
     Ok((time(validity.not_before)?, time(validity.not_after)?))
 }
 
 fn parse(der: &[u8]) -> Result<X509Certificate<'_>, CertificateError> {
     let parsed = X509Certificate::from_der(der);
-    parsed.map(|(_, parsed)| parsed).map_err(|_| NO_CERTIFICATE)
+    parsed
+        .map(|(_, parsed)| parsed)
+        .map_err(|_| NOT_A_CERTIFICATE)
 }
 
 /// The first certificate of a PEM file, in DER.
 fn decode(text: &str) -> Result<Vec<u8>, CertificateError> {
-    decode_all(text).into_iter().next().ok_or(NO_CERTIFICATE)
+    decode_all(text).into_iter().next().ok_or(NOT_A_CERTIFICATE)
 }
 
-/// All certificates of a PEM file, in DER; none if a part of it isn't PEM.
+/// All certificates of a PEM file, in DER; none if any part of it is invalid.
 fn decode_all(text: &str) -> Vec<Vec<u8>> {
     let all = pem::parse_many(text).unwrap_or_default().into_iter();
-    let certificates = all.filter(|pem| pem.tag() == TAG).take(MAX_CAS);
+    let certificates = all.filter(|pem| pem.tag() == PEM_TAG).take(MAX_CAS);
     certificates.map(pem::Pem::into_contents).collect()
 }
 
 fn encode(der: impl Into<Vec<u8>>) -> String {
     let config = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
-    pem::encode_config(&pem::Pem::new(TAG, der), config)
+    pem::encode_config(&pem::Pem::new(PEM_TAG, der), config)
 }
 
-const TAG: &str = "CERTIFICATE";
-const NO_CERTIFICATE: CertificateError = Invalid("not a PEM certificate");
+const PEM_TAG: &str = "CERTIFICATE";
+const NOT_A_CERTIFICATE: CertificateError = Invalid("not a PEM certificate");

@@ -1,4 +1,4 @@
-//! The Secrets in which CAs and certificates are kept: their keys and metadata.
+//! The Secrets that store CAs and certificates: their keys and metadata.
 //!
 //! Pure. The contents are untrusted input: any client with permission can write them.
 
@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::ObjectMeta;
 use sesame_model::FleetId;
 
-use super::FleetOwner;
+use super::FleetSecret;
 use super::ca::CaBundle;
 use super::cert::{self, Ca, CertificateError, TlsFiles};
 use crate::kube::names;
@@ -19,10 +19,10 @@ pub const CA: &str = "sesame-ca";
 /// The Secret with the discovery server's certificate, in Sesame's namespace.
 pub const SERVER: &str = "sesame-xds";
 
-/// Label of every fleet's Secret: the namespace of the Sesame that keeps it.
-pub const KEPT_BY: &str = "projectsesame.io/identity";
+/// Label of every fleet's Secret: the namespace of the Sesame that manages it.
+pub const INSTANCE_LABEL: &str = "projectsesame.io/identity";
 /// Annotation of every fleet's Secret: the fleet's name.
-const FLEET: &str = "projectsesame.io/identity-of";
+const FLEET_ANNOTATION: &str = "projectsesame.io/identity-of";
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
@@ -34,7 +34,7 @@ const NEXT_KEY: &str = "next.key";
 /// The type of a Secret with a certificate and its key. Other keys are allowed.
 const TYPE: &str = "kubernetes.io/tls";
 
-/// Puts CAs into a Secret in place of its data.
+/// Replaces a Secret's data by CAs.
 pub(super) fn write_cas(secret: &mut Secret, cas: &CaBundle) {
     let mut data = BTreeMap::from([(BUNDLE, cas.pem())]);
     for (ca, certificate, key) in [
@@ -49,10 +49,10 @@ pub(super) fn write_cas(secret: &mut Secret, cas: &CaBundle) {
     write(secret, data);
 }
 
-/// The CAs in a Secret. A bundle that can't be read costs the previous CAs only.
+/// The CAs in a Secret. An invalid bundle loses only the previous CAs.
 ///
 /// # Errors
-/// There is no CA with its key, or one can't be used.
+/// There is no CA with a key, or one is invalid.
 pub(super) fn read_cas(secret: &Secret) -> Result<CaBundle, CertificateError> {
     let read = |certificate, key| match (text(secret, certificate), text(secret, key)) {
         (None, None) => Ok(None),
@@ -74,7 +74,7 @@ pub(super) fn read_cas(secret: &Secret) -> Result<CaBundle, CertificateError> {
     })
 }
 
-/// Puts a peer's files into a Secret in place of its data.
+/// Replaces a Secret's data by a peer's files.
 pub(super) fn write_files(secret: &mut Secret, files: TlsFiles) {
     let data = BTreeMap::from([
         (CERTIFICATE, files.certificate),
@@ -96,23 +96,23 @@ pub(super) fn read_files(secret: &Secret) -> TlsFiles {
     }
 }
 
-/// Puts the owner's and Sesame's metadata on a fleet's Secret.
-pub(super) fn write_owner(
+/// Adds the desired metadata to a fleet's Secret.
+pub(super) fn write_metadata(
     metadata: &mut ObjectMeta,
-    kept_by: &str,
+    sesame_namespace: &str,
     fleet: &FleetId,
-    owner: &FleetOwner,
+    desired: &FleetSecret,
 ) {
     let labels = metadata.labels.get_or_insert_default();
-    labels.extend(owner.labels.clone());
-    labels.insert(KEPT_BY.to_owned(), kept_by.to_owned());
+    labels.extend(desired.labels.clone());
+    labels.insert(INSTANCE_LABEL.to_owned(), sesame_namespace.to_owned());
     let annotations = metadata.annotations.get_or_insert_default();
-    annotations.extend(owner.annotations.clone());
-    annotations.insert(FLEET.to_owned(), fleet.to_string());
-    if let Some(reference) = &owner.owner_reference {
+    annotations.extend(desired.annotations.clone());
+    annotations.insert(FLEET_ANNOTATION.to_owned(), fleet.to_string());
+    if let Some(reference) = &desired.owner_reference {
         let references = metadata.owner_references.get_or_insert_default();
         if !references.contains(reference) {
-            // The garbage collector would delete the Secret with a former owner of the same name.
+            // Replaces the reference to a deleted owner of the same name.
             references
                 .retain(|other| (&other.kind, &other.name) != (&reference.kind, &reference.name));
             references.push(reference.clone());
@@ -120,28 +120,40 @@ pub(super) fn write_owner(
     }
 }
 
-/// Whether a Secret is the fleet's: it has its label or its annotation, or both.
-pub(super) fn is_of(metadata: &ObjectMeta, kept_by: &str, fleet: &FleetId) -> bool {
+/// Whether a Secret belongs to the fleet: it has its label or its annotation.
+pub(super) fn belongs_to(metadata: &ObjectMeta, sesame_namespace: &str, fleet: &FleetId) -> bool {
     let has = |map: &Option<BTreeMap<String, String>>, key, value: &str| {
         let map = map.as_ref();
-        map.is_some_and(|map| map.get(key).is_some_and(|is| is == value))
+        map.is_some_and(|map| map.get(key).is_some_and(|actual| actual == value))
     };
-    has(&metadata.labels, KEPT_BY, kept_by) || has(&metadata.annotations, FLEET, &fleet.to_string())
+    has(&metadata.labels, INSTANCE_LABEL, sesame_namespace)
+        || has(&metadata.annotations, FLEET_ANNOTATION, &fleet.to_string())
 }
 
-/// Whether a Secret is where Sesame puts the Secret of the fleet that it names. Copies aren't.
-pub(super) fn in_place(metadata: &ObjectMeta, namespace: &str, name: &str) -> bool {
-    let fleet = metadata.annotations.as_ref().and_then(|all| all.get(FLEET));
+/// Whether a Secret has the name and namespace of its fleet's Secret. Copies don't.
+pub(super) fn has_expected_name(metadata: &ObjectMeta, namespace: &str, name: &str) -> bool {
+    let fleet = metadata
+        .annotations
+        .as_ref()
+        .and_then(|all| all.get(FLEET_ANNOTATION));
     let Some(Ok(fleet)) = fleet.map(|fleet| fleet.parse::<FleetId>()) else {
         return false;
     };
-    let kept_by = metadata.labels.as_ref().and_then(|all| all.get(KEPT_BY));
-    let in_namespace = match &fleet {
-        FleetId::Gateway { namespace: its, .. } => **its == *namespace,
-        FleetId::Default => kept_by.is_some_and(|kept_by| kept_by == namespace),
+    let sesame_namespace = metadata
+        .labels
+        .as_ref()
+        .and_then(|all| all.get(INSTANCE_LABEL));
+    let namespace_matches = match &fleet {
+        FleetId::Gateway {
+            namespace: expected,
+            ..
+        } => **expected == *namespace,
+        FleetId::Default => {
+            sesame_namespace.is_some_and(|sesame_namespace| sesame_namespace == namespace)
+        }
         FleetId::Unmanaged => false,
     };
-    in_namespace && names::certificate_secret(&fleet) == name
+    namespace_matches && names::certificate_secret(&fleet) == name
 }
 
 fn write(secret: &mut Secret, data: BTreeMap<&str, String>) {

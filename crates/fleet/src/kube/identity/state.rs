@@ -1,7 +1,7 @@
-//! Which Secrets to reconcile, and their desired contents.
+//! Decides which Secrets to reconcile, and their desired contents.
 //!
-//! Pure: events of watches, wanted fleets and the time in; names of Secrets to reconcile out, and what to do with each.
-//! A Secret is examined when it or what is wanted of it changes, when its renewal is due, and when the CAs change.
+//! Pure. In: watch events, desired fleets, and the time. Out: the Secrets to reconcile, and the action for each. A Secret is
+//! examined when it or its desired state changes, when its renewal is due, and when the CAs change.
 
 #[cfg(test)]
 mod tests;
@@ -17,77 +17,80 @@ use sesame_model::FleetId;
 
 use super::ca::CaBundle;
 use super::cert::{CertificateError, Leaf, Subject, TlsFiles, after};
-use super::{CaConfig, FleetOwner, secret};
+use super::{CaConfig, FleetSecret, secret};
 
-/// How many Secrets are reconciled at the same time.
+/// The maximum number of Secrets that are reconciled concurrently.
 const CONCURRENCY: usize = 8;
 
-/// The delay after a write or a failure: a Secret that others keep changing, another Sesame perhaps, is written less and
-/// less often.
+/// The delay after a write or a failure. Writes back off, too, in case another client (another Sesame, perhaps) keeps
+/// reverting them.
 const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(500))
     .with_max_delay(Duration::from_secs(120))
     .without_max_times();
-/// A Secret that needed no write for this long starts with the shortest delay again.
-const CALM: Duration = Duration::from_secs(600);
+/// The backoff of a Secret that needed no write for this long starts over.
+const BACKOFF_RESET: Duration = Duration::from_secs(600);
 
 /// A Secret's namespace and name.
 pub(super) type Name = (String, String);
 
 /// One of the watches.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Source {
-    /// The Secret of the CAs.
+pub(super) enum SecretSource {
+    /// The Secret with the CAs.
     Ca,
     /// The server's Secret.
     Server,
-    /// The fleets' Secrets in a namespace; `None`: in all.
+    /// Secrets of fleets, in a namespace or (`None`) in all.
     Fleets(Option<String>),
 }
 
-/// What to do with a Secret.
-pub(super) enum Action {
-    /// No write before that time or the next event.
+/// The action for a Secret.
+pub(super) enum SecretAction {
+    /// Nothing to write before that time or the next event.
     Keep(Option<Timestamp>),
     Write(Box<Secret>),
     Delete,
 }
 
-/// Why a Secret can't be as it should be.
+/// Why a Secret can't be reconciled.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum StateError {
-    #[error("it exists and was not created by Sesame; delete or rename it")]
+pub(super) enum SecretError {
+    #[error("it exists and was not created by Sesame; delete it")]
     Foreign,
     #[error(transparent)]
     Certificate(#[from] CertificateError),
 }
 
-/// What a Secret is for.
+/// The purpose of a Secret.
 #[derive(Default, PartialEq)]
 enum Purpose {
-    /// Not known, or not yet.
+    /// None, or not known yet.
     #[default]
     Unknown,
     Ca,
-    Leaf(Subject, Option<FleetOwner>),
-    /// Of a fleet that is gone.
-    Gone(FleetId),
+    Leaf(Subject, Option<Box<FleetSecret>>),
+    /// That of a removed fleet.
+    Orphan,
 }
 
 #[derive(Default)]
-struct Entry {
+struct SecretEntry {
     purpose: Purpose,
-    /// Its entry in [`State::due`].
+    /// Its time in [`SecretsState::due`].
     due: Option<Timestamp>,
     backoff: Option<ExponentialBackoff>,
-    /// The end of the delay.
+    /// The end of the backoff delay.
     not_before: Option<Timestamp>,
     failure: Option<String>,
 }
 
-impl Entry {
+impl SecretEntry {
     fn back_off(&mut self, now: Timestamp) {
-        if self.not_before.is_some_and(|at| now >= after(at, CALM)) {
+        if self
+            .not_before
+            .is_some_and(|at| now >= after(at, BACKOFF_RESET))
+        {
             self.backoff = None;
         }
         let backoff = self.backoff.get_or_insert_with(|| BACKOFF.build());
@@ -95,34 +98,35 @@ impl Entry {
     }
 }
 
-/// The observed Secrets and the wanted fleets.
-pub(super) struct State {
+/// The observed Secrets and the desired fleets.
+pub(super) struct SecretsState {
     config: CaConfig,
     ca: Name,
     server: Name,
     leading: bool,
-    /// All wanted fleets are known.
-    settled: bool,
-    /// Watches without a list so far.
-    unsynced: BTreeSet<Source>,
-    /// What watches have listed since their relist began.
-    listing: BTreeMap<Source, BTreeSet<Name>>,
-    /// As seen last.
+    /// All desired fleets are known.
+    complete: bool,
+    /// Watches that haven't listed yet.
+    unsynced: BTreeSet<SecretSource>,
+    /// What a relist in progress has listed so far.
+    listing: BTreeMap<SecretSource, BTreeSet<Name>>,
+    /// As last observed.
     secrets: BTreeMap<Name, Secret>,
-    entries: BTreeMap<Name, Entry>,
+    entries: BTreeMap<Name, SecretEntry>,
     by_fleet: BTreeMap<FleetId, Name>,
-    /// To be examined now.
+    /// Secrets to examine now.
     queue: BTreeSet<Name>,
-    /// To be examined later.
+    /// Secrets to examine later.
     due: BTreeSet<(Timestamp, Name)>,
-    /// The last ones that could be read.
+    /// The last valid CAs.
     cas: Option<CaBundle>,
-    /// They are what the Secret holds.
+    /// The Secret holds these CAs.
     cas_stored: bool,
-    served: Option<TlsFiles>,
+    /// The last valid files of the server.
+    server_files: Option<TlsFiles>,
 }
 
-impl State {
+impl SecretsState {
     pub(super) fn new(config: CaConfig) -> Self {
         let ca = (config.namespace.clone(), secret::CA.to_owned());
         let server = (config.namespace.clone(), secret::SERVER.to_owned());
@@ -132,9 +136,9 @@ impl State {
             (server.clone(), Purpose::Leaf(subject, None)),
         ];
         let entries = purposes.map(|(name, purpose)| {
-            let entry = Entry {
+            let entry = SecretEntry {
                 purpose,
-                ..Entry::default()
+                ..SecretEntry::default()
             };
             (name, entry)
         });
@@ -145,7 +149,7 @@ impl State {
             ca,
             server,
             leading: false,
-            settled: false,
+            complete: false,
             listing: BTreeMap::new(),
             secrets: BTreeMap::new(),
             entries: entries.into(),
@@ -153,65 +157,65 @@ impl State {
             due: BTreeSet::new(),
             cas: None,
             cas_stored: false,
-            served: None,
+            server_files: None,
         }
     }
 
-    /// Only a leader writes.
-    pub(super) fn lead(&mut self, leading: bool) {
+    /// Sets whether this replica leads. Only the leader writes.
+    pub(super) fn set_leading(&mut self, leading: bool) {
         self.leading = leading;
     }
 
-    /// All wanted fleets are known: from now on, Secrets of others are orphans.
-    pub(super) fn settle(&mut self) {
-        self.settled = true;
+    /// All desired fleets are known. From now on, Secrets of others are orphans.
+    pub(super) fn mark_complete(&mut self) {
+        self.complete = true;
         self.queue.extend(self.secrets.keys().cloned());
     }
 
-    /// The files of the discovery server: the last ones seen that could be read.
-    pub(super) fn served(&self) -> Option<&TlsFiles> {
-        self.served.as_ref()
+    /// The last valid files of the discovery server.
+    pub(super) fn server_files(&self) -> Option<&TlsFiles> {
+        self.server_files.as_ref()
     }
 
-    /// Keeps a fleet's Secret; `None`: deletes it.
-    pub(super) fn want(&mut self, id: FleetId, owner: Option<FleetOwner>) {
-        let name = owner
-            .as_ref()
-            .map(|owner| (owner.namespace.clone(), owner.secret_name.clone()));
-        if let Some(old) = self.by_fleet.remove(&id)
-            && name.as_ref() != Some(&old)
-        {
-            if self.leading || self.secrets.contains_key(&old) {
-                let entry = self.entries.entry(old.clone()).or_default();
-                entry.purpose = Purpose::Gone(id.clone());
-                entry.failure = None;
-                self.queue.insert(old);
-            } else {
-                self.forget(&old);
+    /// Sets the desired Secret of a fleet; `None` deletes it.
+    pub(super) fn set_fleet(&mut self, id: FleetId, desired: Option<FleetSecret>) {
+        let Some(desired) = desired else {
+            if let Some(name) = self.by_fleet.remove(&id) {
+                self.remove(name);
             }
-        }
-        if let (Some(name), Some(owner)) = (name, owner) {
-            self.by_fleet.insert(id.clone(), name.clone());
-            let entry = self.entries.entry(name.clone()).or_default();
-            let purpose = Purpose::Leaf(Subject::Fleet(id), Some(owner));
-            if entry.purpose != purpose {
-                entry.purpose = purpose;
-                entry.not_before = None;
-                self.queue.insert(name);
-            }
+            return;
+        };
+        let name = (desired.namespace.clone(), desired.name.clone());
+        self.by_fleet.insert(id.clone(), name.clone());
+        let entry = self.entries.entry(name.clone()).or_default();
+        let purpose = Purpose::Leaf(Subject::Fleet(id), Some(Box::new(desired)));
+        if entry.purpose != purpose {
+            entry.purpose = purpose;
+            entry.not_before = None;
+            self.queue.insert(name);
         }
     }
 
-    /// Takes an event of a watch.
-    pub(super) fn see(&mut self, source: Source, event: Event<Secret>) {
+    fn remove(&mut self, name: Name) {
+        if !self.secrets.contains_key(&name) {
+            return self.forget(&name);
+        }
+        let entry = self.entries.entry(name.clone()).or_default();
+        entry.purpose = Purpose::Orphan;
+        entry.failure = None;
+        self.queue.insert(name);
+    }
+
+    /// Handles a watch event.
+    pub(super) fn handle_event(&mut self, source: SecretSource, event: Event<Secret>) {
         match event {
             Event::Init => _ = self.listing.insert(source, BTreeSet::new()),
             Event::InitApply(secret) => {
                 let listed = self.listing.entry(source).or_default();
                 listed.extend(name_of(&secret));
-                self.seen(secret);
+                self.store(secret);
             }
-            Event::Apply(secret) => self.seen(secret),
+            Event::Apply(secret) => self.store(secret),
             Event::Delete(secret) => {
                 if let Some(name) = name_of(&secret) {
                     self.set(name, None);
@@ -231,19 +235,20 @@ impl State {
         }
     }
 
-    fn covers(&self, source: &Source, name: &Name) -> bool {
+    /// Whether a watch would list a Secret of this name.
+    fn covers(&self, source: &SecretSource, name: &Name) -> bool {
         match source {
-            Source::Ca => *name == self.ca,
-            Source::Server => *name == self.server,
-            Source::Fleets(namespace) => {
+            SecretSource::Ca => *name == self.ca,
+            SecretSource::Server => *name == self.server,
+            SecretSource::Fleets(namespace) => {
                 *name != self.ca
                     && *name != self.server
-                    && namespace.as_ref().is_none_or(|only| *only == name.0)
+                    && namespace.as_ref().is_none_or(|scope| *scope == name.0)
             }
         }
     }
 
-    fn seen(&mut self, secret: Secret) {
+    fn store(&mut self, secret: Secret) {
         if let Some(name) = name_of(&secret) {
             self.set(name, Some(secret));
         }
@@ -256,10 +261,10 @@ impl State {
             && let Some(secret) = &secret
         {
             let files = secret::read_files(secret);
-            // Even if the names aren't ours: the leader may be of another version, and a replica without a certificate
-            // never gets ready, so never leads.
+            // Even with other names: the leader may have another version, and a replica without a certificate never becomes
+            // ready, so it could never lead.
             match Leaf::read(&files) {
-                Ok(_) => self.served = Some(files),
+                Ok(_) => self.server_files = Some(files),
                 Err(error) => tracing::warn!("Secret {}/{}: {error}", name.0, name.1),
             }
         }
@@ -295,15 +300,15 @@ impl State {
     fn forget(&mut self, name: &Name) {
         self.secrets.remove(name);
         self.queue.remove(name);
-        if let Some(Entry { due: Some(due), .. }) = self.entries.remove(name) {
+        if let Some(SecretEntry { due: Some(due), .. }) = self.entries.remove(name) {
             self.due.remove(&(due, name.clone()));
         }
     }
 
-    /// The Secrets to reconcile now; none: nothing to do before an event or [`State::next_time`].
+    /// The Secrets to reconcile now. If there are none, call it again after an event or at [`SecretsState::next_time`].
     pub(super) fn next(&mut self, now: Timestamp) -> Vec<Name> {
-        let blind = |source| self.unsynced.contains(&source);
-        if !self.leading || blind(Source::Ca) || blind(Source::Server) {
+        let unsynced = |source| self.unsynced.contains(&source);
+        if !self.leading || unsynced(SecretSource::Ca) || unsynced(SecretSource::Server) {
             return Vec::new();
         }
         while let Some((at, _)) = self.due.first()
@@ -315,7 +320,7 @@ impl State {
             }
             self.queue.insert(name);
         }
-        // The server trusts a CA before fleets get certificates of it.
+        // The server has to trust a CA before fleets get certificates that it issued.
         for name in [self.ca.clone(), self.server.clone()] {
             if name != self.ca && !self.cas_stored {
                 return Vec::new();
@@ -335,12 +340,12 @@ impl State {
         batch
     }
 
-    /// Whether a Secret has to be reconciled now. If not, it is examined again in time.
+    /// Whether a Secret has to be reconciled now. If not, schedules its next examination.
     fn examine(&mut self, now: Timestamp, name: &Name) -> bool {
         let action = self.action(now, name, self.secrets.get(name));
         let entry = self.entries.entry(name.clone()).or_default();
         let next = match action {
-            Ok(Action::Keep(next)) => {
+            Ok(SecretAction::Keep(next)) => {
                 entry.failure = None;
                 next
             }
@@ -355,52 +360,44 @@ impl State {
         false
     }
 
-    /// What to do with a Secret, as `found`.
+    /// The action for a Secret, which is now `found`.
     ///
     /// # Errors
-    /// It can't be as it should be.
+    /// It can't be reconciled.
     pub(super) fn action(
         &self,
         now: Timestamp,
         name: &Name,
         found: Option<&Secret>,
-    ) -> Result<Action, StateError> {
-        let kept_by = &self.config.namespace;
+    ) -> Result<SecretAction, SecretError> {
+        let sesame_namespace = &self.config.namespace;
         let mut secret = found.cloned().unwrap_or_default();
-        let metadata = &secret.metadata;
-        let next = match self.entries.get(name).map(|entry| &entry.purpose) {
-            None | Some(Purpose::Unknown) => {
-                let orphan = self.settled && secret::in_place(metadata, &name.0, &name.1);
-                return Ok(if orphan {
-                    Action::Delete
-                } else {
-                    Action::Keep(None)
-                });
-            }
-            Some(Purpose::Gone(fleet)) => {
-                let ours = secret::is_of(metadata, kept_by, fleet);
-                return Ok(if ours {
-                    Action::Delete
-                } else {
-                    Action::Keep(None)
+        let purpose = self.entries.get(name).map(|entry| &entry.purpose);
+        let next = match purpose {
+            None | Some(Purpose::Unknown | Purpose::Orphan) => {
+                let orphan = self.complete || purpose == Some(&Purpose::Orphan);
+                let ours = secret::has_expected_name(&secret.metadata, &name.0, &name.1);
+                return Ok(match orphan && ours {
+                    true => SecretAction::Delete,
+                    false => SecretAction::Keep(None),
                 });
             }
             Some(Purpose::Ca) => {
                 let stored = found.and_then(|found| secret::read_cas(found).ok());
                 let cas = stored.or_else(|| self.cas.clone());
                 let cas = cas.unwrap_or_else(|| {
-                    let served = self.secrets.get(&self.server).map(secret::read_files);
-                    CaBundle::without_keys(&served.unwrap_or_default().ca_bundle)
+                    let server_files = self.secrets.get(&self.server).map(secret::read_files);
+                    CaBundle::without_keys(&server_files.unwrap_or_default().ca_bundle)
                 });
                 let cas = cas.rotated(now)?;
                 secret::write_cas(&mut secret, &cas);
                 cas.next_rotation()
             }
-            Some(Purpose::Leaf(subject, owner)) => {
+            Some(Purpose::Leaf(subject, desired)) => {
                 if let (Some(found), Subject::Fleet(fleet)) = (found, subject)
-                    && !secret::is_of(&found.metadata, kept_by, fleet)
+                    && !secret::belongs_to(&found.metadata, sesame_namespace, fleet)
                 {
-                    return Err(StateError::Foreign);
+                    return Err(SecretError::Foreign);
                 }
                 let cas = self
                     .cas
@@ -409,20 +406,20 @@ impl State {
                 let files = secret::read_files(&secret);
                 let (files, renewal) = cas.renewed(now, subject, files)?;
                 secret::write_files(&mut secret, files);
-                if let (Some(owner), Subject::Fleet(fleet)) = (owner, subject) {
-                    secret::write_owner(&mut secret.metadata, kept_by, fleet, owner);
+                if let (Some(desired), Subject::Fleet(fleet)) = (desired, subject) {
+                    secret::write_metadata(&mut secret.metadata, sesame_namespace, fleet, desired);
                 }
                 Some(renewal)
             }
         };
         Ok(if found == Some(&secret) {
-            Action::Keep(next)
+            SecretAction::Keep(next)
         } else {
-            Action::Write(Box::new(secret))
+            SecretAction::Write(Box::new(secret))
         })
     }
 
-    /// A Secret has been reconciled, with this result. `written`: a write was sent.
+    /// A Secret has been reconciled and is now `secret`. `written`: a write was sent.
     pub(super) fn done(
         &mut self,
         now: Timestamp,
@@ -437,8 +434,8 @@ impl State {
         if written {
             entry.back_off(now);
         }
-        let wanted = matches!(entry.purpose, Purpose::Ca | Purpose::Leaf(..));
-        self.set(name.clone(), secret.filter(|_| wanted));
+        let expected = matches!(entry.purpose, Purpose::Ca | Purpose::Leaf(..));
+        self.set(name.clone(), secret.filter(|_| expected));
     }
 
     /// A Secret couldn't be reconciled.
@@ -450,12 +447,12 @@ impl State {
         }
     }
 
-    /// When [`State::next`] may have something although nothing but the time has changed.
+    /// When to call [`SecretsState::next`] again if no event comes before.
     pub(super) fn next_time(&self) -> Option<Timestamp> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Why Secrets couldn't be reconciled; `None` without a failure.
+    /// Why Secrets can't be reconciled, if so.
     pub(super) fn failure(&self) -> Option<String> {
         let mut failing = self
             .entries
@@ -470,14 +467,14 @@ impl State {
     }
 }
 
-/// What to watch.
-pub(super) fn sources(config: &CaConfig) -> Vec<Source> {
+/// The watches.
+pub(super) fn sources(config: &CaConfig) -> Vec<SecretSource> {
     let fleets: Vec<Option<String>> = match &config.fleet_namespaces {
         None => vec![None],
         Some(namespaces) => namespaces.iter().cloned().map(Some).collect(),
     };
-    let fleets = fleets.into_iter().map(Source::Fleets);
-    [Source::Ca, Source::Server]
+    let fleets = fleets.into_iter().map(SecretSource::Fleets);
+    [SecretSource::Ca, SecretSource::Server]
         .into_iter()
         .chain(fleets)
         .collect()

@@ -1,7 +1,7 @@
-//! The task that keeps the Secrets: watches and writes them.
+//! The task that watches and writes the Secrets.
 //!
-//! A write has the resourceVersion that was read right before: of two replicas that both take themselves for the leader, the
-//! second gets a conflict, reads again and has nothing left to write.
+//! A write has the resourceVersion of the read right before it. If two replicas both write as the leader, the second one gets a
+//! conflict, reads again and has nothing left to write.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,81 +17,86 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
 use super::cert::TlsFiles;
-use super::state::{self, Action, Name, Source, State, StateError};
-use super::{CaConfig, Orders, secret};
+use super::state::{self, Name, SecretAction, SecretError, SecretSource, SecretsState};
+use super::{CaConfig, PendingChanges, secret};
 use crate::kube::watch::watch_backoff;
 
 /// The field manager of all writes.
 const FIELD_MANAGER: &str = "sesame-identity";
-/// The timeout for one Secret.
+/// The timeout for reconciling a Secret.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The server ends a watch after this many seconds; it then starts again.
+/// The server ends a watch after this many seconds, and it is started again.
 const WATCH_TIMEOUT: u32 = 290;
-/// How often a conflict is retried at once.
-const CONFLICTS: usize = 3;
-/// How long a failure of a watch is reported. A watch that goes on says so by an event only, but it fails again within
-/// seconds if it doesn't.
+/// Conflicts that are retried at once.
+const MAX_CONFLICTS: usize = 3;
+/// How long a watch failure is reported. A watch that recovers may have no event to show it, but one that doesn't fails
+/// again within seconds.
 const WATCH_FAILURE: Duration = Duration::from_secs(90);
-/// The longest sleep: the clock may be set meanwhile.
-const LONGEST_SLEEP: Duration = Duration::from_secs(600);
+/// The maximum sleep, since the system clock may be adjusted.
+const MAX_SLEEP: Duration = Duration::from_secs(600);
 
 #[derive(Debug, thiserror::Error)]
 enum StoreError {
-    #[error("no answer from the API server within {} s", TIMEOUT.as_secs())]
+    #[error("no response from the API server within {} s", TIMEOUT.as_secs())]
     Timeout,
     #[error(transparent)]
     Api(#[from] kube::Error),
     #[error(transparent)]
-    State(#[from] StateError),
+    Secret(#[from] SecretError),
 }
 
 /// The task behind a [`super::Handle`].
 pub(super) struct Store {
     client: Client,
     config: CaConfig,
-    state: State,
-    served: watch::Sender<Option<TlsFiles>>,
+    state: SecretsState,
+    server_files: watch::Sender<Option<TlsFiles>>,
     failure: watch::Sender<Option<Arc<str>>>,
-    /// The last failure of a watch, and until when it is reported.
+    /// The last watch failure, and until when it is reported.
     watch_failure: Option<(String, Instant)>,
 }
 
-type Watches = SelectAll<BoxStream<'static, (Source, watcher::Result<watcher::Event<Secret>>)>>;
+type Watches =
+    SelectAll<BoxStream<'static, (SecretSource, watcher::Result<watcher::Event<Secret>>)>>;
 
 impl Store {
     pub(super) fn new(
         client: Client,
         config: CaConfig,
-        served: watch::Sender<Option<TlsFiles>>,
+        server_files: watch::Sender<Option<TlsFiles>>,
         failure: watch::Sender<Option<Arc<str>>>,
     ) -> Self {
         Self {
-            state: State::new(config.clone()),
+            state: SecretsState::new(config.clone()),
             client,
             config,
-            served,
+            server_files,
             failure,
             watch_failure: None,
         }
     }
 
     /// Runs until all handles are dropped.
-    pub(super) async fn run(mut self, orders: Arc<Mutex<Orders>>, mut bell: watch::Receiver<()>) {
+    pub(super) async fn run(
+        mut self,
+        pending: Arc<Mutex<PendingChanges>>,
+        mut changes: watch::Receiver<()>,
+    ) {
         let mut watches = self.watches();
         loop {
-            let wake = tokio::time::sleep_until(self.wake());
+            let wake = tokio::time::sleep_until(self.wake_at());
             tokio::select! {
-                Some((source, event)) = watches.next() => self.see(source, event),
-                rung = bell.changed() => {
-                    if rung.is_err() {
+                Some((source, event)) = watches.next() => self.handle_event(source, event),
+                result = changes.changed() => {
+                    if result.is_err() {
                         return;
                     }
-                    let new = std::mem::take(&mut *orders.lock().unwrap_or_else(PoisonError::into_inner));
-                    self.obey(new);
+                    let new = std::mem::take(&mut *pending.lock().unwrap_or_else(PoisonError::into_inner));
+                    self.apply(new);
                 }
                 () = wake => {}
             }
-            self.work().await;
+            self.reconcile_due().await;
             self.publish();
         }
     }
@@ -102,10 +107,10 @@ impl Store {
             let own = &self.config.namespace;
             let named = |name: &str| config.clone().fields(&format!("metadata.name={name}"));
             let (namespace, config) = match &source {
-                Source::Ca => (Some(own), named(secret::CA)),
-                Source::Server => (Some(own), named(secret::SERVER)),
-                Source::Fleets(namespace) => {
-                    let label = format!("{}={own}", secret::KEPT_BY);
+                SecretSource::Ca => (Some(own), named(secret::CA)),
+                SecretSource::Server => (Some(own), named(secret::SERVER)),
+                SecretSource::Fleets(namespace) => {
+                    let label = format!("{}={own}", secret::INSTANCE_LABEL);
                     (namespace.as_ref(), config.labels(&label))
                 }
             };
@@ -119,13 +124,17 @@ impl Store {
         stream::select_all(watches)
     }
 
-    fn see(&mut self, source: Source, event: watcher::Result<watcher::Event<Secret>>) {
+    fn handle_event(
+        &mut self,
+        source: SecretSource,
+        event: watcher::Result<watcher::Event<Secret>>,
+    ) {
         match event {
             Ok(event) => {
                 if matches!(event, watcher::Event::InitDone) {
                     self.watch_failure = None;
                 }
-                self.state.see(source, event);
+                self.state.handle_event(source, event);
             }
             Err(error) => {
                 let message = format!("cannot watch Secrets ({source:?}): {error}");
@@ -137,39 +146,39 @@ impl Store {
         }
     }
 
-    fn obey(&mut self, orders: Orders) {
-        for (id, owner) in orders.fleets {
-            self.state.want(id, owner);
+    fn apply(&mut self, pending: PendingChanges) {
+        for (id, secret) in pending.fleets {
+            self.state.set_fleet(id, secret);
         }
-        if let Some(leading) = orders.leading {
-            self.state.lead(leading);
+        if let Some(leading) = pending.leading {
+            self.state.set_leading(leading);
         }
-        if orders.settled {
-            self.state.settle();
+        if pending.complete {
+            self.state.mark_complete();
         }
     }
 
     fn publish(&mut self) {
         let now = Instant::now();
         self.watch_failure.take_if(|(_, until)| *until <= now);
-        replace(&self.served, self.state.served().cloned());
+        replace(&self.server_files, self.state.server_files().cloned());
         let watch_failure = self.watch_failure.as_ref().map(|(message, _)| message);
         let failure = self.state.failure().or(watch_failure.cloned());
         replace(&self.failure, failure.map(Into::into));
     }
 
-    fn wake(&self) -> Instant {
+    fn wake_at(&self) -> Instant {
         let sleep = self.state.next_time().map(|at| {
             let left = at.duration_since((self.config.clock)());
             Duration::try_from(left).unwrap_or_default()
         });
-        let wake = Instant::now() + sleep.unwrap_or(LONGEST_SLEEP).min(LONGEST_SLEEP);
+        let wake = Instant::now() + sleep.unwrap_or(MAX_SLEEP).min(MAX_SLEEP);
         let expiry = self.watch_failure.as_ref().map(|(_, until)| *until);
         expiry.map_or(wake, |expiry| expiry.min(wake))
     }
 
-    /// Reconciles all Secrets that need it.
-    async fn work(&mut self) {
+    /// Reconciles all Secrets that are due.
+    async fn reconcile_due(&mut self) {
         loop {
             let now = (self.config.clock)();
             let names = self.state.next(now);
@@ -193,7 +202,7 @@ impl Store {
         }
     }
 
-    /// Reads and reconciles a Secret. Returns the result, and whether it was written.
+    /// Reads and reconciles a Secret. Returns the Secret, and whether it was written.
     async fn reconcile(
         &self,
         now: Timestamp,
@@ -204,16 +213,18 @@ impl Store {
         loop {
             let found = api.get_opt(&name.1).await?;
             let done = match self.state.action(now, name, found.as_ref())? {
-                Action::Keep(_) => return Ok((found, false)),
-                Action::Write(secret) => {
+                SecretAction::Keep(_) => return Ok((found, false)),
+                SecretAction::Write(secret) => {
                     put(&api, &name.1, found.is_some(), *secret).await.map(Some)
                 }
-                Action::Delete => delete(&api, &name.1, found.unwrap_or_default().metadata)
+                SecretAction::Delete => delete(&api, &name.1, found.unwrap_or_default().metadata)
                     .await
                     .map(|()| None),
             };
             match done {
-                Err(kube::Error::Api(status)) if status.code == 409 && conflicts < CONFLICTS => {
+                Err(kube::Error::Api(status))
+                    if status.code == 409 && conflicts < MAX_CONFLICTS =>
+                {
                     conflicts += 1;
                 }
                 done => return Ok((done?, true)),
@@ -222,6 +233,7 @@ impl Store {
     }
 }
 
+/// Sets a value and notifies receivers if it differs.
 fn replace<T: PartialEq>(shared: &watch::Sender<T>, value: T) {
     shared.send_if_modified(|current| {
         let changed = *current != value;
@@ -246,7 +258,7 @@ async fn put(
         return api.create(&params, &secret).await;
     }
     match api.replace(name, &params, &secret).await {
-        // It is immutable, or its type requires other keys.
+        // The Secret is immutable, or its type requires other keys.
         Err(kube::Error::Api(status)) if status.code == 422 => {
             let metadata = ObjectMeta {
                 name: Some(name.to_owned()),
@@ -267,7 +279,7 @@ async fn put(
     }
 }
 
-/// Deletes a Secret unless it has changed.
+/// Deletes a Secret unless it has changed meanwhile.
 async fn delete(api: &Api<Secret>, name: &str, metadata: ObjectMeta) -> kube::Result<()> {
     let params = DeleteParams {
         preconditions: Some(Preconditions {

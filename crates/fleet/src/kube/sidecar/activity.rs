@@ -1,31 +1,31 @@
-//! The activity of an Envoy's clients, from its statistics.
+//! The activity of Envoy's clients, from its statistics.
 //!
 //! Pure: text in, numbers out.
 
 use std::time::{Duration, Instant};
 
-/// Connections are idle after this time without a request.
-const QUIET: Duration = Duration::from_secs(2);
+/// HTTP connections are idle after this time without a request.
+const IDLE_AFTER: Duration = Duration::from_secs(2);
 
-/// The path of these statistics.
-pub(super) const PAGE: &str =
+/// The path of the statistics on the admin interface.
+pub(super) const STATS_PATH: &str =
     "/stats?filter=%5E(listener%7Chttp)%5C..*%5C.downstream_(cx_active%7Crq_active%7Crq_total)$";
 
-/// The activity at one time.
+/// A snapshot of the activity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Activity {
-    /// Connections of all kinds.
+    /// Connections of all protocols.
     pub(super) connections: u64,
     /// HTTP connections.
     pub(super) http_connections: u64,
-    /// Requests in progress.
+    /// Active requests.
     pub(super) requests: u64,
-    /// All requests so far.
-    pub(super) requests_ever: u64,
+    /// Requests since Envoy started.
+    pub(super) total_requests: u64,
 }
 
 impl Activity {
-    /// Reads lines as `http.ingress.downstream_rq_active: 3`. Envoy's own pages don't count.
+    /// Parses lines such as `http.ingress.downstream_rq_active: 3`. Those of the admin interface don't count.
     pub(super) fn parse(stats: &str) -> Self {
         let mut out = Self::default();
         let lines = stats
@@ -34,17 +34,17 @@ impl Activity {
             .filter_map(|(name, number)| Some((name, number.trim().parse::<u64>().ok()?)));
         for (name, number) in lines {
             let (kind, rest) = name.split_once('.').unwrap_or((name, ""));
-            let Some((whose, what)) = rest.rsplit_once('.') else {
+            let Some((prefix, stat)) = rest.rsplit_once('.') else {
                 continue;
             };
-            let field = match (kind, what) {
-                // Envoy already sums up those of its threads.
-                ("listener", _) if whose == "admin" || is_threads(whose) => continue,
-                ("http", _) if whose == "admin" || whose == "async-client" => continue,
+            let field = match (kind, stat) {
+                // The listener's own statistic is the sum over its threads.
+                ("listener", _) if prefix == "admin" || is_per_thread(prefix) => continue,
+                ("http", _) if prefix == "admin" || prefix == "async-client" => continue,
                 ("listener", "downstream_cx_active") => &mut out.connections,
                 ("http", "downstream_cx_active") => &mut out.http_connections,
                 ("http", "downstream_rq_active") => &mut out.requests,
-                ("http", "downstream_rq_total") => &mut out.requests_ever,
+                ("http", "downstream_rq_total") => &mut out.total_requests,
                 _ => continue,
             };
             *field = field.saturating_add(number);
@@ -53,8 +53,8 @@ impl Activity {
     }
 }
 
-/// Whether statistics of a listener are those of one thread: `0.0.0.0_80.worker_1`.
-fn is_threads(listener: &str) -> bool {
+/// Whether a listener's statistic is that of one thread, such as `0.0.0.0_80.worker_1`.
+fn is_per_thread(listener: &str) -> bool {
     listener.rsplit_once('.').is_some_and(|(_, last)| {
         last == "main_thread"
             || last
@@ -65,42 +65,42 @@ fn is_threads(listener: &str) -> bool {
 
 /// Tracks the clients' activity.
 #[derive(Debug, Default)]
-pub(super) struct Watch {
+pub(super) struct ActivityTracker {
     last: Option<(u64, Instant)>,
 }
 
-/// Whether Envoy may end.
+/// Whether Envoy may stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// A request or a connection would be lost.
+pub(super) enum ClientState {
+    /// An active request or connection would be cut off.
     Busy,
-    /// Only idle connections are left, which any server may close.
+    /// All connections are idle, so the server may close them.
     Idle,
-    /// No client is connected.
+    /// No clients are connected.
     Gone,
 }
 
-impl Watch {
-    /// Records the activity at a time.
-    pub(super) fn note(&mut self, activity: Activity, now: Instant) -> Verdict {
+impl ActivityTracker {
+    /// Records a snapshot.
+    pub(super) fn record(&mut self, activity: Activity, now: Instant) -> ClientState {
         let since = match self.last {
-            Some((ever, since)) if ever == activity.requests_ever => since,
+            Some((total, since)) if total == activity.total_requests => since,
             _ => now,
         };
-        self.last = Some((activity.requests_ever, since));
-        // A connection that isn't HTTP has no statistic that shows whether it is idle.
+        self.last = Some((activity.total_requests, since));
+        // No statistic shows whether other connections are idle.
         let others = activity
             .connections
             .saturating_sub(activity.http_connections);
         if activity.connections == 0 && activity.http_connections == 0 && activity.requests == 0 {
-            Verdict::Gone
+            ClientState::Gone
         } else if activity.requests == 0
             && others == 0
-            && now.saturating_duration_since(since) >= QUIET
+            && now.saturating_duration_since(since) >= IDLE_AFTER
         {
-            Verdict::Idle
+            ClientState::Idle
         } else {
-            Verdict::Busy
+            ClientState::Busy
         }
     }
 }
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statistics_are_summed_and_our_own_left_out() {
+    fn client_statistics_are_summed() {
         let stats = "listener.0.0.0.0_80.downstream_cx_active: 3\n\
             listener.0.0.0.0_80.worker_0.downstream_cx_active: 2\n\
             listener.0.0.0.0_80.worker_1.downstream_cx_active: 1\n\
@@ -131,38 +131,41 @@ mod tests {
                 connections: 4,
                 http_connections: 2,
                 requests: 1,
-                requests_ever: 17,
+                total_requests: 17,
             }
         );
         assert_eq!(Activity::parse(""), Activity::default());
     }
 
     #[test]
-    fn clients_may_be_left_when_they_are_gone_or_quiet() {
+    fn clients_are_idle_after_a_quiet_period_or_gone() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
-        let mut watch = Watch::default();
+        let mut tracker = ActivityTracker::default();
         let idle = Activity {
             connections: 1,
             http_connections: 1,
             requests: 0,
-            requests_ever: 5,
+            total_requests: 5,
         };
-        assert_eq!(watch.note(idle, at(0)), Verdict::Busy);
-        assert_eq!(watch.note(idle, at(1999)), Verdict::Busy);
-        assert_eq!(watch.note(idle, at(2000)), Verdict::Idle);
-        let asked = Activity {
-            requests_ever: 6,
+        assert_eq!(tracker.record(idle, at(0)), ClientState::Busy);
+        assert_eq!(tracker.record(idle, at(1999)), ClientState::Busy);
+        assert_eq!(tracker.record(idle, at(2000)), ClientState::Idle);
+        let after_request = Activity {
+            total_requests: 6,
             ..idle
         };
-        assert_eq!(watch.note(asked, at(2100)), Verdict::Busy);
-        assert_eq!(watch.note(asked, at(4099)), Verdict::Busy);
-        assert_eq!(watch.note(asked, at(4100)), Verdict::Idle);
-        assert_eq!(watch.note(Activity::default(), at(4101)), Verdict::Gone);
+        assert_eq!(tracker.record(after_request, at(2100)), ClientState::Busy);
+        assert_eq!(tracker.record(after_request, at(4099)), ClientState::Busy);
+        assert_eq!(tracker.record(after_request, at(4100)), ClientState::Idle);
+        assert_eq!(
+            tracker.record(Activity::default(), at(4101)),
+            ClientState::Gone
+        );
     }
 
     #[test]
-    fn a_request_under_way_or_a_connection_without_requests_is_waited_for() {
+    fn active_requests_and_raw_connections_are_busy() {
         let start = Instant::now();
         let later = start + Duration::from_secs(60);
         for busy in [
@@ -170,18 +173,18 @@ mod tests {
                 connections: 1,
                 http_connections: 1,
                 requests: 1,
-                requests_ever: 1,
+                total_requests: 1,
             },
             Activity {
                 connections: 2,
                 http_connections: 1,
                 requests: 0,
-                requests_ever: 1,
+                total_requests: 1,
             },
         ] {
-            let mut watch = Watch::default();
-            watch.note(busy, start);
-            assert_eq!(watch.note(busy, later), Verdict::Busy);
+            let mut tracker = ActivityTracker::default();
+            tracker.record(busy, start);
+            assert_eq!(tracker.record(busy, later), ClientState::Busy);
         }
     }
 }

@@ -1,74 +1,76 @@
 //! Drains an Envoy.
 //!
 //! While load balancers remove the pod, requests are served as before. After that delay Envoy sends `Connection: close` or
-//! GOAWAY with each response; its listeners stay open. The drain is over when no client is connected, when the connected
-//! clients are idle, or on timeout.
+//! GOAWAY with each response; its listeners stay open. The drain is over when all clients have disconnected or are idle, or on
+//! timeout.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
-use super::Settings;
-use super::activity::{Activity, PAGE, Verdict, Watch};
+use super::SidecarConfig;
+use super::activity::{Activity, ActivityTracker, ClientState, STATS_PATH};
 use crate::local::admin::{Admin, AdminError};
 
-/// The interval between two reads of the statistics.
-const PAUSE: Duration = Duration::from_millis(100);
+/// The interval between reads of the statistics.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Why a drain is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum DrainEnd {
     Gone,
     Idle,
     Timeout,
-    EnvoyIsGone,
+    EnvoyGone,
 }
 
-impl fmt::Display for Over {
+impl fmt::Display for DrainEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Gone => "no client is left",
+            Self::Gone => "all clients have disconnected",
             Self::Idle => "the remaining clients are idle",
             Self::Timeout => "timeout; the remaining clients are disconnected",
-            Self::EnvoyIsGone => "Envoy does not respond",
+            Self::EnvoyGone => "Envoy does not respond",
         })
     }
 }
 
 /// Drains an Envoy.
-pub(super) async fn drain(admin: &Admin, settings: &Settings) -> Over {
-    let mut watch = Watch::default();
-    let begun = Instant::now();
-    // Tracked from the start: clients that are idle during the delay need no extra time.
-    while begun.elapsed() < settings.delay {
-        if look(admin, &mut watch).await.is_err() {
-            return Over::EnvoyIsGone;
+pub(super) async fn drain(admin: &Admin, config: &SidecarConfig) -> DrainEnd {
+    let mut tracker = ActivityTracker::default();
+    let started = Instant::now();
+    // Activity is tracked from the start, so clients that are idle during the delay need no extra time.
+    while started.elapsed() < config.delay {
+        if poll(admin, &mut tracker).await.is_err() {
+            return DrainEnd::EnvoyGone;
         }
-        let left = settings.delay.saturating_sub(begun.elapsed());
-        sleep(left.min(PAUSE)).await;
+        let left = config.delay.saturating_sub(started.elapsed());
+        sleep(left.min(POLL_INTERVAL)).await;
     }
     if admin
         .post("/drain_listeners?graceful&skip_exit")
         .await
         .is_err()
     {
-        return Over::EnvoyIsGone;
+        return DrainEnd::EnvoyGone;
     }
-    let asked = Instant::now();
+    let drain_started = Instant::now();
     loop {
-        match look(admin, &mut watch).await {
-            Err(_) => return Over::EnvoyIsGone,
-            Ok(Verdict::Gone) => return Over::Gone,
-            Ok(Verdict::Idle) => return Over::Idle,
-            Ok(Verdict::Busy) if asked.elapsed() >= settings.timeout => return Over::Timeout,
-            Ok(Verdict::Busy) => sleep(PAUSE).await,
+        match poll(admin, &mut tracker).await {
+            Err(_) => return DrainEnd::EnvoyGone,
+            Ok(ClientState::Gone) => return DrainEnd::Gone,
+            Ok(ClientState::Idle) => return DrainEnd::Idle,
+            Ok(ClientState::Busy) if drain_started.elapsed() >= config.timeout => {
+                return DrainEnd::Timeout;
+            }
+            Ok(ClientState::Busy) => sleep(POLL_INTERVAL).await,
         }
     }
 }
 
-async fn look(admin: &Admin, watch: &mut Watch) -> Result<Verdict, AdminError> {
-    let stats = admin.get(PAGE).await?;
+async fn poll(admin: &Admin, tracker: &mut ActivityTracker) -> Result<ClientState, AdminError> {
+    let stats = admin.get(STATS_PATH).await?;
     let activity = Activity::parse(&String::from_utf8_lossy(&stats));
-    Ok(watch.note(activity, Instant::now()))
+    Ok(tracker.record(activity, Instant::now()))
 }

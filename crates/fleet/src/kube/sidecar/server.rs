@@ -1,4 +1,4 @@
-//! A sidecar's answers over HTTP.
+//! The sidecar's HTTP server.
 
 use std::convert::Infallible;
 use std::io;
@@ -19,120 +19,128 @@ use tokio::time::{sleep, timeout};
 
 use super::{Shared, Stage};
 
-/// Connections of each kind at the same time; further ones wait.
-const CONNECTIONS: usize = 256;
+/// Concurrent connections per interface; further ones wait.
+const MAX_CONNECTIONS: usize = 256;
 
-/// A connection on which no whole request comes is closed after this time.
-const SLOW_REQUEST: Duration = Duration::from_secs(5);
+/// The timeout for the headers of a request.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long a question whether a drain is over waits for one to begin. Both calls of the kubelet's begin at the same time,
-/// but one of them starts a program.
-const BEGINNING: Duration = Duration::from_secs(15);
+/// How long `/drained` waits for the start of a drain. The kubelet runs both hooks at the same time, but the one that starts the
+/// drain has to start a process first.
+const DRAIN_START_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The pause after an accept that failed: too many files are open.
-const BREATH: Duration = Duration::from_millis(100);
+/// The delay after a failed accept: too many files are open.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-type Answer = Response<BoxBody<Bytes, hyper::Error>>;
+type HttpResponse = Response<BoxBody<Bytes, hyper::Error>>;
 
-/// The side that a request comes from.
+/// The interface of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Door {
-    /// The network.
+enum Interface {
+    /// The TCP port.
     Network,
-    /// The pod itself.
+    /// The Unix socket.
     Control,
 }
 
 /// Serves the network.
 pub(super) async fn network(listener: TcpListener, shared: Arc<Shared>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let accepted = listener.accept().await.map(|(stream, _)| stream);
-        take(accepted, Door::Network, &shared, &places).await;
+        accept(accepted, Interface::Network, &shared, &permits).await;
     }
 }
 
 /// Serves the control socket.
 pub(super) async fn control(listener: UnixListener, shared: Arc<Shared>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let accepted = listener.accept().await.map(|(stream, _)| stream);
-        take(accepted, Door::Control, &shared, &places).await;
+        accept(accepted, Interface::Control, &shared, &permits).await;
     }
 }
 
 /// Serves a connection on a task of its own, once a permit is free.
-async fn take<S>(accepted: io::Result<S>, door: Door, shared: &Arc<Shared>, places: &Arc<Semaphore>)
-where
+async fn accept<S>(
+    accepted: io::Result<S>,
+    interface: Interface,
+    shared: &Arc<Shared>,
+    permits: &Arc<Semaphore>,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     // The semaphore is never closed.
-    let (Ok(stream), Ok(place)) = (accepted, Arc::clone(places).acquire_owned().await) else {
-        return sleep(BREATH).await;
+    let (Ok(stream), Ok(permit)) = (accepted, Arc::clone(permits).acquire_owned().await) else {
+        return sleep(ACCEPT_RETRY_DELAY).await;
     };
     let shared = Arc::clone(shared);
     tokio::spawn(async move {
         let service = service_fn(move |request| {
             let shared = Arc::clone(&shared);
-            async move { Ok::<_, Infallible>(answer(door, &request, &shared).await) }
+            async move { Ok::<_, Infallible>(respond(interface, &request, &shared).await) }
         });
         // A broken connection is not an error.
         let _ = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(SLOW_REQUEST)
+            .header_read_timeout(HEADER_TIMEOUT)
             .keep_alive(false)
             .serve_connection(TokioIo::new(stream), service)
             .await;
-        drop(place);
+        drop(permit);
     });
 }
 
-async fn answer(door: Door, request: &Request<Incoming>, shared: &Arc<Shared>) -> Answer {
-    match (door, request.method(), request.uri().path()) {
-        (Door::Network, &Method::GET, "/ready") => ready(shared).await,
-        (Door::Network, &Method::GET, "/drained") => drained(shared).await,
-        (Door::Network, &Method::GET, "/metrics") => metrics(shared).await,
-        (Door::Control, &Method::POST, "/drain") => {
-            shared.begin();
+async fn respond(
+    interface: Interface,
+    request: &Request<Incoming>,
+    shared: &Arc<Shared>,
+) -> HttpResponse {
+    match (interface, request.method(), request.uri().path()) {
+        (Interface::Network, &Method::GET, "/ready") => ready(shared).await,
+        (Interface::Network, &Method::GET, "/drained") => drained(shared).await,
+        (Interface::Network, &Method::GET, "/metrics") => metrics(shared).await,
+        (Interface::Control, &Method::POST, "/drain") => {
+            shared.start_drain();
             plain(StatusCode::OK, "draining")
         }
-        _ => plain(StatusCode::NOT_FOUND, "not here"),
+        _ => plain(StatusCode::NOT_FOUND, "not found"),
     }
 }
 
-async fn ready(shared: &Shared) -> Answer {
+async fn ready(shared: &Shared) -> HttpResponse {
     let stage = *shared.stage.borrow();
     if stage != Stage::Serving {
         return plain(StatusCode::SERVICE_UNAVAILABLE, "draining");
     }
-    // Before Envoy has its first listeners it answers 503 here.
+    // Envoy responds with 503 until it has its first listeners.
     match shared.admin.get("/ready").await {
         Ok(_) => plain(StatusCode::OK, "ready"),
         Err(error) => plain(StatusCode::SERVICE_UNAVAILABLE, &error.to_string()),
     }
 }
 
-async fn drained(shared: &Shared) -> Answer {
+async fn drained(shared: &Shared) -> HttpResponse {
     let mut stage = shared.stage.subscribe();
-    let begun = stage.wait_for(|stage| *stage != Stage::Serving);
-    if timeout(BEGINNING, begun).await.is_err() {
-        return plain(StatusCode::CONFLICT, "no drain has begun");
+    let started = stage.wait_for(|stage| *stage != Stage::Serving);
+    if timeout(DRAIN_START_TIMEOUT, started).await.is_err() {
+        return plain(StatusCode::CONFLICT, "no drain has started");
     }
-    // Fails only if the sender is gone, and with it the drain.
+    // Fails only if the sender is dropped, and with it the drain.
     let _ = stage.wait_for(|stage| *stage == Stage::Drained).await;
     plain(StatusCode::OK, "drained")
 }
 
-async fn metrics(shared: &Shared) -> Answer {
+async fn metrics(shared: &Shared) -> HttpResponse {
     match shared.admin.stream("/stats/prometheus?usedonly").await {
         Ok(response) => response.map(BodyExt::boxed),
         Err(error) => plain(StatusCode::BAD_GATEWAY, &error.to_string()),
     }
 }
 
-fn plain(status: StatusCode, text: &str) -> Answer {
+fn plain(status: StatusCode, text: &str) -> HttpResponse {
     let body = Full::new(Bytes::from(format!("{text}\n")));
-    let mut answer = Response::new(body.map_err(|never| match never {}).boxed());
-    *answer.status_mut() = status;
-    answer
+    let mut response = Response::new(body.map_err(|never| match never {}).boxed());
+    *response.status_mut() = status;
+    response
 }

@@ -1,4 +1,4 @@
-//! Watches at an API server that refuses for a while: a socket that answers as one.
+//! Watches a fake API server that refuses requests for a while.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -9,23 +9,23 @@ use tokio::net::{TcpListener, TcpStream};
 use super::*;
 use crate::kube::testing;
 
-/// What is refused now: `list`, `watch`.
+/// The verbs that are refused now: `list`, `watch`.
 type Refused = Arc<Mutex<BTreeSet<&'static str>>>;
 
-/// Answers until dropped with the runtime.
+/// Serves until the runtime is dropped.
 async fn api_server(refused: Refused) -> Client {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(answer(stream, Arc::clone(&refused)));
+            tokio::spawn(respond(stream, Arc::clone(&refused)));
         }
     });
     let config = kube::Config::new(format!("http://{address}").parse().unwrap());
     Client::try_from(config).unwrap()
 }
 
-async fn answer(mut stream: TcpStream, refused: Refused) {
+async fn respond(mut stream: TcpStream, refused: Refused) {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") {
         let Ok(byte) = stream.read_u8().await else {
@@ -45,7 +45,7 @@ async fn answer(mut stream: TcpStream, refused: Refused) {
         let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no right","reason":"Forbidden","code":403}"#;
         ("403 Forbidden", status)
     } else if verb == "watch" {
-        // It is granted, and then taken away: the watch ends, and the next one is refused.
+        // The watch ends, so that the next one can be refused.
         ("200 OK", "")
     } else {
         let list = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[]}"#;
@@ -59,32 +59,43 @@ async fn answer(mut stream: TcpStream, refused: Refused) {
 }
 
 #[tokio::test]
-async fn a_watch_that_is_refused_for_a_while_is_not_hidden_for_ever() {
+async fn a_refused_watch_recovers() {
     let refused = Refused::default();
     let client = api_server(Arc::clone(&refused)).await;
-    let (out, mut news) = mpsc::channel(1);
-    let watching = watch(client, testing::config(), Kind::ConfigMap, None, out);
-    let watching = tokio::spawn(watching);
-    let all = |news: &Option<News>| matches!(news, Some(News::All(Kind::ConfigMap, None, _)));
+    let (sender, mut events) = mpsc::channel(1);
+    let task = watch(
+        client,
+        testing::config(),
+        ObjectKind::ConfigMap,
+        None,
+        sender,
+    );
+    let task = tokio::spawn(task);
+    let is_list = |event: &Option<ObjectEvent>| {
+        matches!(
+            event,
+            Some(ObjectEvent::Listed(ObjectKind::ConfigMap, None, _))
+        )
+    };
 
-    let first = news.recv().await;
-    assert!(all(&first), "{first:?}");
-    // A short refusal, as of an API server that has just started, is not reported; the list after it is.
+    let first = events.recv().await;
+    assert!(is_list(&first), "{first:?}");
+    // A short refusal is not reported, and a new list follows.
     refused.lock().unwrap().insert("watch");
-    let again = news.recv().await;
-    assert!(all(&again), "{again:?}");
+    let relist = events.recv().await;
+    assert!(is_list(&relist), "{relist:?}");
     // A lasting refusal is reported, and so is its end.
     refused.lock().unwrap().insert("list");
-    let hidden = news.recv().await;
-    let told = matches!(&hidden, Some(News::Hidden(_, None, why)) if why.contains("no right"));
-    assert!(told, "{hidden:?}");
+    let refusal = events.recv().await;
+    let reported = matches!(&refusal, Some(ObjectEvent::Unwatchable(_, None, reason)) if reason.contains("no right"));
+    assert!(reported, "{refusal:?}");
     refused.lock().unwrap().clear();
-    let over = loop {
-        match news.recv().await {
-            Some(News::Hidden(..)) => {}
+    let recovered = loop {
+        match events.recv().await {
+            Some(ObjectEvent::Unwatchable(..)) => {}
             other => break other,
         }
     };
-    assert!(all(&over), "{over:?}");
-    watching.abort();
+    assert!(is_list(&recovered), "{recovered:?}");
+    task.abort();
 }

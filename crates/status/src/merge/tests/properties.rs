@@ -1,4 +1,4 @@
-//! For any live and desired status: foreign parts stay, and one patch suffices.
+//! For any live and desired status, foreign parts stay and one patch suffices.
 
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn a_condition() -> impl Strategy<Value = Value> {
         })
 }
 
-/// Conditions with a type each.
+/// Conditions of distinct types.
 fn conditions() -> impl Strategy<Value = Vec<Value>> {
     prop::collection::vec(a_condition(), 0..5).prop_map(|mut conditions| {
         let mut seen = Vec::new();
@@ -38,8 +38,8 @@ fn conditions() -> impl Strategy<Value = Vec<Value>> {
     })
 }
 
-/// Conditions as translation gives them: of types that are ours, of one generation, without times.
-fn wanted_conditions() -> impl Strategy<Value = Vec<Value>> {
+/// Conditions as from translation: of our types and one generation, without times.
+fn desired_conditions() -> impl Strategy<Value = Vec<Value>> {
     conditions().prop_map(|mut conditions| {
         conditions.retain(is_ours);
         for condition in &mut conditions {
@@ -92,7 +92,7 @@ fn listeners(conditions: impl Strategy<Value = Vec<Value>>) -> impl Strategy<Val
     })
 }
 
-/// What an API server makes of a merge patch (RFC 7396).
+/// Applies a merge patch (RFC 7396).
 fn apply(target: &mut Value, patch: &Value) {
     let Value::Object(patch) = patch else {
         *target = patch.clone();
@@ -111,11 +111,11 @@ fn apply(target: &mut Value, patch: &Value) {
     }
 }
 
-/// The status after the writer has had its way, and the patch's text.
-fn after(kind: Kind, before: &Value, want: &Desired) -> (Value, String) {
+/// The status after a write, and the patch's text.
+fn after(kind: Kind, before: &Value, desired: &Desired) -> (Value, String) {
     let mut status = before.clone();
     let mut body = String::new();
-    if let Diff::Patch(patch) = compare(kind, &live(3, &before.to_string()), want) {
+    if let Diff::Patch(patch) = compare(kind, &live(3, &before.to_string()), desired) {
         body = patch.body.get().to_owned();
         let patch: Value = serde_json::from_str(&body).unwrap();
         apply(&mut status, &patch["status"]);
@@ -128,7 +128,7 @@ fn foreign(list: &Value, ours: impl Fn(&Value) -> bool) -> Vec<Value> {
     items.into_iter().filter(|item| !ours(item)).collect()
 }
 
-/// Times are as they were where the status is, and now where it isn't.
+/// Transition times stay if the status stays, and are now if it changed.
 fn check_times(before: &Value, after: &Value) {
     let before = before.as_array().cloned().unwrap_or_default();
     for condition in after.as_array().unwrap().iter().filter(|c| is_ours(c)) {
@@ -137,9 +137,9 @@ fn check_times(before: &Value, after: &Value) {
             .find(|old| old["type"] == condition["type"] && old["status"] == condition["status"]);
         let old = old.map_or(NOW, |old| old["lastTransitionTime"].as_str().unwrap());
         let time = condition["lastTransitionTime"].as_str().unwrap();
-        let by_default = old.starts_with("1970");
+        let is_default = old.starts_with("1970");
         assert!(
-            time == old || by_default && time == NOW,
+            time == old || is_default && time == NOW,
             "{old} became {time}"
         );
     }
@@ -147,42 +147,42 @@ fn check_times(before: &Value, after: &Value) {
 
 proptest! {
     #[test]
-    fn routes(
+    fn foreign_route_entries_stay_and_one_patch_suffices(
         before in parents(vec![OURS, OTHERS], conditions()),
-        wanted in parents(vec![OURS], wanted_conditions()),
-        says in any::<bool>(),
+        desired_entries in parents(vec![OURS], desired_conditions()),
+        has_status in any::<bool>(),
     ) {
         let before = json!({"parents": before, "other": 1.5});
-        let mut wanted = wanted;
+        let mut desired_entries = desired_entries;
         let mut seen = Vec::new();
-        wanted.retain(|entry| {
+        desired_entries.retain(|entry| {
             let new = !seen.contains(&entry["parentRef"]);
             seen.push(entry["parentRef"].clone());
             new
         });
-        let want = match says {
+        let desired = match has_status {
             true => {
-                let status = serde_json::from_value(json!({"parents": wanted}));
+                let status = serde_json::from_value(json!({"parents": desired_entries}));
                 Desired::Status(ObjectStatus::Route(Arc::new(status.unwrap())))
             }
             false => Desired::Unset,
         };
-        let (status, body) = after(Kind::HTTPRoute, &before, &want);
+        let (status, body) = after(Kind::HTTPRoute, &before, &desired);
         let ours = |entry: &Value| entry["controllerName"] == OURS;
         prop_assert_eq!(foreign(&status["parents"], ours), foreign(&before["parents"], ours));
         for entry in foreign(&before["parents"], ours) {
             prop_assert!(body.is_empty() || body.contains(&entry.to_string()));
         }
         prop_assert_eq!(&status["other"], &before["other"]);
-        let is = status["parents"].as_array().unwrap();
-        let is: Vec<_> = is.iter().filter(|entry| ours(entry)).collect();
-        prop_assert_eq!(is.len(), if says { wanted.len() } else { 0 });
-        for entry in &wanted {
-            let Some(now) = is.iter().find(|now| {
+        let ours_after = status["parents"].as_array().unwrap();
+        let ours_after: Vec<_> = ours_after.iter().filter(|entry| ours(entry)).collect();
+        prop_assert_eq!(ours_after.len(), if has_status { desired_entries.len() } else { 0 });
+        for entry in &desired_entries {
+            let Some(now) = ours_after.iter().find(|now| {
                 now["parentRef"]["name"] == entry["parentRef"]["name"]
                     && now["parentRef"]["sectionName"] == entry["parentRef"]["sectionName"]
             }) else {
-                prop_assert!(!says);
+                prop_assert!(!has_status);
                 continue;
             };
             let old = before["parents"].as_array().unwrap().iter().find(|old| {
@@ -197,15 +197,15 @@ proptest! {
             let count = now["conditions"].as_array().unwrap().iter().filter(|c| is_ours(c)).count();
             prop_assert_eq!(count, entry["conditions"].as_array().unwrap().len());
         }
-        assert_up_to_date(Kind::HTTPRoute, &live(3, &status.to_string()), &want);
+        assert_up_to_date(Kind::HTTPRoute, &live(3, &status.to_string()), &desired);
     }
 
     #[test]
-    fn gateways(
+    fn foreign_gateway_conditions_stay_and_one_patch_suffices(
         conditions_before in conditions(),
         listeners_before in listeners(conditions()),
-        wanted_conditions_ in wanted_conditions(),
-        wanted_listeners in listeners(wanted_conditions()),
+        desired_conditions_of_gateway in desired_conditions(),
+        desired_listeners in listeners(desired_conditions()),
         addresses in prop::collection::vec(0..3u8, 0..3),
         sets in prop::option::of(0..2i64),
     ) {
@@ -213,9 +213,9 @@ proptest! {
             "addresses": [{"type": "IPAddress", "value": "10.0.0.1"}], "other": {"a": null}});
         let addresses: Vec<_> = addresses.iter()
             .map(|n| json!({"type": "IPAddress", "value": format!("10.0.0.{n}")})).collect();
-        let want = gateway(json!({"conditions": wanted_conditions_, "listeners": wanted_listeners,
+        let desired = gateway(json!({"conditions": desired_conditions_of_gateway, "listeners": desired_listeners,
             "addresses": addresses, "attachedListenerSets": sets}));
-        let (status, _) = after(Kind::Gateway, &before, &want);
+        let (status, _) = after(Kind::Gateway, &before, &desired);
         prop_assert_eq!(
             foreign(&status["conditions"], is_ours),
             foreign(&before["conditions"], is_ours)
@@ -224,16 +224,16 @@ proptest! {
         prop_assert_eq!(status["attachedListenerSets"].as_i64(), sets);
         prop_assert_eq!(foreign(&status["addresses"], |_| false), addresses);
         check_times(&before["conditions"], &status["conditions"]);
-        let is = foreign(&status["listeners"], |_| false);
-        prop_assert_eq!(is.len(), wanted_listeners.len());
-        for wanted in &wanted_listeners {
+        let listeners_after = foreign(&status["listeners"], |_| false);
+        prop_assert_eq!(listeners_after.len(), desired_listeners.len());
+        for desired in &desired_listeners {
             let of_name = |list: &Value| {
                 let list = foreign(list, |_| false);
-                list.into_iter().find(|listener| listener["name"] == wanted["name"])
+                list.into_iter().find(|listener| listener["name"] == desired["name"])
             };
             let now = of_name(&status["listeners"]).unwrap();
-            prop_assert_eq!(&now["attachedRoutes"], &wanted["attachedRoutes"]);
-            prop_assert_eq!(&now["supportedKinds"], &wanted["supportedKinds"]);
+            prop_assert_eq!(&now["attachedRoutes"], &desired["attachedRoutes"]);
+            prop_assert_eq!(&now["supportedKinds"], &desired["supportedKinds"]);
             let old = of_name(&before["listeners"]).unwrap_or_default();
             prop_assert_eq!(
                 foreign(&now["conditions"], is_ours),
@@ -241,19 +241,19 @@ proptest! {
             );
             check_times(&old["conditions"], &now["conditions"]);
         }
-        assert_up_to_date(Kind::Gateway, &live(3, &status.to_string()), &want);
+        assert_up_to_date(Kind::Gateway, &live(3, &status.to_string()), &desired);
     }
 
     #[test]
-    fn any_text_at_all_is_survived(text in ".{0,40}", junk in "[\\[\\]{}\",:a-z0-9]{0,40}") {
-        let want = route(&[("g", wanted("Accepted", "True", 1))]);
+    fn any_live_status_yields_a_patch(text in ".{0,40}", junk in "[\\[\\]{}\",:a-z0-9]{0,40}") {
+        let desired = route(&[("g", desired_condition("Accepted", "True", 1))]);
         let text = json!({"parents": text, "conditions": [text, {"type": 1}], "listeners": [[]]});
-        let says = |live: LiveStatus| {
-            matches!(compare(Kind::HTTPRoute, &live, &want), Diff::Patch(_))
+        let is_patched = |live: LiveStatus| {
+            matches!(compare(Kind::HTTPRoute, &live, &desired), Diff::Patch(_))
         };
-        prop_assert!(says(live(1, &text.to_string())));
+        prop_assert!(is_patched(live(1, &text.to_string())));
         if let Ok(raw) = RawValue::from_string(junk) {
-            prop_assert!(says(live(1, raw.get())));
+            prop_assert!(is_patched(live(1, raw.get())));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! For any sequence of events the invariants hold, and every object ends up with its desired status.
+//! For any sequence of events, the invariants hold and every object ends up with its desired status.
 
 use jiff::Timestamp;
 use proptest::prelude::*;
@@ -8,41 +8,41 @@ use crate::merge::{self, Diff};
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A desired status for the live generation.
-    Desire(usize, u8),
+    /// Sets a desired status for the live generation.
+    SetDesired(usize, u8),
     Retract(usize),
-    /// A change of the spec.
-    Spec(usize),
-    /// A write of another controller's entry.
-    Foreign(usize, u8),
-    /// Another writer clears the status.
+    /// The spec changes.
+    ChangeSpec(usize),
+    /// Another controller writes its entry.
+    WriteForeign(usize, u8),
+    /// Another client clears the status.
     Wipe(usize),
     Recreate(usize),
     Delete(usize),
-    /// The watch catches up.
+    /// The watch delivers the current object.
     Watch(usize),
     /// A write succeeds.
     Respond(usize),
     /// A write fails.
     Fail(usize, u8),
-    Lead(bool),
+    SetLeading(bool),
     Wait(u16),
 }
 
 fn step() -> impl Strategy<Value = Step> {
     let key = 0..3usize;
     prop_oneof![
-        4 => (key.clone(), 0..3u8).prop_map(|(key, n)| Step::Desire(key, n)),
+        4 => (key.clone(), 0..3u8).prop_map(|(key, n)| Step::SetDesired(key, n)),
         1 => key.clone().prop_map(Step::Retract),
-        2 => key.clone().prop_map(Step::Spec),
-        2 => (key.clone(), 0..3u8).prop_map(|(key, n)| Step::Foreign(key, n)),
+        2 => key.clone().prop_map(Step::ChangeSpec),
+        2 => (key.clone(), 0..3u8).prop_map(|(key, n)| Step::WriteForeign(key, n)),
         1 => key.clone().prop_map(Step::Wipe),
         1 => key.clone().prop_map(Step::Recreate),
         1 => key.clone().prop_map(Step::Delete),
         4 => key.clone().prop_map(Step::Watch),
         6 => (0..3usize).prop_map(Step::Respond),
-        2 => (0..3usize, 0..4u8).prop_map(|(n, how)| Step::Fail(n, how)),
-        1 => any::<bool>().prop_map(Step::Lead),
+        2 => (0..3usize, 0..4u8).prop_map(|(n, reason)| Step::Fail(n, reason)),
+        1 => any::<bool>().prop_map(Step::SetLeading),
         4 => (0..1500u16).prop_map(Step::Wait),
     ]
 }
@@ -73,7 +73,7 @@ impl Stored {
     }
 }
 
-struct World {
+struct Simulation {
     queue: Queue,
     now: Instant,
     stored: BTreeMap<usize, Stored>,
@@ -81,7 +81,7 @@ struct World {
     in_flight: Vec<(Instant, Job)>,
     written_at: BTreeMap<ObjectKey, Instant>,
     versions: u64,
-    leads: bool,
+    leading: bool,
 }
 
 fn key(n: usize) -> ObjectKey {
@@ -95,12 +95,12 @@ fn index(key: &ObjectKey) -> usize {
     key.name.parse().unwrap()
 }
 
-impl World {
+impl Simulation {
     fn new() -> Self {
         let now = Instant::now();
         let mut queue = Queue::new(OURS.into(), 2, Duration::ZERO);
-        queue.lead(true, now);
-        queue.complete(now);
+        queue.set_leading(true, now);
+        queue.mark_complete(now);
         Self {
             queue,
             now,
@@ -109,7 +109,7 @@ impl World {
             in_flight: Vec::new(),
             written_at: BTreeMap::new(),
             versions: 0,
-            leads: true,
+            leading: true,
         }
     }
 
@@ -123,16 +123,16 @@ impl World {
 
     fn watch(&mut self, n: usize) {
         let live = self.stored.get(&n).map(Stored::live);
-        self.queue.live(key(n), live, self.now);
+        self.queue.set_live(key(n), live, self.now);
     }
 
-    fn desire(&mut self, n: usize, message: u8) {
+    fn set_desired(&mut self, n: usize, message: u8) {
         let Some(stored) = self.stored.get(&n) else {
             return;
         };
         let status = status(stored.generation, &message.to_string());
         self.desired.insert(n, status.clone());
-        self.queue.desired(key(n), Some(status), self.now);
+        self.queue.set_desired(key(n), Some(status), self.now);
     }
 
     /// The server processes a write.
@@ -177,7 +177,7 @@ impl World {
         self.queue.finish(&job.key, outcome, self.now);
     }
 
-    fn fail(&mut self, job: &Job, how: u8) {
+    fn fail(&mut self, job: &Job, reason: u8) {
         let reasons = [
             FailureReason::Unavailable,
             FailureReason::ServerError,
@@ -185,9 +185,9 @@ impl World {
             FailureReason::Invalid,
         ];
         let failure = WriteFailure {
-            reason: reasons[usize::from(how)],
+            reason: reasons[usize::from(reason)],
             message: String::new(),
-            retry_after: (how == 0).then(|| Duration::from_secs(1)),
+            retry_after: (reason == 0).then(|| Duration::from_secs(1)),
         };
         self.queue
             .finish(&job.key, Outcome::Failed(failure), self.now);
@@ -195,7 +195,7 @@ impl World {
 
     fn start_all(&mut self) {
         while let Some(job) = self.queue.next(self.now) {
-            assert!(self.leads, "only a leader writes");
+            assert!(self.leading, "only a leader writes");
             let twice = self.in_flight.iter().any(|other| other.1.key == job.key);
             assert!(!twice, "{} has two writes in flight", job.key);
             self.in_flight.push((self.now, job));
@@ -205,13 +205,13 @@ impl World {
 
     fn step(&mut self, step: Step) {
         match step {
-            Step::Desire(n, message) => self.desire(n, message),
+            Step::SetDesired(n, message) => self.set_desired(n, message),
             Step::Retract(n) => {
                 self.desired.remove(&n);
-                self.queue.desired(key(n), None, self.now);
+                self.queue.set_desired(key(n), None, self.now);
             }
-            Step::Spec(n) => self.change(n, |stored| stored.generation += 1),
-            Step::Foreign(n, message) => self.change(n, |stored| {
+            Step::ChangeSpec(n) => self.change(n, |stored| stored.generation += 1),
+            Step::WriteForeign(n, message) => self.change(n, |stored| {
                 stored
                     .parents
                     .retain(|entry| entry["controllerName"] == OURS);
@@ -238,30 +238,30 @@ impl World {
                 let (started, job) = self.in_flight.remove(n);
                 self.respond(started, job);
             }
-            Step::Fail(n, how) if n < self.in_flight.len() => {
+            Step::Fail(n, reason) if n < self.in_flight.len() => {
                 let (_, job) = self.in_flight.remove(n);
-                self.fail(&job, how);
+                self.fail(&job, reason);
             }
             Step::Respond(_) | Step::Fail(..) => {}
-            Step::Lead(leads) => {
-                self.leads = leads;
-                self.queue.lead(leads, self.now);
+            Step::SetLeading(leading) => {
+                self.leading = leading;
+                self.queue.set_leading(leading, self.now);
             }
             Step::Wait(millis) => self.now += Duration::from_millis(millis.into()),
         }
         self.start_all();
     }
 
-    /// Runs until nothing is left to do.
+    /// Runs until no job is left.
     fn settle(&mut self) {
-        self.step(Step::Lead(true));
+        self.step(Step::SetLeading(true));
         for n in 0..3 {
             match (
                 self.stored.get(&n).map(|stored| stored.generation),
                 self.desired.get(&n),
             ) {
                 (None, _) => self.step(Step::Retract(n)),
-                (Some(_), Some(_)) => self.step(Step::Desire(n, 9)),
+                (Some(_), Some(_)) => self.step(Step::SetDesired(n, 9)),
                 _ => {}
             }
             self.step(Step::Watch(n));
@@ -287,22 +287,22 @@ impl World {
 proptest! {
     #[test]
     fn every_object_ends_up_with_its_desired_status(steps in prop::collection::vec(step(), 0..80)) {
-        let mut world = World::new();
+        let mut simulation = Simulation::new();
         for n in 0..3 {
-            world.step(Step::Recreate(n));
+            simulation.step(Step::Recreate(n));
         }
         for step in steps {
-            world.step(step);
+            simulation.step(step);
         }
-        world.settle();
-        prop_assert_eq!(world.queue.len(), 0);
-        prop_assert_eq!(world.queue.failures(), []);
+        simulation.settle();
+        prop_assert_eq!(simulation.queue.len(), 0);
+        prop_assert_eq!(simulation.queue.failures(), []);
         for n in 0..3 {
-            let Some(stored) = world.stored.get(&n) else {
-                prop_assert!(!world.queue.objects.contains_key(&key(n)), "{n} is not removed");
+            let Some(stored) = simulation.stored.get(&n) else {
+                prop_assert!(!simulation.queue.objects.contains_key(&key(n)), "{n} is not removed");
                 continue;
             };
-            let desired = match world.desired.get(&n) {
+            let desired = match simulation.desired.get(&n) {
                 Some(status) => Desired::Status(status.clone()),
                 None => Desired::Unset,
             };

@@ -1,10 +1,11 @@
-//! The state with a map of Secrets instead of an API server: a leader, followers, and Envoys that read their files late.
+//! The state against a simulated cluster: a leader, followers, and Envoys that read their files late.
 
 use jiff::SignedDuration;
 use k8s_openapi::ByteString;
 
 use super::super::cert::{self, Ca};
 use super::*;
+use crate::kube::names;
 
 mod failing;
 mod world;
@@ -33,42 +34,45 @@ fn fleet(name: &str) -> FleetId {
     FleetId::of_gateway("apps", name)
 }
 
-fn owner(name: &str) -> FleetOwner {
-    FleetOwner {
-        namespace: "apps".to_owned(),
-        secret_name: format!("{name}-xds"),
+fn desired_secret(name: &str) -> FleetSecret {
+    let (namespace, secret_name) = secret_name(name);
+    FleetSecret {
+        namespace,
+        name: secret_name,
         labels: [("app".to_owned(), "web".to_owned())].into(),
-        ..FleetOwner::default()
+        ..FleetSecret::default()
     }
 }
 
-fn own(name: &str) -> Name {
+fn own_secret(name: &str) -> Name {
     (NAMESPACE.to_owned(), name.to_owned())
 }
 
-fn app(name: &str) -> Name {
-    ("apps".to_owned(), name.to_owned())
+/// The name of a fleet's Secret.
+fn secret_name(fleet_name: &str) -> Name {
+    let name = names::certificate_secret(&fleet(fleet_name));
+    ("apps".to_owned(), name)
 }
 
 /// A leader that has created the Secrets of these fleets.
-fn leader(names: &[&str]) -> (Cluster, State) {
+fn leader(names: &[&str]) -> (Cluster, SecretsState) {
     let mut cluster = Cluster::default();
     let mut leader = cluster.leader(names);
     cluster.reconcile(&mut leader, at(0));
     (cluster, leader)
 }
 
-fn cas(state: &State) -> &CaBundle {
+fn cas(state: &SecretsState) -> &CaBundle {
     state.cas.as_ref().unwrap()
 }
 
-fn pems(state: &State) -> BTreeSet<String> {
+fn pems(state: &SecretsState) -> BTreeSet<String> {
     let certificates = cas(state).certificates();
     certificates.map(|ca| ca.pem.clone()).collect()
 }
 
 #[test]
-fn in_twelve_years_of_rotations_no_valid_peer_is_rejected() {
+fn twelve_years_of_rotation_reject_no_valid_peer() {
     let names = ["a", "b", "c"];
     let (mut cluster, mut leader) = leader(&names);
     let mut replicas = replicas(&cluster, [0, 13 * HOUR]);
@@ -96,66 +100,74 @@ fn in_twelve_years_of_rotations_no_valid_peer_is_rejected() {
             }
         }
         writes += written;
-        // Another replica leads every month; it knows only what is in Secrets.
+        // Another replica takes over every month. It has no state but the Secrets.
         if hour % 720 == 0 {
             leader = cluster.leader(&names);
         }
     }
-    assert_eq!(issuers.len(), 4, "another CA every 3 years and 4 months");
-    assert_eq!(writes, 3 * 3, "introduced, promoted, retired: three times");
+    assert_eq!(issuers.len(), 4, "a new CA every 3 years and 4 months");
+    assert_eq!(writes, 3 * 3, "three rotations of three steps");
     assert!(first.is_disjoint(&pems(&leader)), "the first CA is retired");
-    let bundle = cert::read_bundle(&cluster.files(&app("a-xds")).ca_bundle);
-    assert_eq!(bundle.len(), 1, "also by Envoys");
+    let bundle = cert::read_bundle(&cluster.files(&secret_name("a")).ca_bundle);
+    assert_eq!(bundle.len(), 1, "Envoys have only the current CA");
 }
 
 #[test]
-fn a_ca_issues_a_fixed_time_after_its_introduction_whatever_happens_to_fleets() {
+fn fleet_changes_do_not_delay_ca_promotion() {
     let (mut cluster, mut leader) = leader(&["a"]);
     cluster.reconcile(&mut leader, at(INTRODUCED));
     let introduced = cas(&leader).next.clone();
     assert!(introduced.is_some());
-    leader.want(fleet("forbidden"), Some(owner("forbidden")));
+    leader.set_fleet(fleet("forbidden"), Some(desired_secret("forbidden")));
     for hour in (INTRODUCED / HOUR + 1..PROMOTED / HOUR).step_by(12) {
         let now = at(hour * HOUR);
         let name = format!("new-{hour}");
-        leader.want(fleet(&name), Some(owner(&name)));
-        leader.failed(now, &app("forbidden-xds"), "forbidden".to_owned());
+        leader.set_fleet(fleet(&name), Some(desired_secret(&name)));
+        leader.failed(now, &secret_name("forbidden"), "forbidden".to_owned());
         cluster.reconcile(&mut leader, now);
         assert_eq!(cas(&leader).next, introduced);
     }
     cluster.reconcile(&mut leader, at(PROMOTED));
     assert_eq!(cas(&leader).issuing, introduced);
     assert_eq!(cas(&leader).next, None);
-    let stored = &cluster.secrets[&own(secret::CA)];
+    let stored = &cluster.secrets[&own_secret(secret::CA)];
     let keys: Vec<_> = stored.data.iter().flat_map(BTreeMap::keys).collect();
-    assert_eq!(keys, ["ca.crt", "tls.crt", "tls.key"], "no old key is kept");
+    assert_eq!(
+        keys,
+        ["ca.crt", "tls.crt", "tls.key"],
+        "the previous key is deleted"
+    );
 }
 
 #[test]
-fn followers_and_leaders_that_have_not_synced_write_nothing() {
+fn followers_and_unsynced_leaders_write_nothing() {
     let cluster = Cluster::default();
     let mut follower = cluster.join(config());
     assert_eq!(follower.next(at(0)), []);
-    let mut unsynced = State::new(config());
-    unsynced.lead(true);
-    for source in [Source::Ca, Source::Fleets(None)] {
+    let mut unsynced = SecretsState::new(config());
+    unsynced.set_leading(true);
+    for source in [SecretSource::Ca, SecretSource::Fleets(None)] {
         assert_eq!(unsynced.next(at(0)), []);
-        unsynced.see(source.clone(), Event::Init);
-        unsynced.see(source, Event::InitDone);
+        unsynced.handle_event(source.clone(), Event::Init);
+        unsynced.handle_event(source, Event::InitDone);
     }
-    assert_eq!(unsynced.next(at(0)), [], "the server's Secret isn't known");
-    unsynced.see(Source::Server, Event::Init);
-    unsynced.see(Source::Server, Event::InitDone);
-    assert_eq!(unsynced.next(at(0)), [own(secret::CA)]);
+    assert_eq!(
+        unsynced.next(at(0)),
+        [],
+        "the server's Secret isn't listed yet"
+    );
+    unsynced.handle_event(SecretSource::Server, Event::Init);
+    unsynced.handle_event(SecretSource::Server, Event::InitDone);
+    assert_eq!(unsynced.next(at(0)), [own_secret(secret::CA)]);
 }
 
-/// A leader that has created everything and sees a Secret that was modified since. Returns the original Secret.
-fn modified(name: &Name, modify: impl FnOnce(&mut Secret)) -> (Cluster, State, Secret) {
+/// A leader that has created all Secrets and then observes a modified one. Also returns the original Secret.
+fn modified(name: &Name, modify: impl FnOnce(&mut Secret)) -> (Cluster, SecretsState, Secret) {
     let (mut cluster, mut leader) = leader(&["a"]);
     let secret = cluster.secrets.get_mut(name).unwrap();
     let good = secret.clone();
     modify(secret);
-    cluster.show(&mut leader, name);
+    cluster.send_event(&mut leader, name);
     (cluster, leader, good)
 }
 
@@ -174,19 +186,19 @@ fn a_leader_restores_a_modified_ca_from_memory() {
         &|s| _ = s.data.as_mut().unwrap().remove("tls.key"),
     ];
     for modify in modifications {
-        let (mut cluster, mut leader, good) = modified(&own(secret::CA), modify);
+        let (mut cluster, mut leader, good) = modified(&own_secret(secret::CA), modify);
         cluster.reconcile(&mut leader, at(HOUR));
-        assert_eq!(cluster.secrets[&own(secret::CA)].data, good.data);
-        assert_eq!(cluster.writes, 4, "three at first, one to restore");
+        assert_eq!(cluster.secrets[&own_secret(secret::CA)].data, good.data);
+        assert_eq!(cluster.writes, 4, "three created, one restored");
     }
 }
 
 #[test]
-fn a_modified_certificate_is_issued_anew() {
+fn a_modified_certificate_is_reissued() {
     let other = Ca::generate(at(0)).unwrap();
-    let no_certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+    let invalid = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
     let modifications: [&dyn Fn(&mut Secret); 5] = [
-        &|s| set(s, "tls.crt", no_certificate),
+        &|s| set(s, "tls.crt", invalid),
         &|s| set(s, "tls.key", &other.private_key),
         &|s| {
             set(s, "tls.crt", &other.certificate.pem);
@@ -196,35 +208,38 @@ fn a_modified_certificate_is_issued_anew() {
         &|s| s.data = None,
     ];
     for modify in modifications {
-        for name in [app("a-xds"), own(secret::SERVER)] {
+        for name in [secret_name("a"), own_secret(secret::SERVER)] {
             let (mut cluster, mut leader, _) = modified(&name, modify);
-            assert!(leader.served().is_some(), "the last good certificate");
+            assert!(
+                leader.server_files().is_some(),
+                "the last valid certificate"
+            );
             cluster.reconcile(&mut leader, at(HOUR));
-            let server = cluster.files(&own(secret::SERVER));
-            handshake(&server, &cluster.files(&app("a-xds")), at(HOUR)).unwrap();
-            assert_eq!(cluster.writes, 4, "three at first, one to restore");
-            assert_eq!(leader.served(), Some(&server));
+            let server = cluster.files(&own_secret(secret::SERVER));
+            handshake(&server, &cluster.files(&secret_name("a")), at(HOUR)).unwrap();
+            assert_eq!(cluster.writes, 4, "three created, one restored");
+            assert_eq!(leader.server_files(), Some(&server));
         }
     }
 }
 
 #[test]
-fn a_replica_with_other_dns_names_serves_with_the_certificate_there_is_until_it_leads() {
+fn new_dns_names_take_effect_when_the_replica_leads() {
     let (mut cluster, _) = leader(&["a"]);
     let mut config = config();
     config.dns_names.push("sesame.example".to_owned());
     let mut replica = cluster.join(config.clone());
-    let before = replica.served().cloned().unwrap();
-    replica.lead(true);
+    let before = replica.server_files().cloned().unwrap();
+    replica.set_leading(true);
     cluster.reconcile(&mut replica, at(HOUR));
-    let after = replica.served().cloned().unwrap();
+    let after = replica.server_files().cloned().unwrap();
     assert_ne!(after.certificate, before.certificate);
     assert_eq!(Leaf::read(&after).unwrap().names, config.dns_names);
 }
 
 #[test]
-fn removed_labels_are_restored_and_the_certificate_stays() {
-    let name = app("a-xds");
+fn removed_labels_are_restored_without_reissuing() {
+    let name = secret_name("a");
     let (mut cluster, mut leader, good) = modified(&name, |secret| {
         secret.metadata.labels = None;
         let annotations = secret.metadata.annotations.as_mut().unwrap();
@@ -239,12 +254,12 @@ fn removed_labels_are_restored_and_the_certificate_stays() {
 }
 
 #[test]
-fn a_lost_ca_key_is_replaced_without_rejecting_certificates_of_the_lost_ca() {
+fn a_lost_ca_key_is_replaced_without_rejecting_its_certificates() {
     let (mut cluster, _) = leader(&["a"]);
     let mut replicas = replicas(&cluster, [0, 13 * HOUR]);
     let mut envoys = envoys(&cluster, &["a"], [20 * HOUR]);
-    let lost = cluster.files(&own(secret::SERVER)).ca_bundle;
-    cluster.secrets.remove(&own(secret::CA));
+    let lost = cluster.files(&own_secret(secret::SERVER)).ca_bundle;
+    cluster.secrets.remove(&own_secret(secret::CA));
     let mut leader = cluster.leader(&["a"]);
     for hour in 1..60 * 24 {
         let now = at(hour * HOUR);
@@ -265,35 +280,27 @@ fn a_lost_ca_key_is_replaced_without_rejecting_certificates_of_the_lost_ca() {
 }
 
 #[test]
-fn the_secret_of_a_fleet_is_deleted_with_it_and_moves_with_it() {
+fn the_secret_of_a_removed_fleet_is_deleted() {
     let (mut cluster, mut leader) = leader(&["a"]);
-    let names = |cluster: &Cluster| -> Vec<String> {
-        let names = cluster.secrets.keys();
-        names.map(|(_, name)| name.clone()).collect()
-    };
-    leader.want(fleet("b"), Some(owner("b")));
+    leader.set_fleet(fleet("b"), Some(desired_secret("b")));
     cluster.reconcile(&mut leader, at(1));
-    leader.want(fleet("a"), None);
+    leader.set_fleet(fleet("a"), None);
     cluster.reconcile(&mut leader, at(2));
-    assert_eq!(names(&cluster), ["b-xds", "sesame-ca", "sesame-xds"]);
+    let names: Vec<_> = cluster.secrets.keys().cloned().collect();
+    let kept = [
+        secret_name("b"),
+        own_secret(secret::CA),
+        own_secret(secret::SERVER),
+    ];
+    assert_eq!(names, kept);
     let before = cluster.writes;
-    leader.want(fleet("a"), Some(owner("a")));
+    leader.set_fleet(fleet("a"), Some(desired_secret("a")));
     cluster.reconcile(&mut leader, at(3));
     assert_eq!(cluster.writes, before + 1);
-    let moved = FleetOwner {
-        secret_name: "moved".to_owned(),
-        ..owner("a")
-    };
-    leader.want(fleet("a"), Some(moved));
-    cluster.reconcile(&mut leader, at(4));
-    assert_eq!(
-        names(&cluster),
-        ["b-xds", "moved", "sesame-ca", "sesame-xds"]
-    );
 }
 
 #[test]
-fn a_restart_writes_nothing_and_renewals_are_spread() {
+fn a_restart_writes_nothing_and_renewals_are_spread_out() {
     let names: Vec<String> = (0..50).map(|n| format!("f{n}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let (mut cluster, _) = leader(&names);
@@ -309,10 +316,6 @@ fn a_restart_writes_nothing_and_renewals_are_spread() {
             days.insert(day);
         }
     }
-    assert_eq!(
-        cluster.writes,
-        52 + 51,
-        "every certificate but the CA's once"
-    );
+    assert_eq!(cluster.writes, 52 + 51, "every leaf certificate once");
     assert!(days.len() >= 3 && days.first() >= Some(&16), "{days:?}");
 }

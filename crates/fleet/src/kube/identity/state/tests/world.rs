@@ -1,4 +1,4 @@
-//! A map of Secrets instead of an API server, processes that read their files late, and handshakes in memory.
+//! A simulated cluster, processes that read their files late, and TLS handshakes in memory.
 
 use std::sync::Arc;
 
@@ -13,41 +13,41 @@ use super::*;
 #[derive(Default)]
 pub(super) struct Cluster {
     pub(super) secrets: BTreeMap<Name, Secret>,
-    /// How often a Secret was written.
+    /// The number of writes.
     pub(super) writes: usize,
 }
 
 impl Cluster {
     /// A replica that has just listed all Secrets.
-    pub(super) fn join(&self, config: CaConfig) -> State {
+    pub(super) fn join(&self, config: CaConfig) -> SecretsState {
         let sources = sources(&config);
-        let mut state = State::new(config);
+        let mut state = SecretsState::new(config);
         for source in sources {
-            state.see(source.clone(), Event::Init);
+            state.handle_event(source.clone(), Event::Init);
             for (name, secret) in &self.secrets {
                 let listed = match source {
-                    Source::Fleets(_) => secret.metadata.labels.iter().any(|labels| {
+                    SecretSource::Fleets(_) => secret.metadata.labels.iter().any(|labels| {
                         labels
-                            .get(secret::KEPT_BY)
-                            .is_some_and(|by| by == NAMESPACE)
+                            .get(secret::INSTANCE_LABEL)
+                            .is_some_and(|namespace| namespace == NAMESPACE)
                     }),
                     _ => state.covers(&source, name),
                 };
                 if listed {
-                    state.see(source.clone(), Event::InitApply(secret.clone()));
+                    state.handle_event(source.clone(), Event::InitApply(secret.clone()));
                 }
             }
-            state.see(source, Event::InitDone);
+            state.handle_event(source, Event::InitDone);
         }
         state
     }
 
-    /// The same, leading and with these fleets.
-    pub(super) fn leader(&self, names: &[&str]) -> State {
+    /// A leader that has listed all Secrets and has these fleets.
+    pub(super) fn leader(&self, names: &[&str]) -> SecretsState {
         let mut state = self.join(config());
-        state.lead(true);
+        state.set_leading(true);
         for name in names {
-            state.want(fleet(name), Some(owner(name)));
+            state.set_fleet(fleet(name), Some(desired_secret(name)));
         }
         state
     }
@@ -59,21 +59,21 @@ impl Cluster {
         secret
     }
 
-    /// Sends the event of a Secret.
-    pub(super) fn show(&self, state: &mut State, name: &Name) {
+    /// Sends the watch event of a Secret.
+    pub(super) fn send_event(&self, state: &mut SecretsState, name: &Name) {
         let source = match name.1.as_str() {
-            secret::CA => Source::Ca,
-            secret::SERVER => Source::Server,
-            _ => Source::Fleets(None),
+            secret::CA => SecretSource::Ca,
+            secret::SERVER => SecretSource::Server,
+            _ => SecretSource::Fleets(None),
         };
-        state.see(source, Event::Apply(self.secrets[name].clone()));
+        state.handle_event(source, Event::Apply(self.secrets[name].clone()));
     }
 
-    /// Reconciles all due Secrets, as the store does with an API server. Returns how often the CAs were written.
-    pub(super) fn reconcile(&mut self, state: &mut State, now: Timestamp) -> usize {
+    /// Reconciles all due Secrets, as the store does. Returns how often the CAs were written.
+    pub(super) fn reconcile(&mut self, state: &mut SecretsState, now: Timestamp) -> usize {
         let mut cas_written = 0;
         for pass in 0.. {
-            assert!(pass < 1_000, "it doesn't end");
+            assert!(pass < 1_000, "reconciling doesn't end");
             let names = state.next(now);
             if names.is_empty() {
                 break;
@@ -81,14 +81,14 @@ impl Cluster {
             for name in names {
                 let found = self.secrets.get(&name).cloned();
                 match state.action(now, &name, found.as_ref()) {
-                    Ok(Action::Keep(_)) => state.done(now, &name, found, false),
-                    Ok(Action::Write(secret)) => {
-                        cas_written += usize::from(name == own(secret::CA));
+                    Ok(SecretAction::Keep(_)) => state.done(now, &name, found, false),
+                    Ok(SecretAction::Write(secret)) => {
+                        cas_written += usize::from(name == own_secret(secret::CA));
                         self.writes += 1;
                         let written = self.insert(&name, *secret);
                         state.done(now, &name, Some(written), true);
                     }
-                    Ok(Action::Delete) => {
+                    Ok(SecretAction::Delete) => {
                         self.secrets.remove(&name);
                         state.done(now, &name, None, true);
                     }
@@ -104,16 +104,16 @@ impl Cluster {
     }
 }
 
-/// A process that reads its files some time after they were written.
+/// A process that reads its files with a delay.
 pub(super) struct Process {
     name: Name,
     pub(super) subject: Subject,
-    /// Seconds between two reads.
+    /// Seconds between reads.
     period: i64,
     read_at: i64,
     pub(super) files: TlsFiles,
     leaf: Leaf,
-    trusts: Vec<String>,
+    trusted_cas: Vec<String>,
 }
 
 impl Process {
@@ -121,7 +121,7 @@ impl Process {
         let files = cluster.files(&name);
         Self {
             leaf: Leaf::read(&files).unwrap(),
-            trusts: trusts(&files),
+            trusted_cas: trusted_cas(&files),
             name,
             subject,
             period,
@@ -138,55 +138,56 @@ impl Process {
         let files = cluster.files(&self.name);
         if files != self.files {
             self.leaf = Leaf::read(&files).unwrap();
-            self.trusts = trusts(&files);
+            self.trusted_cas = trusted_cas(&files);
             self.files = files;
         }
     }
 
     pub(super) fn accepts(&self, peer: &Process, now: Timestamp) -> bool {
-        self.trusts.contains(&peer.leaf.issuer)
+        self.trusted_cas.contains(&peer.leaf.issuer)
             && (peer.leaf.not_before..peer.leaf.not_after).contains(&now)
     }
 }
 
-fn trusts(files: &TlsFiles) -> Vec<String> {
+fn trusted_cas(files: &TlsFiles) -> Vec<String> {
     let bundle = cert::read_bundle(&files.ca_bundle);
     bundle.into_iter().map(|ca| ca.pem).collect()
 }
 
-/// Replicas, by how late each reads its files.
-pub(super) fn replicas<const N: usize>(cluster: &Cluster, late: [i64; N]) -> [Process; N] {
-    late.map(|late| {
+/// Replicas, by the period of each.
+pub(super) fn replicas<const N: usize>(cluster: &Cluster, periods: [i64; N]) -> [Process; N] {
+    periods.map(|period| {
         let subject = Subject::Server(vec![DNS_NAME.to_owned()]);
-        Process::new(cluster, own(secret::SERVER), subject, late)
+        Process::new(cluster, own_secret(secret::SERVER), subject, period)
     })
 }
 
-/// An Envoy of each fleet, by how late it reads its files.
+/// An Envoy of each fleet, by the period of each.
 pub(super) fn envoys<const N: usize>(
     cluster: &Cluster,
     fleets: &[&str],
-    late: [i64; N],
+    periods: [i64; N],
 ) -> Vec<Process> {
-    let late = fleets.iter().zip(late);
-    late.map(|(name, late)| {
-        let subject = Subject::Fleet(fleet(name));
-        Process::new(cluster, app(&format!("{name}-xds")), subject, late)
-    })
-    .collect()
+    let fleets = fleets.iter().zip(periods);
+    fleets
+        .map(|(name, period)| {
+            let subject = Subject::Fleet(fleet(name));
+            Process::new(cluster, secret_name(name), subject, period)
+        })
+        .collect()
 }
 
 #[derive(Debug)]
-struct At(Timestamp);
+struct FixedTime(Timestamp);
 
-impl TimeProvider for At {
+impl TimeProvider for FixedTime {
     fn current_time(&self) -> Option<UnixTime> {
         let seconds = u64::try_from(self.0.as_second()).ok()?;
         Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))
     }
 }
 
-/// A TLS handshake at that time, in memory.
+/// A TLS handshake in memory, at this time.
 pub(super) fn handshake(
     server: &TlsFiles,
     client: &TlsFiles,
@@ -199,13 +200,13 @@ pub(super) fn handshake(
     })
     .map_err(|error| error.to_string())?;
     let mut server = (*identity.config().unwrap()).clone();
-    server.time_provider = Arc::new(At(now));
+    server.time_provider = Arc::new(FixedTime(now));
     let mut roots = RootCertStore::empty();
     for root in CertificateDer::pem_slice_iter(client.ca_bundle.as_bytes()) {
         roots.add(root.unwrap()).unwrap();
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let mut config = ClientConfig::builder_with_details(provider, Arc::new(At(now)))
+    let mut config = ClientConfig::builder_with_details(provider, Arc::new(FixedTime(now)))
         .with_safe_default_protocol_versions()
         .unwrap()
         .with_root_certificates(roots)

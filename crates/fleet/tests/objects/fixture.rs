@@ -1,4 +1,4 @@
-//! A fleet on an API server. In: its desired state. Out: objects and observations.
+//! A fleet on an API server. In: its desired state. Out: objects and states.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,17 +17,17 @@ use sesame_model::{
 use sesame_testkit::api_server::ApiServer;
 use tokio::time::{sleep, timeout};
 
-/// Generous, for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Long enough for a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Between polls.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The interval between polls.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Long enough for an unwanted write to show.
-const MOMENT: Duration = Duration::from_secs(2);
+/// Long enough to detect an unneeded write.
+const SETTLE_TIME: Duration = Duration::from_secs(2);
 
-/// The only fleet of a namespace, and the replica that reconciles it.
-pub(crate) struct Rig {
+/// A namespace with one fleet, and a replica that reconciles it.
+pub(crate) struct Fixture {
     namespace: String,
     client: Client,
     running: Option<(Provisioner, FleetStates)>,
@@ -53,7 +53,7 @@ pub(crate) fn spec() -> FleetSpec {
 }
 
 /// A fleet with nearly every parameter set.
-pub(crate) fn chosen() -> FleetSpec {
+pub(crate) fn all_parameters() -> FleetSpec {
     let pair = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let mut spec = spec();
     spec.request.labels = pair("team", "shop");
@@ -86,7 +86,7 @@ pub(crate) fn chosen() -> FleetSpec {
     spec
 }
 
-impl Rig {
+impl Fixture {
     pub(crate) async fn new(namespace: &str) -> Self {
         let server = ApiServer::shared()
             .await
@@ -94,38 +94,38 @@ impl Rig {
         let client = server.admin().await.unwrap();
         let resource = resource("Namespace");
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-        let made = DynamicObject::new(namespace, &resource);
-        api.create(&PostParams::default(), &made).await.unwrap();
-        let mut rig = Self {
+        let created = DynamicObject::new(namespace, &resource);
+        api.create(&PostParams::default(), &created).await.unwrap();
+        let mut fixture = Self {
             namespace: namespace.to_owned(),
             client: client.clone(),
             running: None,
         };
-        rig.run(client);
-        rig
+        fixture.run(client);
+        fixture
     }
 
-    /// Another replica.
-    pub(crate) async fn beside(&self) -> Self {
-        let mut rig = Self {
+    /// Starts another replica for the same fleet.
+    pub(crate) async fn second_replica(&self) -> Self {
+        let mut fixture = Self {
             namespace: self.namespace.clone(),
             client: self.client.clone(),
             running: None,
         };
-        rig.run(self.client.clone());
-        rig
+        fixture.run(self.client.clone());
+        fixture
     }
 
     fn run(&mut self, client: Client) {
-        // Every test has its own instance, so that it doesn't watch the objects of another.
+        // Each test has its own instance, so that it doesn't watch the objects of others.
         let config = FleetsConfig::new(&self.namespace, "envoy:1", "sesame:1");
         self.running = Some(fleets::start(client, config));
     }
 
-    /// Ends this replica.
+    /// Stops this replica.
     pub(crate) async fn stop(&mut self) {
         self.running = None;
-        sleep(PAUSE).await;
+        sleep(POLL_INTERVAL).await;
     }
 
     pub(crate) async fn restart(&mut self) {
@@ -140,7 +140,7 @@ impl Rig {
     }
 
     /// Restarts the replica with read-only permissions.
-    pub(crate) async fn run_as_reader(&mut self) {
+    pub(crate) async fn run_read_only(&mut self) {
         let name = format!("reader-{}", self.namespace);
         let group = "rbac.authorization.k8s.io";
         for (kind, rest) in [
@@ -160,26 +160,26 @@ impl Rig {
         ] {
             let resource = resource(kind);
             let api: Api<DynamicObject> = Api::all_with(self.client.clone(), &resource);
-            let made = DynamicObject::new(&name, &resource).data(rest);
-            api.create(&PostParams::default(), &made).await.unwrap();
+            let created = DynamicObject::new(&name, &resource).data(rest);
+            api.create(&PostParams::default(), &created).await.unwrap();
         }
         self.run_as(&name).await;
     }
 
     fn provisioner(&self) -> &Provisioner {
-        &self.running.as_ref().expect("a replica that runs").0
+        &self.running.as_ref().expect("a running replica").0
     }
 
-    pub(crate) fn want(&self, spec: Option<FleetSpec>) {
-        self.provisioner().want(self.fleet(), spec);
+    pub(crate) fn set_fleet(&self, spec: Option<FleetSpec>) {
+        self.provisioner().set_fleet(self.fleet(), spec);
     }
 
     pub(crate) fn lead(&self) {
-        self.provisioner().lead(true);
+        self.provisioner().set_leading(true);
     }
 
-    pub(crate) fn settled(&self) {
-        self.provisioner().settled();
+    pub(crate) fn mark_complete(&self) {
+        self.provisioner().mark_complete();
     }
 
     fn fleet(&self) -> FleetId {
@@ -190,42 +190,42 @@ impl Rig {
         names::object(&self.fleet())
     }
 
-    /// The next observation that `pick` accepts.
-    pub(crate) async fn observed(&mut self, pick: impl Fn(&FleetState) -> bool) -> FleetState {
+    /// Waits for a state that `pick` accepts.
+    pub(crate) async fn until_state(&mut self, pick: impl Fn(&FleetState) -> bool) -> FleetState {
         let fleet = self.fleet();
-        let (_, observations) = self.running.as_mut().expect("a replica that runs");
+        let (_, states) = self.running.as_mut().expect("a running replica");
         let mut last = None;
         let search = async {
             loop {
-                let (of, observation) = observations.recv().await.expect("observations");
+                let (of, state) = states.recv().await.expect("states");
                 assert_eq!(of, fleet);
-                if let Some(observation) = observation {
-                    if pick(&observation) {
-                        return observation;
+                if let Some(state) = state {
+                    if pick(&state) {
+                        return state;
                     }
-                    last = Some(observation);
+                    last = Some(state);
                 }
             }
         };
-        match timeout(PATIENCE, search).await {
-            Ok(observation) => observation,
-            Err(_) => panic!("not observed; the last was {last:?}"),
+        match timeout(TIMEOUT, search).await {
+            Ok(state) => state,
+            Err(_) => panic!("not reported; the last state was {last:?}"),
         }
     }
 
-    /// All observations of the next [`MOMENT`].
-    pub(crate) async fn observed_soon(&mut self) -> Vec<Option<FleetState>> {
-        let (_, observations) = self.running.as_mut().expect("a replica that runs");
+    /// All states within [`SETTLE_TIME`].
+    pub(crate) async fn states_within_settle_time(&mut self) -> Vec<Option<FleetState>> {
+        let (_, states) = self.running.as_mut().expect("a running replica");
         let mut seen = Vec::new();
-        while let Ok(Some((_, observation))) = timeout(MOMENT, observations.recv()).await {
-            seen.push(observation);
+        while let Ok(Some((_, state))) = timeout(SETTLE_TIME, states.recv()).await {
+            seen.push(state);
         }
         seen
     }
 
-    /// Waits long enough for an unwanted write to show.
+    /// Waits long enough to detect an unneeded write.
     pub(crate) async fn settle(&self) {
-        sleep(MOMENT).await;
+        sleep(SETTLE_TIME).await;
     }
 
     pub(crate) async fn get(&self, kind: &str) -> Option<Value> {
@@ -237,37 +237,37 @@ impl Rig {
         Some(serde_json::to_value(found).unwrap())
     }
 
-    /// Waits until the object exists and `right` accepts it.
-    pub(crate) async fn until(&self, kind: &str, right: impl Fn(&Value) -> bool) -> Value {
+    /// Waits until the object exists and `accept` accepts it.
+    pub(crate) async fn until(&self, kind: &str, accept: impl Fn(&Value) -> bool) -> Value {
         let mut last = None;
         let search = async {
             loop {
                 last = self.get(kind).await;
-                if let Some(object) = last.as_ref().filter(|object| right(object)) {
+                if let Some(object) = last.as_ref().filter(|object| accept(object)) {
                     return object.clone();
                 }
-                sleep(PAUSE).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
-        match timeout(PATIENCE, search).await {
+        match timeout(TIMEOUT, search).await {
             Ok(object) => object,
-            Err(_) => panic!("{kind} is not as it should be: {:#}", json!(last)),
+            Err(_) => panic!("{kind} never became as expected: {:#}", json!(last)),
         }
     }
 
-    pub(crate) async fn until_there(&self, kind: &str) {
+    pub(crate) async fn until_exists(&self, kind: &str) {
         self.until(kind, |_| true).await;
     }
 
     pub(crate) async fn until_gone(&self, kind: &str) {
         let search = async {
             while self.get(kind).await.is_some() {
-                sleep(PAUSE).await;
+                sleep(POLL_INTERVAL).await;
             }
         };
-        timeout(PATIENCE, search)
+        timeout(TIMEOUT, search)
             .await
-            .unwrap_or_else(|_| panic!("{kind} is still there"));
+            .unwrap_or_else(|_| panic!("{kind} still exists"));
     }
 
     pub(crate) async fn all_gone(&self) {

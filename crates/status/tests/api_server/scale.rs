@@ -1,13 +1,15 @@
-//! Thousands of routes, and a Gateway that counts them.
+//! Thousands of routes, and a Gateway's count of them.
 
 use sesame_api::Kind;
 use sesame_status::WriteResult;
 use sesame_testkit::api_server::ApiServer;
 use tokio::task::JoinSet;
 
-use crate::cluster::{Cluster, cluster, gateway_spec, gateway_status, on, route_status, until};
+use crate::cluster::{
+    Cluster, cluster, cluster_on, gateway_spec, gateway_status, route_status, until,
+};
 
-/// Enough to reveal a second write of each, or sequential writes.
+/// Enough to reveal repeated or sequential writes.
 const ROUTES: usize = 2_000;
 
 async fn create_routes(cluster: &Cluster, count: usize) {
@@ -27,9 +29,9 @@ async fn create_routes(cluster: &Cluster, count: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn thousands_of_routes_are_written_once_each() {
+async fn each_of_thousands_of_routes_is_written_once() {
     let server = ApiServer::start().await.unwrap();
-    let cluster = on(&server, "crowd").await;
+    let cluster = cluster_on(&server, "scale").await;
     create_routes(&cluster, ROUTES).await;
     let desired: Vec<_> = (0..ROUTES)
         .map(|n| (cluster.route(&format!("r{n}")), route_status(&["g"], 1)))
@@ -48,20 +50,20 @@ async fn thousands_of_routes_are_written_once_each() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_counts_routes_is_written_rarely() {
+async fn a_changing_route_count_is_written_at_a_limited_rate() {
     let cluster = cluster("counted").await;
     let key = cluster.key(Kind::Gateway, "g");
     cluster.create(Kind::Gateway, "g", gateway_spec()).await;
     let replica = cluster.leader(&[(key.clone(), gateway_status(0, 1))]);
     for routes in 1..=1000 {
-        replica.desire(&key, &gateway_status(routes, 1));
+        replica.set_desired(&key, &gateway_status(routes, 1));
         tokio::time::sleep(std::time::Duration::from_millis(1)).await;
     }
-    until("it counts right", async || {
+    until("the count is current", async || {
         cluster.status(&key).await["listeners"][0]["attachedRoutes"] == 1000
     })
     .await;
     let writes = replica.counters.sent();
-    // Ten a second; sleeping for a millisecond takes one to a few.
+    // Four a second. A sleep of one millisecond takes up to a few.
     assert!(writes < 100, "{writes} writes for 1,000 changes");
 }

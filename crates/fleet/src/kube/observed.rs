@@ -1,5 +1,5 @@
-//! The part of an observed object that is stored: enough to decide whether Sesame created it and whether it is up to date,
-//! with its addresses and its number of Envoys.
+//! What is stored of an observed object: enough to decide whether Sesame created it and whether it is up to date, its addresses,
+//! and its number of pods.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 use sesame_model::{FleetId, GatewayOwner};
 
-use super::addresses::Given;
+use super::addresses::AssignedAddresses;
 use super::fingerprint::{self, FIELD_MANAGER, Fingerprint};
-use super::kind::Kind;
+use super::kind::ObjectKind;
 use super::labels;
 use super::names;
 use super::spec::FleetsConfig;
@@ -22,7 +22,7 @@ pub(super) struct FleetKey {
 }
 
 impl FleetKey {
-    pub(super) fn of(config: &FleetsConfig, fleet: &FleetId) -> Self {
+    pub(super) fn new(config: &FleetsConfig, fleet: &FleetId) -> Self {
         let namespace = match fleet {
             FleetId::Gateway { namespace, .. } => Arc::clone(namespace),
             FleetId::Default | FleetId::Unmanaged => config.namespace.as_str().into(),
@@ -36,12 +36,11 @@ impl FleetKey {
 
 /// An observed object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Seen {
+pub(super) struct ObservedObject {
     pub(super) uid: String,
-    /// The resourceVersion as a number: the greater one is the newer one, as in Kubernetes' own comparisons. 0 if it isn't a
-    /// number.
+    /// The resourceVersion as a number, which increases with each change. 0 if it isn't a number.
     pub(super) version: u64,
-    /// Of the fields that Sesame manages.
+    /// Fingerprint of the fields that Sesame manages.
     pub(super) fingerprint: Fingerprint,
     /// It has a deletion timestamp.
     pub(super) deleting: bool,
@@ -62,26 +61,26 @@ pub(super) struct Owner {
 /// The fields that only some kinds have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Detail {
-    Nothing,
-    Service(Given),
-    Workload(Workload),
+    None,
+    Service(AssignedAddresses),
+    Workload(WorkloadStatus),
 }
 
-/// The pods of a Deployment or DaemonSet.
+/// Status of a Deployment or DaemonSet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Workload {
+pub(super) struct WorkloadStatus {
     /// Pods that are ready.
     pub(super) available: u32,
     /// The desired number of pods; `None` until the DaemonSet controller has counted the nodes.
     pub(super) replicas: Option<u32>,
     /// Whether Sesame manages `spec.replicas`.
-    pub(super) counted_by_us: bool,
+    pub(super) manages_replicas: bool,
 }
 
-impl Seen {
-    /// An object and its key; `None` if it has no name or namespace.
-    pub(super) fn of(
-        kind: Kind,
+impl ObservedObject {
+    /// Reads an object and its key; `None` if it has no name or namespace.
+    pub(super) fn read(
+        kind: ObjectKind,
         object: DynamicObject,
         config: &FleetsConfig,
     ) -> Option<(FleetKey, Self)> {
@@ -122,68 +121,68 @@ impl Seen {
         let uid = object.metadata.uid.clone().unwrap_or_default();
         let version = object.metadata.resource_version.as_deref();
         let version = version.and_then(|v| v.parse().ok()).unwrap_or(0);
-        let whole = whole(object);
-        let seen = Self {
+        let object = to_json(object);
+        let observed = Self {
             uid,
             version,
-            fingerprint: fingerprint::of_observed(&whole, managed.as_ref()),
+            fingerprint: fingerprint::of_observed(&object, managed.as_ref()),
             deleting,
             owner,
             labelled,
-            detail: detail(kind, &whole, managed.as_ref()),
+            detail: detail(kind, &object, managed.as_ref()),
         };
-        Some((key, seen))
+        Some((key, observed))
     }
 
     /// Whether this is an earlier version of the same object. Responses and watch events can arrive out of order.
-    pub(super) fn is_older_than(&self, other: &Seen) -> bool {
+    pub(super) fn is_older_than(&self, other: &ObservedObject) -> bool {
         self.uid == other.uid && self.version < other.version
     }
 
-    /// Whether Sesame may write it for a fleet with this owner. A recreated Gateway takes over the objects of its
-    /// predecessor.
-    pub(super) fn is_ours(&self, wanted: Option<&GatewayOwner>) -> bool {
-        match (&self.owner, wanted) {
-            (Some(owner), Some(wanted)) if owner.uid == wanted.uid => true,
-            (Some(owner), Some(wanted)) => self.labelled && *owner.name == *wanted.name,
+    /// Whether Sesame may write it for a fleet with this owner. A recreated Gateway adopts the objects of its predecessor.
+    pub(super) fn is_ours(&self, desired: Option<&GatewayOwner>) -> bool {
+        match (&self.owner, desired) {
+            (Some(owner), Some(desired)) if owner.uid == desired.uid => true,
+            (Some(owner), Some(desired)) => self.labelled && *owner.name == *desired.name,
             (Some(_), None) => false,
-            // Another program may have removed the reference.
+            // Another client may have removed the owner reference.
             (None, _) => self.labelled,
         }
     }
 }
 
-/// The object with its metadata, without `managedFields`.
-fn whole(mut object: DynamicObject) -> Value {
+/// The object as JSON, without `managedFields`.
+fn to_json(mut object: DynamicObject) -> Value {
     object.metadata.managed_fields = None;
     let metadata = serde_json::to_value(&object.metadata).unwrap_or_default();
-    let mut whole = object.data;
-    if let Value::Object(fields) = &mut whole {
+    let mut json = object.data;
+    if let Value::Object(fields) = &mut json {
         fields.insert("metadata".to_owned(), metadata);
     }
-    whole
+    json
 }
 
-fn detail(kind: Kind, object: &Value, managed: Option<&Value>) -> Detail {
+fn detail(kind: ObjectKind, object: &Value, managed: Option<&Value>) -> Detail {
     let number = |path: &str| {
         let number = object.pointer(path).and_then(Value::as_u64);
         number.and_then(|number| u32::try_from(number).ok())
     };
     match kind {
-        Kind::Service => Detail::Service(Given::of(object)),
-        Kind::Deployment => Detail::Workload(Workload {
+        ObjectKind::Service => Detail::Service(AssignedAddresses::of(object)),
+        ObjectKind::Deployment => Detail::Workload(WorkloadStatus {
             available: number("/status/availableReplicas").unwrap_or(0),
             replicas: number("/spec/replicas"),
-            counted_by_us: managed.is_some_and(|fields| fields["f:spec"]["f:replicas"].is_object()),
+            manages_replicas: managed
+                .is_some_and(|fields| fields["f:spec"]["f:replicas"].is_object()),
         }),
-        Kind::DaemonSet => Detail::Workload(Workload {
+        ObjectKind::DaemonSet => Detail::Workload(WorkloadStatus {
             available: number("/status/numberAvailable").unwrap_or(0),
             replicas: number("/status/desiredNumberScheduled").filter(|_| {
                 // 0 until the controller has observed the DaemonSet.
                 number("/status/observedGeneration").is_some_and(|generation| generation > 0)
             }),
-            counted_by_us: false,
+            manages_replicas: false,
         }),
-        _ => Detail::Nothing,
+        _ => Detail::None,
     }
 }
