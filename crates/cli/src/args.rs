@@ -170,7 +170,7 @@ pub(crate) struct TranslateArgs {
     pub(crate) gateway: Option<NamespacedName>,
     /// Print only these parts
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
-    pub(crate) only: Vec<Part>,
+    pub(crate) only: Vec<OutputPart>,
     /// Offset from a Gateway's ports to the ports that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
@@ -203,7 +203,7 @@ impl From<RouteShards> for Sharding {
 
 /// A part of a translation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Part {
+pub(crate) enum OutputPart {
     /// Listeners (LDS)
     Listeners,
     /// Route tables (RDS)

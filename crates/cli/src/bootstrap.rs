@@ -91,10 +91,10 @@ mod tests {
 
     #[test]
     fn addresses_parse() {
-        let of = |host: &str, port| Some((host.to_owned(), port));
-        assert_eq!(host_and_port("sesame:8001"), of("sesame", 8001));
-        assert_eq!(host_and_port("192.0.2.1:1"), of("192.0.2.1", 1));
-        assert_eq!(host_and_port("[2001:db8::1]:80"), of("2001:db8::1", 80));
+        let parsed = |host: &str, port| Some((host.to_owned(), port));
+        assert_eq!(host_and_port("sesame:8001"), parsed("sesame", 8001));
+        assert_eq!(host_and_port("192.0.2.1:1"), parsed("192.0.2.1", 1));
+        assert_eq!(host_and_port("[2001:db8::1]:80"), parsed("2001:db8::1", 80));
         for bad in [
             "",
             "sesame",

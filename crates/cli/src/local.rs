@@ -17,18 +17,18 @@ use tokio::time::{Instant, sleep_until};
 
 use self::screen::Screen;
 use crate::args::LocalArgs;
-use crate::settings::{LocalSettings, Show};
+use crate::settings::{DisplayMode, LocalSettings};
 use crate::signals::Signals;
 use crate::{logging, output, table};
 
-/// The shortest time between two drawings of the table.
-const REDRAW: Duration = Duration::from_millis(100);
+/// Minimum time between two redraws of the table.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &LocalArgs) -> Result<ExitCode> {
     let settings = LocalSettings::resolve(args)?;
     let screen = Screen::default();
     let (filter, format) = (&settings.log_filter, settings.log_format);
-    if settings.show == Show::Screen && io::stderr().is_terminal() {
+    if settings.display == DisplayMode::Screen && io::stderr().is_terminal() {
         logging::start(filter, format, settings.colour, screen.clone())?;
     } else {
         let colour = settings.colour && io::stderr().is_terminal();
@@ -47,17 +47,17 @@ async fn serve(settings: LocalSettings, screen: Screen) -> Result<ExitCode> {
     let port_offset = settings.run.port_offset;
     let (mut local, mut events) = Local::start(settings.run).await?;
     let mut viewer = Viewer {
-        format: settings.show,
+        display: settings.display,
         colour: settings.colour,
         port_offset,
         screen,
         ready: false,
         redraw: None,
     };
-    viewer.greet(&local)?;
+    viewer.print_admin_address(&local)?;
     let failure = loop {
         let redraw = viewer.redraw;
-        let pause = async {
+        let timer = async {
             match redraw {
                 Some(at) => sleep_until(at).await,
                 None => std::future::pending().await,
@@ -70,11 +70,11 @@ async fn serve(settings: LocalSettings, screen: Screen) -> Result<ExitCode> {
                 break Some(error);
             },
             error = local.failed() => break Some(error.into()),
-            () = pause => viewer.draw(&local)?,
+            () = timer => viewer.draw(&local)?,
         }
     };
     viewer.end(failure.is_none());
-    end(local, events, &mut viewer, &mut signals).await;
+    shut_down(local, events, &mut viewer, &mut signals).await;
     match failure {
         None => Ok(ExitCode::SUCCESS),
         Some(error) => Err(error),
@@ -82,7 +82,7 @@ async fn serve(settings: LocalSettings, screen: Screen) -> Result<ExitCode> {
 }
 
 /// Drains all Envoys and shows the events; a second signal kills them.
-async fn end(local: Local, mut events: Events, viewer: &mut Viewer, signals: &mut Signals) {
+async fn shut_down(local: Local, mut events: Events, viewer: &mut Viewer, signals: &mut Signals) {
     let shutdown = local.shutdown();
     tokio::pin!(shutdown);
     loop {
@@ -104,16 +104,16 @@ async fn next(events: &mut Events) -> RunEvent {
     match events.recv().await {
         Ok(event) => event,
         Err(RecvError::Lagged(number)) => RunEvent::Note {
-            message: format!("{number} events were dropped: they came too fast to be shown"),
+            message: format!("{number} events were dropped: the output is too slow"),
         },
-        // `local.failed()` reports why.
+        // `local.failed()` returns the reason.
         Err(RecvError::Closed) => std::future::pending().await,
     }
 }
 
 /// Shows events.
 struct Viewer {
-    format: Show,
+    display: DisplayMode,
     colour: bool,
     port_offset: u16,
     screen: Screen,
@@ -122,9 +122,9 @@ struct Viewer {
 }
 
 impl Viewer {
-    fn greet(&self, local: &Local) -> Result<()> {
-        match (self.format, local.admin()) {
-            (Show::Json, _) | (_, None) => Ok(()),
+    fn print_admin_address(&self, local: &Local) -> Result<()> {
+        match (self.display, local.admin()) {
+            (DisplayMode::Json, _) | (_, None) => Ok(()),
             (_, Some(address)) => self.line(&format!("Admin pages: http://{address}/")),
         }
     }
@@ -134,19 +134,19 @@ impl Viewer {
         self.print(event)?;
         if let RunEvent::Ready { .. } = event {
             self.ready = true;
-            if self.format != Show::Json {
+            if self.display != DisplayMode::Json {
                 return self.draw(local);
             }
         }
-        if self.format == Show::Screen && self.ready && self.redraw.is_none() {
-            self.redraw = Some(Instant::now() + REDRAW);
+        if self.display == DisplayMode::Screen && self.ready && self.redraw.is_none() {
+            self.redraw = Some(Instant::now() + REDRAW_INTERVAL);
         }
         Ok(())
     }
 
     /// Prints an event.
     fn print(&self, event: &RunEvent) -> Result<()> {
-        if self.format == Show::Json {
+        if self.display == DisplayMode::Json {
             return output::print_text(&serde_json::to_string(event)?);
         }
         match lines::describe(event, self.ready, self.colour) {
@@ -156,15 +156,15 @@ impl Viewer {
     }
 
     fn line(&self, text: &str) -> Result<()> {
-        match self.format {
-            Show::Screen => Ok(self.screen.above(text)?),
-            Show::Lines | Show::Json => output::print_text(text),
+        match self.display {
+            DisplayMode::Screen => Ok(self.screen.print_above(text)?),
+            DisplayMode::Lines | DisplayMode::Json => output::print_text(text),
         }
     }
 
     fn draw(&mut self, local: &Local) -> Result<()> {
         self.redraw = None;
-        if self.format == Show::Screen {
+        if self.display == DisplayMode::Screen {
             let (width, height) = screen::size();
             let rows = height.saturating_sub(2).max(8);
             let overview = local.status_store().overview(rows, self.port_offset);
@@ -178,11 +178,11 @@ impl Viewer {
     }
 
     fn end(&self, graceful: bool) {
-        if self.format == Show::Screen {
+        if self.display == DisplayMode::Screen {
             // The table is no longer updated. Standard output may be closed.
             let _ = self.screen.redraw("");
         }
-        if self.format != Show::Json && graceful {
+        if self.display != DisplayMode::Json && graceful {
             let _ = self.line("Shutting down: Envoys finish their requests. Ctrl-C kills them.");
         }
     }

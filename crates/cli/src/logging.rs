@@ -14,20 +14,20 @@ use crate::args::LogFormat;
 ///
 /// # Errors
 /// If the filter is invalid.
-pub(crate) fn start<W>(filter: &str, format: LogFormat, colour: bool, to: W) -> Result<()>
+pub(crate) fn start<W>(filter: &str, format: LogFormat, colour: bool, writer: W) -> Result<()>
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let parsed = EnvFilter::try_new(filter)
+    let env_filter = EnvFilter::try_new(filter)
         .with_context(|| format!("RUST_LOG: invalid filter {filter:?}; try RUST_LOG=info"))?;
     let builder = tracing_subscriber::fmt()
-        .with_env_filter(parsed)
-        .with_writer(to);
-    let done = match format {
+        .with_env_filter(env_filter)
+        .with_writer(writer);
+    let result = match format {
         LogFormat::Text => builder.with_ansi(colour).try_init(),
         LogFormat::Json => builder.json().try_init(),
     };
-    done.map_err(|error| anyhow::anyhow!("can't start logging: {error}"))
+    result.map_err(|error| anyhow::anyhow!("can't start logging: {error}"))
 }
 
 /// Standard error; write errors are ignored.

@@ -1,10 +1,10 @@
-//! The binary `sesame`: one file a subcommand.
+//! The binary `sesame`: one file for each subcommand.
 //!
 //! In: a command line. Out: the result on standard output, everything else on standard error, and an exit status:
 //! 0 for success, 1 for an error, 2 for an invalid command line.
 //!
-//! [`args`] parses the command line, [`settings`] resolves defaults and the environment. The subcommands are thin: the work
-//! is done by `sesame-control`.
+//! [`args`] parses the command line, [`settings`] resolves defaults and the environment. `sesame-control` does the
+//! work of the subcommands.
 
 mod args;
 mod bootstrap;
@@ -34,7 +34,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     let args = Args::parse();
-    let done = match &args.command {
+    let result = match &args.command {
         Command::Local(args) => local::run(args),
         Command::Serve(args) => serve::run(args),
         Command::Status(args) => status::run(args),
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         Command::Version(args) => version::run(args),
         Command::Completion(args) => completion::run(args),
     };
-    match done {
+    match result {
         Ok(code) => code,
         // A closed pipe is not an error.
         Err(error) if output::is_closed(&error) => ExitCode::SUCCESS,

@@ -40,7 +40,7 @@ pub(crate) fn print_text(text: &str) -> Result<()> {
 /// A value as YAML. Strings that look like another type are quoted.
 pub(crate) fn yaml(value: &impl Serialize) -> Result<String> {
     let options = serde_saphyr::ser_options! {
-        // Long lines aren't folded, so that they can be searched.
+        // Long lines aren't folded, so that output can be searched.
         folded_wrap_chars: usize::MAX,
     };
     Ok(serde_saphyr::to_string_with_options(value, options)?)
@@ -75,8 +75,8 @@ mod tests {
             "trail": "two\n\n", "spaces": "  a\nb", "at": "@type", "time": "1.5s", "date": "2001-01-01",
         });
         let text = yaml(&value).unwrap();
-        let back: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
-        assert_eq!(back, value, "{text}");
+        let parsed: serde_json::Value = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(parsed, value, "{text}");
         for quoted in [
             "\ntext: \"80\"\n",
             "\n\"yes\": \"yes\"\n",

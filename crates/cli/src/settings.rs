@@ -17,7 +17,7 @@ use crate::args::{LocalArgs, LocalOutput, LogFormat, LogLevel};
 pub(crate) struct LocalSettings {
     pub(crate) run: LocalConfig,
     /// How events are shown.
-    pub(crate) show: Show,
+    pub(crate) display: DisplayMode,
     /// Whether standard output is coloured.
     pub(crate) colour: bool,
     /// A filter for tracing-subscriber.
@@ -27,7 +27,7 @@ pub(crate) struct LocalSettings {
 
 /// How events are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Show {
+pub(crate) enum DisplayMode {
     /// A live table below lines.
     Screen,
     /// Lines of text.
@@ -57,10 +57,10 @@ impl LocalSettings {
                 admin: args.admin,
                 ..LocalConfig::new(files, envoy.path)
             },
-            show: match args.output {
-                LocalOutput::Json => Show::Json,
-                LocalOutput::Table if terminal => Show::Screen,
-                LocalOutput::Table => Show::Lines,
+            display: match args.output {
+                LocalOutput::Json => DisplayMode::Json,
+                LocalOutput::Table if terminal => DisplayMode::Screen,
+                LocalOutput::Table => DisplayMode::Lines,
             },
             colour: terminal && colours(),
             log_filter: log_filter(args.log_level, rust_log),
@@ -69,10 +69,10 @@ impl LocalSettings {
     }
 }
 
-/// Whether colours are wanted: see no-color.org. Terminals of type `dumb` have none.
+/// Whether colours are enabled: see no-color.org. Terminals of type `dumb` have none.
 pub(crate) fn colours() -> bool {
-    let forbidden = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    !forbidden && env::var_os("TERM").is_none_or(|term| term != "dumb")
+    let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !no_color && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
 /// The log filter: the flag, else the environment, else warnings.
@@ -81,7 +81,7 @@ pub(crate) fn log_filter(flag: Option<LogLevel>, rust_log: Option<String>) -> St
         Some(LogLevel::Error) => "error",
         Some(LogLevel::Warn) => "warn",
         Some(LogLevel::Info) => "info",
-        // Debug logs of libraries would hide ours.
+        // Without the debug logs of libraries, which would hide Sesame's.
         Some(LogLevel::Debug) => "info,envoy=debug,sesame_control=debug,sesame_xds=debug",
         Some(LogLevel::Trace) => "trace",
         None => return rust_log.unwrap_or_else(|| "warn".to_owned()),
@@ -89,7 +89,7 @@ pub(crate) fn log_filter(flag: Option<LogLevel>, rust_log: Option<String>) -> St
     level.to_owned()
 }
 
-/// Envoy's log level. Its output passes through our filter, too.
+/// Envoy's log level. Sesame's log filter applies to Envoy's logs, too.
 fn envoy_log(flag: Option<LogLevel>) -> EnvoyLog {
     match flag {
         Some(LogLevel::Error) => EnvoyLog::Error,
@@ -106,9 +106,9 @@ mod tests {
 
     #[test]
     fn the_flag_overrides_the_environment() {
-        let variable = || Some("sesame_xds=trace".to_owned());
+        let rust_log = || Some("sesame_xds=trace".to_owned());
         assert_eq!(log_filter(None, None), "warn");
-        assert_eq!(log_filter(None, variable()), "sesame_xds=trace");
-        assert_eq!(log_filter(Some(LogLevel::Error), variable()), "error");
+        assert_eq!(log_filter(None, rust_log()), "sesame_xds=trace");
+        assert_eq!(log_filter(Some(LogLevel::Error), rust_log()), "error");
     }
 }

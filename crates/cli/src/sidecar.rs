@@ -1,6 +1,6 @@
 //! `sesame envoy-sidecar`: runs beside each Envoy of a managed fleet.
 //!
-//! In: flags from the pod template. Out: answers to the kubelet's probes and hooks.
+//! In: flags from the pod template. Out: responses to the kubelet's probes and hooks.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,7 +53,7 @@ struct ServeArgs {
 }
 
 pub(crate) fn run(args: &SidecarArgs) -> Result<ExitCode> {
-    // One thread: the memory belongs to Envoy.
+    // One thread, to leave memory for Envoy.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -71,12 +71,12 @@ pub(crate) fn run(args: &SidecarArgs) -> Result<ExitCode> {
 }
 
 fn install_module(folder: &Path) -> Result<()> {
-    let folder_name = folder.display();
-    let loadable = module::install(folder)
-        .with_context(|| format!("can't write the module to {folder_name}"))?;
+    let path = folder.display();
+    let loadable =
+        module::install(folder).with_context(|| format!("can't write the module to {path}"))?;
     ensure!(
         loadable,
-        "Envoy can't load a module from {folder_name}: not Linux, or mounted `noexec`"
+        "Envoy can't load a module from {path}: the system isn't Linux, or the folder is mounted with `noexec`"
     );
     Ok(())
 }
@@ -84,7 +84,8 @@ fn install_module(folder: &Path) -> Result<()> {
 async fn serve(args: &ServeArgs) -> Result<()> {
     logging::start("info", LogFormat::Text, false, logging::Stderr)?;
     // PID 1 ignores signals without a handler.
-    let mut end = signal(SignalKind::terminate()).context("can't register a signal handler")?;
+    let mut terminate =
+        signal(SignalKind::terminate()).context("can't register a signal handler")?;
     let listener = sidecar::listen(args.port)
         .await
         .with_context(|| format!("can't listen on port {}", args.port))?;
@@ -95,7 +96,7 @@ async fn serve(args: &ServeArgs) -> Result<()> {
     };
     tokio::select! {
         // The kubelet sends SIGTERM only after Envoy has exited.
-        _ = end.recv() => Ok(()),
+        _ = terminate.recv() => Ok(()),
         served = sidecar::serve(listener, config) => served.context("can't create the control socket"),
     }
 }

@@ -14,15 +14,15 @@ impl Signals {
     /// # Errors
     /// If a handler can't be registered.
     pub(crate) fn new() -> Result<Self> {
-        let listen = |kind| signal(kind).context("can't register a signal handler");
+        let register = |kind| signal(kind).context("can't register a signal handler");
         Ok(Self {
-            interrupt: listen(SignalKind::interrupt())?,
-            terminate: listen(SignalKind::terminate())?,
-            hangup: listen(SignalKind::hangup())?,
+            interrupt: register(SignalKind::interrupt())?,
+            terminate: register(SignalKind::terminate())?,
+            hangup: register(SignalKind::hangup())?,
         })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}

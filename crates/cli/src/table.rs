@@ -4,9 +4,9 @@
 
 use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, Color, ContentArrangement, Table};
-use sesame_control::status_store::{GatewayView, Level, ListenerView, Overview, RouteView};
+use sesame_control::status_store::{GatewayView, ListenerView, Overview, RouteView, Severity};
 
-/// The most rows outside a terminal.
+/// Limit of rows outside a terminal.
 pub(crate) const MAX_ROWS: usize = 50;
 
 pub(crate) const RED: &str = "\u{1b}[31m";
@@ -29,25 +29,25 @@ pub(crate) fn draw(overview: &Overview, colour: bool, width: Option<u16>, rows: 
                 .map(move |listener| (gateway, listener))
         })
         .collect();
-    let (upper, lower) = share(space, listeners.len(), overview.routes.len());
+    let (upper, lower) = split_rows(space, listeners.len(), overview.routes.len());
     out.push_str(&problems);
     out.push_str(&gateways(&listeners, upper, width, colour));
     let more = overview.more_routes + overview.routes.len().saturating_sub(lower);
     out.push_str(&routes(&overview.routes, lower, more, width, colour));
-    bounded(&out, rows)
+    first_lines(&out, rows)
 }
 
-/// Rows of both tables: half each, and what the other one doesn't need.
-fn share(space: usize, first: usize, second: usize) -> (usize, usize) {
-    // Each has a heading, and a line with the number of rows left out.
+/// The rows of both tables: half each, plus the rows that the other table doesn't need.
+fn split_rows(space: usize, first: usize, second: usize) -> (usize, usize) {
+    // Each table has a heading, and a line with the number of omitted rows.
     let space = space.saturating_sub(4);
     let half = space / 2;
     let upper = first.min(half.max(space.saturating_sub(second)));
     (upper, second.min(space.saturating_sub(upper)))
 }
 
-/// The first `rows` lines: wrapped cells may have added some.
-fn bounded(text: &str, rows: usize) -> String {
+/// The first `rows` lines. Wrapped cells may take several lines.
+fn first_lines(text: &str, rows: usize) -> String {
     let mut out = String::new();
     for line in text.lines().take(rows) {
         out.push_str(line);
@@ -56,30 +56,30 @@ fn bounded(text: &str, rows: usize) -> String {
     out
 }
 
-fn problems(overview: &Overview, most: usize, width: Option<u16>, colour: bool) -> String {
+fn problems(overview: &Overview, limit: usize, width: Option<u16>, colour: bool) -> String {
     let mut out = String::new();
-    let listed = overview.problems.iter().take(most.max(1));
+    let listed = overview.problems.iter().take(limit.max(1));
     for problem in listed {
-        let text = cut(&problem.to_string(), width);
+        let text = truncate(&problem.to_string(), width);
         out.push_str(&match colour {
             true => format!("{RED}{text}{RESET}\n"),
             false => format!("{text}\n"),
         });
     }
-    let more = overview.problems.len().saturating_sub(most.max(1));
+    let more = overview.problems.len().saturating_sub(limit.max(1));
     if more > 0 {
         out.push_str(&format!("and {more} more problems\n"));
     }
     out
 }
 
-/// At most `width` characters.
-fn cut(text: &str, width: Option<u16>) -> String {
+/// The first line, truncated to `width` characters.
+fn truncate(text: &str, width: Option<u16>) -> String {
     let line = text.lines().next().unwrap_or_default();
     match width.map(usize::from) {
         Some(width) if line.chars().count() > width => {
-            let kept: String = line.chars().take(width.saturating_sub(1)).collect();
-            format!("{kept}…")
+            let start: String = line.chars().take(width.saturating_sub(1)).collect();
+            format!("{start}…")
         }
         _ => line.to_owned(),
     }
@@ -99,9 +99,9 @@ fn gateways(
         colour,
     );
     for (gateway, listener) in listeners.iter().take(rows) {
-        let (level, message) = match listener.level.max(gateway.level) {
-            level if level == listener.level => (level, &listener.message),
-            level => (level, &gateway.message),
+        let (severity, message) = match listener.severity.max(gateway.severity) {
+            severity if severity == listener.severity => (severity, &listener.message),
+            severity => (severity, &gateway.message),
         };
         table.add_row([
             Cell::new(&gateway.name),
@@ -110,7 +110,7 @@ fn gateways(
             Cell::new(listener.hostname.as_deref().unwrap_or("*")),
             Cell::new(listener.attached_routes),
             Cell::new(listener.url.as_deref().unwrap_or("-")),
-            state(level, message.as_deref()),
+            state(severity, message.as_deref()),
         ]);
     }
     let more = listeners.len().saturating_sub(rows);
@@ -132,18 +132,18 @@ fn routes(
 ) -> String {
     let mut table = table(["ROUTE", "HOSTNAMES", "PARENTS", "STATE"], width, colour);
     for route in routes.iter().take(rows) {
-        let worst = route.parents.iter().max_by_key(|parent| parent.level);
+        let worst = route.parents.iter().max_by_key(|parent| parent.severity);
         let parents: Vec<&str> = route.parents.iter().map(|p| p.name.as_str()).collect();
         let hostnames = match route.hostnames.is_empty() {
             true => "*".to_owned(),
-            false => few(&route.hostnames),
+            false => first_names(&route.hostnames),
         };
         table.add_row([
             Cell::new(&route.key),
             Cell::new(hostnames),
-            Cell::new(few(&parents)),
+            Cell::new(first_names(&parents)),
             state(
-                route.level,
+                route.severity,
                 worst.and_then(|parent| parent.message.as_deref()),
             ),
         ]);
@@ -157,8 +157,8 @@ fn routes(
     )
 }
 
-/// The first two, and the number of further ones.
-fn few(names: &[impl AsRef<str>]) -> String {
+/// The first two names, and the number of further ones.
+fn first_names(names: &[impl AsRef<str>]) -> String {
     let named: Vec<&str> = names.iter().take(2).map(AsRef::as_ref).collect();
     match names.len().saturating_sub(2) {
         0 => named.join(", "),
@@ -166,11 +166,11 @@ fn few(names: &[impl AsRef<str>]) -> String {
     }
 }
 
-fn state(level: Level, message: Option<&str>) -> Cell {
-    let (word, colour) = match level {
-        Level::Well => ("ok", Color::Green),
-        Level::Waiting => ("waiting", Color::Yellow),
-        Level::Wrong => ("error", Color::Red),
+fn state(severity: Severity, message: Option<&str>) -> Cell {
+    let (word, colour) = match severity {
+        Severity::Ok => ("ok", Color::Green),
+        Severity::Waiting => ("waiting", Color::Yellow),
+        Severity::Error => ("error", Color::Red),
     };
     let text = match message {
         Some(message) => format!("{word}: {message}"),
@@ -194,9 +194,9 @@ fn table<const N: usize>(heading: [&str; N], width: Option<u16>, colour: bool) -
     table
 }
 
-fn finish(table: &Table, more: usize, what: &str, empty: bool, nothing: &str) -> String {
+fn finish(table: &Table, more: usize, what: &str, empty: bool, empty_text: &str) -> String {
     if empty {
-        return format!(" {nothing}\n");
+        return format!(" {empty_text}\n");
     }
     let mut out = format!("{}\n", table.trim_fmt());
     if more > 0 {

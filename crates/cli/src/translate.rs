@@ -12,12 +12,12 @@ use sesame_api::{Kind, NamespacedName};
 use sesame_control::files::{self, FilesConfig, Snapshot};
 use sesame_control::{FleetId, Options, Resources, StatusView, Translation};
 
-use crate::args::{Part, TranslateArgs};
+use crate::args::{OutputPart, TranslateArgs};
 use crate::output;
 
-/// The output.
+/// The output of the command.
 #[derive(Debug, Serialize)]
-struct Printed {
+struct TranslateOutput {
     #[serde(skip_serializing_if = "Option::is_none")]
     fleets: Option<BTreeMap<String, Resources>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -52,10 +52,10 @@ pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
     };
     let mut translation = sesame_control::translate(snapshot.objects, options);
     if let Some(gateway) = &args.gateway {
-        narrow(&mut translation, gateway)?;
+        filter_by_gateway(&mut translation, gateway)?;
     }
     match args.only[..] {
-        [Part::Status] => output::print(&List::of(&translation.statuses), args.output)?,
+        [OutputPart::Status] => output::print(&List::of(&translation.statuses), args.output)?,
         _ => output::print(&select(&translation, &args.only), args.output)?,
     }
     Ok(match snapshot.errors.is_empty() {
@@ -69,21 +69,21 @@ fn report(snapshot: &Snapshot) {
     for error in &snapshot.errors {
         output::warn(format_args!("{error}"));
     }
-    let mut named = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for object in &snapshot.unsupported {
-        if named.insert(&object.object) {
+        if reported.insert(&object.object) {
             output::warn(format_args!("{object}"));
         }
     }
 }
 
 /// Keeps only what belongs to one Gateway.
-fn narrow(translation: &mut Translation, gateway: &NamespacedName) -> Result<()> {
+fn filter_by_gateway(translation: &mut Translation, gateway: &NamespacedName) -> Result<()> {
     let fleet = FleetId::of_gateway(gateway.namespace.clone(), gateway.name.clone());
     if !translation.fleets.contains_key(&fleet) {
         let names: Vec<String> = translation.fleets.keys().map(ToString::to_string).collect();
         match names.is_empty() {
-            true => bail!("no Gateway {gateway} of Sesame's classes, nor any other"),
+            true => bail!("no Gateway {gateway} of Sesame's classes; found none"),
             false => bail!(
                 "no Gateway {gateway} of Sesame's classes; found: {}",
                 names.join(", ")
@@ -93,14 +93,14 @@ fn narrow(translation: &mut Translation, gateway: &NamespacedName) -> Result<()>
     translation.fleets.retain(|name, _| *name == fleet);
     translation.statuses.retain(|status| match status.key.kind {
         Kind::Gateway => status.key.namespaced_name() == *gateway,
-        kind if kind.is_route() => names_parent(status, gateway),
+        kind if kind.is_route() => has_parent(status, gateway),
         _ => false,
     });
     Ok(())
 }
 
 /// Whether a route's status has an entry for the Gateway.
-fn names_parent(status: &StatusView, gateway: &NamespacedName) -> bool {
+fn has_parent(status: &StatusView, gateway: &NamespacedName) -> bool {
     let parents = status.status["parents"].as_array();
     parents.into_iter().flatten().any(|parent| {
         let reference = &parent["parentRef"];
@@ -111,31 +111,31 @@ fn names_parent(status: &StatusView, gateway: &NamespacedName) -> bool {
 }
 
 /// The selected parts; all if `only` is empty.
-fn select(translation: &Translation, only: &[Part]) -> Printed {
-    let wanted = |part| only.is_empty() || only.contains(&part);
-    let list = |part, list: &Vec<Value>| match wanted(part) {
+fn select(translation: &Translation, only: &[OutputPart]) -> TranslateOutput {
+    let selected = |part| only.is_empty() || only.contains(&part);
+    let list = |part, list: &Vec<Value>| match selected(part) {
         true => list.clone(),
         false => Vec::new(),
     };
-    let some_resources = only.is_empty() || only.iter().any(|part| *part != Part::Status);
-    Printed {
+    let some_resources = only.is_empty() || only.iter().any(|part| *part != OutputPart::Status);
+    TranslateOutput {
         fleets: some_resources.then(|| {
             translation
                 .fleets
                 .iter()
                 .map(|(fleet, resources)| {
                     let resources = Resources {
-                        listeners: list(Part::Listeners, &resources.listeners),
-                        scopes: list(Part::Routes, &resources.scopes),
-                        routes: list(Part::Routes, &resources.routes),
-                        clusters: list(Part::Clusters, &resources.clusters),
-                        endpoints: list(Part::Endpoints, &resources.endpoints),
-                        secrets: list(Part::Secrets, &resources.secrets),
+                        listeners: list(OutputPart::Listeners, &resources.listeners),
+                        scopes: list(OutputPart::Routes, &resources.scopes),
+                        routes: list(OutputPart::Routes, &resources.routes),
+                        clusters: list(OutputPart::Clusters, &resources.clusters),
+                        endpoints: list(OutputPart::Endpoints, &resources.endpoints),
+                        secrets: list(OutputPart::Secrets, &resources.secrets),
                     };
                     (fleet.to_string(), resources)
                 })
                 .collect()
         }),
-        statuses: wanted(Part::Status).then(|| translation.statuses.clone()),
+        statuses: selected(OutputPart::Status).then(|| translation.statuses.clone()),
     }
 }

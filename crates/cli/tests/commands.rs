@@ -193,7 +193,7 @@ fn unsupported_objects_are_named_with_their_location() {
 }
 
 #[test]
-fn bootstrap_is_what_envoy_reads() {
+fn bootstrap_prints_a_configuration_for_envoy() {
     let args = [
         "bootstrap",
         "--fleet",
@@ -214,8 +214,8 @@ fn bootstrap_is_what_envoy_reads() {
     let value = json_of(&[&args[..], &["unix:/run/x.sock", "--admin", "none"]].concat());
     assert!(value.get("admin").is_none());
 
-    let long = format!("unix:/{}", "x".repeat(200));
-    for (address, message) in [("sesame", "HOST:PORT"), (long.as_str(), "103 bytes")] {
+    let long_path = format!("unix:/{}", "x".repeat(200));
+    for (address, message) in [("sesame", "HOST:PORT"), (long_path.as_str(), "103 bytes")] {
         let output = run(&[&args[..], &[address]].concat());
         assert_eq!(output.status.code(), Some(1));
         assert!(
@@ -303,7 +303,7 @@ fn local_ends_on_a_signal_and_leaves_no_files() {
 fn an_invalid_command_line_exits_with_2() {
     for args in [
         &["translate"][..],
-        &["fly"],
+        &["unknown"],
         &["local", "x", "--concurrency", "0"],
         &[],
     ] {

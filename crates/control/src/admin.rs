@@ -20,15 +20,15 @@ use sesame_xds as xds;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
-use crate::owner::{Message, Outputs, inspect, xds_fleet};
 use crate::serve::health::Health;
 use crate::translate::Resources;
+use crate::translator::{Message, TranslatorOutputs, inspect, xds_fleet};
 
 /// Sources of the pages.
 #[derive(Clone)]
 pub(crate) struct Pages {
-    pub(crate) outputs: Outputs,
-    pub(crate) owner: mpsc::WeakSender<Message>,
+    pub(crate) outputs: TranslatorOutputs,
+    pub(crate) translator: mpsc::WeakSender<Message>,
     pub(crate) readiness: Readiness,
 }
 
@@ -76,32 +76,32 @@ pub(crate) async fn serve(
 
 async fn index() -> &'static str {
     "Sesame\n\n\
-     /healthz       it runs\n\
-     /readyz        whether it serves, or why not\n\
+     /healthz       liveness\n\
+     /readyz        readiness; if not ready, the reason\n\
      /status        statuses of objects\n\
-     /problems      errors in files, or from the API server\n\
-     /fleets        Envoys and what they have\n\
-     /config?fleet= what an Envoy gets, by the namespace/name of its Gateway\n\
-     /metrics       counts, for Prometheus\n\
-     /debug/engine  the size of the tables\n"
+     /problems      errors in files, or failures of a replica\n\
+     /fleets        connected Envoys and their resources\n\
+     /config?fleet= resources of a fleet, by the namespace/name of its Gateway\n\
+     /metrics       metrics for Prometheus\n\
+     /debug/engine  sizes of the engine's tables\n"
 }
 
 async fn readyz(State(pages): State<Pages>) -> Response {
     match &pages.readiness {
         Readiness::Local(running) => local_readiness(&pages, running).await,
-        Readiness::Serve(health) => served_readiness(health),
+        Readiness::Serve(health) => replica_readiness(health),
     }
 }
 
-/// 200 when every wanted fleet has an Envoy that serves it, 503 before.
+/// 200 when every desired fleet has an Envoy that has ACKed its resources, 503 before.
 async fn local_readiness(pages: &Pages, running: &watch::Receiver<BTreeSet<FleetId>>) -> Response {
-    let wanted = running.borrow().clone();
-    let waiting: Vec<String> = wanted
+    let desired = running.borrow().clone();
+    let waiting: Vec<String> = desired
         .iter()
-        .filter(|fleet| !serves(&pages.outputs.registry, fleet))
+        .filter(|fleet| !is_served(&pages.outputs.registry, fleet))
         .map(ToString::to_string)
         .collect();
-    let synced = inspect(&pages.owner, |core| core.engine().revision() > 0).await;
+    let synced = inspect(&pages.translator, |core| core.engine().revision() > 0).await;
     match (synced, waiting.is_empty()) {
         (Some(true), true) => "ok\n".into_response(),
         (Some(true), false) => unavailable(format!("waiting for {}\n", waiting.join(", "))),
@@ -109,23 +109,21 @@ async fn local_readiness(pages: &Pages, running: &watch::Receiver<BTreeSet<Fleet
     }
 }
 
-/// 200 when connecting Envoys are served, with all failures listed; 503 before.
-fn served_readiness(health: &Health) -> Response {
-    let mut text = match health.waits_for() {
-        None => "ok\n".to_owned(),
-        Some(waits) => format!("{waits}\n"),
-    };
-    for wrong in health.wrong() {
-        text.push_str(&wrong);
+/// 200 when connecting Envoys are served, 503 before. Lists all failures.
+fn replica_readiness(health: &Health) -> Response {
+    let not_ready = health.not_ready_reason();
+    let mut text = format!("{}\n", not_ready.unwrap_or("ok"));
+    for failure in health.failures() {
+        text.push_str(&failure);
         text.push('\n');
     }
-    match health.waits_for() {
+    match not_ready {
         None => text.into_response(),
         Some(_) => unavailable(text),
     }
 }
 
-fn serves(registry: &xds::Registry, fleet: &FleetId) -> bool {
+fn is_served(registry: &xds::Registry, fleet: &FleetId) -> bool {
     let status = registry.status(&xds_fleet(fleet));
     status.is_some_and(|status| {
         let mut clients = status.clients.iter();
@@ -148,7 +146,7 @@ async fn problems(State(pages): State<Pages>) -> Response {
             let views: Vec<crate::event::ProblemView> = problems.iter().map(Into::into).collect();
             Json(views).into_response()
         }
-        Readiness::Serve(health) => Json(health.wrong()).into_response(),
+        Readiness::Serve(health) => Json(health.failures()).into_response(),
     }
 }
 
@@ -183,15 +181,15 @@ fn counts(resources: &[(xds::ResourceType, usize)]) -> Value {
 }
 
 fn client(client: &xds::ClientStatus) -> Value {
-    let types = client.types.iter().map(|of| {
+    let types = client.types.iter().map(|state| {
         json!({
-            "type": of.resource_type.to_string(),
-            "wildcard": of.wildcard,
-            "subscribed": of.subscribed,
-            "sent": of.sent,
-            "acked": of.acked,
-            "pending": of.pending,
-            "nacks": of.nacks,
+            "type": state.resource_type.to_string(),
+            "wildcard": state.wildcard,
+            "subscribed": state.subscribed,
+            "sent": state.sent,
+            "acked": state.acked,
+            "pending": state.pending,
+            "nacks": state.nacks,
         })
     });
     json!({
@@ -211,29 +209,29 @@ fn rejection(rejection: &xds::Rejection) -> Value {
 }
 
 #[derive(Deserialize)]
-struct OfFleet {
+struct ConfigQuery {
     fleet: Option<String>,
 }
 
-async fn config(State(pages): State<Pages>, Query(query): Query<OfFleet>) -> Response {
+async fn config(State(pages): State<Pages>, Query(query): Query<ConfigQuery>) -> Response {
     let Some(fleet) = query.fleet else {
-        let text =
-            "which one? /config?fleet=NAMESPACE/NAME, with the name of a Gateway; see /fleets\n";
+        let text = "missing parameter: /config?fleet=NAMESPACE/NAME, with the name of a Gateway; see /fleets\n";
         return (StatusCode::BAD_REQUEST, text).into_response();
     };
     let fleet = fleet.parse::<FleetId>().ok();
-    let look = move |core: &crate::core::Core| fleet.and_then(|fleet| core.resources(&fleet));
-    let resources = match inspect(&pages.owner, look).await {
+    let resources_of =
+        move |core: &crate::core::Core| fleet.and_then(|fleet| core.resources(&fleet));
+    let resources = match inspect(&pages.translator, resources_of).await {
         Some(Some(resources)) => resources,
         Some(None) => {
-            let text = "there is no such fleet; see /fleets\n";
+            let text = "no such fleet; see /fleets\n";
             return (StatusCode::NOT_FOUND, text).into_response();
         }
-        None => return unavailable("Sesame is about to end\n".to_owned()),
+        None => return unavailable("Sesame is shutting down\n".to_owned()),
     };
     // A large table takes a while to serialize.
-    let shown = tokio::task::spawn_blocking(move || Resources::of(&resources)).await;
-    match shown {
+    let json = tokio::task::spawn_blocking(move || Resources::of(&resources)).await;
+    match json {
         Ok(resources) => Json(resources).into_response(),
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
@@ -242,15 +240,15 @@ async fn config(State(pages): State<Pages>, Query(query): Query<OfFleet>) -> Res
 async fn metrics(State(pages): State<Pages>) -> Response {
     match pages.outputs.metrics.text() {
         Ok(text) => {
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            ([(header::CONTENT_TYPE, kind)], text).into_response()
+            let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            ([(header::CONTENT_TYPE, content_type)], text).into_response()
         }
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     }
 }
 
 async fn engine(State(pages): State<Pages>) -> Response {
-    let seen = inspect(&pages.owner, |core| {
+    let sizes = inspect(&pages.translator, |core| {
         let (engine, footprint) = (core.engine(), core.engine().footprint());
         json!({
             "revision": engine.revision(),
@@ -259,8 +257,8 @@ async fn engine(State(pages): State<Pages>) -> Response {
             "subjects": footprint.subjects,
         })
     });
-    match seen.await {
+    match sizes.await {
         Some(value) => Json(value).into_response(),
-        None => unavailable("Sesame is about to end\n".to_owned()),
+        None => unavailable("Sesame is shutting down\n".to_owned()),
     }
 }

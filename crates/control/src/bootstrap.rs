@@ -1,6 +1,6 @@
 //! The bootstrap of an unmanaged Envoy.
 //!
-//! In: Sesame's address and the Envoy's fleet. Out: a bootstrap as JSON. It touches no file.
+//! In: Sesame's address and the Envoy's fleet. Out: a bootstrap as JSON. No files are read or written.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -9,14 +9,14 @@ use serde_json::Value;
 use sesame_envoy::{Admin, BootstrapOptions, XdsAddress};
 
 /// The longest portable path of a Unix socket, in bytes: `sun_path` without the final zero (unix(7)).
-const LONGEST_SOCKET_PATH: usize = 103;
+const MAX_SOCKET_PATH: usize = 103;
 
-/// Why there is no bootstrap. The message says how to fix it.
+/// Why a bootstrap can't be generated. The message says how to fix it.
 #[derive(Debug, thiserror::Error)]
 pub enum BootstrapError {
     /// The path is too long for a Unix socket.
     #[error(
-        "the path {0:?} is longer than {LONGEST_SOCKET_PATH} bytes, the limit for a Unix socket: choose a shorter path"
+        "the path {0:?} is longer than {MAX_SOCKET_PATH} bytes, the limit for a Unix socket: choose a shorter path"
     )]
     LongPath(PathBuf),
     /// A value has no JSON form.
@@ -30,16 +30,16 @@ pub enum BootstrapError {
 /// If a path is too long for a Unix socket.
 pub fn bootstrap(options: &BootstrapOptions) -> Result<Value, BootstrapError> {
     if let XdsAddress::Unix(path) = &options.xds {
-        fits(path)?;
+        check_socket_path(path)?;
     }
     if let Admin::Unix(path) = &options.admin {
-        fits(path)?;
+        check_socket_path(path)?;
     }
     Ok(sesame_envoy::to_json(&sesame_envoy::bootstrap(options))?)
 }
 
-fn fits(path: &Path) -> Result<(), BootstrapError> {
-    if path.as_os_str().as_bytes().len() > LONGEST_SOCKET_PATH {
+fn check_socket_path(path: &Path) -> Result<(), BootstrapError> {
+    if path.as_os_str().as_bytes().len() > MAX_SOCKET_PATH {
         return Err(BootstrapError::LongPath(path.to_owned()));
     }
     Ok(())

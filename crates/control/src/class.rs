@@ -8,7 +8,7 @@ use sesame_api::{
 
 pub(crate) const NAME: &str = "sesame";
 
-pub(crate) fn object(controller_name: &Arc<str>) -> Object {
+pub(crate) fn builtin(controller_name: &Arc<str>) -> Object {
     Object::GatewayClass(Box::new(GatewayClass {
         meta: Meta {
             name: NAME.into(),
@@ -24,6 +24,6 @@ pub(crate) fn object(controller_name: &Arc<str>) -> Object {
     }))
 }
 
-pub(crate) fn is_it(key: &ObjectKey) -> bool {
+pub(crate) fn is_builtin(key: &ObjectKey) -> bool {
     key.kind == Kind::GatewayClass && &*key.name == NAME
 }

@@ -1,7 +1,7 @@
 //! Reads the statuses of a cluster's objects.
 //!
-//! In: an API server. Out: a [`StatusStore`], as in a local run. Nothing is translated: the statuses are those that were
-//! written.
+//! In: an API server. Out: a [`StatusStore`], as in a local run, with the statuses that the objects have. Nothing is
+//! translated.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ pub enum ClusterError {
     #[error("no API server is configured: {0}; name a file with --kubeconfig, or set KUBECONFIG")]
     Kubeconfig(String),
     /// A request failed, or its answer is invalid.
-    #[error("{kind}s can't be listed: {source}")]
+    #[error("can't list {kind}s: {source}")]
     List {
         /// The kind that was listed.
         kind: Kind,
@@ -51,17 +51,17 @@ pub enum ClusterError {
 /// # Errors
 /// If no API server is configured.
 pub(crate) async fn connect(kubeconfig: Option<&Path>) -> Result<kube::Config, ClusterError> {
-    let unusable = |error: &dyn std::error::Error| ClusterError::Kubeconfig(chain(error));
+    let kubeconfig_error = |error: &dyn std::error::Error| ClusterError::Kubeconfig(chain(error));
     match kubeconfig {
         Some(path) => {
-            let file = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
+            let file = Kubeconfig::read_from(path).map_err(|error| kubeconfig_error(&error))?;
             let options = KubeConfigOptions::default();
-            let found = kube::Config::from_custom_kubeconfig(file, &options).await;
-            found.map_err(|error| unusable(&error))
+            let config = kube::Config::from_custom_kubeconfig(file, &options).await;
+            config.map_err(|error| kubeconfig_error(&error))
         }
         None => kube::Config::infer()
             .await
-            .map_err(|error| unusable(&error)),
+            .map_err(|error| kubeconfig_error(&error)),
     }
 }
 
@@ -88,7 +88,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 /// Gateways and routes with their statuses.
 ///
 /// # Errors
-/// If the API server can't be found or refuses the requests.
+/// If no API server is configured, or a request fails.
 pub async fn status_store(
     kubeconfig: Option<&Path>,
     scope: &Scope,
@@ -105,7 +105,7 @@ pub async fn status_store(
     let shown = |kind: &Kind| kind.is_served() && (*kind == Kind::Gateway || kind.is_route());
     for kind in Kind::ALL.into_iter().filter(shown) {
         for object in list(&client, kind, namespace.as_deref()).await? {
-            status_store.sketch(&object);
+            status_store.upsert(&object);
             status_store.set(&object.key(), status(&object), now);
         }
     }
@@ -155,7 +155,7 @@ fn decode(kind: Kind, item: &DynamicObject) -> Option<Object> {
     Object::decode_admitted(value).ok().flatten()
 }
 
-/// The object's status. Parents without a status get one that says so.
+/// The object's status. Parents without a status get a pending one.
 fn status(object: &Object) -> Option<ObjectStatus> {
     if let Object::Gateway(gateway) = object {
         return Some(ObjectStatus::Gateway(gateway.status.clone().into()));
@@ -163,19 +163,23 @@ fn status(object: &Object) -> Option<ObjectStatus> {
     let route = object.as_route()?;
     let mut status = route.status.clone();
     for parent in route.parent_refs {
-        if !status.parents.iter().any(|seen| seen.parent_ref == *parent) {
-            status.parents.push(unseen(parent));
+        if !status
+            .parents
+            .iter()
+            .any(|entry| entry.parent_ref == *parent)
+        {
+            status.parents.push(pending_parent(parent));
         }
     }
     Some(ObjectStatus::Route(status.into()))
 }
 
-fn unseen(parent: &ParentReference) -> RouteParentStatus {
+fn pending_parent(parent: &ParentReference) -> RouteParentStatus {
     let accepted = Condition::new(
         condition::route::ACCEPTED,
         ConditionStatus::Unknown,
         "Pending",
-        "no controller has looked at this yet: is there such a parent, and does its controller run?",
+        "no controller has reported a status yet: check that the parent exists and its controller is running",
         0,
     );
     RouteParentStatus {
@@ -190,10 +194,10 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::status_store::Level;
+    use crate::status_store::Severity;
 
     #[test]
-    fn a_parent_of_which_nobody_speaks_is_waited_for() {
+    fn a_parent_without_a_status_is_shown_as_waiting() {
         let parent =
             json!({"group": "gateway.networking.k8s.io", "kind": "Gateway", "name": "web"});
         let route = json!({
@@ -206,10 +210,14 @@ mod tests {
         });
         let object = Object::decode(route).unwrap().unwrap();
         let status_store = StatusStore::default();
-        status_store.sketch(&object);
+        status_store.upsert(&object);
         status_store.set(&object.key(), status(&object), jiff::Timestamp::UNIX_EPOCH);
         let overview = status_store.overview(10, 0);
-        let levels: Vec<Level> = overview.routes[0].parents.iter().map(|p| p.level).collect();
-        assert_eq!(levels, [Level::Well, Level::Waiting]);
+        let severities: Vec<Severity> = overview.routes[0]
+            .parents
+            .iter()
+            .map(|p| p.severity)
+            .collect();
+        assert_eq!(severities, [Severity::Ok, Severity::Waiting]);
     }
 }

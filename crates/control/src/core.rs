@@ -1,7 +1,7 @@
 //! Translation as a state machine: changed inputs in, changed outputs out.
 //!
 //! In: changed objects, states of fleets, resources that Envoys rejected. Out: the commit, and each fleet's changed
-//! resources. No IO, no time, no threads: its owner brings those.
+//! resources. No IO, no time, no threads: the caller provides them.
 
 use sesame_api::{Kind, Object, ObjectKey};
 use sesame_engine::{Batch, Builder, Commit, Engine};
@@ -45,8 +45,8 @@ pub struct Core {
     pipeline: Pipeline,
     assembler: Assembler,
     settings: Settings,
-    /// The GatewayClass `sesame` comes from the user; always true in a cluster.
-    class_written: bool,
+    /// The user has defined the GatewayClass `sesame`, which replaces the built-in one; always true in a cluster.
+    user_defines_class: bool,
     /// There has been a commit, even an empty one.
     committed: bool,
 }
@@ -85,22 +85,22 @@ impl Core {
             assembler: Assembler::new(&inputs, &encoded, options),
             engine: builder.build(),
             pipeline,
-            class_written: settings.in_cluster(),
+            user_defines_class: settings.in_cluster(),
             settings,
             committed: false,
         }
     }
 
-    /// Applies all inputs as one change: no intermediate state is visible. Of inputs with the same key the last counts.
+    /// Applies all inputs as one change, without a visible intermediate state. The last input of a key wins.
     pub fn apply(&mut self, inputs: impl IntoIterator<Item = Input>) -> Step {
         let commit = self.commit(inputs);
         let resources = self.assemble(&commit);
         Step { commit, resources }
     }
 
-    /// The first half of [`apply`](Self::apply); its cost is that of the change.
+    /// The first half of [`apply`](Self::apply); its cost is proportional to the change.
     pub fn commit(&mut self, inputs: impl IntoIterator<Item = Input>) -> Commit {
-        let into = self.pipeline.inputs;
+        let tables = self.pipeline.inputs;
         let mut batch = Batch::new();
         if !self.committed {
             self.set_settings(&mut batch);
@@ -108,19 +108,19 @@ impl Core {
         for input in inputs {
             match input {
                 Input::Upsert(object) => {
-                    self.class_written |= class::is_it(&object.key());
-                    into.upsert(&mut batch, object);
+                    self.user_defines_class |= class::is_builtin(&object.key());
+                    tables.upsert(&mut batch, object);
                 }
-                Input::Remove(key) if !self.settings.in_cluster() && class::is_it(&key) => {
-                    self.class_written = false;
-                    into.upsert(&mut batch, class::object(&self.settings.controller_name));
+                Input::Remove(key) if !self.settings.in_cluster() && class::is_builtin(&key) => {
+                    self.user_defines_class = false;
+                    tables.upsert(&mut batch, class::builtin(&self.settings.controller_name));
                 }
-                Input::Remove(key) => into.remove(&mut batch, &key),
-                Input::Fleet(fleet, state) => into.set_fleet(&mut batch, fleet, state),
+                Input::Remove(key) => tables.remove(&mut batch, &key),
+                Input::Fleet(fleet, state) => tables.set_fleet(&mut batch, fleet, state),
                 Input::Rejection(rejected, message) => {
-                    into.set_rejection(&mut batch, rejected, message);
+                    tables.set_rejection(&mut batch, rejected, message);
                 }
-                Input::ApiVersion(version) => into.set_api_version(&mut batch, version),
+                Input::ApiVersion(version) => tables.set_api_version(&mut batch, version),
                 Input::Settings(settings) => {
                     self.settings = settings;
                     self.set_settings(&mut batch);
@@ -133,10 +133,10 @@ impl Core {
 
     /// Sets the settings, and the built-in class that depends on them.
     fn set_settings(&self, batch: &mut Batch) {
-        let into = self.pipeline.inputs;
-        into.set_settings(batch, self.settings.clone());
-        if !self.class_written {
-            into.upsert(batch, class::object(&self.settings.controller_name));
+        let tables = self.pipeline.inputs;
+        tables.set_settings(batch, self.settings.clone());
+        if !self.user_defines_class {
+            tables.upsert(batch, class::builtin(&self.settings.controller_name));
         }
     }
 
@@ -157,7 +157,7 @@ impl Core {
         self.assembler.replaced()
     }
 
-    /// The connections of replaced listeners are gone: removes the resources that only they needed.
+    /// Removes the resources that only replaced listeners needed. To be called when their connections have drained.
     pub fn settle(&mut self) -> Vec<ResourceChange> {
         self.assembler.settle()
     }
@@ -188,8 +188,8 @@ impl Core {
         self.pipeline.inputs.uid(&self.engine, key)
     }
 
-    /// Whether an object is the built-in GatewayClass, whose status is reported nowhere.
-    pub fn is_unwritten(&self, key: &ObjectKey) -> bool {
-        key.kind == Kind::GatewayClass && &*key.name == class::NAME && !self.class_written
+    /// Whether an object is the built-in GatewayClass, which has no reported status.
+    pub fn is_builtin_class(&self, key: &ObjectKey) -> bool {
+        key.kind == Kind::GatewayClass && &*key.name == class::NAME && !self.user_defines_class
     }
 }

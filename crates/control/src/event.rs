@@ -1,7 +1,7 @@
 //! Events of a run, for terminals, tests and other receivers.
 //!
-//! In: what happens. Out: plain data; each event serializes to one JSON object, tagged by `type`. Long lists are truncated
-//! and carry the number of omitted items. It must not depend on the receivers.
+//! Plain data: each event serializes to one JSON object, tagged by `type`. Long lists are truncated and carry the number of
+//! omitted items. Events must not depend on the receivers.
 
 use std::fmt::Display;
 
@@ -13,7 +13,7 @@ use tokio::sync::broadcast;
 use crate::status_store::StatusChange;
 
 /// Length limit of the lists in an event.
-pub(crate) const LONGEST_LIST: usize = 20;
+pub(crate) const MAX_LIST_LEN: usize = 20;
 
 /// An event. Milliseconds have fractions.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -49,12 +49,12 @@ pub enum RunEvent {
         revision: u64,
         /// The Gateway of the Envoy.
         gateway: String,
-        /// Time since the change was noticed, in milliseconds.
+        /// Time since the change was detected, in milliseconds.
         after_ms: f64,
     },
     /// A new problem with a file.
     Problem(ProblemView),
-    /// A problem with a file is gone.
+    /// A problem with a file was fixed.
     ProblemSolved(ProblemView),
     /// Conditions of objects changed; the worst first.
     Status {
@@ -126,21 +126,21 @@ pub enum RunEvent {
 #[derive(Clone, Debug)]
 pub(crate) struct EventSender {
     events: broadcast::Sender<RunEvent>,
-    worth: fn(&RunEvent) -> bool,
+    filter: fn(&RunEvent) -> bool,
 }
 
 impl EventSender {
-    /// A sender of the events that pass `worth`, with a queue of `kept` events for slow receivers.
+    /// A sender of the events that pass `filter`, with a queue of `capacity` events for slow receivers.
     pub(crate) fn new(
-        kept: usize,
-        worth: fn(&RunEvent) -> bool,
+        capacity: usize,
+        filter: fn(&RunEvent) -> bool,
     ) -> (Self, broadcast::Receiver<RunEvent>) {
-        let (events, receiver) = broadcast::channel(kept);
-        (Self { events, worth }, receiver)
+        let (events, receiver) = broadcast::channel(capacity);
+        (Self { events, filter }, receiver)
     }
 
     pub(crate) fn send(&self, event: RunEvent) {
-        if (self.worth)(&event) {
+        if (self.filter)(&event) {
             let _ = self.events.send(event);
         }
     }
@@ -214,9 +214,9 @@ pub(crate) fn as_text<S: Serializer>(
 }
 
 /// The first items of a list, and the number of omitted ones.
-pub(crate) fn cut<T>(mut list: Vec<T>) -> (Vec<T>, usize) {
-    let more = list.len().saturating_sub(LONGEST_LIST);
-    list.truncate(LONGEST_LIST);
+pub(crate) fn truncate<T>(mut list: Vec<T>) -> (Vec<T>, usize) {
+    let more = list.len().saturating_sub(MAX_LIST_LEN);
+    list.truncate(MAX_LIST_LEN);
     (list, more)
 }
 

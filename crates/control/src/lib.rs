@@ -17,7 +17,6 @@ pub mod core;
 pub mod event;
 pub mod local;
 mod metrics;
-mod owner;
 mod plan;
 mod progress;
 mod runner;
@@ -26,6 +25,7 @@ pub mod serve;
 pub mod status_store;
 mod streams;
 mod translate;
+mod translator;
 
 pub use self::bootstrap::{BootstrapError, bootstrap};
 pub use self::translate::{Resources, StatusView, Translation, translate};
@@ -40,7 +40,7 @@ pub use sesame_fleet::kube::sidecar;
 pub use sesame_fleet::local::binary::VERSION as ENVOY_VERSION;
 /// Which Envoy to run, and its log levels.
 pub use sesame_fleet::local::{Level as EnvoyLog, binary};
-/// Files beside every Envoy that it loads.
+/// Sesame's module, which Envoys load from a file.
 pub use sesame_fleet::module;
 /// The name of a fleet.
 pub use sesame_model::{FleetId, Port};

@@ -1,11 +1,11 @@
 //! A local run: files are the source, and every Gateway has an Envoy process on this machine.
 //!
-//! In: settings. Out: running Envoys, a [`StatusStore`], [`RunEvent`]s. Everything that it starts ends with it.
+//! In: settings. Out: running Envoys, a [`StatusStore`], [`RunEvent`]s. Dropping the run ends everything that it started.
 
 mod fleets;
-mod leftovers;
 pub(crate) mod ports;
 pub(crate) mod runner;
+mod stale_dirs;
 
 use std::collections::BTreeSet;
 use std::fs::Permissions;
@@ -27,28 +27,28 @@ use tokio::sync::{broadcast, mpsc, watch};
 use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 
-use self::fleets::{Launch, Starts};
-use self::ports::{Ports, ThisMachine};
+use self::fleets::{Generations, LaunchConfig};
+use self::ports::{Ports, SystemPortProber};
 use self::runner::LocalRunner;
 use crate::admin;
 use crate::core::Core;
 use crate::event::{EventSender, RunEvent};
 use crate::metrics::Metrics;
-use crate::owner::{Message, Outputs, Owner};
 use crate::running::{Running, Tasks, spawn};
 use crate::status_store::StatusStore;
 use crate::streams;
+use crate::translator::{Message, Translator, TranslatorOutputs};
 
 pub use crate::running::RunError;
 
-/// Bound of the owner's queue of messages; senders wait when it is full.
+/// Bound of the translator's queue of messages; senders wait when it is full.
 const MESSAGES: usize = 4096;
-/// Bound of the event queue; a slower receiver gets the number of events that it missed.
+/// Bound of the event queue; a slow receiver gets the number of events that it missed.
 const EVENTS: usize = 4096;
-/// How long an Envoy may take to replace a listener.
-const REPLACING: Duration = Duration::from_secs(5);
-/// Change sets that may be queued; further changes are coalesced by the source.
-const SETS: usize = 2;
+/// Time limit for an Envoy to replace a listener.
+const LISTENER_REPLACEMENT: Duration = Duration::from_secs(5);
+/// Bound of the queue of change sets; the source coalesces further changes.
+const CHANGE_SETS: usize = 2;
 
 /// Settings of a local run.
 #[derive(Clone, Debug)]
@@ -57,7 +57,7 @@ pub struct LocalConfig {
     pub files: FilesConfig,
     /// The Envoy to run.
     pub envoy: PathBuf,
-    /// Added to a Gateway's port to get the one that is bound.
+    /// Added to a Gateway's port to get the port to bind.
     pub port_offset: u16,
     /// Which route tables are sharded.
     pub sharding: Sharding,
@@ -118,8 +118,8 @@ pub struct Local {
     status_store: Arc<StatusStore>,
     admin: Option<SocketAddr>,
     supervisor: Arc<Supervisor>,
-    /// See [`Outputs::ending`].
-    ending: CancellationToken,
+    /// See [`TranslatorOutputs::shutdown`].
+    shutdown: CancellationToken,
     stop: CancellationToken,
     running: Running,
     /// Last field: dropped after everything that uses it.
@@ -130,41 +130,41 @@ impl Local {
     /// Starts a run. Must be called within a Tokio runtime with IO and time.
     ///
     /// # Errors
-    /// If the machine lacks something that every Gateway needs. What only some Gateways lack is reported in their status.
+    /// If a requirement of all Gateways is missing on this machine. Failures of single Gateways are reported in their statuses.
     pub async fn start(config: LocalConfig) -> Result<(Self, Events), StartError> {
         let files = config.files.clone();
-        Self::start_reading(config, |owner| read(files, owner)).await
+        Self::start_with(config, |translator| watch_files(files, translator)).await
     }
 
     /// As [`start`](Self::start), with `sets` as the source instead of files. The first set holds all objects.
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub async fn start_fed(
+    pub async fn start_with_changes(
         config: LocalConfig,
         sets: mpsc::Receiver<ChangeSet>,
     ) -> Result<(Self, Events), StartError> {
-        Self::start_reading(config, |owner| async move {
-            pass_on(sets, &owner).await;
-            owner.closed().await;
+        Self::start_with(config, |translator| async move {
+            forward(sets, &translator).await;
+            translator.closed().await;
             Ok(())
         })
         .await
     }
 
-    async fn start_reading<F>(
+    async fn start_with<F>(
         config: LocalConfig,
-        reading: impl FnOnce(mpsc::Sender<Message>) -> F,
+        source: impl FnOnce(mpsc::Sender<Message>) -> F,
     ) -> Result<(Self, Events), StartError>
     where
         F: Future<Output = Result<(), RunError>> + Send + 'static,
     {
         let start = Instant::now();
         let run_dir = run_dir().map_err(StartError::RunDir)?;
-        if let Err(error) = leftovers::sweep(run_dir.path(), SystemTime::now()).await {
-            tracing::debug!(%error, "can't look for folders of killed runs");
+        if let Err(error) = stale_dirs::sweep(run_dir.path(), SystemTime::now()).await {
+            tracing::debug!(%error, "can't search for folders of killed runs");
         }
-        let xds_socket = run_dir.path().join(leftovers::SOCKET);
+        let xds_socket = run_dir.path().join(stale_dirs::SOCKET);
         let listener = UnixListener::bind(&xds_socket).map_err(StartError::RunDir)?;
         let admin = match config.admin {
             Some(address) => {
@@ -178,64 +178,80 @@ impl Local {
         let supervisor = Arc::new(supervisor);
 
         let (events, receiver) = EventSender::new(EVENTS, |_| true);
-        let (wanted, running) = watch::channel(BTreeSet::new());
+        let (desired, running) = watch::channel(BTreeSet::new());
         #[expect(
             clippy::disallowed_methods,
-            reason = "who takes orders never waits for anything, and the thread that gives them must not wait"
+            reason = "the receiver never waits, and the translator thread must not block"
         )]
-        let (orders, to_do) = mpsc::unbounded_channel();
+        let (commands, command_receiver) = mpsc::unbounded_channel();
         let registry = xds::Registry::new(xds_config(&config));
-        let outputs = Outputs {
+        let outputs = TranslatorOutputs {
             registry: registry.clone(),
             status_store: Arc::default(),
             progress: Arc::default(),
             metrics: Arc::new(Metrics::new()),
             events,
             statuses: None,
-            drain: config.drain + REPLACING,
-            ending: CancellationToken::new(),
+            drain: config.drain + LISTENER_REPLACEMENT,
+            shutdown: CancellationToken::new(),
         };
         let stop = CancellationToken::new();
-        let (to_owner, messages) = mpsc::channel(MESSAGES);
+        let (to_translator, messages) = mpsc::channel(MESSAGES);
         let port_offset = config.port_offset;
         let options = Options {
             port_offset,
             sharding: config.sharding,
         };
-        let ports = Ports::new(port_offset, Box::new(ThisMachine));
-        let runner = LocalRunner::new(ports, wanted, orders);
-        let owner = Owner::new(Core::new(options), Box::new(runner), outputs.clone(), start);
-        let owner = owner.spawn(messages).map_err(StartError::Supervisor)?;
+        let ports = Ports::new(port_offset, Box::new(SystemPortProber));
+        let runner = LocalRunner::new(ports, desired, commands);
+        let translator =
+            Translator::new(Core::new(options), Box::new(runner), outputs.clone(), start);
+        let translator = translator.spawn(messages).map_err(StartError::Supervisor)?;
 
         let mut tasks = Tasks::new();
-        let reports = registry.events();
-        let starts = Arc::<Starts>::default();
+        let xds_events = registry.events();
+        let generations = Arc::<Generations>::default();
         let serving = stop.clone().cancelled_owned();
         tasks.spawn(async move {
             let incoming = UnixListenerStream::new(listener);
             Ok(registry.serve_incoming(incoming, serving).await?)
         });
-        let weak = to_owner.downgrade();
+        let weak = to_translator.downgrade();
         spawn(
             &mut tasks,
-            streams::hear(reports, weak.clone(), outputs.clone(), starts.clone()),
+            streams::forward_events(
+                xds_events,
+                weak.clone(),
+                outputs.clone(),
+                generations.clone(),
+            ),
         );
         spawn(
             &mut tasks,
-            fleets::hear_processes(processes, weak.clone(), outputs.clone(), running.clone()),
+            fleets::forward_process_events(
+                processes,
+                weak.clone(),
+                outputs.clone(),
+                running.clone(),
+            ),
         );
-        let launch = Launch {
+        let launch = LaunchConfig {
             xds_socket,
             concurrency: config.concurrency,
-            starts,
+            generations,
         };
-        let keep = fleets::keep(to_do, Arc::clone(&supervisor), weak.clone(), launch);
-        spawn(&mut tasks, keep);
-        let bound = admin.as_ref().and_then(|admin| admin.local_addr().ok());
+        let supervise = fleets::supervise(
+            command_receiver,
+            Arc::clone(&supervisor),
+            weak.clone(),
+            launch,
+        );
+        spawn(&mut tasks, supervise);
+        let admin_address = admin.as_ref().and_then(|admin| admin.local_addr().ok());
         if let Some(listener) = admin {
             let pages = admin::Pages {
                 outputs: outputs.clone(),
-                owner: weak,
+                translator: weak,
                 readiness: admin::Readiness::Local(running),
             };
             let serving = stop.clone().cancelled_owned();
@@ -244,15 +260,15 @@ impl Local {
                 done.map_err(RunError::Admin)
             });
         }
-        tasks.spawn(reading(to_owner));
+        tasks.spawn(source(to_translator));
 
         let local = Self {
             status_store: outputs.status_store,
-            admin: bound,
+            admin: admin_address,
             supervisor,
-            ending: outputs.ending,
+            shutdown: outputs.shutdown,
             stop,
-            running: Running::new(tasks, owner),
+            running: Running::new(tasks, translator),
             run_dir,
         };
         Ok((local, receiver))
@@ -270,7 +286,7 @@ impl Local {
 
     /// The socket of the discovery server.
     pub fn xds_socket(&self) -> PathBuf {
-        self.run_dir.path().join(leftovers::SOCKET)
+        self.run_dir.path().join(stale_dirs::SOCKET)
     }
 
     /// Completes when the run can't continue, with the reason. Cancel safe.
@@ -280,7 +296,7 @@ impl Local {
 
     /// Drains all Envoys in parallel and removes all files of the run.
     pub async fn shutdown(self) {
-        self.ending.cancel();
+        self.shutdown.cancel();
         self.supervisor.shutdown().await;
         self.stop.cancel();
         self.running.shutdown().await;
@@ -290,7 +306,7 @@ impl Local {
     }
 }
 
-/// How long clusters outlive their last use: connections of a replaced listener keep its routes while they drain.
+/// Clusters are removed with a delay: connections of a replaced listener keep its routes while they drain.
 fn xds_config(config: &LocalConfig) -> xds::ServerConfig {
     let mut out = xds::ServerConfig {
         supports_variants: config.module.then_some(streams::SUPPORTS_VARIANTS),
@@ -318,31 +334,34 @@ fn supervisor(
 
 /// A private folder with a path short enough for the sockets in it.
 fn run_dir() -> io::Result<TempDir> {
-    /// The longest path of a Unix socket, minus the longest name of a socket in the folder.
-    const LONGEST: usize = 103 - "/0123456789abcdef-0123456789abcdef/admin.sock".len();
+    /// The longest path of a Unix socket, minus the longest socket name in the folder.
+    const MAX_LEN: usize = 103 - "/0123456789abcdef-0123456789abcdef/admin.sock".len();
     let mut builder = tempfile::Builder::new();
     let builder = builder
-        .prefix(leftovers::PREFIX)
+        .prefix(stale_dirs::PREFIX)
         .permissions(Permissions::from_mode(0o700));
     let dir = builder.tempdir()?;
-    if dir.path().as_os_str().len() <= LONGEST {
+    if dir.path().as_os_str().len() <= MAX_LEN {
         return Ok(dir);
     }
     builder.tempdir_in("/tmp")
 }
 
-/// Reads files and sends their changes. Keeps the owner running after the last change.
-async fn read(config: FilesConfig, owner: mpsc::Sender<Message>) -> Result<(), RunError> {
-    let (sets, changes) = mpsc::channel::<ChangeSet>(SETS);
-    let (watched, ()) = tokio::join!(files::watch(config, sets), pass_on(changes, &owner));
+/// Reads files and sends their changes. Keeps a sender after the last change, so that the translator continues.
+async fn watch_files(
+    config: FilesConfig,
+    translator: mpsc::Sender<Message>,
+) -> Result<(), RunError> {
+    let (sets, changes) = mpsc::channel::<ChangeSet>(CHANGE_SETS);
+    let (watched, ()) = tokio::join!(files::watch(config, sets), forward(changes, &translator));
     watched?;
-    owner.closed().await;
+    translator.closed().await;
     Ok(())
 }
 
-async fn pass_on(mut sets: mpsc::Receiver<ChangeSet>, owner: &mpsc::Sender<Message>) {
+async fn forward(mut sets: mpsc::Receiver<ChangeSet>, translator: &mpsc::Sender<Message>) {
     while let Some(set) = sets.recv().await {
-        if owner.send(Message::Source(set)).await.is_err() {
+        if translator.send(Message::Changes(set)).await.is_err() {
             return;
         }
     }

@@ -1,8 +1,8 @@
 //! Metrics of a run.
 //!
-//! In: what happened. Out: the text format of Prometheus (OpenMetrics). It must not depend on its readers.
+//! In: counts and durations. Out: the text format of Prometheus (OpenMetrics). It must not depend on its readers.
 
-mod serving;
+mod replica;
 
 use std::fmt;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use sesame_api::Kind;
 
-pub(crate) use self::serving::Serving;
+pub(crate) use self::replica::ReplicaMetrics;
 
 /// All metrics.
 #[derive(Debug)]
@@ -26,22 +26,22 @@ pub(crate) struct Metrics {
     keys_run: Counter,
     commit_seconds: Histogram,
     served_seconds: Histogram,
-    objects: Family<OfKind, Gauge>,
+    objects: Family<KindLabels, Gauge>,
     problems: Gauge,
     fleets: Gauge,
-    rejections: Family<OfResource, Counter>,
+    rejections: Family<ResourceLabels, Counter>,
     rejected: Gauge,
     envoy_starts: Counter,
     envoy_exits: Counter,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfKind {
+struct KindLabels {
     kind: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OfResource {
+struct ResourceLabels {
     resource: String,
 }
 
@@ -52,10 +52,10 @@ const SECONDS: [f64; 17] = [
 ];
 
 impl Metrics {
-    /// All metrics at zero, with those of a replica in a cluster.
-    pub(crate) fn serving(serving: Serving) -> Self {
+    /// All metrics at zero, including those of a replica in a cluster.
+    pub(crate) fn of_replica(replica: ReplicaMetrics) -> Self {
         let mut metrics = Self::new();
-        metrics.registry.register_collector(Box::new(serving));
+        metrics.registry.register_collector(Box::new(replica));
         metrics
     }
 
@@ -83,45 +83,53 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register(
             "commits",
-            "Changes that were translated, each with all that had come by then",
+            "Commits of the engine, each with all changes queued by then",
             self.commits.clone(),
         );
         registry.register(
             "keys_run",
-            "Rows that translation worked out: what changes cost",
+            "Keys for which a stage ran: the cost of changes",
             self.keys_run.clone(),
         );
         registry.register_with_unit(
             "commit",
-            "Time from a change at hand to resources handed out",
+            "Time from taking queued changes to publishing resources",
             Unit::Seconds,
             self.commit_seconds.clone(),
         );
         registry.register_with_unit(
             "served",
-            "Time from a change that was noticed to an Envoy that answers by it",
+            "Time from detecting a change to the ACK of an Envoy",
             Unit::Seconds,
             self.served_seconds.clone(),
         );
-        registry.register("objects", "Objects that there are", self.objects.clone());
         registry.register(
-            "problems",
-            "What is wrong with files",
-            self.problems.clone(),
+            "objects",
+            "Objects that have been read, by kind",
+            self.objects.clone(),
         );
-        registry.register("fleets", "Fleets that there should be", self.fleets.clone());
+        registry.register("problems", "Errors in files", self.problems.clone());
+        registry.register("fleets", "Fleets", self.fleets.clone());
         registry.register(
             "rejections",
-            "Resources that an Envoy refused",
+            "Resources that an Envoy rejected, by type",
             self.rejections.clone(),
         );
         registry.register(
             "rejected_resources",
-            "Resources whose newest version an Envoy has refused",
+            "Resources whose latest version is rejected by an Envoy",
             self.rejected.clone(),
         );
-        registry.register("envoy_starts", "Envoys started", self.envoy_starts.clone());
-        registry.register("envoy_exits", "Envoys that ended", self.envoy_exits.clone());
+        registry.register(
+            "envoy_starts",
+            "Envoy processes that were started",
+            self.envoy_starts.clone(),
+        );
+        registry.register(
+            "envoy_exits",
+            "Envoy processes that exited",
+            self.envoy_exits.clone(),
+        );
     }
 
     pub(crate) fn committed(&self, keys: usize, took: Duration) {
@@ -134,10 +142,10 @@ impl Metrics {
         self.served_seconds.observe(after.as_secs_f64());
     }
 
-    /// Counts one object more or less of a kind.
+    /// Changes the number of objects of a kind.
     pub(crate) fn object(&self, kind: Kind, by: i64) {
         let kind = kind.as_str().to_owned();
-        self.objects.get_or_create(&OfKind { kind }).inc_by(by);
+        self.objects.get_or_create(&KindLabels { kind }).inc_by(by);
     }
 
     pub(crate) fn problems(&self, number: usize) {
@@ -150,7 +158,7 @@ impl Metrics {
 
     pub(crate) fn rejection(&self, resource: String) {
         self.rejections
-            .get_or_create(&OfResource { resource })
+            .get_or_create(&ResourceLabels { resource })
             .inc();
     }
 

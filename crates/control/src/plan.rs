@@ -1,8 +1,9 @@
 //! Addresses and ports of fleets on this machine.
 //!
-//! In: requests of all Gateways. Out: addresses for each, and the ports that conflict with another Gateway's. Pure: the
-//! caller says whether an address is usable.
+//! In: fleet requests. Out: the addresses of each fleet, and the ports that conflict with another Gateway's. Pure: the caller
+//! checks whether an address is usable.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -18,11 +19,11 @@ pub(crate) struct Planner {
     port_offset: u16,
 }
 
-/// The addresses that one fleet requests, parsed.
+/// The addresses that a fleet requests, parsed.
 #[derive(Debug, Default)]
-struct Wish {
+struct RequestedAddresses {
     /// Explicit addresses without duplicates, in the order of the Gateway.
-    exactly: Vec<IpAddr>,
+    explicit: Vec<IpAddr>,
     /// Also one that Sesame chooses.
     any: bool,
     problem: Option<FleetProblem>,
@@ -40,48 +41,46 @@ impl Planner {
     /// A state for every requested fleet: not ready, ports not probed.
     ///
     /// `usable` returns the problem with a requested address. If two Gateways request the same port of the same address, the
-    /// one that `has` it keeps it; else the first by name gets it.
+    /// one that `holds` it keeps it; otherwise the first by name gets it.
     pub(crate) fn plan(
         &mut self,
         requests: &BTreeMap<FleetId, FleetRequest>,
         mut usable: impl FnMut(IpAddr) -> Result<(), String>,
-        has: impl Fn(&FleetId, (IpAddr, Port)) -> bool,
+        holds: impl Fn(&FleetId, (IpAddr, Port)) -> bool,
     ) -> BTreeMap<FleetId, FleetState> {
-        let wishes: BTreeMap<&FleetId, Wish> = requests
+        let requested: BTreeMap<&FleetId, RequestedAddresses> = requests
             .iter()
-            .map(|(fleet, request)| (fleet, wish(request, &mut usable)))
+            .map(|(fleet, request)| (fleet, requested_addresses(request, &mut usable)))
             .collect();
-        let asked_for: BTreeSet<_> = wishes
+        let explicit: BTreeSet<_> = requested
             .values()
-            .flat_map(|wish| &wish.exactly)
+            .flat_map(|addresses| &addresses.explicit)
             .filter_map(|address| match address {
                 IpAddr::V4(address) => Some(*address),
                 IpAddr::V6(_) => None,
             })
             .collect();
-        let without = wishes
-            .iter()
-            .filter(|(_, wish)| wish.any)
-            .map(|(fleet, _)| *fleet);
-        self.allocator.assign(without, &asked_for);
+        let any = requested.iter().filter(|(_, addresses)| addresses.any);
+        self.allocator
+            .assign(any.map(|(fleet, _)| *fleet), &explicit);
 
-        let mut states: BTreeMap<FleetId, FleetState> = wishes
+        let mut states: BTreeMap<FleetId, FleetState> = requested
             .into_iter()
-            .map(|(fleet, wish)| (fleet.clone(), self.state(fleet, wish)))
+            .map(|(fleet, addresses)| (fleet.clone(), self.state(fleet, addresses)))
             .collect();
-        self.claim_ports(requests, &mut states, has);
+        self.claim_ports(requests, &mut states, holds);
         states
     }
 
-    fn state(&self, fleet: &FleetId, wish: Wish) -> FleetState {
-        let mut addresses = wish.exactly;
-        let mut problem = wish.problem;
-        if wish.any {
+    fn state(&self, fleet: &FleetId, requested: RequestedAddresses) -> FleetState {
+        let mut addresses = requested.explicit;
+        let mut problem = requested.problem;
+        if requested.any {
             match self.allocator.get(fleet) {
                 Some(address) => addresses.push(address.into()),
                 None => {
                     problem = problem.or(Some(FleetProblem::AddressNotAssigned(
-                        "every address of 127.0.0.0/8 is taken: ask for one with spec.addresses"
+                        "all addresses of 127.0.0.0/8 are in use: set one in spec.addresses"
                             .to_owned(),
                     )));
                 }
@@ -96,99 +95,83 @@ impl Planner {
         }
     }
 
-    /// Assigns each port of each address to one fleet, preferring the fleet that has it.
+    /// Assigns each port of each address to one fleet, preferring the fleet that holds it.
     fn claim_ports(
         &self,
         requests: &BTreeMap<FleetId, FleetRequest>,
         states: &mut BTreeMap<FleetId, FleetState>,
-        has: impl Fn(&FleetId, (IpAddr, Port)) -> bool,
+        holds: impl Fn(&FleetId, (IpAddr, Port)) -> bool,
     ) {
-        let mut claims = Claims::default();
-        for incumbents in [true, false] {
-            for (fleet, request) in requests {
-                let Some(state) = states.get_mut(fleet) else {
-                    continue;
-                };
-                for &port in &request.ports {
-                    let Some(bound) = port.checked_add(self.port_offset) else {
-                        let why = format!(
-                            "port {port} moved up by {} is beyond 65535: choose a smaller --port-offset",
+        let mut claims = Vec::new();
+        for (fleet, request) in requests {
+            let Some(state) = states.get_mut(fleet) else {
+                continue;
+            };
+            let addresses: Vec<IpAddr> = state
+                .addresses
+                .iter()
+                .filter_map(FleetAddress::ip)
+                .collect();
+            for &port in &request.ports {
+                match port.checked_add(self.port_offset) {
+                    Some(bound) => {
+                        let held = addresses.iter().any(|&ip| holds(fleet, (ip, bound)));
+                        claims.push((held, fleet, port, addresses.clone()));
+                    }
+                    None => {
+                        let reason = format!(
+                            "port {port} plus --port-offset {} exceeds 65535: choose a smaller --port-offset",
                             self.port_offset
                         );
-                        state.ports.insert(port, why);
-                        continue;
-                    };
-                    let addresses: Vec<IpAddr> = state
-                        .addresses
-                        .iter()
-                        .filter_map(FleetAddress::ip)
-                        .collect();
-                    let incumbent = addresses.iter().any(|&ip| has(fleet, (ip, bound)));
-                    if incumbents == incumbent
-                        && let Err(why) = claims.claim(fleet, &addresses, port)
-                    {
-                        state.ports.insert(port, why);
+                        state.ports.insert(port, reason);
                     }
                 }
             }
         }
-    }
-}
-
-/// The fleet that has each port of each address.
-#[derive(Debug, Default)]
-struct Claims<'a> {
-    by_port: BTreeMap<Port, Vec<(IpAddr, &'a FleetId)>>,
-}
-
-impl<'a> Claims<'a> {
-    fn claim(
-        &mut self,
-        fleet: &'a FleetId,
-        addresses: &[IpAddr],
-        port: Port,
-    ) -> Result<(), String> {
-        for &address in addresses {
-            if let Some(owner) = self.owner(address, port) {
-                return Err(format!(
+        // Stable: otherwise by name.
+        claims.sort_by_key(|(held, ..)| Reverse(*held));
+        let mut owners: BTreeMap<Port, Vec<(IpAddr, &FleetId)>> = BTreeMap::new();
+        for (_, fleet, port, addresses) in claims {
+            let owners = owners.entry(port).or_default();
+            let conflict = addresses.iter().find_map(|&address| {
+                let mut owners = owners.iter();
+                let (_, owner) = owners.find(|(other, _)| overlap(*other, address))?;
+                Some(format!(
                     "port {port} of {address} is taken by Gateway {owner}: use another port or address"
-                ));
+                ))
+            });
+            match (conflict, states.get_mut(fleet)) {
+                (Some(reason), Some(state)) => drop(state.ports.insert(port, reason)),
+                _ => owners.extend(addresses.into_iter().map(|address| (address, fleet))),
             }
         }
-        let claimed = addresses.iter().map(|&address| (address, fleet));
-        self.by_port.entry(port).or_default().extend(claimed);
-        Ok(())
-    }
-
-    fn owner(&self, address: IpAddr, port: Port) -> Option<&FleetId> {
-        let overlap = |other: IpAddr| {
-            other == address
-                || (other.is_ipv4() == address.is_ipv4()
-                    && (other.is_unspecified() || address.is_unspecified()))
-        };
-        let mut claims = self.by_port.get(&port)?.iter();
-        claims
-            .find(|(other, _)| overlap(*other))
-            .map(|(_, owner)| *owner)
     }
 }
 
-fn wish(request: &FleetRequest, usable: &mut impl FnMut(IpAddr) -> Result<(), String>) -> Wish {
-    let mut wish = Wish {
+/// Whether a socket on one address conflicts with a socket on the other.
+fn overlap(a: IpAddr, b: IpAddr) -> bool {
+    a == b || (a.is_ipv4() == b.is_ipv4() && (a.is_unspecified() || b.is_unspecified()))
+}
+
+fn requested_addresses(
+    request: &FleetRequest,
+    usable: &mut impl FnMut(IpAddr) -> Result<(), String>,
+) -> RequestedAddresses {
+    let mut requested = RequestedAddresses {
         any: request.addresses.is_empty(),
-        ..Wish::default()
+        ..RequestedAddresses::default()
     };
     let mut unsupported = None;
     for address in &request.addresses {
         match address {
-            AddressRequest::Any => wish.any = true,
-            AddressRequest::Ip(ip) if wish.exactly.contains(ip) => {}
+            AddressRequest::Any => requested.any = true,
+            AddressRequest::Ip(ip) if requested.explicit.contains(ip) => {}
             AddressRequest::Ip(ip) => match usable(*ip) {
-                Ok(()) => wish.exactly.push(*ip),
-                Err(why) => wish.not_usable(why),
+                Ok(()) => requested.explicit.push(*ip),
+                Err(reason) => requested.not_usable(reason),
             },
             AddressRequest::InvalidIp(value) => {
-                wish.not_usable(format!("{value:?} is not an IP address"));
+                requested.not_usable(format!("{value:?} is not an IP address"));
             }
             AddressRequest::Hostname(_) => _ = unsupported.get_or_insert("Hostname"),
             AddressRequest::Other(type_) => _ = unsupported.get_or_insert(type_),
@@ -196,21 +179,21 @@ fn wish(request: &FleetRequest, usable: &mut impl FnMut(IpAddr) -> Result<(), St
     }
     if let Some(type_) = unsupported {
         // The Gateway is not accepted, so its fleet gets no address.
-        let why = format!(
-            "spec.addresses: type {type_} is not supported on this machine: use IPAddress, or leave addresses out"
+        let reason = format!(
+            "spec.addresses: type {type_} is not supported on this machine: use IPAddress, or omit spec.addresses"
         );
-        return Wish {
-            problem: Some(FleetProblem::UnsupportedAddress(why)),
-            ..Wish::default()
+        return RequestedAddresses {
+            problem: Some(FleetProblem::UnsupportedAddress(reason)),
+            ..RequestedAddresses::default()
         };
     }
-    wish
+    requested
 }
 
-impl Wish {
-    fn not_usable(&mut self, why: String) {
+impl RequestedAddresses {
+    fn not_usable(&mut self, reason: String) {
         self.problem.get_or_insert_with(|| {
-            FleetProblem::AddressNotUsable(format!("spec.addresses: {why}"))
+            FleetProblem::AddressNotUsable(format!("spec.addresses: {reason}"))
         });
     }
 }

@@ -1,8 +1,8 @@
 //! Measures how long a change takes to reach Envoys.
 //!
-//! In: revisions as they are published to a fleet, each with the time at which its change was noticed; acknowledgements.
-//! Out: the revisions that a fleet has acknowledged, each with its delay. Bounded: a fleet that doesn't answer costs a few
-//! entries.
+//! In: revisions as they are published to a fleet, each with the time at which its change was detected; acknowledgements.
+//! Out: the revisions that a fleet has acknowledged, each with its delay. At most `MAX_PENDING`
+//! revisions of a fleet wait.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -11,39 +11,39 @@ use std::time::{Duration, Instant};
 use sesame_model::FleetId;
 
 /// Unacknowledged revisions kept for each fleet; older ones are dropped.
-const MOST_WAITING: usize = 64;
+const MAX_PENDING: usize = 64;
 
 /// Unacknowledged revisions. Shared by the publisher and the receiver of acknowledgements.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    waiting: Mutex<BTreeMap<FleetId, VecDeque<(u64, Instant)>>>,
+    pending: Mutex<BTreeMap<FleetId, VecDeque<(u64, Instant)>>>,
 }
 
 impl Progress {
     /// Call before a revision is published to a fleet.
-    pub(crate) fn sent(&self, fleet: &FleetId, revision: u64, noticed: Instant) {
-        let mut waiting = self.lock();
-        let queue = waiting.entry(fleet.clone()).or_default();
-        queue.push_back((revision, noticed));
-        if queue.len() > MOST_WAITING {
+    pub(crate) fn sent(&self, fleet: &FleetId, revision: u64, detected: Instant) {
+        let mut pending = self.lock();
+        let queue = pending.entry(fleet.clone()).or_default();
+        queue.push_back((revision, detected));
+        if queue.len() > MAX_PENDING {
             queue.pop_front();
         }
     }
 
-    /// A fleet has acknowledged this revision and all before it. Returns those that were waiting, oldest first.
+    /// A fleet has acknowledged this revision and all before it. Returns those that were pending, oldest first.
     pub(crate) fn acked(
         &self,
         fleet: &FleetId,
         revision: u64,
         now: Instant,
     ) -> Vec<(u64, Duration)> {
-        let mut waiting = self.lock();
-        let Some(queue) = waiting.get_mut(fleet) else {
+        let mut pending = self.lock();
+        let Some(queue) = pending.get_mut(fleet) else {
             return Vec::new();
         };
         let done = queue.partition_point(|(sent, _)| *sent <= revision);
         let done = queue.drain(..done);
-        done.map(|(sent, noticed)| (sent, now.saturating_duration_since(noticed)))
+        done.map(|(sent, detected)| (sent, now.saturating_duration_since(detected)))
             .collect()
     }
 
@@ -53,7 +53,7 @@ impl Progress {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<FleetId, VecDeque<(u64, Instant)>>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.pending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_covers_all_before_it_and_the_list_is_bounded() {
+    fn an_ack_covers_all_earlier_revisions_and_the_queue_is_bounded() {
         let progress = Progress::default();
         let (a, b) = (FleetId::of_gateway("n", "a"), FleetId::of_gateway("n", "b"));
         let start = Instant::now();
@@ -80,6 +80,6 @@ mod tests {
         for revision in 10..1000 {
             progress.sent(&a, revision, start);
         }
-        assert_eq!(progress.acked(&a, 5000, start).len(), MOST_WAITING);
+        assert_eq!(progress.acked(&a, 5000, start).len(), MAX_PENDING);
     }
 }

@@ -1,6 +1,6 @@
-//! The tasks of a run, and why it ended by itself.
+//! The tasks of a run, and why it failed.
 //!
-//! In: tasks, and the thread that translates. Out: the first reason why the run can't continue. It must not depend on what
+//! In: tasks, and the translator thread. Out: the first failure. It must not depend on what
 //! the tasks do.
 
 use std::future::Future;
@@ -11,12 +11,12 @@ use sesame_xds as xds;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Why a run ended by itself.
+/// Why a run failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The translating thread panicked: a bug, whose panic has been printed.
-    #[error("translation has failed; please report what is printed above")]
-    Owner,
+    /// The translator thread panicked: a bug. The panic has been printed.
+    #[error("the translator thread panicked; please report the panic printed above")]
+    Translator,
     /// The files can't be read any more.
     #[error(transparent)]
     Files(#[from] files::WatchError),
@@ -29,8 +29,8 @@ pub enum RunError {
     /// The admin pages can't be served any more.
     #[error("the admin pages can't be served any more: {0}")]
     Admin(io::Error),
-    /// A task ended unexpectedly or panicked: a bug, which has been printed.
-    #[error("a part of Sesame has failed; please report what is printed above")]
+    /// A task ended unexpectedly or panicked: a bug.
+    #[error("a task of Sesame ended unexpectedly; please report the output above")]
     Task,
 }
 
@@ -38,24 +38,24 @@ pub enum RunError {
 #[derive(Debug)]
 pub(crate) struct Running {
     tasks: Tasks,
-    /// Becomes true when the owner's thread ends normally; closes before that if it panics.
-    owner: watch::Receiver<bool>,
+    /// Becomes true when the translator's thread ends normally; closes before that if it panics.
+    translator: watch::Receiver<bool>,
 }
 
-/// Tasks that only end on failure, with the reason.
+/// Tasks that run until shutdown or failure.
 pub(crate) type Tasks = JoinSet<Result<(), RunError>>;
 
 impl Running {
-    pub(crate) fn new(tasks: Tasks, owner: watch::Receiver<bool>) -> Self {
-        Self { tasks, owner }
+    pub(crate) fn new(tasks: Tasks, translator: watch::Receiver<bool>) -> Self {
+        Self { tasks, translator }
     }
 
     /// Completes when the run can't continue, with the reason. Cancel safe.
     pub(crate) async fn failed(&mut self) -> RunError {
-        let owner = &mut self.owner;
+        let translator = &mut self.translator;
         let panicked = async {
-            // The thread ends normally after a task has failed or at shutdown.
-            if owner.wait_for(|ended| *ended).await.is_ok() {
+            // The thread ends normally after a task failed, or at shutdown.
+            if translator.wait_for(|ended| *ended).await.is_ok() {
                 std::future::pending::<()>().await;
             }
         };
@@ -68,7 +68,7 @@ impl Running {
                     Ok(Err(error)) => return error,
                     Err(_) => return RunError::Task,
                 },
-                () = &mut panicked => return RunError::Owner,
+                () = &mut panicked => return RunError::Translator,
             }
         }
     }
@@ -84,8 +84,8 @@ impl Running {
     }
 
     #[cfg(test)]
-    pub(crate) fn owner(&self) -> watch::Receiver<bool> {
-        self.owner.clone()
+    pub(crate) fn translator(&self) -> watch::Receiver<bool> {
+        self.translator.clone()
     }
 }
 

@@ -1,17 +1,17 @@
 //! A replica in a cluster: objects come from the API server, statuses are written back to it, and Envoys are pods.
 //!
 //! In: settings. Out: discovery over mutual TLS for every Envoy, from every replica; and from the leader, statuses and the
-//! objects that run Envoys. Failures are retried: while the API server is away, Envoys keep the configuration they have.
+//! objects that run Envoys. Failures are retried. While the API server is unavailable, Envoys keep their configuration.
 
 mod addresses;
 mod feed;
 mod fleet_updates;
 pub(crate) mod health;
-mod identify;
-mod lead;
+mod kube_events;
+mod leadership;
 mod lease;
 mod managed;
-mod reports;
+mod server_identity;
 mod start;
 mod unmanaged;
 
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::running::Running;
 
-pub use self::identify::UNMANAGED_SECRET;
+pub use self::server_identity::UNMANAGED_SECRET;
 pub use self::start::StartError;
 pub use crate::running::RunError;
 
@@ -132,8 +132,8 @@ impl Serve {
         // Closes once the Lease is released.
         while self.stepped_down.changed().await.is_ok() {}
         self.stop.cancel();
-        // Tasks that wait for an API server that doesn't answer are aborted.
-        let _ = tokio::time::timeout(start::PATIENCE, self.running.finish()).await;
+        // Aborts the tasks that wait for an API server that doesn't respond.
+        let _ = tokio::time::timeout(start::SHUTDOWN_TIMEOUT, self.running.finish()).await;
         self.running.shutdown().await;
     }
 }

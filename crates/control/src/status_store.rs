@@ -1,10 +1,10 @@
-//! Objects that get a status, each with its latest one.
+//! Objects with a status, and the latest status of each.
 //!
 //! In: changed objects, statuses from translation, the time. Out: statuses with transition times, their changes, and an
-//! overview for people. It must not depend on its readers, which may read at any time.
+//! overview. It must not depend on its readers, which may read at any time.
 
 mod overview;
-mod stamped;
+mod timed_status;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -14,11 +14,11 @@ use sesame_api::{Kind, Object, ObjectKey, ObjectStatus};
 use sesame_sources::files::FileError;
 
 pub use self::overview::{GatewayView, ListenerView, Overview, ParentView, RouteView};
-pub(crate) use self::stamped::Stamped;
-pub use self::stamped::{Level, StatusChange};
+pub(crate) use self::timed_status::TimedStatus;
+pub use self::timed_status::{Severity, StatusChange};
 use crate::translate::StatusView;
 
-/// Objects that get a status, and problems with files. Handles are shared.
+/// Objects with a status, and problems with files.
 #[derive(Debug, Default)]
 pub struct StatusStore {
     inner: RwLock<Inner>,
@@ -33,21 +33,21 @@ struct Inner {
 /// An object in the store.
 #[derive(Debug, Default)]
 struct Entry {
-    sketch: Sketch,
-    status: Option<Stamped>,
+    summary: SpecSummary,
+    status: Option<TimedStatus>,
 }
 
-/// What an overview shows of an object beside its status.
+/// The parts of a spec that an overview shows.
 #[derive(Debug, Default)]
-enum Sketch {
+enum SpecSummary {
     #[default]
-    Nothing,
-    Gateway(Vec<ListenerSketch>),
+    Empty,
+    Gateway(Vec<ListenerSummary>),
     Route(Arc<[Arc<str>]>),
 }
 
 #[derive(Debug)]
-struct ListenerSketch {
+struct ListenerSummary {
     name: Arc<str>,
     port: u16,
     protocol: String,
@@ -75,25 +75,25 @@ impl StatusStore {
         self.read(|inner| inner.problems.clone())
     }
 
-    /// Adds an object, or updates what an overview shows of it.
-    pub(crate) fn sketch(&self, object: &Object) {
-        let sketch = match object {
+    /// Adds or updates an object.
+    pub(crate) fn upsert(&self, object: &Object) {
+        let summary = match object {
             Object::Gateway(gateway) => {
                 let listeners = gateway.spec.listeners.iter();
-                let listeners = listeners.map(|listener| ListenerSketch {
+                let listeners = listeners.map(|listener| ListenerSummary {
                     name: Arc::clone(&listener.name),
                     port: listener.port,
                     protocol: listener.protocol.as_str().to_owned(),
                     hostname: listener.hostname().cloned(),
                 });
-                Sketch::Gateway(listeners.collect())
+                SpecSummary::Gateway(listeners.collect())
             }
             object => match object.as_route() {
-                Some(route) => Sketch::Route(route.hostnames.into()),
+                Some(route) => SpecSummary::Route(route.hostnames.into()),
                 None => return,
             },
         };
-        self.write(|inner| inner.entries.entry(object.key()).or_default().sketch = sketch);
+        self.write(|inner| inner.entries.entry(object.key()).or_default().summary = summary);
     }
 
     /// Removes an object.
@@ -114,16 +114,16 @@ impl StatusStore {
             let Some(status) = status else {
                 if let Some(entry) = inner.entries.get_mut(key) {
                     entry.status = None;
-                    if matches!(entry.sketch, Sketch::Nothing) {
+                    if matches!(entry.summary, SpecSummary::Empty) {
                         inner.entries.remove(key);
                     }
                 }
                 return Vec::new();
             };
             let entry = inner.entries.entry(key.clone()).or_default();
-            let stamped = Stamped::after(entry.status.as_ref(), status, now);
-            let changes = stamped.changes_since(entry.status.as_ref(), key);
-            entry.status = Some(stamped);
+            let timed = TimedStatus::after(entry.status.as_ref(), status, now);
+            let changes = timed.changes_since(entry.status.as_ref(), key);
+            entry.status = Some(timed);
             changes
         })
     }
@@ -133,11 +133,11 @@ impl StatusStore {
         &self,
         mut problems: Vec<FileError>,
     ) -> (Vec<FileError>, Vec<FileError>) {
-        // They are sorted already; checking that costs one pass.
+        // Usually sorted already, so this is one pass.
         problems.sort();
-        let now = problems.clone();
+        let new = problems.clone();
         let before = self.write(|inner| std::mem::replace(&mut inner.problems, problems));
-        difference(now, before)
+        difference(new, before)
     }
 
     // The lock guards plain moves: a panic elsewhere leaves a consistent state.

@@ -1,6 +1,6 @@
 //! Events of Envoys' xDS streams.
 //!
-//! In: events of the discovery server. Out: messages to the owner, events, metrics.
+//! In: events of the discovery server. Out: messages to the translator, events, metrics.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -11,56 +11,56 @@ use sesame_xds::{self as xds, ClientId, ResourceType, XdsEvent};
 use tokio::sync::mpsc;
 
 use crate::event::{RunEvent, millis};
-use crate::owner::{Message, Outputs};
 use crate::progress::Progress;
+use crate::translator::{Message, TranslatorOutputs};
 
 /// Envoys with Sesame's module get the resource variants for it.
 pub(crate) const SUPPORTS_VARIANTS: xds::SupportsVariants =
     |first| first.node.as_ref().is_some_and(sesame_envoy::has_module);
 
-/// Properties of a runner's Envoys.
-pub(crate) trait Envoys: Send + Sync {
-    /// Whether an acknowledgement of one Envoy makes its fleet ready; if not, readiness comes from elsewhere.
-    fn readies(&self) -> bool;
+/// How the stream events of Envoys are interpreted.
+pub(crate) trait StreamPolicy: Send + Sync {
+    /// Whether the ACK of an Envoy makes its fleet ready; otherwise the fleet runner reports readiness.
+    fn ack_means_ready(&self) -> bool;
 
-    /// Whether messages of this Envoy are to be ignored.
+    /// Whether to ignore the ACKs of this Envoy.
     fn is_stale(&self, fleet: &FleetId, node_id: &str) -> bool;
 }
 
-/// Passes on events of streams, forever.
-pub(crate) async fn hear(
+/// Forwards events of streams, forever.
+pub(crate) async fn forward_events(
     mut events: xds::EventReceiver,
-    owner: mpsc::WeakSender<Message>,
-    outputs: Outputs,
-    envoys: Arc<dyn Envoys>,
+    translator: mpsc::WeakSender<Message>,
+    outputs: TranslatorOutputs,
+    policy: Arc<dyn StreamPolicy>,
 ) {
     loop {
         match events.next().await {
             XdsEvent::Connected(ClientId { fleet, .. }) => {
                 tracing::debug!(gateway = %fleet, "Envoy has connected");
-                if let Some(fleet) = fleet_of(&fleet) {
-                    connected(&outputs.progress, &*envoys, &fleet);
+                if let Some(fleet) = parse_fleet(&fleet) {
+                    connected(&outputs.progress, &*policy, &fleet);
                 }
             }
             XdsEvent::Disconnected(ClientId { fleet, .. }) => {
                 tracing::debug!(gateway = %fleet, "Envoy has disconnected");
             }
             XdsEvent::Acked { client, revision } => {
-                let Some(fleet) = fleet_of(&client.fleet) else {
+                let Some(fleet) = parse_fleet(&client.fleet) else {
                     continue;
                 };
-                if envoys.is_stale(&fleet, &client.node_id) {
+                if policy.is_stale(&fleet, &client.node_id) {
                     continue;
                 }
                 served(&outputs, &fleet, revision);
-                if envoys.readies() {
-                    tell(&owner, Message::EnvoyServes(fleet)).await;
+                if policy.ack_means_ready() {
+                    send(&translator, Message::EnvoyReady(fleet)).await;
                 }
             }
             XdsEvent::WarmingTimedOut(ClientId { fleet, .. }) => {
                 tracing::warn!(
                     gateway = %fleet,
-                    "Envoy is slow to warm new clusters; resources that use them are no longer held back"
+                    "Envoy is slow to warm new clusters; sending the resources that use them anyway"
                 );
             }
             XdsEvent::Rejected { fleet, rejection } => {
@@ -77,12 +77,12 @@ pub(crate) async fn hear(
                     name: name.to_string(),
                     message: message.to_string(),
                 });
-                let Some(fleet) = fleet_of(&fleet) else {
+                let Some(fleet) = parse_fleet(&fleet) else {
                     continue;
                 };
                 let rejected = rejected(fleet, resource_type, name);
                 let message = Some(message.to_string());
-                tell(&owner, Message::Rejection(rejected, message)).await;
+                send(&translator, Message::Rejection(rejected, message)).await;
             }
             XdsEvent::Recovered {
                 fleet,
@@ -94,24 +94,24 @@ pub(crate) async fn hear(
                     resource: resource_type.to_string(),
                     name: name.to_string(),
                 });
-                let Some(fleet) = fleet_of(&fleet) else {
+                let Some(fleet) = parse_fleet(&fleet) else {
                     continue;
                 };
                 let rejected = rejected(fleet, resource_type, name);
-                tell(&owner, Message::Rejection(rejected, None)).await;
+                send(&translator, Message::Rejection(rejected, None)).await;
             }
         }
     }
 }
 
-/// Where Envoys aren't started by Sesame, the wait for an Envoy to connect is no measure of a change's delay.
-fn connected(progress: &Progress, envoys: &dyn Envoys, fleet: &FleetId) {
-    if !envoys.readies() {
+/// If Sesame doesn't start the Envoys, the time before an Envoy connects is not counted as the delay of a change.
+fn connected(progress: &Progress, policy: &dyn StreamPolicy, fleet: &FleetId) {
+    if !policy.ack_means_ready() {
         progress.forget(fleet);
     }
 }
 
-fn served(outputs: &Outputs, fleet: &FleetId, revision: u64) {
+fn served(outputs: &TranslatorOutputs, fleet: &FleetId, revision: u64) {
     for (revision, after) in outputs.progress.acked(fleet, revision, Instant::now()) {
         outputs.metrics.served(after);
         outputs.events.send(RunEvent::Served {
@@ -128,25 +128,29 @@ fn rejected(fleet: FleetId, resource_type: ResourceType, name: Arc<str>) -> Reje
         ResourceType::ScopedRoute => format!("{name}#scope").into(),
         _ => name,
     };
-    let what = match resource_type {
+    let kind = match resource_type {
         ResourceType::Cluster => RejectedKind::Cluster,
         ResourceType::Endpoint => RejectedKind::Endpoints,
         ResourceType::Secret => RejectedKind::Secret,
         ResourceType::Listener => RejectedKind::Listener,
         ResourceType::ScopedRoute | ResourceType::Route => RejectedKind::Routes,
     };
-    Rejected { fleet, what, name }
+    Rejected {
+        fleet,
+        what: kind,
+        name,
+    }
 }
 
-/// The fleet that an Envoy claims as `node.cluster`; `None` if the name is invalid.
-fn fleet_of(claimed: &xds::FleetId) -> Option<FleetId> {
-    claimed.as_str().parse().ok()
+/// The fleet in an Envoy's `node.cluster`; `None` if the name is invalid.
+fn parse_fleet(name: &xds::FleetId) -> Option<FleetId> {
+    name.as_str().parse().ok()
 }
 
-/// Sends a message to the owner, unless it is gone: then Sesame is shutting down.
-pub(crate) async fn tell(owner: &mpsc::WeakSender<Message>, message: Message) {
-    if let Some(owner) = owner.upgrade() {
-        let _ = owner.send(message).await;
+/// Sends a message to the translator, unless it is gone: then Sesame is shutting down.
+pub(crate) async fn send(translator: &mpsc::WeakSender<Message>, message: Message) {
+    if let Some(translator) = translator.upgrade() {
+        let _ = translator.send(message).await;
     }
 }
 
@@ -154,12 +158,13 @@ pub(crate) async fn tell(owner: &mpsc::WeakSender<Message>, message: Message) {
 mod tests {
     use super::*;
 
-    /// Envoys that Sesame starts (false), or doesn't (true).
-    struct Moving(bool);
+    struct TestPolicy {
+        started_by_sesame: bool,
+    }
 
-    impl Envoys for Moving {
-        fn readies(&self) -> bool {
-            !self.0
+    impl StreamPolicy for TestPolicy {
+        fn ack_means_ready(&self) -> bool {
+            self.started_by_sesame
         }
 
         fn is_stale(&self, _fleet: &FleetId, _node_id: &str) -> bool {
@@ -168,12 +173,12 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_for_an_envoy_to_come_is_not_counted_where_nobody_makes_it_come() {
+    fn the_wait_for_an_envoy_that_sesame_does_not_start_is_not_measured() {
         let fleet = FleetId::of_gateway("ns", "web");
-        for (by_themselves, counted) in [(true, 0), (false, 1)] {
+        for (started_by_sesame, counted) in [(false, 0), (true, 1)] {
             let progress = Progress::default();
             progress.sent(&fleet, 1, Instant::now());
-            connected(&progress, &Moving(by_themselves), &fleet);
+            connected(&progress, &TestPolicy { started_by_sesame }, &fleet);
             assert_eq!(progress.acked(&fleet, 1, Instant::now()).len(), counted);
         }
     }

@@ -1,7 +1,7 @@
 //! Translates once, and returns plain data.
 //!
-//! In: objects. Out: resources of their Envoys and statuses of the objects, in JSON. No Envoy, no network: fleets get the
-//! addresses of a local run and count as healthy.
+//! In: objects. Out: Envoy resources and object statuses, as JSON. Without Envoys or a network: fleets get the addresses of
+//! a local run and count as ready.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,7 @@ impl Serialize for StatusView {
     }
 }
 
-/// Translates objects. Of objects with the same key the last counts.
+/// Translates objects. The last object of a key wins.
 ///
 /// If the GatewayClass `sesame` isn't among them, it is added, without a status in the outcome.
 pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
@@ -88,7 +88,7 @@ pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
         state.ready = true;
         Input::Fleet(fleet, Some(state))
     }));
-    // No Envoy is connected that could still use earlier resources.
+    // No Envoy still uses earlier resources.
     let settled = core.settle();
     let changes = before.into_iter().chain(after.resources).chain(settled);
     Translation {
@@ -112,16 +112,16 @@ fn fleets(
     for ((fleet, type_url, name), body) in last {
         if let Some(body) = body {
             let resources = out.entry(fleet).or_default();
-            resources.push(type_url, shown(&body, &name));
+            resources.push(type_url, to_json(&body, &name));
         }
     }
     out
 }
 
-/// A resource as JSON; one that can't be converted contains the error, so that the others are still shown.
-fn shown(body: &[u8], name: &str) -> Value {
+/// A resource as JSON. If it can't be converted, it contains the error, and the others are still shown.
+fn to_json(body: &[u8], name: &str) -> Value {
     render(body)
-        .unwrap_or_else(|error| serde_json::json!({ "name": name, "not_shown": error.to_string() }))
+        .unwrap_or_else(|error| serde_json::json!({ "name": name, "error": error.to_string() }))
 }
 
 impl Resources {
@@ -130,7 +130,7 @@ impl Resources {
         let mut out = Self::default();
         for resource in resources {
             if let Some(body) = &resource.body {
-                out.push(resource.type_url, shown(body, &resource.name));
+                out.push(resource.type_url, to_json(body, &resource.name));
             }
         }
         out
@@ -156,7 +156,7 @@ fn statuses(core: &Core) -> Vec<StatusView> {
     let (engine, outputs) = (core.engine(), core.outputs());
     let mut out = Vec::new();
     for (key, status) in engine.iter(outputs.statuses) {
-        if !core.is_unwritten(key) {
+        if !core.is_builtin_class(key) {
             out.push(object_status(key.clone(), &**status));
         }
     }

@@ -20,7 +20,7 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 
 /// Longer than any step takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 const PORT: u16 = 8080;
 
 struct Run {
@@ -73,7 +73,7 @@ fn write(folder: &Path, name: &str, text: &str) {
 }
 
 impl Run {
-    /// An Envoy of the Gateway that rejects listeners for whose bytes `bad` is true.
+    /// An Envoy of the Gateway that rejects route tables for whose bytes `bad` is true.
     async fn envoy(&self, bad: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> FakeEnvoy {
         FakeEnvoy::builder("ns/edge", "local")
             .follow(|ty, _| match ty {
@@ -81,29 +81,29 @@ impl Run {
                 _ => Vec::new(),
             })
             .reject(move |ty, _, body| {
-                (ty == Route && bad(body)).then(|| "not like this".to_owned())
+                (ty == Route && bad(body)).then(|| "invalid route".to_owned())
             })
             .connect(Server::Unix(self.local.xds_socket()))
             .await
             .unwrap()
     }
 
-    /// The first value that `wanted` returns for an event.
-    async fn until<T>(&mut self, what: &str, mut wanted: impl FnMut(&RunEvent) -> Option<T>) -> T {
-        let mut seen = Vec::new();
+    /// Waits for an event for which `find` returns a value.
+    async fn until<T>(&mut self, what: &str, mut find: impl FnMut(&RunEvent) -> Option<T>) -> T {
+        let mut received = Vec::new();
         let events = &mut self.events;
-        let found = timeout(PATIENCE, async {
+        let found = timeout(TIMEOUT, async {
             loop {
                 let event = events.recv().await.unwrap();
-                if let Some(found) = wanted(&event) {
+                if let Some(found) = find(&event) {
                     return found;
                 }
-                seen.push(event);
+                received.push(event);
             }
         });
         match found.await {
             Ok(found) => found,
-            Err(_) => panic!("no {what} among {seen:#?}"),
+            Err(_) => panic!("no {what} among {received:#?}"),
         }
     }
 
@@ -140,7 +140,7 @@ impl Run {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_are_served_and_their_changes_too() {
+async fn files_and_their_changes_are_served() {
     let mut run = start("127.0.77.1", |_| {}).await;
     write(run.files.path(), "route.yaml", &route("a.example"));
     let envoy = run.envoy(|_| false).await;
@@ -188,7 +188,7 @@ async fn files_are_served_and_their_changes_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_envoy_refuses_is_told_until_it_is_mended() {
+async fn a_rejection_is_in_the_status_until_it_is_fixed() {
     let mut run = start("127.0.77.2", |_| {}).await;
     let bad = |body: &[u8]| String::from_utf8_lossy(body).contains("bad.example");
     let _envoy = run.envoy(bad).await;
@@ -196,14 +196,14 @@ async fn what_envoy_refuses_is_told_until_it_is_mended() {
     let part = Some("listener web");
     write(run.files.path(), "route.yaml", &route("bad.example"));
     let message = run.condition(part, "Programmed", "Invalid").await;
-    assert!(message.contains("not like this"), "{message}");
+    assert!(message.contains("invalid route"), "{message}");
     write(run.files.path(), "route.yaml", &route("good.example"));
     run.condition(part, "Programmed", "Programmed").await;
     run.local.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_envoy_that_is_killed_is_missed_until_another_serves() {
+async fn a_gateway_is_not_programmed_while_its_envoy_is_down() {
     let mut run = start("127.0.77.3", |_| {}).await;
     let mut envoy = run.envoy(|_| false).await;
     let (mut pid, mut ready) = (None, false);
@@ -229,7 +229,7 @@ async fn an_envoy_that_is_killed_is_missed_until_another_serves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_gateway_that_goes_takes_its_envoy_along() {
+async fn the_envoy_of_a_removed_gateway_is_stopped() {
     let mut run = start("127.0.77.4", |_| {}).await;
     let envoy = run.envoy(|_| false).await;
     run.ready().await;
@@ -247,13 +247,13 @@ async fn a_gateway_that_goes_takes_its_envoy_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_in_use_is_told_and_had_when_it_is_free() {
+async fn a_port_in_use_is_reported_and_assigned_once_it_is_free() {
     let other = TcpListener::bind(("127.0.77.5", PORT)).unwrap();
     let mut run = start("127.0.77.5", |_| {}).await;
     let part = Some("listener web");
     let message = run.condition(part, "Accepted", "PortUnavailable").await;
     assert!(message.contains("in use by another program"), "{message}");
-    assert_eq!(run.ready().await, 0, "there is nothing to wait for");
+    assert_eq!(run.ready().await, 0, "no Envoy needs to serve");
     drop(other);
     run.until("envoy-started", |event| {
         matches!(event, RunEvent::EnvoyStarted { .. }).then_some(())
@@ -266,7 +266,7 @@ async fn a_port_in_use_is_told_and_had_when_it_is_free() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_envoy_that_can_not_be_started_is_told() {
+async fn an_envoy_that_cannot_be_started_is_reported() {
     let mut run = start("127.0.77.6", |config| {
         config.envoy = "/nowhere/envoy".into()
     })
@@ -283,7 +283,7 @@ async fn an_envoy_that_can_not_be_started_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_with_mistakes_are_told_and_the_others_served() {
+async fn errors_in_files_are_reported_and_other_files_are_served() {
     let mut run = start("127.0.77.7", |_| {}).await;
     let _envoy = run.envoy(|_| false).await;
     assert_eq!(run.ready().await, 1);
@@ -304,7 +304,7 @@ async fn files_with_mistakes_are_told_and_the_others_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pages_show_what_there_is_and_no_private_key() {
+async fn admin_pages_show_the_state() {
     let mut run = start("127.0.77.8", |config| {
         config.admin = Some("127.0.77.8:0".parse().unwrap());
     })
@@ -347,7 +347,7 @@ async fn pages_show_what_there_is_and_no_private_key() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_left_behind() {
+async fn shutdown_removes_processes_and_files() {
     let mut run = start("127.0.77.9", |_| {}).await;
     let _envoy = run.envoy(|_| false).await;
     let pid = run

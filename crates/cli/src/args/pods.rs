@@ -1,4 +1,4 @@
-//! The command lines in pods, written by `deploy/` for Sesame and by `fleet` for sidecars, match the arguments of `sesame`.
+//! Tests that the command lines in pods are valid: those of Sesame in `deploy/`, and those of sidecars, which `fleet` writes.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,13 +20,13 @@ fn container() -> Value {
         serde_saphyr::from_multiple(&read("deploy/manifests/sesame.yaml")).unwrap();
     let mut deployments = objects.iter().filter(|o| o["kind"] == "Deployment");
     let (Some(deployment), None) = (deployments.next(), deployments.next()) else {
-        panic!("the manifests have one Deployment");
+        panic!("expected one Deployment in the manifests");
     };
     deployment["spec"]["template"]["spec"]["containers"][0].clone()
 }
 
 fn words(list: &Value) -> Vec<&str> {
-    let words = list.as_array().expect("a list of words");
+    let words = list.as_array().expect("a list of strings");
     words.iter().map(|word| word.as_str().unwrap()).collect()
 }
 
@@ -52,12 +52,12 @@ fn the_arguments_of_the_deployment_are_valid() {
     assert_eq!(port("xds"), Some(deployed.xds.port().into()));
     assert!(
         deployed.admin.ip().is_loopback(),
-        "the admin pages are for the pod alone"
+        "the admin pages are only reachable in the pod"
     );
-    // Manifests and binary are of one release.
-    let bare = serve(&["serve"]);
-    assert_eq!(deployed.envoy_image, bare.envoy_image);
-    assert_eq!(deployed.sidecar_image, bare.sidecar_image);
+    // Manifests and binary have the same release.
+    let defaults = serve(&["serve"]);
+    assert_eq!(deployed.envoy_image, defaults.envoy_image);
+    assert_eq!(deployed.sidecar_image, defaults.sidecar_image);
     assert_eq!(container["image"], *deployed.sidecar_image);
 }
 
@@ -90,10 +90,10 @@ fn the_flags_of_the_chart_are_valid() {
         assert!(known.contains(name), "--{name}");
         flags += 1;
     }
-    let shipped = words(&container()["args"]).len() - 1;
+    let default_flags = words(&container()["args"]).len() - 1;
     assert!(
-        flags > shipped,
-        "{flags} flags, {shipped} of them by default"
+        flags > default_flags,
+        "{flags} flags, {default_flags} of them by default"
     );
 }
 

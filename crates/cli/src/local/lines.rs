@@ -1,19 +1,19 @@
 //! Events as lines.
 //!
-//! In: an event. Out: lines of text, or none if the event isn't worth showing.
+//! In: an event. Out: lines of text, or none if the event isn't shown.
 
 use std::fmt::Write;
 use std::time::Duration;
 
 use sesame_control::event::{ChangeKind, ObjectChange, RunEvent};
-use sesame_control::status_store::Level;
+use sesame_control::status_store::Severity;
 
 use crate::table::{GREEN, RED, RESET, YELLOW};
 
-/// The most objects named in a line.
+/// Limit of objects named in a line.
 const MAX_NAMES: usize = 5;
 
-/// The text of an event. Until everything is `ready`, waiting objects aren't shown.
+/// The text of an event. Waiting objects aren't shown before `ready`.
 pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<String> {
     let paint = |code: &str, text: String| match colour {
         true => format!("{code}{text}{RESET}"),
@@ -26,7 +26,7 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
             } else {
                 "Gateways"
             };
-            let after = time(*after_ms);
+            let after = format_duration(*after_ms);
             (
                 GREEN,
                 format!("Ready after {after}: serving {gateways} {noun}.\n"),
@@ -39,15 +39,15 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
             took_ms,
             ..
         } => {
-            let what = match resources {
+            let resources = match resources {
                 0 => "no resources".to_owned(),
                 1 => "1 resource".to_owned(),
                 number => format!("{number} resources"),
             };
             let text = format!(
-                "{}: {what}, translated in {}",
+                "{}: {resources}, translated in {}",
                 names(objects, *more),
-                time(*took_ms)
+                format_duration(*took_ms)
             );
             ("", text)
         }
@@ -55,21 +55,24 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
             gateway, after_ms, ..
         } => (
             GREEN,
-            format!("{gateway}: applied by Envoy after {}", time(*after_ms)),
+            format!(
+                "{gateway}: applied by Envoy after {}",
+                format_duration(*after_ms)
+            ),
         ),
         RunEvent::Problem(problem) => (RED, format!("error: {}", problem.text)),
         RunEvent::ProblemSolved(problem) => (GREEN, format!("fixed: {}", problem.text)),
         RunEvent::Status { changes, more, .. } => {
             let mut text = String::new();
             for change in changes {
-                let code = match change.level {
-                    Level::Well => GREEN,
-                    Level::Waiting if !ready => continue,
-                    Level::Waiting => YELLOW,
-                    Level::Wrong => RED,
+                let code = match change.severity {
+                    Severity::Ok => GREEN,
+                    Severity::Waiting if !ready => continue,
+                    Severity::Waiting => YELLOW,
+                    Severity::Error => RED,
                 };
                 let line = paint(code, change.to_string());
-                // Writing to a string does not fail.
+                // Writing to a string doesn't fail.
                 let _ = writeln!(text, "{line}");
             }
             if *more > 0 {
@@ -94,16 +97,16 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
             uptime_ms,
             restart_in_ms,
         } => {
-            let uptime = time(*uptime_ms);
+            let uptime = format_duration(*uptime_ms);
             match restart_in_ms {
-                Some(pause) => {
-                    let then = match *pause {
+                Some(delay) => {
+                    let action = match *delay {
                         0.0 => "restarting".to_owned(),
-                        pause => format!("restarting in {}", time(pause)),
+                        delay => format!("restarting in {}", format_duration(delay)),
                     };
                     (
                         RED,
-                        format!("{gateway}: Envoy exited after {uptime} ({status}); {then}"),
+                        format!("{gateway}: Envoy exited after {uptime} ({status}); {action}"),
                     )
                 }
                 None => ("", format!("{gateway}: Envoy exited")),
@@ -116,7 +119,7 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
         } => {
             let text = format!(
                 "{gateway}: can't start Envoy: {message}; retrying in {}",
-                time(*retry_in_ms)
+                format_duration(*retry_in_ms)
             );
             (RED, text)
         }
@@ -163,7 +166,7 @@ fn names(objects: &[ObjectChange], more: usize) -> String {
             });
             last = Some(object.change);
         }
-        // Writing to a string does not fail.
+        // Writing to a string doesn't fail.
         let _ = write!(out, "{}", object.object);
     }
     let more = more + objects.len().saturating_sub(MAX_NAMES);
@@ -174,7 +177,7 @@ fn names(objects: &[ObjectChange], more: usize) -> String {
 }
 
 /// A duration with two or three significant digits.
-fn time(ms: f64) -> String {
+fn format_duration(ms: f64) -> String {
     let duration = Duration::try_from_secs_f64(ms / 1000.0).unwrap_or_default();
     match duration.as_secs_f64() {
         seconds if seconds < 0.01 => format!("{:.1} ms", seconds * 1000.0),
@@ -205,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_names_its_objects_and_its_cost() {
+    fn a_change_shows_objects_resources_and_duration() {
         use ChangeKind::{Added, Changed};
         let event = change(&[("a", Changed), ("b", Changed), ("c", Added)], 0, 1);
         assert_eq!(
@@ -240,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn times_are_short() {
+    fn durations_have_few_digits() {
         let cases = [
             (0.04, "0.0 ms"),
             (4.26, "4.3 ms"),
@@ -249,7 +252,7 @@ mod tests {
             (3.6e6, "60 min"),
         ];
         for (ms, text) in cases {
-            assert_eq!(time(ms), text);
+            assert_eq!(format_duration(ms), text);
         }
     }
 }

@@ -25,10 +25,10 @@ pub(crate) fn size() -> (u16, usize) {
 
 impl Screen {
     /// Prints above the table.
-    pub(crate) fn above(&self, text: &str) -> io::Result<()> {
+    pub(crate) fn print_above(&self, text: &str) -> io::Result<()> {
         let table = self.lock();
         let newline = if text.ends_with('\n') { "" } else { "\n" };
-        show(&format!("{}{text}{newline}{}", erase(&table), *table))
+        print(&format!("{}{text}{newline}{}", erase(&table), *table))
     }
 
     /// Replaces the table.
@@ -38,7 +38,7 @@ impl Screen {
             return Ok(());
         }
         let before = std::mem::replace(&mut *drawn, table.to_owned());
-        show(&format!("{}{table}", erase(&before)))
+        print(&format!("{}{table}", erase(&before)))
     }
 
     fn lock(&self) -> MutexGuard<'_, String> {
@@ -54,8 +54,8 @@ fn erase(table: &str) -> String {
     }
 }
 
-/// Writes once, so that no half-drawn table is visible.
-fn show(text: &str) -> io::Result<()> {
+/// Writes at once, so that no partial table is visible.
+fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()
@@ -65,7 +65,7 @@ fn show(text: &str) -> io::Result<()> {
 impl Write for Screen {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         // A log entry that can't be written is dropped.
-        let _ = self.above(&String::from_utf8_lossy(bytes));
+        let _ = self.print_above(&String::from_utf8_lossy(bytes));
         Ok(bytes.len())
     }
 

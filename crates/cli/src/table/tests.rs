@@ -4,7 +4,7 @@ use sesame_control::status_store::ParentView;
 
 use super::*;
 
-fn listener(name: &str, level: Level) -> ListenerView {
+fn listener(name: &str, severity: Severity) -> ListenerView {
     ListenerView {
         name: name.to_owned(),
         port: 80,
@@ -12,12 +12,12 @@ fn listener(name: &str, level: Level) -> ListenerView {
         hostname: None,
         attached_routes: 3,
         url: Some("http://127.0.0.1".to_owned()),
-        level,
-        message: (level != Level::Well).then(|| "the port is in use".to_owned()),
+        severity,
+        message: (severity != Severity::Ok).then(|| "the port is in use".to_owned()),
     }
 }
 
-fn route(name: &str, level: Level) -> RouteView {
+fn route(name: &str, severity: Severity) -> RouteView {
     RouteView {
         key: ObjectKey::new(Kind::HTTPRoute, "shop", name),
         hostnames: vec![
@@ -27,10 +27,10 @@ fn route(name: &str, level: Level) -> RouteView {
         ],
         parents: vec![ParentView {
             name: "shop/edge".to_owned(),
-            level,
-            message: (level != Level::Well).then(|| "no such Service".to_owned()),
+            severity,
+            message: (severity != Severity::Ok).then(|| "no such Service".to_owned()),
         }],
-        level,
+        severity,
     }
 }
 
@@ -39,14 +39,14 @@ fn overview(listeners: usize, routes: usize) -> Overview {
         gateways: vec![GatewayView {
             name: NamespacedName::new("shop", "edge"),
             addresses: vec!["127.0.0.1".to_owned()],
-            level: Level::Well,
+            severity: Severity::Ok,
             message: None,
             listeners: (0..listeners)
-                .map(|n| listener(&format!("l{n}"), Level::Well))
+                .map(|n| listener(&format!("l{n}"), Severity::Ok))
                 .collect(),
         }],
         routes: (0..routes)
-            .map(|n| route(&format!("r{n}"), Level::Wrong))
+            .map(|n| route(&format!("r{n}"), Severity::Error))
             .collect(),
         more_routes: 100,
         problems: vec![FileError {
@@ -54,17 +54,17 @@ fn overview(listeners: usize, routes: usize) -> Overview {
             line: Some(3),
             column: Some(7),
             object: None,
-            message: "odd".to_owned(),
+            message: "invalid".to_owned(),
             hint: None,
         }],
     }
 }
 
 #[test]
-fn everything_is_shown_and_problems_first() {
+fn problems_come_first() {
     let text = draw(&overview(1, 1), false, None, MAX_ROWS);
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines[0], "a.yaml:3:7: odd");
+    assert_eq!(lines[0], "a.yaml:3:7: invalid");
     assert!(
         lines[1].contains("GATEWAY") && lines[1].contains("URL"),
         "{text}"
@@ -101,7 +101,7 @@ fn tables_fit_the_terminal() {
 }
 
 #[test]
-fn an_empty_overview_says_so() {
+fn an_empty_overview_is_reported() {
     let text = draw(&Overview::default(), false, Some(80), 20);
     assert_eq!(
         text,

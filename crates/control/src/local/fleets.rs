@@ -1,7 +1,6 @@
 //! The Envoys of a local run.
 //!
-//! In: orders to start and stop, events of processes and streams. Out: orders to the supervisor, messages to the owner,
-//! events. It decides nothing about ports or resources.
+//! In: commands to start and stop, events of processes. Out: calls of the supervisor, messages to the translator, events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -14,102 +13,103 @@ use sesame_model::FleetId;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::runner::Order;
+use super::runner::FleetCommand;
 use crate::event::{RunEvent, millis};
-use crate::owner::{Message, Outputs};
-use crate::streams::{Envoys, tell};
+use crate::streams::{StreamPolicy, send};
+use crate::translator::{Message, TranslatorOutputs};
 
 /// How to start Envoys.
 #[derive(Clone, Debug)]
-pub(crate) struct Launch {
+pub(crate) struct LaunchConfig {
     /// The socket of the discovery server.
     pub(crate) xds_socket: PathBuf,
     /// Worker threads of each; `None`: one for each processor.
     pub(crate) concurrency: Option<u32>,
-    /// Records each start.
-    pub(crate) starts: Arc<Starts>,
+    /// Generations of the Envoys.
+    pub(crate) generations: Arc<Generations>,
 }
 
-/// The latest Envoy of each fleet: while one drains, its successor counts.
+/// Numbers the Envoys of each fleet, to distinguish an Envoy that drains from its successor.
 #[derive(Debug, Default)]
-pub(crate) struct Starts {
-    inner: Mutex<Numbers>,
+pub(crate) struct Generations {
+    inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
-struct Numbers {
+struct Inner {
     last: u64,
-    /// The number of the last start or stop of each fleet that runs or is ending.
-    of: BTreeMap<FleetId, u64>,
+    /// The number of the last start or stop of each fleet that runs or drains.
+    by_fleet: BTreeMap<FleetId, u64>,
 }
 
-impl Starts {
+impl Generations {
     /// Prefix of the node IDs assigned here.
     const PREFIX: &str = "local-";
 
-    /// Makes earlier Envoys of the fleet stale. The new number is greater than all earlier ones.
+    /// A new number for the fleet. Its earlier Envoys become stale.
     fn next(&self, fleet: &FleetId) -> u64 {
         let mut inner = self.lock();
         inner.last += 1;
         let number = inner.last;
-        inner.of.insert(fleet.clone(), number);
+        inner.by_fleet.insert(fleet.clone(), number);
         number
     }
 
-    /// The node ID of an Envoy that starts now.
+    /// A node ID with a new number.
     fn node_id(&self, fleet: &FleetId) -> String {
         format!("{}{}", Self::PREFIX, self.next(fleet))
     }
 
-    /// The stop with that number is done. Forgets the fleet unless it has been started since.
-    fn ended(&self, fleet: &FleetId, number: u64) {
+    /// The stop with this number is done. Removes the fleet unless it has been started since.
+    fn stopped(&self, fleet: &FleetId, number: u64) {
         let mut inner = self.lock();
-        if inner.of.get(fleet) == Some(&number) {
-            inner.of.remove(fleet);
+        if inner.by_fleet.get(fleet) == Some(&number) {
+            inner.by_fleet.remove(fleet);
         }
     }
 
     // The lock guards plain inserts and removals: a panic elsewhere leaves a consistent state.
-    fn lock(&self) -> MutexGuard<'_, Numbers> {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Envoys for Starts {
-    fn readies(&self) -> bool {
+impl StreamPolicy for Generations {
+    fn ack_means_ready(&self) -> bool {
         true
     }
 
-    /// An Envoy that was stopped. Node IDs without the prefix aren't stale: such Envoys weren't started here.
+    /// Whether the Envoy has been stopped. Node IDs without the prefix aren't stale: Sesame didn't start these Envoys.
     fn is_stale(&self, fleet: &FleetId, node_id: &str) -> bool {
         let number = node_id.strip_prefix(Self::PREFIX);
         let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) else {
             return false;
         };
-        self.lock().of.get(fleet) != Some(&number)
+        self.lock().by_fleet.get(fleet) != Some(&number)
     }
 }
 
-/// Starts and stops Envoys as ordered, until all senders of orders are gone.
-pub(crate) async fn keep(
-    mut orders: mpsc::UnboundedReceiver<Order>,
+/// Executes commands until all senders are gone.
+pub(crate) async fn supervise(
+    mut commands: mpsc::UnboundedReceiver<FleetCommand>,
     supervisor: Arc<Supervisor>,
-    owner: mpsc::WeakSender<Message>,
-    launch: Launch,
+    translator: mpsc::WeakSender<Message>,
+    launch: LaunchConfig,
 ) {
     let mut stopping = JoinSet::new();
-    while let Some(order) = orders.recv().await {
-        match order {
-            Order::Start(fleet) => supervisor.ensure(spec(&supervisor, &fleet, &launch)),
-            Order::Stop(fleet) => {
-                // Called outside the task, or the stop could come after the next start of the same fleet.
+    while let Some(command) = commands.recv().await {
+        match command {
+            FleetCommand::Start(fleet) => supervisor.ensure(spec(&supervisor, &fleet, &launch)),
+            FleetCommand::Stop(fleet) => {
+                // Not in the task, or the fleet's next start could come before this stop.
                 let stopped = supervisor.stop(&fleet);
-                let (owner, starts) = (owner.clone(), Arc::clone(&launch.starts));
-                let number = starts.next(&fleet);
+                let (translator, generations) =
+                    (translator.clone(), Arc::clone(&launch.generations));
+                let number = generations.next(&fleet);
                 stopping.spawn(async move {
                     stopped.await;
-                    starts.ended(&fleet, number);
-                    tell(&owner, Message::FleetEnded(fleet)).await;
+                    generations.stopped(&fleet, number);
+                    send(&translator, Message::FleetStopped(fleet)).await;
                 });
             }
         }
@@ -117,11 +117,11 @@ pub(crate) async fn keep(
     }
 }
 
-fn spec(supervisor: &Supervisor, fleet: &FleetId, launch: &Launch) -> EnvoySpec {
+fn spec(supervisor: &Supervisor, fleet: &FleetId, launch: &LaunchConfig) -> EnvoySpec {
     let admin_socket = supervisor.dir(fleet).admin_socket();
     let bootstrap = sesame_envoy::bootstrap(&BootstrapOptions {
         fleet: fleet.clone(),
-        node_id: launch.starts.node_id(fleet),
+        node_id: launch.generations.node_id(fleet),
         xds: XdsAddress::Unix(launch.xds_socket.clone()),
         admin: Admin::Unix(admin_socket.clone()),
         max_connections: MAX_CONNECTIONS,
@@ -137,11 +137,11 @@ fn spec(supervisor: &Supervisor, fleet: &FleetId, launch: &Launch) -> EnvoySpec 
     }
 }
 
-/// Passes on events of processes, until the supervisor is gone.
-pub(crate) async fn hear_processes(
+/// Forwards events of processes until the supervisor is gone.
+pub(crate) async fn forward_process_events(
     mut events: processes::ProcessEvents,
-    owner: mpsc::WeakSender<Message>,
-    outputs: Outputs,
+    translator: mpsc::WeakSender<Message>,
+    outputs: TranslatorOutputs,
     running: watch::Receiver<BTreeSet<FleetId>>,
 ) {
     while let Some(event) = events.recv().await {
@@ -187,25 +187,26 @@ pub(crate) async fn hear_processes(
                 }
             }
             processes::ProcessEvent::Log { line, .. } => {
-                let ending = outputs.ending.is_cancelled() || !running.borrow().contains(&fleet);
-                log(&gateway, &line, ending);
+                let stopping =
+                    outputs.shutdown.is_cancelled() || !running.borrow().contains(&fleet);
+                log(&gateway, &line, stopping);
                 continue;
             }
         };
         outputs.events.send(event);
-        // After the event, before its consequences.
+        // After the event, so that the resulting changes come later.
         if let Some(fleet) = down {
-            tell(&owner, Message::EnvoyDown(fleet)).await;
+            send(&translator, Message::EnvoyDown(fleet)).await;
         }
     }
 }
 
-/// Logs a line of an Envoy's log. Lines of an Envoy that was stopped are logged at debug level only.
-fn log(gateway: &str, line: &processes::Line, ending: bool) {
+/// Logs a line of an Envoy's log, at debug level if the Envoy is being stopped.
+fn log(gateway: &str, line: &processes::Line, stopping: bool) {
     use processes::Level;
     let (component, message) = (&line.component, &line.message);
     match line.level {
-        _ if ending => tracing::debug!(target: "envoy", gateway, component, "{message}"),
+        _ if stopping => tracing::debug!(target: "envoy", gateway, component, "{message}"),
         Level::Trace => tracing::trace!(target: "envoy", gateway, component, "{message}"),
         Level::Debug => tracing::debug!(target: "envoy", gateway, component, "{message}"),
         Level::Info => tracing::info!(target: "envoy", gateway, component, "{message}"),
@@ -221,25 +222,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_latest_envoy_of_a_fleet_counts() {
-        let starts = Starts::default();
+    fn only_the_latest_envoy_of_a_fleet_is_current() {
+        let generations = Generations::default();
         let [a, b] = ["a", "b"].map(|name| FleetId::of_gateway("ns", name));
-        let first = starts.node_id(&a);
-        let other = starts.node_id(&b);
+        let first = generations.node_id(&a);
+        let other = generations.node_id(&b);
         assert!(first != other);
-        assert!(!starts.is_stale(&a, &first) && !starts.is_stale(&b, &other));
-        assert!(!starts.is_stale(&a, "another-node"));
+        assert!(!generations.is_stale(&a, &first) && !generations.is_stale(&b, &other));
+        assert!(!generations.is_stale(&a, "another-node"));
         // The first one drains.
-        let stop = starts.next(&a);
-        assert!(starts.is_stale(&a, &first));
-        let second = starts.node_id(&a);
-        assert!(starts.is_stale(&a, &first) && !starts.is_stale(&a, &second));
-        // The end of the first doesn't concern the second.
-        starts.ended(&a, stop);
-        assert!(!starts.is_stale(&a, &second) && !starts.is_stale(&b, &other));
-        let stop = starts.next(&a);
-        starts.ended(&a, stop);
-        assert!(starts.is_stale(&a, &second));
-        assert_eq!(starts.lock().of.len(), 1);
+        let stop = generations.next(&a);
+        assert!(generations.is_stale(&a, &first));
+        let second = generations.node_id(&a);
+        assert!(generations.is_stale(&a, &first) && !generations.is_stale(&a, &second));
+        // The end of the first Envoy doesn't affect the second.
+        generations.stopped(&a, stop);
+        assert!(!generations.is_stale(&a, &second) && !generations.is_stale(&b, &other));
+        let stop = generations.next(&a);
+        generations.stopped(&a, stop);
+        assert!(generations.is_stale(&a, &second));
+        assert_eq!(generations.lock().by_fleet.len(), 1);
     }
 }

@@ -1,8 +1,8 @@
 //! Assigns ports of addresses to local fleets.
 //!
-//! In: requests of Gateways, and a machine to probe. Out: the state of each fleet: addresses, and unavailable ports with the
-//! reason. Ports are probed before Envoy listens on them, because Envoy would silently share some ports with another
-//! process, and reject others only after the status has promised them.
+//! In: fleet requests, and a prober. Out: the state of each fleet: addresses, and unavailable ports with the reason. Ports
+//! are probed before Envoy listens on them: Envoy would silently share some ports with another process, and reject others
+//! only after the status has reported them as programmed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -13,56 +13,56 @@ use sesame_model::{FleetId, FleetProblem, FleetRequest, FleetState, Port};
 
 use crate::plan::Planner;
 
-/// The first delay before a retry; each further delay is twice as long.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-/// The longest delay.
-const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+/// The first backoff; each further one is twice as long.
+const MIN_BACKOFF: Duration = Duration::from_millis(100);
+/// The longest backoff.
+const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
 /// Envoy's message for a port that another process has: the operating system's text for `EADDRINUSE`.
-const IN_USE: &str = "Address already in use";
+const ADDRESS_IN_USE: &str = "Address already in use";
 
 /// A port of an address.
 type Socket = (IpAddr, Port);
 
 /// Probes ports.
-pub(crate) trait Machine: Send {
+pub(crate) trait PortProber: Send {
     /// Whether a port is free now; port 0 probes the address alone.
     fn probe(&self, address: IpAddr, port: Port) -> Result<(), PortProblem>;
 }
 
-/// The machine that Sesame runs on.
+/// Probes the ports of this machine.
 #[derive(Debug)]
-pub(crate) struct ThisMachine;
+pub(crate) struct SystemPortProber;
 
-impl Machine for ThisMachine {
+impl PortProber for SystemPortProber {
     fn probe(&self, address: IpAddr, port: Port) -> Result<(), PortProblem> {
         probe(address, port)
     }
 }
 
-/// Ports of Sesame's Envoys, and unavailable ports.
+/// The ports of Sesame's Envoys.
 pub(crate) struct Ports {
-    machine: Box<dyn Machine>,
+    prober: Box<dyn PortProber>,
     planner: Planner,
     port_offset: u16,
-    /// Ports that were free when they were assigned to a fleet, so its Envoy has them now.
-    granted: BTreeMap<FleetId, BTreeSet<Socket>>,
+    /// Ports assigned to a fleet when they were free. Its Envoy holds them now.
+    assigned: BTreeMap<FleetId, BTreeSet<Socket>>,
     /// Ports of removed fleets whose Envoys may still run.
-    ending: BTreeMap<FleetId, BTreeSet<Socket>>,
-    /// Failures of the last plan.
-    failing: BTreeSet<String>,
+    stopping: BTreeMap<FleetId, BTreeSet<Socket>>,
+    /// Unavailable ports and addresses of the last plan.
+    failures: BTreeSet<String>,
     retry: Option<(Instant, Duration)>,
 }
 
 impl Ports {
-    pub(crate) fn new(port_offset: u16, machine: Box<dyn Machine>) -> Self {
+    pub(crate) fn new(port_offset: u16, prober: Box<dyn PortProber>) -> Self {
         Self {
-            machine,
+            prober,
             planner: Planner::new(port_offset),
             port_offset,
-            granted: BTreeMap::new(),
-            ending: BTreeMap::new(),
-            failing: BTreeSet::new(),
+            assigned: BTreeMap::new(),
+            stopping: BTreeMap::new(),
+            failures: BTreeSet::new(),
             retry: None,
         }
     }
@@ -73,36 +73,35 @@ impl Ports {
         requests: &BTreeMap<FleetId, FleetRequest>,
         now: Instant,
     ) -> BTreeMap<FleetId, FleetState> {
-        let machine = &self.machine;
+        let prober = &self.prober;
         let usable = |address: IpAddr| {
-            let here = machine.probe(address, Port::tcp(0));
-            here.map_err(|problem| problem.to_string())
+            let probed = prober.probe(address, Port::tcp(0));
+            probed.map_err(|problem| problem.to_string())
         };
-        let had = &self.granted;
-        let has = |fleet: &FleetId, socket| had.get(fleet).is_some_and(|has| has.contains(&socket));
-        let mut states = self.planner.plan(requests, usable, has);
-        let mut granted = BTreeMap::new();
+        let holds = |fleet: &FleetId, socket| contains(&self.assigned, fleet, socket);
+        let mut states = self.planner.plan(requests, usable, holds);
+        let mut assigned = BTreeMap::new();
         for (fleet, state) in &mut states {
-            let grants = self.grants(fleet, &requests[fleet], state);
-            granted.insert(fleet.clone(), grants);
+            let sockets = self.assign(fleet, &requests[fleet], state);
+            assigned.insert(fleet.clone(), sockets);
         }
-        for (fleet, had) in std::mem::replace(&mut self.granted, granted) {
-            if !had.is_empty() && !self.granted.contains_key(&fleet) {
-                self.ending.insert(fleet, had);
+        for (fleet, sockets) in std::mem::replace(&mut self.assigned, assigned) {
+            if !sockets.is_empty() && !self.assigned.contains_key(&fleet) {
+                self.stopping.insert(fleet, sockets);
             }
         }
-        self.plan_retry(&states, now);
+        self.schedule_retry(&states, now);
         states
     }
 
-    /// The ports that the fleet gets. Adds unavailable ports to its state.
-    fn grants(
+    /// The sockets that the fleet gets. Adds unavailable ports to its state.
+    fn assign(
         &self,
         fleet: &FleetId,
         request: &FleetRequest,
         state: &mut FleetState,
     ) -> BTreeSet<Socket> {
-        let mut grants = BTreeSet::new();
+        let mut assigned = BTreeSet::new();
         for &port in &request.ports {
             if state.ports.contains_key(&port) {
                 continue;
@@ -114,32 +113,28 @@ impl Ports {
             let sockets: Vec<Socket> = addresses.map(|ip| (ip, bound)).collect();
             match sockets
                 .iter()
-                .find_map(|socket| self.refuse(fleet, *socket))
+                .find_map(|socket| self.unavailable(fleet, *socket))
             {
-                Some(why) => drop(state.ports.insert(port, why)),
-                None => grants.extend(sockets),
+                Some(reason) => drop(state.ports.insert(port, reason)),
+                None => assigned.extend(sockets),
             }
         }
-        grants
+        assigned
     }
 
-    /// Why a fleet can't have a port; `None`: it can.
-    fn refuse(&self, fleet: &FleetId, socket: Socket) -> Option<String> {
-        let has = |book: &BTreeMap<FleetId, BTreeSet<Socket>>, fleet: &FleetId| {
-            book.get(fleet)
-                .is_some_and(|sockets| sockets.contains(&socket))
-        };
-        if has(&self.granted, fleet) {
+    /// Why a socket is unavailable to a fleet; `None`: it is available.
+    fn unavailable(&self, fleet: &FleetId, socket: Socket) -> Option<String> {
+        if contains(&self.assigned, fleet, socket) {
             return None;
         }
         let (ip, port) = socket;
-        let problem = self.machine.probe(ip, port).err()?;
+        let problem = self.prober.probe(ip, port).err()?;
         if matches!(problem, PortProblem::InUse(_)) {
-            // Sesame's own Envoys release their ports soon.
-            if has(&self.ending, fleet) {
+            // The fleet's former Envoy releases its ports soon.
+            if contains(&self.stopping, fleet, socket) {
                 return None;
             }
-            let mut ours = self.granted.iter().chain(&self.ending);
+            let mut ours = self.assigned.iter().chain(&self.stopping);
             if let Some((owner, _)) = ours.find(|(_, sockets)| sockets.contains(&socket)) {
                 let address = SocketAddr::new(ip, port.number);
                 return Some(format!(
@@ -150,45 +145,45 @@ impl Ports {
         Some(problem.to_string())
     }
 
-    fn plan_retry(&mut self, states: &BTreeMap<FleetId, FleetState>, now: Instant) {
-        let failing: BTreeSet<String> = states
+    fn schedule_retry(&mut self, states: &BTreeMap<FleetId, FleetState>, now: Instant) {
+        let failures: BTreeSet<String> = states
             .iter()
             .flat_map(|(fleet, state)| {
                 let ports = state.ports.values().cloned();
                 let address = match &state.problem {
-                    Some(FleetProblem::AddressNotUsable(why)) => Some(why.clone()),
+                    Some(FleetProblem::AddressNotUsable(reason)) => Some(reason.clone()),
                     _ => None,
                 };
                 ports
                     .chain(address)
-                    .map(move |why| format!("{fleet} {why}"))
+                    .map(move |reason| format!("{fleet} {reason}"))
             })
             .collect();
-        self.retry = match (self.retry, failing.is_empty()) {
+        self.retry = match (self.retry, failures.is_empty()) {
             (_, true) => None,
-            (Some((_, pause)), false) if failing == self.failing => {
-                let pause = (pause * 2).min(LONGEST_PAUSE);
-                Some((now + pause, pause))
+            (Some((_, backoff)), false) if failures == self.failures => {
+                let backoff = (backoff * 2).min(MAX_BACKOFF);
+                Some((now + backoff, backoff))
             }
-            _ => Some((now + FIRST_PAUSE, FIRST_PAUSE)),
+            _ => Some((now + MIN_BACKOFF, MIN_BACKOFF)),
         };
-        self.failing = failing;
+        self.failures = failures;
     }
 
-    /// When to plan again without new requests.
+    /// When to probe unavailable ports again.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.retry.map(|(at, _)| at)
     }
 
-    /// An Envoy rejected the listener of a Gateway's port. Returns true if another process took the port after the probe:
-    /// the port is no longer assigned, and the next plan probes it again.
-    pub(crate) fn refused(&mut self, fleet: &FleetId, port: Port, message: &str) -> bool {
-        // With other reasons the last good listener may still hold the port.
-        if !message.contains(IN_USE) {
+    /// An Envoy rejected the listener of a Gateway's port. Returns true if another process took the port after the probe.
+    /// The port is then unassigned, and the next plan probes it again.
+    pub(crate) fn listener_rejected(&mut self, fleet: &FleetId, port: Port, message: &str) -> bool {
+        // After other errors, the last good version of the listener may still hold the port.
+        if !message.contains(ADDRESS_IN_USE) {
             return false;
         }
         let bound = port.checked_add(self.port_offset);
-        let (Some(sockets), Some(bound)) = (self.granted.get_mut(fleet), bound) else {
+        let (Some(sockets), Some(bound)) = (self.assigned.get_mut(fleet), bound) else {
             return false;
         };
         let before = sockets.len();
@@ -196,17 +191,27 @@ impl Ports {
         sockets.len() < before
     }
 
-    /// The Envoy of a fleet has ended.
-    pub(crate) fn ended(&mut self, fleet: &FleetId) {
-        self.ending.remove(fleet);
+    /// The Envoy of a fleet has stopped.
+    pub(crate) fn stopped(&mut self, fleet: &FleetId) {
+        self.stopping.remove(fleet);
     }
 
-    /// Whether a fleet has a port, so that an Envoy is useful.
-    pub(crate) fn has_any(&self, fleet: &FleetId) -> bool {
-        self.granted
+    /// Whether any port is assigned to a fleet.
+    pub(crate) fn has_ports(&self, fleet: &FleetId) -> bool {
+        self.assigned
             .get(fleet)
             .is_some_and(|sockets| !sockets.is_empty())
     }
+}
+
+fn contains(
+    sockets: &BTreeMap<FleetId, BTreeSet<Socket>>,
+    fleet: &FleetId,
+    socket: Socket,
+) -> bool {
+    sockets
+        .get(fleet)
+        .is_some_and(|sockets| sockets.contains(&socket))
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Runner of local fleets: each fleet with a free port runs as one process.
+//! The runner of local fleets: each fleet with an available port is one process.
 //!
-//! In: requests of Gateways. Out: states, and orders to start and stop Envoys.
+//! In: fleet requests. Out: fleet states, and commands that start and stop Envoys.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -11,12 +11,12 @@ use tokio::sync::{mpsc, watch};
 use super::ports::Ports;
 use crate::runner::{FleetRunner, Requests};
 
-/// An order for an Envoy process. None is dropped, since every stop is confirmed.
+/// A command for an Envoy process. Every command is executed, and every stop is confirmed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Order {
-    /// Start the fleet.
+pub(crate) enum FleetCommand {
+    /// Start the fleet's Envoy.
     Start(FleetId),
-    /// Stop the fleet; [`Message::FleetEnded`](crate::owner::Message::FleetEnded) confirms its end.
+    /// Stop the fleet's Envoy; [`Message::FleetStopped`](crate::translator::Message::FleetStopped) confirms it.
     Stop(FleetId),
 }
 
@@ -25,28 +25,28 @@ pub(crate) struct LocalRunner {
     /// Fleets of the last plan.
     planned: BTreeSet<FleetId>,
     /// Fleets whose Envoys should run.
-    wanted: watch::Sender<BTreeSet<FleetId>>,
-    /// The steps from each value of `wanted` to the next. Unbounded, since the receiver never waits.
-    orders: mpsc::UnboundedSender<Order>,
+    desired: watch::Sender<BTreeSet<FleetId>>,
+    /// The changes from each value of `desired` to the next. Unbounded, since the receiver never waits.
+    commands: mpsc::UnboundedSender<FleetCommand>,
 }
 
 impl LocalRunner {
     pub(crate) fn new(
         ports: Ports,
-        wanted: watch::Sender<BTreeSet<FleetId>>,
-        orders: mpsc::UnboundedSender<Order>,
+        desired: watch::Sender<BTreeSet<FleetId>>,
+        commands: mpsc::UnboundedSender<FleetCommand>,
     ) -> Self {
         Self {
             ports,
             planned: BTreeSet::new(),
-            wanted,
-            orders,
+            desired,
+            commands,
         }
     }
 }
 
 impl FleetRunner for LocalRunner {
-    /// Plans all fleets, since a port that one releases is free for another.
+    /// Plans all fleets, since one fleet may get the port that another releases.
     fn plan(
         &mut self,
         requests: &Requests,
@@ -64,26 +64,26 @@ impl FleetRunner for LocalRunner {
         gone.chain(states).collect()
     }
 
-    /// An Envoy starts when its fleet has a port, and runs as long as its Gateway exists: it keeps its connections while it
-    /// has no port.
-    fn follow(&mut self, requests: &Requests, _changed: &BTreeSet<FleetId>) {
-        let (ports, orders) = (&self.ports, &self.orders);
-        self.wanted.send_if_modified(|wanted| {
+    /// An Envoy starts when its fleet has an available port, and runs as long as its Gateway exists: if it loses its ports, it
+    /// keeps its connections.
+    fn apply(&mut self, requests: &Requests, _changed: &BTreeSet<FleetId>) {
+        let (ports, commands) = (&self.ports, &self.commands);
+        self.desired.send_if_modified(|desired| {
             let new: BTreeSet<FleetId> = requests
                 .keys()
-                .filter(|fleet| wanted.contains(*fleet) || ports.has_any(fleet))
+                .filter(|fleet| desired.contains(*fleet) || ports.has_ports(fleet))
                 .cloned()
                 .collect();
             // At shutdown there is no receiver.
-            for fleet in wanted.difference(&new) {
-                let _ = orders.send(Order::Stop(fleet.clone()));
+            for fleet in desired.difference(&new) {
+                let _ = commands.send(FleetCommand::Stop(fleet.clone()));
             }
-            for fleet in new.difference(wanted) {
-                let _ = orders.send(Order::Start(fleet.clone()));
+            for fleet in new.difference(desired) {
+                let _ = commands.send(FleetCommand::Start(fleet.clone()));
             }
-            let differs = new != *wanted;
-            *wanted = new;
-            differs
+            let changed = new != *desired;
+            *desired = new;
+            changed
         });
     }
 
@@ -91,15 +91,15 @@ impl FleetRunner for LocalRunner {
         self.ports.due()
     }
 
-    fn refused(&mut self, fleet: &FleetId, port: Port, message: &str) -> bool {
-        self.ports.refused(fleet, port, message)
+    fn listener_rejected(&mut self, fleet: &FleetId, port: Port, message: &str) -> bool {
+        self.ports.listener_rejected(fleet, port, message)
     }
 
-    fn ended(&mut self, fleet: &FleetId) {
-        self.ports.ended(fleet);
+    fn stopped(&mut self, fleet: &FleetId) {
+        self.ports.stopped(fleet);
     }
 
-    fn awaited(&self) -> BTreeSet<FleetId> {
-        self.wanted.borrow().clone()
+    fn required_for_ready(&self) -> BTreeSet<FleetId> {
+        self.desired.borrow().clone()
     }
 }

@@ -31,7 +31,9 @@ fn plan(
     gateways: &[(&str, &[AddressRequest], &[u16])],
 ) -> BTreeMap<String, FleetState> {
     let usable = |ip: IpAddr| match ip {
-        IpAddr::V4(v4) if v4.octets()[..3] == [192, 0, 2] => Err(format!("{ip} is not here")),
+        IpAddr::V4(v4) if v4.octets()[..3] == [192, 0, 2] => {
+            Err(format!("{ip} is not on this machine"))
+        }
         _ => Ok(()),
     };
     planner
@@ -46,28 +48,28 @@ fn plan(
         .collect()
 }
 
-fn values(state: &FleetState) -> Vec<String> {
+fn addresses(state: &FleetState) -> Vec<String> {
     state.addresses.iter().map(ToString::to_string).collect()
 }
 
 #[test]
-fn each_has_its_own_loopback_address_and_keeps_it() {
+fn each_fleet_gets_its_own_loopback_address_and_keeps_it() {
     let mut planner = Planner::new(0);
     let states = plan(&mut planner, &[("b", &[], &[80]), ("c", &[], &[80])]);
-    assert_eq!(values(&states["b"]), ["127.0.0.1"]);
-    assert_eq!(values(&states["c"]), ["127.0.0.2"]);
+    assert_eq!(addresses(&states["b"]), ["127.0.0.1"]);
+    assert_eq!(addresses(&states["c"]), ["127.0.0.2"]);
     assert!(
         states
             .values()
             .all(|state| state.ports.is_empty() && !state.ready)
     );
     let states = plan(&mut planner, &[("a", &[], &[80]), ("c", &[], &[80])]);
-    assert_eq!(values(&states["a"]), ["127.0.0.1"]);
-    assert_eq!(values(&states["c"]), ["127.0.0.2"]);
+    assert_eq!(addresses(&states["a"]), ["127.0.0.1"]);
+    assert_eq!(addresses(&states["c"]), ["127.0.0.2"]);
 }
 
 #[test]
-fn an_address_that_is_asked_for_is_given_to_nobody_else() {
+fn requested_addresses_are_not_assigned_to_other_fleets() {
     let states = plan(
         &mut Planner::new(0),
         &[
@@ -76,9 +78,9 @@ fn an_address_that_is_asked_for_is_given_to_nobody_else() {
             ("c", &[ip("127.0.0.2"), ip("")], &[80]),
         ],
     );
-    assert_eq!(values(&states["a"]), ["127.0.0.3"]);
-    assert_eq!(values(&states["b"]), ["127.0.0.1", "::1"]);
-    assert_eq!(values(&states["c"]), ["127.0.0.2", "127.0.0.4"]);
+    assert_eq!(addresses(&states["a"]), ["127.0.0.3"]);
+    assert_eq!(addresses(&states["b"]), ["127.0.0.1", "::1"]);
+    assert_eq!(addresses(&states["c"]), ["127.0.0.2", "127.0.0.4"]);
     assert_eq!(
         states["a"].addresses[0].ip(),
         Some(Ipv4Addr::new(127, 0, 0, 3).into())
@@ -86,7 +88,7 @@ fn an_address_that_is_asked_for_is_given_to_nobody_else() {
 }
 
 #[test]
-fn other_types_are_unsupported_and_get_nothing() {
+fn fleets_with_an_unsupported_address_type_get_no_address() {
     let states = plan(
         &mut Planner::new(0),
         &[(
@@ -98,30 +100,30 @@ fn other_types_are_unsupported_and_get_nothing() {
             &[80],
         )],
     );
-    let Some(FleetProblem::UnsupportedAddress(why)) = &states["a"].problem else {
+    let Some(FleetProblem::UnsupportedAddress(reason)) = &states["a"].problem else {
         panic!("{:?}", states["a"].problem);
     };
-    assert!(why.contains("type Hostname"), "{why}");
+    assert!(reason.contains("type Hostname"), "{reason}");
     assert!(states["a"].addresses.is_empty());
 }
 
 #[test]
-fn what_is_not_usable_is_told_and_the_rest_is_used() {
+fn unusable_addresses_are_reported_and_the_others_are_used() {
     for bad in ["192.0.2.7", "localhost", "127.0.0.1/8"] {
         let states = plan(
             &mut Planner::new(0),
             &[("a", &[ip(bad), ip("127.0.0.9")], &[80])],
         );
-        let Some(FleetProblem::AddressNotUsable(why)) = &states["a"].problem else {
+        let Some(FleetProblem::AddressNotUsable(reason)) = &states["a"].problem else {
             panic!("{:?}", states["a"].problem);
         };
-        assert!(why.contains(bad), "{why}");
-        assert_eq!(values(&states["a"]), ["127.0.0.9"]);
+        assert!(reason.contains(bad), "{reason}");
+        assert_eq!(addresses(&states["a"]), ["127.0.0.9"]);
     }
 }
 
 #[test]
-fn of_two_that_want_a_port_the_first_by_name_has_it() {
+fn the_first_fleet_by_name_gets_a_contested_port() {
     let states = plan(
         &mut Planner::new(0),
         &[
@@ -142,16 +144,16 @@ fn of_two_that_want_a_port_the_first_by_name_has_it() {
 }
 
 #[test]
-fn who_has_a_port_keeps_it() {
+fn a_fleet_keeps_a_port_that_it_holds() {
     let requests = requests(&[
         ("a", &[ip("127.0.0.9")], &[80, 81]),
         ("b", &[ip("127.0.0.9")], &[80, 81]),
     ]);
     let b = FleetId::of_gateway("ns", "b");
-    let has = |fleet: &FleetId, socket| {
+    let holds = |fleet: &FleetId, socket| {
         *fleet == b && socket == (Ipv4Addr::new(127, 0, 0, 9).into(), Port::tcp(1080))
     };
-    let states = Planner::new(1000).plan(&requests, |_| Ok(()), has);
+    let states = Planner::new(1000).plan(&requests, |_| Ok(()), holds);
     let a = &states[&FleetId::of_gateway("ns", "a")];
     assert_eq!(a.ports.keys().collect::<Vec<_>>(), [&Port::tcp(80)]);
     assert_eq!(
@@ -161,7 +163,7 @@ fn who_has_a_port_keeps_it() {
 }
 
 #[test]
-fn a_port_that_moves_beyond_the_last_can_not_be_had() {
+fn a_port_that_the_offset_moves_beyond_65535_is_unavailable() {
     let states = plan(&mut Planner::new(60_000), &[("a", &[], &[80, 8080])]);
     assert_eq!(
         states["a"].ports.keys().collect::<Vec<_>>(),

@@ -1,6 +1,6 @@
 //! Addresses of unmanaged Envoys.
 //!
-//! In: a Service from the API server, or addresses from the operator. Out: addresses.
+//! In: a Service from the API server. Out: its addresses.
 
 use std::sync::Arc;
 
@@ -14,44 +14,44 @@ use sesame_model::{FleetAddress, FleetId};
 use tokio::sync::{mpsc, watch};
 
 use super::fleet_updates::FleetUpdates;
-use crate::owner::Message;
-use crate::streams::tell;
+use crate::streams::send;
+use crate::translator::Message;
 
-/// Watches a Service forever. `looked` becomes true when it has been read or found missing.
-pub(super) async fn follow(
+/// Watches a Service forever. `observed` becomes true when it has been read or found missing.
+pub(super) async fn watch_service(
     client: Client,
     service: NamespacedName,
-    news: Arc<FleetUpdates<Vec<FleetAddress>>>,
-    owner: mpsc::WeakSender<Message>,
-    looked: watch::Sender<bool>,
+    updates: Arc<FleetUpdates<Vec<FleetAddress>>>,
+    translator: mpsc::WeakSender<Message>,
+    observed: watch::Sender<bool>,
 ) {
     let api: Api<Service> = Api::namespaced(client, &service.namespace);
-    let only = watcher::Config::default().fields(&format!("metadata.name={}", service.name));
-    let events = watcher(api, only).default_backoff();
+    let config = watcher::Config::default().fields(&format!("metadata.name={}", service.name));
+    let events = watcher(api, config).default_backoff();
     pin_mut!(events);
-    let mut seen = None;
+    let mut current = None;
     while let Some(event) = events.next().await {
         match event {
             Ok(Event::Init) => {
-                seen = None;
+                current = None;
                 continue;
             }
             Ok(Event::InitApply(service)) => {
-                seen = Some(service);
+                current = Some(service);
                 continue;
             }
             Ok(Event::InitDone) => {}
-            Ok(Event::Apply(service)) => seen = Some(service),
-            Ok(Event::Delete(_)) => seen = None,
+            Ok(Event::Apply(service)) => current = Some(service),
+            Ok(Event::Delete(_)) => current = None,
             Err(error) => {
-                tracing::warn!(%service, %error, "the Envoys' Service can't be watched");
+                tracing::warn!(%service, %error, "can't watch the Service of the unmanaged Envoys");
                 continue;
             }
         }
-        let addresses = seen.as_ref().map(addresses).unwrap_or_default();
-        news.put(FleetId::Unmanaged, Some(addresses));
-        tell(&owner, Message::News).await;
-        looked.send_replace(true);
+        let addresses = current.as_ref().map(addresses).unwrap_or_default();
+        updates.put(FleetId::Unmanaged, Some(addresses));
+        send(&translator, Message::FleetStates).await;
+        observed.send_replace(true);
     }
 }
 
@@ -67,11 +67,11 @@ fn addresses(service: &Service) -> Vec<FleetAddress> {
         .map(FleetAddress::parse)
         .collect();
     let spec = service.spec.as_ref();
-    let balanced = spec.and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer");
-    if found.is_empty() && !balanced {
-        let inside = spec.and_then(|spec| spec.cluster_ips.as_ref());
-        let real = inside.into_iter().flatten().filter(|ip| *ip != "None");
-        found.extend(real.map(|ip| FleetAddress::parse(ip)));
+    let is_load_balancer = spec.and_then(|spec| spec.type_.as_deref()) == Some("LoadBalancer");
+    if found.is_empty() && !is_load_balancer {
+        let cluster_ips = spec.and_then(|spec| spec.cluster_ips.as_ref());
+        let cluster_ips = cluster_ips.into_iter().flatten().filter(|ip| *ip != "None");
+        found.extend(cluster_ips.map(|ip| FleetAddress::parse(ip)));
     }
     found.sort();
     found.dedup();
@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_balancer_counts_and_else_the_address_inside() {
+    fn load_balancer_addresses_are_preferred_to_cluster_ips() {
         let of = |type_: &str, ingress| {
             let service = from_value(json!({
                 "metadata": {"name": "envoy"},

@@ -1,7 +1,7 @@
-//! Events of the API server, on their way to their receivers.
+//! Distributes the events of the API server.
 //!
-//! In: events of the source. Out: objects for the thread that translates, live statuses for the writer of statuses, watch
-//! failures for the health page and the log.
+//! In: events of the source. Out: objects for the translator, live statuses for the status writer, watch failures for
+//! the health page and the log.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,61 +11,53 @@ use sesame_sources::kube::{WatchEvent, WatchFailure};
 use sesame_status::Writer;
 use tokio::sync::mpsc;
 
-use super::health::{Health, sentence};
-use crate::owner::Message;
+use super::health::{Health, describe};
+use crate::translator::Message;
 
-/// Passes on events until the source or the owner is gone.
-pub(super) async fn pass_on(
+/// Forwards events until the source or the translator is gone.
+pub(super) async fn forward(
     mut events: mpsc::Receiver<WatchEvent>,
-    owner: mpsc::Sender<Message>,
+    translator: mpsc::Sender<Message>,
     statuses: Writer,
     health: Arc<Health>,
 ) {
-    let mut told = BTreeSet::new();
+    let mut logged = BTreeSet::new();
     while let Some(event) = events.recv().await {
-        match event {
-            WatchEvent::Changes(set) => {
-                let set = ChangeSet {
-                    changes: set.changes,
-                    errors: Vec::new(),
-                    unsupported: BTreeSet::new(),
-                    detected: set.detected,
-                };
-                if owner.send(Message::Source(set)).await.is_err() {
-                    return;
-                }
-            }
+        let message = match event {
+            WatchEvent::Changes(set) => Message::Changes(ChangeSet {
+                changes: set.changes,
+                errors: Vec::new(),
+                unsupported: BTreeSet::new(),
+                detected: set.detected,
+            }),
+            WatchEvent::Release(version) => Message::ApiVersion(version),
+            WatchEvent::FleetOwnersKnown => Message::FleetOwnersKnown,
             WatchEvent::Statuses(current) => {
                 for (key, status) in current {
                     statuses.set_live(key, status);
                 }
-            }
-            WatchEvent::Release(release) => {
-                if owner.send(Message::Release(release)).await.is_err() {
-                    return;
-                }
-            }
-            WatchEvent::FleetOwnersKnown => {
-                if owner.send(Message::Complete).await.is_err() {
-                    return;
-                }
+                continue;
             }
             WatchEvent::Failures(failures) => {
-                log(&mut told, &failures);
-                health.source(failures);
+                log(&mut logged, &failures);
+                health.set_watch_failures(failures);
+                continue;
             }
+        };
+        if translator.send(message).await.is_err() {
+            return;
         }
     }
 }
 
-/// Logs new failures, and those that are gone.
-fn log(told: &mut BTreeSet<String>, failures: &[WatchFailure]) {
-    let now: BTreeSet<String> = failures.iter().map(sentence).collect();
-    for over in told.difference(&now) {
-        tracing::info!("over: {over}");
+/// Logs new and resolved failures.
+fn log(logged: &mut BTreeSet<String>, failures: &[WatchFailure]) {
+    let now: BTreeSet<String> = failures.iter().map(describe).collect();
+    for resolved in logged.difference(&now) {
+        tracing::info!("resolved: {resolved}");
     }
-    for new in now.difference(told) {
+    for new in now.difference(logged) {
         tracing::warn!("{new}");
     }
-    *told = now;
+    *logged = now;
 }

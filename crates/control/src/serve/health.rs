@@ -1,7 +1,7 @@
 //! Health of a replica of `sesame serve`.
 //!
-//! In: failures of its parts. Out: readiness, and the failures as sentences. A replica that can serve the objects it has
-//! read is ready despite other failures: removing it from its Service would fix none of them.
+//! In: failures of its parts. Out: readiness, and the failures as text. A replica that can serve the objects it has read is
+//! ready despite other failures: removing it from its Service would fix none of them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -12,86 +12,89 @@ use tokio::sync::watch;
 
 use super::lease;
 
-/// The state. Readers may read it at any time.
+/// Health of a replica; readable at any time.
 #[derive(Debug)]
 pub(crate) struct Health {
     /// All objects have been read and translated once.
     synced: AtomicBool,
     /// Failures of the watches.
-    source: RwLock<Vec<WatchFailure>>,
+    watch_failures: RwLock<Vec<WatchFailure>>,
     statuses: sesame_status::Writer,
     identity: Identity,
     /// Failures of the certificates.
-    identity_trouble: Option<watch::Receiver<Option<Arc<str>>>>,
+    identity_failure: Option<watch::Receiver<Option<Arc<str>>>>,
     /// Failure of the leader election.
-    election_trouble: watch::Receiver<lease::Trouble>,
-    leads: watch::Receiver<bool>,
+    election_failure: watch::Receiver<lease::ElectionFailure>,
+    is_leader: watch::Receiver<bool>,
 }
 
 impl Health {
     pub(super) fn new(
         statuses: sesame_status::Writer,
         identity: Identity,
-        identity_trouble: Option<watch::Receiver<Option<Arc<str>>>>,
-        election_trouble: watch::Receiver<lease::Trouble>,
-        leads: watch::Receiver<bool>,
+        identity_failure: Option<watch::Receiver<Option<Arc<str>>>>,
+        election_failure: watch::Receiver<lease::ElectionFailure>,
+        is_leader: watch::Receiver<bool>,
     ) -> Self {
         Self {
             synced: AtomicBool::new(false),
-            source: RwLock::default(),
+            watch_failures: RwLock::default(),
             statuses,
             identity,
-            identity_trouble,
-            election_trouble,
-            leads,
+            identity_failure,
+            election_failure,
+            is_leader,
         }
     }
 
     /// All objects have been read and translated.
-    pub(super) fn synced(&self) {
+    pub(super) fn set_synced(&self) {
         self.synced.store(true, Ordering::Release);
     }
 
     /// Replaces the failures of the watches.
-    pub(super) fn source(&self, failures: Vec<WatchFailure>) {
-        *self.source.write().unwrap_or_else(PoisonError::into_inner) = failures;
+    pub(super) fn set_watch_failures(&self, failures: Vec<WatchFailure>) {
+        *self
+            .watch_failures
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = failures;
     }
 
-    pub(crate) fn leads(&self) -> bool {
-        *self.leads.borrow()
+    pub(crate) fn is_leader(&self) -> bool {
+        *self.is_leader.borrow()
     }
 
     /// Failures of the watches.
-    pub(crate) fn troubles(&self) -> Vec<WatchFailure> {
-        let source = self.source.read().unwrap_or_else(PoisonError::into_inner);
-        source.clone()
+    pub(crate) fn watch_failures(&self) -> Vec<WatchFailure> {
+        let failures = self.watch_failures.read();
+        failures.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What connecting Envoys have to wait for; `None`: nothing.
-    pub(crate) fn waits_for(&self) -> Option<&'static str> {
+    /// Why connecting Envoys would have to wait; `None`: they are served.
+    pub(crate) fn not_ready_reason(&self) -> Option<&'static str> {
         if !self.synced.load(Ordering::Acquire) {
             return Some("the objects have not been read yet");
         }
-        let identified = self.identity.config().is_some();
-        (!identified).then_some("there is no certificate to show to Envoys yet")
+        let pending = self.identity.config().is_none();
+        pending.then_some("the xDS server has no certificate yet")
     }
 
-    /// All failures, a sentence each.
-    pub(crate) fn wrong(&self) -> Vec<String> {
-        let mut wrong: Vec<String> = self.troubles().iter().map(sentence).collect();
-        wrong.extend(self.statuses.failures().iter().map(ToString::to_string));
-        let identity = self.identity_trouble.as_ref();
-        let identity = identity.and_then(|trouble| trouble.borrow().clone());
-        wrong.extend(identity.map(|trouble| trouble.to_string()));
-        let election = self.election_trouble.borrow().clone();
-        wrong.extend(election.map(|error| {
-            format!("no leader, so no status is written: the Lease is unavailable: {error}")
+    /// All failures, as text.
+    pub(crate) fn failures(&self) -> Vec<String> {
+        let mut failures: Vec<String> = self.watch_failures().iter().map(describe).collect();
+        failures.extend(self.statuses.failures().iter().map(ToString::to_string));
+        let identity = self.identity_failure.as_ref();
+        let identity = identity.and_then(|failure| failure.borrow().clone());
+        failures.extend(identity.map(|failure| failure.to_string()));
+        let election = self.election_failure.borrow().clone();
+        failures.extend(election.map(|error| {
+            format!("leader election failed, so this replica writes no statuses: {error}")
         }));
-        wrong
+        failures
     }
 }
 
-/// A watch failure as a sentence.
-pub(super) fn sentence(failure: &WatchFailure) -> String {
+/// A watch failure as text.
+pub(super) fn describe(failure: &WatchFailure) -> String {
     format!("{}: {}", failure.subject, failure.message)
 }

@@ -1,8 +1,8 @@
 //! Leader election: the replica that holds a Lease leads.
 //!
-//! In: a client, and the name of this replica. Out: whether it leads. It must not depend on what a leader does.
+//! In: a client, and the name of this replica. Out: whether it is the leader. It must not depend on what a leader does.
 //!
-//! [`candidate`] decides, without a clock or a network; this file sends the requests and waits.
+//! [`candidate`] is the state machine, without a clock or a network; this file sends the requests and waits.
 
 mod candidate;
 #[cfg(test)]
@@ -17,49 +17,49 @@ use kube::api::{Api, PostParams};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use self::candidate::{Answer, Ask, Candidate};
+use self::candidate::{Candidate, LeaseRequest, LeaseResponse};
 
-/// The Lease of all replicas.
+/// Name of the Lease that all replicas share.
 const NAME: &str = "sesame-leader";
-/// Timeout of its release.
-const LAST_ANSWER: Duration = Duration::from_secs(3);
+/// Timeout of the release at shutdown.
+const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Settings of a candidate.
 #[derive(Clone, Debug)]
 pub(super) struct LeaseConfig {
-    /// The namespace of the Lease.
+    /// Namespace of the Lease.
     pub namespace: String,
-    /// Its name.
+    /// Name of the Lease.
     pub name: String,
-    /// The name of this replica, unique among running replicas. It may be the same after a restart.
+    /// Name of this replica, unique among running replicas. A restarted replica may keep its name.
     pub identity: String,
-    pub times: Times,
+    pub timings: Timings,
 }
 
-/// Durations of the election. A dead leader is replaced within `lease + look` and the time of two requests.
+/// Durations of the election. A dead leader is replaced within `lease_duration + poll_interval`, plus two requests.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
-    /// A Lease is free when it has been seen unchanged for so long. In whole seconds.
-    pub lease: Duration,
-    /// A leader that hasn't renewed for so long stops leading; shorter than `lease`, by more than the drift of clocks in
-    /// that time.
-    pub deadline: Duration,
-    /// Between renewals.
-    pub renew: Duration,
-    /// Between reads of another holder's Lease, and before a retry after a failure.
-    pub look: Duration,
+pub(super) struct Timings {
+    /// A Lease expires when it has been observed unchanged for this long. In whole seconds.
+    pub lease_duration: Duration,
+    /// A leader that hasn't renewed the Lease for this long steps down. Shorter than `lease_duration` by more than the
+    /// clock drift in that time.
+    pub renew_deadline: Duration,
+    /// Time between renewals.
+    pub renew_interval: Duration,
+    /// Time between reads of another holder's Lease, and before a retry.
+    pub poll_interval: Duration,
     /// Timeout of a request.
-    pub answer: Duration,
+    pub request_timeout: Duration,
 }
 
-impl Default for Times {
+impl Default for Timings {
     fn default() -> Self {
-        Times {
-            lease: Duration::from_secs(10),
-            deadline: Duration::from_secs(8),
-            renew: Duration::from_secs(2),
-            look: Duration::from_secs(1),
-            answer: Duration::from_secs(3),
+        Timings {
+            lease_duration: Duration::from_secs(10),
+            renew_deadline: Duration::from_secs(8),
+            renew_interval: Duration::from_secs(2),
+            poll_interval: Duration::from_secs(1),
+            request_timeout: Duration::from_secs(3),
         }
     }
 }
@@ -71,153 +71,157 @@ impl LeaseConfig {
             namespace: namespace.to_owned(),
             name: NAME.to_owned(),
             identity: identity.to_owned(),
-            times: Times::default(),
+            timings: Timings::default(),
         }
     }
 }
 
-/// Why the election fails; `None`: it works.
-pub(super) type Trouble = Option<Arc<str>>;
+/// Why the last request of the election failed; `None`: it succeeded.
+pub(super) type ElectionFailure = Option<Arc<str>>;
 
-/// Takes part in the election until `stop`, and reports in `trouble` why it fails. Returns whether this replica leads, and
-/// the task to run; when the task has ended, this replica doesn't lead, and the Lease is free at once if the API server
-/// could be reached.
+/// Takes part in the election until `stop`, and reports failures to `failure`. Returns whether this replica is the leader,
+/// and the task to run. When the task has ended, this replica isn't the leader, and the Lease has been released unless the
+/// API server was unreachable.
 pub(super) fn start(
     client: kube::Client,
     config: LeaseConfig,
-    trouble: watch::Sender<Trouble>,
+    failure: watch::Sender<ElectionFailure>,
     stop: CancellationToken,
 ) -> (watch::Receiver<bool>, impl Future<Output = ()>) {
-    let (leads, leading) = watch::channel(false);
+    let (sender, is_leader) = watch::channel(false);
     let election = Election {
         leases: Api::namespaced(client, &config.namespace),
         candidate: Candidate::new(&config, Instant::now()),
-        answer: config.times.answer,
-        leads,
-        trouble,
+        request_timeout: config.timings.request_timeout,
+        is_leader: sender,
+        failure,
     };
-    (leading, election.run(stop))
+    (is_leader, election.run(stop))
 }
 
 struct Election {
     leases: Api<Lease>,
     candidate: Candidate,
-    answer: Duration,
-    leads: watch::Sender<bool>,
-    /// Why the last request failed, if it did.
-    trouble: watch::Sender<Trouble>,
+    request_timeout: Duration,
+    is_leader: watch::Sender<bool>,
+    failure: watch::Sender<ElectionFailure>,
 }
 
 impl Election {
     async fn run(mut self, stop: CancellationToken) {
-        while let Some(()) = stop.run_until_cancelled(self.turn()).await {}
-        self.leads.send_replace(false);
-        let released = tokio::time::timeout(LAST_ANSWER, self.release()).await;
+        while let Some(()) = stop.run_until_cancelled(self.step()).await {}
+        self.is_leader.send_replace(false);
+        let released = tokio::time::timeout(RELEASE_TIMEOUT, self.release()).await;
         if released.is_err() {
-            tracing::warn!("the Lease could not be released: other replicas wait until it expires");
+            tracing::warn!(
+                "can't release the Lease: no response; other replicas wait until it expires"
+            );
         }
     }
 
-    /// Waits for the time of the next request, and sends it.
-    async fn turn(&mut self) {
-        self.tell();
-        let asks_at = self.candidate.asks_at();
-        if Instant::now() < asks_at {
-            let until = self.candidate.leads_until();
+    /// Waits until the next request is due, and sends it. Returns early when leadership expires.
+    async fn step(&mut self) {
+        self.publish();
+        let next_request_at = self.candidate.next_request_at();
+        if Instant::now() < next_request_at {
+            let until = self.candidate.leader_until();
             let until = until.filter(|until| *until > Instant::now());
-            tokio::time::sleep_until(until.unwrap_or(asks_at).min(asks_at).into()).await;
+            tokio::time::sleep_until(until.unwrap_or(next_request_at).min(next_request_at).into())
+                .await;
             return;
         }
-        let asked_at = Instant::now();
-        let ask = self.candidate.ask(Timestamp::now());
-        let answer = {
-            let mut answer = std::pin::pin!(tokio::time::timeout(self.answer, self.send(&ask)));
+        let sent_at = Instant::now();
+        let request = self.candidate.next_request(Timestamp::now());
+        let response = {
+            let mut response = std::pin::pin!(tokio::time::timeout(
+                self.request_timeout,
+                self.send(&request)
+            ));
             loop {
                 // Leadership may expire while a request is in flight.
-                let until = self.candidate.leads_until();
-                let until = until.filter(|_| *self.leads.borrow());
+                let until = self.candidate.leader_until();
+                let until = until.filter(|_| *self.is_leader.borrow());
                 tokio::select! {
-                    answer = &mut answer => break answer,
-                    () = sleep_until(until) => self.tell(),
+                    response = &mut response => break response,
+                    () = sleep_until(until) => self.publish(),
                 }
             }
         };
-        let answer = answer.unwrap_or_else(|_| Answer::Failed("no answer in time".to_owned()));
-        self.log(&answer);
+        let response = response
+            .unwrap_or_else(|_| LeaseResponse::Failed("no response within the timeout".to_owned()));
+        self.log(&response);
         self.candidate
-            .answered(&ask, answer, asked_at, Instant::now());
-        self.tell();
+            .handle_response(&request, response, sent_at, Instant::now());
+        self.publish();
     }
 
-    /// Publishes whether this replica leads, if that changed.
-    fn tell(&self) {
-        let now = self.candidate.leads(Instant::now());
-        self.leads.send_if_modified(|leads| {
-            let changed = *leads != now;
-            *leads = now;
-            changed
-        });
+    /// Publishes whether this replica is the leader, if that has changed.
+    fn publish(&self) {
+        let now = self.candidate.is_leader(Instant::now());
+        self.is_leader
+            .send_if_modified(|before| std::mem::replace(before, now) != now);
     }
 
-    async fn send(&self, ask: &Ask) -> Answer {
+    async fn send(&self, request: &LeaseRequest) -> LeaseResponse {
         let params = PostParams::default();
-        let answer = match ask {
-            Ask::Look => self.leases.get(self.candidate.name()).await,
-            Ask::Create(lease) => self.leases.create(&params, lease).await,
-            Ask::Replace(lease) => {
+        let response = match request {
+            LeaseRequest::Get => self.leases.get(self.candidate.name()).await,
+            LeaseRequest::Create(lease) => self.leases.create(&params, lease).await,
+            LeaseRequest::Replace(lease) => {
                 self.leases
                     .replace(self.candidate.name(), &params, lease)
                     .await
             }
         };
-        match answer {
-            Ok(lease) => Answer::Lease(Box::new(lease)),
-            // A create finds nothing only if the namespace is missing.
+        match response {
+            Ok(lease) => LeaseResponse::Lease(Box::new(lease)),
+            // For a create, 404 means that the namespace is missing.
             Err(kube::Error::Api(status))
-                if status.code == 404 && !matches!(ask, Ask::Create(_)) =>
+                if status.code == 404 && !matches!(request, LeaseRequest::Create(_)) =>
             {
-                Answer::Missing
+                LeaseResponse::NotFound
             }
-            Err(kube::Error::Api(status)) if status.code == 409 => Answer::Conflict,
-            Err(error) => Answer::Failed(error.to_string()),
+            Err(kube::Error::Api(status)) if status.code == 409 => LeaseResponse::Conflict,
+            Err(error) => LeaseResponse::Failed(error.to_string()),
         }
     }
 
-    /// Releases the Lease, so that other replicas needn't wait.
+    /// Releases the Lease, so that another replica can lead at once.
     async fn release(&mut self) {
         while let Some(lease) = self.candidate.release(Timestamp::now()) {
-            let ask = Ask::Replace(lease);
-            match self.send(&ask).await {
+            let request = LeaseRequest::Replace(lease);
+            match self.send(&request).await {
                 // A renewal may have been in flight.
-                Answer::Conflict => {
+                LeaseResponse::Conflict => {
                     let now = Instant::now();
-                    let seen = self.send(&Ask::Look).await;
-                    if !matches!(seen, Answer::Lease(_)) {
+                    let observed = self.send(&LeaseRequest::Get).await;
+                    if !matches!(observed, LeaseResponse::Lease(_)) {
                         return;
                     }
-                    self.candidate.answered(&Ask::Look, seen, now, now);
+                    self.candidate
+                        .handle_response(&LeaseRequest::Get, observed, now, now);
                 }
-                Answer::Failed(error) => {
-                    tracing::warn!(error, "the Lease could not be released");
+                LeaseResponse::Failed(error) => {
+                    tracing::warn!(error, "can't release the Lease");
                     return;
                 }
-                Answer::Lease(_) | Answer::Missing => return,
+                LeaseResponse::Lease(_) | LeaseResponse::NotFound => return,
             }
         }
     }
 
-    /// Logs a failure once, and once that it is over.
-    fn log(&self, answer: &Answer) {
-        let trouble: Trouble = match answer {
-            Answer::Failed(error) => Some(error.as_str().into()),
-            // The attempt to create it shows whether it can be created.
-            Answer::Missing => return,
-            Answer::Lease(_) | Answer::Conflict => None,
+    /// Logs the first failure, and the recovery.
+    fn log(&self, response: &LeaseResponse) {
+        let failure: ElectionFailure = match response {
+            LeaseResponse::Failed(error) => Some(error.as_str().into()),
+            // The outcome of the create follows.
+            LeaseResponse::NotFound => return,
+            LeaseResponse::Lease(_) | LeaseResponse::Conflict => None,
         };
-        let before = self.trouble.send_replace(trouble.clone());
-        match (before, trouble) {
-            (None, Some(error)) => tracing::warn!(%error, "leader election fails"),
-            (Some(_), None) => tracing::info!("leader election works again"),
+        let before = self.failure.send_replace(failure.clone());
+        match (before, failure) {
+            (None, Some(error)) => tracing::warn!(%error, "leader election failed"),
+            (Some(_), None) => tracing::info!("leader election recovered"),
             _ => {}
         }
     }

@@ -1,6 +1,6 @@
-//! Runner of fleets in a cluster: Kubernetes runs the Envoys.
+//! The runner of managed fleets: Kubernetes runs the Envoys.
 //!
-//! In: requests of Gateways, and the observed state of their objects. Out: states for translation; specs for the
+//! In: fleet requests, and the observed state of each fleet's objects. Out: states for the translator, specs for the
 //! provisioner.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,21 +21,21 @@ pub(super) struct ManagedRunner {
     provisioner: Provisioner,
     /// `None`: the Envoys' certificates are issued outside Sesame.
     identities: Option<Handle>,
-    news: Arc<FleetUpdates<FleetState>>,
+    updates: Arc<FleetUpdates<FleetState>>,
     observed: BTreeMap<FleetId, FleetState>,
-    end: EnvoyEnd,
-    /// Becomes true when every requested fleet has been observed; before that, no status should report a missing address.
-    looked: watch::Sender<bool>,
+    target: XdsTarget,
+    /// Whether every requested fleet has been observed. Before that, no status should report a missing address.
+    all_observed: watch::Sender<bool>,
     parameters: LastValid,
     /// All requests are known.
     complete: bool,
-    /// The provisioner has been notified of that, once all parameters were known.
+    /// The provisioner has all specs, so it may delete orphans.
     settled: bool,
 }
 
 /// How Envoys reach Sesame.
 #[derive(Clone, Debug)]
-pub(super) struct EnvoyEnd {
+pub(super) struct XdsTarget {
     /// A DNS name for pods, which Sesame's certificate has as a SAN.
     pub(super) host: String,
     pub(super) port: u16,
@@ -47,17 +47,17 @@ impl ManagedRunner {
     pub(super) fn new(
         provisioner: Provisioner,
         identities: Option<Handle>,
-        news: Arc<FleetUpdates<FleetState>>,
-        end: EnvoyEnd,
-        looked: watch::Sender<bool>,
+        updates: Arc<FleetUpdates<FleetState>>,
+        target: XdsTarget,
+        all_observed: watch::Sender<bool>,
     ) -> Self {
         Self {
             provisioner,
             identities,
-            news,
+            updates,
             observed: BTreeMap::new(),
-            end,
-            looked,
+            target,
+            all_observed,
             parameters: LastValid::default(),
             complete: false,
             settled: false,
@@ -73,20 +73,20 @@ impl FleetRunner for ManagedRunner {
         _now: Instant,
     ) -> Vec<(FleetId, Option<FleetState>)> {
         let mut fleets = changed.clone();
-        for (fleet, state) in self.news.take() {
+        for (fleet, state) in self.updates.take() {
             match state {
                 Some(state) => drop(self.observed.insert(fleet.clone(), state)),
                 None => drop(self.observed.remove(&fleet)),
             }
             fleets.insert(fleet);
         }
-        if !*self.looked.borrow() {
-            // A fleet without parameters can't be created, so there is nothing to observe.
+        if !*self.all_observed.borrow() {
+            // A fleet without valid parameters isn't created, so it isn't observed.
             let all = requests.iter().all(|(fleet, request)| {
                 self.observed.contains_key(fleet) || request.parameters.is_none()
             });
-            self.looked
-                .send_if_modified(|looked| std::mem::replace(looked, all) != all);
+            self.all_observed
+                .send_if_modified(|before| std::mem::replace(before, all) != all);
         }
         let states = fleets.into_iter().map(|fleet| {
             let state = requests
@@ -97,10 +97,10 @@ impl FleetRunner for ManagedRunner {
         states.collect()
     }
 
-    fn follow(&mut self, requests: &Requests, changed: &BTreeSet<FleetId>) {
+    fn apply(&mut self, requests: &Requests, changed: &BTreeSet<FleetId>) {
         for fleet in changed {
             match requests.get(fleet) {
-                Some(request) => self.want(fleet, request),
+                Some(request) => self.apply_fleet(fleet, request),
                 None => self.forget(fleet),
             }
         }
@@ -115,24 +115,24 @@ impl FleetRunner for ManagedRunner {
         }
     }
 
-    fn complete(&mut self) {
+    fn requests_complete(&mut self) {
         self.complete = true;
     }
 
-    fn awaited(&self) -> BTreeSet<FleetId> {
+    fn required_for_ready(&self) -> BTreeSet<FleetId> {
         BTreeSet::new()
     }
 }
 
 impl ManagedRunner {
-    fn want(&mut self, fleet: &FleetId, request: &FleetRequest) {
+    fn apply_fleet(&mut self, fleet: &FleetId, request: &FleetRequest) {
         if self.parameters.replaced(fleet, request) {
             self.forget(fleet);
         }
         let parameters = self.parameters.update(fleet, request);
         let valid = parameters.is_some();
-        let spec = spec(fleet, request, parameters.unwrap_or_default(), &self.end);
-        // Existing Envoys need a certificate even if their parameters are unknown.
+        let spec = spec(fleet, request, parameters.unwrap_or_default(), &self.target);
+        // Existing Envoys need a certificate even if their parameters are invalid.
         if let Some(identities) = &self.identities {
             let secret = self.provisioner.fleet_secret(fleet, &spec);
             identities.set_fleet(fleet.clone(), Some(secret));
@@ -154,9 +154,9 @@ impl ManagedRunner {
 /// The last valid parameters of each fleet, which stay in effect while newer ones are invalid.
 #[derive(Default)]
 struct LastValid {
-    /// The uid of the owner, and the parameters.
+    /// The UID of the Gateway, and its parameters.
     parameters: BTreeMap<FleetId, (Option<String>, FleetParameters)>,
-    /// Fleets whose parameters have never been valid. Their objects, if there are any, stay unchanged.
+    /// Fleets whose parameters have never been valid. Their objects are left unchanged.
     missing: BTreeSet<FleetId>,
 }
 
@@ -177,8 +177,8 @@ impl LastValid {
 
     /// Whether the parameters belong to an earlier Gateway of the same name, while those of the new one are invalid.
     fn replaced(&self, fleet: &FleetId, request: &FleetRequest) -> bool {
-        let known = self.parameters.get(fleet);
-        request.parameters.is_none() && known.is_some_and(|(of, _)| *of != uid(request))
+        let last_valid = self.parameters.get(fleet);
+        request.parameters.is_none() && last_valid.is_some_and(|(owner, _)| *owner != uid(request))
     }
 
     fn forget(&mut self, fleet: &FleetId) {
@@ -196,9 +196,9 @@ fn spec(
     fleet: &FleetId,
     request: &FleetRequest,
     parameters: FleetParameters,
-    end: &EnvoyEnd,
+    target: &XdsTarget,
 ) -> FleetSpec {
-    let tls = tls(&end.host);
+    let tls = tls(&target.host);
     FleetSpec {
         request: FleetRequest {
             // The parameters in effect may differ from the requested ones.
@@ -206,8 +206,8 @@ fn spec(
             ..request.clone()
         },
         files: sesame_envoy::xds_secrets(&tls),
-        bootstrap: bootstrap(fleet, &parameters, end, tls),
-        module: end.module,
+        bootstrap: bootstrap(fleet, &parameters, target, tls),
+        module: target.module,
         parameters,
     }
 }
@@ -224,28 +224,28 @@ fn tls(server_name: &str) -> XdsTls {
     }
 }
 
-/// The bootstrap of the fleet's Envoys. Each Envoy's node ID is its pod's name, set elsewhere.
+/// The bootstrap of the fleet's Envoys. The node ID is the pod's name, which the Deployment sets.
 fn bootstrap(
     fleet: &FleetId,
     parameters: &FleetParameters,
-    end: &EnvoyEnd,
+    target: &XdsTarget,
     tls: XdsTls,
 ) -> Arc<str> {
     let options = BootstrapOptions {
         fleet: fleet.clone(),
         node_id: String::new(),
         xds: XdsAddress::Tcp {
-            host: end.host.clone(),
-            port: end.port,
+            host: target.host.clone(),
+            port: target.port,
             tls: Some(tls),
         },
         admin: Admin::Unix(layout::ADMIN_SOCKET.into()),
         max_connections: parameters.max_connections.unwrap_or(MAX_CONNECTIONS),
         memory_limit: layout::heap_limit(parameters),
-        module: end.module,
+        module: target.module,
     };
     let bootstrap = sesame_envoy::to_json(&sesame_envoy::bootstrap(&options))
-        .expect("a bootstrap of ours has a form in JSON");
+        .expect("every generated bootstrap has a JSON form");
     bootstrap.to_string().into()
 }
 
@@ -255,29 +255,29 @@ mod tests {
 
     use super::*;
 
-    /// A runner for a cluster that doesn't answer.
+    /// A runner whose API server doesn't respond.
     fn runner() -> ManagedRunner {
-        let nowhere = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
-        let client = kube::Client::try_from(nowhere).unwrap();
+        let config = kube::Config::new("http://127.0.0.1:9".parse().unwrap());
+        let client = kube::Client::try_from(config).unwrap();
         let settings = sesame_fleet::kube::FleetsConfig::new("sesame", "envoy:test", "sesame:test");
         let (provisioner, _) = sesame_fleet::kube::start(client, settings);
-        let end = EnvoyEnd {
+        let target = XdsTarget {
             host: "sesame".to_owned(),
             port: 18000,
             module: true,
         };
-        let looked = watch::channel(false).0;
-        ManagedRunner::new(provisioner, None, Arc::default(), end, looked)
+        let all_observed = watch::channel(false).0;
+        ManagedRunner::new(provisioner, None, Arc::default(), target, all_observed)
     }
 
-    fn request(name: &str, uid: &str, readable: bool) -> FleetRequest {
+    fn request(name: &str, uid: &str, valid: bool) -> FleetRequest {
         FleetRequest {
             owner: Some(GatewayOwner {
                 name: name.into(),
                 uid: uid.to_owned(),
                 class: "sesame".into(),
             }),
-            parameters: readable.then(FleetParameters::default),
+            parameters: valid.then(FleetParameters::default),
             ..FleetRequest::new()
         }
     }
@@ -287,24 +287,24 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nothing_is_left_over_before_all_are_known() {
+    async fn orphans_are_not_deleted_before_all_specs_are_known() {
         let mut runner = runner();
         let a = FleetId::of_gateway("ns", "a");
-        // Its class may not have been read yet.
-        runner.follow(&Requests::new(), &BTreeSet::new());
+        // The GatewayClass may not have been read yet.
+        runner.apply(&Requests::new(), &BTreeSet::new());
         assert!(!runner.settled);
-        runner.complete();
+        runner.requests_complete();
         let mut requests = Requests::from([(a.clone(), request("a", "1", false))]);
-        runner.follow(&requests, &all(&requests));
-        // It may run, but its parameters are unknown.
+        runner.apply(&requests, &all(&requests));
+        // The fleet may run, but its parameters are unknown.
         assert!(!runner.settled);
         requests.insert(a, request("a", "1", true));
-        runner.follow(&requests, &all(&requests));
+        runner.apply(&requests, &all(&requests));
         assert!(runner.settled);
     }
 
     #[tokio::test]
-    async fn one_that_can_not_be_made_is_not_waited_for() {
+    async fn fleets_without_valid_parameters_need_not_be_observed() {
         let mut runner = runner();
         let (a, b) = (
             FleetId::of_gateway("ns", "a"),
@@ -316,28 +316,28 @@ mod tests {
         ]);
         let none = BTreeSet::new();
         runner.plan(&requests, &none, Instant::now());
-        assert!(!*runner.looked.borrow());
-        runner.news.put(b, Some(FleetState::default()));
+        assert!(!*runner.all_observed.borrow());
+        runner.updates.put(b, Some(FleetState::default()));
         runner.plan(&requests, &none, Instant::now());
-        assert!(*runner.looked.borrow());
+        assert!(*runner.all_observed.borrow());
     }
 
     #[tokio::test]
-    async fn parameters_hold_while_newer_ones_can_not_be_read_but_not_for_another_gateway() {
+    async fn the_last_valid_parameters_stay_in_effect_for_the_same_gateway() {
         let mut runner = runner();
         let a = FleetId::of_gateway("ns", "a");
-        for (uid, readable, unreadable) in [
+        for (uid, valid, missing) in [
             ("1", false, true),
             ("1", true, false),
             ("1", false, false),
             ("2", false, true),
         ] {
-            let requests = Requests::from([(a.clone(), request("a", uid, readable))]);
-            runner.follow(&requests, &all(&requests));
+            let requests = Requests::from([(a.clone(), request("a", uid, valid))]);
+            runner.apply(&requests, &all(&requests));
             assert_eq!(
                 runner.parameters.missing.contains(&a),
-                unreadable,
-                "{uid} {readable}"
+                missing,
+                "{uid} {valid}"
             );
         }
     }

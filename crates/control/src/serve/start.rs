@@ -22,31 +22,31 @@ use tokio_util::sync::CancellationToken;
 
 use super::fleet_updates::FleetUpdates;
 use super::health::Health;
-use super::identify::identify;
-use super::lead::{self, Following};
-use super::managed::{EnvoyEnd, ManagedRunner};
+use super::leadership::{self, Leadership};
+use super::managed::{ManagedRunner, XdsTarget};
+use super::server_identity;
 use super::unmanaged::UnmanagedRunner;
-use super::{Envoys, SERVICE, Serve, ServeConfig, addresses, feed, reports};
+use super::{Envoys, SERVICE, Serve, ServeConfig, addresses, feed, kube_events};
 use crate::admin::{self, Pages, Readiness};
 use crate::cluster::{self, ClusterError};
 use crate::core::Core;
 use crate::event::EventSender;
-use crate::metrics::{Metrics, Serving};
-use crate::owner::{Message, Outputs, Owner};
+use crate::metrics::{Metrics, ReplicaMetrics};
 use crate::runner::FleetRunner;
 use crate::running::{RunError, Running, Tasks};
-use crate::streams::{self, tell};
+use crate::streams::{self, send};
+use crate::translator::{Message, Translator, TranslatorOutputs};
 
-/// Bound of the owner's queue of messages; senders wait when it is full.
+/// Bound of the translator's queue of messages; senders wait when it is full.
 const MESSAGES: usize = 4096;
 /// Bound of the event queue.
 const EVENTS: usize = 1024;
-/// Bound of the queue of watch events; further changes are coalesced by the source.
-const TOLD: usize = 64;
-/// Timeout of a request to the API server.
-const CONNECT: Duration = Duration::from_secs(3);
+/// Bound of the queue of watch events; the source coalesces further changes.
+const WATCH_EVENTS: usize = 64;
+/// Timeout of connecting to the API server.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a shutdown waits for the tasks.
-pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long Envoys take to replace a listener and to drain its connections: the default drain time plus a margin.
 const DRAIN: Duration = Duration::from_secs(90);
 
@@ -70,19 +70,19 @@ pub enum StartError {
     #[error("--xds-certificates: {0}")]
     Certificates(#[from] tls::files::FilesError),
     /// The system can't start a thread.
-    #[error("the thread that translates can't be started: {0}")]
+    #[error("can't start the translator thread: {0}")]
     Thread(io::Error),
 }
 
-/// Parts that have been started, and tasks still to be spawned.
-pub(super) struct Parts {
+/// Spawns the tasks of a replica.
+pub(super) struct Spawner {
     tasks: Tasks,
     stop: CancellationToken,
 }
 
-impl Parts {
-    /// A task that runs until shutdown.
-    pub(super) fn forever(&mut self, task: impl Future<Output = ()> + Send + 'static) {
+impl Spawner {
+    /// Spawns a task that runs until shutdown. Its end before that is a failure.
+    pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.tasks.spawn(async move {
             tokio::select! {
@@ -97,8 +97,8 @@ impl Parts {
 }
 
 impl Serve {
-    /// Starts a replica. Must be called within a Tokio runtime with IO and time. Waits for an API server that doesn't
-    /// answer.
+    /// Starts a replica. Must be called within a Tokio runtime with IO and time. Waits until the API server
+    /// responds.
     ///
     /// # Errors
     /// If the settings are invalid here: no API server is configured, an address is in use, a file is missing.
@@ -108,37 +108,37 @@ impl Serve {
         let discovery = listen("--xds", config.xds).await?;
         let probes = listen_if("--probes", config.probes).await?;
         let admin = listen_if("--admin", config.admin).await?;
-        let bound = |listener: &Option<TcpListener>| {
+        let local_address = |listener: &Option<TcpListener>| {
             let listener = listener.as_ref();
             listener.and_then(|listener| listener.local_addr().ok())
         };
-        let (at_probes, at_admin) = (bound(&probes), bound(&admin));
-        let at_xds = discovery.local_addr().unwrap_or(config.xds);
+        let (probes_address, admin_address) = (local_address(&probes), local_address(&admin));
+        let xds_address = discovery.local_addr().unwrap_or(config.xds);
 
         let stop = CancellationToken::new();
         let step_down = CancellationToken::new();
-        let mut parts = Parts {
+        let mut spawner = Spawner {
             tasks: Tasks::new(),
             stop: stop.clone(),
         };
         let counters = Arc::new(Counters::default());
-        let (statuses, writing) = sesame_status::start(
+        let (statuses, status_writer) = sesame_status::start(
             client.clone(),
             sesame_status::WriterConfig::new(CONTROLLER_NAME),
             Arc::clone(&counters),
         );
-        parts.forever(writing.run(stop.clone()));
+        spawner.spawn(status_writer.run(stop.clone()));
 
-        let (identity, keeper) = identify(&config, &client, &mut parts).await?;
-        let election = lead::run(&config, &client, &step_down, &mut parts);
-        let leads = election.leads;
-        let trouble = keeper.as_ref().map(identity::Handle::failure);
+        let (identity, identities) = server_identity::start(&config, &client, &mut spawner).await?;
+        let election = leadership::start(&config, &client, &step_down, &mut spawner);
+        let is_leader = election.is_leader;
+        let identity_failure = identities.as_ref().map(identity::Handle::failure);
         let health = Arc::new(Health::new(
             statuses.clone(),
             identity.clone(),
-            trouble,
-            election.trouble,
-            leads.clone(),
+            identity_failure,
+            election.failure,
+            is_leader.clone(),
         ));
 
         let registry = xds::Registry::new(xds::ServerConfig {
@@ -146,12 +146,12 @@ impl Serve {
             supports_variants: config.module.then_some(streams::SUPPORTS_VARIANTS),
             ..xds::ServerConfig::default()
         });
-        let (events, happened) = EventSender::new(EVENTS, reports::worth);
-        let outputs = Outputs {
+        let (events, event_receiver) = EventSender::new(EVENTS, kube_events::is_reportable);
+        let outputs = TranslatorOutputs {
             registry: registry.clone(),
             status_store: Arc::default(),
             progress: Arc::default(),
-            metrics: Arc::new(Metrics::serving(Serving {
+            metrics: Arc::new(Metrics::of_replica(ReplicaMetrics {
                 counters,
                 health: Arc::clone(&health),
                 refusals: identity.refusals().clone(),
@@ -160,82 +160,80 @@ impl Serve {
             events,
             statuses: Some(statuses.clone()),
             drain: DRAIN,
-            ending: stop.clone(),
+            shutdown: stop.clone(),
         };
-        let (to_owner, messages) = mpsc::channel(MESSAGES);
-        let (looked, first_look) = watch::channel(false);
+        let (to_translator, messages) = mpsc::channel(MESSAGES);
+        let (observed_sender, all_observed) = watch::channel(false);
         let (runner, provisioner) = runner(
             &config,
             &client,
-            at_xds,
-            keeper.clone(),
-            looked,
-            &to_owner,
-            &mut parts,
+            xds_address,
+            identities.clone(),
+            observed_sender,
+            &to_translator,
+            &mut spawner,
         );
         let settings = Settings {
             ipv6: has_ipv6(),
             ..Settings::new(mode(&config.envoys))
         };
         let core = Core::in_cluster(settings, config.sharding);
-        let owner = Owner::new(core, runner, outputs.clone(), begin);
-        let owner = owner.spawn(messages).map_err(StartError::Thread)?;
-        let weak = to_owner.downgrade();
+        let translator = Translator::new(core, runner, outputs.clone(), begin);
+        let translator = translator.spawn(messages).map_err(StartError::Thread)?;
+        let weak_translator = to_translator.downgrade();
 
-        let reports = reports::report(
+        spawner.spawn(kube_events::report(
             client.clone(),
             config.replica.clone(),
-            happened,
-            weak.clone(),
+            event_receiver,
+            weak_translator.clone(),
             Arc::clone(&health),
-        );
-        parts.forever(reports);
-        let heard = streams::hear(
+        ));
+        spawner.spawn(streams::forward_events(
             registry.events(),
-            weak.clone(),
+            weak_translator.clone(),
             outputs.clone(),
-            Arc::new(lead::Pods),
-        );
-        parts.forever(heard);
-        let (telling, told) = mpsc::channel(TOLD);
-        let reading = WatchConfig {
+            Arc::new(leadership::ClusterEnvoys),
+        ));
+        let (watch_sender, watch_events) = mpsc::channel(WATCH_EVENTS);
+        let watch_config = WatchConfig {
             namespaces: config.watch_namespaces.clone(),
             kinds: served_kinds(),
             ..WatchConfig::default()
         };
-        parts.tasks.spawn({
+        spawner.tasks.spawn({
             let client = client.clone();
             let stop = stop.clone();
             async move {
                 tokio::select! {
-                    done = source::watch(client, reading, telling) => Ok(done?),
+                    done = source::watch(client, watch_config, watch_sender) => Ok(done?),
                     () = stop.cancelled() => Ok(()),
                 }
             }
         });
-        parts.forever(feed::pass_on(
-            told,
-            to_owner.clone(),
+        spawner.spawn(feed::forward(
+            watch_events,
+            to_translator.clone(),
             statuses.clone(),
             Arc::clone(&health),
         ));
-        parts.forever(lead::follow(Following {
-            leads,
-            first_look,
-            owner: weak.clone(),
+        spawner.spawn(leadership::propagate(Leadership {
+            is_leader,
+            all_observed,
+            translator: weak_translator.clone(),
             health: Arc::clone(&health),
             statuses,
             provisioner,
-            keeper,
+            identities,
         }));
         let serving = stop.clone().cancelled_owned();
-        parts.tasks.spawn({
-            // An Envoy that connects before its fleet is published waits.
+        spawner.tasks.spawn({
+            // An Envoy that connects before its fleet is published waits for it.
             async move { Ok(registry.serve_tls(discovery, &identity, serving).await?) }
         });
         let pages = Pages {
             outputs,
-            owner: weak,
+            translator: weak_translator,
             readiness: Readiness::Serve(health),
         };
         for (listener, router) in [
@@ -244,20 +242,20 @@ impl Serve {
         ] {
             if let Some(listener) = listener {
                 let serving = stop.clone().cancelled_owned();
-                parts.tasks.spawn(async move {
+                spawner.tasks.spawn(async move {
                     let done = admin::serve(listener, router, serving).await;
                     done.map_err(RunError::Admin)
                 });
             }
         }
         Ok(Self {
-            xds: at_xds,
-            probes: at_probes,
-            admin: at_admin,
+            xds: xds_address,
+            probes: probes_address,
+            admin: admin_address,
             step_down,
             stop,
             stepped_down: election.stepped_down,
-            running: Running::new(parts.tasks, owner),
+            running: Running::new(spawner.tasks, translator),
         })
     }
 }
@@ -282,14 +280,14 @@ async fn listen_if(
 }
 
 async fn client(config: &ServeConfig) -> Result<kube::Client, StartError> {
-    let mut found = cluster::connect(config.kubeconfig.as_deref()).await?;
+    let mut client_config = cluster::connect(config.kubeconfig.as_deref()).await?;
     // Watches are silent for minutes, and other requests have their own timeouts.
-    found.read_timeout = None;
-    // A broken watch is retried soon.
-    found.connect_timeout = Some(CONNECT);
+    client_config.read_timeout = None;
+    // Broken watches are retried soon.
+    client_config.connect_timeout = Some(CONNECT_TIMEOUT);
     // Each part has its own retries.
-    found.default_retry = false;
-    Ok(cluster::client(found)?)
+    client_config.default_retry = false;
+    Ok(cluster::client(client_config)?)
 }
 
 /// The mode of translation.
@@ -302,13 +300,13 @@ fn mode(envoys: &Envoys) -> Mode {
     }
 }
 
-/// The kinds that translation reads. Others would only use memory.
+/// The kinds that translation reads.
 fn served_kinds() -> Vec<Kind> {
     let all = Kind::ALL.into_iter();
     all.filter(|kind| kind.is_served()).collect()
 }
 
-/// Whether the kernel has IPv6, here and so presumably on the Envoys' nodes.
+/// Whether this node has IPv6. The nodes of Envoys are assumed to be the same.
 fn has_ipv6() -> bool {
     std::net::TcpListener::bind("[::]:0").is_ok()
 }
@@ -318,29 +316,35 @@ fn runner(
     config: &ServeConfig,
     client: &kube::Client,
     xds: SocketAddr,
-    keeper: Option<identity::Handle>,
-    looked: watch::Sender<bool>,
-    owner: &mpsc::Sender<Message>,
-    parts: &mut Parts,
+    identities: Option<identity::Handle>,
+    all_observed: watch::Sender<bool>,
+    translator: &mpsc::Sender<Message>,
+    spawner: &mut Spawner,
 ) -> (Box<dyn FleetRunner>, Option<fleets::Provisioner>) {
     match &config.envoys {
         Envoys::Unmanaged {
-            addresses: written,
+            addresses: configured,
             service,
             ..
         } => {
-            let news = Arc::new(FleetUpdates::default());
+            let updates = Arc::new(FleetUpdates::default());
             if let Some(service) = service {
                 let (client, service) = (client.clone(), service.clone());
-                let owner = owner.downgrade();
-                let news = Arc::clone(&news);
-                parts.forever(addresses::follow(client, service, news, owner, looked));
+                let translator = translator.downgrade();
+                let updates = Arc::clone(&updates);
+                spawner.spawn(addresses::watch_service(
+                    client,
+                    service,
+                    updates,
+                    translator,
+                    all_observed,
+                ));
             } else {
-                let all = written.iter().map(|text| FleetAddress::parse(text));
-                news.put(FleetId::Unmanaged, Some(all.collect()));
-                looked.send_replace(true);
+                let all = configured.iter().map(|text| FleetAddress::parse(text));
+                updates.put(FleetId::Unmanaged, Some(all.collect()));
+                all_observed.send_replace(true);
             }
-            (Box::new(UnmanagedRunner::new(news)), None)
+            (Box::new(UnmanagedRunner::new(updates)), None)
         }
         Envoys::Managed {
             envoy_image,
@@ -348,7 +352,7 @@ fn runner(
             xds_host,
             xds_port,
         } => {
-            let end = EnvoyEnd {
+            let target = XdsTarget {
                 host: xds_host
                     .clone()
                     .unwrap_or_else(|| format!("{SERVICE}.{}.svc", config.namespace)),
@@ -359,15 +363,21 @@ fn runner(
                 fleets::FleetsConfig::new(&config.namespace, envoy_image, sidecar_image);
             settings.namespaces.clone_from(&config.watch_namespaces);
             let (provisioner, mut states) = fleets::start(client.clone(), settings);
-            let news = Arc::new(FleetUpdates::default());
-            let (inbox, owner) = (Arc::clone(&news), owner.downgrade());
-            parts.forever(async move {
+            let updates = Arc::new(FleetUpdates::default());
+            let (queue, translator) = (Arc::clone(&updates), translator.downgrade());
+            spawner.spawn(async move {
                 while let Some((fleet, state)) = states.recv().await {
-                    inbox.put(fleet, state);
-                    tell(&owner, Message::News).await;
+                    queue.put(fleet, state);
+                    send(&translator, Message::FleetStates).await;
                 }
             });
-            let managed = ManagedRunner::new(provisioner.clone(), keeper, news, end, looked);
+            let managed = ManagedRunner::new(
+                provisioner.clone(),
+                identities,
+                updates,
+                target,
+                all_observed,
+            );
             (Box::new(managed), Some(provisioner))
         }
     }

@@ -1,4 +1,4 @@
-//! Runner of the one fleet of unmanaged Envoys.
+//! The runner of the fleet of unmanaged Envoys.
 //!
 //! In: the addresses of the Envoys, from a Service's status or from the operator. Out: the fleet's state. Each replica of
 //! Sesame sees only the Envoys that are connected to it, so it doesn't report whether they run.
@@ -18,14 +18,14 @@ const NO_ADDRESS: &str = "the addresses of these Envoys are unknown: the Service
 
 pub(super) struct UnmanagedRunner {
     /// Updates of [`FleetId::Unmanaged`].
-    news: Arc<FleetUpdates<Vec<FleetAddress>>>,
+    updates: Arc<FleetUpdates<Vec<FleetAddress>>>,
     addresses: Vec<FleetAddress>,
 }
 
 impl UnmanagedRunner {
-    pub(super) fn new(news: Arc<FleetUpdates<Vec<FleetAddress>>>) -> Self {
+    pub(super) fn new(updates: Arc<FleetUpdates<Vec<FleetAddress>>>) -> Self {
         Self {
-            news,
+            updates,
             addresses: Vec::new(),
         }
     }
@@ -39,7 +39,7 @@ impl FleetRunner for UnmanagedRunner {
         _now: Instant,
     ) -> Vec<(FleetId, Option<FleetState>)> {
         let mut fleets = changed.clone();
-        for (fleet, addresses) in self.news.take() {
+        for (fleet, addresses) in self.updates.take() {
             self.addresses = addresses.unwrap_or_default();
             fleets.insert(fleet);
         }
@@ -58,9 +58,9 @@ impl FleetRunner for UnmanagedRunner {
         states.collect()
     }
 
-    fn follow(&mut self, _requests: &Requests, _changed: &BTreeSet<FleetId>) {}
+    fn apply(&mut self, _requests: &Requests, _changed: &BTreeSet<FleetId>) {}
 
-    fn awaited(&self) -> BTreeSet<FleetId> {
+    fn required_for_ready(&self) -> BTreeSet<FleetId> {
         BTreeSet::new()
     }
 }
@@ -72,12 +72,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fleet_is_where_its_service_is() {
+    fn the_fleet_has_the_addresses_of_its_service() {
         let fleet = FleetId::Unmanaged;
         let request = FleetRequest::new();
         let requests = Requests::from([(fleet.clone(), request)]);
-        let news = Arc::new(FleetUpdates::default());
-        let mut runner = UnmanagedRunner::new(Arc::clone(&news));
+        let updates = Arc::new(FleetUpdates::default());
+        let mut runner = UnmanagedRunner::new(Arc::clone(&updates));
         let all = BTreeSet::from([fleet.clone()]);
         fn plan(
             runner: &mut UnmanagedRunner,
@@ -89,10 +89,9 @@ mod tests {
         }
         let first = plan(&mut runner, &requests, &all).flatten().unwrap();
         assert!(!first.ready && matches!(first.problem, Some(FleetProblem::AddressNotAssigned(_))));
-        // No change, no update.
         assert_eq!(plan(&mut runner, &requests, &BTreeSet::new()), None);
         let address = FleetAddress::Hostname("lb.example.com".to_owned());
-        news.put(fleet.clone(), Some(vec![address.clone()]));
+        updates.put(fleet.clone(), Some(vec![address.clone()]));
         let second = plan(&mut runner, &requests, &BTreeSet::new());
         let second = second.flatten().unwrap();
         assert!(second.ready && second.addresses == [address] && second.problem.is_none());

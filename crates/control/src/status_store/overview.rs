@@ -1,22 +1,22 @@
 //! A short overview of a run.
 //!
-//! In: the status store. Out: Gateways, listeners, routes and problems, the worst first, as plain data. It must not depend
-//! on how it is displayed.
+//! In: the status store. Out: Gateways, listeners, routes and problems, the worst first, as plain data. It must not depend on
+//! how it is displayed.
 
 use std::net::IpAddr;
 
 use sesame_api::{Condition, GatewayStatus, NamespacedName, ObjectKey, ObjectStatus, RouteStatus};
 use sesame_sources::files::FileError;
 
-use super::stamped::Level;
-use super::{Entry, Inner, ListenerSketch, Sketch, StatusStore};
+use super::timed_status::Severity;
+use super::{Entry, Inner, ListenerSummary, SpecSummary, StatusStore};
 
 /// All Gateways, some routes, all problems.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overview {
-    /// Sesame's Gateways, by name.
+    /// Sesame's Gateways, sorted by name.
     pub gateways: Vec<GatewayView>,
-    /// Routes, those with problems first, then by name.
+    /// Routes, the worst first, then sorted by name.
     pub routes: Vec<RouteView>,
     /// Number of omitted routes.
     pub more_routes: usize,
@@ -32,7 +32,7 @@ pub struct GatewayView {
     /// Its addresses.
     pub addresses: Vec<String>,
     /// Severity of its worst condition.
-    pub level: Level,
+    pub severity: Severity,
     /// The message of that condition, if there is a problem.
     pub message: Option<String>,
     /// Its listeners, in the order of the object.
@@ -44,7 +44,7 @@ pub struct GatewayView {
 pub struct ListenerView {
     /// Its name.
     pub name: String,
-    /// The port as the Gateway names it.
+    /// The port in the Gateway's spec.
     pub port: u16,
     /// Its protocol.
     pub protocol: String,
@@ -55,7 +55,7 @@ pub struct ListenerView {
     /// Its URL.
     pub url: Option<String>,
     /// Severity of its worst condition.
-    pub level: Level,
+    pub severity: Severity,
     /// The message of that condition, if there is a problem.
     pub message: Option<String>,
 }
@@ -70,7 +70,7 @@ pub struct RouteView {
     /// Its parents that belong to Sesame.
     pub parents: Vec<ParentView>,
     /// Severity of its worst parent.
-    pub level: Level,
+    pub severity: Severity,
 }
 
 /// A route's attachment to a parent.
@@ -79,7 +79,7 @@ pub struct ParentView {
     /// The parent: `namespace/name`, and the listener if the route names one.
     pub name: String,
     /// Severity of the worst condition for this parent.
-    pub level: Level,
+    pub severity: Severity,
     /// The message of that condition, if there is a problem.
     pub message: Option<String>,
 }
@@ -97,12 +97,12 @@ impl StatusStore {
 }
 
 /// The worst condition: its severity, and its message if there is a problem.
-fn worst<'a>(conditions: impl IntoIterator<Item = &'a Condition>) -> (Level, Option<String>) {
-    let mut worst = (Level::Well, None);
+fn worst<'a>(conditions: impl IntoIterator<Item = &'a Condition>) -> (Severity, Option<String>) {
+    let mut worst = (Severity::Ok, None);
     for condition in conditions {
-        let level = Level::of(condition);
-        if level > worst.0 {
-            worst = (level, Some(condition.message.clone()));
+        let severity = Severity::of(condition);
+        if severity > worst.0 {
+            worst = (severity, Some(condition.message.clone()));
         }
     }
     worst
@@ -111,18 +111,18 @@ fn worst<'a>(conditions: impl IntoIterator<Item = &'a Condition>) -> (Level, Opt
 fn gateways(inner: &Inner, port_offset: u16) -> Vec<GatewayView> {
     let mut views = Vec::new();
     for (key, entry) in &inner.entries {
-        if let (Sketch::Gateway(listeners), Some(status)) = (&entry.sketch, &entry.status)
+        if let (SpecSummary::Gateway(listeners), Some(status)) = (&entry.summary, &entry.status)
             && let ObjectStatus::Gateway(status) = status.status()
         {
-            let (level, message) = worst(&status.conditions);
+            let (severity, message) = worst(&status.conditions);
             views.push(GatewayView {
                 name: key.namespaced_name(),
                 addresses: status.addresses.iter().map(|a| a.value.clone()).collect(),
-                level,
+                severity,
                 message,
                 listeners: listeners
                     .iter()
-                    .map(|sketch| listener(sketch, status, port_offset))
+                    .map(|summary| listener(summary, status, port_offset))
                     .collect(),
             });
         }
@@ -130,27 +130,27 @@ fn gateways(inner: &Inner, port_offset: u16) -> Vec<GatewayView> {
     views
 }
 
-fn listener(sketch: &ListenerSketch, gateway: &GatewayStatus, port_offset: u16) -> ListenerView {
-    let status = gateway.listeners.iter().find(|l| l.name == sketch.name);
-    let (level, message) = match status {
+fn listener(summary: &ListenerSummary, gateway: &GatewayStatus, port_offset: u16) -> ListenerView {
+    let status = gateway.listeners.iter().find(|l| l.name == summary.name);
+    let (severity, message) = match status {
         Some(status) => worst(&status.conditions),
-        None => (Level::Waiting, None),
+        None => (Severity::Waiting, None),
     };
     let address = gateway.addresses.first().map(|address| &address.value);
     ListenerView {
-        name: sketch.name.to_string(),
-        port: sketch.port,
-        protocol: sketch.protocol.clone(),
-        hostname: sketch.hostname.as_ref().map(ToString::to_string),
+        name: summary.name.to_string(),
+        port: summary.port,
+        protocol: summary.protocol.clone(),
+        hostname: summary.hostname.as_ref().map(ToString::to_string),
         attached_routes: status.map_or(0, |status| status.attached_routes),
-        url: address.and_then(|address| url(&sketch.protocol, address, sketch.port, port_offset)),
-        level,
+        url: address.and_then(|address| url(&summary.protocol, address, summary.port, port_offset)),
+        severity,
         message,
     }
 }
 
 fn url(protocol: &str, address: &str, port: u16, port_offset: u16) -> Option<String> {
-    let (scheme, usual) = match protocol {
+    let (scheme, default_port) = match protocol {
         "HTTP" => ("http", 80),
         "HTTPS" => ("https", 443),
         _ => return None,
@@ -160,7 +160,7 @@ fn url(protocol: &str, address: &str, port: u16, port_offset: u16) -> Option<Str
         Ok(IpAddr::V6(address)) => format!("[{address}]"),
         _ => address.to_owned(),
     };
-    Some(match port == usual {
+    Some(match port == default_port {
         true => format!("{scheme}://{host}"),
         false => format!("{scheme}://{host}:{port}"),
     })
@@ -173,26 +173,29 @@ fn some_routes(inner: &Inner, limit: usize) -> Overview {
             && let ObjectStatus::Route(status) = status.status()
         {
             let conditions = status.parents.iter().flat_map(|parent| &parent.conditions);
-            let level = conditions.map(Level::of).max().unwrap_or(Level::Waiting);
-            found.push((level, key, entry, status));
+            let severity = conditions
+                .map(Severity::of)
+                .max()
+                .unwrap_or(Severity::Waiting);
+            found.push((severity, key, entry, status));
         }
     }
-    found.sort_by_key(|(level, key, ..)| (std::cmp::Reverse(*level), *key));
+    found.sort_by_key(|(severity, key, ..)| (std::cmp::Reverse(*severity), *key));
     Overview {
         more_routes: found.len().saturating_sub(limit),
         routes: found
             .into_iter()
             .take(limit)
-            .map(|(level, key, entry, status)| route(level, key, entry, status))
+            .map(|(severity, key, entry, status)| route(severity, key, entry, status))
             .collect(),
         ..Overview::default()
     }
 }
 
-fn route(level: Level, key: &ObjectKey, entry: &Entry, status: &RouteStatus) -> RouteView {
-    let hostnames = match &entry.sketch {
-        Sketch::Route(hostnames) => hostnames.iter().map(ToString::to_string).collect(),
-        Sketch::Nothing | Sketch::Gateway(_) => Vec::new(),
+fn route(severity: Severity, key: &ObjectKey, entry: &Entry, status: &RouteStatus) -> RouteView {
+    let hostnames = match &entry.summary {
+        SpecSummary::Route(hostnames) => hostnames.iter().map(ToString::to_string).collect(),
+        SpecSummary::Empty | SpecSummary::Gateway(_) => Vec::new(),
     };
     let parents = status.parents.iter().map(|parent| {
         let reference = &parent.parent_ref;
@@ -201,10 +204,10 @@ fn route(level: Level, key: &ObjectKey, entry: &Entry, status: &RouteStatus) -> 
         if let Some(section) = &reference.section_name {
             name = format!("{name} {section}");
         }
-        let (level, message) = worst(&parent.conditions);
+        let (severity, message) = worst(&parent.conditions);
         ParentView {
             name,
-            level,
+            severity,
             message,
         }
     });
@@ -212,6 +215,6 @@ fn route(level: Level, key: &ObjectKey, entry: &Entry, status: &RouteStatus) -> 
         key: key.clone(),
         hostnames,
         parents: parents.collect(),
-        level,
+        severity,
     }
 }

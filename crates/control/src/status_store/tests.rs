@@ -40,10 +40,10 @@ fn service() -> Object {
     }))
 }
 
-/// Stores the statuses from translation of the objects.
-fn show(status_store: &StatusStore, objects: Vec<Object>, now: Timestamp) -> Vec<StatusChange> {
+/// Translates the objects and stores their statuses.
+fn update(status_store: &StatusStore, objects: Vec<Object>, now: Timestamp) -> Vec<StatusChange> {
     for object in &objects {
-        status_store.sketch(object);
+        status_store.upsert(object);
     }
     let mut changes = Vec::new();
     for status in translate(objects, Options::default()).statuses {
@@ -63,29 +63,29 @@ fn condition<'a>(status: &'a Value, type_: &str) -> &'a Value {
 }
 
 #[test]
-fn a_time_is_that_of_the_last_change_of_that_condition() {
+fn a_transition_time_changes_with_the_status_of_its_condition() {
     let status_store = StatusStore::default();
     let objects = |backend: &str| vec![gateway(), route("r", backend), service()];
     assert_eq!(
-        show(&status_store, objects("good"), time(10)),
+        update(&status_store, objects("good"), time(10)),
         [],
-        "all well is no news"
+        "new conditions without problems are not reported"
     );
-    let changes = show(&status_store, objects("bad"), time(20));
+    let changes = update(&status_store, objects("bad"), time(20));
     let [change] = &changes[..] else {
         panic!("{changes:?}");
     };
     assert_eq!(change.object.to_string(), "HTTPRoute/shop/r");
     assert_eq!(change.part.as_deref(), Some("parent shop/edge web"));
     assert_eq!(change.condition, "ResolvedRefs");
-    assert_eq!(change.level, Level::Wrong);
+    assert_eq!(change.severity, Severity::Error);
     let text = change.to_string();
     assert!(
         text.starts_with("HTTPRoute/shop/r, parent shop/edge web: ResolvedRefs is False"),
         "{text}"
     );
 
-    assert_eq!(show(&status_store, objects("bad"), time(30)), []);
+    assert_eq!(update(&status_store, objects("bad"), time(30)), []);
     let statuses = status_store.statuses();
     assert_eq!(statuses[0].key.kind, Kind::Gateway);
     let status = &statuses[1].status;
@@ -101,9 +101,9 @@ fn a_time_is_that_of_the_last_change_of_that_condition() {
 }
 
 #[test]
-fn an_overview_has_the_worst_first() {
+fn an_overview_starts_with_the_worst() {
     let status_store = StatusStore::default();
-    show(
+    update(
         &status_store,
         vec![gateway(), route("a", "good"), route("b", "bad"), service()],
         time(1),
@@ -112,11 +112,11 @@ fn an_overview_has_the_worst_first() {
     assert_eq!(overview.more_routes, 1);
     assert_eq!(&*overview.routes[0].key.name, "b");
     assert_eq!(overview.routes[0].hostnames, ["x.example"]);
-    assert_eq!(overview.routes[0].level, Level::Wrong);
+    assert_eq!(overview.routes[0].severity, Severity::Error);
     assert_eq!(overview.routes[0].parents[0].name, "shop/edge web");
     let gateway = &overview.gateways[0];
     assert_eq!(gateway.addresses, ["127.0.0.1"]);
-    assert_eq!((gateway.level, &gateway.message), (Level::Well, &None));
+    assert_eq!((gateway.severity, &gateway.message), (Severity::Ok, &None));
     let listener = &gateway.listeners[0];
     assert_eq!(listener.url.as_deref(), Some("http://127.0.0.1:8080"));
     assert_eq!(listener.attached_routes, 2);
@@ -130,9 +130,9 @@ fn an_overview_has_the_worst_first() {
 }
 
 #[test]
-fn what_is_gone_is_forgotten() {
+fn removed_objects_leave_no_entries() {
     let status_store = StatusStore::default();
-    show(
+    update(
         &status_store,
         vec![gateway(), route("a", "good"), service()],
         time(1),
@@ -146,26 +146,26 @@ fn what_is_gone_is_forgotten() {
 }
 
 #[test]
-fn problems_are_told_when_they_come_and_when_they_go() {
+fn new_and_fixed_problems_are_returned() {
     let problem = |line| FileError {
         file: "a.yaml".into(),
         line: Some(line),
         column: Some(1),
         object: None,
-        message: "odd".to_owned(),
+        message: "invalid".to_owned(),
         hint: None,
     };
     let status_store = StatusStore::default();
-    let told = status_store.set_problems(vec![problem(1), problem(2)]);
-    assert_eq!(told, (vec![problem(1), problem(2)], vec![]));
-    let told = status_store.set_problems(vec![problem(2), problem(3)]);
-    assert_eq!(told, (vec![problem(3)], vec![problem(1)]));
+    let changes = status_store.set_problems(vec![problem(1), problem(2)]);
+    assert_eq!(changes, (vec![problem(1), problem(2)], vec![]));
+    let changes = status_store.set_problems(vec![problem(2), problem(3)]);
+    assert_eq!(changes, (vec![problem(3)], vec![problem(1)]));
     assert_eq!(status_store.problems(), [problem(2), problem(3)]);
 }
 
 proptest! {
     #[test]
-    fn a_difference_is_what_only_one_list_has(
+    fn a_difference_has_the_items_of_only_one_list(
         mut new in prop::collection::vec(0..8_u8, 0..8),
         mut old in prop::collection::vec(0..8_u8, 0..8),
     ) {
@@ -180,7 +180,7 @@ proptest! {
 }
 
 #[test]
-fn a_difference_costs_one_pass() {
+fn a_difference_takes_one_pass() {
     use std::cell::Cell;
     thread_local!(static COMPARED: Cell<usize> = const { Cell::new(0) });
     #[derive(Eq)]
@@ -202,7 +202,7 @@ fn a_difference_costs_one_pass() {
         }
     }
     let list = |from: u32| (from..from + 1000).map(Counted).collect::<Vec<_>>();
-    let (new, gone) = difference(list(1), list(0));
-    assert_eq!((new.len(), gone.len()), (1, 1));
+    let (added, removed) = difference(list(1), list(0));
+    assert_eq!((added.len(), removed.len()), (1, 1));
     assert!(COMPARED.get() <= 8000, "{}", COMPARED.get());
 }

@@ -48,7 +48,7 @@ fn edge() -> FleetId {
 }
 
 #[test]
-fn a_route_is_served_by_the_class_that_nobody_wrote() {
+fn the_builtin_class_serves_routes() {
     let translation = translate(shop(), Options::default());
     assert_eq!(translation.fleets.keys().collect::<Vec<_>>(), [&edge()]);
     let resources = &translation.fleets[&edge()];
@@ -88,7 +88,7 @@ fn the_order_of_objects_does_not_matter() {
 }
 
 #[test]
-fn a_class_that_is_written_is_used_and_shown() {
+fn a_user_defined_class_replaces_the_builtin_one() {
     let class = |controller: &str| {
         object(json!({
             "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
@@ -110,7 +110,7 @@ fn a_class_that_is_written_is_used_and_shown() {
 }
 
 #[test]
-fn ports_move_together() {
+fn the_port_offset_changes_addresses_but_not_names() {
     let translation = translate(
         shop(),
         Options {

@@ -1,6 +1,6 @@
 //! Replicas over a real API server and real streams, with fake Envoys.
 //!
-//! No pods run: the tests write the statuses of Deployments and Services that a cluster would write.
+//! No pods run: the tests write the statuses of Deployments and Services.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
@@ -33,14 +33,14 @@ async fn objects_become_configuration_and_statuses() {
         condition(parent, "Accepted") == "True" && condition(parent, "ResolvedRefs") == "True"
     })
     .await;
-    // Its pods don't run yet.
-    rig.until("the Gateway waits", async || {
+    // No pods run yet.
+    rig.until("the Gateway is accepted", async || {
         let gateway = rig.get("gateways", "web").await;
         condition(&gateway["status"], "Accepted") == "True"
             && condition(&gateway["status"], "Programmed") == "False"
     })
     .await;
-    rig.play_cluster("web", "192.0.2.7").await;
+    rig.fake_cluster_status("web", "192.0.2.7").await;
     rig.until("the Gateway is programmed", async || {
         let gateway = rig.get("gateways", "web").await;
         condition(&gateway["status"], "Programmed") == "True"
@@ -62,11 +62,11 @@ async fn a_restart_writes_nothing() {
     let rig = Rig::new().await;
     rig.shop().await;
     let first = rig.replica("one").await;
-    rig.until("the Deployment is there", async || {
+    rig.until("the Deployment exists", async || {
         !rig.owned("web").await.is_empty()
     })
     .await;
-    rig.play_cluster("web", "192.0.2.8").await;
+    rig.fake_cluster_status("web", "192.0.2.8").await;
     rig.until("the Gateway is programmed", async || {
         let gateway = rig.get("gateways", "web").await;
         condition(&gateway["status"], "Programmed") == "True"
@@ -76,7 +76,7 @@ async fn a_restart_writes_nothing() {
     first.shutdown().await;
     let before = rig.versions().await;
     let second = rig.replica("two").await;
-    rig.leads(&second).await;
+    rig.until_leader(&second).await;
     // Writes are in order: once a new route's status is written, all earlier writes are done.
     rig.route("other", "web", "shop").await;
     rig.until_accepted("other").await;
@@ -94,19 +94,19 @@ async fn a_restart_writes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_dies_is_followed_and_nobody_else_writes() {
+async fn a_dead_leader_is_replaced_by_another_replica() {
     let rig = Rig::new().await;
     rig.gateway("web").await;
     rig.service("shop").await;
     let first = rig.replica("one").await;
-    rig.leads(&first).await;
+    rig.until_leader(&first).await;
     let second = rig.replica("two").await;
     let envoy = rig.envoy(&second, "web").await;
     envoy
         .until(|state| state.names(Listener).len() == 1)
         .await
         .unwrap();
-    assert!(!rig.says_it_leads(&second).await);
+    assert!(!rig.reports_leader(&second).await);
     // As after kill -9: the Lease isn't released.
     drop(first);
     rig.route("shop", "web", "shop").await;
@@ -116,12 +116,12 @@ async fn a_leader_that_dies_is_followed_and_nobody_else_writes() {
         .unwrap();
     // The other replica writes.
     rig.until_accepted("shop").await;
-    assert!(rig.says_it_leads(&second).await && envoy.state().connected());
+    assert!(rig.reports_leader(&second).await && envoy.state().connected());
     second.shutdown().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_there_is_served_while_the_api_server_is_away() {
+async fn envoys_are_served_while_the_api_server_is_down() {
     let server = ApiServer::start().await.unwrap();
     let rig = Rig::on(server).await;
     rig.shop().await;
@@ -132,12 +132,12 @@ async fn what_is_there_is_served_while_the_api_server_is_away() {
         .await
         .unwrap();
     rig.server().stop().await.unwrap();
-    // An Envoy that connects now is served, too.
-    let late = rig.envoy_again(&replica, "web").await;
+    // A new Envoy is served, too.
+    let late = rig.another_envoy(&replica, "web").await;
     late.until(|state| state.names(Cluster).len() == 1)
         .await
         .unwrap();
-    rig.until("readyz reports it", async || {
+    rig.until("readyz reports the outage", async || {
         let (status, text) = rig.readyz(&replica).await;
         status == 200 && text.contains("API server")
     })
@@ -154,7 +154,7 @@ async fn what_is_there_is_served_while_the_api_server_is_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_envoy_of_another_fleet_is_refused() {
+async fn an_envoy_with_the_certificate_of_another_fleet_is_rejected() {
     let rig = Rig::new().await;
     rig.gateway("web").await;
     rig.gateway("other").await;

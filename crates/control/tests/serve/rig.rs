@@ -22,19 +22,19 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
 /// Longer than any step takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Delay between polls.
-const PAUSE: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Whether the server is shared with other tests.
-enum Held {
+/// An API server that is shared with other tests, or not.
+enum ServerRef {
     Shared(&'static ApiServer),
     Own(Box<ApiServer>),
 }
 
 /// The namespace of a test, and its server.
 pub(crate) struct Rig {
-    server: Held,
+    server: ServerRef,
     client: Client,
     namespace: String,
     files: TempDir,
@@ -78,7 +78,7 @@ fn resource(plural: &str) -> ApiResource {
 }
 
 impl Rig {
-    /// In a server that is shared with other tests.
+    /// A namespace in the shared server.
     pub(crate) async fn new() -> Self {
         static DEFINED: OnceCell<()> = OnceCell::const_new();
         let server = ApiServer::shared().await.unwrap();
@@ -90,24 +90,24 @@ impl Rig {
                     .unwrap()
             })
             .await;
-        Self::of(Held::Shared(server)).await
+        Self::of(ServerRef::Shared(server)).await
     }
 
-    /// In a server of its own.
+    /// A namespace in this server.
     pub(crate) async fn on(server: ApiServer) -> Self {
         server
             .install_definitions(Channel::Experimental)
             .await
             .unwrap();
-        Self::of(Held::Own(Box::new(server))).await
+        Self::of(ServerRef::Own(Box::new(server))).await
     }
 
-    async fn of(server: Held) -> Self {
+    async fn of(server: ServerRef) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let namespace = format!("test-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
         let api: &ApiServer = match &server {
-            Held::Shared(server) => server,
-            Held::Own(server) => server,
+            ServerRef::Shared(server) => server,
+            ServerRef::Own(server) => server,
         };
         let client = api.admin().await.unwrap();
         let files = tempfile::tempdir().unwrap();
@@ -132,8 +132,8 @@ impl Rig {
 
     pub(crate) fn server(&self) -> &ApiServer {
         match &self.server {
-            Held::Shared(server) => server,
-            Held::Own(server) => server,
+            ServerRef::Shared(server) => server,
+            ServerRef::Own(server) => server,
         }
     }
 
@@ -243,8 +243,8 @@ impl Rig {
         names
     }
 
-    /// Writes the statuses of a Gateway's Deployment and Service that a cluster would write.
-    pub(crate) async fn play_cluster(&self, gateway: &str, address: &str) {
+    /// Writes the statuses of a Gateway's Deployment and Service, as a cluster would.
+    pub(crate) async fn fake_cluster_status(&self, gateway: &str, address: &str) {
         let selector = format!("gateway.networking.k8s.io/gateway-name={gateway}");
         for plural in ["deployments", "services"] {
             self.until(plural, async || {
@@ -313,7 +313,7 @@ impl Rig {
         certificate: &str,
     ) -> FakeEnvoy {
         let selector = format!("gateway.networking.k8s.io/gateway-name={certificate}");
-        self.until("the Envoy's certificate is there", async || {
+        self.until("the Envoy's certificate exists", async || {
             !self.list("secrets", &selector).await.is_empty()
         })
         .await;
@@ -321,20 +321,15 @@ impl Rig {
         for (key, text) in secret_files(&secret) {
             std::fs::write(self.file(certificate, &key), text).unwrap();
         }
-        self.envoy_again_with(replica, gateway, certificate).await
+        self.connect(replica, gateway, certificate).await
     }
 
-    /// Another Envoy of the same fleet, without access to the API server.
-    pub(crate) async fn envoy_again(&self, replica: &Serve, gateway: &str) -> FakeEnvoy {
-        self.envoy_again_with(replica, gateway, gateway).await
+    /// Another Envoy of the same fleet, which needs no access to the API server.
+    pub(crate) async fn another_envoy(&self, replica: &Serve, gateway: &str) -> FakeEnvoy {
+        self.connect(replica, gateway, gateway).await
     }
 
-    async fn envoy_again_with(
-        &self,
-        replica: &Serve,
-        gateway: &str,
-        certificate: &str,
-    ) -> FakeEnvoy {
+    async fn connect(&self, replica: &Serve, gateway: &str, certificate: &str) -> FakeEnvoy {
         let read = |key: &str| std::fs::read_to_string(self.file(certificate, key)).unwrap();
         let identity = sesame_testkit::certs::Identity {
             chain: read("tls.crt"),
@@ -360,11 +355,11 @@ impl Rig {
     }
 
     /// Polls until a condition is true.
-    pub(crate) async fn until(&self, what: &str, so: impl AsyncFn() -> bool) {
-        let end = Instant::now() + PATIENCE;
-        while !so().await {
+    pub(crate) async fn until(&self, what: &str, condition: impl AsyncFn() -> bool) {
+        let end = Instant::now() + TIMEOUT;
+        while !condition().await {
             assert!(Instant::now() < end, "{what}: not in time");
-            sleep(PAUSE).await;
+            sleep(POLL_INTERVAL).await;
         }
     }
 }
@@ -389,11 +384,11 @@ fn secret_files(secret: &DynamicObject) -> BTreeMap<String, String> {
 
 impl Rig {
     async fn page(&self, replica: &Serve, path: &str) -> (u16, String) {
-        let answer = ask(replica.probes().unwrap(), &Ask::get("sesame", path))
+        let response = ask(replica.probes().unwrap(), &Ask::get("sesame", path))
             .await
             .unwrap();
-        let text = String::from_utf8(answer.body.to_vec()).unwrap();
-        (answer.status.as_u16(), text)
+        let text = String::from_utf8(response.body.to_vec()).unwrap();
+        (response.status.as_u16(), text)
     }
 
     /// The status and text of the readiness page.
@@ -401,16 +396,18 @@ impl Rig {
         self.page(replica, "/readyz").await
     }
 
-    /// Whether a replica's metrics report that it leads.
-    pub(crate) async fn says_it_leads(&self, replica: &Serve) -> bool {
+    /// Whether a replica's metrics report it as the leader.
+    pub(crate) async fn reports_leader(&self, replica: &Serve) -> bool {
         let (_, text) = self.page(replica, "/metrics").await;
         text.lines().any(|line| line == "sesame_leader 1")
     }
 
-    /// Waits until a replica leads.
-    pub(crate) async fn leads(&self, replica: &Serve) {
-        self.until("it leads", async || self.says_it_leads(replica).await)
-            .await;
+    /// Waits until a replica is the leader.
+    pub(crate) async fn until_leader(&self, replica: &Serve) {
+        self.until("the replica is the leader", async || {
+            self.reports_leader(replica).await
+        })
+        .await;
     }
 
     /// The resourceVersions of all objects that Sesame may write.

@@ -1,11 +1,11 @@
 //! One candidate of the leader election.
 //!
-//! In: answers about the Lease, the time. Out: the next request, and whether this candidate leads. Pure.
+//! In: responses to requests, the time. Out: the next request, and whether this candidate is the leader. Pure.
 //!
-//! Clocks of other machines are never compared with ours. A Lease has expired when it was *observed* unchanged for its
-//! duration; its holder stops earlier, counted from before it *sent* the last successful renewal. So the old leader stops
-//! before a new one starts, however long requests take. Every write names the resourceVersion that it replaces, so of two
-//! concurrent writes only one succeeds.
+//! Clocks of other machines are never compared with ours. A Lease has expired when it has been *observed* unchanged for its
+//! duration. Its holder steps down earlier: its deadline is counted from when it *sent* the last successful renewal. So
+//! the old leader stops before a new one starts, however long requests take. Every write has the resourceVersion that it
+//! replaces, so of two concurrent writes only one succeeds.
 
 use std::time::{Duration, Instant};
 
@@ -13,32 +13,32 @@ use jiff::Timestamp;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
 
-use super::{LeaseConfig, Times};
+use super::{LeaseConfig, Timings};
 
-/// Upper limit of the duration that another holder's Lease may name.
-const LONGEST: Duration = Duration::from_secs(60);
+/// Upper limit of the duration in another holder's Lease.
+const MAX_LEASE_DURATION: Duration = Duration::from_secs(60);
 
 /// A request to the API server.
 #[derive(Clone, Debug)]
-pub(super) enum Ask {
+pub(super) enum LeaseRequest {
     /// Get the Lease.
-    Look,
-    /// Create it.
+    Get,
+    /// Create the Lease.
     Create(Lease),
-    /// Replace the resourceVersion that this Lease names.
+    /// Replace the Lease, if it still has this resourceVersion.
     Replace(Lease),
 }
 
 /// The outcome of a request.
 #[derive(Clone, Debug)]
-pub(super) enum Answer {
+pub(super) enum LeaseResponse {
     /// The current Lease.
     Lease(Box<Lease>),
     /// The Lease doesn't exist.
-    Missing,
-    /// Conflict: another write came first.
+    NotFound,
+    /// Another write came first.
     Conflict,
-    /// The outcome is unknown.
+    /// The request failed, and may have taken effect all the same.
     Failed(String),
 }
 
@@ -48,21 +48,21 @@ pub(super) struct Candidate {
     namespace: String,
     name: String,
     identity: String,
-    times: Times,
-    seen: Seen,
-    asks_at: Instant,
-    leads_until: Option<Instant>,
+    timings: Timings,
+    observed: Observed,
+    next_request_at: Instant,
+    leader_until: Option<Instant>,
 }
 
-/// What is known about the Lease.
+/// The last observed state of the Lease.
 #[derive(Debug)]
-enum Seen {
-    /// Nothing; it has to be read.
+enum Observed {
+    /// Not read yet.
     Unknown,
-    Missing,
-    /// Its current state, and since when at the latest.
+    NotFound,
+    /// Read, and when it was first observed in this state.
     Lease(Box<Lease>, Instant),
-    /// A former state; it has to be read again.
+    /// Possibly outdated: it has to be read again.
     Stale(Box<Lease>, Instant),
 }
 
@@ -72,10 +72,10 @@ impl Candidate {
             namespace: config.namespace.clone(),
             name: config.name.clone(),
             identity: config.identity.clone(),
-            times: config.times,
-            seen: Seen::Unknown,
-            asks_at: now,
-            leads_until: None,
+            timings: config.timings,
+            observed: Observed::Unknown,
+            next_request_at: now,
+            leader_until: None,
         }
     }
 
@@ -83,25 +83,25 @@ impl Candidate {
         &self.name
     }
 
-    pub(super) fn leads(&self, now: Instant) -> bool {
-        self.leads_until.is_some_and(|until| now < until)
+    pub(super) fn is_leader(&self, now: Instant) -> bool {
+        self.leader_until.is_some_and(|until| now < until)
     }
 
-    /// Until when it leads without a further renewal.
-    pub(super) fn leads_until(&self) -> Option<Instant> {
-        self.leads_until
+    /// When leadership ends without a further renewal.
+    pub(super) fn leader_until(&self) -> Option<Instant> {
+        self.leader_until
     }
 
     /// When to send the next request.
-    pub(super) fn asks_at(&self) -> Instant {
-        self.asks_at
+    pub(super) fn next_request_at(&self) -> Instant {
+        self.next_request_at
     }
 
-    /// The next request. `time` is only for people who read the Lease.
-    pub(super) fn ask(&self, time: Timestamp) -> Ask {
-        match &self.seen {
-            Seen::Unknown | Seen::Stale(..) => Ask::Look,
-            Seen::Missing => {
+    /// The next request. `time` is informational: it is written to the Lease and never compared.
+    pub(super) fn next_request(&self, time: Timestamp) -> LeaseRequest {
+        match &self.observed {
+            Observed::Unknown | Observed::Stale(..) => LeaseRequest::Get,
+            Observed::NotFound => {
                 let lease = Lease {
                     metadata: ObjectMeta {
                         namespace: Some(self.namespace.clone()),
@@ -110,58 +110,67 @@ impl Candidate {
                     },
                     spec: None,
                 };
-                Ask::Create(self.held(lease, time))
+                LeaseRequest::Create(self.claimed(lease, time))
             }
-            Seen::Lease(lease, since) if self.free_at(lease, *since) <= self.asks_at => {
-                Ask::Replace(self.held(Lease::clone(lease), time))
+            Observed::Lease(lease, since)
+                if self.available_at(lease, *since) <= self.next_request_at =>
+            {
+                LeaseRequest::Replace(self.claimed(Lease::clone(lease), time))
             }
-            Seen::Lease(..) => Ask::Look,
+            Observed::Lease(..) => LeaseRequest::Get,
         }
     }
 
-    /// Handles the answer to a request sent at `asked_at`.
-    pub(super) fn answered(&mut self, ask: &Ask, answer: Answer, asked_at: Instant, now: Instant) {
-        match (ask, answer) {
-            (Ask::Look, Answer::Lease(lease)) => {
+    /// Handles the response to a request that was sent at `sent_at`.
+    pub(super) fn handle_response(
+        &mut self,
+        request: &LeaseRequest,
+        response: LeaseResponse,
+        sent_at: Instant,
+        now: Instant,
+    ) {
+        match (request, response) {
+            (LeaseRequest::Get, LeaseResponse::Lease(lease)) => {
                 if !self.is_ours(&lease) {
-                    self.leads_until = None;
+                    self.leader_until = None;
                 }
-                let since = match &self.seen {
-                    Seen::Lease(old, since) | Seen::Stale(old, since) if old.spec == lease.spec => {
+                let since = match &self.observed {
+                    Observed::Lease(old, since) | Observed::Stale(old, since)
+                        if old.spec == lease.spec =>
+                    {
                         *since
                     }
                     _ => now,
                 };
-                let free_at = self.free_at(&lease, since);
-                self.asks_at = free_at.max(now).min(now + self.times.look);
-                self.seen = Seen::Lease(lease, since);
+                let available_at = self.available_at(&lease, since);
+                self.next_request_at = available_at.max(now).min(now + self.timings.poll_interval);
+                self.observed = Observed::Lease(lease, since);
             }
-            (Ask::Create(_) | Ask::Replace(_), Answer::Lease(lease)) => {
-                self.leads_until = Some(asked_at + self.times.deadline);
-                self.asks_at = asked_at + self.times.renew;
-                self.seen = Seen::Lease(lease, now);
+            (LeaseRequest::Create(_) | LeaseRequest::Replace(_), LeaseResponse::Lease(lease)) => {
+                self.leader_until = Some(sent_at + self.timings.renew_deadline);
+                self.next_request_at = sent_at + self.timings.renew_interval;
+                self.observed = Observed::Lease(lease, now);
             }
-            (_, Answer::Missing) => {
-                self.seen = Seen::Missing;
-                self.asks_at = now;
+            (_, LeaseResponse::NotFound) => {
+                self.observed = Observed::NotFound;
+                self.next_request_at = now;
             }
-            (_, Answer::Conflict) => {
-                self.outdated();
-                self.asks_at = now;
+            (_, LeaseResponse::Conflict) => {
+                self.mark_stale();
+                self.next_request_at = now;
             }
-            (_, Answer::Failed(_)) => {
-                // The request may have succeeded all the same.
-                self.outdated();
-                self.asks_at = now + self.times.look;
+            (_, LeaseResponse::Failed(_)) => {
+                self.mark_stale();
+                self.next_request_at = now + self.timings.poll_interval;
             }
         }
     }
 
-    /// The Lease as released, if this candidate may hold it. It doesn't lead from then on.
+    /// Steps down. Returns the Lease without a holder, if this candidate may hold it.
     pub(super) fn release(&mut self, time: Timestamp) -> Option<Lease> {
-        self.leads_until = None;
-        match &self.seen {
-            Seen::Lease(lease, _) | Seen::Stale(lease, _) if self.is_ours(lease) => {
+        self.leader_until = None;
+        match &self.observed {
+            Observed::Lease(lease, _) | Observed::Stale(lease, _) if self.is_ours(lease) => {
                 let mut lease = Lease::clone(lease);
                 let spec = lease.spec.get_or_insert_default();
                 spec.holder_identity = None;
@@ -173,27 +182,27 @@ impl Candidate {
         }
     }
 
-    fn outdated(&mut self) {
-        self.seen = match std::mem::replace(&mut self.seen, Seen::Unknown) {
-            Seen::Lease(lease, since) | Seen::Stale(lease, since) => Seen::Stale(lease, since),
-            Seen::Unknown | Seen::Missing => Seen::Unknown,
+    fn mark_stale(&mut self) {
+        self.observed = match std::mem::replace(&mut self.observed, Observed::Unknown) {
+            Observed::Lease(lease, since) | Observed::Stale(lease, since) => {
+                Observed::Stale(lease, since)
+            }
+            Observed::Unknown | Observed::NotFound => Observed::Unknown,
         };
     }
 
     /// The Lease with this candidate as its holder.
-    fn held(&self, mut lease: Lease, time: Timestamp) -> Lease {
-        let again = self.is_ours(&lease);
+    fn claimed(&self, mut lease: Lease, time: Timestamp) -> Lease {
+        let renewal = self.is_ours(&lease);
         let spec = lease.spec.get_or_insert_default();
-        if !again {
-            // The first holder is no transition.
-            let before = spec
-                .lease_transitions
-                .map_or(0, |before| before.saturating_add(1));
-            spec.lease_transitions = Some(before);
+        if !renewal {
+            // The first acquisition is not a transition.
+            let transitions = spec.lease_transitions;
+            spec.lease_transitions = Some(transitions.map_or(0, |count| count.saturating_add(1)));
             spec.acquire_time = Some(MicroTime(time));
         }
         spec.holder_identity = Some(self.identity.clone());
-        spec.lease_duration_seconds = i32::try_from(self.times.lease.as_secs()).ok();
+        spec.lease_duration_seconds = i32::try_from(self.timings.lease_duration.as_secs()).ok();
         spec.renew_time = Some(MicroTime(time));
         lease
     }
@@ -202,21 +211,22 @@ impl Candidate {
         holder(lease) == Some(&*self.identity)
     }
 
-    /// When a Lease unchanged since `since` may be taken.
-    fn free_at(&self, lease: &Lease, since: Instant) -> Instant {
+    /// When this candidate may write a Lease that is unchanged since `since`.
+    fn available_at(&self, lease: &Lease, since: Instant) -> Instant {
         match holder(lease) {
             None => since,
-            // Ours: renew at once. It may also be from an earlier run under the same name.
+            // Renewable at once, also after a restart under the same name.
             Some(holder) if holder == self.identity => since,
-            Some(_) => since + self.length(lease.spec.as_ref()),
+            Some(_) => since + self.duration(lease.spec.as_ref()),
         }
     }
 
-    fn length(&self, spec: Option<&LeaseSpec>) -> Duration {
-        let says = spec.and_then(|spec| spec.lease_duration_seconds);
-        let says = says.and_then(|seconds| u64::try_from(seconds).ok());
-        says.map_or(self.times.lease, Duration::from_secs)
-            .min(LONGEST)
+    fn duration(&self, spec: Option<&LeaseSpec>) -> Duration {
+        let seconds = spec.and_then(|spec| spec.lease_duration_seconds);
+        let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        seconds
+            .map_or(self.timings.lease_duration, Duration::from_secs)
+            .min(MAX_LEASE_DURATION)
     }
 }
 

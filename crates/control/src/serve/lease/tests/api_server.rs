@@ -1,21 +1,21 @@
-//! Two replicas at a real API server.
+//! Leader election with a real API server.
 
 use sesame_testkit::api_server::ApiServer;
 use tokio::task::JoinHandle;
 
 use super::*;
 
-/// Shorter times than the defaults, so that tests are fast.
-const QUICK: Times = Times {
-    lease: Duration::from_secs(2),
-    deadline: Duration::from_millis(1500),
-    renew: Duration::from_millis(300),
-    look: Duration::from_millis(100),
-    answer: Duration::from_secs(1),
+/// Shorter than the defaults, so that tests are fast.
+const SHORT: Timings = Timings {
+    lease_duration: Duration::from_secs(2),
+    renew_deadline: Duration::from_millis(1500),
+    renew_interval: Duration::from_millis(300),
+    poll_interval: Duration::from_millis(100),
+    request_timeout: Duration::from_secs(1),
 };
 
 struct Replica {
-    leads: watch::Receiver<bool>,
+    is_leader: watch::Receiver<bool>,
     stop: CancellationToken,
     election: JoinHandle<()>,
 }
@@ -24,22 +24,22 @@ fn replica(client: &kube::Client, lease: &str, identity: &str) -> Replica {
     let stop = CancellationToken::new();
     let config = LeaseConfig {
         name: lease.to_owned(),
-        times: QUICK,
+        timings: SHORT,
         ..LeaseConfig::new("default", identity)
     };
-    let (trouble, _) = watch::channel(None);
-    let (leads, election) = start(client.clone(), config, trouble, stop.clone());
+    let (failure, _) = watch::channel(None);
+    let (is_leader, election) = start(client.clone(), config, failure, stop.clone());
     Replica {
-        leads,
+        is_leader,
         stop,
         election: tokio::spawn(election),
     }
 }
 
-async fn leads(replica: &mut Replica) {
-    let leads = replica.leads.wait_for(|leads| *leads);
-    let leads = tokio::time::timeout(Duration::from_secs(240), leads).await;
-    leads.expect("it never leads").unwrap();
+async fn until_leader(replica: &mut Replica) {
+    let leader = replica.is_leader.wait_for(|is_leader| *is_leader);
+    let leader = tokio::time::timeout(Duration::from_secs(240), leader).await;
+    leader.expect("it becomes the leader").unwrap();
 }
 
 async fn lease(client: &kube::Client, name: &str) -> k8s_openapi::api::coordination::v1::LeaseSpec {
@@ -48,40 +48,40 @@ async fn lease(client: &kube::Client, name: &str) -> k8s_openapi::api::coordinat
 }
 
 #[tokio::test]
-async fn a_replica_that_dies_is_followed_and_takes_its_place_behind() {
+async fn a_dead_leader_is_replaced_and_does_not_return_as_leader() {
     let server = ApiServer::shared().await.unwrap();
     let client = server.admin().await.unwrap();
     let mut first = replica(&client, "killed", "a");
-    leads(&mut first).await;
+    until_leader(&mut first).await;
     let mut second = replica(&client, "killed", "b");
-    // It has been alive for longer than the length of its Lease.
-    tokio::time::sleep(QUICK.lease + QUICK.look).await;
-    assert!(*first.leads.borrow() && !*second.leads.borrow());
+    // Longer than the duration of the Lease: the leader renews it.
+    tokio::time::sleep(SHORT.lease_duration + SHORT.poll_interval).await;
+    assert!(*first.is_leader.borrow() && !*second.is_leader.borrow());
     first.election.abort();
     assert!(first.election.await.unwrap_err().is_cancelled());
     let died = Instant::now();
-    leads(&mut second).await;
-    // Not before the old leader would have stopped by itself.
-    assert!(died.elapsed() + QUICK.renew >= QUICK.deadline);
+    until_leader(&mut second).await;
+    // Not before the deadline of the old leader.
+    assert!(died.elapsed() + SHORT.renew_interval >= SHORT.renew_deadline);
     let spec = lease(&client, "killed").await;
     assert_eq!(spec.holder_identity.as_deref(), Some("b"));
     assert_eq!(spec.lease_transitions, Some(1));
     let third = replica(&client, "killed", "a");
-    tokio::time::sleep(QUICK.renew * 2).await;
-    assert!(*second.leads.borrow() && !*third.leads.borrow());
+    tokio::time::sleep(SHORT.renew_interval * 2).await;
+    assert!(*second.is_leader.borrow() && !*third.is_leader.borrow());
 }
 
 #[tokio::test]
-async fn a_replica_that_ends_in_peace_is_followed_at_once() {
+async fn a_leader_that_shuts_down_is_replaced_at_once() {
     let server = ApiServer::shared().await.unwrap();
     let client = server.admin().await.unwrap();
     let mut first = replica(&client, "released", "a");
-    leads(&mut first).await;
+    until_leader(&mut first).await;
     let mut second = replica(&client, "released", "b");
     first.stop.cancel();
     first.election.await.unwrap();
-    assert!(!*first.leads.borrow());
-    leads(&mut second).await;
+    assert!(!*first.is_leader.borrow());
+    until_leader(&mut second).await;
     second.stop.cancel();
     second.election.await.unwrap();
     let spec = lease(&client, "released").await;
@@ -92,28 +92,28 @@ async fn a_replica_that_ends_in_peace_is_followed_at_once() {
 }
 
 #[tokio::test]
-async fn without_an_api_server_nobody_leads_and_with_it_somebody_does() {
+async fn leadership_ends_while_the_api_server_is_down() {
     let server = ApiServer::start().await.unwrap();
     let client = server.admin().await.unwrap();
-    let mut only = replica(&client, "away", "a");
-    leads(&mut only).await;
+    let mut only = replica(&client, "outage", "a");
+    until_leader(&mut only).await;
     server.stop().await.unwrap();
-    let lost = only.leads.wait_for(|leads| !*leads);
+    let lost = only.is_leader.wait_for(|is_leader| !*is_leader);
     let lost = tokio::time::timeout(Duration::from_secs(240), lost).await;
-    lost.expect("it goes on leading").unwrap();
+    lost.expect("leadership ends").unwrap();
     server.resume().await.unwrap();
-    leads(&mut only).await;
+    until_leader(&mut only).await;
 }
 
 #[tokio::test]
-async fn the_rights_that_a_lease_needs_are_to_get_create_and_update() {
+async fn the_election_needs_permission_to_get_create_and_update_leases() {
     let server = ApiServer::shared().await.unwrap();
     let admin = server.admin().await.unwrap();
     let rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
     let role = serde_json::json!({"metadata": {"name": "lease"}, "rules": [
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["create"]},
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"],
-            "resourceNames": ["rights"], "verbs": ["get", "update"]},
+            "resourceNames": ["permissions"], "verbs": ["get", "update"]},
     ]});
     let binding = serde_json::json!({"metadata": {"name": "lease"},
         "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "lease"},
@@ -124,29 +124,29 @@ async fn the_rights_that_a_lease_needs_are_to_get_create_and_update() {
         admin.request_text(request.unwrap()).await.unwrap();
     }
     let client = server.service_account("default", "sesame").await.unwrap();
-    let mut only = replica(&client, "rights", "a");
-    leads(&mut only).await;
-    tokio::time::sleep(QUICK.deadline + QUICK.renew).await;
-    assert!(*only.leads.borrow());
+    let mut only = replica(&client, "permissions", "a");
+    until_leader(&mut only).await;
+    tokio::time::sleep(SHORT.renew_deadline + SHORT.renew_interval).await;
+    assert!(*only.is_leader.borrow());
     only.stop.cancel();
     only.election.await.unwrap();
-    assert_eq!(lease(&admin, "rights").await.holder_identity, None);
+    assert_eq!(lease(&admin, "permissions").await.holder_identity, None);
 }
 
 #[tokio::test]
-async fn a_namespace_that_is_not_there_is_told() {
+async fn a_missing_namespace_is_reported() {
     let server = ApiServer::shared().await.unwrap();
     let client = server.admin().await.unwrap();
-    let (trouble, mut told) = watch::channel(None);
+    let (failure, mut reported) = watch::channel(None);
     let stop = CancellationToken::new();
     let config = LeaseConfig::new("nowhere", "a");
-    let (leads, election) = start(client, config, trouble, stop.clone());
+    let (is_leader, election) = start(client, config, failure, stop.clone());
     let election = tokio::spawn(election);
-    let failing = told.wait_for(Option::is_some);
+    let failing = reported.wait_for(Option::is_some);
     let failing = tokio::time::timeout(Duration::from_secs(240), failing).await;
-    let text = failing.expect("no failure is reported").unwrap().clone();
+    let text = failing.expect("the failure is reported").unwrap().clone();
     assert!(text.is_some_and(|text| text.contains("nowhere")));
-    assert!(!*leads.borrow());
+    assert!(!*is_leader.borrow());
     stop.cancel();
     election.await.unwrap();
 }

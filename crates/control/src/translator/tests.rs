@@ -9,18 +9,18 @@ use sesame_fleet::local::ports::PortProblem;
 use tokio::sync::broadcast;
 
 use super::*;
-use crate::local::ports::{Machine, Ports};
-use crate::local::runner::{LocalRunner, Order};
+use crate::local::ports::{PortProber, Ports};
+use crate::local::runner::{FleetCommand, LocalRunner};
 
-/// A machine on which every port is free, until another process takes them all.
+/// All ports are free, or all are in use.
 #[derive(Clone, Default)]
-struct Fake {
-    taken: Arc<AtomicBool>,
+struct FakeProber {
+    all_in_use: Arc<AtomicBool>,
 }
 
-impl Machine for Fake {
+impl PortProber for FakeProber {
     fn probe(&self, ip: IpAddr, port: Port) -> Result<(), PortProblem> {
-        match self.taken.load(Relaxed) && port.number != 0 {
+        match self.all_in_use.load(Relaxed) && port.number != 0 {
             true => Err(PortProblem::InUse(SocketAddr::new(ip, port.number))),
             false => Ok(()),
         }
@@ -28,19 +28,19 @@ impl Machine for Fake {
 }
 
 struct Rig {
-    owner: Owner,
-    machine: Fake,
+    translator: Translator,
+    prober: FakeProber,
     events: broadcast::Receiver<RunEvent>,
-    wanted: watch::Receiver<BTreeSet<FleetId>>,
-    orders: mpsc::UnboundedReceiver<Order>,
+    desired: watch::Receiver<BTreeSet<FleetId>>,
+    commands: mpsc::UnboundedReceiver<FleetCommand>,
 }
 
 fn rig() -> Rig {
     let (events, receiver) = EventSender::new(100, |_| true);
-    let (wanted, to_run) = watch::channel(BTreeSet::new());
+    let (desired, desired_receiver) = watch::channel(BTreeSet::new());
     #[expect(clippy::disallowed_methods, reason = "as it is in a local run")]
-    let (orders, to_do) = mpsc::unbounded_channel();
-    let outputs = Outputs {
+    let (commands, command_receiver) = mpsc::unbounded_channel();
+    let outputs = TranslatorOutputs {
         registry: xds::Registry::new(xds::ServerConfig::default()),
         status_store: Arc::default(),
         progress: Arc::default(),
@@ -48,22 +48,22 @@ fn rig() -> Rig {
         events,
         statuses: None,
         drain: Duration::ZERO,
-        ending: CancellationToken::new(),
+        shutdown: CancellationToken::new(),
     };
-    let machine = Fake::default();
-    let ports = Ports::new(0, Box::new(machine.clone()));
-    let runner = LocalRunner::new(ports, wanted, orders);
+    let prober = FakeProber::default();
+    let ports = Ports::new(0, Box::new(prober.clone()));
+    let runner = LocalRunner::new(ports, desired, commands);
     Rig {
-        owner: Owner::new(
+        translator: Translator::new(
             Core::new(Options::default()),
             Box::new(runner),
             outputs,
             Instant::now(),
         ),
-        machine,
+        prober,
         events: receiver,
-        wanted: to_run,
-        orders: to_do,
+        desired: desired_receiver,
+        commands: command_receiver,
     }
 }
 
@@ -76,12 +76,12 @@ fn gateway(name: &str) -> Change {
     Change::Upsert(Object::decode(value).unwrap().unwrap())
 }
 
-fn gone(name: &str) -> Change {
+fn remove_gateway(name: &str) -> Change {
     Change::Remove(ObjectKey::new(Kind::Gateway, "ns", name))
 }
 
 fn set(changes: Vec<Change>) -> Message {
-    Message::Source(ChangeSet {
+    Message::Changes(ChangeSet {
         changes,
         errors: Vec::new(),
         unsupported: BTreeSet::new(),
@@ -98,27 +98,27 @@ impl Rig {
         std::iter::from_fn(|| self.events.try_recv().ok()).collect()
     }
 
-    fn orders(&mut self) -> Vec<Order> {
-        std::iter::from_fn(|| self.orders.try_recv().ok()).collect()
+    fn commands(&mut self) -> Vec<FleetCommand> {
+        std::iter::from_fn(|| self.commands.try_recv().ok()).collect()
     }
 
     fn revision(&self) -> u64 {
-        self.owner.core.engine().revision()
+        self.translator.core.engine().revision()
     }
 
     fn published(&self) -> Vec<String> {
-        let fleets = self.owner.outputs.registry.fleets();
+        let fleets = self.translator.outputs.registry.fleets();
         fleets.iter().map(ToString::to_string).collect()
     }
 }
 
 #[test]
-fn nothing_is_made_before_everything_was_read() {
+fn nothing_is_translated_before_all_objects_are_read() {
     let mut rig = rig();
-    rig.owner.turn(vec![Message::EnvoyServes(fleet("a"))]);
+    rig.translator.turn(vec![Message::EnvoyReady(fleet("a"))]);
     assert_eq!((rig.revision(), rig.events()), (0, vec![]));
-    // An empty set counts as well.
-    rig.owner.turn(vec![set(vec![])]);
+    // The first set may be empty.
+    rig.translator.turn(vec![set(vec![])]);
     assert!(matches!(
         rig.events()[..],
         [RunEvent::Ready { gateways: 0, .. }]
@@ -127,27 +127,27 @@ fn nothing_is_made_before_everything_was_read() {
 }
 
 #[test]
-fn what_is_told_early_counts() {
+fn inputs_before_the_first_set_are_kept() {
     let mut rig = rig();
-    rig.owner
-        .turn(vec![Message::Release(Some("v1.3.0".to_owned()))]);
+    rig.translator
+        .turn(vec![Message::ApiVersion(Some("v1.3.0".to_owned()))]);
     let class = json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "edge"},
         "spec": {"controllerName": "projectsesame.io/gateway-controller"},
     });
     let class = Change::Upsert(Object::decode(class).unwrap().unwrap());
-    rig.owner.turn(vec![set(vec![class])]);
-    let statuses = rig.owner.outputs.status_store.statuses();
+    rig.translator.turn(vec![set(vec![class])]);
+    let statuses = rig.translator.outputs.status_store.statuses();
     let text = serde_json::to_string(&statuses).unwrap();
     assert!(text.contains("UnsupportedVersion"), "{text}");
 }
 
 #[test]
-fn what_waits_becomes_one_change() {
+fn queued_messages_become_one_change() {
     let mut rig = rig();
-    rig.owner.turn(vec![
+    rig.translator.turn(vec![
         set(vec![gateway("a"), gateway("b")]),
-        set(vec![gateway("c"), gone("b")]),
+        set(vec![gateway("c"), remove_gateway("b")]),
     ]);
     let events = rig.events();
     let RunEvent::Change { objects, .. } = &events[0] else {
@@ -156,20 +156,25 @@ fn what_waits_becomes_one_change() {
     assert_eq!(objects.len(), 4);
     assert_eq!(rig.published(), ["ns/a", "ns/c"]);
     assert_eq!(
-        *rig.wanted.borrow_and_update(),
+        *rig.desired.borrow_and_update(),
         [fleet("a"), fleet("c")].into()
     );
-    // Two commits: objects, then the addresses of their fleets. The state in between is never visible.
+    // Two commits: the objects, then the addresses of their fleets. Only the second is published.
     assert_eq!(rig.revision(), 2);
-    let status = rig.owner.outputs.registry.status(&xds_fleet(&fleet("a")));
+    let status = rig
+        .translator
+        .outputs
+        .registry
+        .status(&xds_fleet(&fleet("a")));
     assert_eq!(status.unwrap().revision, Some(2));
 }
 
 #[test]
-fn the_end_of_the_beginning_is_told_once_all_have_served_or_failed() {
+fn ready_is_sent_once_every_envoy_has_served_or_failed() {
     let mut rig = rig();
-    rig.owner.turn(vec![set(vec![gateway("a"), gateway("b")])]);
-    rig.owner.turn(vec![Message::EnvoyServes(fleet("a"))]);
+    rig.translator
+        .turn(vec![set(vec![gateway("a"), gateway("b")])]);
+    rig.translator.turn(vec![Message::EnvoyReady(fleet("a"))]);
     let ready = |events: Vec<RunEvent>| {
         let mut events = events.into_iter();
         events.find_map(|event| match event {
@@ -178,87 +183,88 @@ fn the_end_of_the_beginning_is_told_once_all_have_served_or_failed() {
         })
     };
     assert_eq!(ready(rig.events()), None);
-    rig.owner.turn(vec![Message::EnvoyDown(fleet("b"))]);
+    rig.translator.turn(vec![Message::EnvoyDown(fleet("b"))]);
     assert_eq!(ready(rig.events()), Some(1));
-    rig.owner.turn(vec![Message::EnvoyServes(fleet("b"))]);
+    rig.translator.turn(vec![Message::EnvoyReady(fleet("b"))]);
     assert_eq!(ready(rig.events()), None);
 }
 
 #[test]
-fn a_fleet_that_goes_leaves_nothing() {
+fn a_removed_fleet_leaves_no_state() {
     let mut rig = rig();
-    rig.owner.turn(vec![set(vec![gateway("a")])]);
-    let before = rig.owner.core.engine().footprint();
-    rig.owner.turn(vec![
+    rig.translator.turn(vec![set(vec![gateway("a")])]);
+    let before = rig.translator.core.engine().footprint();
+    rig.translator.turn(vec![
         set(vec![gateway("b")]),
-        Message::EnvoyServes(fleet("a")),
+        Message::EnvoyReady(fleet("a")),
     ]);
     let rejected = |name: &str| Rejected::listener(fleet(name), Port::tcp(80));
-    rig.owner.turn(vec![
-        Message::EnvoyServes(fleet("b")),
+    rig.translator.turn(vec![
+        Message::EnvoyReady(fleet("b")),
         Message::Rejection(rejected("b"), Some("no".to_owned())),
-        // Of an unknown fleet.
+        // Unknown fleet.
         Message::Rejection(rejected("z"), Some("no".to_owned())),
     ]);
-    assert_eq!(rig.owner.rejected.len(), 1);
-    rig.owner.turn(vec![set(vec![gone("b")])]);
-    rig.owner.turn(vec![Message::FleetEnded(fleet("b"))]);
-    let after = rig.owner.core.engine().footprint();
+    assert_eq!(rig.translator.rejected.len(), 1);
+    rig.translator.turn(vec![set(vec![remove_gateway("b")])]);
+    rig.translator.turn(vec![Message::FleetStopped(fleet("b"))]);
+    let after = rig.translator.core.engine().footprint();
     assert_eq!((after.rows, after.edges), (before.rows, before.edges));
-    assert!(rig.owner.rejected.is_empty() && rig.owner.serving == [fleet("a")].into());
+    assert!(rig.translator.rejected.is_empty() && rig.translator.serving == [fleet("a")].into());
     assert_eq!(rig.published(), ["ns/a"]);
-    assert_eq!(*rig.wanted.borrow(), [fleet("a")].into());
+    assert_eq!(*rig.desired.borrow(), [fleet("a")].into());
 }
 
 #[test]
-fn a_listener_whose_port_was_taken_goes_and_comes_again() {
+fn a_listener_is_removed_while_its_port_is_in_use() {
     let mut rig = rig();
-    rig.owner.turn(vec![set(vec![gateway("a")])]);
+    rig.translator.turn(vec![set(vec![gateway("a")])]);
     let listeners = |rig: &Rig| {
-        let all = rig.owner.core.resources(&fleet("a")).unwrap();
+        let all = rig.translator.core.resources(&fleet("a")).unwrap();
         let listeners = all.iter().filter(|r| r.type_url.ends_with(".Listener"));
         listeners.count()
     };
     assert_eq!(listeners(&rig), 1);
     let rejected = Rejected::listener(fleet("a"), Port::tcp(80));
-    let said = |message: Option<&str>| {
+    let rejection = |message: Option<&str>| {
         Message::Rejection(rejected.clone(), message.map(ToOwned::to_owned))
     };
-    rig.machine.taken.store(true, Relaxed);
-    rig.owner.turn(vec![said(Some("something else"))]);
+    rig.prober.all_in_use.store(true, Relaxed);
+    rig.translator.turn(vec![rejection(Some("something else"))]);
     assert_eq!(listeners(&rig), 1);
     let in_use = "cannot bind '127.0.0.1:80': Address already in use";
-    rig.owner.turn(vec![said(Some(in_use))]);
+    rig.translator.turn(vec![rejection(Some(in_use))]);
     assert_eq!(listeners(&rig), 0);
-    assert!(rig.owner.runner.due().is_some());
-    rig.machine.taken.store(false, Relaxed);
-    // Any reason to probe ports will do; else time has to pass.
-    rig.owner
-        .turn(vec![said(None), Message::FleetEnded(fleet("z"))]);
+    assert!(rig.translator.runner.due().is_some());
+    rig.prober.all_in_use.store(false, Relaxed);
+    // Any message that triggers a plan, instead of waiting for the backoff.
+    rig.translator
+        .turn(vec![rejection(None), Message::FleetStopped(fleet("z"))]);
     assert_eq!(listeners(&rig), 1);
-    assert_eq!(rig.owner.runner.due(), None);
+    assert_eq!(rig.translator.runner.due(), None);
 }
 
 #[test]
-fn every_end_is_ordered_though_nobody_saw_the_beginning() {
+fn every_stop_is_sent_even_if_the_start_was_not_received() {
     let mut rig = rig();
-    rig.owner.turn(vec![set(vec![gateway("a")])]);
-    rig.owner.turn(vec![set(vec![gone("a")])]);
-    rig.owner.turn(vec![set(vec![gateway("a"), gateway("b")])]);
-    rig.owner.turn(vec![set(vec![gone("a")])]);
+    rig.translator.turn(vec![set(vec![gateway("a")])]);
+    rig.translator.turn(vec![set(vec![remove_gateway("a")])]);
+    rig.translator
+        .turn(vec![set(vec![gateway("a"), gateway("b")])]);
+    rig.translator.turn(vec![set(vec![remove_gateway("a")])]);
     let [a, b] = ["a", "b"].map(fleet);
-    let start = |fleet: &FleetId| Order::Start(fleet.clone());
-    let stop = |fleet: &FleetId| Order::Stop(fleet.clone());
+    let start = |fleet: &FleetId| FleetCommand::Start(fleet.clone());
+    let stop = |fleet: &FleetId| FleetCommand::Stop(fleet.clone());
     assert_eq!(
-        rig.orders(),
+        rig.commands(),
         [start(&a), stop(&a), start(&a), start(&b), stop(&a)]
     );
-    rig.owner.turn(vec![set(vec![gone("b")])]);
-    assert_eq!(rig.orders(), [stop(&b)]);
+    rig.translator.turn(vec![set(vec![remove_gateway("b")])]);
+    assert_eq!(rig.commands(), [stop(&b)]);
 }
 
 #[test]
-fn unsupported_objects_are_noted_once() {
+fn unsupported_objects_are_reported_once() {
     let ingress = Unsupported {
         object: "Ingress default/web".to_owned(),
         file: "a.yaml".into(),
@@ -267,10 +273,10 @@ fn unsupported_objects_are_noted_once() {
     let mut rig = rig();
     for _ in 0..2 {
         let mut set = set(vec![]);
-        if let Message::Source(set) = &mut set {
+        if let Message::Changes(set) = &mut set {
             set.unsupported.insert(ingress.clone());
         }
-        rig.owner.turn(vec![set]);
+        rig.translator.turn(vec![set]);
     }
     let notes: Vec<String> = rig
         .events()
@@ -287,26 +293,26 @@ fn unsupported_objects_are_noted_once() {
 }
 
 #[test]
-fn what_only_a_replaced_listener_needed_goes_when_it_is_drained() {
+fn resources_of_a_replaced_listener_are_removed_after_its_drain() {
     let mut rig = rig();
     let mut few = many_hosts(10);
     few.push(gateway("a"));
-    rig.owner.turn(vec![set(few)]);
-    let given = |rig: &Rig| {
-        let registry = &rig.owner.outputs.registry;
+    rig.translator.turn(vec![set(few)]);
+    let counts = |rig: &Rig| {
+        let registry = &rig.translator.outputs.registry;
         let status = registry.status(&xds_fleet(&fleet("a"))).unwrap();
         [xds::ResourceType::ScopedRoute, xds::ResourceType::Route].map(|ty| {
-            let of = status.resources.iter().find(|(of, _)| *of == ty);
-            of.map_or(0, |(_, count)| *count)
+            let found = status.resources.iter().find(|(found, _)| *found == ty);
+            found.map_or(0, |(_, count)| *count)
         })
     };
-    assert_eq!((given(&rig), rig.owner.settled_at), ([0, 1], None));
-    rig.owner.turn(vec![set(many_hosts(500))]);
-    assert_eq!(given(&rig), [64, 65], "both forms");
-    assert!(rig.owner.settled_at.is_some());
-    // No other events.
-    rig.owner.turn(vec![]);
-    assert_eq!((given(&rig), rig.owner.settled_at), ([64, 64], None));
+    assert_eq!((counts(&rig), rig.translator.settled_at), ([0, 1], None));
+    rig.translator.turn(vec![set(many_hosts(500))]);
+    assert_eq!(counts(&rig), [64, 65], "whole and sharded");
+    assert!(rig.translator.settled_at.is_some());
+    // The drain time is zero in this test.
+    rig.translator.turn(vec![]);
+    assert_eq!((counts(&rig), rig.translator.settled_at), ([64, 64], None));
 }
 
 /// A route for each of `number` hosts.
@@ -329,13 +335,13 @@ fn many_hosts(number: usize) -> Vec<Change> {
         .collect()
 }
 
-/// Records whether `complete` had been called at each `follow`.
-struct Listening {
+/// Records at each `apply` whether the requests were complete.
+struct Recorder {
     complete: bool,
-    followed: mpsc::Sender<bool>,
+    applied: mpsc::Sender<bool>,
 }
 
-impl FleetRunner for Listening {
+impl FleetRunner for Recorder {
     fn plan(
         &mut self,
         _: &Requests,
@@ -345,28 +351,31 @@ impl FleetRunner for Listening {
         Vec::new()
     }
 
-    fn follow(&mut self, _: &Requests, _: &BTreeSet<FleetId>) {
-        self.followed.try_send(self.complete).unwrap();
+    fn apply(&mut self, _: &Requests, _: &BTreeSet<FleetId>) {
+        self.applied.try_send(self.complete).unwrap();
     }
 
-    fn complete(&mut self) {
+    fn requests_complete(&mut self) {
         self.complete = true;
     }
 
-    fn awaited(&self) -> BTreeSet<FleetId> {
+    fn required_for_ready(&self) -> BTreeSet<FleetId> {
         BTreeSet::new()
     }
 }
 
 #[test]
-fn a_place_hears_when_all_is_known_even_if_nothing_else_changes() {
+fn requests_complete_is_followed_by_apply_even_without_changes() {
     let mut rig = rig();
-    let (followed, mut told) = mpsc::channel(2);
-    rig.owner.runner = Box::new(Listening {
+    let (applied, mut receiver) = mpsc::channel(2);
+    rig.translator.runner = Box::new(Recorder {
         complete: false,
-        followed,
+        applied,
     });
-    rig.owner.turn(vec![set(vec![])]);
-    rig.owner.turn(vec![Message::Complete]);
-    assert_eq!((told.try_recv(), told.try_recv()), (Ok(false), Ok(true)));
+    rig.translator.turn(vec![set(vec![])]);
+    rig.translator.turn(vec![Message::FleetOwnersKnown]);
+    assert_eq!(
+        (receiver.try_recv(), receiver.try_recv()),
+        (Ok(false), Ok(true))
+    );
 }

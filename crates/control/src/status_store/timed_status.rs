@@ -19,9 +19,9 @@ pub(crate) enum Part<'a> {
     Parent(&'a ParentReference),
 }
 
-/// A status with times. They are stored apart, in the order of the conditions, so that the status itself stays shared.
+/// A status with times. The times are stored separately, in the order of the conditions, so that the status stays shared.
 #[derive(Clone, Debug)]
-pub(crate) struct Stamped {
+pub(crate) struct TimedStatus {
     status: ObjectStatus,
     times: Box<[Timestamp]>,
 }
@@ -29,13 +29,13 @@ pub(crate) struct Stamped {
 /// Severity of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Level {
+pub enum Severity {
     /// No problem.
-    Well,
+    Ok,
     /// Pending or unknown.
     Waiting,
     /// The user has to fix something.
-    Wrong,
+    Error,
 }
 
 /// A changed condition.
@@ -57,23 +57,23 @@ pub struct StatusChange {
     /// The new message.
     pub message: String,
     /// The severity.
-    pub level: Level,
+    pub severity: Severity,
 }
 
-impl Level {
+impl Severity {
     /// The severity of a condition.
     pub(crate) fn of(condition: &Condition) -> Self {
-        let bad_when_true = matches!(
+        let negative_polarity = matches!(
             &*condition.type_,
             condition::listener::CONFLICTED
                 | condition::listener::OVERLAPPING_TLS_CONFIG
                 | condition::route::PARTIALLY_INVALID
         );
-        match (&condition.status, bad_when_true) {
-            (ConditionStatus::True, false) | (ConditionStatus::False, true) => Self::Well,
-            (ConditionStatus::True, true) => Self::Wrong,
+        match (&condition.status, negative_polarity) {
+            (ConditionStatus::True, false) | (ConditionStatus::False, true) => Self::Ok,
+            (ConditionStatus::True, true) => Self::Error,
             (ConditionStatus::False, false) if condition.reason == "Pending" => Self::Waiting,
-            (ConditionStatus::False, false) => Self::Wrong,
+            (ConditionStatus::False, false) => Self::Error,
             _ => Self::Waiting,
         }
     }
@@ -81,45 +81,44 @@ impl Level {
 
 /// Every condition with its part, in the order of [`json`].
 fn conditions(status: &ObjectStatus) -> Vec<(Part<'_>, &Condition)> {
-    let mut found = Vec::new();
+    let mut all = Vec::new();
     for field in status.fields() {
         match field {
             StatusField::Conditions(conditions) => {
-                found.extend(conditions.iter().map(|c| (Part::Whole, c)));
+                all.extend(conditions.iter().map(|c| (Part::Whole, c)));
             }
             StatusField::Listeners(listeners) => {
                 for listener in listeners {
                     let conditions = listener.conditions.iter();
-                    found.extend(conditions.map(|c| (Part::Listener(&listener.name), c)));
+                    all.extend(conditions.map(|c| (Part::Listener(&listener.name), c)));
                 }
             }
             StatusField::Entries(_, entries) => {
                 for entry in entries {
                     let conditions = entry.conditions.iter();
-                    found.extend(conditions.map(|c| (Part::Parent(entry.reference), c)));
+                    all.extend(conditions.map(|c| (Part::Parent(entry.reference), c)));
                 }
             }
             StatusField::Value(..) => {}
         }
     }
-    found
+    all
 }
 
 /// The status in JSON, with these times.
 fn json(status: &ObjectStatus, times: &[Timestamp]) -> Value {
     let mut times = times.iter();
-    let mut stamp = |holder: &mut Value| {
-        let conditions = holder.get_mut("conditions").and_then(Value::as_array_mut);
+    let mut set_times = |value: &mut Value| {
+        let conditions = value.get_mut("conditions").and_then(Value::as_array_mut);
         for (condition, time) in conditions.into_iter().flatten().zip(&mut times) {
             condition["lastTransitionTime"] = json!(time);
         }
     };
-    let mut value =
-        serde_json::to_value(status).expect("statuses are plain data with text as keys");
+    let mut value = serde_json::to_value(status).expect("a status always serializes");
     for field in status.fields() {
         let list = match field {
             StatusField::Conditions(_) => {
-                stamp(&mut value);
+                set_times(&mut value);
                 continue;
             }
             StatusField::Listeners(_) => "listeners",
@@ -127,19 +126,23 @@ fn json(status: &ObjectStatus, times: &[Timestamp]) -> Value {
             StatusField::Value(..) => continue,
         };
         let items = value.get_mut(list).and_then(Value::as_array_mut);
-        items.into_iter().flatten().for_each(&mut stamp);
+        items.into_iter().flatten().for_each(&mut set_times);
     }
     value
 }
 
-impl Stamped {
-    /// Keeps the time of `before` where a condition's status is the same, and sets `now` elsewhere.
-    pub(crate) fn after(before: Option<&Stamped>, status: ObjectStatus, now: Timestamp) -> Self {
-        let had = before.map(Stamped::with_times).unwrap_or_default();
+impl TimedStatus {
+    /// Conditions whose status is as in `before` keep their time; the others get `now`.
+    pub(crate) fn after(
+        before: Option<&TimedStatus>,
+        status: ObjectStatus,
+        now: Timestamp,
+    ) -> Self {
+        let previous = before.map(TimedStatus::with_times).unwrap_or_default();
         let times = conditions(&status)
             .iter()
             .map(|(part, condition)| {
-                let same = had.iter().find(|(other_part, other, _)| {
+                let same = previous.iter().find(|(other_part, other, _)| {
                     other_part == part
                         && other.type_ == condition.type_
                         && other.status == condition.status
@@ -158,27 +161,27 @@ impl Stamped {
             .collect()
     }
 
-    /// Conditions that are new or have another status or reason than in `before`. A new condition without a problem is no
-    /// change.
+    /// Conditions that are new or have another status or reason than in `before`. A new condition without a problem isn't
+    /// included.
     pub(crate) fn changes_since(
         &self,
-        before: Option<&Stamped>,
+        before: Option<&TimedStatus>,
         object: &ObjectKey,
     ) -> Vec<StatusChange> {
-        let had = before
+        let previous = before
             .map(|before| conditions(&before.status))
             .unwrap_or_default();
         conditions(&self.status)
             .into_iter()
             .filter(|(part, condition)| {
-                let before = had.iter().find(|(other_part, other)| {
+                let before = previous.iter().find(|(other_part, other)| {
                     other_part == part && other.type_ == condition.type_
                 });
                 match before {
                     Some((_, other)) => {
                         other.status != condition.status || other.reason != condition.reason
                     }
-                    None => Level::of(condition) != Level::Well,
+                    None => Severity::of(condition) != Severity::Ok,
                 }
             })
             .map(|(part, condition)| StatusChange {
@@ -188,7 +191,7 @@ impl Stamped {
                 status: condition.status.clone(),
                 reason: condition.reason.clone().into_owned(),
                 message: condition.message.clone(),
-                level: Level::of(condition),
+                severity: Severity::of(condition),
             })
             .collect()
     }
@@ -228,7 +231,7 @@ impl fmt::Display for StatusChange {
             write!(f, ", {part}")?;
         }
         write!(f, ": {} is {}", self.condition, self.status)?;
-        if self.level != Level::Well {
+        if self.severity != Severity::Ok {
             write!(f, " ({}): {}", self.reason, self.message)?;
         }
         Ok(())

@@ -1,6 +1,6 @@
-//! The thread that translates, and owns all its state.
+//! The translator: the thread that owns the engine.
 //!
-//! In: messages. Out: resources for Envoys, statuses for the status store, requests for the runner of fleets, events.
+//! In: messages. Out: resources for Envoys, statuses for the status store, requests for the fleet runner, events.
 //! Messages that are queued at the same time become one change: there is no timer, and no intermediate state is visible.
 
 mod publish;
@@ -25,57 +25,59 @@ use tokio_util::sync::CancellationToken;
 use self::publish::merged;
 pub(crate) use self::publish::xds_fleet;
 use crate::core::{Core, Input, Step};
-use crate::event::{ChangeKind, EventSender, ObjectChange, ProblemView, RunEvent, cut, millis};
+use crate::event::{
+    ChangeKind, EventSender, ObjectChange, ProblemView, RunEvent, millis, truncate,
+};
 use crate::metrics::Metrics;
 use crate::progress::Progress;
 use crate::runner::{FleetRunner, Requests};
 use crate::status_store::StatusStore;
 
-/// Messages per turn, so that a flood doesn't delay the first of them.
-const MOST_AT_ONCE: usize = 1024;
+/// Message limit of a turn, which bounds the delay of the first message.
+const MAX_BATCH: usize = 1024;
 
-/// A message to the owner.
+/// A message to the translator.
 pub(crate) enum Message {
-    /// Objects changed. The first set holds all objects.
-    Source(ChangeSet),
-    /// An Envoy has acknowledged its resources.
-    EnvoyServes(FleetId),
+    /// Changed objects. The first set has all objects.
+    Changes(ChangeSet),
+    /// An Envoy has ACKed its resources.
+    EnvoyReady(FleetId),
     /// An Envoy ended or can't be started, whether or not it will be restarted.
     EnvoyDown(FleetId),
     /// The last Envoy of a removed fleet has ended.
-    FleetEnded(FleetId),
+    FleetStopped(FleetId),
     /// An Envoy rejected a resource, with its message; `None`: it accepted the resource.
     Rejection(Rejected, Option<String>),
-    /// The release of the installed Gateway API CRDs, if known.
-    Release(Option<String>),
+    /// The version of the installed Gateway API CRDs, if known.
+    ApiVersion(Option<String>),
     /// All fleet-owning objects are known; fleets without an owner are orphans.
-    Complete,
-    /// The runner has new states of its fleets.
-    News,
-    /// Reads the tables.
+    FleetOwnersKnown,
+    /// The runner has new fleet states.
+    FleetStates,
+    /// Runs a function on the tables.
     Inspect(Box<dyn FnOnce(&Core) + Send>),
 }
 
-/// Reads the tables on the thread that owns them; `None` if it is gone.
+/// Runs a function on the tables, on the translator thread; `None` if the translator has ended.
 pub(crate) async fn inspect<T: Send + 'static>(
-    owner: &mpsc::WeakSender<Message>,
-    look: impl FnOnce(&Core) -> T + Send + 'static,
+    translator: &mpsc::WeakSender<Message>,
+    read: impl FnOnce(&Core) -> T + Send + 'static,
 ) -> Option<T> {
-    let (reply, answer) = oneshot::channel();
-    let look = Box::new(move |core: &Core| {
+    let (sender, result) = oneshot::channel();
+    let read = Box::new(move |core: &Core| {
         // The caller may be gone.
-        let _ = reply.send(look(core));
+        let _ = sender.send(read(core));
     });
-    let owner = owner.upgrade()?;
-    owner.send(Message::Inspect(look)).await.ok()?;
-    // A reader must not keep the owner running.
-    drop(owner);
-    answer.await.ok()
+    let translator = translator.upgrade()?;
+    translator.send(Message::Inspect(read)).await.ok()?;
+    // The translator ends when the last sender is dropped.
+    drop(translator);
+    result.await.ok()
 }
 
-/// Outputs of the owner.
+/// TranslatorOutputs of the translator.
 #[derive(Clone, Debug)]
-pub(crate) struct Outputs {
+pub(crate) struct TranslatorOutputs {
     pub(crate) registry: xds::Registry,
     pub(crate) status_store: Arc<StatusStore>,
     pub(crate) progress: Arc<Progress>,
@@ -83,55 +85,55 @@ pub(crate) struct Outputs {
     pub(crate) events: EventSender,
     /// Writes statuses to the API server; `None` in a local run.
     pub(crate) statuses: Option<Writer>,
-    /// How long Envoys take to replace a listener and to drain its connections.
+    /// Time limit for Envoys to replace a listener and drain its connections.
     pub(crate) drain: Duration,
-    /// Cancelled at shutdown: from then on no events about Envoys are sent.
-    pub(crate) ending: CancellationToken,
+    /// Cancelled when shutdown begins: the translator ends, and exits of Envoys are expected.
+    pub(crate) shutdown: CancellationToken,
 }
 
-/// State of the thread.
-pub(crate) struct Owner {
+/// State of the translator thread.
+pub(crate) struct Translator {
     core: Core,
     runner: Box<dyn FleetRunner>,
-    outputs: Outputs,
+    outputs: TranslatorOutputs,
     start: Instant,
-    /// All objects have been read once; nothing is served before.
+    /// All objects have been read once; nothing is translated before.
     synced: bool,
     /// Inputs received before `synced`.
-    early: Vec<Input>,
-    /// Event `Ready` has been sent.
-    announced: bool,
+    early_inputs: Vec<Input>,
+    /// [`RunEvent::Ready`] has been sent.
+    ready_sent: bool,
     /// All fleet-owning objects are known.
-    complete: bool,
-    /// All objects of the start have a status.
-    judged: bool,
-    known: Known,
+    fleet_owners_known: bool,
+    /// The writer has the statuses of all objects.
+    statuses_complete: bool,
+    object_keys: ObjectKeys,
     requests: Requests,
     /// As in the engine.
     states: BTreeMap<FleetId, FleetState>,
     /// Fleets whose Envoys serve.
     serving: BTreeSet<FleetId>,
-    /// Fleets whose Envoys have served or failed.
-    settled: BTreeSet<FleetId>,
+    /// Fleets with an Envoy that has served or failed.
+    started: BTreeSet<FleetId>,
     rejected: BTreeSet<Rejected>,
     /// Fleets in the registry.
     published: BTreeSet<FleetId>,
     /// Unsupported objects that have been reported.
-    noted: BTreeSet<String>,
+    reported_unsupported: BTreeSet<String>,
     /// The core's last count of replaced listeners.
     replaced: u64,
-    /// When their last connection is drained.
+    /// When the connections of the last replaced listeners have drained.
     settled_at: Option<Instant>,
 }
 
-/// The keys of all objects, as hashes to save memory. A collision only makes a count wrong.
+/// Hashes of the keys of all objects; less memory than the keys. A collision only makes a metric wrong.
 #[derive(Default)]
-struct Known {
+struct ObjectKeys {
     hashes: HashSet<u64>,
     hasher: RandomState,
 }
 
-impl Known {
+impl ObjectKeys {
     /// Whether the key is new.
     fn insert(&mut self, key: &ObjectKey) -> bool {
         self.hashes.insert(self.hasher.hash_one(key))
@@ -139,7 +141,7 @@ impl Known {
 
     fn remove(&mut self, key: &ObjectKey) {
         self.hashes.remove(&self.hasher.hash_one(key));
-        // Rare enough to be cheap.
+        // Amortized: the set has lost three quarters of its capacity since.
         let (len, capacity) = (self.hashes.len(), self.hashes.capacity());
         if capacity > 64 && len < capacity / 4 {
             self.hashes.shrink_to(2 * len);
@@ -147,24 +149,24 @@ impl Known {
     }
 }
 
-/// The messages of one turn, combined.
+/// The messages that are handled together.
 #[derive(Default)]
 struct Turn {
     inputs: Vec<Input>,
     objects: Vec<ObjectChange>,
-    /// When the first of the changes was noticed.
-    noticed: Option<Instant>,
-    /// The runner may have new states.
+    /// When the oldest of the changes was detected.
+    detected: Option<Instant>,
+    /// The runner may have new fleet states.
     plan: bool,
     /// Fleets whose requests changed.
     fleets: BTreeSet<FleetId>,
 }
 
-impl Owner {
+impl Translator {
     pub(crate) fn new(
         core: Core,
         runner: Box<dyn FleetRunner>,
-        outputs: Outputs,
+        outputs: TranslatorOutputs,
         start: Instant,
     ) -> Self {
         Self {
@@ -173,18 +175,18 @@ impl Owner {
             outputs,
             start,
             synced: false,
-            early: Vec::new(),
-            announced: false,
-            complete: false,
-            judged: false,
-            known: Known::default(),
+            early_inputs: Vec::new(),
+            ready_sent: false,
+            fleet_owners_known: false,
+            statuses_complete: false,
+            object_keys: ObjectKeys::default(),
             requests: Requests::new(),
             states: BTreeMap::new(),
             serving: BTreeSet::new(),
-            settled: BTreeSet::new(),
+            started: BTreeSet::new(),
             rejected: BTreeSet::new(),
             published: BTreeSet::new(),
-            noted: BTreeSet::new(),
+            reported_unsupported: BTreeSet::new(),
             replaced: 0,
             settled_at: None,
         }
@@ -213,25 +215,25 @@ impl Owner {
     /// Runs until all senders are gone.
     async fn run(mut self, mut messages: mpsc::Receiver<Message>) {
         loop {
-            let mut taken = Vec::new();
+            let mut batch = Vec::new();
             let due = [self.runner.due(), self.settled_at]
                 .into_iter()
                 .flatten()
                 .min();
-            let pause = async {
+            let timer = async {
                 match due {
                     Some(due) => tokio::time::sleep_until(due.into()).await,
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
-                number = messages.recv_many(&mut taken, MOST_AT_ONCE) => if number == 0 {
+                number = messages.recv_many(&mut batch, MAX_BATCH) => if number == 0 {
                     return;
                 },
-                () = pause => {}
-                () = self.outputs.ending.cancelled() => return,
+                () = timer => {}
+                () = self.outputs.shutdown.cancelled() => return,
             }
-            self.turn(taken);
+            self.turn(batch);
         }
     }
 
@@ -240,21 +242,21 @@ impl Owner {
         let begin = Instant::now();
         let mut turn = Turn {
             plan: self.runner.due().is_some_and(|due| due <= begin),
-            inputs: std::mem::take(&mut self.early),
+            inputs: std::mem::take(&mut self.early_inputs),
             ..Turn::default()
         };
         for message in messages {
-            self.take(message, &mut turn);
+            self.handle(message, &mut turn);
         }
         if !self.synced {
-            self.early = turn.inputs;
+            self.early_inputs = turn.inputs;
             return;
         }
         let settled = self.settled_at.take_if(|at| *at <= begin);
         if turn.inputs.is_empty() && !turn.plan && settled.is_none() {
-            return self.announce();
+            return self.send_ready();
         }
-        let former = settled.map(|_| self.core.settle()).unwrap_or_default();
+        let settled_changes = settled.map(|_| self.core.settle()).unwrap_or_default();
         let inputs = std::mem::take(&mut turn.inputs);
         let mut steps = self.commit(inputs, &mut turn);
         let replaced = self.core.replaced();
@@ -262,10 +264,10 @@ impl Owner {
             self.settled_at = Some(begin + self.outputs.drain);
         }
         let revision = self.core.engine().revision();
-        let changes = merged(former, &mut steps);
+        let changes = merged(settled_changes, &mut steps);
         if !turn.objects.is_empty() {
-            let (objects, more) = cut(std::mem::take(&mut turn.objects));
-            self.tell(RunEvent::Change {
+            let (objects, more) = truncate(std::mem::take(&mut turn.objects));
+            self.emit(RunEvent::Change {
                 revision,
                 objects,
                 more,
@@ -274,7 +276,7 @@ impl Owner {
             });
         }
         self.publish(changes, revision, &turn);
-        self.runner.follow(&self.requests, &turn.fleets);
+        self.runner.apply(&self.requests, &turn.fleets);
         let keys: usize = steps
             .iter()
             .flat_map(|step| step.commit.work())
@@ -282,33 +284,35 @@ impl Owner {
             .sum();
         self.outputs.metrics.committed(keys, begin.elapsed());
         self.update_statuses(&steps, revision);
-        self.announce();
+        self.send_ready();
     }
 
-    fn take(&mut self, message: Message, turn: &mut Turn) {
+    fn handle(&mut self, message: Message, turn: &mut Turn) {
         match message {
-            Message::Source(set) => self.take_set(set, turn),
-            Message::EnvoyServes(fleet) if !self.requests.contains_key(&fleet) => {}
-            Message::EnvoyServes(fleet) => {
-                self.settled.insert(fleet.clone());
+            Message::Changes(set) => self.handle_changes(set, turn),
+            Message::EnvoyReady(fleet) if !self.requests.contains_key(&fleet) => {}
+            Message::EnvoyReady(fleet) => {
+                self.started.insert(fleet.clone());
                 if self.serving.insert(fleet.clone()) {
                     self.set_ready(&fleet, true, turn);
                 }
             }
             Message::EnvoyDown(fleet) if !self.requests.contains_key(&fleet) => {}
             Message::EnvoyDown(fleet) => {
-                self.settled.insert(fleet.clone());
+                self.started.insert(fleet.clone());
                 if self.serving.remove(&fleet) {
                     self.set_ready(&fleet, false, turn);
                 }
             }
-            Message::FleetEnded(fleet) => {
-                self.runner.ended(&fleet);
+            Message::FleetStopped(fleet) => {
+                self.runner.stopped(&fleet);
                 turn.plan = true;
             }
             Message::Rejection(rejected, message) => {
                 if let (Some(port), Some(message)) = (self.rejected_port(&rejected), &message) {
-                    turn.plan |= self.runner.refused(&rejected.fleet, port, message);
+                    turn.plan |= self
+                        .runner
+                        .listener_rejected(&rejected.fleet, port, message);
                 }
                 match message {
                     Some(_) if !self.requests.contains_key(&rejected.fleet) => return,
@@ -318,14 +322,14 @@ impl Owner {
                 self.outputs.metrics.rejected(self.rejected.len());
                 turn.inputs.push(Input::Rejection(rejected, message));
             }
-            Message::Release(release) => turn.inputs.push(Input::ApiVersion(release)),
-            Message::Complete => {
-                self.complete = true;
-                self.runner.complete();
+            Message::ApiVersion(version) => turn.inputs.push(Input::ApiVersion(version)),
+            Message::FleetOwnersKnown => {
+                self.fleet_owners_known = true;
+                self.runner.requests_complete();
                 turn.plan = true;
             }
-            Message::News => turn.plan = true,
-            Message::Inspect(look) => look(&self.core),
+            Message::FleetStates => turn.plan = true,
+            Message::Inspect(read) => read(&self.core),
         }
     }
 
@@ -336,43 +340,43 @@ impl Owner {
         ports.find(|&port| *rejected == Rejected::listener(rejected.fleet.clone(), port))
     }
 
-    fn take_set(&mut self, set: ChangeSet, turn: &mut Turn) {
+    fn handle_changes(&mut self, set: ChangeSet, turn: &mut Turn) {
         self.synced = true;
-        // An empty first set counts as well.
+        // An empty first set needs a plan, too.
         turn.plan |= self.core.engine().revision() == 0;
         if !set.changes.is_empty() {
-            let noticed = turn.noticed.unwrap_or(set.detected);
-            turn.noticed = Some(noticed.min(set.detected));
+            let detected = turn.detected.unwrap_or(set.detected);
+            turn.detected = Some(detected.min(set.detected));
         }
         for change in set.changes {
-            self.take_change(change, turn);
+            self.handle_change(change, turn);
         }
         self.outputs.metrics.problems(set.errors.len());
-        let (new, solved) = self.outputs.status_store.set_problems(set.errors);
-        for problem in &solved {
-            self.tell(RunEvent::ProblemSolved(ProblemView::from(problem)));
+        let (new, fixed) = self.outputs.status_store.set_problems(set.errors);
+        for problem in &fixed {
+            self.emit(RunEvent::ProblemSolved(ProblemView::from(problem)));
         }
         for problem in &new {
-            self.tell(RunEvent::Problem(ProblemView::from(problem)));
+            self.emit(RunEvent::Problem(ProblemView::from(problem)));
         }
         for object in &set.unsupported {
-            self.note_unsupported(object);
+            self.report_unsupported(object);
         }
     }
 
-    fn take_change(&mut self, change: Change, turn: &mut Turn) {
+    fn handle_change(&mut self, change: Change, turn: &mut Turn) {
         let key = change.key();
         let kind = match &change {
             Change::Upsert(object) => {
-                self.outputs.status_store.sketch(object);
-                match self.known.insert(&key) {
+                self.outputs.status_store.upsert(object);
+                match self.object_keys.insert(&key) {
                     true => ChangeKind::Added,
                     false => ChangeKind::Changed,
                 }
             }
             Change::Remove(_) => {
                 self.outputs.status_store.forget(&key);
-                self.known.remove(&key);
+                self.object_keys.remove(&key);
                 ChangeKind::Removed
             }
         };
@@ -399,8 +403,8 @@ impl Owner {
         }
     }
 
-    /// Commits, and a second time if the first commit changed the requests for fleets: their addresses are known before any
-    /// output leaves this thread.
+    /// Commits the inputs; if that changes fleet requests, also commits the resulting addresses, so that no output lacks
+    /// them.
     fn commit(&mut self, inputs: Vec<Input>, turn: &mut Turn) -> Vec<Step> {
         let first = self.core.apply(inputs);
         for (fleet, change) in first.commit.changes(self.core.outputs().fleets) {
@@ -448,7 +452,7 @@ impl Owner {
             return;
         }
         self.serving.remove(&fleet);
-        self.settled.remove(&fleet);
+        self.started.remove(&fleet);
         let gone = self
             .rejected
             .extract_if(.., |rejected| rejected.fleet == fleet);
@@ -456,14 +460,14 @@ impl Owner {
         inputs.push(Input::Fleet(fleet, None));
     }
 
-    /// Sends `Ready` once everything that can be served is.
-    fn announce(&mut self) {
-        if self.announced || !self.synced {
+    /// Sends `Ready` once the Envoys of all fleets serve or have failed.
+    fn send_ready(&mut self) {
+        if self.ready_sent || !self.synced {
             return;
         }
-        if self.runner.awaited().is_subset(&self.settled) {
-            self.announced = true;
-            self.tell(RunEvent::Ready {
+        if self.runner.required_for_ready().is_subset(&self.started) {
+            self.ready_sent = true;
+            self.emit(RunEvent::Ready {
                 gateways: self.serving.len(),
                 after_ms: millis(self.start.elapsed()),
             });
@@ -471,15 +475,16 @@ impl Owner {
     }
 
     /// Reports an unsupported object, once.
-    fn note_unsupported(&mut self, object: &Unsupported) {
-        if self.noted.len() < crate::event::LONGEST_LIST && self.noted.insert(object.object.clone())
+    fn report_unsupported(&mut self, object: &Unsupported) {
+        if self.reported_unsupported.len() < crate::event::MAX_LIST_LEN
+            && self.reported_unsupported.insert(object.object.clone())
         {
             let message = object.to_string();
-            self.tell(RunEvent::Note { message });
+            self.emit(RunEvent::Note { message });
         }
     }
 
-    fn tell(&self, event: RunEvent) {
+    fn emit(&self, event: RunEvent) {
         self.outputs.events.send(event);
     }
 }

@@ -1,6 +1,6 @@
 //! The discovery server's certificate.
 //!
-//! In: settings, Secrets or a folder. Out: an identity for the discovery server, renewed when its source changes.
+//! In: settings, Secrets or a folder. Out: an identity for the discovery server, replaced when its source changes.
 
 use std::path::PathBuf;
 
@@ -8,22 +8,22 @@ use sesame_fleet::kube::identity::{self, FleetSecret};
 use sesame_model::FleetId;
 use sesame_xds::tls;
 
-use super::start::{Parts, StartError};
+use super::start::{Spawner, StartError};
 use super::{Envoys, SERVICE, ServeConfig};
 
 /// The Secret in Sesame's namespace with the client certificate of unmanaged Envoys.
 pub const UNMANAGED_SECRET: &str = "sesame-envoy";
 
-/// The identity, from a folder or from Secrets that are renewed from now on.
-pub(super) async fn identify(
+/// The identity, from a folder that is polled or from Secrets that are renewed.
+pub(super) async fn start(
     config: &ServeConfig,
     client: &kube::Client,
-    parts: &mut Parts,
+    spawner: &mut Spawner,
 ) -> Result<(tls::Identity, Option<identity::Handle>), StartError> {
     if let Some(folder) = &config.certificates {
-        let (identity, follow) =
+        let (identity, reload) =
             tls::files::open(PathBuf::clone(folder), tls::files::POLL_INTERVAL).await?;
-        parts.forever(follow);
+        spawner.spawn(reload);
         return Ok((identity, None));
     }
     let mut names = vec![format!("{SERVICE}.{}.svc", config.namespace)];
@@ -48,8 +48,8 @@ pub(super) async fn identify(
         handle.set_fleet(FleetId::Unmanaged, Some(secret));
     }
     let identity = tls::Identity::pending();
-    let replaced = identity.clone();
-    parts.forever(async move {
+    let current = identity.clone();
+    spawner.spawn(async move {
         loop {
             let files = received.borrow_and_update().clone();
             if let Some(files) = files {
@@ -58,8 +58,8 @@ pub(super) async fn identify(
                     private_key: files.private_key,
                     ca_bundle: files.ca_bundle,
                 };
-                match replaced.replace(&pem) {
-                    Ok(()) => tracing::info!("the discovery server has a certificate"),
+                match current.replace(&pem) {
+                    Ok(()) => tracing::info!("the discovery server uses a new certificate"),
                     Err(error) => {
                         tracing::error!(%error, "the discovery server's certificate is invalid")
                     }

@@ -10,25 +10,25 @@ use std::time::{Duration, SystemTime};
 
 use tokio::net::UnixStream;
 
-/// Prefix of the names of runs' folders; letters and digits follow.
+/// Prefix of the name of a run's folder. Letters and digits follow.
 pub(super) const PREFIX: &str = "sesame-";
 /// Name of the socket in each folder.
 pub(super) const SOCKET: &str = "xds.sock";
 /// Number of letters and digits after the prefix.
-const SUFFIX: usize = 6;
-/// A younger socket may belong to a run that is about to listen on it.
-const SETTLED: Duration = Duration::from_secs(60);
+const SUFFIX_LEN: usize = 6;
+/// Minimum age of a stale socket. A younger one may belong to a run that is about to listen on it.
+const MIN_AGE: Duration = Duration::from_secs(60);
 
 /// Removes folders beside `run_dir` that belong to the same user and on whose socket no process listens.
 pub(super) async fn sweep(run_dir: &Path, now: SystemTime) -> io::Result<()> {
-    let Some(place) = run_dir.parent() else {
+    let Some(parent) = run_dir.parent() else {
         return Ok(());
     };
-    let ours = fs::symlink_metadata(run_dir)?.uid();
-    for entry in fs::read_dir(place)?.flatten() {
+    let uid = fs::symlink_metadata(run_dir)?.uid();
+    for entry in fs::read_dir(parent)?.flatten() {
         let path = entry.path();
-        let named = entry.file_name().to_str().is_some_and(is_name);
-        if !named || path == run_dir || !is_dead(&path, ours, now).await {
+        let is_candidate = entry.file_name().to_str().is_some_and(is_run_dir);
+        if !is_candidate || path == run_dir || !is_stale(&path, uid, now).await {
             continue;
         }
         match fs::remove_dir_all(&path) {
@@ -41,32 +41,32 @@ pub(super) async fn sweep(run_dir: &Path, now: SystemTime) -> io::Result<()> {
     Ok(())
 }
 
-fn is_name(name: &str) -> bool {
+fn is_run_dir(name: &str) -> bool {
     let suffix = name.strip_prefix(PREFIX);
     suffix.is_some_and(|suffix| {
-        suffix.len() == SUFFIX && suffix.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        suffix.len() == SUFFIX_LEN && suffix.bytes().all(|byte| byte.is_ascii_alphanumeric())
     })
 }
 
-async fn is_dead(folder: &Path, uid: u32, now: SystemTime) -> bool {
+async fn is_stale(folder: &Path, uid: u32, now: SystemTime) -> bool {
     let socket = folder.join(SOCKET);
     let (Ok(folder), Ok(file)) = (fs::symlink_metadata(folder), fs::symlink_metadata(&socket))
     else {
         return false;
     };
-    let settled = |file: &Metadata| {
+    let old_enough = |file: &Metadata| {
         let since = file
             .modified()
             .ok()
             .and_then(|at| now.duration_since(at).ok());
-        since.is_some_and(|age| age >= SETTLED)
+        since.is_some_and(|age| age >= MIN_AGE)
     };
     folder.is_dir()
         && folder.uid() == uid
         && file.uid() == uid
         && file.file_type().is_socket()
-        && settled(&file)
-        // Doesn't block if the listener is busy.
+        && old_enough(&file)
+        // Doesn't block, even if the listener's queue is full.
         && matches!(UnixStream::connect(&socket).await, Err(error) if error.kind() == ErrorKind::ConnectionRefused)
 }
 
@@ -77,10 +77,10 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_folders_of_dead_runs_are_removed() {
-        let place = tempfile::tempdir().unwrap();
+    async fn only_folders_of_killed_runs_are_removed() {
+        let parent = tempfile::tempdir().unwrap();
         let make = |name: &str| {
-            let folder = place.path().join(name);
+            let folder = parent.path().join(name);
             fs::create_dir(&folder).unwrap();
             let listener = UnixListener::bind(folder.join(SOCKET)).unwrap();
             (folder, listener)
@@ -90,18 +90,18 @@ mod tests {
         let (dead, _) = make("sesame-dEad12");
         fs::write(dead.join("bootstrap.pb"), "x").unwrap();
         let (other_name, _) = make("sesame-notes-1");
-        let no_socket = place.path().join("sesame-abcdef");
+        let no_socket = parent.path().join("sesame-abcdef");
         fs::create_dir(&no_socket).unwrap();
-        let file = place.path().join("sesame-file12");
+        let file = parent.path().join("sesame-file12");
         fs::write(&file, "x").unwrap();
-        let link = place.path().join("sesame-link12");
+        let link = parent.path().join("sesame-link12");
         std::os::unix::fs::symlink(&other_name, &link).unwrap();
 
-        // Its run may be about to listen.
+        // The socket is too young.
         let now = SystemTime::now();
         sweep(&own.0, now).await.unwrap();
         assert!(dead.exists());
-        sweep(&own.0, now + SETTLED * 2).await.unwrap();
+        sweep(&own.0, now + MIN_AGE * 2).await.unwrap();
         assert!(!dead.exists());
         for path in [&own.0, &alive.0, &other_name, &no_socket, &file, &link] {
             assert!(path.exists(), "{path:?}");

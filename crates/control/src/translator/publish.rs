@@ -1,7 +1,6 @@
-//! Outputs for Envoys.
+//! Publishes resources.
 //!
-//! In: changed resources of all fleets. Out: an update for each fleet concerned, and the set of fleets that should have an
-//! Envoy.
+//! In: changed resources of all fleets. Out: an update of the registry for each fleet with changes.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +8,11 @@ use sesame_envoy::ResourceChange;
 use sesame_model::FleetId;
 use sesame_xds as xds;
 
-use super::{Owner, Turn};
+use super::{Translator, Turn};
 use crate::core::Step;
 
-impl Owner {
-    /// Publishes to each fleet its changes.
+impl Translator {
+    /// Updates the registry: resources, and which fleets exist.
     pub(super) fn publish(&mut self, changes: Vec<ResourceChange>, revision: u64, turn: &Turn) {
         let registry = &self.outputs.registry;
         let mut updates: BTreeMap<FleetId, xds::Update> = BTreeMap::new();
@@ -53,8 +52,8 @@ impl Owner {
             if !self.published.contains(&fleet) {
                 continue;
             }
-            if let Some(noticed) = turn.noticed {
-                self.outputs.progress.sent(&fleet, revision, noticed);
+            if let Some(detected) = turn.detected {
+                self.outputs.progress.sent(&fleet, revision, detected);
             }
             registry.apply(&xds_fleet(&fleet), xds::Update { revision, ..update });
         }
@@ -66,7 +65,7 @@ pub(crate) fn xds_fleet(fleet: &FleetId) -> xds::FleetId {
     xds::FleetId::new(fleet.to_string())
 }
 
-/// The changes of `before` and of all steps, the last of each resource, sorted by fleet, type and name.
+/// The last change of each resource in `before` and then the steps, sorted by fleet, type and name.
 pub(super) fn merged(before: Vec<ResourceChange>, steps: &mut [Step]) -> Vec<ResourceChange> {
     let steps = steps.iter_mut();
     let steps = steps.map(|step| std::mem::take(&mut step.resources));

@@ -1,6 +1,6 @@
 //! Kubernetes Events, as shown by `kubectl describe`.
 //!
-//! In: events of this replica. Out: Events on the objects concerned, and the same in the log. Only the leader reports
+//! In: events of this replica. Out: Events on the affected objects, and log entries. Only the leader reports
 //! changes of conditions; a rejection is reported by the replica to which the Envoy is connected.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use kube::runtime::events::{Event as Report, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event as KubeEvent, EventType, Recorder, Reporter};
 use sesame_api::{Kind, ObjectKey};
 use sesame_translate::settings::CONTROLLER_NAME;
 use tokio::sync::{broadcast, mpsc};
@@ -16,67 +16,67 @@ use tokio::time::{Instant, timeout};
 
 use super::health::Health;
 use crate::event::RunEvent;
-use crate::owner::{Message, inspect};
-use crate::status_store::{Level, StatusChange};
+use crate::status_store::{Severity, StatusChange};
+use crate::translator::{Message, inspect};
 
 /// Events per second on average. Excess Events are dropped: conditions and logs have the same information.
-const PER_SECOND: u32 = 10;
+const EVENTS_PER_SECOND: u32 = 10;
 /// Events in a burst.
 const BURST: u32 = 50;
 /// Timeout of a write to the API server.
-const PATIENCE: Duration = Duration::from_secs(10);
+const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The API server's limit for a note, in bytes.
-const LONGEST: usize = 1024;
+const MAX_NOTE_BYTES: usize = 1024;
 
-/// A note about an object.
+/// An Event to write.
 #[derive(Debug)]
 struct Note {
-    about: ObjectKey,
+    object: ObjectKey,
     reason: String,
     action: &'static str,
     text: String,
 }
 
-/// Token bucket: [`PER_SECOND`] on average, [`BURST`] at once.
+/// Token bucket: [`EVENTS_PER_SECOND`] on average, [`BURST`] at once.
 #[derive(Debug)]
-struct Budget {
+struct TokenBucket {
     tokens: u32,
     /// When tokens were last added.
-    counted: Instant,
+    refilled_at: Instant,
 }
 
-impl Budget {
+impl TokenBucket {
     fn new(now: Instant) -> Self {
         Self {
             tokens: BURST,
-            counted: now,
+            refilled_at: now,
         }
     }
 
     /// Takes a token, if there is one.
-    fn spend(&mut self, now: Instant) -> bool {
-        let each = Duration::from_secs(1) / PER_SECOND;
-        let new = now.duration_since(self.counted).as_nanos() / each.as_nanos();
+    fn take(&mut self, now: Instant) -> bool {
+        let interval = Duration::from_secs(1) / EVENTS_PER_SECOND;
+        let new = now.duration_since(self.refilled_at).as_nanos() / interval.as_nanos();
         let new = u32::try_from(new).unwrap_or(u32::MAX);
         self.tokens = self.tokens.saturating_add(new).min(BURST);
         // The remainder of the time counts for the next token.
-        self.counted = if new > BURST {
+        self.refilled_at = if new > BURST {
             now
         } else {
-            self.counted + each * new
+            self.refilled_at + interval * new
         };
-        let left = self.tokens.checked_sub(1);
-        self.tokens = left.unwrap_or(0);
-        left.is_some()
+        let remaining = self.tokens.checked_sub(1);
+        self.tokens = remaining.unwrap_or(0);
+        remaining.is_some()
     }
 }
 
-/// Writes Events until this run's events end.
+/// Writes Events until the sender of events is gone.
 pub(super) async fn report(
     client: Client,
     replica: String,
     mut events: broadcast::Receiver<RunEvent>,
-    owner: mpsc::WeakSender<Message>,
+    translator: mpsc::WeakSender<Message>,
     health: Arc<Health>,
 ) {
     let reporter = Reporter {
@@ -84,41 +84,41 @@ pub(super) async fn report(
         instance: Some(replica),
     };
     let recorder = Recorder::new(client, reporter);
-    let mut budget = Budget::new(Instant::now());
+    let mut bucket = TokenBucket::new(Instant::now());
     loop {
         let notes = match events.recv().await {
-            Ok(event) => notes(event, health.leads()),
+            Ok(event) => notes(event, health.is_leader()),
             Err(broadcast::error::RecvError::Lagged(_)) => continue,
             Err(broadcast::error::RecvError::Closed) => return,
         };
         for note in notes {
-            tracing::warn!(object = %note.about, reason = note.reason, "{}", note.text);
-            if !budget.spend(Instant::now()) {
-                tracing::debug!(object = %note.about, "too many Events");
+            tracing::warn!(object = %note.object, reason = note.reason, "{}", note.text);
+            if !bucket.take(Instant::now()) {
+                tracing::debug!(object = %note.object, "Event dropped: rate limit exceeded");
                 continue;
             }
-            let about = note.about.clone();
-            if let Some(Some(uid)) = inspect(&owner, move |core| core.uid(&about)).await {
+            let object = note.object.clone();
+            if let Some(Some(uid)) = inspect(&translator, move |core| core.uid(&object)).await {
                 send(&recorder, &note, uid).await;
             }
         }
     }
 }
 
-/// Whether an event may become an Event. Most don't, and receivers aren't woken for those.
-pub(super) fn worth(event: &RunEvent) -> bool {
+/// Whether an event may become an Event. The receiver isn't woken for the others.
+pub(super) fn is_reportable(event: &RunEvent) -> bool {
     match event {
         RunEvent::Rejected { .. } => true,
         // Changes are sorted, the worst first.
         RunEvent::Status { changes, .. } => changes
             .first()
-            .is_some_and(|change| change.level == Level::Wrong),
+            .is_some_and(|change| change.severity == Severity::Error),
         _ => false,
     }
 }
 
-/// The Events for an event.
-fn notes(event: RunEvent, leads: bool) -> Vec<Note> {
+/// The Events that an event becomes.
+fn notes(event: RunEvent, is_leader: bool) -> Vec<Note> {
     match event {
         RunEvent::Rejected {
             gateway,
@@ -130,7 +130,7 @@ fn notes(event: RunEvent, leads: bool) -> Vec<Note> {
                 return Vec::new();
             };
             vec![Note {
-                about: ObjectKey::new(Kind::Gateway, namespace, gateway),
+                object: ObjectKey::new(Kind::Gateway, namespace, gateway),
                 reason: "RejectedByEnvoy".to_owned(),
                 action: "Configure",
                 text: format!(
@@ -138,21 +138,21 @@ fn notes(event: RunEvent, leads: bool) -> Vec<Note> {
                 ),
             }]
         }
-        RunEvent::Status { changes, .. } if leads => changes
+        RunEvent::Status { changes, .. } if is_leader => changes
             .into_iter()
-            .filter(|change| change.level == Level::Wrong)
+            .filter(|change| change.severity == Severity::Error)
             .map(|change| Note {
                 reason: change.reason.clone(),
                 action: "Translate",
-                text: sentence(&change),
-                about: change.object,
+                text: condition_text(&change),
+                object: change.object,
             })
             .collect(),
         _ => Vec::new(),
     }
 }
 
-fn sentence(change: &StatusChange) -> String {
+fn condition_text(change: &StatusChange) -> String {
     let part = change.part.as_ref();
     let part = part.map(|part| format!("{part}: ")).unwrap_or_default();
     let (condition, status) = (&change.condition, &change.status);
@@ -160,9 +160,9 @@ fn sentence(change: &StatusChange) -> String {
 }
 
 async fn send(recorder: &Recorder, note: &Note, uid: String) {
-    let key = &note.about;
+    let key = &note.object;
     let namespace = Some(key.namespace.to_string()).filter(|namespace| !namespace.is_empty());
-    let about = ObjectReference {
+    let object = ObjectReference {
         api_version: Some(key.kind.api_version().to_owned()),
         kind: Some(key.kind.as_str().to_owned()),
         name: Some(key.name.to_string()),
@@ -170,23 +170,23 @@ async fn send(recorder: &Recorder, note: &Note, uid: String) {
         uid: Some(uid),
         ..ObjectReference::default()
     };
-    let report = Report {
+    let event = KubeEvent {
         type_: EventType::Warning,
         reason: note.reason.clone(),
-        note: Some(cut(&note.text).to_owned()),
+        note: Some(truncate(&note.text).to_owned()),
         action: note.action.to_owned(),
         secondary: None,
     };
-    match timeout(PATIENCE, recorder.publish(&report, &about)).await {
+    match timeout(WRITE_TIMEOUT, recorder.publish(&event, &object)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(object = %key, %error, "an Event can't be written"),
-        Err(_) => tracing::debug!(object = %key, "an Event can't be written: no answer"),
+        Ok(Err(error)) => tracing::debug!(object = %key, %error, "can't write an Event"),
+        Err(_) => tracing::debug!(object = %key, "can't write an Event: no response"),
     }
 }
 
 /// The beginning of a text, up to the limit.
-fn cut(text: &str) -> &str {
-    &text[..text.floor_char_boundary(LONGEST)]
+fn truncate(text: &str) -> &str {
+    &text[..text.floor_char_boundary(MAX_NOTE_BYTES)]
 }
 
 #[cfg(test)]
@@ -195,7 +195,7 @@ mod tests {
 
     use super::*;
 
-    fn change(level: Level) -> StatusChange {
+    fn change(severity: Severity) -> StatusChange {
         StatusChange {
             object: ObjectKey::new(Kind::HTTPRoute, "ns", "shop"),
             part: Some("parent ns/web".to_owned()),
@@ -203,56 +203,59 @@ mod tests {
             status: ConditionStatus::False,
             reason: "BackendNotFound".to_owned(),
             message: "there is no Service ns/shop".to_owned(),
-            level,
+            severity,
         }
     }
 
     #[test]
-    fn what_is_wrong_is_told_by_the_leader() {
+    fn only_the_leader_reports_error_conditions() {
         let event = || RunEvent::Status {
             revision: 1,
-            changes: vec![change(Level::Wrong), change(Level::Well)],
+            changes: vec![change(Severity::Error), change(Severity::Ok)],
             more: 0,
         };
-        assert!(worth(&event()));
-        let told = notes(event(), true);
-        assert_eq!(told.len(), 1);
+        assert!(is_reportable(&event()));
+        let written = notes(event(), true);
+        assert_eq!(written.len(), 1);
         assert_eq!(
-            told[0].text,
+            written[0].text,
             "parent ns/web: ResolvedRefs is False: there is no Service ns/shop"
         );
         assert!(notes(event(), false).is_empty());
     }
 
     #[test]
-    fn what_an_envoy_refuses_is_told_by_any() {
+    fn every_replica_reports_rejections() {
         let event = RunEvent::Rejected {
             gateway: "ns/web".to_owned(),
             resource: "listener".to_owned(),
             name: "80".to_owned(),
             message: "no".to_owned(),
         };
-        assert!(worth(&event));
-        let told = notes(event, false);
-        assert_eq!(told[0].about, ObjectKey::new(Kind::Gateway, "ns", "web"));
+        assert!(is_reportable(&event));
+        let written = notes(event, false);
+        assert_eq!(
+            written[0].object,
+            ObjectKey::new(Kind::Gateway, "ns", "web")
+        );
     }
 
     #[test]
-    fn what_is_well_wakes_nobody() {
+    fn conditions_without_errors_are_not_reported() {
         let event = RunEvent::Status {
             revision: 1,
-            changes: vec![change(Level::Well)],
+            changes: vec![change(Severity::Ok)],
             more: 0,
         };
-        assert!(!worth(&event));
+        assert!(!is_reportable(&event));
         assert!(notes(event, true).is_empty());
     }
 
     #[test]
-    fn a_flood_is_thinned_out() {
+    fn events_are_rate_limited() {
         let start = Instant::now();
-        let mut budget = Budget::new(start);
-        let mut written = |now| (0..1_000).filter(|_| budget.spend(now)).count();
+        let mut bucket = TokenBucket::new(start);
+        let mut written = |now| (0..1_000).filter(|_| bucket.take(now)).count();
         assert_eq!(written(start), 50);
         assert_eq!(written(start + Duration::from_millis(250)), 2);
         assert_eq!(written(start + Duration::from_millis(300)), 1);
@@ -260,9 +263,9 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_between_letters() {
-        let text = "é".repeat(LONGEST);
-        assert_eq!(cut(&text).len(), LONGEST);
-        assert_eq!(cut("short"), "short");
+    fn long_notes_are_truncated_at_a_character_boundary() {
+        let text = "é".repeat(MAX_NOTE_BYTES);
+        assert_eq!(truncate(&text).len(), MAX_NOTE_BYTES);
+        assert_eq!(truncate("short"), "short");
     }
 }

@@ -1,6 +1,6 @@
-//! Metrics of a replica in a cluster that are collected when they are read.
+//! Metrics of a replica in a cluster, collected on each scrape.
 //!
-//! In: counters of other crates. Out: their values at the time of the scrape. The number of series doesn't grow with the
+//! In: counters of other crates. Out: their current values. The number of series doesn't grow with the
 //! number of objects.
 
 use std::collections::BTreeMap;
@@ -18,38 +18,39 @@ use sesame_xds as xds;
 
 use crate::serve::health::Health;
 
-/// Sources of the counters.
+/// Sources of the metrics.
 #[derive(Debug)]
-pub(crate) struct Serving {
+pub(crate) struct ReplicaMetrics {
     pub(crate) counters: Arc<Counters>,
     pub(crate) health: Arc<Health>,
     pub(crate) refusals: xds::tls::Refusals,
     pub(crate) registry: xds::Registry,
 }
 
-impl Collector for Serving {
+impl Collector for ReplicaMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let encoder = &mut encoder;
-        let leads = i64::from(self.health.leads());
-        gauge(encoder, "leader", "1 where this replica leads", leads)?;
+        let is_leader = i64::from(self.health.is_leader());
+        let help = "1 if this replica is the leader, else 0";
+        gauge(encoder, "leader", help, is_leader)?;
         let waiting = i64::try_from(self.counters.waiting()).unwrap_or(i64::MAX);
-        let help = "Statuses that are not written yet";
+        let help = "Statuses that wait to be written";
         gauge(encoder, "statuses_waiting", help, waiting)?;
         let envoys = self.registry.fleets().into_iter().filter_map(|fleet| {
             let status = self.registry.status(&fleet)?;
             i64::try_from(status.clients.len()).ok()
         });
-        let help = "Envoys that are connected to this replica";
+        let help = "Envoys connected to this replica";
         gauge(encoder, "envoys", help, envoys.sum())?;
-        self.pushed(encoder)?;
+        self.sent(encoder)?;
         self.writes(encoder)?;
-        self.troubles(encoder)?;
-        self.refused(encoder)
+        self.watch_failures(encoder)?;
+        self.rejected(encoder)
     }
 }
 
-impl Serving {
-    fn pushed(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+impl ReplicaMetrics {
+    fn sent(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let totals = self.registry.sent();
         let by_resource = |count: fn(&xds::SentTotals) -> u64| {
             let each = totals.iter();
@@ -70,29 +71,29 @@ impl Serving {
             let labels = [("kind", kind.as_str()), ("result", result.as_str())];
             (labels, self.counters.writes(kind, result))
         });
-        let help = "Statuses sent to the API server, by how that ended";
+        let help = "Status writes to the API server, by kind and result";
         let counts = counts.filter(|(_, count)| *count > 0);
         counters(encoder, "status_writes", help, counts)
     }
 
-    fn troubles(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn watch_failures(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut counts: BTreeMap<&'static str, i64> = BTreeMap::new();
-        for trouble in self.health.troubles() {
-            *counts.entry(trouble.reason.as_str()).or_default() += 1;
+        for failure in self.health.watch_failures() {
+            *counts.entry(failure.reason.as_str()).or_default() += 1;
         }
-        let help = "What is wrong with what the API server tells, by reason";
+        let help = "Failing watches, by reason";
         let mut family =
-            encoder.encode_descriptor("source_troubles", help, None, MetricType::Gauge)?;
+            encoder.encode_descriptor("watch_failures", help, None, MetricType::Gauge)?;
         for (reason, count) in counts {
             ConstGauge::new(count).encode(family.encode_family(&[("reason", reason)])?)?;
         }
         Ok(())
     }
 
-    fn refused(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    fn rejected(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let counts = self.refusals.counts().into_iter();
         let counts = counts.filter(|(_, count)| *count > 0);
-        let help = "Connections and streams of Envoys that were refused, by reason";
+        let help = "Connections and streams of Envoys that were rejected, by reason";
         let counts = counts.map(|(reason, count)| ([("reason", reason.as_str())], count));
         counters(encoder, "xds_refused", help, counts)
     }
