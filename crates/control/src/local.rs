@@ -130,7 +130,8 @@ impl Local {
     /// Starts a run. Must be called within a Tokio runtime with IO and time.
     ///
     /// # Errors
-    /// If a requirement of all Gateways is missing on this machine. Failures of single Gateways are reported in their statuses.
+    /// If a requirement of all Gateways is missing on this machine. Failures of single Gateways are reported in their
+    /// statuses.
     pub async fn start(config: LocalConfig) -> Result<(Self, Events), StartError> {
         let files = config.files.clone();
         Self::start_with(config, |translator| watch_files(files, translator)).await

@@ -1,7 +1,7 @@
 //! Addresses and ports of fleets on this machine.
 //!
-//! In: fleet requests. Out: the addresses of each fleet, and the ports that conflict with another Gateway's. Pure: the caller
-//! checks whether an address is usable.
+//! In: fleet requests. Out: the addresses of each fleet, and the ports that conflict with another Gateway's. Pure: the
+//! caller checks whether an address is usable.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Tests that the command lines in pods are valid: those of Sesame in `deploy/`, and those of sidecars, which `fleet` writes.
+//! Tests that the command lines in pods are valid: Sesame's in `deploy/`, and those of sidecars, which `fleet` writes.
 
 use std::collections::BTreeSet;
 use std::fs;

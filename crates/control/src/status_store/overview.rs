@@ -1,7 +1,7 @@
 //! A short overview of a run.
 //!
-//! In: the status store. Out: Gateways, listeners, routes and problems, the worst first, as plain data. It must not depend on
-//! how it is displayed.
+//! In: the status store. Out: Gateways, listeners, routes and problems, the worst first, as plain data. It must not depend
+//! on how it is displayed.
 
 use std::net::IpAddr;
 
