@@ -13,6 +13,7 @@ mod changes;
 mod cors;
 mod endpoints;
 mod files;
+mod grpc;
 mod harness;
 mod headers;
 mod hostnames;

@@ -161,6 +161,7 @@ kinds! {
     }
     GRPCRoute {
         plural: "grpcroutes",
+        served: true,
         status: ROUTE,
     }
     TLSRoute {

@@ -47,6 +47,7 @@ pub(crate) fn refused(weight: u32) -> WeightedTarget {
 pub(crate) fn forward(targets: Vec<WeightedTarget>) -> Forward {
     Forward {
         targets,
+        refused_status: 500,
         path_rewrite: None,
         host_rewrite: None,
         mirrors: vec![],

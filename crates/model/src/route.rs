@@ -153,6 +153,8 @@ pub enum Action {
 pub struct Forward {
     /// The targets to choose from by weight; never empty, and the sum of weights is not 0.
     pub targets: Vec<WeightedTarget>,
+    /// The status for the share of [`Target::Refused`]: 500 or 503.
+    pub refused_status: u16,
     /// The change of the path; `None`: unchanged.
     pub path_rewrite: Option<PathRewrite>,
     /// The Host for the backend; `None`: unchanged.
@@ -187,7 +189,7 @@ pub struct WeightedTarget {
 pub enum Target {
     /// A cluster.
     Cluster(ClusterKey),
-    /// The reference is invalid or not permitted: its share of the requests gets 500.
+    /// The reference is invalid or not permitted: its share of the requests gets [`Forward::refused_status`].
     Refused,
 }
 

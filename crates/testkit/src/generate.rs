@@ -15,6 +15,7 @@ mod backend;
 mod filter;
 mod gateway;
 mod grant;
+mod grpc_route;
 mod json;
 mod pool;
 mod route;
@@ -69,6 +70,7 @@ pub fn sets() -> BoxedStrategy<Set> {
         prop::collection::vec(backend::slice(), 4..12).boxed(),
         secret::secrets(),
         prop::collection::vec(route::http_route(), 1..10).boxed(),
+        prop::collection::vec(grpc_route::grpc_route(), 0..4).boxed(),
         prop::option::weighted(0.02, prop::sample::select(route::crowds()))
             .prop_map(Vec::from_iter)
             .boxed(),
@@ -104,6 +106,7 @@ pub fn objects() -> BoxedStrategy<Value> {
         3 => backend::slice(),
         2 => secret::secret(),
         6 => route::http_route(),
+        2 => grpc_route::grpc_route(),
     ]
     .boxed()
 }
@@ -252,7 +255,7 @@ fn touch(object: &mut Value) {
             object["status"] =
                 serde_json::json!({"loadBalancer": {"ingress": [{"ip": "192.0.2.1"}]}});
         }
-        Some("HTTPRoute") => object["status"] = serde_json::json!({"parents": []}),
+        Some("HTTPRoute" | "GRPCRoute") => object["status"] = serde_json::json!({"parents": []}),
         _ => {}
     }
 }
@@ -260,7 +263,7 @@ fn touch(object: &mut Value) {
 /// Independent fields of a `spec`, which can be exchanged one by one.
 fn graft(object: &mut Value, donor: &Value, which: &Index) -> Option<()> {
     let fields: &[&str] = match object["kind"].as_str()? {
-        "HTTPRoute" => &["parentRefs", "hostnames", "rules"],
+        "HTTPRoute" | "GRPCRoute" => &["parentRefs", "hostnames", "rules"],
         "Gateway" => &["gatewayClassName", "listeners", "addresses"],
         "ReferenceGrant" => &["from", "to"],
         _ => return None,

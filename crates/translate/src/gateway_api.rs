@@ -4,7 +4,7 @@
 //! - `parameters`: the fleet parameters of classes and Gateways
 //! - `unmanaged`: which Gateway the unmanaged fleet serves
 //! - `gateway`, `listener`, `conflicts`: which listeners are valid
-//! - `route`: where do routes attach, and what do their rules say? A folder per kind (`http_route`) has what only that kind has.
+//! - `route`: where do routes attach, and what do their rules say? A folder per kind (`http_route`, `grpc_route`) has what only that kind has.
 //! - `fleet_request`: the fleet of a Gateway
 //! - `gateway_status`, `route/status`: the statuses
 
@@ -13,6 +13,7 @@ mod conflicts;
 pub(crate) mod fleet_request;
 pub mod gateway;
 pub(crate) mod gateway_status;
+pub(crate) mod grpc_route;
 pub(crate) mod http_route;
 pub(crate) mod listener;
 pub mod parameters;

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sesame_api::{
-    Gateway, GatewayClass, HTTPRoute, Kind, NamespacedName, Object, ObjectKey, ReferenceGrant,
+    GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, NamespacedName, Object, ObjectKey,
+    ReferenceGrant,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Table};
 use sesame_model::{FleetId, FleetState};
@@ -23,6 +24,7 @@ pub struct Inputs {
     pub(crate) gateway_classes: Table<ObjectKey, GatewayClass>,
     pub(crate) gateways: Table<ObjectKey, Gateway>,
     pub(crate) http_routes: Table<ObjectKey, HTTPRoute>,
+    pub(crate) grpc_routes: Table<ObjectKey, GRPCRoute>,
     pub(crate) reference_grants: Table<NamespacedName, ReferenceGrant>,
     pub(crate) services: Table<NamespacedName, Service>,
     pub(crate) slices: Table<NamespacedName, Slice>,
@@ -48,6 +50,7 @@ impl Inputs {
             gateway_classes: b.input("gateway_classes"),
             gateways: b.input("gateways"),
             http_routes: b.input("http_routes"),
+            grpc_routes: b.input("grpc_routes"),
             reference_grants,
             services: b.input("services"),
             slices,
@@ -203,6 +206,7 @@ input_tables! {
     GatewayClass => gateway_classes,
     Gateway => gateways,
     HTTPRoute => http_routes,
+    GRPCRoute => grpc_routes,
     ReferenceGrant => reference_grants,
     Namespace => namespaces,
     Service => services,
@@ -234,6 +238,7 @@ whole_objects! {
     GatewayClass without status,
     Gateway without status,
     HTTPRoute without status,
+    GRPCRoute without status,
     ReferenceGrant,
 }
 

@@ -7,7 +7,7 @@ mod reach;
 
 use std::sync::Arc;
 
-use sesame_api::{HTTPRoute, NamespacedName, ObjectKey, ObjectStatus};
+use sesame_api::{GRPCRoute, HTTPRoute, NamespacedName, ObjectKey, ObjectStatus};
 use sesame_engine::{Builder, Index, Table};
 use sesame_model::{
     Certificate, CertificateKey, Cluster, ClusterKey, Endpoints, FleetId, FleetRequest, Listener,
@@ -71,7 +71,11 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let gateways = gateways(b, &inputs, certificate_states);
 
     let http_by_backend = by_backend(b, "http_routes by backend", inputs.http_routes);
-    let referenced = b.union_keys("referenced clusters", [http_by_backend.into()]);
+    let grpc_by_backend = by_backend(b, "grpc_routes by backend", inputs.grpc_routes);
+    let referenced = b.union_keys(
+        "referenced clusters",
+        [http_by_backend.into(), grpc_by_backend.into()],
+    );
     let backends: Table<ClusterKey, Backend> =
         b.derive("backend", referenced, move |reader, key: &ClusterKey| {
             let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.service));
@@ -116,8 +120,20 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         inputs.http_routes,
         sources,
     );
-    let rules: Table<ObjectKey, RouteRules> = b.union("route rules", [http.rules]);
-    let attachments: Table<ObjectKey, Attachments> = b.union("attachments", [http.attachments]);
+    let grpc = route::stages::<GRPCRoute>(
+        b,
+        [
+            "our grpc_routes",
+            "grpc rules",
+            "grpc refused",
+            "grpc attachments",
+        ],
+        inputs.grpc_routes,
+        sources,
+    );
+    let rules: Table<ObjectKey, RouteRules> = b.union("route rules", [http.rules, grpc.rules]);
+    let attachments: Table<ObjectKey, Attachments> =
+        b.union("attachments", [http.attachments, grpc.attachments]);
     let by_host = b.index(attachments, "attachments by host", |_, attachments| {
         attachments.host_keys()
     });
@@ -194,9 +210,22 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         inputs.settings,
         rejections,
     );
+    let grpc_status = route_statuses(
+        b,
+        "grpc_route status",
+        inputs.grpc_routes,
+        grpc,
+        inputs.settings,
+        rejections,
+    );
     let statuses = b.union(
         "statuses",
-        [gateways.class_status, gateway_status, http_status],
+        [
+            gateways.class_status,
+            gateway_status,
+            http_status,
+            grpc_status,
+        ],
     );
 
     Pipeline {

@@ -25,6 +25,7 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources:
     - gateways
+    - grpcroutes
     - httproutes
   verbs: [get, list, watch]
 - apiGroups: [gateway.networking.k8s.io]
@@ -33,6 +34,7 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources:
     - gateways/status
+    - grpcroutes/status
     - httproutes/status
   verbs: [patch]
 # Backends, and what Gateways and policies refer to: certificates, CA bundles, parameters.

@@ -63,9 +63,29 @@ pub(crate) fn route(
     hostnames: &[&str],
     rules: &[impl AsRef<str>],
 ) -> String {
+    any_route("HTTPRoute", name, parents, hostnames, rules)
+}
+
+/// A GRPCRoute; the same fields as of [`route`].
+pub(crate) fn grpc_route(
+    name: &str,
+    parents: &[&str],
+    hostnames: &[&str],
+    rules: &[impl AsRef<str>],
+) -> String {
+    any_route("GRPCRoute", name, parents, hostnames, rules)
+}
+
+fn any_route(
+    kind: &str,
+    name: &str,
+    parents: &[&str],
+    hostnames: &[&str],
+    rules: &[impl AsRef<str>],
+) -> String {
     let parents = parents.join("}, {name: ");
     let mut text = format!(
-        "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {{name: {name}}}\nspec:\n  \
+        "apiVersion: gateway.networking.k8s.io/v1\nkind: {kind}\nmetadata: {{name: {name}}}\nspec:\n  \
          parentRefs: [{{name: {parents}}}]\n  hostnames: {hostnames:?}\n  rules:\n"
     );
     for rule in rules {

@@ -34,7 +34,7 @@ pub(super) fn forward(forward: &Forward, matched: &PathMatch) -> Action {
         .filter(|target| target.target == Target::Refused)
         .count();
     if refused == targets.len() {
-        return respond(500);
+        return respond(forward.refused_status);
     }
     let mut action = pb::RouteAction {
         cluster_specifier: Some(cluster_specifier(&targets)),
@@ -53,7 +53,7 @@ pub(super) fn forward(forward: &Forward, matched: &PathMatch) -> Action {
         request_mirror_policies: mirrors(forward),
         ..Default::default()
     };
-    if refused > 0 {
+    if refused > 0 && forward.refused_status == 500 {
         action.cluster_not_found_response_code =
             ClusterNotFoundResponseCode::InternalServerError.into();
     }

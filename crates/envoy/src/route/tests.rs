@@ -141,13 +141,19 @@ fn weights_never_exceed_envoys_limit_on_their_sum() {
 }
 
 #[test]
-fn refused_share_is_500() {
+fn refused_share_gets_its_status() {
     let part = forwarded(forward(vec![target("a", 1), refused(1)]));
     assert_eq!(
         part["cluster_not_found_response_code"],
         "INTERNAL_SERVER_ERROR"
     );
     assert_eq!(part["weighted_clusters"]["clusters"][1]["name"], "refused");
+    let unavailable = forwarded(Forward {
+        refused_status: 503,
+        ..forward(vec![target("a", 1), refused(1)])
+    });
+    // Envoy's default is 503.
+    assert!(unavailable.get("cluster_not_found_response_code").is_none());
 
     let all = only(route(
         prefix("/"),

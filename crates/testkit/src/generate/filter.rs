@@ -32,6 +32,18 @@ pub(super) fn backend_filter() -> Json {
     .boxed()
 }
 
+/// Any filter of a GRPCRoute.
+pub(super) fn grpc_filter() -> Json {
+    let extension = json!({"group": "example.net", "kind": "Filter", "name": "f"});
+    prop_oneof![
+        50 => typed("RequestHeaderModifier", "requestHeaderModifier", headers()),
+        40 => typed("ResponseHeaderModifier", "responseHeaderModifier", headers()),
+        40 => typed("RequestMirror", "requestMirror", mirror()),
+        1 => just(json!({"type": "ExtensionRef", "extensionRef": extension})),
+    ]
+    .boxed()
+}
+
 fn typed(type_: &'static str, field: &'static str, body: Json) -> Json {
     body.prop_map(move |body| json!({"type": type_, field: body}))
         .boxed()

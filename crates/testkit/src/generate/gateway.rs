@@ -174,6 +174,7 @@ fn certificate_ref() -> Json {
 fn allowed_routes() -> Json {
     let kind = prop_oneof![
         6 => just(json!({"kind": "HTTPRoute"})),
+        2 => just(json!({"kind": "GRPCRoute"})),
         1 => just(json!({"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"})),
         1 => just(json!({"kind": "TCPRoute"})),
         1 => just(json!({"group": "example.net", "kind": "HTTPRoute"})),

@@ -13,7 +13,7 @@ pub(super) fn grant() -> Json {
         ("group", must(mostly(&[GATEWAY_API], &["", "example.net"]))),
         (
             "kind",
-            must(mostly(&["HTTPRoute", "Gateway"], &["GRPCRoute", "Service"])),
+            must(mostly(&["HTTPRoute", "GRPCRoute", "Gateway"], &["Service"])),
         ),
         ("namespace", must(any_of(pool::NAMESPACES))),
     ]);

@@ -1,4 +1,4 @@
-//! HTTPRoutes.
+//! HTTPRoutes, and what all kinds of routes have in common.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -10,13 +10,18 @@ use super::json::{
 use super::pool;
 
 pub(super) fn http_route() -> Json {
+    route("HTTPRoute", rule())
+}
+
+/// A route of a kind with these rules.
+pub(super) fn route(kind: &'static str, rule: Json) -> Json {
     let spec = record(vec![
         ("parentRefs", may(0.97, list(parent(), 1..4))),
         ("hostnames", may(0.7, list(any_of(pool::DOMAINS), 0..4))),
-        ("rules", may(0.97, list(rule(), 1..5))),
+        ("rules", may(0.97, list(rule, 1..5))),
     ]);
     (super::metadata(pool::ROUTES, &["one", "two"]), spec)
-        .prop_map(|(metadata, mut spec)| {
+        .prop_map(move |(metadata, mut spec)| {
             repair_parents(&mut spec["parentRefs"]);
             repair_names(&mut spec["rules"]);
             if let Some(fields) = spec.as_object_mut() {
@@ -24,7 +29,7 @@ pub(super) fn http_route() -> Json {
             }
             json!({
                 "apiVersion": "gateway.networking.k8s.io/v1",
-                "kind": "HTTPRoute",
+                "kind": kind,
                 "metadata": metadata,
                 "spec": spec,
             })
@@ -151,7 +156,7 @@ fn rule() -> Json {
         ("name", may(0.3, any_of(&["n1", "n2"]))),
         ("matches", may(0.85, list(matching(), 0..4))),
         ("filters", may(0.6, list(filter(), 0..4))),
-        ("backendRefs", may(0.93, list(backend(), 0..4))),
+        ("backendRefs", may(0.93, list(backend(backend_filter()), 0..4))),
         ("timeouts", may(0.3, timeouts())),
         ("retry", may(0.3, retry())),
         ("sessionPersistence", may(0.2, session())),
@@ -161,7 +166,7 @@ fn rule() -> Json {
 }
 
 /// Removes combinations that the API doesn't allow.
-fn repaired(mut rule: Value) -> Value {
+pub(super) fn repaired(mut rule: Value) -> Value {
     let repair = |filters: &mut Value| {
         let mut position = 0;
         dedup(filters, |filter| {
@@ -226,33 +231,38 @@ fn one_prefix(rule: &mut serde_json::Map<String, Value>) {
     }
 }
 
-fn matching() -> Json {
+/// Matches by name and value.
+fn values(name: Json, value: Json) -> Json {
     let value_of = |value: Json| {
         let exact = value.prop_map(|value| ("Exact", value));
         let regex = header_regex().prop_map(|value| ("RegularExpression", value));
         prop_oneof![120 => exact, 20 => regex, 1 => just("v").prop_map(|value| ("Glob", value))]
     };
-    let with = |name: Json, value: Json| {
-        (name, value_of(value), any::<bool>())
-            .prop_map(|(name, (type_, value), said)| match (type_, said) {
-                ("Exact", false) => json!({"name": name, "value": value}),
-                _ => json!({"name": name, "type": type_, "value": value}),
-            })
-            .boxed()
-    };
+    let value = (name, value_of(value), any::<bool>())
+        .prop_map(|(name, (type_, value), explicit)| match (type_, explicit) {
+            ("Exact", false) => json!({"name": name, "value": value}),
+            _ => json!({"name": name, "type": type_, "value": value}),
+        })
+        .boxed();
+    unique_list(value, 0..3, "name")
+}
+
+pub(super) fn header_matches() -> Json {
+    values(header_name(), header_value())
+}
+
+fn matching() -> Json {
     let query = prop_oneof![9 => header_value(), 1 => any_of(pool::ODD_QUERY_VALUES)]
         .prop_map(|value| shortened(value, 1024))
         .boxed();
-    let headers = unique_list(with(header_name(), header_value()), 0..3, "name");
-    let params = unique_list(with(header_name(), query), 0..3, "name");
     let methods = prop_oneof![
         19 => any_of(pool::METHODS),
         1 => any_of(pool::ODD_METHODS),
     ];
     record(vec![
         ("path", may(0.8, path())),
-        ("headers", may(0.3, headers)),
-        ("queryParams", may(0.25, params)),
+        ("headers", may(0.3, header_matches())),
+        ("queryParams", may(0.25, values(header_name(), query))),
         ("method", may(0.3, methods.boxed())),
     ])
 }
@@ -325,14 +335,15 @@ pub(super) fn backend_object() -> Json {
     prop_oneof![12 => service, 1 => odd].boxed()
 }
 
-fn backend() -> Json {
+/// A backend with filters of these.
+pub(super) fn backend(filter: Json) -> Json {
     let weight = prop_oneof![
         3 => number(0..4),
         1 => any_number(&[0, 1, 999_999, 1_000_000]),
     ];
     let extra = record(vec![
         ("weight", may(0.6, weight.boxed())),
-        ("filters", may(0.3, list(backend_filter(), 0..3))),
+        ("filters", may(0.3, list(filter, 0..3))),
     ]);
     (backend_object(), extra)
         .prop_map(|(mut backend, extra)| {
@@ -379,7 +390,7 @@ fn retry() -> Json {
     ])
 }
 
-fn session() -> Json {
+pub(super) fn session() -> Json {
     let names = || any_of(&["session", "S-1", "!#$%&'*+-.^_`|~", "__Host-x"]);
     let paths = || mostly(&["/", "/a"], &["", "ü", "a b", "/;x", "\n", "\0", "%"]);
     let durations = || mostly(pool::DURATIONS, pool::ODD_DURATIONS);

@@ -17,7 +17,7 @@ use crate::shared::namespaces::check_selector;
 /// The kinds of routes that a protocol supports and Sesame implements.
 fn kinds_of(protocol: Protocol) -> &'static [Kind] {
     match protocol {
-        Protocol::Http | Protocol::Https => &[Kind::HTTPRoute],
+        Protocol::Http | Protocol::Https => &[Kind::HTTPRoute, Kind::GRPCRoute],
         Protocol::Tls | Protocol::Tcp | Protocol::Udp | Protocol::Unknown => &[],
     }
 }

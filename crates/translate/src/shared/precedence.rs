@@ -17,9 +17,14 @@ pub struct MatchRank {
     query: Reverse<usize>,
 }
 
-/// Exact paths, then regular expressions, then prefixes; longer ones first. The API leaves the order of expressions open.
+/// gRPC calls first, since their matches leave all other requests to HTTP routes: longer services, then longer methods. Then
+/// exact paths, regular expressions and prefixes; longer ones first. The API leaves the order of expressions open.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PathRank {
+    Call {
+        service: Reverse<usize>,
+        method: Reverse<usize>,
+    },
     Exact,
     Regex(Reverse<usize>),
     Prefix(Reverse<usize>),
@@ -40,6 +45,20 @@ impl MatchRank {
             any_method: matches.method.is_none(),
             headers: Reverse(matches.headers.len()),
             query: Reverse(matches.query.len()),
+        }
+    }
+
+    /// The rank of a match of gRPC calls (GRPCRouteRule.matches). An empty service or method matches all.
+    pub fn of_call(service: &str, method: &str, headers: usize) -> Self {
+        let length = |text: &str| Reverse(text.chars().count());
+        Self {
+            path: PathRank::Call {
+                service: length(service),
+                method: length(method),
+            },
+            any_method: true,
+            headers: Reverse(headers),
+            query: Reverse(0),
         }
     }
 }
@@ -113,6 +132,24 @@ mod tests {
         assert!(
             ranks.is_sorted() && ranks.windows(2).all(|pair| pair[0] != pair[1]),
             "{ranks:?}"
+        );
+    }
+
+    #[test]
+    fn service_then_method_then_headers() {
+        let in_order = [
+            MatchRank::of_call("a.Long", "B", 0),
+            MatchRank::of_call("a.Long", "", 1),
+            MatchRank::of_call("a.Long", "", 0),
+            MatchRank::of_call("a.B", "Long", 0),
+            MatchRank::of_call("", "Long", 9),
+            MatchRank::of_call("", "", 1),
+            MatchRank::of_call("", "", 0),
+            MatchRank::of(&a_match(PathMatch::Exact("/".into()), true, 9, 9)),
+        ];
+        assert!(
+            in_order.is_sorted() && in_order.windows(2).all(|pair| pair[0] != pair[1]),
+            "{in_order:?}"
         );
     }
 

@@ -5,14 +5,18 @@ use sesame_model::{PathMatch, QueryMatch, RouteMatch};
 
 use crate::gateway_api::route::matches::{checked, distinct, read_headers, read_value};
 use crate::problem::FieldError;
+use crate::shared::precedence::MatchRank;
 
 /// Reads one match. `field` is its path in the object.
 ///
 /// # Errors
 /// The first invalid field.
-pub(super) fn read(field: &str, source: &HttpRouteMatch) -> Result<RouteMatch, FieldError> {
+pub(super) fn read(
+    field: &str,
+    source: &HttpRouteMatch,
+) -> Result<(MatchRank, RouteMatch), FieldError> {
     let query = distinct(&source.query_params, |param| param.name.to_string());
-    Ok(RouteMatch {
+    let found = RouteMatch {
         path: read_path(&format!("{field}.path"), &source.path)?,
         method: source
             .method
@@ -30,7 +34,8 @@ pub(super) fn read(field: &str, source: &HttpRouteMatch) -> Result<RouteMatch, F
             })
             .collect::<Result<_, _>>()?,
         share: None,
-    })
+    };
+    Ok((MatchRank::of(&found), found))
 }
 
 /// Reads a method. An unknown one is invalid (HTTPMethod).

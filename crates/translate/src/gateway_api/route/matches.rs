@@ -3,21 +3,10 @@
 use std::collections::BTreeSet;
 
 use sesame_api::{HeaderMatch as ApiHeaderMatch, MatchType};
-use sesame_model::{HeaderMatch, PathMatch, RouteMatch, ValueMatch};
+use sesame_model::{HeaderMatch, ValueMatch};
 
 use crate::problem::FieldError;
 use crate::shared::regex;
-
-/// The match of a rule without matches.
-pub(crate) fn everything() -> RouteMatch {
-    RouteMatch {
-        path: PathMatch::Prefix("/".to_owned()),
-        method: None,
-        headers: Vec::new(),
-        query: Vec::new(),
-        share: None,
-    }
-}
 
 /// Reads header matches.
 ///

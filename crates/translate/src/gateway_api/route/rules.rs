@@ -15,7 +15,6 @@ use sesame_model::{
 
 use super::backends::Resolver;
 use super::filters::{self, Filters, Place};
-use super::matches::everything;
 use super::{session, split};
 use crate::problem::{FieldError, Problem, bounded};
 use crate::shared::hosts::{RankedMatch, RouteRules};
@@ -23,8 +22,8 @@ use crate::shared::precedence::{MatchRank, Seniority, Source};
 
 /// A rule of any kind of route.
 pub(crate) struct Rule<'a> {
-    /// Its valid matches, with their indexes.
-    pub(crate) matches: Vec<(usize, RouteMatch)>,
+    /// Its valid matches.
+    pub(crate) matches: Vec<ValidMatch>,
     /// The errors in its other matches.
     pub(crate) errors: Vec<FieldError>,
     pub(crate) filters: &'a [RouteFilter],
@@ -32,6 +31,14 @@ pub(crate) struct Rule<'a> {
     pub(crate) session: Option<&'a SessionPersistence>,
     /// Timeouts and retries, or the first error in them.
     pub(crate) limits: Result<Limits, FieldError>,
+}
+
+/// A valid match of a rule.
+pub(crate) struct ValidMatch {
+    /// Its index in the rule.
+    order: usize,
+    rank: MatchRank,
+    requests: RouteMatch,
 }
 
 /// Limits on requests.
@@ -72,11 +79,11 @@ pub(crate) fn read<'a>(
         };
         errors.append(&mut rule.errors);
         ranked.reserve_exact(matches.len());
-        for (order, found) in matches {
+        for valid in matches {
             ranked.push(RankedMatch {
-                rank: MatchRank::of(&found),
-                order: (index, order),
-                routes: plan.routes(&found),
+                rank: valid.rank,
+                order: (index, valid.order),
+                routes: plan.routes(&valid.requests),
             });
         }
     }
@@ -94,23 +101,30 @@ pub(crate) fn read<'a>(
     }
 }
 
-/// The valid matches of a list with their indexes, and the errors in the others. An empty list is one match.
-pub(crate) fn read_matches<M>(
+/// The valid matches of a list, and the errors in the others. An empty list is the default match.
+pub(crate) fn read_matches<M: Default>(
     field: &str,
     matches: &[M],
-    read: impl Fn(&str, &M) -> Result<RouteMatch, FieldError>,
-) -> (Vec<(usize, RouteMatch)>, Vec<FieldError>) {
-    if matches.is_empty() {
-        return (vec![(0, everything())], Vec::new());
-    }
-    let (mut found, mut errors) = (Vec::new(), Vec::new());
-    for (index, source) in matches.iter().enumerate() {
-        match read(&format!("{field}.matches[{index}]"), source) {
-            Ok(read) => found.push((index, read)),
+    read: impl Fn(&str, &M) -> Result<(MatchRank, RouteMatch), FieldError>,
+) -> (Vec<ValidMatch>, Vec<FieldError>) {
+    let default = [M::default()];
+    let matches = if matches.is_empty() {
+        &default
+    } else {
+        matches
+    };
+    let (mut valid, mut errors) = (Vec::new(), Vec::new());
+    for (order, source) in matches.iter().enumerate() {
+        match read(&format!("{field}.matches[{order}]"), source) {
+            Ok((rank, requests)) => valid.push(ValidMatch {
+                order,
+                rank,
+                requests,
+            }),
             Err(error) => errors.push(error),
         }
     }
-    (found, errors)
+    (valid, errors)
 }
 
 /// The errors of a route as a whole, and those of an otherwise valid route.
@@ -182,7 +196,7 @@ fn plan(
     field: &str,
     (route, index): (&Meta, usize),
     rule: &Rule<'_>,
-    matches: &[(usize, RouteMatch)],
+    matches: &[ValidMatch],
     status: u16,
     resolver: &mut Resolver<'_, '_>,
 ) -> Result<Plan, FieldError> {
@@ -200,7 +214,7 @@ fn plan(
         .collect();
     let prefix_path = matches
         .iter()
-        .all(|(_, found)| matches!(found.path, PathMatch::Prefix(_)));
+        .all(|valid| matches!(valid.requests.path, PathMatch::Prefix(_)));
     let filters = filters::gather(
         &format!("{field}.filters"),
         rule.filters,
@@ -220,6 +234,7 @@ fn plan(
         None => {
             let template = Forward {
                 targets: Vec::new(),
+                refused_status: status,
                 path_rewrite: filters.path_rewrite,
                 host_rewrite: filters.host_rewrite,
                 mirrors,

@@ -104,6 +104,7 @@ mod tests {
     fn template() -> Forward {
         Forward {
             targets: Vec::new(),
+            refused_status: 500,
             path_rewrite: None,
             host_rewrite: None,
             mirrors: Vec::new(),

@@ -1,0 +1,46 @@
+//! GRPCRoute: its matches and the protocol of its backends. Other kinds of routes share the rest.
+
+mod matches;
+
+use std::sync::Arc;
+
+use sesame_api::{BackendRef, GRPCRoute, GrpcRouteRule, RouteFilter};
+use sesame_model::{ClusterPolicy, Protocol};
+
+use super::route::RouteKind;
+use super::route::rules::{Limits, Rule, read_matches};
+
+impl RouteKind for GRPCRoute {
+    /// gRPC clients read it as UNAVAILABLE.
+    const INVALID_RULE: u16 = 503;
+
+    fn rules(&self) -> impl Iterator<Item = Rule<'_>> {
+        let rules = self.spec.rules.iter().enumerate();
+        rules.map(|(index, rule)| read(&format!("spec.rules[{index}]"), rule))
+    }
+
+    fn references(&self) -> impl Iterator<Item = (&[RouteFilter], &[BackendRef])> {
+        let rules = self.spec.rules.iter();
+        rules.map(|rule| (&rule.filters[..], &rule.backend_refs[..]))
+    }
+
+    /// gRPC needs HTTP/2, with or without TLS, whatever the Service's appProtocol.
+    fn policy() -> Option<Arc<ClusterPolicy>> {
+        Some(Arc::new(ClusterPolicy {
+            protocol: Some(Protocol::Http2),
+            ..ClusterPolicy::default()
+        }))
+    }
+}
+
+fn read<'a>(field: &str, rule: &'a GrpcRouteRule) -> Rule<'a> {
+    let (matches, errors) = read_matches(field, &rule.matches, matches::read);
+    Rule {
+        matches,
+        errors,
+        filters: &rule.filters,
+        backend_refs: &rule.backend_refs,
+        session: rule.session_persistence.as_deref(),
+        limits: Ok(Limits::default()),
+    }
+}

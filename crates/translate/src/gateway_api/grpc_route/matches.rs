@@ -1,0 +1,117 @@
+//! GRPCRouteMatch → [`RouteMatch`]: a call is a request for the path `/service/method`.
+
+use sesame_api::{GrpcMethodMatch, GrpcRouteMatch, MatchType};
+use sesame_model::{HeaderMatch, PathMatch, RouteMatch, ValueMatch};
+
+use crate::gateway_api::route::matches::{checked, read_headers};
+use crate::problem::FieldError;
+use crate::shared::precedence::MatchRank;
+
+/// The content types of gRPC calls. Other requests for the same host are left to HTTPRoutes.
+const GRPC: &str = "application/grpc([+;].*)?";
+
+/// Reads one match. `field` is its path in the object.
+///
+/// # Errors
+/// The first invalid field.
+pub(super) fn read(
+    field: &str,
+    source: &GrpcRouteMatch,
+) -> Result<(MatchRank, RouteMatch), FieldError> {
+    let call = source.method.as_ref().map(Call::of).unwrap_or_default();
+    let mut headers = read_headers(field, &source.headers)?;
+    let rank = MatchRank::of_call(call.service, call.method, headers.len());
+    headers.push(HeaderMatch {
+        name: "content-type".to_owned(),
+        value: ValueMatch::Regex(GRPC.to_owned()),
+    });
+    let found = RouteMatch {
+        path: call.path(&format!("{field}.method"))?,
+        method: None,
+        headers,
+        query: Vec::new(),
+        share: None,
+    };
+    Ok((rank, found))
+}
+
+/// A service and a method; empty ones match all.
+#[derive(Default)]
+struct Call<'a> {
+    type_: MatchType,
+    service: &'a str,
+    method: &'a str,
+}
+
+impl<'a> Call<'a> {
+    fn of(source: &'a GrpcMethodMatch) -> Self {
+        Self {
+            type_: source.type_.clone(),
+            service: source.service.as_deref().unwrap_or_default(),
+            method: source.method.as_deref().unwrap_or_default(),
+        }
+    }
+
+    fn path(&self, field: &str) -> Result<PathMatch, FieldError> {
+        let segment = |name: &str, pattern: &str| match pattern {
+            "" => Ok("[^/]+".to_owned()),
+            pattern => Ok(format!(
+                "(?:{})",
+                checked(&format!("{field}.{name}"), pattern)?
+            )),
+        };
+        match (&self.type_, self.service, self.method) {
+            (MatchType::Exact | MatchType::RegularExpression, "", "") => {
+                Ok(PathMatch::Prefix("/".to_owned()))
+            }
+            (MatchType::Exact, service, "") => Ok(PathMatch::Prefix(format!("/{service}"))),
+            (MatchType::Exact, "", method) => Ok(PathMatch::Regex(format!("/[^/]+/{method}"))),
+            (MatchType::Exact, service, method) => {
+                Ok(PathMatch::Exact(format!("/{service}/{method}")))
+            }
+            (MatchType::RegularExpression, service, method) => Ok(PathMatch::Regex(format!(
+                "/{}/{}",
+                segment("service", service)?,
+                segment("method", method)?
+            ))),
+            (MatchType::Other(other), ..) => Err(FieldError::new(
+                format!("{field}.type"),
+                format!("unknown type {other:?}; known are Exact and RegularExpression"),
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn path(type_: MatchType, service: &str, method: &str) -> Result<PathMatch, String> {
+        let call = Call {
+            type_,
+            service,
+            method,
+        };
+        call.path("m").map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_call_is_a_path() {
+        let exact = |service, method| path(MatchType::Exact, service, method);
+        assert_eq!(exact("a.B", "C"), Ok(PathMatch::Exact("/a.B/C".into())));
+        assert_eq!(exact("a.B", ""), Ok(PathMatch::Prefix("/a.B".into())));
+        assert_eq!(exact("", "C"), Ok(PathMatch::Regex("/[^/]+/C".into())));
+        assert_eq!(exact("", ""), Ok(PathMatch::Prefix("/".into())));
+    }
+
+    #[test]
+    fn expressions_keep_to_their_segment() {
+        let regex = |service, method| path(MatchType::RegularExpression, service, method);
+        assert_eq!(
+            regex("a|b", "C.*"),
+            Ok(PathMatch::Regex("/(?:a|b)/(?:C.*)".into()))
+        );
+        assert_eq!(regex("", "C"), Ok(PathMatch::Regex("/[^/]+/(?:C)".into())));
+        assert!(regex("a", "(").is_err_and(|error| error.starts_with("m.method: ")));
+    }
+}

@@ -1,0 +1,128 @@
+//! GRPCRoutes: calls by service and method, statuses of failed calls, and HTTPRoutes on the same host.
+
+use sesame_testkit::client::{Answer, Ask, Connect};
+
+use crate::harness::{
+    HTTP, Sesame, at, backends, grpc_route, listening, route, to,
+};
+
+/// The gRPC status of calls that no rule matches.
+const UNIMPLEMENTED: &str = "12";
+/// The gRPC status of calls without a backend.
+const UNAVAILABLE: &str = "14";
+
+fn call(host: &str, path: &str) -> Ask {
+    Ask::get(host, path)
+        .method("POST")
+        .header("content-type", "application/grpc+proto")
+        .header("te", "trailers")
+}
+
+/// The backend that got the call over HTTP/2, or the gRPC status.
+async fn outcome(sesame: &Sesame, ask: &Ask) -> String {
+    let answer = Connect::plain().h2().ask(sesame.at(8080), ask).await;
+    let answer = answer.expect("an answer");
+    assert_eq!(answer.status, 200, "gRPC statuses are in headers");
+    let Answer { headers, .. } = &answer;
+    match headers.get("grpc-status") {
+        Some(status) => status.to_str().expect("ASCII").to_owned(),
+        None => {
+            assert_eq!(answer.json()["protocol"], "HTTP/2");
+            answer.backend()
+        }
+    }
+}
+
+fn method(service: &str, method: &str) -> String {
+    format!("matches: [{{method: {{service: {service:?}, method: {method:?}}}}}]")
+}
+
+#[tokio::test]
+async fn calls_are_routed_by_service_method_and_headers() {
+    let (_backends, services) = backends(&["any", "users", "login", "gold", "ping"]).await;
+    let rules = [
+        to("any"),
+        format!("matches: [{{method: {{service: shop.Users}}}}], {}", to("users")),
+        format!("{}, {}", method("shop.Users", "Login"), to("login")),
+        format!(
+            "matches: [{{method: {{service: shop.Users}}, headers: [{{name: tier, value: gold}}]}}], {}",
+            to("gold")
+        ),
+        format!(
+            "matches: [{{method: {{type: RegularExpression, method: 'P[io]ng'}}}}], {}",
+            to("ping")
+        ),
+    ];
+    let routes = grpc_route("calls", &["web"], &["a.example.com"], &rules)
+        + &grpc_route(
+            "narrow",
+            &["web"],
+            &["b.example.com"],
+            &[format!("{}, {}", method("shop.Users", "Login"), to("login"))],
+        );
+    let sesame = Sesame::with_gateway(&[HTTP], &(services + &routes)).await;
+    listening(sesame.at(8080)).await;
+    for (ask, expected) in [
+        (call("a.example.com", "/shop.Users/Get"), "users"),
+        (call("a.example.com", "/shop.Users/Login"), "login"),
+        (call("a.example.com", "/shop.Users/Login").header("tier", "gold"), "login"),
+        (call("a.example.com", "/shop.Users/Get").header("tier", "gold"), "gold"),
+        (call("a.example.com", "/shop.UsersOld/Get"), "any"),
+        (call("a.example.com", "/other.Service/Ping"), "ping"),
+        (call("a.example.com", "/shop.Users/Ping"), "users"),
+        (call("b.example.com", "/shop.Users/Login"), "login"),
+        (call("b.example.com", "/shop.Users/Logout"), UNIMPLEMENTED),
+        (call("c.example.com", "/shop.Users/Login"), UNIMPLEMENTED),
+    ] {
+        assert_eq!(outcome(&sesame, &ask).await, expected, "{ask:?}");
+    }
+}
+
+#[tokio::test]
+async fn calls_without_a_backend_are_unavailable() {
+    let (_backends, services) = backends(&["one"]).await;
+    let rules = [
+        format!("{}, {}", method("a.B", "Missing"), to("missing")),
+        format!(
+            "{}, backendRefs: [{{name: one, port: 80, weight: 0}}, {{name: missing, port: 80}}]",
+            method("a.B", "Weight")
+        ),
+        format!(
+            "{}, backendRefs: [{{name: one, port: 80}}, {{name: missing, port: 80}}]",
+            method("a.B", "Half")
+        ),
+        method("a.B", "None"),
+    ];
+    let routes = grpc_route("calls", &["web"], &["a.example.com"], &rules);
+    let sesame = Sesame::with_gateway(&[HTTP], &(services + &routes)).await;
+    listening(sesame.at(8080)).await;
+    for path in ["/a.B/Missing", "/a.B/Weight", "/a.B/None"] {
+        let found = outcome(&sesame, &call("a.example.com", path)).await;
+        assert_eq!(found, UNAVAILABLE, "{path}");
+    }
+    let half = call("a.example.com", "/a.B/Half");
+    let mut found = std::collections::BTreeSet::new();
+    for _ in 0..64 {
+        found.insert(outcome(&sesame, &half).await);
+    }
+    assert_eq!(Vec::from_iter(found), [UNAVAILABLE, "one"]);
+    let status = sesame.status("GRPCRoute", "calls").await.expect("a status");
+    let resolved = &status["parents"][0]["conditions"][1];
+    assert_eq!(resolved["type"], "ResolvedRefs");
+    assert_eq!(resolved["reason"], "BackendNotFound");
+}
+
+#[tokio::test]
+async fn a_host_serves_calls_and_pages() {
+    let (_backends, services) = backends(&["pages", "calls"]).await;
+    let objects = services
+        + &route("pages", &["web"], &["a.example.com"], &[at("/", "pages")])
+        + &grpc_route("calls", &["web"], &["a.example.com"], &[to("calls")]);
+    let sesame = Sesame::with_gateway(&[HTTP], &objects).await;
+    listening(sesame.at(8080)).await;
+    assert_eq!(outcome(&sesame, &call("a.example.com", "/a.B/C")).await, "calls");
+    let page = Ask::get("a.example.com", "/a.B/C");
+    let answer = Connect::plain().ask(sesame.at(8080), &page).await.expect("an answer");
+    assert_eq!(answer.backend(), "pages");
+    assert_eq!(answer.json()["protocol"], "HTTP/1.1");
+}
