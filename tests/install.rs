@@ -48,6 +48,7 @@ const ALLOWED: &[Request] = &[
     (READ, GATEWAYS, "gatewayclasses", "", ""),
     (READ, GATEWAYS, "gateways", "", ""),
     (READ, GATEWAYS, "httproutes", "", ""),
+    (READ, GATEWAYS, "grpcroutes", "", ""),
     (READ, GATEWAYS, "referencegrants", "", ""),
     (READ, "", "namespaces", "", ""),
     (READ, "", "services", "", ""),
@@ -61,6 +62,7 @@ const ALLOWED: &[Request] = &[
     (&["patch"], GATEWAYS, "gateways/status", SHOP, "web"),
     (&["get"], GATEWAYS, "httproutes", SHOP, "shop"),
     (&["patch"], GATEWAYS, "httproutes/status", SHOP, "shop"),
+    (&["patch"], GATEWAYS, "grpcroutes/status", SHOP, "shop"),
     // fleets
     (MANAGE, "", "serviceaccounts", SHOP, ""),
     (MANAGE, "", "configmaps", SHOP, ""),

@@ -2,9 +2,7 @@
 
 use sesame_testkit::client::{Answer, Ask, Connect};
 
-use crate::harness::{
-    HTTP, Sesame, at, backends, grpc_route, listening, route, to,
-};
+use crate::harness::{HTTP, Sesame, at, backends, grpc_route, listening, route, to};
 
 /// The gRPC status of calls that no rule matches.
 const UNIMPLEMENTED: &str = "12";
@@ -42,7 +40,10 @@ async fn calls_are_routed_by_service_method_and_headers() {
     let (_backends, services) = backends(&["any", "users", "login", "gold", "ping"]).await;
     let rules = [
         to("any"),
-        format!("matches: [{{method: {{service: shop.Users}}}}], {}", to("users")),
+        format!(
+            "matches: [{{method: {{service: shop.Users}}}}], {}",
+            to("users")
+        ),
         format!("{}, {}", method("shop.Users", "Login"), to("login")),
         format!(
             "matches: [{{method: {{service: shop.Users}}, headers: [{{name: tier, value: gold}}]}}], {}",
@@ -58,15 +59,25 @@ async fn calls_are_routed_by_service_method_and_headers() {
             "narrow",
             &["web"],
             &["b.example.com"],
-            &[format!("{}, {}", method("shop.Users", "Login"), to("login"))],
+            &[format!(
+                "{}, {}",
+                method("shop.Users", "Login"),
+                to("login")
+            )],
         );
     let sesame = Sesame::with_gateway(&[HTTP], &(services + &routes)).await;
     listening(sesame.at(8080)).await;
     for (ask, expected) in [
         (call("a.example.com", "/shop.Users/Get"), "users"),
         (call("a.example.com", "/shop.Users/Login"), "login"),
-        (call("a.example.com", "/shop.Users/Login").header("tier", "gold"), "login"),
-        (call("a.example.com", "/shop.Users/Get").header("tier", "gold"), "gold"),
+        (
+            call("a.example.com", "/shop.Users/Login").header("tier", "gold"),
+            "login",
+        ),
+        (
+            call("a.example.com", "/shop.Users/Get").header("tier", "gold"),
+            "gold",
+        ),
         (call("a.example.com", "/shop.UsersOld/Get"), "any"),
         (call("a.example.com", "/other.Service/Ping"), "ping"),
         (call("a.example.com", "/shop.Users/Ping"), "users"),
@@ -113,6 +124,27 @@ async fn calls_without_a_backend_are_unavailable() {
 }
 
 #[tokio::test]
+async fn filters_apply_to_calls_of_a_named_rule() {
+    let (_backends, services) = backends(&["one"]).await;
+    let rule = format!(
+        "name: login, filters: [{{type: RequestHeaderModifier, requestHeaderModifier: {{set: [{{name: x-tier, value: gold}}], \
+         remove: [x-secret]}}}}], {}",
+        to("one")
+    );
+    let routes = grpc_route("calls", &["web"], &["a.example.com"], &[rule]);
+    let sesame = Sesame::with_gateway(&[HTTP], &(services + &routes)).await;
+    listening(sesame.at(8080)).await;
+    let ask = call("a.example.com", "/a.B/C")
+        .header("x-tier", "none")
+        .header("x-secret", "1");
+    let answer = Connect::plain().h2().ask(sesame.at(8080), &ask).await;
+    let received = answer.expect("an answer").json();
+    assert_eq!(received["headers"]["x-tier"], serde_json::json!(["gold"]));
+    assert!(received["headers"].get("x-secret").is_none());
+    assert_eq!(received["headers"]["te"], serde_json::json!(["trailers"]));
+}
+
+#[tokio::test]
 async fn a_host_serves_calls_and_pages() {
     let (_backends, services) = backends(&["pages", "calls"]).await;
     let objects = services
@@ -120,9 +152,15 @@ async fn a_host_serves_calls_and_pages() {
         + &grpc_route("calls", &["web"], &["a.example.com"], &[to("calls")]);
     let sesame = Sesame::with_gateway(&[HTTP], &objects).await;
     listening(sesame.at(8080)).await;
-    assert_eq!(outcome(&sesame, &call("a.example.com", "/a.B/C")).await, "calls");
+    assert_eq!(
+        outcome(&sesame, &call("a.example.com", "/a.B/C")).await,
+        "calls"
+    );
     let page = Ask::get("a.example.com", "/a.B/C");
-    let answer = Connect::plain().ask(sesame.at(8080), &page).await.expect("an answer");
+    let answer = Connect::plain()
+        .ask(sesame.at(8080), &page)
+        .await
+        .expect("an answer");
     assert_eq!(answer.backend(), "pages");
     assert_eq!(answer.json()["protocol"], "HTTP/1.1");
 }

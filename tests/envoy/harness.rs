@@ -18,8 +18,8 @@ mod sesame;
 pub(crate) use self::dice::Dice;
 pub(crate) use self::folder::{Folder, new_ip};
 pub(crate) use self::objects::{
-    HTTP, Https, at, backend, backends, certificate, created, gateway, grant, grpc_route, https, namespace, on,
-    route, service, to,
+    HTTP, Https, at, backend, backends, certificate, created, gateway, grant, grpc_route, https,
+    namespace, on, route, service, to,
 };
 pub(crate) use self::process::{children, ended, is_running, send};
 pub(crate) use self::requests::{

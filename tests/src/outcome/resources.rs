@@ -47,7 +47,7 @@ fn fleet_of(
         "routes",
         routes::all(&own.routes, &theirs.routes, constants),
     );
-    // Clusters of shared Services are omitted even if no shared route uses them.
+    // Clusters of shared Services without a policy are omitted even if no shared route uses them.
     let endpoints = |cluster: &str| {
         own.endpoints
             .iter()
@@ -89,7 +89,7 @@ impl Outcome {
             key.kind == sesame_api::Kind::Service
                 && cluster
                     .strip_prefix(&format!("{}/{}:", key.namespace, key.name))
-                    .is_some()
+                    .is_some_and(|port| !port.contains('?'))
         })
     }
 }

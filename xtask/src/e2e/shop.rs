@@ -53,7 +53,7 @@ pub(super) fn close(scene: &Scene) -> Result<()> {
         .map(drop)
 }
 
-/// A Gateway with a route for `NAME.example.com` to the shop.
+/// A Gateway with a route for `NAME.example.com` to the shop, and one for gRPC calls.
 pub(super) fn gateway(name: &str, infrastructure: Value) -> Vec<Value> {
     let gateway = json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
@@ -65,7 +65,20 @@ pub(super) fn gateway(name: &str, infrastructure: Value) -> Vec<Value> {
             "listeners": [{ "name": "http", "port": PORT, "protocol": "HTTP" }],
         },
     });
-    vec![gateway, route(name, name, "0")]
+    vec![gateway, route(name, name, "0"), grpc_route(name)]
+}
+
+fn grpc_route(gateway: &str) -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "GRPCRoute",
+        "metadata": { "name": gateway, "namespace": NAMESPACE },
+        "spec": {
+            "parentRefs": [{ "name": gateway }],
+            "hostnames": [host(gateway)],
+            "rules": [{ "backendRefs": [{ "name": "shop", "port": 8080 }] }],
+        },
+    })
 }
 
 /// A route of a Gateway for `NAME.example.com`, whose responses have a version.

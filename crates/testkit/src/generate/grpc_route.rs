@@ -37,7 +37,10 @@ fn call() -> Json {
         ("method", may(0.5, regex().prop_map(Value::from).boxed())),
     ]);
     record(vec![
-        ("method", may(0.8, prop_oneof![4 => exact, 1 => pattern].boxed())),
+        (
+            "method",
+            may(0.8, prop_oneof![4 => exact, 1 => pattern].boxed()),
+        ),
         ("headers", may(0.3, header_matches())),
     ])
 }

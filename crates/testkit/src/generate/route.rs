@@ -156,7 +156,10 @@ fn rule() -> Json {
         ("name", may(0.3, any_of(&["n1", "n2"]))),
         ("matches", may(0.85, list(matching(), 0..4))),
         ("filters", may(0.6, list(filter(), 0..4))),
-        ("backendRefs", may(0.93, list(backend(backend_filter()), 0..4))),
+        (
+            "backendRefs",
+            may(0.93, list(backend(backend_filter()), 0..4)),
+        ),
         ("timeouts", may(0.3, timeouts())),
         ("retry", may(0.3, retry())),
         ("sessionPersistence", may(0.2, session())),
