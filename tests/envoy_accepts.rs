@@ -182,7 +182,7 @@ impl Rig {
             }
         };
         if timeout(PATIENCE, all).await.is_err() {
-            problems.push(format!("{waiting:?} did not answer"));
+            problems.push(format!("{waiting:?} did not response"));
         }
         for fleet in touched {
             problems.extend(self.warming_listeners(&fleet).await);

@@ -236,9 +236,9 @@ async fn may(client: &Client, verb: &str, request: &Request) -> bool {
         ..SelfSubjectAccessReview::default()
     };
     let api: Api<SelfSubjectAccessReview> = Api::all(client.clone());
-    let answer = api.create(&PostParams::default(), &review).await;
-    let answer = answer.expect("every user may review its own access");
-    answer.status.expect("a review has a status").allowed
+    let response = api.create(&PostParams::default(), &review).await;
+    let response = response.expect("every user may review its own access");
+    response.status.expect("a review has a status").allowed
 }
 
 #[tokio::test]

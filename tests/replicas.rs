@@ -16,7 +16,7 @@ use sesame_fleet::local::admin::Admin as AdminSocket;
 use sesame_fleet::local::{BootstrapFormat, EnvoySpec, Supervisor, SupervisorConfig, binary};
 use sesame_model::{FleetAddress, FleetState};
 use sesame_testkit::backend::Backend;
-use sesame_testkit::client::{Ask, Connect, Connection};
+use sesame_testkit::client::{Connect, Connection, Request};
 use sesame_testkit::many;
 use sesame_xds::{Registry, Resource, ResourceType, Update, XdsEvent};
 use tokio::net::UnixListener;
@@ -172,26 +172,32 @@ fn free_port() -> u16 {
 /// rounds.
 ///
 /// # Panics
-/// If an answer isn't a 200.
-async fn ask(at: SocketAddr, over: &Cell<bool>) -> usize {
+/// If a response isn't a 200.
+async fn send(at: SocketAddr, over: &Cell<bool>) -> usize {
     let mut kept: Option<Connection> = None;
     let mut asked = 0;
     while !over.get() {
-        let ask = Ask::get(&many::host(asked % HOSTS), "/");
+        let request = Request::get(&many::host(asked % HOSTS), "/");
         let mut open = match kept.take() {
             Some(open) => open,
             None => Connect::plain().open(at).await.expect("a connection"),
         };
-        let answer = open
-            .ask(&ask)
+        let response = open
+            .send(&request)
             .await
-            .expect("an answer on the persistent connection");
-        assert_eq!(answer.status, 200, "{ask:?} on the persistent connection");
-        if answer.header("connection") != "close" {
+            .expect("a response on the persistent connection");
+        assert_eq!(
+            response.status, 200,
+            "{request:?} on the persistent connection"
+        );
+        if response.header("connection") != "close" {
             kept = Some(open);
         }
-        let answer = Connect::plain().ask(at, &ask).await.expect("an answer");
-        assert_eq!(answer.status, 200, "{ask:?}");
+        let response = Connect::plain()
+            .send(at, &request)
+            .await
+            .expect("a response");
+        assert_eq!(response.status, 200, "{request:?}");
         asked += 1;
     }
     asked
@@ -250,7 +256,7 @@ async fn no_request_is_lost_when_an_envoy_moves_to_a_replica_with_another_form_a
         over.set(true);
         serving
     };
-    let (serving, asked) = tokio::join!(changes, ask(at, &over));
+    let (serving, asked) = tokio::join!(changes, send(at, &over));
     assert!(asked > 100, "{asked}");
     let modified = admin.get("/stats?filter=listener_manager.listener_modified");
     let modified = modified.await.expect("statistics");

@@ -1,4 +1,4 @@
-//! `--api-server`: `sesame serve` with a real API server, from a written object to the answer of a real Envoy.
+//! `--api-server`: `sesame serve` with a real API server, from a written object to the response of a real Envoy.
 //!
 //! In: numbers of routes. Out: figures. A prober checks every answer throughout the run, which has these steps:
 //!
@@ -461,7 +461,7 @@ impl Run<'_> {
             eprintln!("wrong: {line}");
         }
         self.figures.extend([
-            Figure::new("wrong answers", Unit::Count, tally.wrong as f64)
+            Figure::new("wrong responses", Unit::Count, tally.wrong as f64)
                 .exactly(0.0)
                 .note(format!("of {} requests", tally.requests)),
             Figure::new(

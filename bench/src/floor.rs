@@ -151,7 +151,7 @@ impl AggregatedDiscoveryService for Service {
         let (out, responses) = mpsc::channel(QUEUE);
         tokio::spawn(async move {
             loop {
-                let answers = tokio::select! {
+                let responses = tokio::select! {
                     Some(request) = requests.next() => match request {
                         Ok(request) => server.request(&request),
                         Err(_) => return,
@@ -159,8 +159,8 @@ impl AggregatedDiscoveryService for Service {
                     Some(push) = pushes.recv() => server.push(push),
                     else => return,
                 };
-                for answer in answers {
-                    if out.send(Ok(answer)).await.is_err() {
+                for response in responses {
+                    if out.send(Ok(response)).await.is_err() {
                         return;
                     }
                 }
@@ -215,14 +215,14 @@ impl Server {
             .filter(|(name, _)| all || request.resource_names_subscribe.contains(name))
             .map(|(_, resource)| resource.clone())
             .collect();
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         if all || !request.resource_names_subscribe.is_empty() {
-            answers.push(self.response(type_url, wanted, Vec::new()));
+            responses.push(self.response(type_url, wanted, Vec::new()));
         }
-        if type_url == names::ENDPOINTS && !answers.is_empty() {
-            answers.append(&mut self.after_clusters);
+        if type_url == names::ENDPOINTS && !responses.is_empty() {
+            responses.append(&mut self.after_clusters);
         }
-        answers
+        responses
     }
 
     fn push(&mut self, mut push: Push) -> Vec<DeltaDiscoveryResponse> {
@@ -230,26 +230,26 @@ impl Server {
         let mut take = |type_url| push.upserts.remove(type_url).unwrap_or_default();
         let [clusters, endpoints, routes] =
             [names::CLUSTER, names::ENDPOINTS, names::ROUTES].map(&mut take);
-        let mut answers = Vec::new();
+        let mut responses = Vec::new();
         let new_clusters = !clusters.is_empty();
         if new_clusters {
-            answers.push(self.response(names::CLUSTER, clusters, Vec::new()));
+            responses.push(self.response(names::CLUSTER, clusters, Vec::new()));
         } else if !endpoints.is_empty() {
-            answers.push(self.response(names::ENDPOINTS, endpoints, Vec::new()));
+            responses.push(self.response(names::ENDPOINTS, endpoints, Vec::new()));
         }
         if !routes.is_empty() {
             let routes = self.response(names::ROUTES, routes, Vec::new());
             if new_clusters {
                 self.after_clusters.push(routes);
             } else {
-                answers.push(routes);
+                responses.push(routes);
             }
         }
         if let Some(gone) = push.removals.remove(names::CLUSTER) {
             let gone = self.response(names::CLUSTER, Vec::new(), gone);
             self.after_routes.push(gone);
         }
-        answers
+        responses
     }
 
     fn response(

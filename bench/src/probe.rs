@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 /// Time limit of a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Size limit of an answer.
+/// Size limit of a response.
 const LONGEST: usize = 1 << 20;
 
 /// A client.
@@ -24,13 +24,13 @@ pub(crate) struct Probe {
 
 /// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub(crate) struct Response {
     pub(crate) status: u16,
     head: String,
     body: String,
 }
 
-impl Answer {
+impl Response {
     /// The value of a header; the name is in lower case, as Envoy writes it.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
@@ -60,21 +60,21 @@ impl Probe {
     }
 
     /// Requests `/` of a host. Reconnects after an error and after `connection: close`.
-    pub(crate) fn ask(&mut self, host: &str) -> Result<Answer> {
-        self.ask_for(host, "/")
+    pub(crate) fn send(&mut self, host: &str) -> Result<Response> {
+        self.get_path(host, "/")
     }
 
     /// Requests a path of a host.
-    pub(crate) fn ask_for(&mut self, host: &str, path: &str) -> Result<Answer> {
-        let answer = self.try_ask(host, path);
-        let closes = |answer: &Answer| answer.header("connection") == Some("close");
-        if answer.as_ref().map_or(true, closes) {
+    pub(crate) fn get_path(&mut self, host: &str, path: &str) -> Result<Response> {
+        let response = self.try_send(host, path);
+        let closes = |response: &Response| response.header("connection") == Some("close");
+        if response.as_ref().map_or(true, closes) {
             self.stream = open(self.address)?;
         }
-        answer
+        response
     }
 
-    fn try_ask(&mut self, host: &str, path: &str) -> Result<Answer> {
+    fn try_send(&mut self, host: &str, path: &str) -> Result<Response> {
         let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\n\r\n");
         self.stream.write_all(request.as_bytes())?;
         self.buffer.clear();
@@ -90,21 +90,21 @@ impl Probe {
             .split(' ')
             .nth(1)
             .and_then(|status| status.parse().ok())
-            .context("no status in the answer")?;
-        let mut answer = Answer {
+            .context("no status in the response")?;
+        let mut response = Response {
             status,
             head: text,
             body: String::new(),
         };
-        let length: usize = answer
+        let length: usize = response
             .header("content-length")
-            .context("no content-length in the answer")?
+            .context("no content-length in the response")?
             .parse()?;
         while self.buffer.len() < head + length {
             self.read()?;
         }
-        answer.body = String::from_utf8_lossy(&self.buffer[head..]).into_owned();
-        Ok(answer)
+        response.body = String::from_utf8_lossy(&self.buffer[head..]).into_owned();
+        Ok(response)
     }
 
     fn read(&mut self) -> Result<()> {
@@ -114,7 +114,7 @@ impl Probe {
             read => self.buffer.extend_from_slice(&chunk[..read]),
         }
         if self.buffer.len() > LONGEST {
-            bail!("the answer is too long");
+            bail!("the response is too long");
         }
         Ok(())
     }

@@ -152,14 +152,14 @@ fn backend() -> Result<SocketAddr> {
     let address = listener.local_addr()?;
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
-            thread::spawn(move || answer(stream));
+            thread::spawn(move || response(stream));
         }
     });
     Ok(address)
 }
 
-fn answer(mut stream: TcpStream) {
-    let answer = format!(
+fn response(mut stream: TcpStream) {
+    let response = format!(
         "HTTP/1.1 200 OK\r\ncontent-length: 1024\r\n\r\n{}",
         "x".repeat(1024)
     );
@@ -170,7 +170,7 @@ fn answer(mut stream: TcpStream) {
         // Requests have no body and aren't pipelined.
         if seen.ends_with(b"\r\n\r\n") {
             seen.clear();
-            if stream.write_all(answer.as_bytes()).is_err() {
+            if stream.write_all(response.as_bytes()).is_err() {
                 return;
             }
         }
@@ -367,13 +367,13 @@ impl Contender {
     fn until_it_serves(&self) -> Result<()> {
         let begin = Instant::now();
         loop {
-            let answer = Probe::connect(self.address)
-                .and_then(|mut probe| probe.ask_for(&self.host, &self.path));
-            match answer {
-                Ok(answer) if answer.status == 200 => return Ok(()),
+            let response = Probe::connect(self.address)
+                .and_then(|mut probe| probe.get_path(&self.host, &self.path));
+            match response {
+                Ok(response) if response.status == 200 => return Ok(()),
                 _ => ensure!(
                     begin.elapsed() < PATIENCE,
-                    "{} doesn't serve: {answer:?}",
+                    "{} doesn't serve: {response:?}",
                     self.name
                 ),
             }
@@ -392,11 +392,11 @@ impl Contender {
                     let mut probe = Probe::connect(address)?;
                     let mut count = 0;
                     while Instant::now() < end {
-                        let answer = probe.ask_for(&host, &path)?;
+                        let response = probe.get_path(&host, &path)?;
                         ensure!(
-                            answer.status == 200,
+                            response.status == 200,
                             "{host}{path} answers {}",
-                            answer.status
+                            response.status
                         );
                         count += 1;
                     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use sesame_testkit::backend::{Backend, Received};
-use sesame_testkit::client::{Answer, Ask, Connect};
+use sesame_testkit::client::{Connect, Request, Response};
 
 use crate::gateway::Gateway;
 
@@ -70,8 +70,8 @@ pub(crate) async fn run(gateway: &Gateway, backends: &[Backend]) -> bool {
     ];
     let wrong = checks.iter().filter(|&&right| !right).count();
     match wrong {
-        0 => println!("\nAll {} answers are right.", checks.len()),
-        wrong => println!("\n{wrong} of {} answers are wrong.", checks.len()),
+        0 => println!("\nAll {} responses are right.", checks.len()),
+        wrong => println!("\n{wrong} of {} responses are wrong.", checks.len()),
     }
     wrong == 0
 }
@@ -87,36 +87,38 @@ fn report(name: &str, asked: &str, outcome: Result<String>) -> bool {
 }
 
 /// Fails unless the status is the one expected.
-fn expect(answer: &Answer, status: u16) -> Result<()> {
+fn expect(response: &Response, status: u16) -> Result<()> {
     ensure!(
-        answer.status.as_u16() == status,
+        response.status.as_u16() == status,
         "expected {status}, got {}",
-        answer.status
+        response.status
     );
     Ok(())
 }
 
 async fn pages(address: SocketAddr) -> Result<String> {
-    let answer = Connect::plain()
-        .ask(address, &Ask::get("shop.example.com", "/"))
+    let response = Connect::plain()
+        .send(address, &Request::get("shop.example.com", "/"))
         .await?;
-    expect(&answer, 200)?;
+    expect(&response, 200)?;
     ensure!(
-        answer.backend() == "shop",
+        response.backend() == "shop",
         "answered by {:?}",
-        answer.backend()
+        response.backend()
     );
     Ok("200 from shop".into())
 }
 
 async fn tls(address: SocketAddr) -> Result<String> {
     let mut connection = Connect::tls("shop.example.com").h2().open(address).await?;
-    let answer = connection.ask(&Ask::get("shop.example.com", "/")).await?;
-    expect(&answer, 200)?;
+    let response = connection
+        .send(&Request::get("shop.example.com", "/"))
+        .await?;
+    expect(&response, 200)?;
     ensure!(
-        answer.backend() == "shop",
+        response.backend() == "shop",
         "answered by {:?}",
-        answer.backend()
+        response.backend()
     );
     let bytes = connection
         .certificate()
@@ -130,7 +132,7 @@ async fn tls(address: SocketAddr) -> Result<String> {
 async fn unknown(address: SocketAddr) -> Result<String> {
     expect(
         &Connect::plain()
-            .ask(address, &Ask::get("unknown.example.org", "/"))
+            .send(address, &Request::get("unknown.example.org", "/"))
             .await?,
         404,
     )?;
@@ -138,11 +140,14 @@ async fn unknown(address: SocketAddr) -> Result<String> {
 }
 
 async fn redirect(address: SocketAddr) -> Result<String> {
-    let answer = Connect::plain()
-        .ask(address, &Ask::get("shop.example.com", "/old/cup?size=2"))
+    let response = Connect::plain()
+        .send(
+            address,
+            &Request::get("shop.example.com", "/old/cup?size=2"),
+        )
         .await?;
-    expect(&answer, 301)?;
-    let location = answer.header("location");
+    expect(&response, 301)?;
+    let location = response.header("location");
     ensure!(
         location == "http://shop.example.com:8080/new/cup?size=2",
         "sent to {location:?}"
@@ -151,11 +156,11 @@ async fn redirect(address: SocketAddr) -> Result<String> {
 }
 
 async fn rewrite(address: SocketAddr) -> Result<String> {
-    let answer = Connect::plain()
-        .ask(address, &Ask::get("shop.example.com", "/api/v1/cups"))
+    let response = Connect::plain()
+        .send(address, &Request::get("shop.example.com", "/api/v1/cups"))
         .await?;
-    expect(&answer, 200)?;
-    let seen = answer.json();
+    expect(&response, 200)?;
+    let seen = response.json();
     ensure!(
         seen["path"] == "/cups" && seen["host"] == "api.internal",
         "the backend saw {seen}"
@@ -171,11 +176,11 @@ async fn weights(address: SocketAddr) -> Result<String> {
     let mut connection = Connect::plain().open(address).await?;
     let mut next = 0;
     for _ in 0..WEIGHED {
-        let answer = connection
-            .ask(&Ask::get("shop.example.com", "/canary"))
+        let response = connection
+            .send(&Request::get("shop.example.com", "/canary"))
             .await?;
-        expect(&answer, 200)?;
-        next += usize::from(answer.backend() == "shop-next");
+        expect(&response, 200)?;
+        next += usize::from(response.backend() == "shop-next");
     }
     // A quarter, within five standard deviations.
     ensure!(
@@ -191,11 +196,14 @@ async fn weights(address: SocketAddr) -> Result<String> {
 
 async fn slow(address: SocketAddr) -> Result<String> {
     let since = Instant::now();
-    let answer = Connect::plain()
-        .ask(address, &Ask::get("orders.example.com", "/slow?delay=2s"))
+    let response = Connect::plain()
+        .send(
+            address,
+            &Request::get("orders.example.com", "/slow?delay=2s"),
+        )
         .await?;
     let took = since.elapsed();
-    expect(&answer, 504)?;
+    expect(&response, 504)?;
     ensure!(
         took < Duration::from_secs(2),
         "it took {} ms",
@@ -207,24 +215,24 @@ async fn slow(address: SocketAddr) -> Result<String> {
 async fn retry(address: SocketAddr) -> Result<String> {
     let key = std::process::id();
     let path = format!("/flaky?key={key}&failures=2&code=503");
-    let answer = Connect::plain()
-        .ask(address, &Ask::get("orders.example.com", &path))
+    let response = Connect::plain()
+        .send(address, &Request::get("orders.example.com", &path))
         .await?;
-    expect(&answer, 200)?;
+    expect(&response, 200)?;
     Ok("200, at the third try".into())
 }
 
 async fn mirror(address: SocketAddr, shop: &Backend, audit: &Backend) -> Result<String> {
     let path = "/orders/7";
-    let ask = Ask::get("orders.example.com", path)
+    let request = Request::get("orders.example.com", path)
         .method("POST")
         .body("one cup");
-    let answer = Connect::plain().ask(address, &ask).await?;
-    expect(&answer, 200)?;
+    let response = Connect::plain().send(address, &request).await?;
+    expect(&response, 200)?;
     ensure!(
-        answer.backend() == "shop",
+        response.backend() == "shop",
         "answered by {:?}",
-        answer.backend()
+        response.backend()
     );
     let patience = Duration::from_secs(5);
     let arrived = |requests: &[Received]| requests.iter().any(|request| request.path == path);
@@ -236,8 +244,8 @@ async fn mirror(address: SocketAddr, shop: &Backend, audit: &Backend) -> Result<
     Ok("200 from shop; audit got a copy".into())
 }
 
-fn preflight_from(origin: &str) -> Ask {
-    Ask::get("api.example.com", "/")
+fn preflight_from(origin: &str) -> Request {
+    Request::get("api.example.com", "/")
         .method("OPTIONS")
         .header("origin", origin)
         .header("access-control-request-method", "POST")
@@ -245,17 +253,17 @@ fn preflight_from(origin: &str) -> Ask {
 }
 
 async fn preflight(address: SocketAddr) -> Result<String> {
-    let answer = Connect::plain()
-        .ask(address, &preflight_from("https://shop.example.com"))
+    let response = Connect::plain()
+        .send(address, &preflight_from("https://shop.example.com"))
         .await?;
-    expect(&answer, 200)?;
-    let allowed = answer.header("access-control-allow-origin");
+    expect(&response, 200)?;
+    let allowed = response.header("access-control-allow-origin");
     ensure!(
         allowed == "https://shop.example.com",
         "allow-origin is {allowed:?}"
     );
     ensure!(
-        answer.header("access-control-max-age") == "3600",
+        response.header("access-control-max-age") == "3600",
         "max-age is missing"
     );
     Ok(format!(
@@ -264,13 +272,13 @@ async fn preflight(address: SocketAddr) -> Result<String> {
 }
 
 async fn foreign(address: SocketAddr) -> Result<String> {
-    let answer = Connect::plain()
-        .ask(address, &preflight_from("https://elsewhere.example.net"))
+    let response = Connect::plain()
+        .send(address, &preflight_from("https://elsewhere.example.net"))
         .await?;
-    let allowed = answer.header("access-control-allow-origin");
+    let allowed = response.header("access-control-allow-origin");
     ensure!(allowed.is_empty(), "allow-origin is {allowed:?}");
     Ok(format!(
         "{} without allow-origin: the browser keeps the script away",
-        answer.status.as_u16()
+        response.status.as_u16()
     ))
 }

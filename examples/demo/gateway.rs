@@ -7,7 +7,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use sesame_testkit::client::{Ask, ask};
+use sesame_testkit::client::{Request, send};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -52,8 +52,8 @@ impl Gateway {
             if let Some(status) = child.try_wait()? {
                 bail!("sesame exited ({status}) before the Gateway was programmed; see above");
             }
-            if let Ok(answer) = ask(admin, &Ask::get("admin", "/status")).await
-                && let Some(address) = programmed(&answer.json())
+            if let Ok(response) = send(admin, &Request::get("admin", "/status")).await
+                && let Some(address) = programmed(&response.json())
             {
                 return Ok(Self { child, address });
             }

@@ -22,7 +22,7 @@ use crate::gateway::Gateway;
 #[derive(Parser)]
 #[command(name = "demo")]
 struct Args {
-    /// Exit after checking the answers
+    /// Exit after checking the responses
     #[arg(long)]
     once: bool,
 }
@@ -46,7 +46,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Returns whether all answers are right.
+/// Returns whether all responses are right.
 async fn run(args: &Args) -> Result<bool> {
     let mut backends = Vec::new();
     for (name, address) in BACKENDS {
@@ -65,7 +65,7 @@ async fn run(args: &Args) -> Result<bool> {
 
     let mut gateway = Gateway::start().await?;
     println!(
-        "Sesame serves examples/quickstart on {}. Checking answers:\n",
+        "Sesame serves examples/quickstart on {}. Checking responses:\n",
         gateway.address()
     );
     let right = checks::run(&gateway, &backends).await;

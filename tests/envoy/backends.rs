@@ -3,7 +3,7 @@
 use futures::{SinkExt, StreamExt};
 use sesame_testkit::backend::Backend;
 use sesame_testkit::certs::Identity;
-use sesame_testkit::client::{Ask, Connect};
+use sesame_testkit::client::{Connect, Request};
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -43,11 +43,11 @@ async fn weights_split_requests_and_missing_backends_keep_their_share() {
         ("/both-missing", vec![("500", 1.0)]),
         ("/large", vec![("a", 0.5), ("b", 0.5)]),
     ] {
-        let found = shares(sesame.at(8080), &Ask::get("a.example.com", path), ASKED).await;
+        let found = shares(sesame.at(8080), &Request::get("a.example.com", path), ASKED).await;
         assert_eq!(found.len(), expected.len(), "{path}: {found:?}");
-        for (answer, share) in expected {
-            let count = found.get(answer).copied().unwrap_or_default();
-            assert_share(&format!("{path}: {answer}"), count, ASKED, share);
+        for (response, share) in expected {
+            let count = found.get(response).copied().unwrap_or_default();
+            assert_share(&format!("{path}: {response}"), count, ASKED, share);
         }
     }
 }
@@ -116,25 +116,29 @@ async fn the_services_app_protocol_is_used() {
     // Whatever the client's protocol is.
     for connect in [Connect::plain(), Connect::plain().h2()] {
         for (path, protocol) in [("/plain", "HTTP/1.1"), ("/h2c", "HTTP/2")] {
-            let answer = connect
-                .ask(address, &Ask::get("a.example.com", path))
+            let response = connect
+                .send(address, &Request::get("a.example.com", path))
                 .await
-                .expect("an answer");
-            assert_eq!(answer.json()["protocol"], protocol, "{path} by {connect:?}");
+                .expect("a response");
+            assert_eq!(
+                response.json()["protocol"],
+                protocol,
+                "{path} by {connect:?}"
+            );
         }
-        let answer = connect
-            .ask(address, &Ask::get("a.example.com", "/tls"))
+        let response = connect
+            .send(address, &Request::get("a.example.com", "/tls"))
             .await
-            .expect("an answer");
+            .expect("a response");
         assert_eq!(
-            (answer.status.as_u16(), answer.backend().as_str()),
+            (response.status.as_u16(), response.backend().as_str()),
             (200, "tls")
         );
         assert_eq!(
-            answer.json()["tls"]["sni"],
+            response.json()["tls"]["sni"],
             "a.example.com",
             "{}",
-            answer.json()
+            response.json()
         );
     }
     websocket(&sesame).await;
@@ -145,8 +149,8 @@ async fn websocket(sesame: &Sesame) {
         .await
         .expect("a connection");
     let opened = tokio_tungstenite::client_async("ws://a.example.com/ws", stream).await;
-    let (mut socket, answer) = opened.expect("a handshake");
-    assert_eq!(answer.status(), 101);
+    let (mut socket, response) = opened.expect("a handshake");
+    assert_eq!(response.status(), 101);
     for message in [Message::text("words"), Message::binary(vec![0, 1, 255])] {
         socket.send(message.clone()).await.expect("an open socket");
         let back = socket.next().await.expect("an echo").expect("a valid echo");

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
 use sesame_testkit::backend::Backend;
-use sesame_testkit::client::{Answer, Ask, Connect};
+use sesame_testkit::client::{Connect, Request, Response};
 
 use crate::harness::{HTTP, Sesame, backends, eventually, listening, route, service};
 
@@ -17,14 +17,14 @@ const CHANGES: usize = 200;
 /// chance that one of them misses all of these is one in ten million.
 const IN_A_ROW: usize = 24;
 
-/// The answers allowed at present, by host.
+/// The responses allowed at present, by host.
 type Allowed = RefCell<BTreeMap<String, BTreeSet<String>>>;
 
-/// A change: a file, and the answers of its host afterwards.
+/// A change: a file, and the responses of its host afterwards.
 struct Change {
     host: String,
     text: String,
-    answers: BTreeSet<String>,
+    responses: BTreeSet<String>,
 }
 
 /// Returns change `number`: kinds take turns, and each has its own host and file.
@@ -33,10 +33,13 @@ fn change(number: usize, backends: &[Backend]) -> Change {
     let odd = round % 2 == 1;
     let (here, there) = if odd { ("b", "a") } else { ("a", "b") };
     let kind_host = |name: &str| format!("{name}.example.com");
-    let simple = |host: &str, rest: &str, answers: &[&str]| Change {
+    let simple = |host: &str, rest: &str, responses: &[&str]| Change {
         host: kind_host(host),
         text: route(host, &["web"], &[&kind_host(host)], &[rest]),
-        answers: answers.iter().map(|&answer| answer.to_owned()).collect(),
+        responses: responses
+            .iter()
+            .map(|&response| response.to_owned())
+            .collect(),
     };
     let to = |backend: &str| format!("backendRefs: [{{name: {backend}, port: 80}}]");
     match kind {
@@ -49,18 +52,18 @@ fn change(number: usize, backends: &[Backend]) -> Change {
                 weights.0, weights.1
             );
             let named = [(weights.0, "a /"), (weights.1, "b /")];
-            let answers: Vec<_> = named
+            let responses: Vec<_> = named
                 .iter()
                 .filter(|(weight, _)| *weight > 0)
                 .map(|(_, name)| *name)
                 .collect();
-            simple("weights", &rest, &answers)
+            simple("weights", &rest, &responses)
         }
         3 => {
             let mut change = simple("again", &to("a"), &["a /"]);
             if odd {
                 change.text.clear();
-                change.answers = BTreeSet::from(["404".to_owned()]);
+                change.responses = BTreeSet::from(["404".to_owned()]);
             }
             change
         }
@@ -92,7 +95,7 @@ fn change(number: usize, backends: &[Backend]) -> Change {
             let endpoint = if odd { 0 } else { 1 };
             let mut change = simple("endpoint", "backendRefs: [{name: endpoint, port: 80}]", &[]);
             change
-                .answers
+                .responses
                 .insert(format!("{} /", backends[endpoint].name()));
             change.text += &service("endpoint", &[backends[endpoint].address()]);
             change
@@ -102,20 +105,20 @@ fn change(number: usize, backends: &[Backend]) -> Change {
             let mut change = simple("host", &to("b"), &["b /"]);
             if odd {
                 change.text = route("host", &["web"], &["elsewhere.example.org"], &[&to("b")]);
-                change.answers = BTreeSet::from(["404".to_owned()]);
+                change.responses = BTreeSet::from(["404".to_owned()]);
             }
             change
         }
     }
 }
 
-/// Summarizes an answer: the backend and the path that it saw, or the status.
-fn summary(answer: &Answer) -> String {
-    match answer.status.as_u16() {
+/// Summarizes a response: the backend and the path that it saw, or the status.
+fn summary(response: &Response) -> String {
+    match response.status.as_u16() {
         200 => format!(
             "{} {}",
-            answer.backend(),
-            answer.json()["path"].as_str().unwrap_or_default()
+            response.backend(),
+            response.json()["path"].as_str().unwrap_or_default()
         ),
         status => status.to_string(),
     }
@@ -132,13 +135,13 @@ async fn load(address: SocketAddr, allowed: &Allowed, done: &Cell<bool>, keep: b
             if !keep {
                 connection = Connect::plain().open(address).await.expect("a connection");
             }
-            let answer = connection.ask(&Ask::get(&host, "/")).await;
-            let answer =
-                summary(&answer.unwrap_or_else(|error| panic!("{host}: no answer: {error:#}")));
+            let response = connection.send(&Request::get(&host, "/")).await;
+            let response =
+                summary(&response.unwrap_or_else(|error| panic!("{host}: no response: {error:#}")));
             fits.extend(allowed.borrow()[&host].iter().cloned());
             assert!(
-                fits.contains(&answer),
-                "{host} answers {answer:?}; only {fits:?} fit"
+                fits.contains(&response),
+                "{host} answers {response:?}; only {fits:?} fit"
             );
             asked += 1;
         }
@@ -164,28 +167,28 @@ async fn answers_match_the_old_objects_or_the_new_ones() {
             let Change {
                 host,
                 text,
-                answers,
+                responses,
             } = change(number, &backends);
             let mut before = allowed.borrow().get(&host).cloned();
             let both = before.get_or_insert_with(|| BTreeSet::from(["404".to_owned()]));
-            both.extend(answers.iter().cloned());
+            both.extend(responses.iter().cloned());
             allowed.borrow_mut().insert(host.clone(), both.clone());
             sesame.folder().replace(&format!("{host}.yaml"), &text);
             eventually(
-                &format!("change {number}: {host} answers {answers:?}"),
+                &format!("change {number}: {host} answers {responses:?}"),
                 async || {
                     let mut seen = BTreeSet::new();
                     for _ in 0..IN_A_ROW {
-                        let answer = summary(&connection.ask(&Ask::get(&host, "/")).await?);
-                        anyhow::ensure!(answers.contains(&answer), "{answer}");
-                        seen.insert(answer);
+                        let response = summary(&connection.send(&Request::get(&host, "/")).await?);
+                        anyhow::ensure!(responses.contains(&response), "{response}");
+                        seen.insert(response);
                     }
-                    anyhow::ensure!(seen == answers, "only {seen:?}");
+                    anyhow::ensure!(seen == responses, "only {seen:?}");
                     Ok(())
                 },
             )
             .await;
-            allowed.borrow_mut().insert(host, answers);
+            allowed.borrow_mut().insert(host, responses);
         }
         done.set(true);
     };

@@ -1,6 +1,6 @@
 //! CORS: preflight requests, which the gateway answers, and headers that it adds to the backend's answers.
 
-use sesame_testkit::client::{Answer, Ask, Connect};
+use sesame_testkit::client::{Connect, Request, Response};
 
 use crate::harness::{Sesame, at, backends};
 
@@ -18,35 +18,35 @@ async fn preflight(
     origin: &str,
     method: &str,
     headers: &str,
-) -> Answer {
-    let mut ask = Ask::get("a.example.com", path)
+) -> Response {
+    let mut request = Request::get("a.example.com", path)
         .method("OPTIONS")
         .header("origin", origin)
         .header("access-control-request-method", method);
     if !headers.is_empty() {
-        ask = ask.header("access-control-request-headers", headers);
+        request = request.header("access-control-request-headers", headers);
     }
     Connect::plain()
-        .ask(sesame.at(8080), &ask)
+        .send(sesame.at(8080), &request)
         .await
-        .expect("an answer")
+        .expect("a response")
 }
 
 /// Sends a simple request.
-async fn simple(sesame: &Sesame, path: &str, origin: &str) -> Answer {
-    let ask = Ask::get("a.example.com", path).header("origin", origin);
-    let answer = sesame.ask(&ask).await;
+async fn simple(sesame: &Sesame, path: &str, origin: &str) -> Response {
+    let request = Request::get("a.example.com", path).header("origin", origin);
+    let response = sesame.send(&request).await;
     assert_eq!(
-        (answer.status.as_u16(), answer.backend().as_str()),
+        (response.status.as_u16(), response.backend().as_str()),
         (200, "a"),
         "{path} from {origin}"
     );
-    answer
+    response
 }
 
 /// The names in a list header, in lower case and sorted.
-fn names(answer: &Answer, header: &str) -> Vec<String> {
-    let list = answer.header(&format!("access-control-{header}"));
+fn names(response: &Response, header: &str) -> Vec<String> {
+    let list = response.header(&format!("access-control-{header}"));
     let mut names: Vec<_> = list
         .split(',')
         .map(|name| name.trim().to_ascii_lowercase())
@@ -57,10 +57,10 @@ fn names(answer: &Answer, header: &str) -> Vec<String> {
 }
 
 /// The allowed origin and credentials.
-fn permission(answer: &Answer) -> (&str, &str) {
+fn permission(response: &Response) -> (&str, &str) {
     (
-        answer.header("access-control-allow-origin"),
-        answer.header("access-control-allow-credentials"),
+        response.header("access-control-allow-origin"),
+        response.header("access-control-allow-credentials"),
     )
 }
 
@@ -79,33 +79,41 @@ async fn listed_origins_are_allowed_and_others_are_not() {
         "https://a.b.bar.com",
         "http://port.com:8080",
     ] {
-        let answer = preflight(&sesame, "/x", origin, "PUT", "x-one").await;
+        let response = preflight(&sesame, "/x", origin, "PUT", "x-one").await;
         assert!(
-            matches!(answer.status.as_u16(), 200 | 204),
-            "{origin}: {answer:?}"
+            matches!(response.status.as_u16(), 200 | 204),
+            "{origin}: {response:?}"
         );
         assert_eq!(
-            answer.backend(),
+            response.backend(),
             "",
             "{origin}: the backend got the preflight request"
         );
-        assert_eq!(permission(&answer), (origin, ""));
-        assert_eq!(names(&answer, "allow-methods"), ["get", "put"], "{origin}");
+        assert_eq!(permission(&response), (origin, ""));
         assert_eq!(
-            names(&answer, "allow-headers"),
+            names(&response, "allow-methods"),
+            ["get", "put"],
+            "{origin}"
+        );
+        assert_eq!(
+            names(&response, "allow-headers"),
             ["x-one", "x-two"],
             "{origin}"
         );
         assert_eq!(
-            names(&answer, "expose-headers"),
+            names(&response, "expose-headers"),
             ["x-four", "x-three"],
             "{origin}"
         );
-        assert_eq!(answer.header("access-control-max-age"), "3600", "{origin}");
-        let answer = simple(&sesame, "/x", origin).await;
-        assert_eq!(permission(&answer), (origin, ""));
         assert_eq!(
-            names(&answer, "expose-headers"),
+            response.header("access-control-max-age"),
+            "3600",
+            "{origin}"
+        );
+        let response = simple(&sesame, "/x", origin).await;
+        assert_eq!(permission(&response), (origin, ""));
+        assert_eq!(
+            names(&response, "expose-headers"),
             ["x-four", "x-three"],
             "{origin}"
         );
@@ -121,14 +129,14 @@ async fn listed_origins_are_allowed_and_others_are_not() {
         "http://port.com",
         "null",
     ] {
-        let answer = preflight(&sesame, "/x", origin, "PUT", "x-one").await;
+        let response = preflight(&sesame, "/x", origin, "PUT", "x-one").await;
         assert!(
-            matches!(answer.status.as_u16(), 200 | 204 | 403),
-            "{origin}: {answer:?}"
+            matches!(response.status.as_u16(), 200 | 204 | 403),
+            "{origin}: {response:?}"
         );
-        assert_eq!(permission(&answer), ("", ""), "{origin}");
-        let answer = simple(&sesame, "/x", origin).await;
-        assert_eq!(permission(&answer), ("", ""), "{origin}");
+        assert_eq!(permission(&response), ("", ""), "{origin}");
+        let response = simple(&sesame, "/x", origin).await;
+        assert_eq!(permission(&response), ("", ""), "{origin}");
     }
 }
 
@@ -154,21 +162,21 @@ async fn wildcards_allow_what_is_requested() {
         ("/credentials", "true"),
         ("/no-credentials", ""),
     ] {
-        let answer = preflight(&sesame, path, origin, "DELETE", "x-one, x-two").await;
+        let response = preflight(&sesame, path, origin, "DELETE", "x-one, x-two").await;
         assert!(
-            matches!(answer.status.as_u16(), 200 | 204),
-            "{path}: {answer:?}"
+            matches!(response.status.as_u16(), 200 | 204),
+            "{path}: {response:?}"
         );
-        let (allowed, with) = permission(&answer);
-        // With credentials, a wildcard has no meaning in the answer.
+        let (allowed, with) = permission(&response);
+        // With credentials, a wildcard has no meaning in the response.
         assert!(
             allowed == origin || (allowed == "*" && credentials.is_empty()),
             "{path}: {allowed}"
         );
         assert_eq!(with, credentials, "{path}");
         let (methods, headers) = (
-            names(&answer, "allow-methods"),
-            names(&answer, "allow-headers"),
+            names(&response, "allow-methods"),
+            names(&response, "allow-headers"),
         );
         assert!(
             methods == ["delete"] || (methods == ["*"] && credentials.is_empty()),
@@ -178,8 +186,8 @@ async fn wildcards_allow_what_is_requested() {
             headers == ["x-one", "x-two"] || (headers == ["*"] && credentials.is_empty()),
             "{path}: {headers:?}"
         );
-        let answer = simple(&sesame, path, origin).await;
-        let (allowed, with) = permission(&answer);
+        let response = simple(&sesame, path, origin).await;
+        let (allowed, with) = permission(&response);
         assert!(
             allowed == origin || (allowed == "*" && credentials.is_empty()),
             "{path}: {allowed}"
@@ -197,13 +205,16 @@ async fn rules_for_one_method_answer_the_preflights_for_it() {
         "filters: [{{type: CORS, cors: {{{one}}}}}], matches: [{{method: PUT}}], backendRefs: [{{name: a, port: 80}}]"
     )];
     let sesame = Sesame::with_rules(&services, &rules).await;
-    let answer = preflight(&sesame, "/", "https://foo.com", "PUT", "").await;
-    assert!(matches!(answer.status.as_u16(), 200 | 204), "{answer:?}");
-    assert_eq!(permission(&answer), ("https://foo.com", ""));
-    assert_eq!(answer.header("access-control-max-age"), "7");
-    let answer = preflight(&sesame, "/", "https://foo.com", "DELETE", "").await;
+    let response = preflight(&sesame, "/", "https://foo.com", "PUT", "").await;
+    assert!(
+        matches!(response.status.as_u16(), 200 | 204),
+        "{response:?}"
+    );
+    assert_eq!(permission(&response), ("https://foo.com", ""));
+    assert_eq!(response.header("access-control-max-age"), "7");
+    let response = preflight(&sesame, "/", "https://foo.com", "DELETE", "").await;
     assert_eq!(
-        (answer.status.as_u16(), permission(&answer)),
+        (response.status.as_u16(), permission(&response)),
         (404, ("", ""))
     );
 }

@@ -4,7 +4,7 @@ use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use sesame_testkit::backend::Backend;
-use sesame_testkit::client::{Ask, Connect};
+use sesame_testkit::client::{Connect, Request};
 
 use crate::harness::{
     HTTP, Sesame, Summary, at, becomes, check, eventually, gateway, listening, new_ip, route,
@@ -61,13 +61,18 @@ async fn ports_are_found_by_their_names_and_endpoints_in_all_slices() {
         )
         + &slice("other", "other", &ports(three.address().port(), 1), here);
     let sesame = Sesame::with_rules(&services, &rules).await;
-    let found = shares(sesame.at(8080), &Ask::get("a.example.com", "/web"), 100).await;
+    let found = shares(sesame.at(8080), &Request::get("a.example.com", "/web"), 100).await;
     assert_eq!(
         found.keys().collect::<Vec<_>>(),
         ["one", "two"],
         "{found:?}"
     );
-    let found = shares(sesame.at(8080), &Ask::get("a.example.com", "/admin"), 10).await;
+    let found = shares(
+        sesame.at(8080),
+        &Request::get("a.example.com", "/admin"),
+        10,
+    )
+    .await;
     assert_eq!(found.keys().collect::<Vec<_>>(), ["three"], "{found:?}");
     check(
         sesame.at(8080),
@@ -114,7 +119,7 @@ async fn terminating_endpoints_serve_if_no_others_are_ready() {
     let only = async |name: &str| {
         let what = format!("only {name} answers");
         eventually(&what, async || {
-            let found = shares(address, &Ask::get("a.example.com", "/"), 20).await;
+            let found = shares(address, &Request::get("a.example.com", "/"), 20).await;
             anyhow::ensure!(found.keys().eq([name]), "{found:?}");
             Ok(())
         })
@@ -180,7 +185,7 @@ async fn both_address_families() {
     let mut listeners = vec![sesame.at(port)];
     listeners.extend(v6.as_ref().map(|_| SocketAddr::from((loopback, port))));
     for address in listeners {
-        let found = shares(address, &Ask::get("a.example.com", "/"), 100).await;
+        let found = shares(address, &Request::get("a.example.com", "/"), 100).await;
         // The gateway may prefer either family, but it must answer.
         assert!(
             !found.is_empty() && found.keys().all(|name| names.contains(&name.as_str())),
@@ -228,8 +233,8 @@ async fn changes_of_endpoints_drop_no_request() {
             };
             sesame.folder().replace("a.yaml", &service("a", &now));
             if name.is_empty() {
-                eventually("both answer", async || {
-                    let found = shares(address, &Ask::get("a.example.com", "/"), 30).await;
+                eventually("both respond", async || {
+                    let found = shares(address, &Request::get("a.example.com", "/"), 30).await;
                     anyhow::ensure!(found.len() == 2, "{found:?}");
                     Ok(())
                 })
@@ -242,18 +247,18 @@ async fn changes_of_endpoints_drop_no_request() {
     };
     let steady = async {
         let mut kept = Connect::plain().open(address).await.expect("a connection");
-        let ask = Ask::get("a.example.com", "/");
+        let request = Request::get("a.example.com", "/");
         let mut asked = 0;
         while !done.load(Ordering::Relaxed) {
-            let answer = kept
-                .ask(&ask)
+            let response = kept
+                .send(&request)
                 .await
-                .expect("an answer on the open connection");
-            assert_eq!(answer.status, 200, "after {asked} answers");
-            let fresh = ask.of(address).await;
+                .expect("a response on the open connection");
+            assert_eq!(response.status, 200, "after {asked} responses");
+            let fresh = request.of(address).await;
             assert!(
                 ["one", "two"].contains(&fresh.as_str()),
-                "{fresh} after {asked} answers"
+                "{fresh} after {asked} responses"
             );
             asked += 2;
         }

@@ -148,7 +148,7 @@ async fn without_watching_files_are_read_once() {
     );
     // A restarted Envoy gets the same configuration: by then a change would have been noticed.
     let (envoy, _) = sesame.envoys()[0];
-    crate::harness::send(envoy, Signal::SIGKILL);
+    crate::harness::send_signal(envoy, Signal::SIGKILL);
     sesame
         .event("the Envoy is started again", from, |event| {
             event["type"] == "envoy-started"

@@ -1,6 +1,6 @@
 //! GRPCRoutes: calls by service and method, statuses of failed calls, and HTTPRoutes on the same host.
 
-use sesame_testkit::client::{Answer, Ask, Connect};
+use sesame_testkit::client::{Connect, Request, Response};
 
 use crate::harness::{HTTP, Sesame, at, backends, grpc_route, listening, route, to};
 
@@ -9,24 +9,24 @@ const UNIMPLEMENTED: &str = "12";
 /// The gRPC status of calls without a backend.
 const UNAVAILABLE: &str = "14";
 
-fn call(host: &str, path: &str) -> Ask {
-    Ask::get(host, path)
+fn call(host: &str, path: &str) -> Request {
+    Request::get(host, path)
         .method("POST")
         .header("content-type", "application/grpc+proto")
         .header("te", "trailers")
 }
 
 /// The backend that got the call over HTTP/2, or the gRPC status.
-async fn outcome(sesame: &Sesame, ask: &Ask) -> String {
-    let answer = Connect::plain().h2().ask(sesame.at(8080), ask).await;
-    let answer = answer.expect("an answer");
-    assert_eq!(answer.status, 200, "gRPC statuses are in headers");
-    let Answer { headers, .. } = &answer;
+async fn outcome(sesame: &Sesame, request: &Request) -> String {
+    let response = Connect::plain().h2().send(sesame.at(8080), request).await;
+    let response = response.expect("a response");
+    assert_eq!(response.status, 200, "gRPC statuses are in headers");
+    let Response { headers, .. } = &response;
     match headers.get("grpc-status") {
         Some(status) => status.to_str().expect("ASCII").to_owned(),
         None => {
-            assert_eq!(answer.json()["protocol"], "HTTP/2");
-            answer.backend()
+            assert_eq!(response.json()["protocol"], "HTTP/2");
+            response.backend()
         }
     }
 }
@@ -67,7 +67,7 @@ async fn calls_are_routed_by_service_method_and_headers() {
         );
     let sesame = Sesame::with_gateway(&[HTTP], &(services + &routes)).await;
     listening(sesame.at(8080)).await;
-    for (ask, expected) in [
+    for (request, expected) in [
         (call("a.example.com", "/shop.Users/Get"), "users"),
         (call("a.example.com", "/shop.Users/Login"), "login"),
         (
@@ -85,7 +85,7 @@ async fn calls_are_routed_by_service_method_and_headers() {
         (call("b.example.com", "/shop.Users/Logout"), UNIMPLEMENTED),
         (call("c.example.com", "/shop.Users/Login"), UNIMPLEMENTED),
     ] {
-        assert_eq!(outcome(&sesame, &ask).await, expected, "{ask:?}");
+        assert_eq!(outcome(&sesame, &request).await, expected, "{request:?}");
     }
 }
 
@@ -134,11 +134,11 @@ async fn filters_apply_to_calls_of_a_named_rule() {
     let routes = grpc_route("calls", &["web"], &["a.example.com"], &[rule]);
     let sesame = Sesame::with_gateway(&[HTTP], &(services + &routes)).await;
     listening(sesame.at(8080)).await;
-    let ask = call("a.example.com", "/a.B/C")
+    let request = call("a.example.com", "/a.B/C")
         .header("x-tier", "none")
         .header("x-secret", "1");
-    let answer = Connect::plain().h2().ask(sesame.at(8080), &ask).await;
-    let received = answer.expect("an answer").json();
+    let response = Connect::plain().h2().send(sesame.at(8080), &request).await;
+    let received = response.expect("a response").json();
     assert_eq!(received["headers"]["x-tier"], serde_json::json!(["gold"]));
     assert!(received["headers"].get("x-secret").is_none());
     assert_eq!(received["headers"]["te"], serde_json::json!(["trailers"]));
@@ -156,11 +156,11 @@ async fn a_host_serves_calls_and_pages() {
         outcome(&sesame, &call("a.example.com", "/a.B/C")).await,
         "calls"
     );
-    let page = Ask::get("a.example.com", "/a.B/C");
-    let answer = Connect::plain()
-        .ask(sesame.at(8080), &page)
+    let page = Request::get("a.example.com", "/a.B/C");
+    let response = Connect::plain()
+        .send(sesame.at(8080), &page)
         .await
-        .expect("an answer");
-    assert_eq!(answer.backend(), "pages");
-    assert_eq!(answer.json()["protocol"], "HTTP/1.1");
+        .expect("a response");
+    assert_eq!(response.backend(), "pages");
+    assert_eq!(response.json()["protocol"], "HTTP/1.1");
 }

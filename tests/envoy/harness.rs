@@ -21,9 +21,9 @@ pub(crate) use self::objects::{
     HTTP, Https, at, backend, backends, certificate, created, gateway, grant, grpc_route, https,
     namespace, on, route, service, to,
 };
-pub(crate) use self::process::{children, ended, is_running, send};
+pub(crate) use self::process::{children, ended, is_running, send_signal};
 pub(crate) use self::requests::{
-    Summary, assert_share, becomes, check, check_asks, eventually, eventually_within, listening,
-    shares,
+    Summary, assert_share, becomes, check, check_requests, eventually, eventually_within,
+    listening, shares,
 };
 pub(crate) use self::sesame::{Condition, Sesame};

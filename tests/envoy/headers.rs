@@ -1,7 +1,7 @@
 //! Filters that change headers of requests and responses, on rules and on backends.
 
 use serde_json::Value;
-use sesame_testkit::client::{Answer, Ask};
+use sesame_testkit::client::{Request, Response};
 
 use crate::harness::{Sesame, assert_share, at, backends};
 
@@ -41,10 +41,10 @@ async fn request_headers() {
     let sesame = Sesame::with_rules(&services, &rules).await;
     for path in ["/rule", "/backend"] {
         let bare = sesame
-            .ask_well(&Ask::get("a.example.com", path))
+            .ask_well(&Request::get("a.example.com", path))
             .await
             .json();
-        let full = Ask::get("a.example.com", path)
+        let full = Request::get("a.example.com", path)
             .header("x-set", "old")
             .header("x-add", "some")
             .header("X-REMOVE", "1")
@@ -80,16 +80,16 @@ async fn response_headers() {
     ];
     let sesame = Sesame::with_rules(&services, &rules).await;
     for path in ["/rule", "/backend"] {
-        let bare = sesame.ask_well(&Ask::get("a.example.com", path)).await;
-        let full = Ask::get("a.example.com", path)
+        let bare = sesame.ask_well(&Request::get("a.example.com", path)).await;
+        let full = Request::get("a.example.com", path)
             .header("x-echo-set-header", "x-set: old")
             .header("x-echo-set-header", "X-Add: some")
             .header("x-echo-set-header", "x-remove: 1")
             .header("x-echo-set-header", "x-remove-too: 1")
             .header("x-echo-set-header", "x-keep: kept");
         let full = sesame.ask_well(&full).await;
-        let of = |answer: &Answer, header: &str| {
-            let values: Vec<_> = answer.headers.get_all(header).iter().collect();
+        let of = |response: &Response, header: &str| {
+            let values: Vec<_> = response.headers.get_all(header).iter().collect();
             if values.is_empty() {
                 return "-".to_owned();
             }
@@ -132,16 +132,16 @@ async fn each_backend_has_its_own_changes() {
     let mut connection = sesame.open().await;
     let mut a = 0;
     for _ in 0..100 {
-        let answer = connection
-            .ask(&Ask::get("a.example.com", "/"))
+        let response = connection
+            .send(&Request::get("a.example.com", "/"))
             .await
-            .expect("an answer");
-        let name = answer.backend();
+            .expect("a response");
+        let name = response.backend();
         a += u32::from(name == "a");
-        let seen = answer.json();
+        let seen = response.json();
         assert_eq!(joined(&seen["headers"]["x-backend"]), name, "{seen}");
         assert_eq!(joined(&seen["headers"]["x-rule"]), "rule", "{seen}");
-        assert_eq!(answer.header("x-from"), name);
+        assert_eq!(response.header("x-from"), name);
     }
     assert_share("a", a, 100, 0.5);
 }
@@ -177,14 +177,14 @@ async fn filters_do_not_change_how_a_request_is_framed() {
     }
     let sesame = Sesame::with_rules(&services, &rules).await;
     let post = |path: &str| {
-        Ask::get("a.example.com", path)
+        Request::get("a.example.com", path)
             .method("POST")
             .body(SMUGGLED)
     };
     for (path, _) in changes {
         for path in [path.to_owned(), format!("/backend{path}")] {
-            let answer = sesame.ask(&post(&path)).await;
-            assert_eq!(answer.status, 500, "{path}: {answer:?}");
+            let response = sesame.send(&post(&path)).await;
+            assert_eq!(response.status, 500, "{path}: {response:?}");
         }
     }
     assert_eq!(

@@ -1,9 +1,9 @@
 //! Hostnames of listeners and routes: intersection, precedence, isolation.
 
-use sesame_testkit::client::{Ask, Connect};
+use sesame_testkit::client::{Connect, Request};
 
 use crate::harness::{
-    HTTP, Sesame, Summary, at, backends, check, check_asks, created, listening, route, to,
+    HTTP, Sesame, Summary, at, backends, check, check_requests, created, listening, route, to,
 };
 
 #[tokio::test]
@@ -36,8 +36,8 @@ async fn exact_before_long_wildcard_before_short_wildcard_before_any() {
     .await;
     // The same over HTTP/2, where the host is a pseudo-header.
     let h2 = Connect::plain().h2();
-    let ask = Ask::get("c.b.example.com:8080", "/");
-    assert_eq!((&h2, &ask).of(sesame.at(8080)).await, "long");
+    let request = Request::get("c.b.example.com:8080", "/");
+    assert_eq!((&h2, &request).of(sesame.at(8080)).await, "long");
 }
 
 #[tokio::test]
@@ -120,8 +120,8 @@ async fn the_routes_own_hostname_decides_if_the_intersection_is_the_same() {
         pair("exact", "abc.example.com", "*.example.com") + &pair("wide", "*.example.com", "*.com");
     let sesame = Sesame::with_gateway(&listeners, &(services + &routes)).await;
     for port in [8080, 8081] {
-        let get = |path| Ask::get("abc.example.com", path);
-        check_asks(
+        let get = |path| Request::get("abc.example.com", path);
+        check_requests(
             sesame.at(port),
             [
                 (get("/same"), "narrow"),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sesame_testkit::backend::{Backend, Received};
-use sesame_testkit::client::Ask;
+use sesame_testkit::client::Request;
 
 use crate::harness::{Sesame, assert_share, backend, backends, eventually, shares, to};
 
@@ -33,13 +33,13 @@ async fn all_mirrors_get_the_same_request_as_the_backend() {
         to("a")
     );
     let sesame = Sesame::with_rules(&services, &[&rule]).await;
-    let ask = Ask::get("a.example.com", "/copied?q=1")
+    let request = Request::get("a.example.com", "/copied?q=1")
         .method("POST")
         .body("what it says")
         .header("x-gone", "1");
-    let answer = sesame.ask(&ask).await;
+    let response = sesame.send(&request).await;
     assert_eq!(
-        (answer.status.as_u16(), answer.backend().as_str()),
+        (response.status.as_u16(), response.backend().as_str()),
         (200, "a")
     );
     for backend in &backends {
@@ -56,7 +56,7 @@ async fn all_mirrors_get_the_same_request_as_the_backend() {
     }
 }
 
-/// The client waits only for the answer to its own request.
+/// The client waits only for the response to its own request.
 #[tokio::test]
 async fn a_failing_or_missing_mirror_does_not_affect_the_client() {
     let (_backends, services) = backends(&["a", "slow"]).await;
@@ -70,8 +70,8 @@ async fn a_failing_or_missing_mirror_does_not_affect_the_client() {
         to("a")
     );
     let sesame = Sesame::with_rules(&(services + &gone_text), &[&rule]).await;
-    let answers = shares(sesame.at(8080), &Ask::get("a.example.com", "/"), 20).await;
-    assert_eq!(answers, BTreeMap::from([("a".to_owned(), 20)]));
+    let responses = shares(sesame.at(8080), &Request::get("a.example.com", "/"), 20).await;
+    assert_eq!(responses, BTreeMap::from([("a".to_owned(), 20)]));
     sesame
         .assert_route("a", "ResolvedRefs", ("False", "BackendNotFound"))
         .await;
@@ -108,9 +108,9 @@ async fn a_share_of_the_requests_is_copied() {
         .collect();
     let rule = format!("filters: [{}], {}", filters.join(", "), to("a"));
     let sesame = Sesame::with_rules(&services, &[&rule]).await;
-    let answers = shares(sesame.at(8080), &Ask::get("a.example.com", "/"), ASKED).await;
-    assert_eq!(answers, BTreeMap::from([("a".to_owned(), ASKED)]));
-    // Copies may arrive after the answers. Their number is known for `all`, so wait for those.
+    let responses = shares(sesame.at(8080), &Request::get("a.example.com", "/"), ASKED).await;
+    assert_eq!(responses, BTreeMap::from([("a".to_owned(), ASKED)]));
+    // Copies may arrive after the responses. Their number is known for `all`, so wait for those.
     eventually("all copies arrive", async || {
         let count = mirrors[4].count();
         anyhow::ensure!(count == u64::from(ASKED), "{count} of {ASKED}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-use sesame_testkit::client::{Ask, Connect};
+use sesame_testkit::client::{Connect, Request};
 
 use crate::harness::{Dice, Folder, HTTP, Sesame, gateway, new_ip, route};
 
@@ -78,28 +78,28 @@ fn never() -> String {
     text
 }
 
-fn request(dice: &mut Dice) -> Ask {
+fn request(dice: &mut Dice) -> Request {
     let mut path = path(dice);
     path += dice.one_of(&["", "", "", "/", "x", "?q=1", "/?q=1", "?q=2&r=/a/b"]);
-    let mut ask = Ask::get("many.test", &path);
+    let mut request = Request::get("many.test", &path);
     if dice.roll(5) == 0 {
-        ask = ask.method("POST");
+        request = request.method("POST");
     }
     if dice.roll(5) == 0 {
-        ask = ask.header("x-a", "b");
+        request = request.header("x-a", "b");
     }
-    ask
+    request
 }
 
-async fn answers(at: SocketAddr, asks: &[Ask]) -> Vec<String> {
+async fn responses(at: SocketAddr, requests: &[Request]) -> Vec<String> {
     let mut connection = Connect::plain()
         .open(at)
         .await
         .expect("the gateway listens");
     let mut out = Vec::new();
-    for ask in asks {
-        let answer = connection.ask(ask).await.expect("an answer");
-        let (status, location) = (answer.status.as_u16(), answer.header("location"));
+    for request in requests {
+        let response = connection.send(request).await.expect("a response");
+        let (status, location) = (response.status.as_u16(), response.header("location"));
         out.push(format!("{status} {location}"));
     }
     out
@@ -130,11 +130,11 @@ async fn a_tree_answers_like_a_list() {
                 has
             );
         }
-        let asks: Vec<Ask> = (0..REQUESTS).map(|_| request(&mut dice)).collect();
-        let by_tree = answers(tree.at(8080), &asks).await;
-        let by_list = answers(list.at(8080), &asks).await;
-        for ((ask, one), other) in asks.iter().zip(&by_tree).zip(&by_list) {
-            assert_eq!(one, other, "{ask:?}");
+        let requests: Vec<Request> = (0..REQUESTS).map(|_| request(&mut dice)).collect();
+        let by_tree = responses(tree.at(8080), &requests).await;
+        let by_list = responses(list.at(8080), &requests).await;
+        for ((request, one), other) in requests.iter().zip(&by_tree).zip(&by_list) {
+            assert_eq!(one, other, "{request:?}");
         }
         found.extend(by_tree);
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use sesame_testkit::certs::Identity;
-use sesame_testkit::client::{Ask, Connect};
+use sesame_testkit::client::{Connect, Request};
 
 use crate::harness::{
     Folder, HTTP, Https, Sesame, certificate, gateway, https, listening, new_ip, route,
@@ -20,11 +20,11 @@ async fn check(connect: &Connect, address: SocketAddr, host: &str, cases: &[(&st
     listening(address).await;
     let mut wrong = Vec::new();
     for (path, status, location) in cases {
-        let answer = connect
-            .ask(address, &Ask::get(host, path))
+        let response = connect
+            .send(address, &Request::get(host, path))
             .await
-            .expect("an answer");
-        let found = (answer.status.as_u16(), answer.header("location"));
+            .expect("a response");
+        let found = (response.status.as_u16(), response.header("location"));
         if found != (*status, *location) {
             wrong.push(format!("{host}{path}: {found:?}, not {status} {location}"));
         }
@@ -90,9 +90,11 @@ async fn hosts_paths_and_statuses() {
         ],
     )
     .await;
-    let post = Ask::get("a.example.com", "/303").method("POST").body("x");
-    let answer = sesame.ask(&post).await;
-    assert_eq!(answer.status, 303);
+    let post = Request::get("a.example.com", "/303")
+        .method("POST")
+        .body("x");
+    let response = sesame.send(&post).await;
+    assert_eq!(response.status, 303);
 }
 
 /// The port defaults to that of the scheme, if there is one, or else to the listener's. Default ports are omitted if the

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sesame_testkit::client::Ask;
+use sesame_testkit::client::Request;
 
 use crate::harness::{Sesame, assert_share, backends, to};
 
@@ -11,15 +11,15 @@ async fn check(sesame: &Sesame, host: &str, cases: &[(&str, &str)]) {
     let mut connection = sesame.open().await;
     let mut wrong = Vec::new();
     for (path, expected) in cases {
-        let answer = connection
-            .ask(&Ask::get("a.example.com", path))
+        let response = connection
+            .send(&Request::get("a.example.com", path))
             .await
-            .expect("an answer");
-        let seen = answer.json();
+            .expect("a response");
+        let seen = response.json();
         if (&seen["host"], &seen["path"]) != (&host.into(), &(*expected).into()) {
             wrong.push(format!(
                 "{path}: {} {} {}, not {host} {expected}",
-                answer.status, seen["host"], seen["path"]
+                response.status, seen["host"], seen["path"]
             ));
         }
     }
@@ -126,8 +126,10 @@ async fn the_host_with_and_without_the_path() {
         ],
     )
     .await;
-    let answer = sesame.ask(&Ask::get("a.example.com", "/with-header")).await;
-    assert_eq!(answer.json()["headers"]["x-set"][0], "new");
+    let response = sesame
+        .send(&Request::get("a.example.com", "/with-header"))
+        .await;
+    assert_eq!(response.json()["headers"]["x-set"][0], "new");
 }
 
 /// The chosen backend determines path and host. Shares are unaffected.
@@ -146,13 +148,13 @@ async fn each_of_several_backends_has_its_own_rewrite() {
     let mut connection = sesame.open().await;
     let mut seen = Vec::new();
     for _ in 0..400 {
-        let answer = connection
-            .ask(&Ask::get("a.example.com", "/in/x"))
+        let response = connection
+            .send(&Request::get("a.example.com", "/in/x"))
             .await
-            .expect("an answer");
-        let json = answer.json();
+            .expect("a response");
+        let json = response.json();
         let text = |field: &str| json[field].as_str().unwrap_or_default().to_owned();
-        seen.push((answer.backend(), text("host"), text("path")));
+        seen.push((response.backend(), text("host"), text("path")));
     }
     let kinds: BTreeSet<_> = seen
         .iter()

@@ -1,9 +1,9 @@
 //! Matching: paths, headers, query parameters, methods, and precedence.
 
-use sesame_testkit::client::Ask;
+use sesame_testkit::client::Request;
 
 use crate::harness::{
-    HTTP, Sesame, at, backends, check, check_asks, created, gateway, new_ip, on, route,
+    HTTP, Sesame, at, backends, check, check_requests, created, gateway, new_ip, on, route,
 };
 
 #[tokio::test]
@@ -86,8 +86,8 @@ async fn headers_queries_and_methods() {
         on("{path: {value: /longer}}", "longer"),
     ];
     let sesame = Sesame::with_rules(&services, &rules).await;
-    let get = |path| Ask::get("a.example.com", path);
-    check_asks(
+    let get = |path| Request::get("a.example.com", path);
+    check_requests(
         sesame.at(8080),
         [
             (get("/"), "plain"),
@@ -201,25 +201,25 @@ async fn the_first_of_equal_rules_answers_even_if_its_backend_is_missing() {
         on("{path: {value: /}}", "second"),
     ];
     let sesame = Sesame::with_rules(&services, &rules).await;
-    check_asks(
+    check_requests(
         sesame.at(8080),
         [
             (
-                Ask::get("a.example.com", "/order")
+                Request::get("a.example.com", "/order")
                     .header("a", "x")
                     .header("b", "x"),
                 "first",
             ),
             (
-                Ask::get("a.example.com", "/order").header("a", "x"),
+                Request::get("a.example.com", "/order").header("a", "x"),
                 "second",
             ),
-            (Ask::get("a.example.com", "/missing"), "500"),
-            (Ask::get("a.example.com", "/empty"), "500"),
-            (Ask::get("a.example.com", "/none/at/all"), "500"),
-            (Ask::get("a.example.com", "/kind"), "500"),
-            (Ask::get("a.example.com", "/extension"), "500"),
-            (Ask::get("a.example.com", "/else"), "second"),
+            (Request::get("a.example.com", "/missing"), "500"),
+            (Request::get("a.example.com", "/empty"), "500"),
+            (Request::get("a.example.com", "/none/at/all"), "500"),
+            (Request::get("a.example.com", "/kind"), "500"),
+            (Request::get("a.example.com", "/extension"), "500"),
+            (Request::get("a.example.com", "/else"), "second"),
         ],
     )
     .await;
@@ -293,14 +293,14 @@ async fn many_routes_without_a_path_leave_other_hosts_alone() {
         &[at("/", "other")],
     );
     let sesame = Sesame::with_gateway(&[HTTP], &(services + &routes)).await;
-    let asks = |n: &str| Ask::get("many.example.com", "/").header("x-n", n);
-    check_asks(
+    let requests = |n: &str| Request::get("many.example.com", "/").header("x-n", n);
+    check_requests(
         sesame.at(8080),
         [
-            (asks("0"), "many"),
-            (asks("63"), "many"),
-            (asks("64"), "404"),
-            (Ask::get("other.example.com", "/"), "other"),
+            (requests("0"), "many"),
+            (requests("63"), "many"),
+            (requests("64"), "404"),
+            (Request::get("other.example.com", "/"), "other"),
         ],
     )
     .await;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use sesame_testkit::client::Ask;
+use sesame_testkit::client::Request;
 
 use crate::harness::{Sesame, backends, service, shares};
 
@@ -18,10 +18,10 @@ async fn serving(rules: &[&str]) -> (Vec<sesame_testkit::backend::Backend>, Sesa
     (backends, sesame)
 }
 
-/// Sends several requests with the session of the first answer, and returns the backends that answered.
+/// Sends several requests with the session of the first response, and returns the backends that answered.
 async fn returning(sesame: &Sesame, path: &str, header: &str, value: &str) -> BTreeSet<String> {
-    let ask = Ask::get("a.example.com", path).header(header, value);
-    shares(sesame.at(8080), &ask, 20)
+    let request = Request::get("a.example.com", path).header(header, value);
+    shares(sesame.at(8080), &request, 20)
         .await
         .into_keys()
         .collect()
@@ -39,7 +39,7 @@ async fn by_cookie() {
     let mut homes = BTreeSet::new();
     for path in ["/named", "/unnamed", "/permanent"] {
         for _ in 0..6 {
-            let first = sesame.ask_well(&Ask::get("a.example.com", path)).await;
+            let first = sesame.ask_well(&Request::get("a.example.com", path)).await;
             let home = first.backend();
             let cookie = first.header("set-cookie").to_owned();
             let (pair, attributes) = cookie.split_once(';').unwrap_or((&cookie, ""));
@@ -67,7 +67,9 @@ async fn by_cookie() {
     }
     // New clients are spread, or the cookie would prove nothing.
     assert!(homes.len() > 1, "{homes:?}");
-    let none = sesame.ask_well(&Ask::get("a.example.com", "/none")).await;
+    let none = sesame
+        .ask_well(&Request::get("a.example.com", "/none"))
+        .await;
     assert_eq!(none.header("set-cookie"), "");
     let nonsense = returning(&sesame, "/named", "cookie", "mine=nonsense").await;
     assert!(
@@ -82,7 +84,7 @@ async fn by_header() {
         serving(&["sessionPersistence: {type: Header, header: {name: x-session}}"]).await;
     let mut homes = BTreeSet::new();
     for _ in 0..12 {
-        let first = sesame.ask_well(&Ask::get("a.example.com", "/")).await;
+        let first = sesame.ask_well(&Request::get("a.example.com", "/")).await;
         let session = first.header("x-session").to_owned();
         assert!(!session.is_empty(), "{first:?}");
         let found = returning(&sesame, "/", "x-session", &session).await;
@@ -96,7 +98,7 @@ async fn by_header() {
 #[tokio::test]
 async fn a_session_without_its_endpoint_gets_another_one() {
     let (mut backends, sesame) = serving(&["sessionPersistence: {cookie: {name: mine}}"]).await;
-    let first = sesame.ask_well(&Ask::get("a.example.com", "/")).await;
+    let first = sesame.ask_well(&Request::get("a.example.com", "/")).await;
     let cookie = first
         .header("set-cookie")
         .split(';')
@@ -119,10 +121,10 @@ async fn a_session_without_its_endpoint_gets_another_one() {
         &format!("{before}{}apiVersion: gateway{after}", service("a", &left)),
     );
     crate::harness::eventually("another endpoint answers", async || {
-        let answer = sesame
-            .ask_well(&Ask::get("a.example.com", "/").header("cookie", &cookie))
+        let response = sesame
+            .ask_well(&Request::get("a.example.com", "/").header("cookie", &cookie))
             .await;
-        anyhow::ensure!(answer.backend() != home, "it is {home}");
+        anyhow::ensure!(response.backend() != home, "it is {home}");
         Ok(())
     })
     .await;

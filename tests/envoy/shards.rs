@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use sesame_testkit::client::{Ask, Connect, Connection};
+use sesame_testkit::client::{Connect, Connection, Request};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
@@ -101,53 +101,57 @@ fn host(dice: &mut Dice) -> String {
     }
 }
 
-fn request(dice: &mut Dice) -> Ask {
+fn request(dice: &mut Dice) -> Request {
     let path = dice.one_of(&["/", "/a", "/a/b", "/a/b/c?d=e", "/ab"]);
-    let mut ask = Ask::get(&host(dice), path);
+    let mut request = Request::get(&host(dice), path);
     if dice.roll(4) == 0 {
-        ask = ask.header("x-a", "b");
+        request = request.header("x-a", "b");
     }
     match dice.roll(8) {
-        0 => ask.header("x-sesame-shard", "8080#3"),
-        1 => ask
+        0 => request.header("x-sesame-shard", "8080#3"),
+        1 => request
             .header("X-Sesame-Shard", "")
             .header("x-sesame-shard", "8080#63"),
-        _ => ask,
+        _ => request,
     }
 }
 
-/// Summarizes an answer: the Location, or the status.
-async fn summary(connection: &mut Option<Connection>, at: SocketAddr, ask: &Ask) -> Result<String> {
-    summary_by(&Connect::plain(), connection, at, ask).await
+/// Summarizes a response: the Location, or the status.
+async fn summary(
+    connection: &mut Option<Connection>,
+    at: SocketAddr,
+    request: &Request,
+) -> Result<String> {
+    summary_by(&Connect::plain(), connection, at, request).await
 }
 
 async fn summary_by(
     connect: &Connect,
     connection: &mut Option<Connection>,
     at: SocketAddr,
-    ask: &Ask,
+    request: &Request,
 ) -> Result<String> {
     let mut open = match connection.take() {
         Some(open) => open,
         None => connect.open(at).await?,
     };
-    let answer = open.ask(ask).await?;
+    let response = open.send(request).await?;
     // Envoy closes the connection after some invalid requests.
-    if answer.header("connection") != "close" {
+    if response.header("connection") != "close" {
         *connection = Some(open);
     }
     Ok(format!(
         "{} {}",
-        answer.status.as_u16(),
-        answer.header("location")
+        response.status.as_u16(),
+        response.header("location")
     ))
 }
 
-/// The status line of the answer to a CONNECT request, which Envoy rejects.
+/// The status line of the response to a CONNECT request, which Envoy rejects.
 async fn tunnel(at: SocketAddr, host: &str) -> Result<String> {
     let mut stream = BufReader::new(TcpStream::connect(at).await?);
-    let ask = format!("CONNECT {host}:80 HTTP/1.1\r\nhost: {host}:80\r\n\r\n");
-    stream.write_all(ask.as_bytes()).await?;
+    let request = format!("CONNECT {host}:80 HTTP/1.1\r\nhost: {host}:80\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
     let mut line = String::new();
     timeout(Duration::from_secs(10), stream.read_line(&mut line)).await??;
     ensure!(line.contains(" 404 "), "{line:?}");
@@ -209,8 +213,12 @@ async fn shards_answer_like_a_whole_table() {
         for sesame in [&whole, &by_module, &by_expressions] {
             eventually("the change is served", async || {
                 let mut none = None;
-                let said =
-                    summary(&mut none, sesame.at(8080), &Ask::get("marker.test", "/")).await?;
+                let said = summary(
+                    &mut none,
+                    sesame.at(8080),
+                    &Request::get("marker.test", "/"),
+                )
+                .await?;
                 ensure!(said == format!("302 http://v{round}.test:8080/"), "{said}");
                 Ok(())
             })
@@ -223,16 +231,16 @@ async fn shards_answer_like_a_whole_table() {
         let mut to_whole = None;
         let mut shards = [(&by_module, None), (&by_expressions, None)];
         for _ in 0..REQUESTS {
-            let ask = request(&mut dice);
+            let request = request(&mut dice);
             // The last shard may arrive a moment after the first.
-            eventually_within(Duration::from_secs(5), "the same answer", async || {
-                let one = summary_by(&connect, &mut to_whole, whole.at(8080), &ask).await?;
+            eventually_within(Duration::from_secs(5), "the same response", async || {
+                let one = summary_by(&connect, &mut to_whole, whole.at(8080), &request).await?;
                 for (sesame, connection) in &mut shards {
-                    let other = summary_by(&connect, connection, sesame.at(8080), &ask).await?;
+                    let other = summary_by(&connect, connection, sesame.at(8080), &request).await?;
                     let (ours, theirs) = (sesame.ip.to_string(), whole.ip.to_string());
                     ensure!(
                         one == other.replace(&ours, &theirs),
-                        "{ask:?}: {one} or {other}"
+                        "{request:?}: {one} or {other}"
                     );
                 }
                 Ok(())
@@ -243,7 +251,7 @@ async fn shards_answer_like_a_whole_table() {
     for host in ["marker.test", "h1.t1.example.com", "unknown.test"] {
         let mut said = Vec::new();
         for sesame in [&whole, &by_module, &by_expressions] {
-            said.push(tunnel(sesame.at(8080), host).await.expect("an answer"));
+            said.push(tunnel(sesame.at(8080), host).await.expect("a response"));
         }
         assert!(
             said.windows(2).all(|two| two[0] == two[1]),
@@ -262,14 +270,14 @@ async fn backends_see_no_trace_of_shards() {
     let folder = Folder::new(&[("all.yaml", text)]);
     let sesame = Sesame::start(ip, folder, &["--route-shards", "always"]).await;
     sesame.programmed().await;
-    let ask = Ask::get("A.test:99", "/").header("x-sesame-shard", "8080#1");
-    let answer = sesame.ask_well(&ask).await.json();
-    let headers = answer["headers"].to_string().to_lowercase();
+    let request = Request::get("A.test:99", "/").header("x-sesame-shard", "8080#1");
+    let response = sesame.ask_well(&request).await.json();
+    let headers = response["headers"].to_string().to_lowercase();
     assert!(
         headers.contains("x-b") && headers.contains("a.test:99"),
-        "{answer}"
+        "{response}"
     );
-    assert!(!headers.contains("shard"), "{answer}");
+    assert!(!headers.contains("shard"), "{response}");
 }
 
 /// Routes of a listener for this many hosts.
@@ -290,18 +298,18 @@ fn hosts(listener: &str, number: usize) -> String {
 /// Requests the first host, on a persistent connection and on new ones, while the work runs.
 ///
 /// # Panics
-/// If an answer isn't a 200.
+/// If a response isn't a 200.
 async fn under_requests(at: SocketAddr, work: impl Future<Output = ()>) {
     let (over, asked) = (Cell::new(false), Cell::new(0_u32));
-    let ask = Ask::get("h0.test", "/");
+    let request = Request::get("h0.test", "/");
     let steady = async {
         let mut kept: Option<Connection> = None;
         while !over.get() {
-            let said = summary(&mut kept, at, &ask).await;
-            let said = said.expect("an answer on the persistent connection");
+            let said = summary(&mut kept, at, &request).await;
+            let said = said.expect("a response on the persistent connection");
             assert_eq!(said, "200 ", "on the persistent connection");
-            let fresh = Connect::plain().ask(at, &ask).await;
-            assert_eq!(fresh.expect("an answer").status, 200);
+            let fresh = Connect::plain().send(at, &request).await;
+            assert_eq!(fresh.expect("a response").status, 200);
             asked.set(asked.get() + 2);
         }
     };
@@ -313,11 +321,11 @@ async fn under_requests(at: SocketAddr, work: impl Future<Output = ()>) {
     assert!(asked.get() > 100, "{}", asked.get());
 }
 
-async fn answers(at: SocketAddr, host: usize, status: u16) {
+async fn responses(at: SocketAddr, host: usize, status: u16) {
     eventually(&format!("h{host}.test answers {status}"), async || {
-        let ask = Ask::get(&format!("h{host}.test"), "/");
-        let answer = Connect::plain().ask(at, &ask).await?;
-        ensure!(answer.status == status, "{}", answer.status);
+        let request = Request::get(&format!("h{host}.test"), "/");
+        let response = Connect::plain().send(at, &request).await?;
+        ensure!(response.status == status, "{}", response.status);
         Ok(())
     })
     .await;
@@ -329,7 +337,7 @@ async fn no_request_is_lost_when_a_table_grows_and_shrinks() {
     let sesame = Sesame::with_gateway(&[HTTP], &service).await;
     sesame.folder().write("hosts.yaml", &hosts("http", 190));
     let at = sesame.at(8080);
-    answers(at, 189, 200).await;
+    responses(at, 189, 200).await;
     let changes = async {
         // Above the threshold for shards, then far below that for a whole table.
         for number in [410, 600, 150, 420, 100, 430] {
@@ -340,12 +348,12 @@ async fn no_request_is_lost_when_a_table_grows_and_shrinks() {
             sesame
                 .folder()
                 .replace("hosts.yaml", &hosts("http", number));
-            answers(at, number - 1, 200).await;
-            answers(at, number, 404).await;
+            responses(at, number - 1, 200).await;
+            responses(at, number, 404).await;
         }
         // Its whole table is removed too.
         sleep(Duration::from_secs(12)).await;
-        answers(at, 429, 200).await;
+        responses(at, 429, 200).await;
     };
     under_requests(at, changes).await;
 }
@@ -358,16 +366,16 @@ async fn no_request_is_lost_when_a_second_table_grows() {
     sesame.folder().write("hosts.yaml", &hosts("http", 410));
     sesame.folder().write("others.yaml", &hosts("other", 10));
     let at = sesame.at(8081);
-    answers(sesame.at(8080), 409, 200).await;
-    answers(at, 9, 200).await;
+    responses(sesame.at(8080), 409, 200).await;
+    responses(at, 9, 200).await;
     let changes = async {
         for number in [420, 100, 430] {
             sesame
                 .folder()
                 .replace("others.yaml", &hosts("other", number));
-            answers(at, number - 1, 200).await;
-            answers(at, number, 404).await;
-            answers(sesame.at(8080), 409, 200).await;
+            responses(at, number - 1, 200).await;
+            responses(at, number, 404).await;
+            responses(sesame.at(8080), 409, 200).await;
         }
     };
     under_requests(at, changes).await;

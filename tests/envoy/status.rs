@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 
-use sesame_testkit::client::Ask;
+use sesame_testkit::client::Request;
 
 use crate::harness::{
     Condition, Folder, HTTP, Sesame, Summary, at, backends, becomes, check, eventually, gateway,
@@ -187,7 +187,7 @@ async fn two_gateways_on_one_port_of_one_address() {
     becomes(sesame.at(8080), "a.example.com", "/", "a").await;
     for _ in 0..20 {
         assert_eq!(
-            Ask::get("a.example.com", "/").of(sesame.at(8080)).await,
+            Request::get("a.example.com", "/").of(sesame.at(8080)).await,
             "a"
         );
     }
@@ -262,7 +262,7 @@ async fn listeners_are_added_and_removed() {
     sesame
         .folder()
         .write("gateway.yaml", &gateway("web", sesame.ip, &[second]));
-    becomes(sesame.at(8080), "a.example.com", "/", "no answer").await;
+    becomes(sesame.at(8080), "a.example.com", "/", "no response").await;
     check(sesame.at(8081), &[("a.example.com", "/", "a")]).await;
     let status = sesame.status("Gateway", "web").await.expect("a status");
     assert_eq!(

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 use sesame_testkit::backend::Backend;
-use sesame_testkit::client::{Ask, Connect};
+use sesame_testkit::client::{Connect, Request};
 
 use crate::harness::{
     Folder, HTTP, Sesame, Summary, at, backends, becomes, ended, eventually, eventually_within,
-    gateway, is_running, new_ip, route, send,
+    gateway, is_running, new_ip, route, send_signal,
 };
 
 /// Gateways `web` and, at the other address, `other`, with one route for both.
@@ -60,7 +60,7 @@ fn assert_no_files_left(sesame: &Sesame) {
 #[tokio::test]
 async fn a_killed_envoy_is_restarted_and_its_neighbour_is_not_affected() {
     let (_backends, sesame, other) = two().await;
-    let ask = Ask::get("a.example.com", "/");
+    let request = Request::get("a.example.com", "/");
     let mut neighbour = Connect::plain()
         .open((other, 8080).into())
         .await
@@ -68,14 +68,21 @@ async fn a_killed_envoy_is_restarted_and_its_neighbour_is_not_affected() {
     let first = envoy_of(&sesame, "/web").await;
     let neighbours = envoy_of(&sesame, "/other").await;
     let from = sesame.events();
-    send(first, Signal::SIGKILL);
+    send_signal(first, Signal::SIGKILL);
     let start = Instant::now();
     ended(&[first]).await;
     eventually_within(Duration::from_secs(10), "it serves again", async || {
-        let answer = ask.of(sesame.at(8080)).await;
-        anyhow::ensure!(answer == "a", "{answer}");
+        let response = request.of(sesame.at(8080)).await;
+        anyhow::ensure!(response == "a", "{response}");
         // The neighbour loses no connection meanwhile.
-        assert_eq!(neighbour.ask(&ask).await.expect("an answer").backend(), "a");
+        assert_eq!(
+            neighbour
+                .send(&request)
+                .await
+                .expect("a response")
+                .backend(),
+            "a"
+        );
         Ok(())
     })
     .await;
@@ -109,7 +116,7 @@ async fn a_gateway_that_is_removed_leaves_no_envoy_and_no_port() {
     })
     .await;
     assert_eq!(
-        Ask::get("a.example.com", "/")
+        Request::get("a.example.com", "/")
             .of((other, 8080).into())
             .await,
         "a"
@@ -152,7 +159,7 @@ async fn ctrl_c_and_sigterm_leave_nothing() {
 async fn requests_in_flight_are_answered_during_shutdown() {
     let (_backends, sesame, _other) = two().await;
     let mut connection = sesame.open().await;
-    let slow = Ask::get("a.example.com", "/?delay=1s");
+    let slow = Request::get("a.example.com", "/?delay=1s");
     let pid = sesame.pid();
     let signal = async {
         eventually("the request is in flight", async || {
@@ -166,12 +173,12 @@ async fn requests_in_flight_are_answered_during_shutdown() {
             Ok(())
         })
         .await;
-        send(pid, Signal::SIGTERM);
+        send_signal(pid, Signal::SIGTERM);
     };
-    let (answer, ()) = tokio::join!(connection.ask(&slow), signal);
-    let answer = answer.expect("an answer");
+    let (response, ()) = tokio::join!(connection.send(&slow), signal);
+    let response = response.expect("a response");
     assert_eq!(
-        (answer.status.as_u16(), answer.backend().as_str()),
+        (response.status.as_u16(), response.backend().as_str()),
         (200, "a")
     );
     drop(connection);

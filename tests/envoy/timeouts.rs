@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use sesame_testkit::client::Ask;
+use sesame_testkit::client::Request;
 
 use crate::harness::{
-    HTTP, Sesame, Summary, backends, check, check_asks, listening, route, service, shares,
+    HTTP, Sesame, Summary, backends, check, check_requests, listening, route, service, shares,
 };
 
 /// A rule for each hostname. The path determines what the backend does.
@@ -53,7 +53,7 @@ async fn a_timeout_is_504_and_there_is_no_default_timeout() {
         check(address, &[(&host, "/?delay=5s", "504")]).await;
         assert!(
             start.elapsed() < Duration::from_secs(4),
-            "{host}: the answer was waited for"
+            "{host}: the response was waited for"
         );
         check(address, &[(&host, "/", "a")]).await;
     }
@@ -68,8 +68,8 @@ async fn a_timeout_is_504_and_there_is_no_default_timeout() {
 }
 
 /// A request with a key for which the backend fails a number of times.
-fn flaky(host: &str, key: &str, failures: u32, code: &str) -> Ask {
-    Ask::get(
+fn flaky(host: &str, key: &str, failures: u32, code: &str) -> Request {
+    Request::get(
         &format!("{host}.example.com"),
         &format!("/flaky?key={host}-{key}&failures={failures}&code={code}"),
     )
@@ -113,12 +113,12 @@ async fn listed_codes_are_retried_up_to_the_limit() {
     let post = flaky("one", "post", 2, "500")
         .method("POST")
         .body("what it says");
-    let answer = sesame.ask(&post).await;
+    let response = sesame.send(&post).await;
     assert_eq!(
-        (answer.status.as_u16(), answer.json()["body"].as_str()),
+        (response.status.as_u16(), response.json()["body"].as_str()),
         (200, Some("what it says"))
     );
-    check_asks(sesame.at(8080), cases).await;
+    check_requests(sesame.at(8080), cases).await;
 }
 
 /// One of two endpoints refuses connections, so the retry goes to the other. That needs no code.
@@ -136,20 +136,20 @@ async fn failed_connections_are_retried_elsewhere() {
         ],
     )
     .await;
-    let retried = shares(sesame.at(8080), &Ask::get("retry.example.com", "/"), 50).await;
+    let retried = shares(sesame.at(8080), &Request::get("retry.example.com", "/"), 50).await;
     assert_eq!(
         retried.into_iter().collect::<Vec<_>>(),
         [("a".to_owned(), 50)]
     );
     // Without retries the same requests fail, or the test would prove nothing.
-    let alone = shares(sesame.at(8080), &Ask::get("unset.example.com", "/"), 50).await;
+    let alone = shares(sesame.at(8080), &Request::get("unset.example.com", "/"), 50).await;
     assert!(
         alone.get("503").is_some_and(|failed| *failed > 0),
         "{alone:?}"
     );
 }
 
-/// A connection that the backend resets before the answer is retried too.
+/// A connection that the backend resets before the response is retried too.
 #[tokio::test]
 async fn broken_connections_are_retried_separately_from_codes() {
     let (_backends, services) = backends(&["a"]).await;
@@ -181,9 +181,9 @@ async fn the_request_timeout_includes_all_tries() {
     .await;
     let delayed = |host: &str, key: &str, failures: u32, delay: &str| {
         let path = format!("/flaky?key={host}-{key}&failures={failures}&code=500&delay={delay}");
-        Ask::get(&format!("{host}.example.com"), &path)
+        Request::get(&format!("{host}.example.com"), &path)
     };
-    check_asks(
+    check_requests(
         sesame.at(8080),
         [
             (delayed("request", "quick", 1, "0ms"), "a"),

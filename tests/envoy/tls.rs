@@ -1,7 +1,7 @@
 //! HTTPS listeners: certificates by server name, misdirected requests, rotation.
 
 use sesame_testkit::certs::Identity;
-use sesame_testkit::client::{Ask, Connect, Connection};
+use sesame_testkit::client::{Connect, Connection, Request};
 
 use crate::harness::{
     Https, Sesame, Summary, at, backends, certificate, eventually, gateway, https, listening,
@@ -29,13 +29,13 @@ fn has_certificate(connection: &Connection, name: &str) -> bool {
 ///
 /// # Panics
 /// If a connection is closed, or another backend than `a` answers.
-async fn assert_open(open: &mut [Connection], ask: &Ask) {
+async fn assert_open(open: &mut [Connection], request: &Request) {
     for connection in open {
-        let answer = connection
-            .ask(ask)
+        let response = connection
+            .send(request)
             .await
             .expect("the connection stays open");
-        assert_eq!(answer.backend(), "a");
+        assert_eq!(response.backend(), "a");
     }
 }
 
@@ -71,22 +71,22 @@ async fn the_server_name_chooses_listener_and_certificate() {
         for connect in [Connect::tls(name), Connect::tls(name).h2()] {
             let mut connection = connect.open(address).await.expect("a handshake");
             assert!(has_certificate(&connection, certificate), "{name}");
-            let answer = connection
-                .ask(&Ask::get(name, "/"))
+            let response = connection
+                .send(&Request::get(name, "/"))
                 .await
-                .expect("an answer");
+                .expect("a response");
             assert_eq!(
-                (answer.status.as_u16(), answer.backend().as_str()),
+                (response.status.as_u16(), response.backend().as_str()),
                 (200, backend),
                 "{name}"
             );
             let with_port = format!("{name}:8443");
             assert_eq!(
-                (&connect, &Ask::get(&with_port, "/")).of(address).await,
+                (&connect, &Request::get(&with_port, "/")).of(address).await,
                 backend
             );
             // The port in the Host header does not matter, and the backend sees the scheme.
-            let seen = answer.json();
+            let seen = response.json();
             assert_eq!(seen["headers"]["x-forwarded-proto"][0], "https", "{seen}");
         }
     }
@@ -94,8 +94,8 @@ async fn the_server_name_chooses_listener_and_certificate() {
         let refused = Connect::tls(unknown).open(address).await;
         assert!(refused.is_err(), "{unknown:?} is accepted");
     }
-    let plain = Ask::get("one.example.com", "/").of(address).await;
-    assert_eq!(plain, "no answer");
+    let plain = Request::get("one.example.com", "/").of(address).await;
+    assert_eq!(plain, "no response");
 }
 
 #[tokio::test]
@@ -199,12 +199,12 @@ async fn requests_for_another_listener_are_misdirected() {
             .await
             .expect("a handshake");
         for (host, expected) in cases {
-            let answer = connection
-                .ask(&Ask::get(host, "/"))
+            let response = connection
+                .send(&Request::get(host, "/"))
                 .await
-                .expect("an answer");
-            let found = match answer.status.as_u16() {
-                200 => answer.backend(),
+                .expect("a response");
+            let found = match response.status.as_u16() {
+                200 => response.backend(),
                 status => status.to_string(),
             };
             if found != expected {
@@ -235,7 +235,7 @@ async fn a_hostname_without_a_listener_is_404_and_not_421() {
     let connect = Connect::tls("a.org");
     for (host, expected) in [("a.org", "a"), ("b.org", "421"), ("c.org", "404")] {
         assert_eq!(
-            (&connect, &Ask::get(host, "/")).of(address).await,
+            (&connect, &Request::get(host, "/")).of(address).await,
             expected,
             "{host}"
         );
@@ -259,7 +259,7 @@ async fn a_new_certificate_is_used_for_new_connections_and_open_ones_stay() {
     .await;
     let address = sesame.at(8443);
     listening(address).await;
-    let ask = Ask::get("a.example.com", "/");
+    let request = Request::get("a.example.com", "/");
     let mut open = Vec::new();
     for connect in [
         Connect::tls("a.example.com"),
@@ -267,7 +267,7 @@ async fn a_new_certificate_is_used_for_new_connections_and_open_ones_stay() {
     ] {
         let mut connection = connect.open(address).await.expect("a handshake");
         assert!(has_certificate(&connection, "old.example.com"));
-        connection.ask(&ask).await.expect("an answer");
+        connection.send(&request).await.expect("a response");
         open.push(connection);
     }
     let new = certificate("a", &identity(&["a.example.com", "new.example.com"]));
@@ -275,8 +275,8 @@ async fn a_new_certificate_is_used_for_new_connections_and_open_ones_stay() {
     eventually("the new certificate is used", async || {
         let mut connection = Connect::tls("a.example.com").open(address).await?;
         // No request fails meanwhile.
-        let answer = connection.ask(&ask).await.expect("an answer");
-        assert_eq!(answer.status, 200);
+        let response = connection.send(&request).await.expect("a response");
+        assert_eq!(response.status, 200);
         anyhow::ensure!(
             has_certificate(&connection, "new.example.com"),
             "it is the old one"
@@ -284,7 +284,7 @@ async fn a_new_certificate_is_used_for_new_connections_and_open_ones_stay() {
         Ok(())
     })
     .await;
-    assert_open(&mut open, &ask).await;
+    assert_open(&mut open, &request).await;
 }
 
 /// Each host has a filter chain. Adding, changing or removing one affects only its own connections.
@@ -310,11 +310,11 @@ async fn connections_stay_open_while_other_listeners_change() {
     .await;
     let address = sesame.at(8443);
     listening(address).await;
-    let ask = Ask::get(&host(0), "/");
+    let request = Request::get(&host(0), "/");
     let mut open = Vec::new();
     for connect in [Connect::tls(&host(0)), Connect::tls(&host(0)).h2()] {
         let mut connection = connect.open(address).await.expect("a handshake");
-        connection.ask(&ask).await.expect("an answer");
+        connection.send(&request).await.expect("a response");
         open.push(connection);
     }
     let more: Vec<String> = some(0..40);
@@ -334,14 +334,14 @@ async fn connections_stay_open_while_other_listeners_change() {
                 has_certificate(&connection, shown),
                 "it shows another certificate"
             );
-            let answer = connection.ask(&Ask::get(&host(served), "/")).await?;
-            anyhow::ensure!(answer.status == 200, "{answer:?}");
+            let response = connection.send(&Request::get(&host(served), "/")).await?;
+            anyhow::ensure!(response.status == 200, "{response:?}");
             let closed = Connect::tls(&host(gone)).open(address).await.is_err();
             anyhow::ensure!(closed, "{} is open", host(gone));
             Ok(())
         })
         .await;
-        assert_open(&mut open, &ask).await;
+        assert_open(&mut open, &request).await;
     }
 }
 
@@ -367,7 +367,9 @@ async fn a_listener_without_a_valid_certificate_is_closed_and_others_serve() {
     listening(address).await;
     let good = Connect::tls("a.example.com");
     assert_eq!(
-        (&good, &Ask::get("a.example.com", "/")).of(address).await,
+        (&good, &Request::get("a.example.com", "/"))
+            .of(address)
+            .await,
         "a"
     );
     for closed in ["b.example.com", "c.example.com"] {

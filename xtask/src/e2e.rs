@@ -153,10 +153,14 @@ fn known(scene: &Scene) -> String {
         &["gateways,httproutes,deployments,daemonsets,services,pods"],
         &["events", "--field-selector", "type=Warning"],
     ];
-    let answers = questions.map(|question| {
+    let responses = questions.map(|question| {
         let get = ["-n", shop::NAMESPACE, "get"];
-        let answer = scene.kubectl(&[&get, question].concat());
-        answer.unwrap_or_else(|error| format!("{error:#}"))
+        let response = scene.kubectl(&[&get, question].concat());
+        response.unwrap_or_else(|error| format!("{error:#}"))
     });
-    format!("{}\n{}", answers.join("\n"), install::state(&scene.cluster))
+    format!(
+        "{}\n{}",
+        responses.join("\n"),
+        install::state(&scene.cluster)
+    )
 }

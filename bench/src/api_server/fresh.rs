@@ -49,17 +49,17 @@ pub(crate) fn until_it_serves(
         let host = many::host(app);
         let mut waited = served.is_none();
         loop {
-            let answer = probe.ask(&host);
-            tally.judge(&host, &answer, &[Shown::By(BLUE)]);
-            if answer
+            let response = probe.send(&host);
+            tally.judge(&host, &response, &[Shown::By(BLUE)]);
+            if response
                 .as_ref()
-                .is_ok_and(|answer| Shown::By(BLUE).is(answer))
+                .is_ok_and(|response| Shown::By(BLUE).is(response))
             {
                 break;
             }
             waited = true;
             if begun.elapsed() > PATIENCE {
-                bail!("{host} isn't served after {PATIENCE:?}, but {answer:?}");
+                bail!("{host} isn't served after {PATIENCE:?}, but {response:?}");
             }
             thread::sleep(PAUSE);
         }

@@ -22,7 +22,7 @@ const PACE: Duration = Duration::from_millis(1);
 const A_REQUEST: Duration = Duration::from_millis(100);
 /// Time limit for apps to be served.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The most wrong answers to print.
+/// The most wrong responses to print.
 const SHOWN: usize = 5;
 
 /// Numbers of apps.
@@ -57,17 +57,17 @@ impl Tally {
         }
     }
 
-    /// Checks an answer.
+    /// Checks a response.
     pub(crate) fn judge(
         &mut self,
         host: &str,
-        answer: &Result<crate::probe::Answer>,
+        response: &Result<crate::probe::Response>,
         right: &[Shown],
     ) {
         self.requests += 1;
-        match answer {
-            Ok(answer) if right.iter().any(|right| right.is(answer)) => {}
-            Ok(answer) => self.wrong(format!("{host}: {answer:?}, not one of {right:?}")),
+        match response {
+            Ok(response) if right.iter().any(|right| right.is(response)) => {}
+            Ok(response) => self.wrong(format!("{host}: {response:?}, not one of {right:?}")),
             Err(error) => self.wrong(format!("{host}: {error:#}, not one of {right:?}")),
         }
     }
@@ -143,14 +143,14 @@ impl Prober {
         for app in apps {
             let host = many::host(app);
             loop {
-                let answer = probe.ask(&host);
+                let response = probe.send(&host);
                 self.own
-                    .judge(&host, &answer, &[Shown::Nothing, Shown::By(BLUE)]);
-                if answer.as_ref().is_ok_and(|answer| wanted.is(answer)) {
+                    .judge(&host, &response, &[Shown::Nothing, Shown::By(BLUE)]);
+                if response.as_ref().is_ok_and(|response| wanted.is(response)) {
                     break;
                 }
                 if since.elapsed() > PATIENCE {
-                    bail!("{host}: expected {wanted:?} within {PATIENCE:?}, got {answer:?}");
+                    bail!("{host}: expected {wanted:?} within {PATIENCE:?}, got {response:?}");
                 }
                 thread::sleep(PACE);
             }
@@ -187,11 +187,11 @@ fn ask_on(address: SocketAddr, apps: &Apps) -> Result<Tally> {
             false if app < served => (many::host(app), &[Shown::By(BLUE)][..]),
             false => (many::host(app), &[Shown::By(BLUE), Shown::Nothing][..]),
         };
-        let answer = match steady {
-            true => probe.ask(&host),
-            false => Probe::connect(address).and_then(|mut fresh| fresh.ask(&host)),
+        let response = match steady {
+            true => probe.send(&host),
+            false => Probe::connect(address).and_then(|mut fresh| fresh.send(&host)),
         };
-        tally.judge(&host, &answer, right);
+        tally.judge(&host, &response, right);
         thread::sleep(PACE);
     }
     Ok(tally)

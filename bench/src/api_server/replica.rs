@@ -161,7 +161,7 @@ impl Replica {
 
     /// Bytes of resources sent to Envoys so far.
     pub(crate) fn sent_bytes(&self) -> Result<f64> {
-        let page = Probe::connect(self.probes)?.ask_for("localhost", "/metrics")?;
+        let page = Probe::connect(self.probes)?.get_path("localhost", "/metrics")?;
         let lines = page.body().lines();
         let sent = lines.filter(|line| line.starts_with("sesame_xds_sent_bytes_total{"));
         let counts = sent.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<f64>());

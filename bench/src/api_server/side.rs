@@ -38,7 +38,7 @@ pub(crate) struct Side {
     events: Events,
     /// Runs the watches.
     _runtime: Runtime,
-    /// Counts of all answers.
+    /// Counts of all responses.
     pub(crate) tally: Tally,
 }
 
@@ -91,7 +91,7 @@ impl Side {
         })
     }
 
-    /// Makes a change and waits for the answer that shows it.
+    /// Makes a change and waits for the response that shows it.
     pub(crate) fn change(&mut self, cluster: &Cluster, step: Step) -> Result<Taken> {
         let write = match &mut self.feed {
             Feed::Sesame => step.write,
@@ -111,7 +111,7 @@ impl Side {
         let end = Instant::now();
         cluster.finish(begun)?;
         shown?;
-        // The answer may precede the watch event.
+        // The response may precede the watch event.
         let event = loop {
             if let Some(at) = lock(&self.events).first() {
                 break *at;
@@ -126,17 +126,17 @@ impl Side {
         })
     }
 
-    /// Waits for the answer `after`; until then only `before` is right.
+    /// Waits for the response `after`; until then only `before` is right.
     pub(crate) fn until(&mut self, host: &str, before: Shown, after: Shown) -> Result<()> {
         let since = Instant::now();
         loop {
-            let answer = self.probe.ask(host);
-            self.tally.judge(host, &answer, &[before, after]);
-            if answer.as_ref().is_ok_and(|answer| after.is(answer)) {
+            let response = self.probe.send(host);
+            self.tally.judge(host, &response, &[before, after]);
+            if response.as_ref().is_ok_and(|response| after.is(response)) {
                 return Ok(());
             }
             if since.elapsed() > PATIENCE {
-                bail!("{host} still answers {answer:?}");
+                bail!("{host} still answers {response:?}");
             }
             thread::sleep(PACE);
         }

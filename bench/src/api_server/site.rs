@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use sesame_testkit::many;
 
 use super::cluster::Write;
-use crate::probe::Answer;
+use crate::probe::Response;
 
 pub(crate) const BLUE: &str = "blue";
 pub(crate) const GREEN: &str = "green";
@@ -40,10 +40,10 @@ pub(crate) enum Shown {
 }
 
 impl Shown {
-    pub(crate) fn is(self, answer: &Answer) -> bool {
+    pub(crate) fn is(self, response: &Response) -> bool {
         match self {
-            Self::Nothing => answer.status == 404,
-            Self::By(name) => answer.status == 200 && answer.backend().as_deref() == Some(name),
+            Self::Nothing => response.status == 404,
+            Self::By(name) => response.status == 200 && response.backend().as_deref() == Some(name),
         }
     }
 }

@@ -7,9 +7,9 @@ use super::site::Kind;
 pub(crate) struct Targets {
     /// The largest number of routes that these targets apply to.
     routes: usize,
-    /// Milliseconds from a new route to its first answer.
+    /// Milliseconds from a new route to its first response.
     new_route: f64,
-    /// Milliseconds from any other change to the first answer that reflects it.
+    /// Milliseconds from any other change to the first response that reflects it.
     others: f64,
     /// Kibibytes sent to an Envoy for a change.
     pub(crate) bytes: f64,
@@ -65,7 +65,7 @@ impl Targets {
         *large.unwrap_or(&ALL[ALL.len() - 1])
     }
 
-    /// Milliseconds from a change to the first answer that reflects it.
+    /// Milliseconds from a change to the first response that reflects it.
     pub(crate) fn shown(&self, kind: Kind) -> f64 {
         match kind {
             Kind::NewRoute => self.new_route,

@@ -25,7 +25,7 @@ use crate::report::{Figure, Samples, Unit};
 const REST: Duration = Duration::from_millis(60);
 /// Warm-up rounds.
 const WARM_UP: usize = 4;
-/// Pause before and after changes whose cost is measured: statuses are written after the answer.
+/// Pause before and after changes whose cost is measured: statuses are written after the response.
 const SETTLE: Duration = Duration::from_millis(500);
 
 /// Consecutive changes of one kind when their cost is measured; even, since changes go there and back. Meanwhile there are up
@@ -89,7 +89,7 @@ impl Place<'_> {
         let [sesame, floor] = sides.map(Side::close);
         tally.add(sesame);
         if floor.wrong > 0 {
-            eprintln!("the floor gave {} wrong answers", floor.wrong);
+            eprintln!("the floor gave {} wrong responses", floor.wrong);
         }
         self.clear(total, blue)?;
         let mut figures = Vec::new();

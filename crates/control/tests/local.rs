@@ -13,7 +13,7 @@ use serde_json::Value;
 use sesame_control::event::{ChangeKind, RunEvent};
 use sesame_control::files::FilesConfig;
 use sesame_control::local::{Events, Local, LocalConfig};
-use sesame_testkit::client::{Ask, ask};
+use sesame_testkit::client::{Request, send};
 use sesame_testkit::fake_envoy::{FakeEnvoy, Server};
 use sesame_xds::ResourceType::{Cluster, Listener, Route};
 use tempfile::TempDir;
@@ -310,7 +310,7 @@ async fn admin_pages_show_the_state() {
     })
     .await;
     let admin = run.local.admin().unwrap();
-    let page = async |path: &str| ask(admin, &Ask::get("admin", path)).await.unwrap();
+    let page = async |path: &str| send(admin, &Request::get("admin", path)).await.unwrap();
     let envoy = run.envoy(|_| false).await;
     run.ready().await;
     envoy

@@ -186,8 +186,8 @@ impl ApiServer {
     /// If etcd fails.
     pub async fn compact(&self) -> Result<()> {
         // Keys are base64. Any key will do: the response header has the revision.
-        let answer = self.etcd("/v3/kv/range", &json!({"key": "AA=="})).await?;
-        let revision = &answer["header"]["revision"];
+        let response = self.etcd("/v3/kv/range", &json!({"key": "AA=="})).await?;
+        let revision = &response["header"]["revision"];
         let body = json!({"revision": revision, "physical": true});
         self.etcd("/v3/kv/compaction", &body).await?;
         Ok(())
@@ -225,15 +225,15 @@ impl ApiServer {
         for path in ["/readyz", "/api/v1/namespaces/default"] {
             loop {
                 let request = Request::get(path).body(Vec::new())?;
-                let answer = timeout(PATIENCE, client.request_text(request)).await;
-                if matches!(answer, Ok(Ok(_))) {
+                let response = timeout(PATIENCE, client.request_text(request)).await;
+                if matches!(response, Ok(Ok(_))) {
                     break;
                 }
                 let mut processes = self.processes.lock().await;
                 processes.check()?;
                 if Instant::now() > until {
                     bail!(
-                        "the API server isn't ready after {PATIENCE:?} ({path}: {answer:?}); {}",
+                        "the API server isn't ready after {PATIENCE:?} ({path}: {response:?}); {}",
                         processes.log_tails()
                     );
                 }

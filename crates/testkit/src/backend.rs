@@ -12,9 +12,9 @@
 //! | `/ws` with an upgrade to WebSocket | echoes each message, text or binary |
 //! | `?set-header=name:value` or a request header `x-echo-set-header: name:value`, any number | the same with these headers |
 
-mod answer;
 mod plan;
 mod received;
+mod response;
 mod websocket;
 
 use std::io;
@@ -33,9 +33,9 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use self::answer::{Connection, answer};
 use self::received::Records;
 pub use self::received::{Received, Tls};
+use self::response::{Connection, handle};
 
 /// The maximum number of concurrent connections; others are closed at once.
 const MAX_CONNECTIONS: usize = 16_384;
@@ -207,7 +207,7 @@ where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
     let connection = Arc::new(Connection { tls, shared });
-    let service = service_fn(|request| answer(request, Arc::clone(&connection)));
+    let service = service_fn(|request| handle(request, Arc::clone(&connection)));
     // Also after an aborted request or response.
     let _ = auto::Builder::new(TokioExecutor::new())
         .serve_connection_with_upgrades(TokioIo::new(stream), service)

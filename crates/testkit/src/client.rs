@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Version};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Version};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::{http1, http2};
@@ -26,7 +26,7 @@ const MAX_BODY: usize = 16 << 20;
 
 /// A request.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct Request {
     method: Method,
     host: String,
     path: String,
@@ -34,7 +34,7 @@ pub struct Ask {
     body: Bytes,
 }
 
-impl Ask {
+impl Request {
     /// `GET path` of a host. The Host header is `host` as written, port included.
     pub fn get(host: &str, path: &str) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Ask {
 
 /// A response.
 #[derive(Clone, Debug)]
-pub struct Answer {
+pub struct Response {
     /// The status.
     pub status: StatusCode,
     /// The headers.
@@ -87,7 +87,7 @@ pub struct Answer {
     pub body: Bytes,
 }
 
-impl Answer {
+impl Response {
     /// The first value of a header; empty if there is none.
     pub fn header(&self, name: &str) -> &str {
         self.headers
@@ -183,8 +183,8 @@ impl Connect {
     ///
     /// # Errors
     /// If there is no response.
-    pub async fn ask(&self, address: SocketAddr, ask: &Ask) -> Result<Answer> {
-        self.open(address).await?.ask(ask).await
+    pub async fn send(&self, address: SocketAddr, request: &Request) -> Result<Response> {
+        self.open(address).await?.send(request).await
     }
 }
 
@@ -192,8 +192,8 @@ impl Connect {
 ///
 /// # Errors
 /// If there is no response.
-pub async fn ask(address: SocketAddr, ask: &Ask) -> Result<Answer> {
-    Connect::plain().ask(address, ask).await
+pub async fn send(address: SocketAddr, request: &Request) -> Result<Response> {
+    Connect::plain().send(address, request).await
 }
 
 /// A persistent connection.
@@ -242,33 +242,34 @@ impl Connection {
     ///
     /// # Errors
     /// If the connection fails, or the response is late or too long.
-    pub async fn ask(&mut self, ask: &Ask) -> Result<Answer> {
-        timeout(PATIENCE, self.try_ask(ask))
+    pub async fn send(&mut self, request: &Request) -> Result<Response> {
+        timeout(PATIENCE, self.try_send(request))
             .await
-            .context("the answer took too long")?
+            .context("the response took too long")?
     }
 
-    async fn try_ask(&mut self, ask: &Ask) -> Result<Answer> {
-        let mut request = Request::builder().method(ask.method.clone());
-        request = match self.sender {
-            Sender::H1(_) => request.uri(&ask.path).header(http::header::HOST, &ask.host),
+    async fn try_send(&mut self, request: &Request) -> Result<Response> {
+        let head = http::Request::builder().method(request.method.clone());
+        let head = match self.sender {
+            Sender::H1(_) => head
+                .uri(&request.path)
+                .header(http::header::HOST, &request.host),
             Sender::H2(_) => {
                 let scheme = if self.secure { "https" } else { "http" };
-                request
-                    .uri(format!("{scheme}://{}{}", ask.host, ask.path))
+                head.uri(format!("{scheme}://{}{}", request.host, request.path))
                     .version(Version::HTTP_2)
             }
         };
-        let mut request = request.body(Full::new(ask.body.clone()))?;
-        request.headers_mut().extend(ask.headers.clone());
+        let mut message = head.body(Full::new(request.body.clone()))?;
+        message.headers_mut().extend(request.headers.clone());
         let response = match &mut self.sender {
             Sender::H1(sender) => {
                 sender.ready().await?;
-                sender.send_request(request).await?
+                sender.send_request(message).await?
             }
             Sender::H2(sender) => {
                 sender.ready().await?;
-                sender.send_request(request).await?
+                sender.send_request(message).await?
             }
         };
         let (head, body) = response.into_parts();
@@ -276,7 +277,7 @@ impl Connection {
             Ok(body) => body.to_bytes(),
             Err(error) => bail!("the body is incomplete: {error}"),
         };
-        Ok(Answer {
+        Ok(Response {
             status: head.status,
             headers: head.headers,
             body,
@@ -357,15 +358,15 @@ mod tests {
             (Connect::tls("a.example.com").h2(), tls.address(), "tls"),
             (Connect::tls(""), tls.address(), "tls"),
         ] {
-            let ask = Ask::get("b.example.com:8080", "/path?query").header("x-test", "1");
-            let answer = connect.ask(address, &ask).await.expect("an answer");
+            let request = Request::get("b.example.com:8080", "/path?query").header("x-test", "1");
+            let response = connect.send(address, &request).await.expect("a response");
             assert_eq!(
-                (answer.status, answer.backend()),
+                (response.status, response.backend()),
                 (StatusCode::OK, backend.to_owned()),
                 "{connect:?}"
             );
-            assert_eq!(answer.json()["host"], "b.example.com:8080", "{connect:?}");
-            assert_eq!(answer.json()["path"], "/path?query", "{connect:?}");
+            assert_eq!(response.json()["host"], "b.example.com:8080", "{connect:?}");
+            assert_eq!(response.json()["path"], "/path?query", "{connect:?}");
         }
     }
 }

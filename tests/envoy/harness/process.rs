@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 use super::eventually;
 
 /// Sends a signal.
-pub(crate) fn send(pid: u32, signal: Signal) {
+pub(crate) fn send_signal(pid: u32, signal: Signal) {
     kill(to_pid(pid), signal).unwrap_or_else(|error| panic!("sending {signal} to {pid}: {error}"));
 }
 

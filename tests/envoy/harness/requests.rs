@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sesame_testkit::client::{Answer, Ask, Connect};
+use sesame_testkit::client::{Connect, Request, Response};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
@@ -38,65 +38,69 @@ pub(crate) async fn eventually_within<T>(
     }
 }
 
-/// A request with a summary of its answer.
+/// A request with a summary of its response.
 pub(crate) trait Summary {
     /// The name of the backend that answered 200, or another status, or `no answer`.
     async fn of(&self, address: SocketAddr) -> String;
 }
 
-impl Summary for Ask {
+impl Summary for Request {
     async fn of(&self, address: SocketAddr) -> String {
-        summary(Connect::plain().ask(address, self).await)
+        summary(Connect::plain().send(address, self).await)
     }
 }
 
 /// A request over TLS or HTTP/2.
-impl Summary for (&Connect, &Ask) {
+impl Summary for (&Connect, &Request) {
     async fn of(&self, address: SocketAddr) -> String {
-        summary(self.0.ask(address, self.1).await)
+        summary(self.0.send(address, self.1).await)
     }
 }
 
-fn summary(answer: Result<Answer>) -> String {
-    match answer {
-        Ok(answer) if answer.status == 200 && !answer.backend().is_empty() => answer.backend(),
-        Ok(answer) => answer.status.as_u16().to_string(),
-        Err(_) => "no answer".to_owned(),
+fn summary(response: Result<Response>) -> String {
+    match response {
+        Ok(response) if response.status == 200 && !response.backend().is_empty() => {
+            response.backend()
+        }
+        Ok(response) => response.status.as_u16().to_string(),
+        Err(_) => "no response".to_owned(),
     }
 }
 
-/// Sends plain requests, each on its own connection: host, path and the summary of the answer.
+/// Sends plain requests, each on its own connection: host, path and the summary of the response.
 ///
 /// # Panics
-/// If an answer is not as expected; lists all of these.
+/// If a response is not as expected; lists all of these.
 pub(crate) async fn check(address: SocketAddr, cases: &[(&str, &str, &str)]) {
     let cases = cases
         .iter()
-        .map(|(host, path, expected)| (Ask::get(host, path), *expected));
-    check_asks(address, cases).await;
+        .map(|(host, path, expected)| (Request::get(host, path), *expected));
+    check_requests(address, cases).await;
 }
 
 /// [`check`] with any requests.
-pub(crate) async fn check_asks<'a>(
+pub(crate) async fn check_requests<'a>(
     address: SocketAddr,
-    cases: impl IntoIterator<Item = (Ask, &'a str)>,
+    cases: impl IntoIterator<Item = (Request, &'a str)>,
 ) {
     listening(address).await;
     let mut wrong = Vec::new();
-    for (ask, expected) in cases {
-        let found = ask.of(address).await;
+    for (request, expected) in cases {
+        let found = request.of(address).await;
         if found != expected {
-            wrong.push(format!("{ask:?}\n    expected {expected}, found {found}"));
+            wrong.push(format!(
+                "{request:?}\n    expected {expected}, found {found}"
+            ));
         }
     }
     assert!(wrong.is_empty(), "at {address}:\n{}", wrong.join("\n"));
 }
 
-/// Waits until a plain request gets this answer.
+/// Waits until a plain request gets this response.
 pub(crate) async fn becomes(address: SocketAddr, host: &str, path: &str, expected: &str) {
     let what = format!("{host}{path} at {address} becomes {expected}");
     eventually(&what, async || {
-        let found = Ask::get(host, path).of(address).await;
+        let found = Request::get(host, path).of(address).await;
         anyhow::ensure!(found == expected, "it is {found}");
         Ok(())
     })
@@ -126,8 +130,12 @@ pub(crate) fn assert_share(what: &str, count: u32, of: u32, share: f64) {
     );
 }
 
-/// The number of times each answer is given to `count` requests on one connection.
-pub(crate) async fn shares(address: SocketAddr, ask: &Ask, count: u32) -> BTreeMap<String, u32> {
+/// The number of times each response is given to `count` requests on one connection.
+pub(crate) async fn shares(
+    address: SocketAddr,
+    request: &Request,
+    count: u32,
+) -> BTreeMap<String, u32> {
     listening(address).await;
     let mut connection = Connect::plain()
         .open(address)
@@ -135,8 +143,8 @@ pub(crate) async fn shares(address: SocketAddr, ask: &Ask, count: u32) -> BTreeM
         .expect("the gateway listens");
     let mut found = BTreeMap::new();
     for _ in 0..count {
-        let answer = connection.ask(ask).await;
-        *found.entry(summary(answer)).or_default() += 1;
+        let response = connection.send(request).await;
+        *found.entry(summary(response)).or_default() += 1;
     }
     found
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use nix::sys::signal::Signal;
 use serde_json::Value;
-use sesame_testkit::client::{Answer, Ask, Connect, Connection, ask};
+use sesame_testkit::client::{Connect, Connection, Request, Response, send};
 
 use super::{
     Folder, HTTP, binary, children, eventually, gateway, listening, new_ip, process, route,
@@ -148,17 +148,17 @@ impl Sesame {
         opened.expect("the gateway listens")
     }
 
-    /// The answer of the Gateway on port 8080 to a plain request.
-    pub(crate) async fn ask(&self, ask: &Ask) -> Answer {
-        let answer = Connect::plain().ask(self.at(8080), ask).await;
-        answer.expect("an answer")
+    /// The response of the Gateway on port 8080 to a plain request.
+    pub(crate) async fn send(&self, request: &Request) -> Response {
+        let response = Connect::plain().send(self.at(8080), request).await;
+        response.expect("a response")
     }
 
     /// [`ask`](Self::ask), asserting a 200.
-    pub(crate) async fn ask_well(&self, ask: &Ask) -> Answer {
-        let answer = self.ask(ask).await;
-        assert_eq!(answer.status, 200, "{answer:?}");
-        answer
+    pub(crate) async fn ask_well(&self, request: &Request) -> Response {
+        let response = self.send(request).await;
+        assert_eq!(response.status, 200, "{response:?}");
+        response
     }
 
     /// Waits until its admin server answers.
@@ -194,9 +194,9 @@ impl Sesame {
 
     /// A page of its admin server as JSON.
     pub(crate) async fn page(&self, path: &str) -> Result<Value> {
-        let answer = ask(self.admin, &Ask::get("admin", path)).await?;
-        ensure!(answer.status == 200, "{path} answers {}", answer.status);
-        Ok(serde_json::from_slice(&answer.body)?)
+        let response = send(self.admin, &Request::get("admin", path)).await?;
+        ensure!(response.status == 200, "{path} answers {}", response.status);
+        Ok(serde_json::from_slice(&response.body)?)
     }
 
     /// The status of an object in namespace `default`.
@@ -292,7 +292,7 @@ impl Sesame {
     /// Sends a signal, if one is given, and waits until it ends.
     pub(crate) async fn end(&self, signal: Option<Signal>) -> ExitStatus {
         if let Some(signal) = signal {
-            process::send(self.pid(), signal);
+            process::send_signal(self.pid(), signal);
         }
         eventually("Sesame ends", async || {
             match lock(&self.child).try_wait()? {

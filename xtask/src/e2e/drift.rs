@@ -65,11 +65,11 @@ pub(super) fn drift(scene: &Scene) -> Result<String> {
     for (kind, field, patch) in EDITS {
         slowest = slowest.max(edited(scene, kind, field, patch)?);
     }
-    answers(scene)?;
+    check_served(scene)?;
     for kind in KINDS {
         slowest = slowest.max(deleted(scene, kind)?);
     }
-    answers(scene)?;
+    check_served(scene)?;
     shop::delete(scene, NAME)?;
     Ok(format!(
         "{} edits and {} deletions put back, the slowest within {:.1} s",
@@ -79,9 +79,9 @@ pub(super) fn drift(scene: &Scene) -> Result<String> {
     ))
 }
 
-fn answers(scene: &Scene) -> Result<()> {
+fn check_served(scene: &Scene) -> Result<()> {
     let address = shop::programmed(scene, NAME)?;
-    shop::served(scene, &shop::ask(address, &shop::host(NAME)), "").map(drop)
+    shop::served(scene, &shop::request(address, &shop::host(NAME)), "").map(drop)
 }
 
 fn edited(scene: &Scene, kind: &str, field: &str, patch: &str) -> Result<Duration> {

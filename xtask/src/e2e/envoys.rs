@@ -23,11 +23,11 @@ pub(super) fn envoys(scene: &Scene) -> Result<String> {
     scene.apply(&[parameters(NAME, "replicas: 2")])?;
     scene.apply(&shop::gateway(NAME, named("first")))?;
     let address = shop::programmed(scene, NAME)?;
-    let ask = shop::ask(address, &shop::host(NAME));
-    shop::served(scene, &ask, "")?;
+    let request = shop::request(address, &shop::host(NAME));
+    shop::served(scene, &request, "")?;
     shop::rolled_out(scene, NAME, 2, &[])?;
 
-    let load = Load::start(&scene.network, vec![ask]);
+    let load = Load::start(&scene.network, vec![request]);
     let mut times = Vec::new();
     let first = shop::envoys(scene, NAME)?;
     scene.apply(&shop::gateway(NAME, named("second")))?;

@@ -114,20 +114,20 @@ fn used(scene: &Scene, begun: Instant) -> Result<String> {
     let address = shop::open(scene)?;
     let answered = begun.elapsed();
 
-    let mut ask = shop::ask(address, shop::HOST);
-    let answer = scene.ask(&ask)?;
+    let mut request = shop::request(address, shop::HOST);
+    let response = scene.send(&request)?;
     ensure!(
-        answer.body == "Welcome to the shop.\n",
+        response.body == "Welcome to the shop.\n",
         "the shop answers {:?}",
-        answer.body
+        response.body
     );
-    ask.path = "/old/cup".to_owned();
-    let answer = scene.ask(&ask)?;
-    let location = answer.header("location");
+    request.path = "/old/cup".to_owned();
+    let response = scene.send(&request)?;
+    let location = response.header("location");
     ensure!(
-        answer.status == 302 && location.ends_with("/new/cup"),
+        response.status == 302 && location.ends_with("/new/cup"),
         "{} to {location:?}, not 302 to /new/cup",
-        answer.status
+        response.status
     );
 
     let shown = scene.kubectl(&["-n", shop::NAMESPACE, "get", "gateway,httproute"])?;
@@ -147,7 +147,7 @@ fn used(scene: &Scene, begun: Instant) -> Result<String> {
     let gone = shop::delete(scene, shop::GATEWAY)?;
     shop::close(scene)?;
     Ok(format!(
-        "ready after {:.1} s, the first answer {:.1} s after the Gateway, nothing left of it {:.1} s after its end",
+        "ready after {:.1} s, the first response {:.1} s after the Gateway, nothing left of it {:.1} s after its end",
         ready.as_secs_f32(),
         answered.as_secs_f32(),
         gone.as_secs_f32()

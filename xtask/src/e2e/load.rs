@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use tokio::task::LocalSet;
 use tokio::time::sleep;
 
-use super::network::{Answer, Ask, Connection, Network};
+use super::network::{Connection, Network, Request, Response};
 
 /// Number of clients with keep-alive connections, and without.
 const CLIENTS: usize = 8;
@@ -48,12 +48,12 @@ pub(super) struct Tally {
 
 impl Load {
     /// Starts the clients. Each sends all requests in turn.
-    pub(super) fn start(network: &Network, asks: Vec<Ask>) -> Self {
+    pub(super) fn start(network: &Network, requests: Vec<Request>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
         let until = Arc::clone(&stop);
         let thread = network.spawn(move |runtime| {
             let clients = LocalSet::new();
-            clients.block_on(&runtime, all(asks.into(), until))
+            clients.block_on(&runtime, all(requests.into(), until))
         });
         Self { stop, thread }
     }
@@ -118,15 +118,15 @@ impl fmt::Display for Tally {
     }
 }
 
-async fn all(asks: Arc<[Ask]>, stop: Arc<AtomicBool>) -> Tally {
+async fn all(requests: Arc<[Request]>, stop: Arc<AtomicBool>) -> Tally {
     let begun = Instant::now();
     let clients: Vec<_> = (0..2 * CLIENTS)
         .map(|number| {
-            let (asks, stop) = (Arc::clone(&asks), Arc::clone(&stop));
+            let (requests, stop) = (Arc::clone(&requests), Arc::clone(&stop));
             tokio::task::spawn_local(async move {
                 // Staggers the clients.
                 sleep(PAUSE * u32::try_from(number).unwrap_or(0) / 16).await;
-                client(&asks, &stop, number % 2 == 0, begun).await
+                client(&requests, &stop, number % 2 == 0, begun).await
             })
         })
         .collect();
@@ -144,41 +144,41 @@ async fn all(asks: Arc<[Ask]>, stop: Arc<AtomicBool>) -> Tally {
     tally
 }
 
-async fn client(asks: &[Ask], stop: &AtomicBool, keeps: bool, begun: Instant) -> Tally {
+async fn client(requests: &[Request], stop: &AtomicBool, keeps: bool, begun: Instant) -> Tally {
     let mut tally = Tally::default();
     let mut open: Option<Connection> = None;
-    for ask in asks.iter().cycle() {
+    for request in requests.iter().cycle() {
         if stop.load(Ordering::Relaxed) {
             break;
         }
         let since = Instant::now();
         // Closed between two requests: no request is lost.
         open = open.filter(|open| keeps && !open.is_closed());
-        let outcome = exchange(open.take(), ask).await;
+        let outcome = exchange(open.take(), request).await;
         let outcome = outcome.map(|left| open = left);
-        tally.note(begun, since, outcome.with_context(|| ask.host.clone()));
+        tally.note(begun, since, outcome.with_context(|| request.host.clone()));
         sleep(PAUSE.saturating_sub(since.elapsed())).await;
     }
     tally
 }
 
 /// Sends a request and checks its response.
-async fn exchange(open: Option<Connection>, ask: &Ask) -> Result<Option<Connection>> {
+async fn exchange(open: Option<Connection>, request: &Request) -> Result<Option<Connection>> {
     let kept = open.is_some();
     let connection = match open {
         Some(open) => open,
-        None => Connection::open(ask.address).await?,
+        None => Connection::open(request.address).await?,
     };
     let how = if kept { "kept" } else { "new" };
-    let asked = connection.ask(ask).await;
-    let (answer, left) = asked.with_context(|| format!("on a {how} connection"))?;
-    check(&answer)?;
+    let asked = connection.send(request).await;
+    let (response, left) = asked.with_context(|| format!("on a {how} connection"))?;
+    check(&response)?;
     Ok(left)
 }
 
-fn check(answer: &Answer) -> Result<()> {
-    if answer.status != 200 {
-        bail!("{} {:?}", answer.status, answer.body);
+fn check(response: &Response) -> Result<()> {
+    if response.status != 200 {
+        bail!("{} {:?}", response.status, response.body);
     }
     Ok(())
 }
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     /// A server with a fixed response to every request.
-    fn server(answer: &'static str) -> SocketAddr {
+    fn server(response: &'static str) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         thread::spawn(move || {
@@ -200,8 +200,8 @@ mod tests {
                 thread::spawn(move || {
                     let mut request = [0; 1024];
                     while stream.read(&mut request).is_ok_and(|read| read > 0) {
-                        let written = stream.write_all(answer.as_bytes());
-                        if written.is_err() || !answer.contains("keep") {
+                        let written = stream.write_all(response.as_bytes());
+                        if written.is_err() || !response.contains("keep") {
                             return;
                         }
                     }
@@ -212,9 +212,9 @@ mod tests {
     }
 
     /// The results of three requests of a client.
-    fn three(answer: &'static str, keeps: bool) -> Tally {
-        let address = server(answer);
-        let ask = Ask {
+    fn three(response: &'static str, keeps: bool) -> Tally {
+        let address = server(response);
+        let request = Request {
             address,
             host: "a.example.com".to_owned(),
             path: "/".to_owned(),
@@ -225,24 +225,24 @@ mod tests {
             .unwrap();
         let stop = AtomicBool::new(false);
         let done = async {
-            let asks = [ask.clone(), ask.clone(), ask];
+            let requests = [request.clone(), request.clone(), request];
             let ends = async {
                 sleep(PAUSE * 3 - PAUSE / 2).await;
                 stop.store(true, Ordering::Relaxed);
             };
-            tokio::join!(client(&asks, &stop, keeps, Instant::now()), ends).0
+            tokio::join!(client(&requests, &stop, keeps, Instant::now()), ends).0
         };
         runtime.block_on(done)
     }
 
     #[test]
     fn responses_count_on_new_and_keep_alive_connections() {
-        for answer in [
+        for response in [
             "HTTP/1.1 200 OK\r\nx-connection: keep\r\ncontent-length: 2\r\n\r\nok",
             "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok",
         ] {
             for keeps in [true, false] {
-                let tally = three(answer, keeps);
+                let tally = three(response, keeps);
                 assert!(
                     tally.answered > 0 && tally.failed == 0,
                     "{tally}{}",
@@ -254,7 +254,7 @@ mod tests {
 
     #[test]
     fn everything_else_is_a_failure() {
-        for (answer, why) in [
+        for (response, why) in [
             (
                 "HTTP/1.1 503 No\r\nx-connection: keep\r\ncontent-length: 2\r\n\r\nno",
                 "503",
@@ -263,11 +263,11 @@ mod tests {
                 "HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nok",
                 "incomplete body",
             ),
-            ("", "no answer"),
+            ("", "no response"),
         ] {
             for keeps in [true, false] {
-                let tally = three(answer, keeps);
-                assert_eq!(tally.answered, 0, "{answer:?}");
+                let tally = three(response, keeps);
+                assert_eq!(tally.answered, 0, "{response:?}");
                 assert!(
                     tally.failed > 0 && tally.reasons().contains(why),
                     "{}",

@@ -10,10 +10,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::HeaderMap;
 use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::header::{CONNECTION, HOST};
-use hyper::{HeaderMap, Request};
 use hyper_util::rt::TokioIo;
 use nix::sched::{CloneFlags, setns};
 use tokio::net::TcpStream;
@@ -28,7 +28,7 @@ const LONGEST_BODY: usize = 1 << 16;
 
 /// A `GET` request.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
+pub(super) struct Request {
     /// The address to connect to.
     pub(super) address: SocketAddr,
     /// The Host header.
@@ -39,7 +39,7 @@ pub(super) struct Ask {
 
 /// A response.
 #[derive(Clone, Debug)]
-pub(super) struct Answer {
+pub(super) struct Response {
     /// The status.
     pub(super) status: u16,
     /// The headers.
@@ -48,7 +48,7 @@ pub(super) struct Answer {
     pub(super) body: String,
 }
 
-impl Answer {
+impl Response {
     /// The first value of a header; empty if there is none.
     pub(super) fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
@@ -81,8 +81,8 @@ impl Connection {
     }
 
     /// Sends a request. Also returns the connection, unless the response closes it.
-    pub(super) async fn ask(mut self, ask: &Ask) -> Result<(Answer, Option<Self>)> {
-        let request = Request::get(&ask.path).header(HOST, &ask.host);
+    pub(super) async fn send(mut self, request: &Request) -> Result<(Response, Option<Self>)> {
+        let request = hyper::Request::get(&request.path).header(HOST, &request.host);
         let request = request.body(Empty::new())?;
         let exchange = async {
             let response = self.0.send_request(request).await?;
@@ -91,18 +91,18 @@ impl Connection {
                 Ok(body) => body.to_bytes(),
                 Err(error) => bail!("incomplete body: {error}"),
             };
-            Ok(Answer {
+            Ok(Response {
                 status: head.status.as_u16(),
                 headers: head.headers,
                 body: String::from_utf8_lossy(&body).into_owned(),
             })
         };
-        let answer = timeout(PATIENCE, exchange).await;
-        let answer = answer.context("timeout")?.context("no answer")?;
-        let last = answer
+        let response = timeout(PATIENCE, exchange).await;
+        let response = response.context("timeout")?.context("no response")?;
+        let last = response
             .header(CONNECTION.as_str())
             .eq_ignore_ascii_case("close");
-        Ok((answer, (!last).then_some(self)))
+        Ok((response, (!last).then_some(self)))
     }
 }
 
@@ -117,13 +117,13 @@ impl Network {
     }
 
     /// Sends a request over a new connection.
-    pub(super) fn ask(&self, ask: &Ask) -> Result<Answer> {
+    pub(super) fn send(&self, request: &Request) -> Result<Response> {
         thread::scope(|scope| {
             let asking = scope.spawn(|| {
                 let runtime = enter(&self.0)?;
                 runtime.block_on(async {
-                    let connection = Connection::open(ask.address).await?;
-                    connection.ask(ask).await.map(|(answer, _)| answer)
+                    let connection = Connection::open(request.address).await?;
+                    connection.send(request).await.map(|(response, _)| response)
                 })
             });
             asking

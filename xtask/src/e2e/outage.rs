@@ -21,11 +21,11 @@ const RIGHT: Duration = Duration::from_secs(30);
 pub(super) fn outage(scene: &Scene) -> Result<String> {
     let address = shop::open(scene)?;
     scene.apply(&[shop::route(shop::GATEWAY, "outage", "before")])?;
-    let ask = shop::ask(address, &shop::host("outage"));
-    shop::served(scene, &ask, "before")?;
+    let request = shop::request(address, &shop::host("outage"));
+    shop::served(scene, &request, "before")?;
     let load = Load::start(
         &scene.network,
-        vec![ask.clone(), shop::ask(address, shop::HOST)],
+        vec![request.clone(), shop::request(address, shop::HOST)],
     );
 
     scene.cluster.stop_api_server()?;
@@ -34,8 +34,8 @@ pub(super) fn outage(scene: &Scene) -> Result<String> {
     let changed = Instant::now();
     shop::change(scene, "outage", "after")?;
     scene.apply(&[shop::route(shop::GATEWAY, "arrival", "first")])?;
-    let arrival = shop::ask(address, &shop::host("arrival"));
-    shop::served(scene, &ask, "after")?;
+    let arrival = shop::request(address, &shop::host("arrival"));
+    shop::served(scene, &request, "after")?;
     shop::served(scene, &arrival, "first")?;
     let served = changed.elapsed();
     ensure!(

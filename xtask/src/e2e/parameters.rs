@@ -55,15 +55,15 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
         }),
     ))?;
     let address = shop::programmed(scene, NAME)?;
-    let ask = shop::ask(address, &shop::host(NAME));
-    shop::served(scene, &ask, "")?;
+    let request = shop::request(address, &shop::host(NAME));
+    shop::served(scene, &request, "")?;
     let mut events = 0;
     for watch in watches {
         events += watch.all_labelled()?;
     }
 
     // The address stays the same for clients.
-    let load = Load::start(&scene.network, vec![ask.clone()]);
+    let load = Load::start(&scene.network, vec![request.clone()]);
     choose("{replicas: 1, workload: DaemonSet}")?;
     let to = workload(scene, "daemonsets", "deployments")?;
     choose("{replicas: 1, workload: Deployment}")?;
@@ -107,7 +107,7 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
         ensure!(address.ip() == cluster, "the Gateway has {address}");
         Ok(())
     })?;
-    let within = shop::ask(SocketAddr::new(cluster, 80), &shop::host(NAME));
+    let within = shop::request(SocketAddr::new(cluster, 80), &shop::host(NAME));
     shop::served(scene, &within, "")?;
 
     choose("{replicas: 1, service: {type: NodePort}}")?;
@@ -116,7 +116,7 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
     let port = u16::try_from(port.context("no node port")?)?;
     let nodes = scene.list(&["nodes"])?;
     let node: IpAddr = text(&nodes[0]["status"]["addresses"][0]["address"])?.parse()?;
-    let outside = shop::ask(SocketAddr::new(node, port), &shop::host(NAME));
+    let outside = shop::request(SocketAddr::new(node, port), &shop::host(NAME));
     shop::served(scene, &outside, "")?;
 
     let gone = shop::delete(scene, NAME)?;

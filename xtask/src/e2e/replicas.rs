@@ -88,7 +88,7 @@ pub(super) fn upgrade(scene: &Scene) -> Result<String> {
     scene.cluster.load(&[archive])?;
 
     let address = shop::open(scene)?;
-    let load = Load::start(&scene.network, vec![shop::ask(address, shop::HOST)]);
+    let load = Load::start(&scene.network, vec![shop::request(address, shop::HOST)]);
     let before = shop::envoys(scene, shop::GATEWAY)?;
     let deployment = scene.get(&["-n", install::NAMESPACE, install::DEPLOYMENT])?;
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
@@ -150,15 +150,15 @@ fn while_routes_change<T>(
         .map(|name| shop::route(shop::GATEWAY, name, "new"))
         .collect();
     scene.apply(&routes)?;
-    let asks: Vec<_> = names
+    let requests: Vec<_> = names
         .iter()
-        .map(|name| shop::ask(address, &shop::host(name)))
+        .map(|name| shop::request(address, &shop::host(name)))
         .collect();
-    for ask in &asks {
-        shop::served(scene, ask, "new")?;
+    for request in &requests {
+        shop::served(scene, request, "new")?;
     }
 
-    let load = Load::start(&scene.network, asks.clone());
+    let load = Load::start(&scene.network, requests.clone());
     let mut middle = Some(middle);
     let mut done = None;
     for change in 0..CHANGES {
@@ -173,8 +173,8 @@ fn while_routes_change<T>(
         shop::statuses_are_right(scene, shop::GATEWAY)
     })?;
     let version = |index: usize| (CHANGES - ROUTES + index).to_string();
-    for (index, ask) in asks.iter().enumerate() {
-        shop::served(scene, ask, &version(index))?;
+    for (index, request) in requests.iter().enumerate() {
+        shop::served(scene, request, &version(index))?;
     }
     let tally = load.stop()?;
     let of = format!("of={}", shop::GATEWAY);

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use super::network::{Answer, Ask, Network};
+use super::network::{Network, Request, Response};
 use crate::install;
 use sesame_tools::cluster::Cluster;
 
@@ -69,8 +69,8 @@ impl Scene {
     }
 
     /// Sends a request.
-    pub(super) fn ask(&self, ask: &Ask) -> Result<Answer> {
-        self.network.ask(ask)
+    pub(super) fn send(&self, request: &Request) -> Result<Response> {
+        self.network.send(request)
     }
 
     /// All objects in the cluster as `Kind namespace/name`, except for those of [`VOLATILE`].

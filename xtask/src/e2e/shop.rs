@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
 
-use super::network::Ask;
+use super::network::Request;
 use super::scene::{Scene, is_true, until};
 use crate::install;
 use sesame_tools::cargo;
@@ -42,7 +42,7 @@ const PORT: u16 = 80;
 pub(super) fn open(scene: &Scene) -> Result<SocketAddr> {
     install::apply(&scene.cluster, &cargo::root().join("deploy/example.yaml"))?;
     let address = programmed(scene, GATEWAY)?;
-    served(scene, &ask(address, HOST), "")?;
+    served(scene, &request(address, HOST), "")?;
     Ok(address)
 }
 
@@ -124,8 +124,8 @@ pub(super) fn host(route: &str) -> String {
 }
 
 /// A request for `/` of a host.
-pub(super) fn ask(address: SocketAddr, host: &str) -> Ask {
-    Ask {
+pub(super) fn request(address: SocketAddr, host: &str) -> Request {
+    Request {
         address,
         host: host.to_owned(),
         path: "/".to_owned(),
@@ -150,18 +150,23 @@ pub(super) fn programmed(scene: &Scene, gateway: &str) -> Result<SocketAddr> {
 }
 
 /// Waits until a response has this version (any if empty), and returns the time it took.
-pub(super) fn served(scene: &Scene, ask: &Ask, version: &str) -> Result<Duration> {
+pub(super) fn served(scene: &Scene, request: &Request, version: &str) -> Result<Duration> {
     let look = || {
-        let answer = scene.ask(ask)?;
-        ensure!(answer.status == 200, "{} {:?}", answer.status, answer.body);
-        let found = answer.header(VERSION);
+        let response = scene.send(request)?;
+        ensure!(
+            response.status == 200,
+            "{} {:?}",
+            response.status,
+            response.body
+        );
+        let found = response.header(VERSION);
         ensure!(
             version.is_empty() || found == version,
             "version {found}, not {version}"
         );
         Ok(())
     };
-    until(&format!("{} is served", ask.host), SERVED, look).map(|((), took)| took)
+    until(&format!("{} is served", request.host), SERVED, look).map(|((), took)| took)
 }
 
 /// Whether the statuses of all routes of a Gateway are up to date.

@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event as KubeEvent, EventType, Recorder, Reporter};
 use sesame_api::{Kind, ObjectKey};
+use sesame_model::FleetId;
 use sesame_translate::settings::CONTROLLER_NAME;
 use tokio::sync::{broadcast, mpsc};
 use tokio::time::{Instant, timeout};
@@ -126,7 +127,12 @@ fn notes(event: RunEvent, is_leader: bool) -> Vec<Note> {
             name,
             message,
         } => {
-            let Some((namespace, gateway)) = gateway.split_once('/') else {
+            // Other fleets have no object to report on.
+            let Ok(FleetId::Gateway {
+                namespace,
+                name: gateway,
+            }) = gateway.parse()
+            else {
                 return Vec::new();
             };
             vec![Note {

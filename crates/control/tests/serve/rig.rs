@@ -14,7 +14,7 @@ use sesame_control::Sharding;
 use sesame_control::serve::{Envoys, Serve, ServeConfig};
 use sesame_testkit::api_server::{ApiServer, Channel};
 use sesame_testkit::certs::client_config_as;
-use sesame_testkit::client::{Ask, ask};
+use sesame_testkit::client::{Request, send};
 use sesame_testkit::fake_envoy::{FakeEnvoy, Server};
 use sesame_xds::ResourceType;
 use tempfile::TempDir;
@@ -384,7 +384,7 @@ fn secret_files(secret: &DynamicObject) -> BTreeMap<String, String> {
 
 impl Rig {
     async fn page(&self, replica: &Serve, path: &str) -> (u16, String) {
-        let response = ask(replica.probes().unwrap(), &Ask::get("sesame", path))
+        let response = send(replica.probes().unwrap(), &Request::get("sesame", path))
             .await
             .unwrap();
         let text = String::from_utf8(response.body.to_vec()).unwrap();

@@ -22,7 +22,7 @@ async fn backend() -> Backend {
 }
 
 /// Sends a request with these headers and returns the status line, the headers and the body.
-async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
+async fn send<S: AsyncRead + AsyncWrite + Unpin>(
     mut stream: S,
     line: &str,
     headers: &str,
@@ -30,10 +30,10 @@ async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
     let request =
         format!("{line} HTTP/1.1\r\nhost: a.example\r\nconnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
+    let mut response = String::new();
     // Without `close_notify` from a TLS server this would be an error, and with a reset too.
-    stream.read_to_string(&mut answer).await.unwrap();
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_default();
+    stream.read_to_string(&mut response).await.unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or_default();
     (
         head.to_owned(),
         serde_json::from_str(body).unwrap_or_default(),
@@ -42,7 +42,7 @@ async fn ask<S: AsyncRead + AsyncWrite + Unpin>(
 
 async fn get(backend: &Backend, path: &str) -> (String, Value) {
     let stream = TcpStream::connect(backend.address()).await.unwrap();
-    ask(stream, &format!("GET {path}"), "").await
+    send(stream, &format!("GET {path}"), "").await
 }
 
 #[tokio::test]
@@ -50,7 +50,7 @@ async fn answers_contain_the_request() {
     let backend = backend().await;
     let stream = TcpStream::connect(backend.address()).await.unwrap();
     let headers = "X-Two: 1\r\nx-two: 2\r\ncontent-length: 2\r\n\r\nhi";
-    let (head, body) = ask(stream, "POST /a/b?c=d&e", headers).await;
+    let (head, body) = send(stream, "POST /a/b?c=d&e", headers).await;
     assert!(head.starts_with("HTTP/1.1 200 OK\r\n"), "{head}");
     assert!(head.contains("content-type: application/json"), "{head}");
     let expected = serde_json::json!({
@@ -170,7 +170,7 @@ async fn answers_over_tls_contain_the_server_name() {
         let stream = TcpStream::connect(backend.address()).await.unwrap();
         let name = ServerName::try_from("www.example.com").unwrap();
         let stream = connector.connect(name, stream).await.unwrap();
-        let (_, body) = ask(stream, "GET /", "").await;
+        let (_, body) = send(stream, "GET /", "").await;
         let expected = serde_json::json!({ "sni": "www.example.com", "alpn": "http/1.1" });
         assert_eq!(body["tls"], expected);
     }

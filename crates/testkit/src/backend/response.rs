@@ -34,7 +34,7 @@ impl fmt::Display for Reset {
 
 impl std::error::Error for Reset {}
 
-pub(super) async fn answer(
+pub(super) async fn handle(
     mut request: Request<Incoming>,
     connection: Arc<Connection>,
 ) -> Result<Response<Full<Bytes>>, Reset> {
