@@ -72,9 +72,11 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
     for (number, line) in source.lines() {
         let line = line.to_lowercase();
         let texts = FORBIDDEN.iter().filter(|(text, _)| line.contains(text));
+        // Identifiers are sentences, too: `nobody_leads`.
+        let words = line.replace('_', " ");
         let phrases = PHRASES
             .iter()
-            .filter(|(phrase, _)| checks_phrases && has_phrase(&line, phrase));
+            .filter(|(phrase, _)| checks_phrases && has_phrase(&words, phrase));
         for (text, why) in texts.chain(phrases) {
             let message = format!("`{text}`: {why}");
             problems.push(Problem::line(&source.path, number, message));
@@ -89,11 +91,10 @@ fn checks_phrases(path: &str) -> bool {
 
 /// Whether a line in lower case has a phrase as whole words.
 fn has_phrase(line: &str, phrase: &str) -> bool {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(phrase).any(|(start, _)| {
         let before = line[..start].chars().next_back();
         let after = line[start + phrase.len()..].chars().next();
-        !before.is_some_and(is_word) && !after.is_some_and(is_word)
+        !before.is_some_and(char::is_alphanumeric) && !after.is_some_and(char::is_alphanumeric)
     })
 }
 
@@ -131,6 +132,7 @@ mod tests {
             assert_eq!(found("a/b.yaml", &line), []);
             assert_eq!(found("STYLE.md", &line), []);
         }
-        assert_eq!(found("a/b.rs", "let nobody_else = this_is_told();"), []);
+        assert_eq!(found("a/b.rs", "fn nobody_leads() {}"), [Some(1)]);
+        assert_eq!(found("a/b.rs", "let nobodyelse = thisistold();"), []);
     }
 }

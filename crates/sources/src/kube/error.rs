@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn statuses_are_told_apart_by_their_code() {
+    fn statuses_are_classified_by_their_code() {
         let of = |code| {
             let status = Status::failure("why", "Reason").with_code(code);
             RequestError::of_status(&status, None)

@@ -102,7 +102,7 @@ fn the_documented_example_has_all_choices() {
 
 /// A message starts with the field.
 #[test]
-fn what_is_wrong_is_told_with_its_field() {
+fn errors_name_their_field() {
     for (text, start) in [
         ("replicas: two", "replicas: expected a whole number"),
         ("replicas: -1", "replicas: expected a whole number"),
