@@ -100,7 +100,7 @@ fn the_flags_of_the_chart_are_valid() {
 /// `fleet`'s tests compare its objects with these files.
 #[test]
 fn the_arguments_of_sidecars_are_valid() {
-    for name in ["plain", "chosen", "everywhere"] {
+    for name in ["defaults", "all-parameters", "daemon-set"] {
         let path = format!("crates/fleet/src/kube/desired/tests/{name}.json");
         let objects = serde_json::from_str(&read(&path)).unwrap();
         let mut lines = Vec::new();

@@ -48,7 +48,7 @@ fn every_kind_and_feature_is_generated() {
         kinds.extend(set.iter().map(|(key, _)| key.kind));
         seen.push_str(&set.to_string());
     }
-    assert_eq!(kinds.len(), 8, "{kinds:?}");
+    assert_eq!(kinds.len(), 9, "{kinds:?}");
     for word in [
         "RequestHeaderModifier",
         "ResponseHeaderModifier",

@@ -122,7 +122,10 @@ fn another_api_version_is_reported_and_still_served() {
 #[test]
 fn only_translated_kinds_get_statuses() {
     for kind in Kind::ALL {
-        let served = matches!(kind, Kind::GatewayClass | Kind::Gateway | Kind::HTTPRoute);
+        let served = matches!(
+            kind,
+            Kind::GatewayClass | Kind::Gateway | Kind::HTTPRoute | Kind::GRPCRoute
+        );
         let taken = sesame_translate::inputs::Inputs::takes(kind);
         assert_eq!(taken && kind.has_status(), served, "{kind}");
     }
@@ -132,11 +135,10 @@ fn only_translated_kinds_get_statuses() {
         .iter()
         .map(|kind| kind.known_kind())
         .collect();
-    assert_eq!(kinds, [Some(Kind::HTTPRoute)]);
+    assert_eq!(kinds, [Some(Kind::HTTPRoute), Some(Kind::GRPCRoute)]);
     assert_eq!(rig.gateway("web").attached_listener_sets, None);
     for feature in &rig.class("edge").unwrap().supported_features {
         let foreign = [
-            "GRPC",
             "TLSRoute",
             "TCP",
             "UDP",
