@@ -306,7 +306,7 @@ where
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
         let refusal = match request.uri().path() {
             DELTA => {
-                let mut grpc = Grpc::new(DeltaCodec::default())
+                let mut grpc = Grpc::new(DeltaCodec)
                     .max_decoding_message_size(self.inner.config.limits.request_bytes);
                 let service = self.clone();
                 return Box::pin(async move { Ok(grpc.streaming(service, request).await) });

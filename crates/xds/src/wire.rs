@@ -4,12 +4,43 @@
 //! types here have the same fields and encoding, and share the bodies.
 
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
+use prost::Message;
 use prost::bytes::Bytes;
-use tonic_prost::ProstCodec;
+use tonic::Status;
+use tonic::codec::{Codec, DecodeBuf, Decoder};
+use tonic_prost::ProstEncoder;
 
 use crate::session::Response;
 
-pub(crate) type DeltaCodec = ProstCodec<DeltaResponse, DeltaDiscoveryRequest>;
+/// The codec of the delta stream. Unlike `tonic_prost::ProstCodec`, it answers an undecodable request with `INVALID_ARGUMENT`.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct DeltaCodec;
+
+impl Codec for DeltaCodec {
+    type Encode = DeltaResponse;
+    type Decode = DeltaDiscoveryRequest;
+    type Encoder = ProstEncoder<DeltaResponse>;
+    type Decoder = DeltaCodec;
+
+    fn encoder(&mut self) -> Self::Encoder {
+        ProstEncoder::default()
+    }
+
+    fn decoder(&mut self) -> Self::Decoder {
+        *self
+    }
+}
+
+impl Decoder for DeltaCodec {
+    type Item = DeltaDiscoveryRequest;
+    type Error = Status;
+
+    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<Self::Item>, Status> {
+        DeltaDiscoveryRequest::decode(bytes)
+            .map(Some)
+            .map_err(|error| Status::invalid_argument(format!("not a discovery request: {error}")))
+    }
+}
 
 /// `envoy.service.discovery.v3.DeltaDiscoveryResponse`.
 #[derive(Clone, PartialEq, prost::Message)]
@@ -79,7 +110,6 @@ mod tests {
     use crate::resource::{self, ResourceType};
     use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryResponse;
     use proptest::prelude::*;
-    use prost::Message;
 
     proptest! {
         #[test]

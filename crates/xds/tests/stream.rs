@@ -452,3 +452,39 @@ async fn only_the_delta_method_is_supported() {
     task.await.unwrap();
     envoy.until(|state| !state.connected()).await.unwrap();
 }
+
+#[tokio::test]
+async fn an_undecodable_request_ends_its_stream_with_invalid_argument() {
+    use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryResponse;
+    use tonic::codegen::http::uri::PathAndQuery;
+    let registry = Registry::new(ServerConfig::default());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let uri = format!("http://{}", listener.local_addr().unwrap());
+    let (stop, stopped) = oneshot::channel::<()>();
+    let task = tokio::spawn(async move {
+        let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+        let shutdown = async { stopped.await.unwrap_or_default() };
+        registry.serve_incoming(incoming, shutdown).await.unwrap();
+    });
+    let channel = tonic::transport::Endpoint::new(uri).unwrap();
+    let mut client = tonic::client::Grpc::new(channel.connect().await.unwrap());
+    client.ready().await.unwrap();
+    // As a message, a vector is its bytes in field 1, which is the node of a request.
+    let requests = tokio_stream::iter([vec![0xff]]);
+    let mut responses = client
+        .streaming(
+            tonic::Request::new(requests),
+            PathAndQuery::from_static(
+                "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources",
+            ),
+            tonic_prost::ProstCodec::<Vec<u8>, DeltaDiscoveryResponse>::default(),
+        )
+        .await
+        .unwrap()
+        .into_inner();
+    let status = responses.message().await.unwrap_err();
+    assert_eq!(status.code(), tonic::Code::InvalidArgument);
+    drop((responses, client));
+    stop.send(()).unwrap();
+    task.await.unwrap();
+}
