@@ -85,7 +85,6 @@ impl Session {
     }
 
     /// The number of names examined so far, a measure of work.
-    #[cfg(test)]
     pub(crate) fn examined(&self) -> u64 {
         self.types.iter().map(TypeState::examined).sum()
     }
@@ -159,6 +158,23 @@ impl Session {
         let subscribed = self.types.iter().all(TypeState::subscribed_if_root);
         self.removals_held_until
             .take_if(|until| subscribed || now >= *until);
+        loop {
+            let examined = self.examined();
+            let response = self.next_response(fleet, now);
+            if response.is_some() {
+                return response;
+            }
+            // An examined name that needed no response may have been what others waited for.
+            if self.examined() == examined {
+                break;
+            }
+        }
+        self.report(fleet);
+        None
+    }
+
+    /// The next response of the first type that has one.
+    fn next_response(&mut self, fleet: &Fleet, now: Instant) -> Option<Response> {
         let stale_routing = self.has_stale_routing(fleet);
         for ty in ResourceType::ALL {
             if self.of(ty).is_in_flight() {
@@ -183,7 +199,6 @@ impl Session {
                 return Some(response);
             }
         }
-        self.report(fleet);
         None
     }
 

@@ -120,7 +120,6 @@ impl TypeState {
         &self.subscription
     }
 
-    #[cfg(test)]
     pub(crate) fn examined(&self) -> u64 {
         self.examined
     }

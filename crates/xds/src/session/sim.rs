@@ -188,6 +188,11 @@ impl Client {
             self.log.push(line);
             self.inbox.push_back(response);
         }
+        assert!(
+            self.session.poll(fleet, self.now).is_none(),
+            "`None`, but there was something to send: {:#?}",
+            self.log
+        );
     }
 
     /// No cluster is removed that a route of the client refers to.

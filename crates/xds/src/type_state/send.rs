@@ -120,8 +120,10 @@ impl TypeState {
                 break;
             };
             self.examined += 1;
-            let nothing = !matches!(self.lookup(fleet, &name), Lookup::Serve(..));
-            if nothing && self.waits_for(&name) {
+            if matches!(self.lookup(fleet, &name), Lookup::Serve(..)) {
+                // The client that rejected it has disconnected since.
+                self.refresh(fleet, &name, None);
+            } else if self.waits_for(&name) {
                 bytes += name.len();
                 self.removals.remove(&name);
                 self.versions.remove(&name);

@@ -110,3 +110,58 @@ fn a_rejected_version_that_returns_is_sent_again() {
     let events = settled_events(&mut fleet, &mut client);
     assert_eq!(events, ["recovered l0", "rejected l0: is bad", "acked 6"]);
 }
+
+#[test]
+fn endpoints_whose_rejection_ends_are_sent_to_a_client_that_waits_for_them() {
+    let (mut fleet, mut client) = served();
+    let mut other = Client::connect(&mut fleet, 2, limits());
+    other.settle(&mut fleet);
+    fleet.apply(update(2, &[(Endpoint, "c0", "v1")], &[]));
+    client.pump(&mut fleet);
+    client.receive(&mut fleet);
+    fleet.apply(update(
+        3,
+        &[(Cluster, "c1", "v0"), (Endpoint, "c1", "bad")],
+        &[],
+    ));
+    other.settle(&mut fleet);
+    client.take_log();
+    // Subscribes to the endpoints of c1, which are withheld, while those of c0 are in flight.
+    client.pump(&mut fleet);
+    client.receive(&mut fleet);
+    fleet.leave(other.id);
+    client.settle(&mut fleet);
+    assert_eq!(
+        client.take_log(),
+        ["cluster +c1", "endpoint +c1", "endpoint -c1"]
+    );
+    assert!(client.unacked.is_empty(), "c1 warms");
+}
+
+#[test]
+fn the_last_good_version_follows_a_version_that_another_client_rejected_first() {
+    let (mut fleet, mut client) = served();
+    let mut ask = request(Route);
+    ask.resource_names_subscribe = vec!["r1".to_owned()];
+    client.send(&mut fleet, ask);
+    client.mark_subscribed(Route, "r1");
+    fleet.apply(update(2, &[(Route, "r1", "v0;c0")], &[]));
+    client.settle(&mut fleet);
+    fleet.apply(update(
+        3,
+        &[(Route, "r0", "v1;c0"), (Route, "r1", "bad")],
+        &[],
+    ));
+    client.pump(&mut fleet);
+    client.take_log();
+    client.receive(&mut fleet);
+    client.respond(&mut fleet, 0);
+    assert_eq!(client.take_log(), ["route +r0"], "the response is bisected");
+    let r1 = resource("r1", "bad");
+    fleet.rejected(2, Route, r1.name(), r1.version(), "no");
+    client.receive(&mut fleet);
+    client.respond(&mut fleet, 0);
+    assert_eq!(client.take_log(), ["route +r1"]);
+    client.receive(&mut fleet);
+    assert_eq!(client.body(Route, "r1"), Some("v0;c0"));
+}
