@@ -40,7 +40,7 @@ impl Problem {
     }
 }
 
-/// A problem with the value at hand.
+/// A problem with the checked value itself.
 fn fail(message: impl Into<String>) -> Check {
     Err(Problem {
         path: Vec::new(),
@@ -53,7 +53,7 @@ fn ensure(holds: bool, message: &str) -> Check {
     if holds { Ok(()) } else { fail(message) }
 }
 
-/// Puts the problem of a check under a field.
+/// Prepends a field to the path of a check's problem.
 pub(crate) fn at(field: &str, check: Check) -> Check {
     check.map_err(|mut problem| {
         problem.path.push(PathSegment::Field(field.to_owned()));
@@ -66,12 +66,12 @@ fn optional<T>(field: &str, value: Option<&T>, check: impl FnOnce(&T) -> Check) 
     value.map_or(Ok(()), |value| at(field, check(value)))
 }
 
-/// Checks every element of a list that has at most `max`.
+/// Checks every element of a list of at most `max` elements.
 fn each<T>(field: &str, list: &[T], max: usize, check: impl Fn(&T) -> Check) -> Check {
     let all = || {
         if list.len() > max {
             return fail(format!(
-                "at most {max} entries are allowed, these are {}",
+                "at most {max} entries are allowed, found {}",
                 list.len()
             ));
         }
@@ -82,7 +82,7 @@ fn each<T>(field: &str, list: &[T], max: usize, check: impl Fn(&T) -> Check) -> 
     at(field, all())
 }
 
-/// As [`each`], for a list that must not be empty.
+/// Like [`each`], for a list that must not be empty.
 fn each_of_some<T>(field: &str, list: &[T], max: usize, check: impl Fn(&T) -> Check) -> Check {
     at(
         field,
@@ -98,7 +98,7 @@ fn at_index(index: usize, check: Check) -> Check {
     })
 }
 
-/// Fails at the first element whose key an earlier one has; elements without a key may repeat.
+/// Fails at the first element with a duplicate key; elements without a key may repeat.
 fn unique<'a, T, K: Eq + Hash>(
     field: &str,
     list: &'a [T],
@@ -113,7 +113,7 @@ fn unique<'a, T, K: Eq + Hash>(
     repeated.map_or(Ok(()), |index| at(field, at_index(index, fail(message))))
 }
 
-/// `metadata.name`: RFC 1123; a Namespace and a Service are one DNS label.
+/// `metadata.name`: an RFC 1123 subdomain; for a Namespace or Service, a single label.
 pub(crate) fn object_name(kind: Kind, name: &str) -> Check {
     match kind {
         Kind::Namespace | Kind::Service => text::label(name),
@@ -121,7 +121,7 @@ pub(crate) fn object_name(kind: Kind, name: &str) -> Check {
     }
 }
 
-/// `metadata.namespace`: RFC 1123, one DNS label.
+/// `metadata.namespace`: an RFC 1123 label.
 pub(crate) fn namespace(name: &str) -> Check {
     text::label(name)
 }

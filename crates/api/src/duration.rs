@@ -19,8 +19,8 @@ pub struct Duration {
 /// The text is not a duration of the Gateway API.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "expected a duration such as 10s, 1h30m or 500ms: one to four times \
-     a number of at most five digits with the unit h, m, s or ms"
+    "expected a duration such as 10s, 1h30m or 500ms: one to four numbers \
+     of at most five digits, each with the unit h, m, s or ms"
 )]
 pub struct InvalidDuration;
 

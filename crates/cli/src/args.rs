@@ -38,7 +38,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run the Gateways in local files, each with an Envoy on this machine
+    /// Serve the Gateways in local files, each with its own Envoy on this machine
     Local(LocalArgs),
     /// Run as a controller in a cluster: watch objects, configure Envoys, write statuses
     Serve(Box<ServeArgs>),
@@ -62,7 +62,7 @@ pub(crate) enum Command {
 #[command(after_help = "\
 Each Gateway gets its own Envoy, on a loopback address of its own (127.0.0.1, 127.0.0.2 ...) or on the addresses in \
 spec.addresses. The GatewayClass `sesame` exists by default. Errors in objects appear in their statuses, errors in \
-files as file:line:column; all other objects are served. Ctrl-C drains the Envoys and ends them; a second Ctrl-C kills \
+files as file:line:column; all other objects are served. Ctrl-C drains and stops the Envoys; a second Ctrl-C kills \
 them.
 
 Examples:
@@ -82,7 +82,7 @@ pub(crate) struct LocalArgs {
     /// Envoy's executable [default: SESAME_ENVOY, else the one fetched by `cargo xtask envoy`, else the one in PATH]
     #[arg(long, value_name = "PATH", value_hint = ValueHint::ExecutablePath)]
     pub(crate) envoy: Option<PathBuf>,
-    /// Offset from a Gateway's ports to the ports that Envoy listens on
+    /// Number added to a Gateway's ports to get the ports that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
     /// Split route tables into shards, so that Envoy's cost of a change doesn't grow with the number of hosts
@@ -116,7 +116,7 @@ pub(crate) struct LocalArgs {
 /// Output formats of `sesame local`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LocalOutput {
-    /// A live table and a line for each event; only lines if standard output is no terminal
+    /// A live table and a line for each event; only lines if standard output is not a terminal
     Table,
     /// Each event as a line of JSON, with a field `type`
     Json,
@@ -171,7 +171,7 @@ pub(crate) struct TranslateArgs {
     /// Print only these parts
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
     pub(crate) only: Vec<OutputPart>,
-    /// Offset from a Gateway's ports to the ports that Envoy listens on
+    /// Number added to a Gateway's ports to get the ports that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
     /// Split route tables into shards, so that Envoy's cost of a change doesn't grow with the number of hosts

@@ -183,7 +183,8 @@ impl Viewer {
             let _ = self.screen.redraw("");
         }
         if self.display != DisplayMode::Json && graceful {
-            let _ = self.line("Shutting down: Envoys finish their requests. Ctrl-C kills them.");
+            let _ =
+                self.line("Shutting down: Envoys are draining. Press Ctrl-C again to kill them.");
         }
     }
 }

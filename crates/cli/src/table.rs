@@ -119,7 +119,7 @@ fn gateways(
         more,
         "listeners",
         listeners.is_empty(),
-        "no Gateway of Sesame's classes",
+        "no Gateways in Sesame's GatewayClasses",
     )
 }
 
@@ -153,7 +153,7 @@ fn routes(
         more,
         "routes",
         routes.is_empty(),
-        "no routes of these Gateways",
+        "no routes for these Gateways",
     )
 }
 

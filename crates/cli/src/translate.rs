@@ -83,9 +83,9 @@ fn filter_by_gateway(translation: &mut Translation, gateway: &NamespacedName) ->
     if !translation.fleets.contains_key(&fleet) {
         let names: Vec<String> = translation.fleets.keys().map(ToString::to_string).collect();
         match names.is_empty() {
-            true => bail!("no Gateway {gateway} of Sesame's classes; found none"),
+            true => bail!("no Gateway {gateway} in Sesame's GatewayClasses; found none"),
             false => bail!(
-                "no Gateway {gateway} of Sesame's classes; found: {}",
+                "no Gateway {gateway} in Sesame's GatewayClasses; found: {}",
                 names.join(", ")
             ),
         }

@@ -83,12 +83,12 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register(
             "commits",
-            "Commits of the engine, each with all changes queued by then",
+            "Engine commits, each of all changes queued by then",
             self.commits.clone(),
         );
         registry.register(
             "keys_run",
-            "Keys for which a stage ran: the cost of changes",
+            "Keys that stages have run for: the cost of changes",
             self.keys_run.clone(),
         );
         registry.register_with_unit(

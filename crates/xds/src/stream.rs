@@ -51,7 +51,7 @@ async fn run(
     let limits = config.limits.clone();
     let first = tokio::time::timeout(limits.first_request_timeout, requests.message())
         .await
-        .map_err(|_| Status::deadline_exceeded("no request came"))??;
+        .map_err(|_| Status::deadline_exceeded("no request received"))??;
     let Some(first) = first else {
         return Ok(());
     };

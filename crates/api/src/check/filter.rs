@@ -13,7 +13,7 @@ use super::{Check, at, at_index, each, ensure, fail, optional, reference, text, 
 /// `filters`: at most 16, and some types at most once.
 pub(super) fn filters(list: &[RouteFilter]) -> Check {
     each("filters", list, 16, route)?;
-    let message = "another filter has this type, which may be there only once";
+    let message = "another filter has this type, which is allowed only once";
     unique("filters", list, message, |filter| {
         let once = matches!(
             filter,
@@ -47,7 +47,7 @@ pub(super) fn grpc_filters(list: &[RouteFilter]) -> Check {
     });
     let Some(index) = foreign else { return Ok(()) };
     let message = format!(
-        "a GRPCRoute has no filter of type {}",
+        "a GRPCRoute can't have a filter of type {}",
         list[index].type_name()
     );
     at("filters", at_index(index, at("type", fail(message))))
@@ -99,7 +99,7 @@ fn set_of<T: Eq + std::hash::Hash>(
     check: impl Fn(&T) -> Check,
 ) -> Check {
     each(field, list, max, check)?;
-    unique(field, list, "another entry is the same", Some)
+    unique(field, list, "duplicate entry", Some)
 }
 
 fn request_mirror(mirror: &RequestMirror) -> Check {
@@ -159,7 +159,10 @@ fn path_modifier(modifier: &PathModifier) -> Check {
 
 fn cors_rules(cors: &Cors) -> Check {
     let alone = |field: &str, wild: bool, count: usize| {
-        at(field, ensure(!wild || count == 1, "* must stand alone"))
+        at(
+            field,
+            ensure(!wild || count == 1, "* must be the only entry"),
+        )
     };
     let wild = |list: &[Arc<str>]| list.iter().any(|entry| &**entry == "*");
     set_of("allowOrigins", &cors.allow_origins, 64, |origin| {

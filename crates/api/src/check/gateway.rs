@@ -31,7 +31,7 @@ pub(crate) fn gateway(spec: &GatewaySpec) -> Check {
     )?;
     listeners(&spec.listeners)?;
     each("addresses", &spec.addresses, 16, address)?;
-    let message = "another entry asks for the same address";
+    let message = "another entry requests the same address";
     unique("addresses", &spec.addresses, message, |a| {
         let checked = matches!(a.type_, AddressType::IpAddress | AddressType::Hostname);
         (checked && !a.value.is_empty()).then_some((&a.type_, &a.value))
@@ -91,7 +91,7 @@ fn listener(l: &Listener) -> Check {
         "filters",
         ensure(
             l.filters.is_empty() || http,
-            "are allowed with HTTP and HTTPS only",
+            "are allowed only with protocol HTTP or HTTPS",
         ),
     )
 }
@@ -160,7 +160,7 @@ fn address(address: &GatewaySpecAddress) -> Check {
         "routability",
         ensure(
             good && routability.len() <= 253,
-            "expected an empty text, Cluster or a domain outside k8s.io with a path",
+            "expected an empty string, Cluster or a domain outside k8s.io with a path",
         ),
     )
 }

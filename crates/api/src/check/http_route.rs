@@ -121,5 +121,5 @@ fn retry(retry: &HttpRouteRetry) -> Check {
             "expected a status from 400 to 599",
         )
     })?;
-    unique("codes", &retry.codes, "another entry is the same", Some)
+    unique("codes", &retry.codes, "duplicate entry", Some)
 }

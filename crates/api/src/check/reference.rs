@@ -77,7 +77,7 @@ pub(super) fn parents(list: &[ParentReference]) -> Check {
             let differs = other.section_name != r.section_name || other.port != r.port;
             let check = ensure(
                 same_fields && differs,
-                "another entry names the same parent: both need a sectionName or port of their own",
+                "another entry names the same parent: each needs a different sectionName or port",
             );
             at("parentRefs", at_index(index, check))?;
         }
@@ -102,7 +102,7 @@ fn keyed(
     value: impl Fn(&str) -> Check,
 ) -> Check {
     if map.len() > max {
-        let message = format!("at most {max} entries are allowed, these are {}", map.len());
+        let message = format!("at most {max} entries are allowed, found {}", map.len());
         return at(field, fail(message));
     }
     let check =

@@ -119,7 +119,7 @@ pub(super) fn unique_names<'a, T>(
 pub(super) fn total_matches(counts: impl Iterator<Item = usize>) -> Check {
     let total: usize = counts.sum();
     if total > 128 {
-        let message = format!("at most 128 matches are allowed in all rules, these are {total}");
+        let message = format!("at most 128 matches are allowed in all rules, found {total}");
         return at("rules", fail(message));
     }
     Ok(())

@@ -216,7 +216,7 @@ fn backend_tls_policy() {
             "/spec/targetRefs",
             targets,
             "targetRefs[1]",
-            "sectionName of their own",
+            "a different sectionName",
         );
     }
     let apart = json!([target(json!("a")), target(json!("b"))]);

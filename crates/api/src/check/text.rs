@@ -1,4 +1,4 @@
-//! Patterns of single strings, written by hand since they run for every string of every object.
+//! Patterns of single strings, hand-written because they run for every string of every object.
 
 use super::{Check, ensure, fail};
 
@@ -29,21 +29,21 @@ pub(super) fn subdomain(text: &str) -> Check {
     )
 }
 
-/// Whether the Gateway API allows a hostname, exact or with `*.` in front.
+/// Whether the text is a valid Gateway API hostname, optionally with a `*.` prefix.
 pub fn is_hostname(text: &str) -> bool {
     text.len() <= 253 && is_subdomain(text.strip_prefix("*.").unwrap_or(text))
 }
 
-/// Whether the Gateway API allows a hostname, without a wildcard.
+/// Whether the text is a valid Gateway API hostname without a wildcard.
 pub fn is_precise_hostname(text: &str) -> bool {
     text.len() <= 253 && is_subdomain(text)
 }
 
-/// A hostname, optionally with `*.` in front.
+/// A hostname, optionally with a `*.` prefix.
 pub(super) fn hostname(text: &str) -> Check {
     ensure(
         is_hostname(text),
-        "expected a hostname in lower case such as example.com or *.example.com",
+        "expected a lowercase hostname such as example.com or *.example.com",
     )
 }
 
@@ -51,11 +51,11 @@ pub(super) fn hostname(text: &str) -> Check {
 pub(super) fn precise_hostname(text: &str) -> Check {
     ensure(
         is_precise_hostname(text),
-        "expected a hostname in lower case such as example.com",
+        "expected a lowercase hostname such as example.com",
     )
 }
 
-/// Whether a text is a token, as names of headers are (RFC 9110), of at most 256 characters.
+/// Whether the text is a valid header name: a token (RFC 9110) of at most 256 characters.
 pub fn is_header_name(text: &str) -> bool {
     let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
     (1..=256).contains(&text.len()) && text.bytes().all(token)
@@ -69,13 +69,13 @@ pub(super) fn header_name(text: &str) -> Check {
     )
 }
 
-/// The value of a header: bounds of the standard channel. Translation reports values that are not valid in a header, which an API
-/// server accepts.
+/// A header value, with the bounds of the standard channel. An API server accepts some values that are not valid in a
+/// header; translation reports them.
 pub(super) fn header_value(text: &str) -> Check {
     length(text, 1, 4096)
 }
 
-/// A text of that many characters.
+/// A text of `min` to `max` characters.
 pub(super) fn length(text: &str, min: usize, max: usize) -> Check {
     let count = text.chars().count();
     if count < min {
@@ -83,7 +83,7 @@ pub(super) fn length(text: &str, min: usize, max: usize) -> Check {
     }
     if count > max {
         return fail(format!(
-            "at most {max} characters are allowed, these are {count}"
+            "at most {max} characters are allowed, found {count}"
         ));
     }
     Ok(())
@@ -157,7 +157,7 @@ pub(super) fn kind(text: &str) -> Check {
     )
 }
 
-/// `domain/path`, as in names of controllers and implementation-specific values.
+/// `domain/path`, as in controller names and implementation-specific values.
 pub(super) fn domain_path(text: &str) -> Check {
     let tail = |b: u8| b.is_ascii_alphanumeric() || b"/-._~%!$&'()*+,;=:".contains(&b);
     let good = text.split_once('/').is_some_and(|(domain, path)| {
@@ -201,7 +201,7 @@ fn is_qualified_name(text: &str) -> bool {
         && text.ends_with(edge)
 }
 
-/// `*` or `scheme://host[:port]`, the host optionally with `*.` in front.
+/// `*` or `scheme://host[:port]`; the host may have a `*.` prefix.
 pub(super) fn cors_origin(text: &str) -> Check {
     let host = |host: &str| {
         let part = |part: &str| {

@@ -43,10 +43,10 @@ pub(crate) struct ServeArgs {
     /// Listen address of the xDS server (mutual TLS)
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:18000")]
     pub(crate) xds: SocketAddr,
-    /// Host by which Envoys reach the xDS server [default: the Service `sesame-xds`]
+    /// Host at which Envoys reach the xDS server [default: the Service `sesame-xds`]
     #[arg(long, value_name = "NAME", conflicts_with = "unmanaged")]
     pub(crate) xds_host: Option<String>,
-    /// Port by which Envoys reach the xDS server [default: the port of --xds]
+    /// Port at which Envoys reach the xDS server [default: the port of --xds]
     #[arg(long, value_name = "PORT", conflicts_with = "unmanaged")]
     pub(crate) xds_port: Option<u16>,
     /// Folder with tls.crt, tls.key and ca.crt for the xDS server, reloaded on changes [default: Sesame issues
@@ -116,7 +116,7 @@ fn default_sidecar_image() -> String {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Problems come first. The command reads the statuses of the objects: it needs permission to list Gateways and \
-HTTPRoutes, and no connection to Sesame.
+HTTPRoutes, but no connection to Sesame.
 
 Examples:
   sesame status              the namespace of the current context

@@ -34,7 +34,7 @@ impl Collector for ReplicaMetrics {
         let help = "1 if this replica is the leader, else 0";
         gauge(encoder, "leader", help, is_leader)?;
         let waiting = i64::try_from(self.counters.waiting()).unwrap_or(i64::MAX);
-        let help = "Statuses that wait to be written";
+        let help = "Statuses waiting to be written";
         gauge(encoder, "statuses_waiting", help, waiting)?;
         let envoys = self.registry.fleets().into_iter().filter_map(|fleet| {
             let status = self.registry.status(&fleet)?;

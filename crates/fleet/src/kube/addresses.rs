@@ -48,7 +48,7 @@ impl RequestedAddresses {
                     "{ip}: an address can be requested only if the fleet's Service is of type LoadBalancer"
                 ),
                 AddressRequest::Hostname(name) => format!(
-                    "{name}: a hostname can't be requested from a load balancer; leave the value out to get the one it assigns"
+                    "{name}: a hostname can't be requested from a load balancer; omit the value to get the one that it assigns"
                 ),
                 AddressRequest::Other(type_) => {
                     format!("addresses of type {type_} are not supported; use IPAddress")
@@ -136,12 +136,12 @@ pub(super) fn problem(
             return None;
         }
         let mut message = format!(
-            "{}: not assigned to Service {service} by the cluster's load balancer; request a free address of its pool",
+            "{}: not assigned to Service {service} by the cluster's load balancer; request a free address from its pool",
             missing.join(", ")
         );
         if !others.is_empty() {
             message.push_str(&format!(
-                ". Only one address can be requested from it, and that is {first}"
+                ". Only one address can be requested from it: {first}"
             ));
         }
         return Some(FleetProblem::AddressNotUsable(message));

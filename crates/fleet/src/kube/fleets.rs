@@ -370,7 +370,7 @@ impl FleetEntry {
                 namespace = &*key.namespace,
                 name = &*key.name,
                 kind = kind.name(),
-                "another client keeps changing this object (another Sesame?); repairs are backing off"
+                "another client keeps changing this object (another Sesame?); retries are backing off"
             );
         }
     }

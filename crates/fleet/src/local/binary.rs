@@ -39,7 +39,7 @@ pub struct Binary {
 pub enum BinaryError {
     /// The explicitly set file can't be run. No other is tried.
     #[error(
-        "{source_name} is {path:?}, which {problem}; set it to an Envoy executable, or leave it out"
+        "{source_name} is {path:?}, which {problem}; set it to an Envoy executable, or unset it"
     )]
     Unusable {
         /// `--envoy` or [`ENVIRONMENT`].

@@ -160,7 +160,7 @@ impl Reader<'_> {
             .unwrap_or("kind");
         let at = node.get(missing).map_or(node.at, |node| node.at);
         let message = match node.get(missing) {
-            Some(_) => format!("`{missing}` must be text"),
+            Some(_) => format!("`{missing}` must be a string"),
             None => format!("`{missing}` is missing"),
         };
         errors.insert(0, SyntaxError::new(at, message));
@@ -273,7 +273,7 @@ impl Reader<'_> {
         }));
         let path = error.path_text();
         let message = if kind == Kind::Secret && holds_data(&error.path) {
-            "invalid value: `data` has base64 text, `stringData` has text".to_owned()
+            "invalid value: `data` takes base64, `stringData` takes plain text".to_owned()
         } else {
             error.message
         };

@@ -135,7 +135,7 @@ impl Walker<'_> {
         if error.kind() == io::ErrorKind::NotFound {
             let is_link = fs::symlink_metadata(path).is_ok();
             let message = match is_link {
-                true => "the link is dangling",
+                true => "dangling symbolic link",
                 false => "no such file or folder",
             };
             self.error(path, message);

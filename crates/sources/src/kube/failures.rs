@@ -130,7 +130,8 @@ impl Failures {
     /// A request gets no answer.
     pub(super) fn unreachable(&mut self, requester: Requester, message: &str, now: Timestamp) {
         if self.unreachable.is_empty() {
-            let message = format!("no answer; Sesame serves what it has read before: {message}");
+            let message =
+                format!("no response; Sesame keeps serving the last state it read: {message}");
             let reason = FailureReason::Unreachable;
             self.begin(Subject::ApiServer, reason, message, now);
         }

@@ -373,7 +373,7 @@ impl Hub {
             Availability::OtherVersion(versions) => (
                 FailureReason::OtherVersion,
                 format!(
-                    "the CRD {resource} serves {}, and Sesame reads {}: install the CRD of another release of the Gateway API",
+                    "the CRD {resource} serves {}, but Sesame reads {}: install the CRD of another release of the Gateway API",
                     match versions.is_empty() {
                         true => "no version".to_owned(),
                         false => versions.join(", "),
@@ -397,7 +397,7 @@ impl Hub {
 
 fn undecodable(message: &str) -> (FailureReason, String) {
     let message = format!(
-        "{message}; fix the field, or check the version of the CRD. The last good version stays"
+        "{message}; fix the field, or check the version of the CRD. The last good version stays in use"
     );
     (FailureReason::Unreadable, message)
 }

@@ -64,7 +64,7 @@ async fn definitions_can_be_installed_and_uninstalled_at_run_time() {
         .await;
     let message = &subscriber.failures[0].message;
     assert!(
-        message.contains("serves v1alpha2, and Sesame reads v1:"),
+        message.contains("serves v1alpha2, but Sesame reads v1:"),
         "{message}"
     );
     cluster.apply(&object(Kind::HTTPRoute, "v1beta1")).await;

@@ -99,7 +99,7 @@ pub(crate) fn status(
     );
     let other = api.filter(|api| !is_release(api)).map(|api| {
         let message = format!(
-            "Sesame supports Gateway API {API_RELEASE}, and the cluster has {api}: features of only one of them may not work; install {API_RELEASE}"
+            "Sesame supports Gateway API {API_RELEASE}, but the cluster has {api}: features of only one of them may not work; install {API_RELEASE}"
         );
         Problem::new(reason::gateway_class::UNSUPPORTED_VERSION, bounded(message))
     });

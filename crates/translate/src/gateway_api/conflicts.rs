@@ -114,7 +114,7 @@ fn overlap(
             && state.port == listener.port
             && state.conflicted.is_none()
     });
-    let advice = "requests for one of them on a connection to the other are answered 421";
+    let advice = "requests for one of them on a connection to the other get status 421";
     let valid_for = |names: &[Arc<[String]>], domain: &str| {
         names
             .iter()
@@ -141,7 +141,7 @@ fn overlap(
             Problem::new(
                 reason::listener::OVERLAPPING_HOSTNAMES,
                 format!(
-                    "the hostname overlaps that of listener {}: {advice}",
+                    "the hostname overlaps with that of listener {}: {advice}",
                     other.name
                 ),
             )

@@ -363,7 +363,7 @@ fn unprogrammed(
     if listeners.iter().all(|verdict| verdict.idle.is_some()) {
         return no(
             reason::gateway::INVALID,
-            "no listener is programmed; see their conditions",
+            "no listener is programmed; see the listeners' conditions",
         );
     }
     None

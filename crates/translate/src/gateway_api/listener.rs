@@ -104,7 +104,7 @@ fn refused(
         return Some(Problem::new(
             reason::listener::UNSUPPORTED_PROTOCOL,
             format!(
-                "{field}.protocol: {} is not supported; supported are HTTP and HTTPS",
+                "{field}.protocol: {} is not supported; use HTTP or HTTPS",
                 listener.protocol
             ),
         ));
@@ -136,7 +136,7 @@ fn refused(
     if asks_for_client_certificates(gateway, listener.port) {
         return unsupported(
             "spec.tls.frontend".to_owned(),
-            "validation of client certificates is not supported, and the listener isn't served without it; remove the validation",
+            "client certificate validation is not supported, and the listener isn't served without it; remove the validation",
         );
     }
     None

@@ -72,7 +72,7 @@ pub(crate) fn of_class(
     }
     let Some(namespace) = namespace else {
         return Err(invalid(format!(
-            "{field}.namespace: a ConfigMap is in a namespace, so it must be given"
+            "{field}.namespace: is required, since a ConfigMap is namespaced"
         )));
     };
     let name = NamespacedName::new(namespace.clone(), name.clone());

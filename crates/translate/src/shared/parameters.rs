@@ -219,14 +219,14 @@ impl Written {
         ] {
             let blank = |text: &String| text.is_empty() || text.contains(char::is_whitespace);
             if name.as_ref().is_some_and(blank) {
-                return Err(format!("{field}: expected a name without blanks"));
+                return Err(format!("{field}: expected a name without spaces"));
             }
         }
         self.resources.check()?;
         let autoscaling = match self.autoscaling {
             Some(WrittenAutoscaling::Between(_)) if self.replicas.is_some() => {
                 return Err(
-                    "replicas: autoscaling decides the number; give one of the two".to_owned(),
+                    "replicas: can't be combined with autoscaling; remove one of them".to_owned(),
                 );
             }
             Some(WrittenAutoscaling::Between(between)) => Some(between.checked()?),
@@ -283,7 +283,7 @@ impl WrittenBetween {
         match (min, max, cpu_percent) {
             (0, ..) => Err("autoscaling.min: expected 1 or more".to_owned()),
             (_, max, _) if max < min => Err(format!(
-                "autoscaling.max: expected {min} or more, as min says, found {max}"
+                "autoscaling.max: expected min ({min}) or more, found {max}"
             )),
             (.., 0) => Err("autoscaling.cpuPercent: expected 1 or more".to_owned()),
             _ => Ok(Autoscaling::Between {
@@ -313,19 +313,19 @@ impl WrittenToleration {
         let wrong = |why: &str| Err(format!("tolerations[{index}]: {why}"));
         let value = match (self.operator, self.value) {
             (Some(WrittenOperator::Exists), Some(_)) => {
-                return wrong("operator Exists goes without a value");
+                return wrong("operator Exists takes no value");
             }
             // In Kubernetes a missing value is an empty one.
             (Some(WrittenOperator::Equal), None) => Some(String::new()),
             (_, value) => value,
         };
         if self.key.is_none() && value.is_some() {
-            return wrong("a value goes with a key");
+            return wrong("a value requires a key");
         }
         if self.toleration_seconds.is_some()
             && !matches!(self.effect, Some(WrittenEffect::NoExecute))
         {
-            return wrong("tolerationSeconds goes with effect NoExecute");
+            return wrong("tolerationSeconds requires effect NoExecute");
         }
         Ok(Toleration {
             key: self.key,

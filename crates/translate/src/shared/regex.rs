@@ -69,7 +69,7 @@ fn times(repetition: &ast::Repetition) -> u64 {
 ///
 /// The recursion is bounded by the parser's nest limit.
 fn cost(ast: &Ast) -> Result<u64, String> {
-    let unsupported = |what: &str| Err(format!("uses {what}, which RE2 does not have"));
+    let unsupported = |what: &str| Err(format!("uses {what}, which RE2 does not support"));
     Ok(match ast {
         Ast::Empty(_) | Ast::Dot(_) | Ast::ClassPerl(_) => 1,
         Ast::ClassUnicode(class) => property_cost(class)?,
@@ -100,7 +100,7 @@ fn cost(ast: &Ast) -> Result<u64, String> {
                 return unsupported("a repetition of a repetition");
             }
             if matches!(&*repetition.ast, Ast::Literal(literal) if several_bytes(literal)) {
-                return Err("repeats a character beyond ASCII; put it in a group".into());
+                return Err("repeats a non-ASCII character; put it in a group".into());
             }
             cost(&repetition.ast)?.saturating_mul(times(repetition))
         }
@@ -113,7 +113,10 @@ fn cost(ast: &Ast) -> Result<u64, String> {
                         .bytes()
                         .all(|b| b.is_ascii_alphanumeric() || b == b'_')
                     {
-                        return Err("names a group with more than letters, digits and _".into());
+                        return Err(
+                            "has a group name with characters other than letters, digits and _"
+                                .into(),
+                        );
                     }
                 }
                 ast::GroupKind::NonCapturing(flags) => flags_supported(flags)?,
@@ -159,7 +162,7 @@ fn within_bytes(literal: &ast::Literal) -> Result<(), String> {
         ast::LiteralKind::HexFixed(_) | ast::LiteralKind::HexBrace(_)
     );
     if escaped && u32::from(literal.c) > 0xff {
-        return Err("escapes a character beyond \\xff; write it as it is".into());
+        return Err("escapes a character beyond \\xff; write it literally".into());
     }
     Ok(())
 }
@@ -181,7 +184,7 @@ fn property_cost(class: &ast::ClassUnicode) -> Result<u64, String> {
     if known {
         Ok(20)
     } else {
-        Err("uses a \\p class that is no general category such as \\pL or \\p{Lu}".into())
+        Err("uses a \\p class that is not a general category such as \\pL or \\p{Lu}".into())
     }
 }
 
@@ -189,7 +192,7 @@ fn property_cost(class: &ast::ClassUnicode) -> Result<u64, String> {
 fn class_cost(set: &ast::ClassSet) -> Result<u64, String> {
     match set {
         ast::ClassSet::BinaryOp(_) => {
-            Err("uses set operations in a class, which RE2 does not have".into())
+            Err("uses set operations in a class, which RE2 does not support".into())
         }
         ast::ClassSet::Item(item) => class_item_cost(item),
     }
@@ -198,7 +201,7 @@ fn class_cost(set: &ast::ClassSet) -> Result<u64, String> {
 fn class_item_cost(item: &ast::ClassSetItem) -> Result<u64, String> {
     Ok(match item {
         ast::ClassSetItem::Bracketed(_) => {
-            return Err("nests a class in a class, which RE2 does not have".into());
+            return Err("nests a class in a class, which RE2 does not support".into());
         }
         ast::ClassSetItem::Unicode(class) => property_cost(class)?,
         ast::ClassSetItem::Literal(literal) => ascii_in_class(literal)?,
@@ -219,7 +222,7 @@ fn class_item_cost(item: &ast::ClassSetItem) -> Result<u64, String> {
 /// Rejects characters beyond ASCII: in a class their bytes would be separate members. An escape is one byte.
 fn ascii_in_class(literal: &ast::Literal) -> Result<u64, String> {
     if several_bytes(literal) {
-        return Err("has a character beyond ASCII in a class; use (a|b)".into());
+        return Err("has a non-ASCII character in a class; use (a|b)".into());
     }
     within_bytes(literal)?;
     Ok(1)

@@ -200,8 +200,8 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
     };
     if service.external {
         return Backend::NotFound(format!(
-            "Service {name} is of type ExternalName, which a route may not lead to: it could point anywhere; use a Service \
-             with EndpointSlices"
+            "Service {name} is of type ExternalName, which is not supported as a backend, since it could point anywhere; \
+             use a Service with EndpointSlices"
         ));
     }
     let Some(port) = service.port(number) else {
@@ -234,8 +234,8 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
             })
         }
         None => Backend::UnsupportedProtocol(format!(
-            "port {number} of Service {name} has appProtocol {:?}; known are http, https, h2c, kubernetes.io/h2c, \
-             kubernetes.io/ws and kubernetes.io/wss",
+            "port {number} of Service {name} has appProtocol {:?}; use http, https, h2c, kubernetes.io/h2c, \
+             kubernetes.io/ws or kubernetes.io/wss",
             port.app_protocol.as_deref().unwrap_or_default()
         )),
     }

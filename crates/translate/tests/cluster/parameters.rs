@@ -136,7 +136,7 @@ fn invalid_parameter_references_are_reported() {
         "/spec/parametersRef",
         reference("wide"),
     )]);
-    assert!(of_class(&rig).contains("spec.parametersRef.namespace: a ConfigMap is in a namespace"));
+    assert!(of_class(&rig).contains("spec.parametersRef.namespace: is required"));
 
     let web = set(tuned_gateway(), "/spec/infrastructure/parametersRef", other);
     rig.put([class("edge", 0), web]);

@@ -103,7 +103,7 @@ fn another_api_version_is_reported_and_still_served() {
     tell(&mut rig, Some("v1.5.0"));
     assert_eq!(
         version(&rig),
-        "not SupportedVersion/UnsupportedVersion: Sesame supports Gateway API v1.7, and the cluster has v1.5.0: features of \
+        "not SupportedVersion/UnsupportedVersion: Sesame supports Gateway API v1.7, but the cluster has v1.5.0: features of \
          only one of them may not work; install v1.7"
     );
     assert_eq!(

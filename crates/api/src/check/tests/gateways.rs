@@ -166,7 +166,7 @@ fn gateway() {
     no(
         &[("/spec/listeners/1/filters", filters)],
         "listeners[1].filters",
-        "HTTP and HTTPS only",
+        "only with protocol HTTP or HTTPS",
     );
 }
 

@@ -370,7 +370,7 @@ fn grpc() {
                 kind,
                 &[(&pointer, filter.clone())],
                 &path,
-                "a GRPCRoute has no filter",
+                "a GRPCRoute can't have a filter",
             );
         }
     }

@@ -165,7 +165,7 @@ items: 5
         "a.yaml:22:7: unknown kind `HttpRoute`: did you mean `HTTPRoute`?",
         "a.yaml:25:13: unsupported version gateway.networking.k8s.io/v9 of HTTPRoute",
         "a.yaml:32:26: Service/default/u: duplicate key `port`",
-        "a.yaml:35:7: `kind` must be text",
+        "a.yaml:35:7: `kind` must be a string",
         "a.yaml:39:11: metadata.name: ",
         "a.yaml:43:8: `items` of a List must be a list",
     ];

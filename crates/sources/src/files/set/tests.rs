@@ -159,7 +159,7 @@ fn an_unreadable_file_is_an_error_and_doesnt_affect_others() {
         messages[1],
         "bytes.yaml: not UTF-8: invalid byte at offset 3"
     );
-    assert_eq!(messages[2], "dangling.yaml: the link is dangling");
+    assert_eq!(messages[2], "dangling.yaml: dangling symbolic link");
     assert_eq!(messages[3], "missing.yaml: no such file or folder");
     assert_eq!(messages[4], "pipe.yaml: not a regular file");
     assert!(

@@ -76,7 +76,7 @@ impl<'a> Call<'a> {
             ))),
             (MatchType::Other(other), ..) => Err(FieldError::new(
                 format!("{field}.type"),
-                format!("unknown type {other:?}; known are Exact and RegularExpression"),
+                format!("unknown type {other:?}; use Exact or RegularExpression"),
             )),
         }
     }

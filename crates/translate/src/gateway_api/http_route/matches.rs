@@ -47,7 +47,7 @@ pub(crate) fn read_method(field: &str, method: &HttpMethod) -> Result<String, Fi
         HttpMethod::Other(other) => Err(FieldError::new(
             field,
             format!(
-                "unknown method {other:?}; supported are {}",
+                "unknown method {other:?}; use one of {}",
                 HttpMethod::KNOWN.join(", ")
             ),
         )),

@@ -57,7 +57,7 @@ pub(super) fn gather<'a>(
     {
         return Err(FieldError::new(
             field,
-            "RequestRedirect and URLRewrite exclude each other; remove one of the two",
+            "RequestRedirect and URLRewrite can't be used together; remove one of them",
         ));
     }
     Ok(gathered)
@@ -125,8 +125,8 @@ fn add<'a>(
             Err(FieldError::new(
                 format!("{field}.type"),
                 format!(
-                    "filter type {} is not supported; supported are RequestHeaderModifier, ResponseHeaderModifier, \
-                 RequestMirror, RequestRedirect, URLRewrite and CORS",
+                    "filter type {} is not supported; use RequestHeaderModifier, ResponseHeaderModifier, \
+                 RequestMirror, RequestRedirect, URLRewrite or CORS",
                     filter.type_name()
                 ),
             ))
@@ -216,7 +216,7 @@ fn path_rewrite(
         )),
         PathModifier::Unknown(other) => Err(FieldError::new(
             format!("{field}.type"),
-            format!("unknown type {other:?}; known are ReplaceFullPath and ReplacePrefixMatch"),
+            format!("unknown type {other:?}; use ReplaceFullPath or ReplacePrefixMatch"),
         )),
     }
 }
@@ -327,7 +327,7 @@ fn read_origin(field: &str, origin: &str) -> Result<OriginMatch, FieldError> {
         Some(_) => Err(FieldError::new(
             field,
             format!(
-                "{origin:?} is no origin; write scheme://host[:port], scheme://*.host[:port] or *"
+                "{origin:?} is not an origin; use scheme://host[:port], scheme://*.host[:port] or *"
             ),
         )),
     }

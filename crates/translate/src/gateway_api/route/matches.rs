@@ -44,7 +44,7 @@ pub(crate) fn read_value(
         )?)),
         MatchType::Other(other) => Err(FieldError::new(
             format!("{field}.type"),
-            format!("unknown type {other:?}; known are Exact and RegularExpression"),
+            format!("unknown type {other:?}; use Exact or RegularExpression"),
         )),
     }
 }

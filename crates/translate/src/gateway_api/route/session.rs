@@ -40,7 +40,7 @@ pub(super) fn read(
                 None if permanent => {
                     return Err(FieldError::new(
                         format!("{field}.absoluteTimeout"),
-                        "a permanent cookie needs a time after which it ends",
+                        "is required with a permanent cookie",
                     ));
                 }
                 Some(_) if !permanent => return Err(endless(field)),
@@ -63,7 +63,7 @@ pub(super) fn read(
             let Some(header) = &persistence.header else {
                 return Err(FieldError::new(
                     format!("{field}.header"),
-                    "is missing, though type Header asks for it",
+                    "is required with type Header",
                 ));
             };
             if lifetime.is_some() {
@@ -77,7 +77,7 @@ pub(super) fn read(
         SessionPersistenceType::Other(other) => {
             return Err(FieldError::new(
                 format!("{field}.type"),
-                format!("unknown type {other:?}; known are Cookie and Header"),
+                format!("unknown type {other:?}; use Cookie or Header"),
             ));
         }
     };
@@ -88,6 +88,6 @@ pub(super) fn read(
 fn endless(field: &str) -> FieldError {
     FieldError::new(
         format!("{field}.absoluteTimeout"),
-        "only a cookie of lifetimeType Permanent can be made to end; use one, or remove the timeout",
+        "is supported only with cookie lifetimeType Permanent; use it, or remove the timeout",
     )
 }

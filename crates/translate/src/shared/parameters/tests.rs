@@ -163,7 +163,7 @@ fn errors_name_their_field() {
         ),
         (
             "{replicas: 2, autoscaling: {min: 1, max: 2, cpuPercent: 80}}",
-            "replicas: autoscaling decides",
+            "replicas: can't be combined",
         ),
         ("drain: {delay: 3}", "drain.delay: expected"),
         (
