@@ -8,7 +8,7 @@
 //!    - time single changes, in turns with the [`floor`]: a watch of the same API server, and a server that only pushes
 //!      resources, encoded in advance, to its own Envoy. Both include the API server's time, so the ratio is Sesame's part. The
 //!      floor doesn't use TLS. Sesame also sees the floor's changes, which belong to none of its Gateways;
-//!    - processor time and bytes of changes;
+//!    - CPU time and bytes of changes;
 //!    - changes while other routes are rewritten;
 //!    - memory, restarts of Sesame, and a restart together with a fresh Envoy.
 //! 3. Delete everything: memory again.
@@ -219,7 +219,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures at a number of routes; returns Sesame's processor time for a change in milliseconds.
+    /// Measures at a number of routes; returns Sesame's CPU time for a change in milliseconds.
     fn at(&mut self, size: usize) -> Result<f64> {
         let rounds = self.settings.rounds;
         let targets = Targets::of(size);
@@ -229,7 +229,7 @@ impl Run<'_> {
         let figures = self.place(size).latency(rounds, &mut tally)?;
         self.figures.extend(figures);
 
-        self.progress(&format!("processor time of changes at {size} routes"));
+        self.progress(&format!("CPU time of changes at {size} routes"));
         let envoy = self.rig.pid(&self.envoy, PATIENCE)?;
         let place = self.place(size);
         let costs = place.cost(&self.replica, envoy, rounds, &mut tally)?;
@@ -385,7 +385,7 @@ impl Run<'_> {
         ]);
     }
 
-    /// Adds the cost of changes; returns Sesame's processor time.
+    /// Adds the cost of changes; returns Sesame's CPU time.
     fn costs(&mut self, size: usize, costs: &Costs) -> f64 {
         let mean = |costs: [f64; 4]| costs.iter().sum::<f64>() / costs.len() as f64;
         let figure = |what: &str, unit, costs: [f64; 4]| {
@@ -398,13 +398,13 @@ impl Run<'_> {
         };
         self.figures.extend([
             figure(
-                "Sesame's processor time for a change",
+                "Sesame's CPU time for a change",
                 Unit::Milliseconds,
                 costs.sesame,
             )
             .at_most(targets::PROCESSOR),
             figure(
-                "processor time of Envoy's main thread for a change",
+                "CPU time of Envoy's main thread for a change",
                 Unit::Milliseconds,
                 costs.envoy,
             ),
@@ -417,7 +417,7 @@ impl Run<'_> {
     /// Compares the cost of a change at the largest and the smallest number of routes.
     fn compare(&mut self, costs: &[(usize, f64)]) {
         if let [(few, cheap), .., (many, dear)] = costs {
-            let name = format!("Sesame's processor time for a change, {many} / {few} routes");
+            let name = format!("Sesame's CPU time for a change, {many} / {few} routes");
             self.figures
                 .push(Figure::new(name, Unit::Ratio, dear / cheap).at_most(1.3));
         }
@@ -437,7 +437,7 @@ impl Run<'_> {
             )
             .at_most(COMPLETE)
             .note(format!(
-                "{} times; connected after {connected:.0} ms; {used:.0} ms of processor time",
+                "{} times; connected after {connected:.0} ms; {used:.0} ms of CPU time",
                 restarts.len()
             )),
             Figure::of(

@@ -1,4 +1,4 @@
-//! Memory and processor time of processes, from the Linux kernel.
+//! Memory and CPU time of processes, from the Linux kernel.
 //!
 //! In: process IDs. Out: numbers.
 
@@ -39,7 +39,7 @@ pub(crate) fn memory(pid: Option<u32>) -> Result<Memory> {
     })
 }
 
-/// Processor time of a process in milliseconds, including threads that have ended.
+/// CPU time of a process in milliseconds, including threads that have ended.
 pub(crate) fn process_milliseconds(pid: u32) -> Result<f64> {
     let process = Pid::from_raw(i32::try_from(pid).context("invalid process ID")?);
     let used = clock_getcpuclockid(process)?.now()?;
@@ -70,7 +70,7 @@ pub(crate) fn pid_with_argument(text: &str, patience: Duration) -> Result<u32> {
     }
 }
 
-/// Processor time of a process's main thread in milliseconds.
+/// CPU time of a process's main thread in milliseconds.
 pub(crate) fn main_thread_milliseconds(pid: u32) -> Result<f64> {
     let path = format!("/proc/{pid}/task/{pid}/schedstat");
     let text = fs::read_to_string(&path).with_context(|| format!("can't read {path}"))?;

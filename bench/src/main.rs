@@ -66,7 +66,7 @@ enum Group {
     Translate,
     /// Memory of `sesame local`
     Rss,
-    /// Envoy's processor time for a request
+    /// Envoy's CPU time for a request
     Throughput,
 }
 

@@ -1,8 +1,8 @@
 //! `rss`: memory of `sesame local`.
 //!
 //! The release binary reads a folder of YAML files with a hundred apps each (a route, a Service, an EndpointSlice) and runs
-//! one real Envoy. The memory is the resident set of Sesame's process, without Envoy, one second after Envoy has ACKed
-//! everything, and its peak.
+//! one real Envoy. Memory is the resident set of the Sesame process, without Envoy: one second after Envoy has ACKed
+//! everything, and at its peak.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -27,7 +27,7 @@ use crate::rig;
 
 /// Apps in one file.
 const IN_A_FILE: usize = 100;
-/// Time limits of start and shutdown.
+/// Time limit for start and for shutdown.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Time between the last ACK and the measurement.
 const REST: Duration = Duration::from_secs(1);
@@ -73,7 +73,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
             memory.now,
         )
         .at_most(120.0)
-        .note("resident, when Envoy has ACKed everything"),
+        .note("resident, after Envoy has ACKed everything"),
         Figure::new(
             "peak memory of `sesame local`",
             Unit::Mebibytes,
@@ -119,7 +119,7 @@ fn yaml(values: &[Value]) -> Result<String> {
 struct Running(Child);
 
 impl Running {
-    /// Waits for the event `ready`, and keeps reading the output.
+    /// Waits for the `ready` event and keeps reading the output.
     fn wait_until_ready(&mut self) -> Result<()> {
         let stdout = self.0.stdout.take().context("no standard output")?;
         let (sender, ready) = mpsc::sync_channel(1);
@@ -134,25 +134,25 @@ impl Running {
         });
         match ready.recv_timeout(PATIENCE) {
             Ok(Some(1)) => Ok(()),
-            Ok(_) => bail!("Sesame is ready, but serves no Gateway"),
-            Err(_) => bail!("Sesame isn't ready within the time limit"),
+            Ok(_) => bail!("Sesame is ready but serves no Gateway"),
+            Err(_) => bail!("Sesame wasn't ready within the time limit"),
         }
     }
 
-    /// Ends it by SIGTERM.
+    /// Sends SIGTERM and waits for the exit.
     fn end(&mut self) -> Result<()> {
         kill(Pid::from_raw(self.0.id().try_into()?), Signal::SIGTERM)?;
         let since = Instant::now();
         while since.elapsed() < PATIENCE {
             if let Some(status) = self.0.try_wait()? {
                 if !status.success() {
-                    bail!("Sesame ended with {status}");
+                    bail!("Sesame exited with {status}");
                 }
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(20));
         }
-        bail!("Sesame doesn't exit")
+        bail!("Sesame didn't exit")
     }
 }
 

@@ -1,8 +1,8 @@
-//! `throughput`: Envoy's processor time for a request, for several forms of its configuration.
+//! `throughput`: Envoy's CPU time for a request, for several forms of its configuration.
 //!
 //! The Envoys run at the same time, each with one worker thread and its own configuration, in front of the same backend, which
 //! answers with 1 KiB. Clients send requests to one Envoy after the other, a quarter of a second each, over keep-alive
-//! connections; the order rotates. The figure is the Envoy's processor time for a request: the ratio of two such times is the
+//! connections; the order rotates. The figure is the Envoy's CPU time for a request: the ratio of two such times is the
 //! inverse ratio of their throughputs. The request rate itself would depend on the clients, which share the machine.
 
 use std::collections::BTreeMap;
@@ -381,7 +381,7 @@ impl Contender {
         }
     }
 
-    /// The Envoy's processor time for a request, in microseconds.
+    /// The Envoy's CPU time for a request, in microseconds.
     fn microseconds(&self) -> Result<f64> {
         let before = machine::process_milliseconds(self.pid)?;
         let end = Instant::now() + TURN;

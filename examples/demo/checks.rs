@@ -219,7 +219,7 @@ async fn retry(address: SocketAddr) -> Result<String> {
         .send(address, &Request::get("orders.example.com", &path))
         .await?;
     expect(&response, 200)?;
-    Ok("200, at the third try".into())
+    Ok("200, on the third try".into())
 }
 
 async fn mirror(address: SocketAddr, shop: &Backend, audit: &Backend) -> Result<String> {

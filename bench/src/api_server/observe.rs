@@ -1,4 +1,4 @@
-//! Counts writes of statuses by watches of HTTPRoutes and the Gateway.
+//! Counts status writes by watching HTTPRoutes and the Gateway.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -56,7 +56,7 @@ impl Observer {
             let left = PATIENCE.saturating_sub(begin.elapsed());
             if left.is_zero() {
                 bail!(
-                    "timeout after {PATIENCE:?}: {what}; {} routes have statuses, the Gateway counts {:?}",
+                    "timeout after {PATIENCE:?}: {what}; {} routes have statuses, attachedRoutes is {:?}",
                     seen.routes.len(),
                     seen.gateway.last().map(|(_, attached)| attached)
                 );
@@ -78,7 +78,7 @@ async fn note(
     add: fn(&mut Seen, Observed),
 ) {
     while let Some(event) = events.recv().await {
-        // Every modification is a write of a status: no spec changes during the observation.
+        // Every change is a status write: no spec changes during the observation.
         if event.changed {
             add(
                 &mut seen.0.lock().unwrap_or_else(PoisonError::into_inner),
@@ -113,18 +113,18 @@ impl Seen {
         self.routes.values().map(|(_, last)| *last).max()
     }
 
-    /// Number of writes of all routes' statuses, and the most for one route.
+    /// Number of status writes of all routes, and the maximum for one route.
     pub(crate) fn route_writes(&self) -> (u64, u64) {
         let writes = self.routes.values().map(|(writes, _)| *writes);
         (writes.clone().sum(), writes.max().unwrap_or_default())
     }
 
-    /// Number of routes that the Gateway counts.
+    /// The Gateway's `attachedRoutes`.
     pub(crate) fn attached(&self) -> Option<u64> {
         Some(self.gateway.last()?.1)
     }
 
-    /// Time since when the Gateway counts this number.
+    /// When `attachedRoutes` reached its current value.
     pub(crate) fn attached_since(&self) -> Option<Instant> {
         let last = self.attached()?;
         let same = self.gateway.iter().rev();
@@ -132,7 +132,7 @@ impl Seen {
         same.map(|(at, _)| *at).last()
     }
 
-    /// The most writes of the Gateway's status within a second.
+    /// The maximum number of Gateway status writes within one second.
     pub(crate) fn gateway_rate(&self) -> usize {
         let times: Vec<Instant> = self.gateway.iter().map(|(at, _)| *at).collect();
         let within = |first: usize| {

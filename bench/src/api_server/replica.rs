@@ -1,7 +1,7 @@
 //! `sesame serve` as a process, with unmanaged Envoys, since there are no pods here. The bench starts them with the certificate
 //! that Sesame issues.
 //!
-//! In: a kubeconfig. Out: a process, its memory and processor time.
+//! In: a kubeconfig. Out: a process, its memory and CPU time.
 
 use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -154,7 +154,7 @@ impl Replica {
         machine::memory(Some(self.child.id()))
     }
 
-    /// Processor time so far, in milliseconds.
+    /// CPU time so far, in milliseconds.
     pub(crate) fn milliseconds(&self) -> Result<f64> {
         machine::process_milliseconds(self.child.id())
     }
@@ -175,13 +175,13 @@ impl Replica {
         while since.elapsed() < PATIENCE {
             if let Some(status) = self.child.try_wait()? {
                 if !status.success() {
-                    bail!("Sesame ended with {status}");
+                    bail!("Sesame exited with {status}");
                 }
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(5));
         }
-        bail!("Sesame doesn't exit")
+        bail!("Sesame didn't exit")
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct Restarted {
     pub(crate) connected: f64,
     /// Until all resources were received.
     pub(crate) complete: f64,
-    /// Sesame's processor time until then.
+    /// Sesame's CPU time until then.
     pub(crate) used: f64,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct Targets {
     pub(crate) fresh: f64,
 }
 
-/// Sesame's processor time for a change, in milliseconds.
+/// Sesame's CPU time for a change, in milliseconds.
 pub(crate) const PROCESSOR: f64 = 1.0;
 /// The 95th percentile divided by the median.
 pub(crate) const SPREAD: f64 = 2.0;

@@ -1,4 +1,4 @@
-//! Single changes: latency at Sesame and at the floor, and processor time of Sesame and Envoy.
+//! Single changes: latency at Sesame and at the floor, and CPU time of Sesame and Envoy.
 //!
 //! Rounds of both sides alternate, as does the order within a round. A pause between changes lets all processes become idle. A new
 //! route's Service and EndpointSlice exist before.
@@ -46,10 +46,10 @@ pub(crate) struct Place<'a> {
 /// Mean cost of a change, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Costs {
-    /// Processor time of Sesame, in milliseconds.
+    /// CPU time of Sesame, in milliseconds.
     pub(crate) sesame: [f64; 4],
-    /// Processor time of Envoy's main thread, which processes configuration, in milliseconds. Worker threads would include the
-    /// prober's requests.
+    /// CPU time of Envoy's main thread, which processes configuration, in milliseconds. Worker threads would include
+    /// the prober's requests.
     pub(crate) envoy: [f64; 4],
     /// Kibibytes of resources sent.
     pub(crate) bytes: [f64; 4],
@@ -184,7 +184,7 @@ impl Place<'_> {
         let all: Vec<usize> = (0..rounds).collect();
         for some in all.chunks(IN_A_ROW) {
             for (place, kind) in Kind::ALL.into_iter().enumerate() {
-                // Reading the metrics costs processor time as well.
+                // Reading the metrics costs CPU time as well.
                 let sent_before = replica.sent_bytes()?;
                 let before = used()?;
                 for round in some {

@@ -61,13 +61,13 @@ pub struct PolicyTargetReference {
     pub kind: KindName,
     /// The name.
     pub name: Arc<str>,
-    /// A part of the target: the port of a Service with that name; the whole target when missing.
+    /// The name of a port of the target Service; if missing, the whole Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section_name: Option<Arc<str>>,
 }
 
 impl PolicyTargetReference {
-    /// The kind, if the table of kinds has it.
+    /// The kind, if it is in the table of kinds.
     pub fn known_kind(&self) -> Option<Kind> {
         Kind::from_group_kind(&self.group, &self.kind)
     }
@@ -95,7 +95,7 @@ pub struct BackendTlsValidation {
     /// The server name (SNI); the certificate must have it, unless
     /// `subject_alt_names` are given.
     pub hostname: Arc<str>,
-    /// Names, of which the certificate must have one, at most 5.
+    /// At most 5 names, at least one of which the certificate must have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subject_alt_names: Vec<SubjectAltName>,
 }
@@ -112,7 +112,7 @@ open_enum! {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(try_from = "RawSubjectAltName", into = "RawSubjectAltName")]
 pub enum SubjectAltName {
-    /// A hostname, exact or with `*.` in front.
+    /// A hostname, optionally with a `*.` prefix.
     Hostname(Arc<str>),
     /// A URI with a scheme.
     Uri(Arc<str>),
@@ -134,7 +134,7 @@ impl TryFrom<RawSubjectAltName> for SubjectAltName {
     type Error = String;
 
     fn try_from(raw: RawSubjectAltName) -> Result<Self, String> {
-        // The API treats an empty text like a missing one here.
+        // The API treats an empty string as missing here.
         let hostname = raw.hostname.filter(|text| !text.is_empty());
         let uri = raw.uri.filter(|text| !text.is_empty());
         match (&*raw.type_, hostname, uri) {

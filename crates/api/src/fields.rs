@@ -1,21 +1,21 @@
 //! Which fields of an object are kept while its JSON is parsed. Everything else costs neither memory nor a comparison.
 
-/// The fields of a mapping, or of each mapping of a list, that are kept.
+/// The kept fields of a mapping, or of each mapping in a list.
 #[derive(Debug)]
 pub struct Fields {
-    /// These fields alone; `None`: all except those of `except`.
+    /// Only these fields; if `None`, all fields except `except`.
     only: Option<&'static [&'static str]>,
     except: &'static [&'static str],
-    /// What is kept of the values of these fields; of other values all is kept.
+    /// The kept parts of these fields' values; other values are kept whole.
     nested: &'static [(&'static str, &'static Fields)],
 }
 
-/// What is kept of an object.
+/// The kept fields of an object.
 #[derive(Debug)]
 pub struct KeptFields {
-    /// Of `metadata`.
+    /// Those of `metadata`.
     pub metadata: &'static Fields,
-    /// Of the object itself, beside `apiVersion`, `kind`, `metadata` and `status`.
+    /// Those of the object itself, besides `apiVersion`, `kind`, `metadata` and `status`.
     pub body: &'static Fields,
 }
 
@@ -27,7 +27,7 @@ impl Fields {
         nested: &[],
     };
 
-    /// What is kept of the value of a field; `None`: the field is dropped.
+    /// The kept parts of a field's value; `None` if the field is dropped.
     pub fn of(&self, field: &str) -> Option<&'static Fields> {
         let kept = match self.only {
             Some(only) => only.contains(&field),
@@ -64,7 +64,7 @@ static METADATA: Fields = Fields {
     ..Fields::ALL
 };
 
-/// Of Kubernetes' own kinds no annotation is read, and one of an EndpointSlice changes with every Pod.
+/// Metadata of core kinds. Their annotations aren't read, and one on an EndpointSlice changes with every Pod.
 static CORE_METADATA: Fields = Fields {
     only: Some(&["name", "namespace", "labels", "resourceVersion"]),
     ..Fields::ALL
@@ -76,13 +76,13 @@ pub(crate) static WHOLE: KeptFields = KeptFields {
     body: &Fields::ALL,
 };
 
-/// All content, few metadata.
+/// All content, little metadata.
 pub(crate) static CONTENT: KeptFields = KeptFields {
     metadata: &CORE_METADATA,
     body: &Fields::ALL,
 };
 
-/// Labels alone.
+/// Labels only.
 pub(crate) static LABELS: KeptFields = KeptFields {
     metadata: &CORE_METADATA,
     body: &Fields {

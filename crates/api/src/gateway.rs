@@ -46,16 +46,16 @@ pub struct GatewaySpec {
     pub gateway_class_name: Arc<str>,
     /// The listeners, 1 to 64.
     pub listeners: Vec<Listener>,
-    /// The requested addresses; any when empty.
+    /// The requested addresses; if empty, any address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<GatewaySpecAddress>,
     /// Settings of the generated infrastructure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure: Option<Box<GatewayInfrastructure>>,
-    /// The ListenerSets that may attach; none when missing.
+    /// The ListenerSets that may attach; if missing, none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_listeners: Option<Box<AllowedListeners>>,
-    /// TLS towards clients and backends, for all listeners.
+    /// TLS with clients and backends, for all listeners.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Box<GatewayTls>>,
     /// The routes for which this is a default Gateway (experimental).
@@ -79,7 +79,7 @@ pub struct ListenerNamespaces {
     /// The rule; `None` by default.
     #[serde(default = "FromNamespaces::none")]
     pub from: FromNamespaces,
-    /// The namespaces' labels, with `Selector`.
+    /// The labels of the allowed namespaces, if `from` is `Selector`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
 }
@@ -97,15 +97,15 @@ impl Default for ListenerNamespaces {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayTls {
-    /// Towards backends.
+    /// TLS to backends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend: Option<BackendTls>,
-    /// Towards clients.
+    /// TLS with clients.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frontend: Option<FrontendTls>,
 }
 
-/// TLS of a Gateway towards backends.
+/// TLS from a Gateway to its backends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendTls {
@@ -136,7 +136,7 @@ pub struct GatewaySpecAddress {
     /// The type; IPAddress by default.
     #[serde(rename = "type", default)]
     pub type_: AddressType,
-    /// The address; any of that type when empty.
+    /// The address; if empty, any of that type.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// The required routability (experimental).

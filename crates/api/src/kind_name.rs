@@ -1,4 +1,4 @@
-//! Groups and kinds as references name them.
+//! Groups and kinds in references.
 
 use std::sync::Arc;
 
@@ -31,12 +31,12 @@ impl Group {
     }
 }
 
-/// The kind in a reference: a kind of the table by name, or any other name.
+/// The kind in a reference: one from the table of kinds, or any other name.
 ///
 /// Names alone are ambiguous across groups; [`Kind::from_group_kind`] compares both.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KindName {
-    /// The name of a kind of the table.
+    /// A kind from the table of kinds.
     Known(Kind),
     /// Any other name, kept as written.
     Other(Arc<str>),

@@ -261,7 +261,7 @@ fn an_admitted_object_may_exceed_the_bounds_of_our_release() {
     };
     assert_eq!(route.spec.rules.len(), 33);
     assert_eq!(route.meta.namespaced_name().to_string(), "shop/Upper");
-    // What can't be decoded is an error for both.
+    // An object that can't be decoded is an error either way.
     let broken = with("HTTPRoute", &[("/spec/rules", json!({}))]);
     let error = Object::decode_admitted(broken).unwrap_err();
     assert_eq!(error.path_text(), "spec.rules");
@@ -290,7 +290,7 @@ fn metadata() {
         assert_eq!(error.path_text(), format!("metadata.{field}"));
         assert!(error.message.starts_with(message), "{error}");
     }
-    // Names may have the full length, and cluster-scoped kinds have no namespace.
+    // A name of maximum length is valid, and cluster-scoped kinds have no namespace.
     decode(with("HTTPRoute", &[("/metadata/name", json!(&long[1..]))])).unwrap();
     let class = decode(with("GatewayClass", &[("/metadata/namespace", json!("x"))])).unwrap();
     assert_eq!(class.key().to_string(), "GatewayClass/edge");

@@ -132,7 +132,7 @@ fn json(status: &ObjectStatus, times: &[Timestamp]) -> Value {
 }
 
 impl TimedStatus {
-    /// Conditions whose status is as in `before` keep their time; the others get `now`.
+    /// Conditions whose status hasn't changed since `before` keep their time; the others get `now`.
     pub(crate) fn after(
         before: Option<&TimedStatus>,
         status: ObjectStatus,
@@ -161,8 +161,8 @@ impl TimedStatus {
             .collect()
     }
 
-    /// Conditions that are new or have another status or reason than in `before`. A new condition without a problem isn't
-    /// included.
+    /// Conditions that are new, or whose status or reason differs from `before`. A new condition without a problem
+    /// isn't included.
     pub(crate) fn changes_since(
         &self,
         before: Option<&TimedStatus>,
