@@ -113,7 +113,7 @@ fn filter_bodies() {
             field,
             json!({"remove": ["a", "a"]}),
             ".remove[1]",
-            "same",
+            "duplicate",
         );
         let names = many(17, |n| json!(n.to_string()));
         filter(
@@ -182,7 +182,7 @@ fn filter_bodies() {
     cors(
         json!({"allowOrigins": ["*", "https://a"]}),
         ".allowOrigins",
-        "alone",
+        "the only entry",
     );
     cors(
         json!({"allowOrigins": ["https://a/"]}),
@@ -192,12 +192,12 @@ fn filter_bodies() {
     cors(
         json!({"allowOrigins": ["*", "*"]}),
         ".allowOrigins[1]",
-        "same",
+        "duplicate",
     );
     cors(
         json!({"allowMethods": ["GET", "*"]}),
         ".allowMethods",
-        "alone",
+        "the only entry",
     );
     cors(
         json!({"allowMethods": many(10, |n| json!(n.to_string()))}),
@@ -207,7 +207,7 @@ fn filter_bodies() {
     cors(
         json!({"allowHeaders": ["*", "a"]}),
         ".allowHeaders",
-        "alone",
+        "the only entry",
     );
     cors(
         json!({"allowHeaders": ["a b"]}),

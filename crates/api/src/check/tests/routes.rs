@@ -276,7 +276,7 @@ fn timeouts_retries_and_sessions() {
         "retry",
         json!({"codes": [500, 500]}),
         "retry.codes[1]",
-        "same",
+        "duplicate",
     );
     rule(
         "retry",

@@ -151,7 +151,7 @@ fn errors_name_their_field() {
         ("autoscaling: {min: 2}", "autoscaling.max: is required"),
         (
             "autoscaling: {min: 3, max: 2, cpuPercent: 80}",
-            "autoscaling.max: expected 3 or more",
+            "autoscaling.max: expected min (3) or more",
         ),
         (
             "autoscaling: {min: 0, max: 2, cpuPercent: 80}",
