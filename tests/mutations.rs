@@ -186,7 +186,12 @@ impl Subject {
         let changed = match Object::decode(mutation.value.clone()) {
             Ok(changed) => changed,
             Err(error) => {
-                return check_error(&error);
+                check_error(&error)?;
+                // A later release of the API may admit it.
+                match Object::decode_admitted(mutation.value.clone()) {
+                    Ok(changed) => changed,
+                    Err(error) => return check_error(&error),
+                }
             }
         };
         // Another object of the case may have the new name.
