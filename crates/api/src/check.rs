@@ -1,9 +1,9 @@
-//! Validation of objects from files: bounds, patterns and the rules between fields.
+//! Validation of objects from files: bounds, patterns and cross-field rules.
 //!
-//! In: a decoded object. Out: nothing, or the first problem with its path. The sources
-//! are the CRDs of Gateway API v1.7.0 (patterns, bounds and CEL rules, of both channels where they
-//! agree) and the API server's own rules for Kubernetes' kinds. Values of enumerations are not
-//! checked: translation reports unknown ones. Objects from an API server are not validated again.
+//! In: a decoded object. Out: nothing, or the first problem and its path. The rules come from the
+//! Gateway API v1.7.0 CRDs (patterns, bounds and CEL rules that both channels share) and from the
+//! API server's validation of built-in kinds. Enum values are not checked; translation reports
+//! unknown ones. Objects from an API server are not validated again.
 
 mod core;
 mod filter;
@@ -23,9 +23,9 @@ use crate::kind::Kind;
 pub(crate) use core::{endpoint_slice, service};
 pub use text::{is_header_name, is_hostname, is_precise_hostname};
 
-/// The first problem.
+/// The first problem found in an object.
 pub(crate) struct Problem {
-    /// The path, from the innermost field outwards.
+    /// The path, innermost field first.
     path: Vec<PathSegment>,
     /// What is wrong and what is expected.
     message: String,
@@ -66,7 +66,7 @@ fn optional<T>(field: &str, value: Option<&T>, check: impl FnOnce(&T) -> Check) 
     value.map_or(Ok(()), |value| at(field, check(value)))
 }
 
-/// Checks every element of a list of at most `max` elements.
+/// Checks every element of a list, and that there are at most `max`.
 fn each<T>(field: &str, list: &[T], max: usize, check: impl Fn(&T) -> Check) -> Check {
     let all = || {
         if list.len() > max {

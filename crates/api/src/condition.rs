@@ -11,21 +11,21 @@ use crate::open_enum::open_enum;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Condition {
-    /// What it is about, such as `Accepted`; unique in its list.
+    /// The condition type, such as `Accepted`; unique in its list.
     #[serde(rename = "type")]
     pub type_: Cow<'static, str>,
     /// Whether it holds.
     pub status: ConditionStatus,
-    /// The generation of the object that the condition is about.
+    /// The object's generation when the condition was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When `status` last changed. Unset in translation; set by the writer of statuses.
+    /// When `status` last changed. Set by the status writer, not by translation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<Timestamp>,
     /// The reason, in CamelCase; see [`crate::reason`].
     #[serde(default)]
     pub reason: Cow<'static, str>,
-    /// The reason in a sentence.
+    /// The reason as a sentence.
     #[serde(default)]
     pub message: String,
 }
@@ -122,7 +122,7 @@ pub mod listener {
     pub const RESOLVED_REFS: &str = "ResolvedRefs";
     /// The listener conflicts with another one.
     pub const CONFLICTED: &str = "Conflicted";
-    /// The listener shares a hostname or certificate with another one of its port.
+    /// The listener shares a hostname or certificate with another listener on its port.
     pub const OVERLAPPING_TLS_CONFIG: &str = "OverlappingTLSConfig";
     /// All types.
     pub const ALL: [&str; 5] = [

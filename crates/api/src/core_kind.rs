@@ -1,4 +1,4 @@
-//! Kubernetes' own kinds, whose types are those of k8s-openapi.
+//! Built-in Kubernetes kinds, with types from k8s-openapi.
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
@@ -11,7 +11,7 @@ use crate::decode::{DecodeError, typed, without_found};
 use crate::kind::Kind;
 use crate::object::{Metadata, Resource};
 
-/// Implements [`Resource`] for a type with the field `metadata: ObjectMeta` that serializes `apiVersion` and `kind` itself.
+/// Implements [`Resource`] for a k8s-openapi type, which serializes `apiVersion` and `kind` itself.
 macro_rules! core_resource {
     ($type:ident { $($method:item)* }) => {
         impl Resource for $type {
@@ -49,7 +49,7 @@ core_resource! { EndpointSlice {
 core_resource! { Secret {
     fn from_value(mut value: Value) -> Result<Box<Self>, DecodeError> {
         join_base64_lines(&mut value, "data");
-        // An error must not show the content of a Secret.
+        // Errors must not reveal a Secret's content.
         let mut secret: Box<Secret> = typed(value).map_err(without_found)?;
         // As an API server does when it stores a Secret.
         if let Some(strings) = secret.string_data.take() {
@@ -68,7 +68,7 @@ core_resource! { ConfigMap {
     }
 } }
 
-/// Joins the lines into which command line tools break base64.
+/// Joins base64 that command-line tools wrap into lines.
 fn join_base64_lines(value: &mut Value, field: &str) {
     let data = value.get_mut(field).and_then(Value::as_object_mut);
     for entry in data.into_iter().flat_map(Map::values_mut) {

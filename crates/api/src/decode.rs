@@ -1,8 +1,8 @@
-//! From JSON values to objects.
+//! Decodes JSON values into objects.
 //!
-//! Decoding does what an API server does: nulls count as absent, defaults are filled in, unknown fields are dropped, `stringData` of
-//! a Secret is merged. Objects from files are also validated, with the path of the field and a message for the author of the file.
-//! Objects from an API server are not: it has admitted them by the rules of its own release, which may be laxer than ours.
+//! Decoding does what an API server does: nulls count as absent, defaults are filled in, unknown fields are dropped,
+//! and a Secret's `stringData` is merged. Objects from files are also validated; errors have the field's path and a
+//! message for the file's author. Objects from an API server are not validated again: its release may have laxer rules.
 
 use std::fmt;
 
@@ -15,13 +15,13 @@ use crate::key::ObjectKey;
 use crate::kind::{Kind, Object};
 use crate::strict::Strict;
 
-/// Lists and mappings may be nested this deep. No kind comes near it; deeper documents would exhaust the stack.
+/// The maximum nesting of lists and mappings. No kind comes close; deeper documents would exhaust the stack.
 const MAX_DEPTH: usize = 100;
 
-/// The longest part of a wrong value in an error, in characters.
+/// How much of an invalid value an error shows, in characters.
 const MAX_FOUND: usize = 100;
 
-/// The longest message of an error, in characters.
+/// The longest error message, in characters.
 const MAX_MESSAGE: usize = 500;
 
 /// Separates the expected from the found value in an error.
@@ -79,8 +79,8 @@ impl DecodeError {
 }
 
 impl Object {
-    /// Decodes and validates an object that no API server has validated, such as one from a file. `Ok(None)` for a kind or version
-    /// that Sesame does not read.
+    /// Decodes and validates an object that no API server has validated, such as one from a file. `Ok(None)` for a kind or
+    /// version that Sesame does not read.
     ///
     /// # Errors
     /// If the value is not an object, or an API server would reject it.
@@ -88,21 +88,22 @@ impl Object {
         decode(value, Validation::Full)
     }
 
-    /// Decodes an object that an API server has admitted: bounds, patterns and rules between fields are not checked again. A later
-    /// release of an API may relax them, and the object stays readable. `Ok(None)` for a kind or version that Sesame does not read.
+    /// Decodes an object that an API server has admitted. Bounds, patterns and cross-field rules are not checked again, so
+    /// objects stay readable if a later API release relaxes them. `Ok(None)` for a kind or version that Sesame does not
+    /// read.
     ///
     /// # Errors
-    /// If the value is not an object, a required field is missing, or a field has another type.
+    /// If the value is not an object, a required field is missing, or a field has the wrong type.
     pub fn decode_admitted(value: Value) -> Result<Option<Object>, DecodeError> {
         decode(value, Validation::Admitted)
     }
 }
 
-/// Whether the rules of the schema are checked.
+/// Whether schema rules are checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Validation {
     Full,
-    /// An API server has checked them.
+    /// An API server has already checked them.
     Admitted,
 }
 
@@ -154,7 +155,7 @@ pub fn decode_value<T: DeserializeOwned>(mut value: Value) -> Result<T, DecodeEr
     typed(value).map(|decoded| *decoded)
 }
 
-/// Removes fields that are null. `None` if the value is nested too deep.
+/// Removes null fields. `None` if the value is nested too deeply.
 fn prune(value: &mut Value, depth: usize) -> Option<()> {
     match value {
         Value::Object(map) => {
@@ -169,7 +170,7 @@ fn prune(value: &mut Value, depth: usize) -> Option<()> {
     }
 }
 
-/// Reads name and namespace, fills in the namespace, and drops what is not read.
+/// Reads the name and namespace, fills in a missing namespace, and drops unused metadata.
 fn read_metadata(
     kind: Kind,
     value: &mut Value,
@@ -206,7 +207,7 @@ fn read_metadata(
     Ok(key)
 }
 
-/// A string of the metadata; empty counts as absent, as for the API server.
+/// A string field of the metadata; empty counts as absent, as in the API server.
 fn string_field<'a>(
     metadata: &'a Map<String, Value>,
     field: &str,
@@ -218,7 +219,7 @@ fn string_field<'a>(
     }
 }
 
-/// The error without the value that was found.
+/// The error without the invalid value.
 pub(crate) fn without_found(mut error: DecodeError) -> DecodeError {
     if let Some((expected, _)) = error.message.split_once(FOUND) {
         error.message = expected.to_owned();
@@ -258,7 +259,7 @@ pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<Box<T>, DecodeE
         })
 }
 
-/// Rewrites serde's messages without its vocabulary.
+/// Rewrites serde's messages without serde's terms.
 fn humanize(message: String, path: &mut Vec<PathSegment>) -> String {
     if let Some(field) = message
         .strip_prefix("missing field `")
@@ -294,7 +295,7 @@ fn humanize(message: String, path: &mut Vec<PathSegment>) -> String {
     format!("expected {expected}{FOUND}{found}")
 }
 
-/// A problem found by a check of the field at `path`.
+/// The error for a failed check of the field at `path`.
 fn invalid(path: &[&str], problem: check::Problem) -> DecodeError {
     let (inner, message) = problem.into_parts();
     let mut error = error(None, path, &message);

@@ -1,4 +1,4 @@
-//! Durations of the Gateway API (GEP-2257): one to four numbers with a unit, summed.
+//! Gateway API durations (GEP-2257): the sum of one to four numbers with units.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 /// A duration as written in an object, such as `1h30m` or `500ms`.
 ///
-/// The text is kept, so that it is printed as written. Units may
-/// repeat and come in any order; `10s5s` is fifteen seconds.
+/// Keeps the text, to print it as written. Units may repeat, in any order: `10s5s` is fifteen
+/// seconds.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(try_from = "Arc<str>", into = "Arc<str>")]
 pub struct Duration {
@@ -16,7 +16,7 @@ pub struct Duration {
     millis: u64,
 }
 
-/// The text is not a duration of the Gateway API.
+/// The text is not a Gateway API duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected a duration such as 10s, 1h30m or 500ms: one to four numbers \
@@ -38,7 +38,7 @@ impl Duration {
             }
             let (number, tail) = rest.split_at(digits);
             let number: u64 = number.parse().map_err(|_| InvalidDuration)?;
-            // "ms" before "m": a minute is only an m that no s follows.
+            // Tries "ms" first, because it starts with "m".
             let (unit, tail) = if let Some(tail) = tail.strip_prefix("ms") {
                 (1, tail)
             } else if let Some(tail) = tail.strip_prefix('s') {
@@ -68,7 +68,7 @@ impl Duration {
         self.millis
     }
 
-    /// The duration as the standard library's.
+    /// The duration as a standard library duration.
     pub fn as_std(&self) -> std::time::Duration {
         std::time::Duration::from_millis(self.millis)
     }
@@ -84,7 +84,7 @@ impl Duration {
     }
 }
 
-/// Compares the texts: `60s` and `1m` differ. For lengths of time compare [`Duration::as_millis`].
+/// Compares the text: `60s` and `1m` differ. To compare lengths of time, use [`Duration::as_millis`].
 impl PartialEq for Duration {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_rejected() {
+    fn invalid_durations_are_rejected() {
         for text in [
             "",
             "s",
@@ -170,7 +170,7 @@ mod tests {
     }
 
     proptest! {
-        /// The parser against an implementation of the pattern.
+        /// Compares the parser with an implementation of the pattern.
         #[test]
         fn agrees_with_the_pattern(
             parts in prop::collection::vec(("[0-9]{1,6}", "(h|m|s|ms)"), 0..6),

@@ -1,6 +1,6 @@
-//! Names of the Gateway API's features (v1.7.0), as in a GatewayClass's status.
+//! Gateway API feature names (v1.7.0), as in a GatewayClass's status.
 //!
-//! Without features of meshes. Every GatewayClass reports all of these names, except those that `translate` lists as missing.
+//! Omits mesh features. Every GatewayClass reports all of these names, except those that `translate` lists as missing.
 
 /// Core features of each profile.
 pub const CORE: &[&str] = &[
@@ -78,7 +78,7 @@ mod tests {
             assert!(list.is_sorted());
         }
         let mut all = [CORE, STANDARD, EXPERIMENTAL].concat();
-        // The API knows 64 features, 10 of which are of meshes.
+        // The API defines 64 features; 10 of them are for meshes.
         assert_eq!(all.len(), 54);
         all.sort_unstable();
         all.dedup();

@@ -1,4 +1,4 @@
-//! Which fields of an object are kept while its JSON is parsed. Everything else costs neither memory nor a comparison.
+//! The fields that are kept when an object's JSON is parsed. Others cost neither memory nor comparisons.
 
 /// The kept fields of a mapping, or of each mapping in a list.
 #[derive(Debug)]
@@ -13,9 +13,9 @@ pub struct Fields {
 /// The kept fields of an object.
 #[derive(Debug)]
 pub struct KeptFields {
-    /// Those of `metadata`.
+    /// Fields of `metadata`.
     pub metadata: &'static Fields,
-    /// Those of the object itself, besides `apiVersion`, `kind`, `metadata` and `status`.
+    /// Top-level fields besides `apiVersion`, `kind`, `metadata` and `status`.
     pub body: &'static Fields,
 }
 
@@ -38,10 +38,10 @@ impl Fields {
     }
 }
 
-/// kubectl's copy of the whole object.
+/// The annotation with kubectl's copy of the whole object.
 pub(crate) const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
-/// The metadata in [`Meta`](crate::Meta). `managedFields` alone is often half of an object.
+/// The metadata in [`Meta`](crate::Meta). `managedFields` alone is often half of an object's size.
 static METADATA: Fields = Fields {
     only: Some(&[
         "name",
@@ -64,7 +64,7 @@ static METADATA: Fields = Fields {
     ..Fields::ALL
 };
 
-/// Metadata of core kinds. Their annotations aren't read, and one on an EndpointSlice changes with every Pod.
+/// Metadata of core kinds. Their annotations are unused, and one on EndpointSlices changes with every Pod.
 static CORE_METADATA: Fields = Fields {
     only: Some(&["name", "namespace", "labels", "resourceVersion"]),
     ..Fields::ALL
@@ -76,7 +76,7 @@ pub(crate) static WHOLE: KeptFields = KeptFields {
     body: &Fields::ALL,
 };
 
-/// All content, little metadata.
+/// The whole content, minimal metadata.
 pub(crate) static CONTENT: KeptFields = KeptFields {
     metadata: &CORE_METADATA,
     body: &Fields::ALL,
@@ -91,7 +91,7 @@ pub(crate) static LABELS: KeptFields = KeptFields {
     },
 };
 
-/// Ports and addresses; not how kube-proxy or a cloud implements the Service.
+/// Ports and addresses, without the settings for kube-proxy and cloud providers.
 pub(crate) static SERVICE: KeptFields = KeptFields {
     metadata: &CORE_METADATA,
     body: &Fields {
@@ -121,7 +121,7 @@ pub(crate) static SERVICE: KeptFields = KeptFields {
     },
 };
 
-/// Addresses and conditions; not the Pod and node of an endpoint.
+/// Addresses and conditions, without each endpoint's Pod and node.
 pub(crate) static ENDPOINT_SLICE: KeptFields = KeptFields {
     metadata: &CORE_METADATA,
     body: &Fields {

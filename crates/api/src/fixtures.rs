@@ -1,4 +1,4 @@
-//! Objects for the tests of this crate: `testdata/`, where every field of every kind is used.
+//! Test objects from `testdata/`, which uses every field of every kind.
 
 use std::sync::LazyLock;
 
@@ -33,7 +33,7 @@ pub(crate) fn one(kind: &str) -> Value {
         .clone()
 }
 
-/// The object of that kind after setting fields, given by JSON pointers. A null removes.
+/// The first object of that kind, with the fields at the JSON pointers set. Null removes a field.
 pub(crate) fn with(kind: &str, changes: &[(&str, Value)]) -> Value {
     let mut object = one(kind);
     for (pointer, value) in changes {
@@ -49,7 +49,7 @@ pub(crate) fn with(kind: &str, changes: &[(&str, Value)]) -> Value {
     object
 }
 
-/// Decodes a value of a kind of the table.
+/// Decodes a value whose kind is in the table.
 pub(crate) fn decode(value: Value) -> Result<Object, DecodeError> {
     Object::decode(value).map(|object| object.unwrap())
 }

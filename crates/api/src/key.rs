@@ -45,7 +45,7 @@ impl fmt::Display for ObjectKey {
     }
 }
 
-/// A namespace and a name, where the kind is known from the context.
+/// A namespace and a name, used where the kind is clear from context.
 ///
 /// The order, by namespace and then name, is the last tie-break of the Gateway API's precedence.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,7 +65,7 @@ impl NamespacedName {
         }
     }
 
-    /// The same name as an object of a kind.
+    /// The key of the object of this kind with this name.
     pub fn of_kind(&self, kind: Kind) -> ObjectKey {
         ObjectKey {
             kind,

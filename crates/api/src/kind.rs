@@ -1,8 +1,8 @@
 //! The table of kinds: one row for each kind that Sesame can decode.
 //!
-//! Everything that differs by kind and is not its meaning is in the row: where the API server has it, what is kept of it, how its
-//! status is owned, whether Sesame serves it. A new kind is a row, a type that implements [`Resource`](crate::object::Resource), and
-//! a folder in `translate`.
+//! A row holds everything kind-specific except its meaning: its API versions and plural, the fields to keep, the part
+//! of the status Sesame owns, and whether Sesame serves it. A new kind needs a row, a type that implements
+//! [`Resource`](crate::object::Resource), and a folder in `translate`.
 
 use std::fmt;
 
@@ -36,28 +36,28 @@ pub struct KindInfo {
     pub name: &'static str,
     /// The `apiVersion` that Sesame writes.
     pub api_version: &'static str,
-    /// The API versions that Sesame reads, the one that it writes first. Older ones differ in bounds of lists, never in fields.
+    /// The API versions that Sesame reads, starting with the one it writes. Older ones differ only in list bounds.
     pub versions: &'static [&'static str],
     /// The kind's name in URLs of an API server and in RBAC rules.
     pub plural: &'static str,
-    /// Whether objects are in a namespace.
+    /// Whether objects are namespaced.
     pub namespaced: bool,
-    /// Whether a CRD defines the kind, so that it may be missing in a cluster.
+    /// Whether a CRD defines the kind; a cluster may lack it.
     pub has_crd: bool,
-    /// Whether translation reads the kind. Objects of other kinds are decoded, named in a warning and dropped.
+    /// Whether translation reads the kind. If not, its objects are decoded, then dropped with a warning.
     pub served: bool,
-    /// What is kept of an object from an API server.
+    /// The fields to keep from an API server's objects.
     pub kept: &'static KeptFields,
-    /// Which part of the status Sesame writes; `None`: none.
+    /// The part of the status that Sesame writes, if any.
     pub status: Option<StatusOwner>,
 }
 
-/// Makes [`Kind`], [`Object`] and the table from the rows. A row that leaves a field out has that of `KindInfo::GATEWAY_API`.
+/// Generates [`Kind`], [`Object`] and the table from the rows. Missing fields default to `KindInfo::GATEWAY_API`.
 macro_rules! kinds {
     ($($kind:ident { $($field:ident: $value:expr,)* })+) => {
-        /// A kind that Sesame can decode. The order is the order of the kinds in listings.
+        /// A kind that Sesame can decode. Listings use this order.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        #[allow(missing_docs, reason = "each variant is the Kubernetes kind of its name")]
+        #[allow(missing_docs, reason = "each variant is the Kubernetes kind of that name")]
         pub enum Kind { $($kind),+ }
 
         impl Kind {
@@ -71,9 +71,9 @@ macro_rules! kinds {
             ..KindInfo::GATEWAY_API
         }),+];
 
-        /// An object of any kind of the table. Made by [`Object::decode`] or [`Object::decode_admitted`].
+        /// An object of any kind in the table, created by [`Object::decode`] or [`Object::decode_admitted`].
         #[derive(Clone, Debug, PartialEq)]
-        #[allow(missing_docs, reason = "each variant holds the kind of its name")]
+        #[allow(missing_docs, reason = "each variant holds the kind of that name")]
         pub enum Object { $($kind(Box<$kind>)),+ }
 
         impl Object {
@@ -105,7 +105,7 @@ macro_rules! kinds {
 }
 
 impl KindInfo {
-    /// What most kinds of the Gateway API have in common.
+    /// Defaults, which fit most Gateway API kinds.
     const GATEWAY_API: KindInfo = KindInfo {
         name: "",
         api_version: "gateway.networking.k8s.io/v1",
@@ -119,7 +119,7 @@ impl KindInfo {
     };
 }
 
-/// Routes: an entry for each parent.
+/// Routes: one entry per parent.
 const ROUTE: Option<StatusOwner> = Some(StatusOwner::Entries(StatusEntries {
     list: "parents",
     reference: "parentRef",
@@ -127,7 +127,7 @@ const ROUTE: Option<StatusOwner> = Some(StatusOwner::Entries(StatusEntries {
     conditions: &condition::route::ALL,
 }));
 
-/// Policies: an entry for each ancestor.
+/// Policies: one entry per ancestor.
 const POLICY: Option<StatusOwner> = Some(StatusOwner::Entries(StatusEntries {
     list: "ancestors",
     reference: "ancestorRef",
@@ -227,7 +227,7 @@ kinds! {
     }
 }
 
-/// Kinds without a type yet, by group. Their objects are named in a warning and skipped.
+/// Groups and names of kinds without a type yet. Their objects are skipped with a warning.
 const PLANNED: [(&str, &str); 2] = [
     ("networking.k8s.io", "Ingress"),
     ("projectsesame.io", "HTTPProxy"),
@@ -250,7 +250,7 @@ impl Kind {
         group.map_or("", |(group, _)| group)
     }
 
-    /// The API versions that Sesame reads, the one that it writes first.
+    /// The API versions that Sesame reads, starting with the one it writes.
     pub fn versions(self) -> &'static [&'static str] {
         self.info().versions
     }
@@ -265,12 +265,12 @@ impl Kind {
         self.info().plural
     }
 
-    /// Whether Sesame writes a status, or a part of it.
+    /// Whether Sesame writes at least part of the status.
     pub fn has_status(self) -> bool {
         self.info().status.is_some()
     }
 
-    /// Whether objects are in a namespace.
+    /// Whether objects are namespaced.
     pub fn namespaced(self) -> bool {
         self.info().namespaced
     }
@@ -280,7 +280,7 @@ impl Kind {
         self.info().served
     }
 
-    /// Whether this is a route kind of the Gateway API: its status has an entry for each parent.
+    /// Whether this is a Gateway API route kind, whose status has an entry for each parent.
     pub fn is_route(self) -> bool {
         matches!(
             self.info().status,
@@ -291,14 +291,14 @@ impl Kind {
         )
     }
 
-    /// The kind of an object's `apiVersion` and `kind`, if the table has it.
+    /// The kind with this `apiVersion` and `kind`, if it is in the table.
     pub fn from_api(api_version: &str, kind: &str) -> Option<Kind> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let kind = Kind::from_name(kind)?;
         (kind.group() == group && kind.versions().contains(&version)).then_some(kind)
     }
 
-    /// The kind of a reference's group and kind, if the table has it.
+    /// The kind with this group and name, if it is in the table.
     pub fn from_group_kind(group: &Group, kind: &KindName) -> Option<Kind> {
         match kind {
             KindName::Known(kind) if group == kind.group() => Some(*kind),
@@ -306,14 +306,14 @@ impl Kind {
         }
     }
 
-    /// Whether Sesame will serve objects of this `apiVersion` and `kind` and does not yet, in whatever version.
+    /// Whether serving this kind is planned but not yet supported.
     pub fn is_planned(api_version: &str, kind: &str) -> bool {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         PLANNED.contains(&(group, kind))
             || Kind::from_api(api_version, kind).is_some_and(|kind| !kind.is_served())
     }
 
-    /// The kind of that name; names are unique in the table.
+    /// The kind with this name; names are unique in the table.
     pub(crate) fn from_name(name: &str) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
@@ -344,7 +344,7 @@ mod tests {
                 Some(kind)
             );
             assert_eq!(Kind::from_group_kind(&Group::from("x"), &kind.into()), None);
-            // English, as the API has it.
+            // The API uses English plurals.
             let singular = kind.as_str().to_lowercase();
             let plural = match (singular.strip_suffix("cy"), singular.ends_with('s')) {
                 (Some(stem), _) => format!("{stem}cies"),

@@ -43,7 +43,7 @@ pub enum KindName {
 }
 
 impl KindName {
-    /// The name as it is written in a reference.
+    /// The name as written in a reference.
     pub fn as_str(&self) -> &str {
         match self {
             KindName::Known(kind) => kind.as_str(),

@@ -2,17 +2,17 @@
 //!
 //! In: JSON values, from files or from an API server. Out: [`Object`]s with typed
 //! fields, their keys, and constants for statuses. No IO, no translation, no
-//! knowledge of Envoy. All that differs by kind is in the table of kinds ([`KindInfo`]).
+//! knowledge of Envoy. Everything kind-specific is in the table of kinds ([`KindInfo`]).
 //!
-//! - The Gateway API's kinds (v1.7.0, both channels) are written here, once: what kinds share
-//!   ([`ParentReference`], [`BackendRef`], [`RouteFilter`], [`Listener`], …) is one type.
-//!   Kubernetes' own kinds come from `k8s-openapi`.
+//! - Gateway API kinds (v1.7.0, both channels) are defined here. They share types such as
+//!   [`ParentReference`], [`BackendRef`], [`RouteFilter`] and [`Listener`].
+//!   Built-in Kubernetes kinds come from `k8s-openapi`.
 //! - Decoding fills in defaults, so a field with a default is never an `Option`.
-//! - Strings with well-known values are enums with `Other`: a value from a later release decodes,
-//!   and translation reports it. Unknown fields are dropped.
-//! - Objects from files are validated as by an API server ([`Object::decode`]); objects that an API
+//! - Strings with well-known values are enums with an `Other` variant: a value from a later release
+//!   decodes, and translation reports it. Unknown fields are dropped.
+//! - Objects from files are validated as an API server would ([`Object::decode`]); objects that an API
 //!   server has admitted are not ([`Object::decode_admitted`]).
-//! - Names are `Arc<str>`: they become parts of keys, which are cloned often.
+//! - Names are `Arc<str>` because they are part of keys, which are cloned often.
 
 mod backend_tls_policy;
 mod check;
@@ -100,7 +100,7 @@ pub use session::{
 };
 pub use status::{LiveStatus, ObjectStatus, StatusEntries, StatusEntry, StatusField, StatusOwner};
 
-/// Kubernetes' own kinds.
+/// Built-in Kubernetes kinds.
 pub use k8s_openapi::ByteString;
 pub use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service, ServicePort};
 pub use k8s_openapi::api::discovery::v1::{

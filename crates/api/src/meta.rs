@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 use crate::key::NamespacedName;
 use crate::open_enum::open_enum;
 
-/// An object's metadata without field managers, owners and finalizers, which nothing reads and
-/// which would be most of the memory of a small object.
+/// An object's metadata without field managers, owners and finalizers, which are unused and would
+/// take most of a small object's memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Meta {
@@ -22,10 +22,10 @@ pub struct Meta {
     /// The labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// The annotations, without the one that holds kubectl's copy of the whole object.
+    /// The annotations, except kubectl's copy of the whole object.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// Counts changes of the spec; 0 if unknown.
+    /// Incremented when the spec changes; 0 if unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub generation: i64,
     /// When the object was created; the first tie-break of the Gateway API's precedence.
@@ -37,7 +37,7 @@ pub struct Meta {
     /// The API server's unique id of the object; empty outside a cluster.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Set while the object waits for its finalizers.
+    /// Set while the object waits for finalizers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletion_timestamp: Option<Timestamp>,
 }
@@ -65,7 +65,7 @@ fn is_zero(number: &i64) -> bool {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LabelSelector {
-    /// Labels that must exist with exactly that value.
+    /// Labels that must have exactly these values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
     /// Further requirements.
@@ -81,7 +81,7 @@ pub struct LabelRequirement {
     pub key: String,
     /// How the value relates to `values`.
     pub operator: LabelOperator,
-    /// The values of `In` and `NotIn`; empty for the others.
+    /// The values for `In` and `NotIn`; empty for other operators.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub values: Vec<String>,
 }
@@ -101,8 +101,8 @@ open_enum! {
 }
 
 impl LabelSelector {
-    /// Whether these labels satisfy every requirement. An unknown operator is never satisfied, since
-    /// a selector grants access.
+    /// Whether these labels satisfy every requirement. An unknown operator never matches, because
+    /// selectors grant access.
     pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
         self.match_labels
             .iter()

@@ -1,6 +1,6 @@
-//! Which Secrets and ConfigMaps an object refers to.
+//! The Secrets and ConfigMaps that an object refers to.
 //!
-//! In: an object. Out: keys. Pure syntax: neither ReferenceGrants nor the existence of the target matter.
+//! In: an object. Out: keys. Purely syntactic: ignores ReferenceGrants and whether targets exist.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::key::{NamespacedName, ObjectKey};
 use crate::kind::{Kind, Object};
 use crate::listener::{FrontendTls, Listener};
 
-/// Every Secret and ConfigMap that an object refers to: certificates of listeners, the client certificate for backends, CA
-/// certificates, parameters. Namespaces are filled in; sorted, each once.
+/// Every Secret and ConfigMap that an object refers to: listener certificates, the client certificate for backends, CA
+/// certificates and parameters. Sorted and unique, with namespaces filled in.
 ///
-/// References to other kinds are left out, as are references of cluster-scoped objects without a namespace.
+/// Omits references to other kinds, and references without a namespace in cluster-scoped objects.
 pub fn references(object: &Object) -> Vec<ObjectKey> {
     let mut named = Named::default();
     object.resource().references(&mut named);
@@ -132,7 +132,7 @@ mod tests {
                 "ConfigMap/infra/small"
             ]
         );
-        // Of a port, and in the own namespace.
+        // For one port, in the Gateway's own namespace.
         let authority = json!([{"group": "", "kind": "ConfigMap", "name": "own"}]);
         let of_port = "/spec/tls/frontend/perPort/0/tls/validation/caCertificateRefs";
         assert!(of("Gateway", &[(of_port, authority)]).contains(&"ConfigMap/infra/own".to_owned()));

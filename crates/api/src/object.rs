@@ -1,4 +1,4 @@
-//! What the table of kinds needs of each kind's type, and what all objects have in common.
+//! The trait that every kind's type implements, and methods common to all objects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::meta::Meta;
 use crate::named::Named;
 use crate::route::RouteView;
 
-/// A type of objects.
+/// An object of one kind.
 pub(crate) trait Resource {
     /// The metadata.
     fn metadata(&self) -> Metadata<'_>;
@@ -27,12 +27,12 @@ pub(crate) trait Resource {
     /// Adds the Secrets and ConfigMaps that the object refers to.
     fn references(&self, _named: &mut Named) {}
 
-    /// Checks what an API server checks: bounds, patterns, and rules between fields. Metadata has been checked before.
+    /// Validates what an API server would: bounds, patterns and cross-field rules. Metadata is already checked.
     fn check(&self) -> Check {
         Ok(())
     }
 
-    /// What all routes have in common, if the object is one.
+    /// The fields common to all routes, if the object is a route.
     fn as_route(&self) -> Option<RouteView<'_>> {
         None
     }
@@ -59,7 +59,7 @@ pub(crate) trait Resource {
     }
 }
 
-/// Implements [`Resource`] for a type with the field `meta: Meta`; further methods replace the defaults.
+/// Implements [`Resource`] for a type with the field `meta: Meta`; the given methods override the defaults.
 macro_rules! resource {
     ($type:ident { $($method:item)* }) => {
         impl $crate::object::Resource for $type {
@@ -80,9 +80,9 @@ pub(crate) use resource;
 
 /// The metadata of an object.
 pub(crate) enum Metadata<'a> {
-    /// Of a type of this crate.
+    /// Of a type defined in this crate.
     Own(&'a Meta),
-    /// Of a type of k8s-openapi.
+    /// Of a k8s-openapi type.
     Core(&'a ObjectMeta),
 }
 
@@ -96,7 +96,7 @@ struct Typed<'a, T> {
 }
 
 impl Object {
-    /// The key. Cheap for Gateway API kinds; two small allocations for Kubernetes' own.
+    /// The key. Cheap for Gateway API kinds; two small allocations for built-in kinds.
     pub fn key(&self) -> ObjectKey {
         let text = |field: &Option<String>| Arc::from(field.as_deref().unwrap_or_default());
         let (namespace, name) = match self.resource().metadata() {
@@ -110,7 +110,7 @@ impl Object {
         }
     }
 
-    /// `metadata.generation`; 0 for kinds that have none.
+    /// `metadata.generation`; 0 for kinds without one.
     pub fn generation(&self) -> i64 {
         match self.resource().metadata() {
             Metadata::Own(meta) => meta.generation,
@@ -118,12 +118,12 @@ impl Object {
         }
     }
 
-    /// Sets `metadata.generation`, for sources that count it themselves.
+    /// Sets `metadata.generation`, for sources that maintain it themselves.
     pub fn set_generation(&mut self, generation: i64) {
         self.resource_mut().set_generation(generation);
     }
 
-    /// What all routes have in common, if the object is one.
+    /// The fields common to all routes, if the object is a route.
     pub fn as_route(&self) -> Option<RouteView<'_>> {
         self.resource().as_route()
     }

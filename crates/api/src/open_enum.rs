@@ -1,4 +1,4 @@
-//! The macro behind every string field that has well-known values.
+//! The macro for string fields with well-known values.
 //!
 //! The Gateway API may add values in any release. An unknown value decodes as `Other`, compares and
 //! prints as itself, and translation reports it in a status. Decoding never fails.
@@ -20,7 +20,7 @@ macro_rules! open_enum {
         }
 
         impl $name {
-            /// The value as it is written in an object.
+            /// The value as written in an object.
             pub fn as_str(&self) -> &str {
                 match self {
                     $( Self::$variant => $text, )+
@@ -28,7 +28,7 @@ macro_rules! open_enum {
                 }
             }
 
-            /// The well-known values, in the order of their declaration.
+            /// The well-known values, in declaration order.
             pub const KNOWN: &'static [&'static str] = &[$( $text ),+];
         }
 
@@ -45,7 +45,7 @@ macro_rules! open_enum {
     };
 }
 
-/// Display, comparison with `str` and serde for a type with `as_str` and `From<&str>`.
+/// Implements `Display`, comparison with `str` and serde for a type with `as_str` and `From<&str>`.
 macro_rules! string_like {
     ($name:ident) => {
         impl std::fmt::Display for $name {

@@ -1,6 +1,6 @@
-//! Reasons of conditions, grouped by the kind whose condition they explain.
+//! Condition reasons, grouped by kind.
 //!
-//! The names are the Gateway API's; the comments give the conditions and statuses.
+//! The names are from the Gateway API; the comments give condition types and statuses.
 
 /// Reasons in conditions of a GatewayClass.
 pub mod gateway_class {
@@ -22,15 +22,15 @@ pub mod gateway_class {
 pub mod gateway {
     /// Accepted=True.
     pub const ACCEPTED: &str = "Accepted";
-    /// Accepted=True with some invalid listeners, False without a valid one.
+    /// Accepted=True if some listeners are invalid, False if all are.
     pub const LISTENERS_NOT_VALID: &str = "ListenersNotValid";
     /// Accepted=False or Programmed=False: the Gateway is invalid.
     pub const INVALID: &str = "Invalid";
     /// Accepted=False: the referenced parameters are missing or invalid.
     pub const INVALID_PARAMETERS: &str = "InvalidParameters";
-    /// Accepted=False: unsupported type of address.
+    /// Accepted=False: unsupported address type.
     pub const UNSUPPORTED_ADDRESS: &str = "UnsupportedAddress";
-    /// Accepted=Unknown or Programmed=False: not there yet.
+    /// Accepted=Unknown or Programmed=False: not ready yet.
     pub const PENDING: &str = "Pending";
     /// Programmed=True.
     pub const PROGRAMMED: &str = "Programmed";
@@ -58,7 +58,7 @@ pub mod gateway {
     pub const LISTENERS_NOT_RESOLVED: &str = "ListenersNotResolved";
     /// AttachedListenerSets=True.
     pub const LISTENER_SETS_ATTACHED: &str = "ListenerSetsAttached";
-    /// AttachedListenerSets=False: sets are allowed, none is attached.
+    /// AttachedListenerSets=False: sets are allowed, but none is attached.
     pub const NO_LISTENER_SETS_ATTACHED: &str = "NoListenerSetsAttached";
     /// AttachedListenerSets=Unknown: the Gateway does not allow sets.
     pub const LISTENER_SETS_NOT_ALLOWED: &str = "ListenerSetsNotAllowed";
@@ -78,9 +78,9 @@ pub mod listener {
     pub const UNSUPPORTED_VALUE: &str = "UnsupportedValue";
     /// Accepted=False: too many listeners (ListenerSet).
     pub const TOO_MANY_LISTENERS: &str = "TooManyListeners";
-    /// Conflicted=True, and Accepted=False: another listener has the hostname.
+    /// Conflicted=True, and Accepted=False: another listener uses the hostname.
     pub const HOSTNAME_CONFLICT: &str = "HostnameConflict";
-    /// Conflicted=True, and Accepted=False: another protocol has the port.
+    /// Conflicted=True, and Accepted=False: another protocol uses the port.
     pub const PROTOCOL_CONFLICT: &str = "ProtocolConflict";
     /// Conflicted=True: any other conflict (ListenerSet).
     pub const LISTENER_CONFLICT: &str = "ListenerConflict";
@@ -96,13 +96,13 @@ pub mod listener {
     pub const REF_NOT_PERMITTED: &str = "RefNotPermitted";
     /// ResolvedRefs=False: a CA certificate is missing or invalid.
     pub const INVALID_CA_CERTIFICATE_REF: &str = "InvalidCACertificateRef";
-    /// ResolvedRefs=False: a CA certificate in an object of an unsupported kind.
+    /// ResolvedRefs=False: a CA certificate reference to an unsupported kind.
     pub const INVALID_CA_CERTIFICATE_KIND: &str = "InvalidCACertificateKind";
     /// Programmed=True.
     pub const PROGRAMMED: &str = "Programmed";
     /// Programmed=False: the listener is invalid.
     pub const INVALID: &str = "Invalid";
-    /// Programmed=False or Accepted=Unknown: not there yet.
+    /// Programmed=False or Accepted=Unknown: not ready yet.
     pub const PENDING: &str = "Pending";
     /// OverlappingTLSConfig=True: hostnames overlap.
     pub const OVERLAPPING_HOSTNAMES: &str = "OverlappingHostnames";
@@ -122,7 +122,7 @@ pub mod listener_set {
     pub const ACCEPTED: &str = "Accepted";
     /// Programmed=True.
     pub const PROGRAMMED: &str = "Programmed";
-    /// Accepted=True with some invalid listeners, False without a valid one; Programmed=False.
+    /// Accepted=True if some listeners are invalid, False if all are; Programmed=False.
     pub const LISTENERS_NOT_VALID: &str = "ListenersNotValid";
     /// Accepted=False: the Gateway does not allow this set.
     pub const NOT_ALLOWED: &str = "NotAllowed";
@@ -134,7 +134,7 @@ pub mod listener_set {
     pub const PORT_UNAVAILABLE: &str = "PortUnavailable";
     /// Accepted=False or Programmed=False: the set is invalid.
     pub const INVALID: &str = "Invalid";
-    /// Unknown: not there yet.
+    /// Unknown: not ready yet.
     pub const PENDING: &str = "Pending";
 }
 
@@ -170,7 +170,7 @@ pub mod route {
 pub mod policy {
     /// Accepted=True.
     pub const ACCEPTED: &str = "Accepted";
-    /// Accepted=False: another policy of the same target takes precedence.
+    /// Accepted=False: another policy for the same target takes precedence.
     pub const CONFLICTED: &str = "Conflicted";
     /// Accepted=False: the policy is invalid.
     pub const INVALID: &str = "Invalid";

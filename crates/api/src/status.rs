@@ -1,4 +1,4 @@
-//! Statuses: which part is Sesame's, as translation makes it, and as an API server has it.
+//! Statuses: the part that Sesame owns, as produced by translation and as stored in an API server.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::listener_set::ListenerSetStatus;
 use crate::reference::ParentReference;
 use crate::route::RouteStatus;
 
-/// Which part of the statuses of a kind belongs to one controller.
+/// The part of a kind's status that one controller owns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusOwner {
     /// The whole status, except conditions of types that the API does not define.
@@ -23,24 +23,24 @@ pub enum StatusOwner {
         /// The condition types that the API defines.
         conditions: &'static [&'static str],
     },
-    /// The entries of a list that carry the controller's name.
+    /// The list entries with the controller's name.
     Entries(StatusEntries),
 }
 
-/// A list in a status with an entry for each reference and controller.
+/// A status list with an entry for each reference and controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusEntries {
-    /// The list's field.
+    /// The field with the list.
     pub list: &'static str,
-    /// The field of an entry with the reference.
+    /// The field of an entry that holds the reference.
     pub reference: &'static str,
-    /// The most entries that an API server accepts.
+    /// The maximum number of entries that an API server accepts.
     pub limit: usize,
     /// The condition types that the API defines.
     pub conditions: &'static [&'static str],
 }
 
-/// The part of an object's status that Sesame writes, without the times at which conditions changed. Clones share it.
+/// The part of an object's status that Sesame writes, without transition times of conditions. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum ObjectStatus {
@@ -50,36 +50,36 @@ pub enum ObjectStatus {
     Gateway(Arc<GatewayStatus>),
     /// Of a ListenerSet.
     ListenerSet(Arc<ListenerSetStatus>),
-    /// Of a route of any kind: one entry for each of its parents that Sesame serves.
+    /// Of a route of any kind: one entry for each parent that Sesame serves.
     Route(Arc<RouteStatus>),
-    /// Of a policy: one entry for each of its ancestors that Sesame serves.
+    /// Of a policy: one entry for each ancestor that Sesame serves.
     Policy(Arc<PolicyStatus>),
 }
 
 /// A field of a status.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StatusField<'a> {
-    /// `conditions`: those of the object itself.
+    /// `conditions` of the object itself.
     Conditions(&'a [Condition]),
     /// `listeners`.
     Listeners(&'a [ListenerStatus]),
     /// A list with an entry for each reference: its name, and the entries of this controller.
     Entries(&'static str, Vec<StatusEntry<'a>>),
-    /// Any other field, by its name; `None`: the field is absent.
+    /// Any other field, by name; `None` if absent.
     Value(&'static str, Option<Value>),
 }
 
-/// An entry of a status's list.
+/// An entry of a status list.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StatusEntry<'a> {
-    /// What the entry is about, as the object's spec has it.
+    /// The reference, as in the object's spec.
     pub reference: &'a ParentReference,
     /// The conditions.
     pub conditions: &'a [Condition],
 }
 
 impl ObjectStatus {
-    /// The fields, always in the same order: all that a writer or reader of statuses has to know of a kind.
+    /// The fields, in a fixed order: all that status readers and writers need to know about a kind.
     pub fn fields(&self) -> Vec<StatusField<'_>> {
         match self {
             ObjectStatus::GatewayClass(status) => vec![
@@ -118,19 +118,19 @@ impl ObjectStatus {
 }
 
 fn list<T: Serialize>(name: &'static str, list: &[T]) -> StatusField<'static> {
-    let text = "statuses are plain data with text as keys";
+    let text = "statuses are plain data with string keys";
     let value = (!list.is_empty()).then(|| serde_json::to_value(list).expect(text));
     StatusField::Value(name, value)
 }
 
-/// The status of an object as an API server has it.
+/// The status of an object as stored in an API server.
 #[derive(Clone, Debug)]
 pub struct LiveStatus {
-    /// The object's unique id; an object that is deleted and created again has another one.
+    /// The object's UID, which changes when the object is recreated.
     pub uid: Box<str>,
-    /// The version of the object with this status.
+    /// The resource version of the object with this status.
     pub resource_version: Box<str>,
-    /// `metadata.generation`: counts changes of the spec.
+    /// `metadata.generation`, incremented when the spec changes.
     pub generation: i64,
     /// `status` with the entries of all controllers; `None` if absent.
     pub status: Option<Box<RawValue>>,

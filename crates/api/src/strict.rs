@@ -1,6 +1,6 @@
-//! A JSON value as serde reads it, except that a mapping must be a mapping.
+//! A deserializer of JSON values that accepts only mappings as structs.
 //!
-//! Types derived with serde also accept a list of their fields' values in order; an API server does
+//! Types that derive `Deserialize` also accept a list of their fields' values; an API server does
 //! not.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
@@ -8,7 +8,7 @@ use serde::de::{Deserializer, Error as _, IntoDeserializer, Unexpected, Visitor}
 use serde::forward_to_deserialize_any;
 use serde_json::{Error, Value};
 
-/// The value to read.
+/// The value to deserialize.
 pub(crate) struct Strict(pub(crate) Value);
 
 impl Strict {
@@ -80,7 +80,7 @@ impl<'de> Deserializer<'de> for Strict {
         }
     }
 
-    /// Enums are strings; nothing else is read as one.
+    /// Accepts only strings as enums.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         name: &'static str,

@@ -1,4 +1,4 @@
-//! Kubernetes' own kinds: the fields that translation reads.
+//! Built-in Kubernetes kinds: the fields that translation reads.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -22,7 +22,7 @@ pub(crate) fn service(service: &Service) -> Check {
     )
 }
 
-/// At most 1000 endpoints of 1 to 100 addresses and 100 ports, and addresses of the slice's type.
+/// At most 1000 endpoints, each with 1 to 100 addresses of the slice's type, and at most 100 ports.
 pub(crate) fn endpoint_slice(slice: &EndpointSlice) -> Check {
     let address = |address: &String| match slice.address_type.as_str() {
         "IPv4" => ensure(

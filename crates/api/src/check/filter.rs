@@ -91,7 +91,7 @@ fn headers(field: &str, list: &[HttpHeader]) -> Check {
     })
 }
 
-/// A list whose elements are all different.
+/// A list without duplicates.
 fn set_of<T: Eq + std::hash::Hash>(
     field: &str,
     list: &[T],
@@ -114,7 +114,7 @@ fn request_mirror(mirror: &RequestMirror) -> Check {
             "denominator",
             ensure(fraction.denominator >= 1, "must be at least 1"),
         )?;
-        // Both are of type int32 in the CRD.
+        // The CRD types both as int32.
         at(
             "denominator",
             ensure(i32::try_from(fraction.denominator).is_ok(), "is too large"),

@@ -96,7 +96,7 @@ fn listener(l: &Listener) -> Check {
     )
 }
 
-/// `tls` must fit `protocol`.
+/// `tls` must be valid for `protocol`.
 fn listener_protocol_tls(l: &Listener) -> Check {
     optional("tls", l.tls.as_ref(), listener_tls)?;
     match (&l.protocol, &l.tls) {
@@ -139,7 +139,7 @@ fn each_kind(l: &Listener) -> Check {
     )
 }
 
-/// `addresses[]`: a hostname must be one; routability is empty, Cluster or `domain/path` outside
+/// `addresses[]`: hostnames must be valid; routability is empty, `Cluster` or `domain/path` outside
 /// k8s.io.
 fn address(address: &GatewaySpecAddress) -> Check {
     at("type", text::length(address.type_.as_str(), 1, 253))?;

@@ -43,7 +43,7 @@ fn rule(rule: &HttpRouteRule) -> Check {
     )
 }
 
-/// A matched prefix can be replaced only where exactly one prefix is matched.
+/// `ReplacePrefixMatch` requires exactly one match, of type PathPrefix.
 fn prefix_replacement(rule: &HttpRouteRule) -> Check {
     let of_prefix = |filter: &RouteFilter| {
         let path = match filter {
@@ -114,7 +114,7 @@ fn timeouts(timeouts: &HttpRouteTimeouts) -> Check {
 }
 
 fn retry(retry: &HttpRouteRetry) -> Check {
-    // Unique numbers from 400 to 599 bound the list.
+    // There are only 200 distinct codes from 400 to 599.
     each("codes", &retry.codes, 200, |code| {
         ensure(
             (400..=599).contains(code),

@@ -33,7 +33,7 @@ pub(crate) fn backend_tls(spec: &BackendTlsPolicySpec) -> Check {
     reference::annotations("options", &spec.options, 16)
 }
 
-/// Several references to one target each have a sectionName of their own.
+/// References to the same target must have different sectionNames.
 fn distinct_targets(list: &[PolicyTargetReference]) -> Check {
     for (index, target) in list.iter().enumerate() {
         let clash = list[..index].iter().any(|other| {

@@ -45,7 +45,7 @@ pub(super) fn backend(r: &BackendObjectReference) -> Check {
     backend_port(&r.group, &r.kind, r.port)
 }
 
-/// A reference to a Service has a port, one to an XBackend has none.
+/// The port is required for a Service and not allowed for an XBackend.
 pub(super) fn backend_port(group: &Group, kind: &KindName, port: Option<u16>) -> Check {
     optional("port", port.as_ref(), text::port)?;
     if *group == Group::Core && *kind == "Service" && port.is_none() {
@@ -57,8 +57,8 @@ pub(super) fn backend_port(group: &Group, kind: &KindName, port: Option<u16>) ->
     Ok(())
 }
 
-/// `parentRefs`: at most 32; several references to one parent differ in sectionName or port, and
-/// use the same of both fields.
+/// `parentRefs`: at most 32. References to the same parent must set the same fields (sectionName,
+/// port) and differ in at least one.
 pub(super) fn parents(list: &[ParentReference]) -> Check {
     super::each("parentRefs", list, 32, |r| {
         object(&r.group, &r.kind, &r.name, r.namespace.as_ref())?;
@@ -85,12 +85,12 @@ pub(super) fn parents(list: &[ParentReference]) -> Check {
     Ok(())
 }
 
-/// A mapping of options or annotations.
+/// A map of options or annotations.
 pub(super) fn annotations(field: &str, map: &BTreeMap<String, String>, max: usize) -> Check {
     keyed(field, map, max, |value| text::length(value, 0, 4096))
 }
 
-/// A mapping of labels.
+/// A map of labels.
 pub(super) fn labels(field: &str, map: &BTreeMap<String, String>, max: usize) -> Check {
     keyed(field, map, max, text::label_value)
 }

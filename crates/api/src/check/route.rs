@@ -1,4 +1,4 @@
-//! What route kinds share, and all route kinds except HTTPRoute.
+//! Checks that route kinds share, and those of every route kind except HTTPRoute.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ fn grpc_rule(rule: &GrpcRouteRule) -> Check {
     )
 }
 
-/// At least one of service and method; identifiers with type Exact.
+/// Requires a service or a method; with type Exact, both must be valid names.
 fn grpc_method(m: &GrpcMethodMatch) -> Check {
     ensure(
         m.service.is_some() || m.method.is_some(),
@@ -73,7 +73,7 @@ fn is_identifier(text: &str) -> bool {
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
 }
 
-/// `hostnames` of a TLSRoute: 1 to 1024, no addresses.
+/// `hostnames` of a TLSRoute: 1 to 1024, no IP addresses.
 pub(crate) fn tls_route(spec: &L4RouteSpec) -> Check {
     at(
         "hostnames",
@@ -106,7 +106,7 @@ pub(super) fn hostnames(list: &[Arc<str>], max: usize) -> Check {
     each("hostnames", list, max, |hostname| text::hostname(hostname))
 }
 
-/// `rules[].name`: unique in the route.
+/// `rules[].name`: unique within the route.
 pub(super) fn unique_names<'a, T>(
     field: &str,
     rules: &'a [T],
@@ -115,7 +115,7 @@ pub(super) fn unique_names<'a, T>(
     unique(field, rules, "another rule has this name", name)
 }
 
-/// All `matches` of a route together: at most 128.
+/// At most 128 `matches` across all rules of a route.
 pub(super) fn total_matches(counts: impl Iterator<Item = usize>) -> Check {
     let total: usize = counts.sum();
     if total > 128 {
@@ -144,7 +144,7 @@ pub(super) fn backends(list: &[BackendRef], filters: impl Fn(&[RouteFilter]) -> 
     })
 }
 
-/// Type and body match; a permanent cookie has a timeout.
+/// The body matches the type; a permanent cookie requires a timeout.
 pub(super) fn session(session: &SessionPersistence) -> Check {
     let cookie = session.type_ == SessionPersistenceType::Cookie;
     let header = session.type_ == SessionPersistenceType::Header;

@@ -1,4 +1,4 @@
-//! One object per rule that breaks it, and objects at the edge that do not.
+//! For each rule, objects that break it, and objects at the limit that don't.
 
 mod filters;
 mod gateways;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::text;
 use crate::fixtures::{decode, with};
 
-/// The changed object is rejected, at that path, with that in the message.
+/// The modified object is rejected at `path`, with an error that contains `message`.
 fn refused(kind: &str, changes: &[(&str, Value)], path: &str, message: &str) {
     let shown = format!("{kind} {changes:?}");
     match decode(with(kind, changes)) {
@@ -21,14 +21,14 @@ fn refused(kind: &str, changes: &[(&str, Value)], path: &str, message: &str) {
     }
 }
 
-/// The changed object is accepted.
+/// The modified object is accepted.
 fn accepted(kind: &str, changes: &[(&str, Value)]) {
     if let Err(error) = decode(with(kind, changes)) {
         panic!("{kind} {changes:?}: {error}");
     }
 }
 
-/// `count` elements made from their number.
+/// `count` elements, each made from its index.
 fn many(count: usize, element: impl Fn(usize) -> Value) -> Value {
     (0..count).map(element).collect()
 }
@@ -84,7 +84,7 @@ fn header_names() {
 }
 
 #[test]
-fn single_texts() {
+fn string_patterns() {
     type Rule = fn(&str) -> super::Check;
     let table: [(Rule, &[&str], &[&str]); 8] = [
         (
@@ -155,7 +155,7 @@ fn single_texts() {
     ];
     for (index, (rule, good, bad)) in table.into_iter().enumerate() {
         for text in good {
-            assert!(rule(text).is_ok(), "rule {index} refuses {text:?}");
+            assert!(rule(text).is_ok(), "rule {index} rejects {text:?}");
         }
         for text in bad {
             assert!(rule(text).is_err(), "rule {index} accepts {text:?}");

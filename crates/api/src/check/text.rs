@@ -1,4 +1,4 @@
-//! Patterns of single strings, hand-written because they run for every string of every object.
+//! String patterns, hand-written because they run for every string of every object.
 
 use super::{Check, ensure, fail};
 
@@ -69,13 +69,13 @@ pub(super) fn header_name(text: &str) -> Check {
     )
 }
 
-/// A header value, with the bounds of the standard channel. An API server accepts some values that are not valid in a
+/// A header value, within the standard channel's bounds. An API server accepts some values that are not valid in a
 /// header; translation reports them.
 pub(super) fn header_value(text: &str) -> Check {
     length(text, 1, 4096)
 }
 
-/// A text of `min` to `max` characters.
+/// A string of `min` to `max` characters.
 pub(super) fn length(text: &str, min: usize, max: usize) -> Check {
     let count = text.chars().count();
     if count < min {
@@ -94,7 +94,7 @@ pub(super) fn port(port: &u16) -> Check {
     ensure(*port >= 1, "expected a port number from 1 to 65535")
 }
 
-/// Whether all characters are valid in a path (RFC 3986), with complete escapes.
+/// Whether the text is not empty, and every character and percent-escape is valid in a path (RFC 3986).
 fn is_path_text(text: &str) -> bool {
     let mut bytes = text.bytes();
     while let Some(b) = bytes.next() {
@@ -112,7 +112,7 @@ fn is_path_text(text: &str) -> bool {
     !text.is_empty()
 }
 
-/// Characters that are valid in a path.
+/// Text that is valid in a path.
 pub(super) fn path_text(text: &str) -> Check {
     ensure(
         is_path_text(text),
@@ -169,7 +169,7 @@ pub(super) fn domain_path(text: &str) -> Check {
     )
 }
 
-/// The key of a label or annotation: a name of at most 63 characters, optionally after `domain/`.
+/// The key of a label or annotation: a name of at most 63 characters, optionally with a `domain/` prefix.
 pub(super) fn qualified_key(text: &str) -> Check {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),

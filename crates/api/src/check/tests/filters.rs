@@ -1,4 +1,4 @@
-//! Filters of routes.
+//! Route filters.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use super::routes::{HTTP, rule};
 use super::{accepted, many, refused};
 
 #[test]
-fn filters_together() {
+fn filter_combinations() {
     let headers = json!({"type": "RequestHeaderModifier", "requestHeaderModifier": {}});
     let redirect = json!({"type": "RequestRedirect", "requestRedirect": {}});
     let rewrite = json!({"type": "URLRewrite", "urlRewrite": {}});
