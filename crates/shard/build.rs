@@ -1,6 +1,6 @@
-//! Compiles `src/module.rs` to a shared library for Envoy, included as [`MODULE`](../sesame_shard/constant.MODULE.html).
+//! Compiles `src/module.rs` into a shared library for Envoy, included as [`MODULE`](../sesame_shard/constant.MODULE.html).
 //!
-//! Needs only rustc. There is a module for Linux only.
+//! Requires only rustc. The module exists only for Linux.
 
 use std::env;
 use std::error::Error;
@@ -33,7 +33,7 @@ fn compile(library: &Path) -> Result<(), Box<dyn Error>> {
         .args(["-O", "-C", "panic=abort", "-C", "strip=symbols"])
         // Envoy and its C library provide the symbols.
         .args(["-C", "link-arg=-nostdlib"])
-        // Required for a shared library on targets that link statically.
+        // Required to build a shared library on targets that link statically.
         .args(["-C", "target-feature=-crt-static"])
         .arg("-o")
         .arg(library)

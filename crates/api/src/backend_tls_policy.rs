@@ -61,7 +61,7 @@ pub struct PolicyTargetReference {
     pub kind: KindName,
     /// The name.
     pub name: Arc<str>,
-    /// The name of a port of the target Service; if missing, the whole Service.
+    /// The name of a port of the target Service; the whole Service if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section_name: Option<Arc<str>>,
 }
@@ -74,7 +74,7 @@ impl PolicyTargetReference {
 }
 
 /// Validation of a backend's certificate. Exactly one of the two sources of CA certificates is
-/// given.
+/// set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendTlsValidation {
@@ -92,10 +92,9 @@ pub struct BackendTlsValidation {
         skip_serializing_if = "Option::is_none"
     )]
     pub well_known_ca_certificates: Option<WellKnownCaCertificates>,
-    /// The server name (SNI); the certificate must have it, unless
-    /// `subject_alt_names` are given.
+    /// The server name (SNI). The certificate must have this name, unless `subject_alt_names` is set.
     pub hostname: Arc<str>,
-    /// At most 5 names, at least one of which the certificate must have.
+    /// At most 5 names; the certificate must have at least one of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub subject_alt_names: Vec<SubjectAltName>,
 }
@@ -103,7 +102,7 @@ pub struct BackendTlsValidation {
 open_enum! {
     /// A well-known set of CA certificates.
     pub enum WellKnownCaCertificates {
-        /// Those of the operating system.
+        /// The operating system's.
         System = "System",
     }
 }
@@ -116,7 +115,7 @@ pub enum SubjectAltName {
     Hostname(Arc<str>),
     /// A URI with a scheme.
     Uri(Arc<str>),
-    /// A type that this version does not know.
+    /// An unknown type.
     Unknown(Arc<str>),
 }
 
@@ -163,7 +162,7 @@ impl From<SubjectAltName> for RawSubjectAltName {
     }
 }
 
-/// Status of a policy: one entry per ancestor (here a Gateway) and controller.
+/// Status of a policy: one entry per ancestor (a Gateway) and controller.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PolicyStatus {
     /// The entries of all controllers; at most 16.
@@ -172,7 +171,7 @@ pub struct PolicyStatus {
 }
 
 impl PolicyStatus {
-    /// Whether there is no entry.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.ancestors.is_empty()
     }

@@ -79,8 +79,8 @@ impl DecodeError {
 }
 
 impl Object {
-    /// Decodes and validates an object that no API server has validated, such as one from a file. `Ok(None)` for a kind or
-    /// version that Sesame does not read.
+    /// Decodes and validates an object that no API server has validated, such as one from a file. `Ok(None)` for a kind
+    /// or version that Sesame does not read.
     ///
     /// # Errors
     /// If the value is not an object, or an API server would reject it.
@@ -88,9 +88,9 @@ impl Object {
         decode(value, Validation::Full)
     }
 
-    /// Decodes an object that an API server has admitted. Bounds, patterns and cross-field rules are not checked again, so
-    /// objects stay readable if a later API release relaxes them. `Ok(None)` for a kind or version that Sesame does not
-    /// read.
+    /// Decodes an object that an API server has admitted. Bounds, patterns and cross-field rules are not checked again,
+    /// so objects stay readable if a later API release relaxes them. `Ok(None)` for a kind or version that Sesame does
+    /// not read.
     ///
     /// # Errors
     /// If the value is not an object, a required field is missing, or a field has the wrong type.

@@ -1,8 +1,8 @@
 //! Filters of route rules, backends and listeners.
 //!
-//! In an object a filter is a `type` and one field of that name. Decoding makes an enum of them
-//! and rejects a filter whose type and body do not match, as the API server
-//! does. HTTPRoute and GRPCRoute share the type; a GRPCRoute supports only some of the filters.
+//! In an object, a filter is a `type` and a field of that name. Decoding turns them into an enum
+//! and rejects filters whose type and body do not match, as the API server
+//! does. HTTPRoute and GRPCRoute share the enum; a GRPCRoute supports only some filters.
 
 use std::sync::Arc;
 
@@ -29,11 +29,11 @@ pub enum RouteFilter {
     UrlRewrite(Box<UrlRewrite>),
     /// Applies a CORS policy (HTTPRoute only).
     Cors(Box<Cors>),
-    /// Authorizes requests by an external service (HTTPRoute only, experimental).
+    /// Authorizes requests with an external service (HTTPRoute only, experimental).
     ExternalAuth(Box<ExternalAuth>),
     /// An implementation-specific filter.
     ExtensionRef(LocalObjectReference),
-    /// A type that this version does not know; without its body.
+    /// An unknown type, without its body.
     Unknown(Arc<str>),
 }
 
@@ -41,11 +41,11 @@ pub enum RouteFilter {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "RawFilter", into = "RawFilter")]
 pub enum ListenerFilter {
-    /// Authorizes requests by an external service.
+    /// Authorizes requests with an external service.
     ExternalAuth(Box<ExternalAuth>),
     /// An implementation-specific filter.
     ExtensionRef(LocalObjectReference),
-    /// A type that this version does not know, or that a listener cannot have; without its body.
+    /// A type that is unknown or not valid for listeners, without its body.
     Unknown(Arc<str>),
 }
 
@@ -77,7 +77,7 @@ impl ListenerFilter {
     }
 }
 
-/// A filter as an object has it.
+/// A filter as written in an object.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct RawFilter {
@@ -101,7 +101,7 @@ struct RawFilter {
     extension_ref: Option<LocalObjectReference>,
 }
 
-/// The field that a type of filter needs, if we know the type.
+/// The field that holds the body of this type of filter, if the type is known.
 fn body_field(type_: &str) -> Option<&'static str> {
     Some(match type_ {
         "RequestHeaderModifier" => "requestHeaderModifier",
@@ -117,7 +117,7 @@ fn body_field(type_: &str) -> Option<&'static str> {
 }
 
 impl RawFilter {
-    /// The fields that are there, in the order of declaration.
+    /// The body fields that are present, in declaration order.
     fn bodies(&self) -> impl Iterator<Item = &'static str> {
         [
             (
@@ -136,10 +136,10 @@ impl RawFilter {
             ("extensionRef", self.extension_ref.is_some()),
         ]
         .into_iter()
-        .filter_map(|(field, there)| there.then_some(field))
+        .filter_map(|(field, present)| present.then_some(field))
     }
 
-    /// Why type and body do not match, if they do not.
+    /// Why type and body do not match; `None` if they do.
     fn misfit(&self) -> Option<String> {
         let wanted = body_field(&self.type_);
         if let Some(other) = self.bodies().find(|field| Some(*field) != wanted) {
@@ -166,7 +166,7 @@ impl TryFrom<RawFilter> for RouteFilter {
         if let Some(reason) = raw.misfit() {
             return Err(reason);
         }
-        // Exactly the field that fits the type is there, or none for an unknown type.
+        // Only the field for the type is present, or none if the type is unknown.
         let known = raw
             .request_header_modifier
             .map(RouteFilter::RequestHeaderModifier)

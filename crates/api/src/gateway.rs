@@ -49,13 +49,13 @@ pub struct GatewaySpec {
     /// The requested addresses; if empty, any address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<GatewaySpecAddress>,
-    /// Settings of the generated infrastructure.
+    /// Settings for the generated infrastructure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure: Option<Box<GatewayInfrastructure>>,
     /// The ListenerSets that may attach; if missing, none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_listeners: Option<Box<AllowedListeners>>,
-    /// TLS with clients and backends, for all listeners.
+    /// TLS settings for clients and backends, for all listeners.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<Box<GatewayTls>>,
     /// The routes for which this is a default Gateway (experimental).
@@ -93,7 +93,7 @@ impl Default for ListenerNamespaces {
     }
 }
 
-/// TLS for all listeners of a Gateway.
+/// TLS settings for all listeners of a Gateway.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayTls {
@@ -105,7 +105,7 @@ pub struct GatewayTls {
     pub frontend: Option<FrontendTls>,
 }
 
-/// TLS from a Gateway to its backends.
+/// TLS settings from a Gateway to its backends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendTls {
@@ -114,17 +114,17 @@ pub struct BackendTls {
     pub client_certificate_ref: Option<SecretObjectReference>,
 }
 
-/// Settings of the infrastructure generated for a Gateway.
+/// Settings for the infrastructure generated for a Gateway.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayInfrastructure {
-    /// Labels for every generated object.
+    /// Labels for all generated objects.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Annotations for every generated object.
+    /// Annotations for all generated objects.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
-    /// An object with parameters of this Gateway.
+    /// The object with the parameters of this Gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters_ref: Option<LocalObjectReference>,
 }
@@ -136,7 +136,7 @@ pub struct GatewaySpecAddress {
     /// The type; IPAddress by default.
     #[serde(rename = "type", default)]
     pub type_: AddressType,
-    /// The address; if empty, any of that type.
+    /// The address; if empty, any address of that type.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub value: String,
     /// The required routability (experimental).
@@ -153,7 +153,7 @@ pub struct GatewayStatusAddress {
     pub type_: AddressType,
     /// The address.
     pub value: String,
-    /// The routability (experimental). Missing means unknown, which differs from empty.
+    /// The routability (experimental). `None` means unknown, which is not the same as empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub routability: Option<Routability>,
 }

@@ -1,4 +1,4 @@
-//! GatewayClass: a kind of Gateway that a controller offers.
+//! GatewayClass: a class of Gateways that a controller offers.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::named::Named;
 use crate::object::resource;
 use crate::reference::ObjectReference;
 
-/// A GatewayClass; cluster scoped.
+/// A GatewayClass; cluster-scoped.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GatewayClass {
     /// The metadata.
@@ -40,7 +40,7 @@ resource! { GatewayClass {
 pub struct GatewayClassSpec {
     /// The controller's name, as `domain/path`.
     pub controller_name: Arc<str>,
-    /// An object with the class's parameters.
+    /// The object with the class's parameters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters_ref: Option<ObjectReference>,
     /// A description for users.
@@ -55,7 +55,7 @@ pub struct GatewayClassStatus {
     /// The conditions; see [`crate::condition::gateway_class`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// What the controller supports, sorted by name; see [`crate::features`].
+    /// The supported features, sorted by name; see [`crate::features`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub supported_features: Vec<SupportedFeature>,
 }
@@ -75,7 +75,7 @@ pub struct SupportedFeature {
     pub name: Arc<str>,
 }
 
-/// Early releases of the API have the bare name; such objects may still be stored.
+/// Early API releases use the bare name; such objects may still be stored.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a feature with a name")]
 enum SupportedFeatureRepr {

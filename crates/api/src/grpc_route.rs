@@ -35,10 +35,10 @@ impl Rule for GrpcRouteRule {}
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GrpcRouteRule {
-    /// The name, unique in the route.
+    /// The name, unique within the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
-    /// The matches, of which any must hold; every call when empty.
+    /// The matches, at least one of which must hold; if empty, every call matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub matches: Vec<GrpcRouteMatch>,
     /// Filters: header modifiers, mirrors and extensions only.
@@ -56,24 +56,24 @@ pub struct GrpcRouteRule {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GrpcRouteMatch {
-    /// The service and method; any when missing.
+    /// The service and method; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<GrpcMethodMatch>,
-    /// The headers, all of which must match. Of entries with the same name, ignoring case, the first is used.
+    /// The headers, all of which must match. If a name repeats (ignoring case), only the first entry is used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<HeaderMatch>,
 }
 
-/// A match on service and method; at least one of them is given.
+/// A match on service and method; at least one of them is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GrpcMethodMatch {
     /// The type of match; Exact by default.
     #[serde(rename = "type", default)]
     pub type_: MatchType,
-    /// The service with its package; any when missing.
+    /// The service with its package; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<Arc<str>>,
-    /// The method; any when missing.
+    /// The method; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<Arc<str>>,
 }

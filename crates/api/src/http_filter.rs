@@ -1,4 +1,4 @@
-//! The bodies of filters.
+//! Filter bodies.
 
 use std::sync::Arc;
 
@@ -14,15 +14,15 @@ pub struct HeaderModifier {
     /// Headers to set, replacing existing values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub set: Vec<HttpHeader>,
-    /// Headers to add to existing values.
+    /// Headers to append to existing values.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub add: Vec<HttpHeader>,
-    /// Names of headers to remove, case-insensitive.
+    /// The names of headers to remove, case-insensitive.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remove: Vec<Arc<str>>,
 }
 
-/// A header with its value.
+/// A header and its value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct HttpHeader {
     /// The name, case-insensitive.
@@ -31,15 +31,15 @@ pub struct HttpHeader {
     pub value: Arc<str>,
 }
 
-/// Copies of requests to another backend, whose responses are ignored.
+/// Copies requests to another backend and ignores its responses.
 ///
-/// At most one of `percent` and `fraction` is given; all requests are copied without either.
+/// At most one of `percent` and `fraction` is set; without either, all requests are copied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestMirror {
     /// The backend.
     pub backend_ref: BackendObjectReference,
-    /// The share of requests in percent, 0 to 100.
+    /// The percentage of requests, 0 to 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub percent: Option<u32>,
     /// The share of requests as a fraction.
@@ -50,7 +50,7 @@ pub struct RequestMirror {
 /// A fraction from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Fraction {
-    /// The numerator, at most the denominator.
+    /// The numerator, not greater than the denominator.
     pub numerator: u32,
     /// The denominator, at least 1; 100 by default.
     #[serde(default = "Fraction::default_denominator")]
@@ -63,7 +63,7 @@ impl Fraction {
     }
 }
 
-/// A redirect; missing parts are those of the request.
+/// A redirect; missing parts are taken from the request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestRedirect {
@@ -76,8 +76,8 @@ pub struct RequestRedirect {
     /// The path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathModifier>,
-    /// The port, 1 to 65535. When missing: the scheme's own if a scheme is given, otherwise the
-    /// listener's.
+    /// The port, 1 to 65535. Defaults to the scheme's well-known port if `scheme` is set, otherwise
+    /// to the listener's port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
     /// The status: 301, 302, 303, 307 or 308; 302 by default.
@@ -101,7 +101,7 @@ open_enum! {
     }
 }
 
-/// A change of the host or the path of requests.
+/// A change of the host or path of requests.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct UrlRewrite {
     /// The new value of the Host header.
@@ -120,7 +120,7 @@ pub enum PathModifier {
     ReplaceFullPath(Arc<str>),
     /// Replaces the matched prefix.
     ReplacePrefixMatch(Arc<str>),
-    /// A type that this version does not know.
+    /// An unknown type.
     Unknown(Arc<str>),
 }
 
@@ -173,7 +173,7 @@ impl From<PathModifier> for RawPathModifier {
 
 /// A CORS policy (Fetch standard).
 ///
-/// In each list `*` means all, and is the only entry.
+/// In each list, `*` means all and must be the only entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Cors {
@@ -217,7 +217,7 @@ pub struct ExternalAuth {
     /// Settings for protocol HTTP; required with it, not allowed otherwise.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http: Option<HttpAuth>,
-    /// Forwarding of the request body to the service; not forwarded when missing.
+    /// Forwards the request body to the service; if absent, the body is not forwarded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward_body: Option<ForwardBody>,
 }
@@ -232,37 +232,37 @@ open_enum! {
     }
 }
 
-/// Settings of authorization over gRPC.
+/// Settings for authorization over gRPC.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GrpcAuth {
-    /// The request headers sent to the service; all when empty.
+    /// The request headers sent to the service; all if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_headers: Vec<Arc<str>>,
 }
 
-/// Settings of authorization over HTTP.
+/// Settings for authorization over HTTP.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpAuth {
-    /// A prefix for the request's path.
+    /// A prefix to add to the request's path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<Arc<str>>,
     /// The request headers sent to the service, besides Host, Method, Path, Content-Length and
     /// Authorization.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_headers: Vec<Arc<str>>,
-    /// The headers of the service's response sent to the backend; all but pseudo headers when
-    /// empty.
+    /// The response headers of the service that are sent to the backend; all except pseudo-headers
+    /// if empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_response_headers: Vec<Arc<str>>,
 }
 
-/// Forwarding of the request body to the service.
+/// How the request body is forwarded to the service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForwardBody {
-    /// The maximum size, in bytes; none when 0.
+    /// The maximum size in bytes; with 0, no body is forwarded.
     #[serde(default)]
     pub max_size: u32,
 }

@@ -27,17 +27,17 @@ resource! { HTTPRoute {
     }
 } }
 
-/// The spec of an HTTPRoute; one rule for every path when `rules` are missing.
+/// The spec of an HTTPRoute; if `rules` is absent, one rule matches every path.
 pub type HttpRouteSpec = RouteSpec<HttpRouteRule>;
 
 /// A rule: matches, filters and backends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpRouteRule {
-    /// The name, unique in the route.
+    /// The name, unique within the route.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
-    /// The matches, of which any must hold; every request when missing or empty.
+    /// The matches, at least one of which must hold; if absent or empty, every request matches.
     #[serde(default = "HttpRouteMatch::default_matches")]
     pub matches: Vec<HttpRouteMatch>,
     /// Filters for requests and responses.
@@ -78,13 +78,13 @@ pub struct HttpRouteMatch {
     /// The path; any by default.
     #[serde(default)]
     pub path: HttpPathMatch,
-    /// The headers, all of which must match. Of entries with the same name, ignoring case, the first is used.
+    /// The headers, all of which must match. If a name repeats (ignoring case), only the first entry is used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub headers: Vec<HeaderMatch>,
-    /// The query parameters, all of which must match. Of entries with the same name the first is used.
+    /// The query parameters, all of which must match. If a name repeats, only the first entry is used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub query_params: Vec<HttpQueryParamMatch>,
-    /// The method; any when missing.
+    /// The method; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub method: Option<HttpMethod>,
 }
@@ -127,7 +127,7 @@ open_enum! {
     pub enum PathMatchType {
         /// The whole path, case-sensitive.
         Exact = "Exact",
-        /// The first elements of the path, split at `/`.
+        /// A prefix of the path, compared element by element (split at `/`).
         #[default]
         PathPrefix = "PathPrefix",
         /// A regular expression.
@@ -195,7 +195,7 @@ open_enum! {
     }
 }
 
-/// Timeouts of a request; zero disables one (GEP-1742).
+/// Request timeouts (GEP-1742); zero disables a timeout.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpRouteTimeouts {
@@ -210,7 +210,7 @@ pub struct HttpRouteTimeouts {
 /// Retries of a request (GEP-1731).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HttpRouteRetry {
-    /// Statuses that are retried, 400 to 599, besides connection failures.
+    /// The statuses to retry, 400 to 599, in addition to connection failures.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub codes: Vec<u16>,
     /// The maximum number of retries; 1 by default.

@@ -15,11 +15,11 @@ route_kind! {
     TLSRoute { spec: L4RouteSpec }
 }
 route_kind! {
-    /// A TCPRoute: all connections of a port.
+    /// A TCPRoute: all connections on a port.
     TCPRoute { spec: L4RouteSpec }
 }
 route_kind! {
-    /// A UDPRoute: all datagrams of a port.
+    /// A UDPRoute: all datagrams on a port.
     UDPRoute { spec: L4RouteSpec }
 }
 
@@ -70,7 +70,7 @@ resource! { UDPRoute {
     }
 } }
 
-/// Removes `filters` of backends: [`BackendRef`] has them, in these kinds they are an unknown field.
+/// Removes `filters` from backends: [`BackendRef`] has the field, but these kinds do not.
 fn drop_backend_filters(value: &mut Value) {
     let rules = value
         .pointer_mut("/spec/rules")
@@ -87,7 +87,7 @@ fn drop_backend_filters(value: &mut Value) {
     }
 }
 
-/// Removes `hostnames`, an unknown field of kinds other than TLSRoute.
+/// Removes `hostnames`, a field that only TLSRoute has.
 fn drop_hostnames(value: &mut Value) {
     if let Some(spec) = value.get_mut("spec").and_then(Value::as_object_mut) {
         spec.remove("hostnames");

@@ -1,4 +1,4 @@
-//! Listeners, the same in Gateways and ListenerSets, and their status.
+//! Listeners, shared by Gateways and ListenerSets, and their status.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,28 +17,28 @@ use crate::reference::{ObjectReference, SecretObjectReference};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Listener {
-    /// The name, unique in its Gateway or ListenerSet.
+    /// The name, unique within its Gateway or ListenerSet.
     pub name: Arc<str>,
-    /// The hostname, exact or with `*.` in front; every hostname when missing.
+    /// The hostname, exact or with a `*.` prefix; any hostname if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<Arc<str>>,
     /// The port, 1 to 65535.
     pub port: u16,
     /// The protocol.
     pub protocol: ProtocolType,
-    /// TLS; required for HTTPS and TLS to be served, not allowed for HTTP, TCP and UDP.
+    /// TLS settings; required to serve HTTPS and TLS, not allowed for HTTP, TCP and UDP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls: Option<ListenerTls>,
-    /// The routes that may attach; those of the same namespace by default.
+    /// The routes that may attach; by default, those in the same namespace.
     #[serde(default)]
     pub allowed_routes: AllowedRoutes,
-    /// Filters for every request of the listener (experimental).
+    /// Filters for all requests to the listener (experimental).
     #[serde(default, skip_serializing_if = "ListenerFilters::is_empty")]
     pub filters: ListenerFilters,
 }
 
 impl Listener {
-    /// The hostname, with the empty one read as none.
+    /// The hostname; `None` if absent or empty.
     pub fn hostname(&self) -> Option<&Arc<str>> {
         self.hostname
             .as_ref()
@@ -51,7 +51,7 @@ open_enum! {
     pub enum ProtocolType {
         /// HTTP without TLS.
         Http = "HTTP",
-        /// HTTP over TLS, terminated here.
+        /// HTTP over TLS, terminated at the Gateway.
         Https = "HTTPS",
         /// TLS, terminated or passed through.
         Tls = "TLS",
@@ -62,7 +62,7 @@ open_enum! {
     }
 }
 
-/// TLS of a listener.
+/// TLS settings of a listener.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerTls {
@@ -93,10 +93,10 @@ open_enum! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AllowedRoutes {
-    /// The allowed namespaces; the same one by default.
+    /// The allowed namespaces; by default, the listener's own.
     #[serde(default)]
     pub namespaces: RouteNamespaces,
-    /// The allowed kinds; all kinds of the protocol when empty.
+    /// The allowed kinds; if empty, all kinds that the protocol supports.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<RouteGroupKind>,
 }
@@ -108,7 +108,7 @@ pub struct RouteNamespaces {
     /// The rule; `Same` by default.
     #[serde(default = "FromNamespaces::same")]
     pub from: FromNamespaces,
-    /// The namespaces' labels, with `Selector`.
+    /// The labels of the allowed namespaces, if `from` is `Selector`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub selector: Option<LabelSelector>,
 }
@@ -129,7 +129,7 @@ open_enum! {
         All = "All",
         /// Those whose labels match a selector.
         Selector = "Selector",
-        /// The same one.
+        /// The same namespace.
         Same = "Same",
         /// None.
         None = "None",
@@ -146,10 +146,10 @@ impl FromNamespaces {
     }
 }
 
-/// A kind of route, with its group.
+/// A route kind and its group.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RouteGroupKind {
-    /// The group; the Gateway API's by default.
+    /// The group; the Gateway API group by default.
     #[serde(default = "Group::gateway")]
     pub group: Group,
     /// The kind.
@@ -157,7 +157,7 @@ pub struct RouteGroupKind {
 }
 
 impl RouteGroupKind {
-    /// The kind, if the table of kinds has it.
+    /// The kind, if it is in the table of kinds.
     pub fn known_kind(&self) -> Option<Kind> {
         Kind::from_group_kind(&self.group, &self.kind)
     }
@@ -176,13 +176,13 @@ impl From<Kind> for RouteGroupKind {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerFilters {
-    /// Filters for every request, in this order, before a route is chosen.
+    /// Filters applied to every request, in order, before a route is chosen.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<ListenerFilter>,
 }
 
 impl ListenerFilters {
-    /// Whether there is no filter.
+    /// Whether there are no filters.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty()
     }
@@ -192,10 +192,10 @@ impl ListenerFilters {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FrontendTls {
-    /// For every port that `per_port` does not name.
+    /// For all ports not in `per_port`.
     #[serde(default)]
     pub default: FrontendTlsConfig,
-    /// For single ports, in place of `default`.
+    /// For individual ports, instead of `default`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub per_port: Vec<FrontendTlsPort>,
 }
@@ -215,7 +215,7 @@ pub struct FrontendTlsPort {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FrontendTlsConfig {
-    /// Validation of client certificates; none when missing.
+    /// Validation of client certificates; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub validation: Option<FrontendTlsValidation>,
 }
@@ -231,13 +231,13 @@ pub struct FrontendTlsValidation {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub ca_certificate_refs: Vec<ObjectReference>,
-    /// The effect of a missing or invalid certificate; rejection by default.
+    /// What to do if the certificate is missing or invalid; rejects it by default.
     #[serde(default)]
     pub mode: FrontendValidationMode,
 }
 
 open_enum! {
-    /// The effect of a missing or invalid client certificate.
+    /// What to do if a client certificate is missing or invalid.
     #[derive(Default)]
     pub enum FrontendValidationMode {
         /// The connection is rejected.
@@ -254,7 +254,7 @@ open_enum! {
 pub struct ListenerStatus {
     /// The listener's name.
     pub name: Arc<str>,
-    /// The kinds of route that may attach: allowed and supported by the protocol.
+    /// The route kinds that may attach: allowed, and supported by the protocol.
     #[serde(default)]
     pub supported_kinds: Vec<RouteGroupKind>,
     /// The number of accepted routes.

@@ -1,4 +1,4 @@
-//! ListenerSet: further listeners of a Gateway, perhaps in another namespace.
+//! ListenerSet: additional listeners for a Gateway, possibly from another namespace.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,7 +1,7 @@
 //! References from one object to another, shared by all kinds.
 //!
-//! Decoding fills in defaults, so a reference always has its group and kind. A missing namespace
-//! stays missing: it means the referring object's namespace, which needs no ReferenceGrant.
+//! Decoding fills in defaults, so a reference always has a group and kind. A missing namespace
+//! stays `None`: it means the referring object's namespace and needs no ReferenceGrant.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::kind::Kind;
 use crate::kind_name::{Group, KindName};
 
-/// A reference within the namespace.
+/// A reference within the same namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LocalObjectReference {
@@ -32,12 +32,12 @@ pub struct ObjectReference {
     pub kind: KindName,
     /// The name.
     pub name: Arc<str>,
-    /// The namespace; the referring object's when missing.
+    /// The namespace; defaults to the referring object's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Arc<str>>,
 }
 
-/// A reference to a Secret, or to another kind with a certificate.
+/// A reference to a Secret, or to another kind that holds a certificate.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretObjectReference {
@@ -49,7 +49,7 @@ pub struct SecretObjectReference {
     pub kind: KindName,
     /// The name.
     pub name: Arc<str>,
-    /// The namespace; the referring object's when missing.
+    /// The namespace; defaults to the referring object's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Arc<str>>,
 }
@@ -66,7 +66,7 @@ pub struct BackendObjectReference {
     pub kind: KindName,
     /// The name.
     pub name: Arc<str>,
-    /// The namespace; the referring object's when missing.
+    /// The namespace; defaults to the referring object's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Arc<str>>,
     /// The port of the Service (not of its Pods), 1 to 65535. Required for a Service.
@@ -74,25 +74,25 @@ pub struct BackendObjectReference {
     pub port: Option<u16>,
 }
 
-/// A route's reference to what it attaches to.
+/// A route's reference to a parent that it attaches to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParentReference {
-    /// The group; the Gateway API's by default.
+    /// The group; the Gateway API group by default.
     #[serde(default = "Group::gateway")]
     pub group: Group,
     /// The kind; Gateway by default.
     #[serde(default = "KindName::gateway")]
     pub kind: KindName,
-    /// The namespace; the referring object's when missing.
+    /// The namespace; defaults to the referring object's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Arc<str>>,
     /// The name.
     pub name: Arc<str>,
-    /// The name of one listener; all listeners when missing.
+    /// The name of one listener; all listeners if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub section_name: Option<Arc<str>>,
-    /// The port of the listeners, 1 to 65535; any when missing.
+    /// The port of the listeners, 1 to 65535; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
 }
@@ -101,7 +101,7 @@ pub struct ParentReference {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ParentGatewayReference {
-    /// The group; the Gateway API's by default.
+    /// The group; the Gateway API group by default.
     #[serde(default = "Group::gateway")]
     pub group: Group,
     /// The kind; Gateway by default.
@@ -109,21 +109,21 @@ pub struct ParentGatewayReference {
     pub kind: KindName,
     /// The name.
     pub name: Arc<str>,
-    /// The namespace; the referring object's when missing.
+    /// The namespace; defaults to the referring object's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Arc<str>>,
 }
 
-/// `known_kind` and `resolve` for references across namespaces.
+/// Implements `known_kind` and `resolve` for references across namespaces.
 macro_rules! resolvable {
     ($($name:ident),+) => {$(
         impl $name {
-            /// The kind, if the table of kinds has it.
+            /// The kind, if it is in the table of kinds.
             pub fn known_kind(&self) -> Option<$crate::kind::Kind> {
                 $crate::kind::Kind::from_group_kind(&self.group, &self.kind)
             }
 
-            /// The name of the target of a reference in `own_namespace`.
+            /// The target's name, if the referring object is in `own_namespace`.
             pub fn resolve(&self, own_namespace: &std::sync::Arc<str>) -> $crate::key::NamespacedName {
                 $crate::key::NamespacedName {
                     namespace: self.namespace.as_ref().unwrap_or(own_namespace).clone(),
@@ -145,7 +145,7 @@ resolvable!(
 pub(crate) use resolvable;
 
 impl LocalObjectReference {
-    /// The kind, if the table of kinds has it.
+    /// The kind, if it is in the table of kinds.
     pub fn known_kind(&self) -> Option<Kind> {
         Kind::from_group_kind(&self.group, &self.kind)
     }

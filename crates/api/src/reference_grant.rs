@@ -12,7 +12,7 @@ use crate::object::resource;
 /// A ReferenceGrant. It has no status.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReferenceGrant {
-    /// The metadata; references into this namespace are granted.
+    /// The metadata; its namespace is the one that references may point into.
     #[serde(rename = "metadata")]
     pub meta: Meta,
     /// The spec.
@@ -45,14 +45,14 @@ pub struct ReferenceGrantFrom {
     pub namespace: Arc<str>,
 }
 
-/// Objects of one kind, or one of them, in the grant's namespace.
+/// All objects of one kind in the grant's namespace, or one of them.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct ReferenceGrantTo {
     /// The group; empty for the core group.
     pub group: Group,
     /// The kind.
     pub kind: KindName,
-    /// The name; all of the kind when missing.
+    /// The name; all objects of the kind if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
 }

@@ -1,4 +1,4 @@
-//! What all route kinds share: their shape, backends, status, and one view over the five kinds.
+//! Types shared by all route kinds: their shape, backends, status, and a view common to the five kinds.
 
 use std::sync::Arc;
 
@@ -14,8 +14,7 @@ use crate::reference::{BackendObjectReference, ParentReference, resolvable};
 
 /// A backend of a route rule, with its share of the traffic.
 ///
-/// One type for all route kinds; `filters` stay empty where a kind has none (TLSRoute, TCPRoute,
-/// UDPRoute).
+/// Shared by all route kinds; `filters` is always empty for TLSRoute, TCPRoute and UDPRoute.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BackendRef {
@@ -27,17 +26,17 @@ pub struct BackendRef {
     pub kind: KindName,
     /// The name.
     pub name: Arc<str>,
-    /// The namespace; the route's own when missing.
+    /// The namespace; defaults to the route's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<Arc<str>>,
     /// The port of the Service (not of its Pods), 1 to 65535. Required for a Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// The share of requests relative to the sum over all backends of the rule, 0 to 1000000;
-    /// 1 by default, 0 takes none.
+    /// The weight relative to the sum over all backends of the rule, 0 to 1000000; 1 by default. A
+    /// backend with weight 0 gets no requests.
     #[serde(default = "one")]
     pub weight: u32,
-    /// Filters of requests to this backend.
+    /// Filters for requests to this backend.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub filters: Vec<RouteFilter>,
 }
@@ -49,7 +48,7 @@ fn one() -> u32 {
 resolvable!(BackendRef);
 
 impl BackendRef {
-    /// The reference without weight and filters, as filters hold it.
+    /// The reference without weight and filters.
     pub fn object_reference(&self) -> BackendObjectReference {
         BackendObjectReference {
             group: self.group.clone(),
@@ -62,7 +61,7 @@ impl BackendRef {
 }
 
 open_enum! {
-    /// The default Gateways of a route, or the routes for which a Gateway is a default (experimental).
+    /// Which default Gateways a route uses, or which routes a default Gateway applies to (experimental).
     pub enum DefaultScope {
         /// Every default Gateway.
         All = "All",
@@ -81,7 +80,7 @@ pub struct RouteStatus {
 }
 
 impl RouteStatus {
-    /// Whether there is no entry.
+    /// Whether there are no entries.
     pub fn is_empty(&self) -> bool {
         self.parents.is_empty()
     }
@@ -91,7 +90,7 @@ impl RouteStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RouteParentStatus {
-    /// The parent, as the route's spec has it.
+    /// The parent, as in the route's spec.
     pub parent_ref: ParentReference,
     /// The controller that wrote the entry.
     pub controller_name: Arc<str>,
@@ -100,7 +99,7 @@ pub struct RouteParentStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What all route kinds have in common.
+/// Accessors common to all route kinds.
 pub trait Route {
     /// The kind.
     const KIND: Kind;
@@ -108,15 +107,15 @@ pub trait Route {
     fn meta(&self) -> &Meta;
     /// The parents.
     fn parent_refs(&self) -> &[ParentReference];
-    /// The default Gateways that the route attaches to as well (experimental).
+    /// The default Gateways that the route also attaches to (experimental).
     fn use_default_gateways(&self) -> Option<&DefaultScope>;
-    /// The hostnames; empty for every hostname, and for kinds without hostnames.
+    /// The hostnames; empty for all hostnames and for kinds without hostnames.
     fn hostnames(&self) -> &[Arc<str>];
     /// The status as read.
     fn status(&self) -> &RouteStatus;
 }
 
-/// What all routes have in common, for code that does not depend on the kind.
+/// The fields common to all routes, for code that does not depend on the kind.
 #[derive(Clone, Copy, Debug)]
 pub struct RouteView<'a> {
     /// The parents.
@@ -137,7 +136,7 @@ impl<'a> RouteView<'a> {
     }
 }
 
-/// The spec of a route. Kinds differ in their rules.
+/// The spec of a route, generic over the kind's rules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(
     rename_all = "camelCase",
@@ -147,11 +146,11 @@ pub struct RouteSpec<R> {
     /// The parents.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parent_refs: Vec<ParentReference>,
-    /// The default Gateways that it attaches to as well (experimental).
+    /// The default Gateways that the route also attaches to (experimental).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub use_default_gateways: Option<DefaultScope>,
-    /// The hostnames, exact or with `*.` in front; those of the listener when empty. A TLSRoute has some; always empty for
-    /// TCPRoute and UDPRoute.
+    /// The hostnames, exact or with a `*.` prefix; if empty, those of the listener. Required for a TLSRoute; always
+    /// empty for TCPRoute and UDPRoute.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hostnames: Vec<Arc<str>>,
     /// The rules.
@@ -172,13 +171,13 @@ impl<R> Default for RouteSpec<R> {
 
 /// A rule of a route.
 pub trait Rule: Sized {
-    /// The rules of a route without the field.
+    /// The rules of a route that does not set `rules`.
     fn unsaid() -> Vec<Self> {
         Vec::new()
     }
 }
 
-/// Declares a kind of route with `meta`, `spec` and `status`, and implements [`Route`] for it.
+/// Declares a route kind with `meta`, `spec` and `status`, and implements [`Route`] for it.
 macro_rules! route_kind {
     ($(#[$meta:meta])* $name:ident { $(#[$of_spec:meta])* spec: $spec:ty }) => {
         $(#[$meta])*

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::duration::Duration;
 use crate::open_enum::open_enum;
 
-/// Session persistence: requests of one session go to one endpoint.
+/// Session persistence: all requests of a session go to the same endpoint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionPersistence {
@@ -41,7 +41,7 @@ open_enum! {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionCookie {
-    /// The name; chosen by the implementation when missing.
+    /// The name; chosen by the implementation if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Arc<str>>,
     /// The path; `/` by default.

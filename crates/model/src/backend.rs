@@ -2,8 +2,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// Identifies a cluster: one port of one Service, with one policy. Routes share it, so its connections, health and statistics
-/// are those of the Service and not of a route. A port used with two policies is two clusters.
+/// Identifies a cluster: one port of one Service, with one policy. Routes share clusters, so connections, health and
+/// statistics are per Service, not per route. A port used with two policies is two clusters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterKey {
     /// Namespace of the Service.
@@ -12,12 +12,12 @@ pub struct ClusterKey {
     pub service: Arc<str>,
     /// The Service's port, not the Pod's.
     pub port: u16,
-    /// What routes and policies add to the Service; `None` for most.
+    /// Overrides by routes and policies; usually `None`.
     pub policy: Option<Arc<ClusterPolicy>>,
 }
 
-/// How to connect to a Service, where routes or policies override it. It is part of the cluster's key: another policy is another
-/// cluster, and neither drains the other's connections.
+/// How routes or policies override connections to a Service. It is part of the cluster's key: a different policy is a
+/// different cluster, and neither drains the other's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterPolicy {
     /// Overrides the HTTP version of the Service's `appProtocol`.
@@ -26,7 +26,7 @@ pub struct ClusterPolicy {
     pub tls: Option<UpstreamTls>,
 }
 
-/// `namespace/service:port`, then the policy if there is one: `shop/api:80?protocol=h2`.
+/// `namespace/service:port`, followed by the policy, if any: `shop/api:80?protocol=h2`.
 impl fmt::Display for ClusterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}:{}", self.namespace, self.service, self.port)?;
@@ -37,7 +37,7 @@ impl fmt::Display for ClusterKey {
     }
 }
 
-/// Unequal policies have unequal texts.
+/// Different policies have different texts.
 impl fmt::Display for ClusterPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let protocol = self.protocol.map(|protocol| match protocol {
@@ -59,16 +59,16 @@ impl fmt::Display for ClusterPolicy {
 pub struct Cluster {
     /// The HTTP version.
     pub protocol: Protocol,
-    /// TLS settings; `None`: plain connections.
+    /// TLS settings; `None` for plaintext connections.
     pub tls: Option<UpstreamTls>,
 }
 
-/// The HTTP version for endpoints.
+/// The HTTP version used with endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
     /// HTTP/1.1.
     Http1,
-    /// HTTP/2 with prior knowledge (`kubernetes.io/h2c` on plain connections).
+    /// HTTP/2 with prior knowledge (`kubernetes.io/h2c` on plaintext connections).
     Http2,
     /// Negotiated by ALPN. Only with [`Cluster::tls`].
     Negotiated,
@@ -77,14 +77,14 @@ pub enum Protocol {
 /// TLS for connections to endpoints.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UpstreamTls {
-    /// The SNI; `None`: the host of the request.
+    /// The SNI; `None` for the request's host.
     pub server_name: Option<String>,
 }
 
 /// The endpoints of a cluster.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Endpoints {
-    /// Sorted, without duplicates. Empty: requests get 503.
+    /// Sorted, without duplicates. If empty, requests get 503.
     pub endpoints: Vec<Endpoint>,
 }
 

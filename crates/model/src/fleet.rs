@@ -1,4 +1,4 @@
-//! Fleets: their identity, what is requested of them and what is known about them.
+//! Fleets: their identity, requested configuration and observed state.
 
 mod id;
 mod parameters;

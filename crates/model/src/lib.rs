@@ -1,16 +1,16 @@
-//! What a gateway does, as plain data: the interface between `translate`, which decides what objects mean, and `envoy`, which
-//! encodes it in protobuf.
+//! What a gateway does, as plain data: the interface between `translate`, which interprets objects, and `envoy`, which
+//! encodes the result as protobuf.
 //!
-//! In: nothing. Out: types without behaviour beyond their own consistency.
-//! It depends on neither Kubernetes nor Envoy: a term that only one of them uses doesn't belong here.
+//! In: nothing. Out: types with no behaviour beyond their own consistency.
+//! Must not depend on Kubernetes or Envoy, nor use terms that only one of them uses.
 //!
-//! The keys are chosen so that a change of one object affects few values:
+//! Keys are chosen so that changing one object affects few values:
 //!
 //! | value | key | changes when |
 //! |---|---|---|
-//! | [`Listener`] | [`ListenerKey`] | ports, hostnames of TLS listeners, names of certificates change |
-//! | [`RouteTable`] | [`RouteTableKey`] | a listener comes, goes or changes its hostname |
-//! | [`VirtualHost`] | [`VirtualHostKey`] | a route of that host changes |
+//! | [`Listener`] | [`ListenerKey`] | ports, TLS listener hostnames or certificate names change |
+//! | [`RouteTable`] | [`RouteTableKey`] | a listener is added, is removed or changes its hostname |
+//! | [`VirtualHost`] | [`VirtualHostKey`] | a route for that host changes |
 //! | [`Cluster`] | [`ClusterKey`] | a Service port or its policy changes |
 //! | [`Endpoints`] | [`ClusterKey`] | Pods come and go |
 //! | [`Certificate`] | [`CertificateKey`] | a certificate is rotated |

@@ -7,7 +7,7 @@ use crate::{CertificateKey, ClusterKey, FleetId, Port, RouteTableKey};
 pub struct ListenerKey {
     /// The fleet.
     pub fleet: FleetId,
-    /// The port in the spec of its owner. The bound port may differ, see [`Listener::bind`].
+    /// The port in the owner's spec. The bound port may differ; see [`Listener::bind`].
     pub port: Port,
 }
 
@@ -18,27 +18,27 @@ impl ListenerKey {
     }
 }
 
-/// All listeners of one port, as one listening socket.
+/// All listeners on one port, merged into one listening socket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Listener {
-    /// The addresses it binds: sorted, without duplicates, never empty.
+    /// The addresses to bind: sorted, without duplicates, never empty.
     pub bind: Vec<SocketAddr>,
-    /// Never empty: one chain without TLS, or chains with TLS, sorted by server name, each name once; a connection for a
-    /// server name without a chain is closed.
+    /// Never empty: either one chain without TLS, or chains with TLS, sorted by server name without duplicates. A
+    /// connection whose server name has no chain is closed.
     pub chains: Vec<Chain>,
 }
 
-/// A filter chain: handles some or all connections of a port.
+/// A filter chain, which handles some or all connections to a port.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chain {
-    /// Which TLS connections it handles; `None`: all connections, without TLS.
+    /// Which TLS connections the chain handles; `None` for all connections, without TLS.
     pub tls: Option<ChainTls>,
     /// Where the connections go.
     pub target: ChainTarget,
 }
 
 impl Chain {
-    /// The server name of its connections.
+    /// The server name of the chain's connections.
     pub fn server_name(&self) -> Option<&str> {
         self.tls.as_ref()?.server_name.as_deref()
     }
@@ -47,7 +47,7 @@ impl Chain {
 /// Selects TLS connections by server name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChainTls {
-    /// `example.com`, `*.example.com` (any number of labels), or `None`: any server name, or none.
+    /// `example.com`, `*.example.com` (any number of labels), or `None` for any server name or none at all.
     pub server_name: Option<String>,
     /// Whether TLS is terminated.
     pub mode: TlsMode,
@@ -56,26 +56,26 @@ pub struct ChainTls {
 /// Whether TLS is terminated, and with what.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TlsMode {
-    /// Terminate with these certificates: offered in this order, never empty.
+    /// Terminate with these certificates, in order of preference. Never empty.
     Terminate(Vec<CertificateKey>),
-    /// The backend terminates it.
+    /// The backend terminates TLS.
     Passthrough,
 }
 
 /// Where a chain sends its connections.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChainTarget {
-    /// Serve HTTP requests by this route table.
+    /// Serve HTTP requests from this route table.
     Http(RouteTableKey),
     /// Forward the bytes of each connection to one of these clusters. Never empty.
     Tcp(Vec<WeightedCluster>),
 }
 
-/// A cluster with its weight.
+/// A cluster and its weight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightedCluster {
     /// The cluster.
     pub cluster: ClusterKey,
-    /// Its share of the sum of all weights. A cluster with 0 gets no connections.
+    /// The share of the sum of all weights. A cluster with weight 0 gets no connections.
     pub weight: u32,
 }

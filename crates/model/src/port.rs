@@ -35,7 +35,7 @@ impl Port {
         }
     }
 
-    /// The port of the same transport `offset` above this one; `None` beyond 65535.
+    /// This port plus `offset`, with the same transport; `None` above 65535.
     pub fn checked_add(self, offset: u16) -> Option<Self> {
         let number = self.number.checked_add(offset)?;
         Some(Self { number, ..self })

@@ -10,7 +10,7 @@ use crate::{ClusterKey, FleetId};
 pub struct RouteTableKey {
     /// The fleet that uses it.
     pub fleet: FleetId,
-    /// The port in the spec of the owner.
+    /// The port in the owner's spec.
     pub port: u16,
     /// The TLS listener; `None` for a plain port, where all listeners share one table.
     pub listener: Option<Arc<str>>,
@@ -32,14 +32,14 @@ impl fmt::Display for RouteTableKey {
     }
 }
 
-/// A route table without its virtual hosts, which are rows of their own.
+/// A route table without its virtual hosts, which are separate values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteTable {
-    /// Hosts of the table's own listeners. Such a host without a virtual host gets 404, even if a wider virtual host covers it:
-    /// only the routes of the most specific listener apply. Sorted, without `*`.
+    /// Hosts of the table's own listeners. Without its own virtual host, such a host gets 404 even if a wildcard virtual
+    /// host matches: only the routes of the most specific listener apply. Sorted, without `*`.
     pub reserved: Vec<String>,
-    /// Hosts of another listener on the same port: a request for such a host arrived on the wrong connection and gets 421.
-    /// Sorted; disjoint from the domains of the table's virtual hosts.
+    /// Hosts of other listeners on the same port: requests for them arrived on the wrong connection and get 421. Sorted;
+    /// disjoint from the domains of the table's virtual hosts.
     pub misdirected: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ pub struct RouteTable {
 pub struct VirtualHostKey {
     /// The table.
     pub table: RouteTableKey,
-    /// `example.com`, `*.example.com` (any number of labels), or `*`. Lower case.
+    /// `example.com`, `*.example.com` (any number of labels), or `*`. Lowercase.
     pub domain: Arc<str>,
 }
 
@@ -57,7 +57,7 @@ pub struct VirtualHostKey {
 pub struct VirtualHost {
     /// True if the table serves TLS connections.
     pub secure: bool,
-    /// In order: the first match applies. Without a match the response is 404.
+    /// In order; the first match applies. Without a match, the response is 404.
     pub routes: Vec<Arc<Route>>,
 }
 
@@ -89,8 +89,8 @@ pub struct RouteMatch {
     pub headers: Vec<HeaderMatch>,
     /// Conditions on query parameters.
     pub query: Vec<QueryMatch>,
-    /// Matches only if the request's random number is below this share. The number is drawn once per request, so consecutive
-    /// routes with rising shares split the requests exactly.
+    /// Matches only if the request's random number is below this share. The number is drawn once per request, so
+    /// consecutive routes with increasing shares split requests exactly.
     pub share: Option<PartsPerMillion>,
 }
 
@@ -99,8 +99,8 @@ pub struct RouteMatch {
 pub enum PathMatch {
     /// This path only, case-sensitive.
     Exact(String),
-    /// Whole segments: `/a` matches `/a`, `/a/` and `/a/b`, not `/ab`. Without trailing slash, except for `/`, which matches
-    /// all paths.
+    /// Whole segments: `/a` matches `/a`, `/a/` and `/a/b`, but not `/ab`. Has no trailing slash, except `/` itself, which
+    /// matches all paths.
     Prefix(String),
     /// The whole path matches this RE2 expression.
     Regex(String),
@@ -151,36 +151,37 @@ pub enum Action {
 /// How requests are forwarded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Forward {
-    /// The targets to choose from by weight; never empty, and the sum of weights is not 0.
+    /// The targets, chosen by weight; never empty, with a non-zero sum of weights.
     pub targets: Vec<WeightedTarget>,
-    /// The status for the share of [`Target::Refused`]: 500 or 503.
+    /// The status for requests to [`Target::Refused`]: 500 or 503.
     pub refused_status: u16,
-    /// The change of the path; `None`: unchanged.
+    /// The path rewrite; `None` leaves the path unchanged.
     pub path_rewrite: Option<PathRewrite>,
-    /// The Host for the backend; `None`: unchanged.
+    /// The Host header for the backend; `None` leaves it unchanged.
     pub host_rewrite: Option<String>,
-    /// Mirrors of the requests.
+    /// Mirrors of requests.
     pub mirrors: Vec<Mirror>,
-    /// From the end of the request to the end of the response, retries included; `None`: no limit. On expiry: 504.
+    /// From the end of the request to the end of the response, including retries; `None` for no limit. On expiry, the
+    /// response is 504.
     pub timeout: Option<Duration>,
-    /// The timeout of each try; `None`: no limit.
+    /// The timeout of each try; `None` for no limit.
     pub try_timeout: Option<Duration>,
-    /// The retry policy; `None`: no retries.
+    /// The retry policy; `None` for no retries.
     pub retry: Option<Retry>,
 }
 
-/// A target with its weight.
+/// A target and its weight.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WeightedTarget {
     /// The target.
     pub target: Target,
-    /// Its share of the sum of all weights. A target with 0 gets no requests.
+    /// The share of the sum of all weights. A target with weight 0 gets no requests.
     pub weight: u32,
-    /// Changes to a request for this target, after the route's own.
+    /// Changes to requests for this target, applied after the route's.
     pub request_headers: HeaderChanges,
-    /// Changes to a response from this target, after the route's own.
+    /// Changes to responses from this target, applied after the route's.
     pub response_headers: HeaderChanges,
-    /// The Host for this target; overrides the route's.
+    /// The Host header for this target; overrides the route's.
     pub host_rewrite: Option<String>,
 }
 
@@ -193,39 +194,39 @@ pub enum Target {
     Refused,
 }
 
-/// A change of a path. The query stays.
+/// A path rewrite. The query is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PathRewrite {
     /// Replaces the whole path.
     Full(String),
-    /// Replaces the matched prefix (of a [`PathMatch::Prefix`]); there is one slash between it and the rest.
+    /// Replaces the prefix matched by [`PathMatch::Prefix`]; the result has exactly one slash before the rest.
     Prefix(String),
 }
 
-/// A mirror: gets copies of requests, and its responses are ignored.
+/// A cluster that gets copies of requests and whose responses are ignored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mirror {
     /// The cluster that gets the copies.
     pub cluster: ClusterKey,
-    /// The share of requests to copy; `None`: all.
+    /// The share of requests to copy; `None` for all.
     pub share: Option<PartsPerMillion>,
 }
 
 /// When requests are retried.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Retry {
-    /// The number of retries; at least 1. Failed connections are always retried.
+    /// The maximum number of retries; at least 1. Failed connections are always retried.
     pub attempts: u32,
-    /// Statuses that are retried. Sorted.
+    /// The statuses to retry. Sorted.
     pub codes: Vec<u16>,
-    /// The shortest backoff.
+    /// The minimum backoff.
     pub backoff: Option<Duration>,
 }
 
 /// The target of a redirect.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Redirect {
-    /// `http` or `https`; `None`: unchanged.
+    /// `http` or `https`; `None` keeps the request's.
     pub scheme: Option<String>,
     /// `None`: unchanged.
     pub hostname: Option<String>,
@@ -244,20 +245,20 @@ pub enum RedirectPort {
     Exact(u16),
     /// The default port of the redirect's scheme.
     OfScheme,
-    /// The port of the listener that got the request; omitted if it is the scheme's default.
+    /// The port of the listener that received the request; omitted if it is the scheme's default.
     OfListener,
 }
 
-/// Changes to headers: a [`HeaderLists`], without an allocation if it is empty, which it mostly is.
+/// A [`HeaderLists`] that doesn't allocate if it is empty, which is the common case.
 #[derive(Clone, Default)]
 pub struct HeaderChanges(Option<Box<HeaderLists>>);
 
-/// Changes to headers. A name is in one of the three lists at most.
+/// Changes to headers. Each name is in at most one of the three lists.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HeaderLists {
-    /// Replace all values by this one.
+    /// Replace all values with this one.
     pub set: Vec<(String, String)>,
-    /// Append after the existing values.
+    /// Append to the existing values.
     pub add: Vec<(String, String)>,
     /// Remove.
     pub remove: Vec<String>,
@@ -308,10 +309,10 @@ impl fmt::Debug for HeaderChanges {
     }
 }
 
-/// Cross-origin resource sharing: the gateway responds to preflights itself.
+/// A CORS policy: the gateway itself answers preflight requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cors {
-    /// Permitted origins. Requests from other origins are forwarded without CORS headers in the response.
+    /// Permitted origins. Requests from other origins are forwarded; their responses get no CORS headers.
     pub origins: Vec<OriginMatch>,
     /// Whether credentials, such as cookies, are permitted.
     pub credentials: bool,
@@ -332,7 +333,7 @@ pub enum OriginMatch {
     Any,
     /// `https://example.com:8443`.
     Exact(String),
-    /// `https://*.example.com`: the text before and after the star, which matches one or more labels. `behind` may be empty.
+    /// `https://*.example.com`, split at the `*`, which matches one or more labels. `behind` may be empty.
     Wildcard {
         /// `https://`.
         before: String,
@@ -344,27 +345,27 @@ pub enum OriginMatch {
 /// A list of names, or all names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum List {
-    /// These.
+    /// Only these names.
     Only(Vec<String>),
     /// `*`: all names.
     All,
 }
 
-/// How later requests of a client reach the same endpoint.
+/// How later requests from a client reach the same endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Session {
     /// The gateway sets a cookie.
     Cookie {
-        /// Its name.
+        /// The name.
         name: String,
-        /// Its path.
+        /// The path.
         path: String,
-        /// The cookie's lifetime; `None`: until the browser closes.
+        /// The cookie's lifetime; `None` for a session cookie.
         lifetime: Option<Duration>,
     },
     /// The gateway sets a response header, which clients send with later requests.
     Header {
-        /// Its name.
+        /// The name.
         name: String,
     },
 }

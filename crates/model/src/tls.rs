@@ -16,7 +16,7 @@ impl fmt::Display for CertificateKey {
     }
 }
 
-/// A validated certificate chain and its private key: both parse, and the key belongs to the first certificate.
+/// A validated certificate chain and private key: both parse, and the key matches the leaf certificate.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Certificate {
     /// PEM, leaf first.
@@ -26,7 +26,7 @@ pub struct Certificate {
 }
 
 impl fmt::Debug for Certificate {
-    /// Omits the private key: values of tables end up in dumps and logs.
+    /// Omits the private key, because values can end up in dumps and logs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Certificate")
             .field("chain", &format_args!("{} bytes", self.chain.len()))

@@ -1,6 +1,6 @@
-//! The dynamic module for Envoy (`abi.h`, early header mutation): adds the shard number to a header of each request.
+//! The dynamic module for Envoy (`abi.h`, early header mutation): sets a header of each request to its shard number.
 //!
-//! It never panics or fails, and has no state but its configuration. A separate `no_std` crate, compiled by `build.rs`.
+//! Never panics or fails, and has no state besides its configuration. A separate `no_std` crate, compiled by `build.rs`.
 
 #![no_std]
 
@@ -17,7 +17,7 @@ const ABI: &[u8] = b"v0.2.0\0";
 const HOST: &[u8] = b":authority";
 const SHARD: &[u8] = b"x-sesame-shard";
 
-/// The maximum length of the text before the number: more than the name of any route table.
+/// The maximum length of the text before the number: longer than any route table's name.
 const PREFIX: usize = 512;
 /// The maximum number of digits.
 const DIGITS: usize = 2;
@@ -70,7 +70,7 @@ pub extern "C" fn envoy_dynamic_module_on_program_init() -> *const u8 {
     ABI.as_ptr()
 }
 
-/// Creates a configuration; null if it is too long, so that Envoy rejects the listener.
+/// Creates a configuration. Returns null if it is too long, which makes Envoy reject the listener.
 ///
 /// # Safety
 /// See `abi.h`: `config` is valid during the call.
@@ -83,8 +83,8 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_config_ne
     if config.length > PREFIX {
         return ptr::null_mut();
     }
-    // SAFETY: the memory has the size of a `Config`, is aligned for any type, and is written before it is read. The copied bytes fit
-    // and don't overlap.
+    // SAFETY: the memory has the size of a `Config`, is aligned for any type, and is written before it is read. The
+    // copied bytes fit and don't overlap.
     unsafe {
         let new = malloc(size_of::<Config>()).cast::<Config>();
         if !new.is_null() {
@@ -100,26 +100,26 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_config_ne
 /// Destroys a configuration.
 ///
 /// # Safety
-/// See `abi.h`: `config` is from `config_new` and no longer in use.
+/// See `abi.h`: `config` comes from `config_new` and no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_config_destroy(
     config: *mut Config,
 ) {
-    // SAFETY: from `malloc`.
+    // SAFETY: `malloc` returned it.
     unsafe { free(config.cast()) }
 }
 
 /// Processes a request.
 ///
 /// # Safety
-/// See `abi.h`: `config` is from `config_new`, `envoy` is valid during the call.
+/// See `abi.h`: `config` comes from `config_new`, `envoy` is valid during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_mutate(
     config: *const Config,
     envoy: *mut c_void,
 ) -> bool {
     let mut host = Buffer::of(&[]);
-    // SAFETY: a callback of Envoy with its own pointer; the host is valid until the headers change.
+    // SAFETY: calls Envoy with its own pointer; the host is valid until the headers change.
     let host = unsafe {
         let found = envoy_dynamic_module_callback_early_header_mutation_get_header_value(
             envoy,
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_mutate(
     };
     let number = number::number(host);
 
-    // SAFETY: `config_new` has written it, and it never changes.
+    // SAFETY: `config_new` initialized it, and it never changes.
     let config = unsafe { &*config };
     let mut value = [0; PREFIX + DIGITS];
     let mut length = 0;
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_mutate(
         pointer: value.as_ptr(),
         length,
     };
-    // SAFETY: a callback of Envoy, which copies the buffers.
+    // SAFETY: calls Envoy with its own pointer; Envoy copies the buffers.
     unsafe {
         envoy_dynamic_module_callback_early_header_mutation_set_header(
             envoy,
@@ -164,10 +164,10 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_mutate(
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    // SAFETY: no arguments, no return.
+    // SAFETY: takes no arguments and doesn't return.
     unsafe { abort() }
 }
 
-/// `core` refers to this symbol, since it is compiled with unwinding.
+/// `core` refers to this symbol because it is compiled with unwinding.
 #[unsafe(no_mangle)]
 pub extern "C" fn rust_eh_personality() {}

@@ -1,22 +1,22 @@
-//! The shard number of a host. Compiled into this crate and into the module for Envoy, which has `core` only.
+//! The shard number of a host. Compiled into this crate and into the Envoy module, which can only use `core`.
 //!
-//! Each bit of the number is a parity, which a regular expression can compute as well: whether characters of one set occur an even
-//! number of times, counted only while characters of another set have occurred an even number of times. So the number depends on
-//! the order of the characters, which distributes numbered hosts.
+//! Each bit of the number is a parity, which regular expressions can also compute: whether characters of one set occur
+//! an even number of times, counting only while characters of another set have occurred an even number of times. The
+//! number therefore depends on the order of characters, which spreads numbered hosts evenly.
 //!
-//! The number doesn't depend on letter case, port or a trailing dot.
+//! Case, port and a trailing dot don't affect the number.
 
-/// The characters that one bit of the number depends on, in lower case. No character is in both sets.
+/// The characters that one bit of the number depends on, in lowercase. No character is in both sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Bit {
-    /// Counted after an even number of `switch`.
+    /// Counted after an even number of `switch` characters.
     pub count: &'static [u8],
     /// Turns counting off and on.
     pub switch: &'static [u8],
 }
 
-/// Found by experiment: distributes several kinds of names (numbered, words, hexadecimal) evenly, with expressions small enough for
-/// Envoy's limit.
+/// Found by experiment: spreads several kinds of names (numbered, words, hexadecimal) evenly, with regular expressions
+/// small enough for Envoy's limit.
 pub const BITS: [Bit; 6] = [
     Bit::new(b"lmnopqrstuv", b"0189ayz"),
     Bit::new(b"34abcvwxyz", b"56defghijkl"),
@@ -32,10 +32,10 @@ impl Bit {
     }
 }
 
-/// The number of an empty host, and of one without any counted character: all bits.
+/// The number of hosts that are empty or have no counted characters: all bits set.
 const ALL: u8 = (1 << BITS.len()) - 1;
 
-/// The bits that a character counts for, and those that it switches.
+/// For each character, the bits it counts for and the bits it switches.
 const OF_CHARACTERS: [(u8, u8); 256] = {
     let mut table = [(0, 0); 256];
     let mut character = 0;
@@ -68,7 +68,7 @@ const fn contains(set: &[u8], byte: u8) -> bool {
     false
 }
 
-/// The shard number of a host, as in requests and routes. 0 for hosts with an invalid character.
+/// The shard number of a host in a request or route; 0 for hosts with invalid characters.
 pub fn number(host: &[u8]) -> u8 {
     let (mut counting, mut even) = (ALL, ALL);
     for &byte in host {
@@ -85,7 +85,7 @@ pub fn number(host: &[u8]) -> u8 {
     even
 }
 
-/// Whether a host name may contain this character.
+/// Whether a hostname may contain this character.
 pub fn is_of_hosts(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.'
 }

@@ -12,12 +12,12 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_have_a_number(host in prop::collection::vec(any::<u8>(), 0..60)) {
+    fn any_bytes_map_to_a_shard(host in prop::collection::vec(any::<u8>(), 0..60)) {
         prop_assert!(u32::from(number(&host)) < SHARDS);
     }
 }
 
-/// Envoys and Sesames of different versions work together, so the numbers must never change.
+/// Envoy and Sesame may be of different versions, so the numbers must never change.
 #[test]
 fn numbers_never_change() {
     let hosts = [
@@ -49,19 +49,19 @@ fn hosts_are_distributed() {
             sizes[usize::from(number(host.as_bytes()))] += 1;
         }
         let largest = sizes.iter().max().unwrap();
-        // 78 on average. A common suffix of many hosts may fix some bits.
+        // The average is 78. A suffix that many hosts share may fix some bits.
         assert!(*largest <= 270, "{} has a shard of {largest}", kind(1));
     }
 }
 
 #[test]
-fn the_module_is_a_small_shared_library_without_panics() {
+fn module_is_a_small_shared_library_without_panics() {
     assert_eq!(MODULE_FILE, format!("lib{MODULE_NAME}.so"));
     let Some(module) = MODULE else {
         return;
     };
-    assert!(module.starts_with(b"\x7fELF"), "no shared library");
+    assert!(module.starts_with(b"\x7fELF"), "not a shared library");
     assert!(module.len() < 64 << 10, "{} bytes", module.len());
     let panics = module.windows(5).any(|bytes| bytes == b"abort");
-    assert!(!panics, "it contains a panic");
+    assert!(!panics, "the module can panic");
 }

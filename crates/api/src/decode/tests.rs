@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::fixtures::{all, decode, one, with};
 use crate::*;
 
-/// Every leaf of a value, as pointer and text.
+/// Every leaf of a value, as `pointer = value`.
 fn leaves(value: &Value, path: String, out: &mut BTreeSet<String>) {
     match value {
         Value::Object(map) => map
@@ -39,12 +39,12 @@ fn every_field_of_every_kind_is_kept() {
     assert_eq!(
         kinds,
         Kind::ALL.into_iter().collect(),
-        "a kind without an example"
+        "every kind has an example"
     );
 }
 
 #[test]
-fn defaults_are_those_of_the_api_server() {
+fn defaults_match_the_api_server() {
     let route = decode(json!({
         "apiVersion": "gateway.networking.k8s.io/v1beta1", "kind": "HTTPRoute",
         "metadata": {"name": "r"},
@@ -202,7 +202,7 @@ fn unknown_values_and_fields_decode() {
     };
     assert_eq!(rewrite.path, Some(PathModifier::Unknown("Regex".into())));
 
-    // Fields of other kinds are unknown fields.
+    // Fields that only other kinds have are unknown fields.
     let tcp = with(
         "TCPRoute",
         &[
@@ -241,7 +241,7 @@ fn other_kinds_and_versions_are_skipped() {
 }
 
 #[test]
-fn an_admitted_object_may_exceed_the_bounds_of_our_release() {
+fn admitted_objects_may_exceed_our_bounds() {
     let rule = json!({"backendRefs": [{"name": "s", "port": 80}]});
     let rules: Value = (0..33).map(|_| rule.clone()).collect();
     let later = with(
@@ -261,7 +261,7 @@ fn an_admitted_object_may_exceed_the_bounds_of_our_release() {
     };
     assert_eq!(route.spec.rules.len(), 33);
     assert_eq!(route.meta.namespaced_name().to_string(), "shop/Upper");
-    // An object that can't be decoded is an error either way.
+    // A type error is an error either way.
     let broken = with("HTTPRoute", &[("/spec/rules", json!({}))]);
     let error = Object::decode_admitted(broken).unwrap_err();
     assert_eq!(error.path_text(), "spec.rules");
@@ -290,7 +290,7 @@ fn metadata() {
         assert_eq!(error.path_text(), format!("metadata.{field}"));
         assert!(error.message.starts_with(message), "{error}");
     }
-    // A name of maximum length is valid, and cluster-scoped kinds have no namespace.
+    // A name of the maximum length is valid, and cluster-scoped kinds have no namespace.
     decode(with("HTTPRoute", &[("/metadata/name", json!(&long[1..]))])).unwrap();
     let class = decode(with("GatewayClass", &[("/metadata/namespace", json!("x"))])).unwrap();
     assert_eq!(class.key().to_string(), "GatewayClass/edge");
@@ -454,7 +454,7 @@ fn generation_and_labels_of_any_kind() {
 }
 
 #[test]
-fn features_of_early_releases_are_bare_names() {
+fn bare_feature_names_of_early_releases_decode() {
     let features = json!(["Gateway", {"name": "HTTPRoute"}]);
     let class = with("GatewayClass", &[("/status/supportedFeatures", features)]);
     let Object::GatewayClass(class) = decode(class).unwrap() else {

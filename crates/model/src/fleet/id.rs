@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 /// Identifies a fleet: a set of Envoys with the same configuration.
 ///
-/// Its text form is `namespace/name` for the fleet of a Gateway, else `default` or `unmanaged`. Envoys send it as
-/// `node.cluster`; [`FleetId::uri`] is its form in certificates.
+/// Its text form is `namespace/name` for a Gateway's fleet, otherwise `default` or `unmanaged`. Envoys send it as
+/// `node.cluster`; certificates contain it as [`FleetId::uri`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FleetId {
     /// The fleet of one Gateway.
@@ -17,11 +17,11 @@ pub enum FleetId {
     },
     /// The fleet that Sesame runs for objects without a Gateway.
     Default,
-    /// The Envoys that run outside Sesame: one fleet for all sources of configuration.
+    /// Envoys that run outside Sesame, as one fleet for all configuration sources.
     Unmanaged,
 }
 
-/// Text that is not the text form of a [`FleetId`].
+/// The text is not a [`FleetId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParseFleetIdError;
 
@@ -29,7 +29,7 @@ pub struct ParseFleetIdError;
 const DEFAULT: &str = "default";
 /// The text of [`FleetId::Unmanaged`].
 const UNMANAGED: &str = "unmanaged";
-/// The prefix of the URIs of all fleets.
+/// The prefix of all fleet URIs.
 const URI: &str = "spiffe://sesame/fleet/";
 
 impl FleetId {
@@ -41,12 +41,12 @@ impl FleetId {
         }
     }
 
-    /// The URI that identifies the fleet in the certificates of its Envoys: `spiffe://sesame/fleet/` and the text form.
+    /// The URI that identifies the fleet in its Envoys' certificates: `spiffe://sesame/fleet/` plus the text form.
     pub fn uri(&self) -> String {
         format!("{URI}{self}")
     }
 
-    /// The fleet that [`FleetId::uri`] gives this URI; `None` for any other text.
+    /// The fleet with this [`FleetId::uri`]; `None` for any other text.
     pub fn from_uri(uri: &str) -> Option<Self> {
         uri.strip_prefix(URI)?.parse().ok()
     }
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn other_text_is_no_fleet() {
+    fn invalid_text_is_rejected() {
         for text in ["", "/", "ns/", "/web", "ns/web/1", "Default", "web"] {
             assert_eq!(text.parse::<FleetId>(), Err(ParseFleetIdError), "{text:?}");
         }

@@ -1,43 +1,43 @@
-//! Optional parameters of a fleet, beyond the Gateway's own spec.
+//! Optional parameters of a fleet, in addition to the Gateway's spec.
 //!
-//! The code that runs the fleet has the defaults, and ignores parameters that don't apply (a local Envoy has no node
+//! The code that runs the fleet supplies defaults and ignores parameters that don't apply (a local Envoy has no node
 //! selector).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Parameters of a fleet; `None`: the default of the code that runs it.
+/// Parameters of a fleet; `None` means the default of the code that runs it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FleetParameters {
     /// The kind of workload.
     pub workload: Option<Workload>,
-    /// The number of Envoys of a Deployment; not with [`Autoscaling::Between`].
+    /// The number of Envoys in a Deployment; not used with [`Autoscaling::Between`].
     pub replicas: Option<u32>,
-    /// Whether their number follows the load.
+    /// Whether the number of Envoys follows the load.
     pub autoscaling: Option<Autoscaling>,
     /// Whether there is a PodDisruptionBudget.
     pub disruption_budget: Option<bool>,
     /// The type of the Service.
     pub service_type: Option<ServiceType>,
-    /// Annotations of the Service only, such as a load balancer's.
+    /// Annotations for the Service only, such as those for a load balancer.
     pub service_annotations: Option<BTreeMap<String, String>>,
     /// The Service's `spec.loadBalancerClass`.
     pub load_balancer_class: Option<String>,
-    /// The load balancer's permitted client addresses, as CIDRs.
+    /// The client addresses that the load balancer permits, as CIDRs.
     pub load_balancer_source_ranges: Option<Vec<String>>,
     /// The Service's `spec.externalTrafficPolicy`.
     pub external_traffic_policy: Option<TrafficPolicy>,
-    /// The image of Envoy.
+    /// The Envoy image.
     pub image: Option<String>,
-    /// Secrets in the Gateway's namespace, to pull the images with.
+    /// Secrets for pulling images, in the Gateway's namespace.
     pub image_pull_secrets: Option<Vec<String>>,
     /// CPU request of each Envoy, in millicores.
     pub cpu_request: Option<u64>,
-    /// CPU limit of each Envoy, in millicores. It decides the number of worker threads.
+    /// CPU limit of each Envoy, in millicores. Determines the number of worker threads.
     pub cpu_limit: Option<u64>,
     /// Memory request of each Envoy, in bytes.
     pub memory_request: Option<u64>,
-    /// Memory limit of each Envoy, in bytes. Near the limit, it rejects requests.
+    /// Memory limit of each Envoy, in bytes. Near the limit, Envoy rejects requests.
     pub memory_limit: Option<u64>,
     /// Labels of the nodes that may run Envoys.
     pub node_selector: Option<BTreeMap<String, String>>,
@@ -45,18 +45,18 @@ pub struct FleetParameters {
     pub tolerations: Option<Vec<Toleration>>,
     /// The PriorityClass of the pods.
     pub priority_class: Option<String>,
-    /// How long a terminating Envoy keeps serving as usual, until load balancers stop sending to it.
+    /// How long a terminating Envoy keeps serving normally, so that load balancers can stop sending to it.
     pub drain_delay: Option<Duration>,
-    /// After that, how long it drains at most.
+    /// The maximum time to drain after that.
     pub drain_timeout: Option<Duration>,
     /// The log level of the Envoys.
     pub log_level: Option<FleetLogLevel>,
-    /// The most client connections of each Envoy.
+    /// The maximum number of client connections per Envoy.
     pub max_connections: Option<u64>,
 }
 
 impl FleetParameters {
-    /// These parameters, with those of `wider` as defaults: a Gateway's over its class's.
+    /// These parameters, with those of `wider` as defaults, such as a Gateway's over its class's.
     #[must_use]
     pub fn over(self, wider: Self) -> Self {
         Self {
@@ -106,13 +106,13 @@ pub enum Autoscaling {
     /// The number is fixed.
     #[default]
     Off,
-    /// The number follows the CPU usage.
+    /// The number follows CPU usage.
     Between {
         /// The smallest number; at least 1.
         min: u32,
         /// The largest number; at least `min`.
         max: u32,
-        /// The target of the average CPU usage, in percent of the CPU request.
+        /// The target average CPU usage, as a percentage of the CPU request.
         cpu_percent: u32,
     },
 }
@@ -123,7 +123,7 @@ pub enum ServiceType {
     /// An address from the cluster's load balancer.
     #[default]
     LoadBalancer,
-    /// A port of every node.
+    /// A port on every node.
     NodePort,
     /// An address inside the cluster.
     ClusterIp,
@@ -142,13 +142,13 @@ pub enum TrafficPolicy {
 /// A toleration of a taint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Toleration {
-    /// The taint's key; `None`: any key, with [`Toleration::value`] `None`.
+    /// The taint's key; `None` for any key, which requires [`Toleration::value`] to be `None`.
     pub key: Option<String>,
-    /// The taint's value; `None`: any value.
+    /// The taint's value; `None` for any value.
     pub value: Option<String>,
-    /// The taint's effect; `None`: any effect.
+    /// The taint's effect; `None` for any effect.
     pub effect: Option<TaintEffect>,
-    /// With [`TaintEffect::NoExecute`]: for how many seconds; `None`: no limit.
+    /// How long [`TaintEffect::NoExecute`] is tolerated, in seconds; `None` for no limit.
     pub seconds: Option<i64>,
 }
 
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_choice_stands_over_a_wider_one_and_lets_the_others_through() {
+    fn narrower_parameters_override_wider_ones() {
         let class = FleetParameters {
             workload: Some(Workload::DaemonSet),
             replicas: Some(3),
@@ -215,7 +215,7 @@ mod tests {
             log_level: Some(FleetLogLevel::Debug),
             max_connections: Some(1000),
         };
-        // Covers every field: a Gateway without parameters has all of its class's.
+        // Covers every field: a Gateway without parameters gets all of its class's.
         assert_eq!(FleetParameters::default().over(class.clone()), class);
         assert_eq!(class.clone().over(FleetParameters::default()), class);
 

@@ -8,18 +8,18 @@ use crate::Port;
 /// A fleet that should exist.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FleetRequest {
-    /// The Gateway that owns the fleet's objects; `None` for a fleet that several objects share.
+    /// The Gateway that owns the fleet's objects; `None` for a fleet shared by several objects.
     pub owner: Option<GatewayOwner>,
-    /// Labels for every object of the fleet (`spec.infrastructure.labels`).
+    /// Labels for all objects of the fleet (`spec.infrastructure.labels`).
     pub labels: BTreeMap<String, String>,
-    /// Annotations for every object of the fleet (`spec.infrastructure.annotations`).
+    /// Annotations for all objects of the fleet (`spec.infrastructure.annotations`).
     pub annotations: BTreeMap<String, String>,
-    /// The requested addresses; empty: any address.
+    /// The requested addresses; if empty, any address.
     pub addresses: Vec<AddressRequest>,
-    /// The ports that clients connect to; may be empty. In a cluster they include the ports of listeners whose certificate
-    /// is missing, so that a missing Secret doesn't cost the fleet its address.
+    /// The ports that clients connect to; may be empty. In a cluster, they include ports of listeners whose certificate
+    /// is missing, so that the fleet keeps its address if a Secret is missing.
     pub ports: BTreeSet<Port>,
-    /// The parameters of the owner and of its class. `None` while they are invalid: an existing fleet keeps the last valid
+    /// The parameters of the owner and its class. `None` while they are invalid: an existing fleet keeps the last valid
     /// ones, and a new fleet isn't created.
     pub parameters: Option<FleetParameters>,
 }
@@ -29,7 +29,7 @@ pub struct FleetRequest {
 pub struct GatewayOwner {
     /// The Gateway's name; its namespace is the fleet's.
     pub name: Arc<str>,
-    /// The Gateway's uid: a Gateway that is deleted and created again has another one. Empty outside a cluster.
+    /// The Gateway's UID, which changes when it is recreated. Empty outside a cluster.
     pub uid: String,
     /// The name of the Gateway's class.
     pub class: Arc<str>,
@@ -42,16 +42,16 @@ pub enum AddressRequest {
     Any,
     /// This IP address.
     Ip(IpAddr),
-    /// A value that should be an IP address and isn't.
+    /// A value that should be an IP address but isn't.
     InvalidIp(String),
-    /// This hostname; empty: any hostname.
+    /// This hostname; if empty, any hostname.
     Hostname(String),
-    /// An address of another type, by the type's name.
+    /// An address of another type, with that type's name.
     Other(String),
 }
 
 impl FleetRequest {
-    /// A fleet without owner and ports, with default parameters.
+    /// A fleet without an owner or ports, with default parameters.
     pub fn new() -> Self {
         Self {
             owner: None,

@@ -4,18 +4,18 @@ use std::net::IpAddr;
 
 use crate::Port;
 
-/// What is known about a fleet that exists or is about to.
+/// The observed state of a fleet that exists or is being created.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FleetState {
-    /// The addresses at which clients reach it: sorted where the order doesn't matter, without duplicates.
+    /// The addresses at which clients reach the fleet. Without duplicates; sorted where order doesn't matter.
     pub addresses: Vec<FleetAddress>,
-    /// Why it can't be created, or can't have the requested addresses.
+    /// Why the fleet can't be created or can't get the requested addresses.
     pub problem: Option<FleetProblem>,
-    /// Requested ports that are not available, each with the reason as a sentence. Empty in a cluster.
+    /// Requested ports that are unavailable, with the reason as a sentence. Empty in a cluster.
     pub ports: BTreeMap<Port, String>,
     /// Added to a requested port to get the port that is bound. 0 in a cluster.
     pub port_offset: u16,
-    /// True when an Envoy runs and has its listeners.
+    /// True if an Envoy is running and has its listeners.
     pub ready: bool,
 }
 
@@ -24,12 +24,12 @@ pub struct FleetState {
 pub enum FleetAddress {
     /// An IP address.
     Ip(IpAddr),
-    /// A hostname, as load balancers in clouds have.
+    /// A hostname, such as a cloud load balancer's.
     Hostname(String),
 }
 
 impl FleetAddress {
-    /// The IP address, or the hostname of any other text.
+    /// Parses an IP address; any other text is a hostname.
     pub fn parse(text: &str) -> Self {
         match text.parse() {
             Ok(ip) => Self::Ip(ip),
@@ -55,7 +55,7 @@ impl fmt::Display for FleetAddress {
     }
 }
 
-/// Why a fleet is not as requested, with the reason as a sentence. The most severe problem is the least one.
+/// Why a fleet is not as requested, with the reason as a sentence. More severe problems sort first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum FleetProblem {
     /// An address of an unsupported type is requested.

@@ -1,4 +1,4 @@
-//! Objects with arbitrary values in arbitrary places.
+//! Property test: objects with arbitrary values in arbitrary places.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::fixtures::{all, decode};
 use crate::{Object, PathSegment};
 
-/// Replaces the n-th node of a value, counted through, and says how many there are.
+/// Replaces node number `target`, in pre-order, and counts the nodes.
 fn replace(value: &mut Value, target: usize, with: &Value, count: &mut usize) {
     let this = *count;
     *count += 1;
@@ -25,7 +25,7 @@ fn replace(value: &mut Value, target: usize, with: &Value, count: &mut usize) {
     }
 }
 
-/// Whether everything but the last step of a path is in the value.
+/// Whether all steps of a path except the last exist in the value.
 fn parent_exists<'a>(value: &'a Value, path: &[PathSegment]) -> bool {
     let Some((_, parents)) = path.split_last() else {
         return true;
@@ -73,9 +73,9 @@ fn arbitrary_json() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
 
-    /// Decoding ends without a panic, and the path of an error exists in the document.
+    /// Decoding never panics, and error paths exist in the document.
     #[test]
-    fn no_value_anywhere_breaks_decoding(
+    fn decoding_handles_any_value_anywhere(
         object in 0..all().len(),
         node in any::<prop::sample::Index>(),
         value in arbitrary_json(),
