@@ -1,4 +1,4 @@
-//! Compiles `src/module.rs` into a shared library for Envoy, included as [`MODULE`](../sesame_shard/constant.MODULE.html).
+//! Compiles `src/module.rs` into a shared library for Envoy: [`MODULE`](../sesame_shard/constant.MODULE.html).
 //!
 //! Requires only rustc. The module exists only for Linux.
 

@@ -1,6 +1,6 @@
 //! The command line.
 //!
-//! In: arguments. Out: typed values. Nothing is resolved here: no file, no environment.
+//! In: arguments. Out: typed values. Reads no files.
 
 mod cluster;
 #[cfg(test)]
@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_well_formed() {
+    fn command_line_is_well_formed() {
         Args::command().debug_assert();
     }
 

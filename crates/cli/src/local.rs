@@ -21,7 +21,7 @@ use crate::settings::{DisplayMode, LocalSettings};
 use crate::signals::Signals;
 use crate::{logging, output, table};
 
-/// Minimum time between two redraws of the table.
+/// Minimum time between redraws of the table.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(args: &LocalArgs) -> Result<ExitCode> {
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &LocalArgs) -> Result<ExitCode> {
 }
 
 async fn serve(settings: LocalSettings, screen: Screen) -> Result<ExitCode> {
-    // Before Envoys start, so that a signal always ends them gracefully.
+    // Registered before Envoys start, so that signals always stop them gracefully.
     let mut signals = Signals::new()?;
     let port_offset = settings.run.port_offset;
     let (mut local, mut events) = Local::start(settings.run).await?;
@@ -81,7 +81,7 @@ async fn serve(settings: LocalSettings, screen: Screen) -> Result<ExitCode> {
     }
 }
 
-/// Drains all Envoys and shows the events; a second signal kills them.
+/// Drains all Envoys while showing events; a second signal kills them.
 async fn shut_down(local: Local, mut events: Events, viewer: &mut Viewer, signals: &mut Signals) {
     let shutdown = local.shutdown();
     tokio::pin!(shutdown);
@@ -129,7 +129,7 @@ impl Viewer {
         }
     }
 
-    /// Shows an event, and the table if it is due.
+    /// Shows an event and draws the table, now or soon.
     fn show(&mut self, event: &RunEvent, local: &Local) -> Result<()> {
         self.print(event)?;
         if let RunEvent::Ready { .. } = event {

@@ -1,4 +1,4 @@
-//! The binary `sesame`: one file for each subcommand.
+//! The `sesame` binary: one file per subcommand.
 //!
 //! In: a command line. Out: the result on standard output, everything else on standard error, and an exit status:
 //! 0 for success, 1 for an error, 2 for an invalid command line.
@@ -27,8 +27,8 @@ use clap::Parser;
 
 use crate::args::{Args, Command};
 
-/// After the initial sync most of the heap is free, but fragmented. jemalloc packs small allocations densely and returns free
-/// memory to the system. Its settings are in `.cargo/config.toml`.
+/// After the initial sync, most of the heap is free but fragmented. jemalloc packs small allocations densely and
+/// returns free memory to the system. Its settings are in `.cargo/config.toml`.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

@@ -40,7 +40,7 @@ pub(crate) fn print_text(text: &str) -> Result<()> {
 /// A value as YAML. Strings that look like another type are quoted.
 pub(crate) fn yaml(value: &impl Serialize) -> Result<String> {
     let options = serde_saphyr::ser_options! {
-        // Long lines aren't folded, so that output can be searched.
+        // Don't fold long lines, so that output stays searchable.
         folded_wrap_chars: usize::MAX,
     };
     Ok(serde_saphyr::to_string_with_options(value, options)?)

@@ -16,14 +16,13 @@ use crate::settings::log_filter;
 use crate::signals::Signals;
 use crate::{logging, output};
 
-/// Turns off the logs of the client library: it logs failed requests without context, and the callers log them with
-/// context.
+/// Turns off the client library's logs: it logs failed requests without context, and callers log them with context.
 const NO_CLIENT_LOGS: &str = "kube_client::client=off";
 
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let rust_log = env::var("RUST_LOG").ok().filter(|text| !text.is_empty());
     let filter = match (args.log_level, rust_log) {
-        // In a cluster, logs are read later, so the default is more verbose than that of `sesame local`.
+        // In a cluster, logs are read after the fact, so the default is more verbose than for `sesame local`.
         (None, None) => format!("info,{NO_CLIENT_LOGS}"),
         (Some(LogLevel::Error | LogLevel::Warn | LogLevel::Info), rust_log) => {
             format!("{},{NO_CLIENT_LOGS}", log_filter(args.log_level, rust_log))
@@ -34,7 +33,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     logging::start(&filter, args.log_format, colour, logging::Stderr)?;
     let config = config(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
-        // The engine has a thread of its own. More worker threads cost more in context switches than they gain.
+        // The engine has its own thread. More worker threads would cost more in context switches than they gain.
         .worker_threads(thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)))
         .enable_all()
         .build()

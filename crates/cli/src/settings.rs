@@ -1,6 +1,6 @@
 //! Resolved settings of `sesame local`.
 //!
-//! In: arguments, the environment, whether standard output is a terminal. Out: settings without open defaults.
+//! In: arguments, the environment, whether standard output is a terminal. Out: settings with all defaults resolved.
 
 use std::env;
 use std::io::{self, IsTerminal};
@@ -69,19 +69,19 @@ impl LocalSettings {
     }
 }
 
-/// Whether colours are enabled: see no-color.org. Terminals of type `dumb` have none.
+/// Whether colours are enabled; see no-color.org. `dumb` terminals have none.
 pub(crate) fn colours() -> bool {
     let no_color = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     !no_color && env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// The log filter: the flag, else the environment, else warnings.
+/// The log filter, from the flag, else the environment, else `warn`.
 pub(crate) fn log_filter(flag: Option<LogLevel>, rust_log: Option<String>) -> String {
     let level = match flag {
         Some(LogLevel::Error) => "error",
         Some(LogLevel::Warn) => "warn",
         Some(LogLevel::Info) => "info",
-        // Without the debug logs of libraries, which would hide Sesame's.
+        // Excludes debug logs of libraries, which would drown out Sesame's.
         Some(LogLevel::Debug) => "info,envoy=debug,sesame_control=debug,sesame_xds=debug",
         Some(LogLevel::Trace) => "trace",
         None => return rust_log.unwrap_or_else(|| "warn".to_owned()),
@@ -89,7 +89,7 @@ pub(crate) fn log_filter(flag: Option<LogLevel>, rust_log: Option<String>) -> St
     level.to_owned()
 }
 
-/// Envoy's log level. Sesame's log filter applies to Envoy's logs, too.
+/// Envoy's log level. Sesame's log filter also applies to Envoy's logs.
 fn envoy_log(flag: Option<LogLevel>) -> EnvoyLog {
     match flag {
         Some(LogLevel::Error) => EnvoyLog::Error,
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_flag_overrides_the_environment() {
+    fn flag_overrides_the_environment() {
         let rust_log = || Some("sesame_xds=trace".to_owned());
         assert_eq!(log_filter(None, None), "warn");
         assert_eq!(log_filter(None, rust_log()), "sesame_xds=trace");

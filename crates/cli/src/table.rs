@@ -6,7 +6,7 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{Cell, Color, ContentArrangement, Table};
 use sesame_control::status_store::{GatewayView, ListenerView, Overview, RouteView, Severity};
 
-/// Limit of rows outside a terminal.
+/// The maximum number of rows outside a terminal.
 pub(crate) const MAX_ROWS: usize = 50;
 
 pub(crate) const RED: &str = "\u{1b}[31m";
@@ -37,7 +37,7 @@ pub(crate) fn draw(overview: &Overview, colour: bool, width: Option<u16>, rows: 
     first_lines(&out, rows)
 }
 
-/// The rows of both tables: half each, plus the rows that the other table doesn't need.
+/// The number of rows of each table: half, plus any rows that the other table doesn't need.
 fn split_rows(space: usize, first: usize, second: usize) -> (usize, usize) {
     // Each table has a heading, and a line with the number of omitted rows.
     let space = space.saturating_sub(4);
@@ -157,7 +157,7 @@ fn routes(
     )
 }
 
-/// The first two names, and the number of further ones.
+/// The first two names, and the number of remaining ones.
 fn first_names(names: &[impl AsRef<str>]) -> String {
     let named: Vec<&str> = names.iter().take(2).map(AsRef::as_ref).collect();
     match names.len().saturating_sub(2) {

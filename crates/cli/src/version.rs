@@ -9,7 +9,7 @@ use sesame_control::ENVOY_VERSION;
 use crate::args::{VersionArgs, VersionFormat};
 use crate::output;
 
-/// The implemented release of the Gateway API.
+/// The Gateway API release that Sesame implements.
 const GATEWAY_API: &str = "v1.7";
 
 pub(crate) fn run(args: &VersionArgs) -> Result<ExitCode> {

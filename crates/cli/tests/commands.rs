@@ -1,4 +1,4 @@
-//! The binary, as a user runs it, without Envoy.
+//! Tests of the binary as a user runs it, without Envoy.
 
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 

@@ -35,11 +35,11 @@ impl fmt::Display for RouteTableKey {
 /// A route table without its virtual hosts, which are separate values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteTable {
-    /// Hosts of the table's own listeners. Without its own virtual host, such a host gets 404 even if a wildcard virtual
-    /// host matches: only the routes of the most specific listener apply. Sorted, without `*`.
+    /// Hosts of the table's own listeners. If such a host has no virtual host, it gets 404 even if a wider virtual host
+    /// matches: only the routes of the most specific listener apply. Sorted, without `*`.
     pub reserved: Vec<String>,
-    /// Hosts of other listeners on the same port: requests for them arrived on the wrong connection and get 421. Sorted;
-    /// disjoint from the domains of the table's virtual hosts.
+    /// Hosts of other listeners on the same port: requests for them arrived on the wrong connection and get 421.
+    /// Sorted; disjoint from the domains of the table's virtual hosts.
     pub misdirected: Vec<String>,
 }
 
@@ -99,8 +99,8 @@ pub struct RouteMatch {
 pub enum PathMatch {
     /// This path only, case-sensitive.
     Exact(String),
-    /// Whole segments: `/a` matches `/a`, `/a/` and `/a/b`, but not `/ab`. Has no trailing slash, except `/` itself, which
-    /// matches all paths.
+    /// Whole segments: `/a` matches `/a`, `/a/` and `/a/b`, but not `/ab`. Has no trailing slash, except `/` itself,
+    /// which matches all paths.
     Prefix(String),
     /// The whole path matches this RE2 expression.
     Regex(String),

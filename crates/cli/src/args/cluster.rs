@@ -1,4 +1,4 @@
-//! Arguments of the commands for clusters.
+//! Arguments of the cluster commands.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Tests that the command lines in pods are valid: Sesame's in `deploy/`, and those of sidecars, which `fleet` writes.
+//! Tests that command lines in pods are valid: Sesame's in `deploy/`, and those that `fleet` generates for sidecars.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -40,7 +40,7 @@ fn serve(args: &[&str]) -> ServeArgs {
 }
 
 #[test]
-fn the_arguments_of_the_deployment_are_valid() {
+fn deployment_arguments_are_valid() {
     let container = container();
     let deployed = serve(&words(&container["args"]));
     let port = |name: &str| {
@@ -54,7 +54,7 @@ fn the_arguments_of_the_deployment_are_valid() {
         deployed.admin.ip().is_loopback(),
         "the admin pages are only reachable in the pod"
     );
-    // Manifests and binary have the same release.
+    // The manifests and the binary are from the same release.
     let defaults = serve(&["serve"]);
     assert_eq!(deployed.envoy_image, defaults.envoy_image);
     assert_eq!(deployed.sidecar_image, defaults.sidecar_image);
@@ -62,7 +62,7 @@ fn the_arguments_of_the_deployment_are_valid() {
 }
 
 #[test]
-fn the_deployment_sets_the_variables_that_serve_reads() {
+fn deployment_sets_the_variables_that_serve_reads() {
     let args = Args::command();
     let serve = args.find_subcommand("serve").unwrap();
     let read: BTreeSet<_> = serve.get_arguments().filter_map(|a| a.get_env()).collect();
@@ -74,9 +74,9 @@ fn the_deployment_sets_the_variables_that_serve_reads() {
     assert_eq!(set.map(AsRef::as_ref).collect::<BTreeSet<_>>(), read);
 }
 
-/// The manifests are the chart with default values; other values add flags.
+/// The manifests are the chart rendered with default values; other values add flags.
 #[test]
-fn the_flags_of_the_chart_are_valid() {
+fn chart_flags_are_valid() {
     let args = Args::command();
     let serve = args.find_subcommand("serve").unwrap();
     let known: BTreeSet<_> = serve.get_arguments().filter_map(|a| a.get_long()).collect();
@@ -97,9 +97,9 @@ fn the_flags_of_the_chart_are_valid() {
     );
 }
 
-/// `fleet`'s tests compare its objects with these files.
+/// Reads golden files of `fleet`'s tests.
 #[test]
-fn the_arguments_of_sidecars_are_valid() {
+fn sidecar_arguments_are_valid() {
     for name in ["defaults", "all-parameters", "daemon-set"] {
         let path = format!("crates/fleet/src/kube/desired/tests/{name}.json");
         let objects = serde_json::from_str(&read(&path)).unwrap();
@@ -121,7 +121,7 @@ fn the_arguments_of_sidecars_are_valid() {
     }
 }
 
-/// Collects the command lines of `sesame` in an object: `command` followed by `args`.
+/// Collects the `sesame` command lines in an object: `command` followed by `args`.
 fn collect(value: &Value, lines: &mut Vec<Vec<String>>) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| collect(item, lines)),

@@ -1,6 +1,6 @@
-//! Events as lines.
+//! Formats events as lines.
 //!
-//! In: an event. Out: lines of text, or none if the event isn't shown.
+//! In: an event. Out: lines of text, or `None` if the event isn't shown.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use sesame_control::status_store::Severity;
 
 use crate::table::{GREEN, RED, RESET, YELLOW};
 
-/// Limit of objects named in a line.
+/// The maximum number of objects named in a line.
 const MAX_NAMES: usize = 5;
 
-/// The text of an event. Waiting objects aren't shown before `ready`.
+/// The text of an event. Objects that are waiting aren't shown before `ready`.
 pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<String> {
     let paint = |code: &str, text: String| match colour {
         true => format!("{code}{text}{RESET}"),
@@ -72,7 +72,7 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
                     Severity::Error => RED,
                 };
                 let line = paint(code, change.to_string());
-                // Writing to a string doesn't fail.
+                // Writing to a string can't fail.
                 let _ = writeln!(text, "{line}");
             }
             if *more > 0 {
@@ -166,7 +166,7 @@ fn names(objects: &[ObjectChange], more: usize) -> String {
             });
             last = Some(object.change);
         }
-        // Writing to a string doesn't fail.
+        // Writing to a string can't fail.
         let _ = write!(out, "{}", object.object);
     }
     let more = more + objects.len().saturating_sub(MAX_NAMES);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use terminal_size::{Height, Width, terminal_size};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// The terminal. Handles are shared.
+/// The terminal. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Screen {
     /// The table on the screen; empty if there is none.
@@ -54,7 +54,7 @@ fn erase(table: &str) -> String {
     }
 }
 
-/// Writes at once, so that no partial table is visible.
+/// Writes everything at once, so that no partial table is visible.
 fn print(text: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
