@@ -14,7 +14,7 @@ pub struct Condition {
     /// The condition type, such as `Accepted`; unique in its list.
     #[serde(rename = "type")]
     pub type_: Cow<'static, str>,
-    /// Whether it holds.
+    /// Whether the condition holds.
     pub status: ConditionStatus,
     /// The object's generation when the condition was set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,7 +120,7 @@ pub mod listener {
     pub const PROGRAMMED: &str = "Programmed";
     /// The listener's references are resolved.
     pub const RESOLVED_REFS: &str = "ResolvedRefs";
-    /// The listener conflicts with another one.
+    /// The listener conflicts with another listener.
     pub const CONFLICTED: &str = "Conflicted";
     /// The listener shares a hostname or certificate with another listener on its port.
     pub const OVERLAPPING_TLS_CONFIG: &str = "OverlappingTLSConfig";

@@ -24,7 +24,7 @@ const MAX_FOUND: usize = 100;
 /// The longest error message, in characters.
 const MAX_MESSAGE: usize = 500;
 
-/// Separates the expected from the found value in an error.
+/// Separates the expected value from the found value in an error.
 const FOUND: &str = ", found ";
 
 /// Why an object cannot be decoded.
@@ -259,7 +259,7 @@ pub(crate) fn typed<T: DeserializeOwned>(value: Value) -> Result<Box<T>, DecodeE
         })
 }
 
-/// Rewrites serde's messages without serde's terms.
+/// Rewrites serde's messages in the terms of YAML and JSON.
 fn humanize(message: String, path: &mut Vec<PathSegment>) -> String {
     if let Some(field) = message
         .strip_prefix("missing field `")

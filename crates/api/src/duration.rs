@@ -73,7 +73,7 @@ impl Duration {
         std::time::Duration::from_millis(self.millis)
     }
 
-    /// Whether it is zero, which disables a timeout.
+    /// Whether the duration is zero, which disables a timeout.
     pub fn is_zero(&self) -> bool {
         self.millis == 0
     }

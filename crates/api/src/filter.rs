@@ -23,7 +23,7 @@ pub enum RouteFilter {
     ResponseHeaderModifier(HeaderModifier),
     /// Sends a copy of each request to another backend.
     RequestMirror(RequestMirror),
-    /// Answers with a redirect (HTTPRoute only).
+    /// Responds with a redirect (HTTPRoute only).
     RequestRedirect(Box<RequestRedirect>),
     /// Changes the host or the path of requests (HTTPRoute only).
     UrlRewrite(Box<UrlRewrite>),

@@ -52,7 +52,7 @@ pub struct GatewaySpec {
     /// Settings for the generated infrastructure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub infrastructure: Option<Box<GatewayInfrastructure>>,
-    /// The ListenerSets that may attach; if missing, none.
+    /// The ListenerSets that may attach; none if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allowed_listeners: Option<Box<AllowedListeners>>,
     /// TLS settings for clients and backends, for all listeners.

@@ -8,7 +8,7 @@ use crate::http_route::HttpMethod;
 use crate::open_enum::open_enum;
 use crate::reference::BackendObjectReference;
 
-/// Changes to headers. The three lists name different headers.
+/// Changes to headers. Each header is in at most one of the three lists.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeaderModifier {
     /// Headers to set, replacing existing values.
@@ -186,7 +186,7 @@ pub struct Cors {
     /// The methods; `Other("*")` means all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_methods: Vec<HttpMethod>,
-    /// The headers that requests may carry.
+    /// The allowed request headers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow_headers: Vec<Arc<str>>,
     /// The response headers exposed to scripts.

@@ -1,7 +1,7 @@
 //! The table of kinds: one row for each kind that Sesame can decode.
 //!
-//! A row holds everything kind-specific except its meaning: its API versions and plural, the fields to keep, the part
-//! of the status Sesame owns, and whether Sesame serves it. A new kind needs a row, a type that implements
+//! A row holds everything kind-specific except the kind's meaning: its API versions and plural, the fields to keep, the
+//! part of the status that Sesame owns, and whether Sesame serves it. A new kind needs a row, a type that implements
 //! [`Resource`](crate::object::Resource), and a folder in `translate`.
 
 use std::fmt;

@@ -1,6 +1,7 @@
 //! The dynamic module for Envoy (`abi.h`, early header mutation): sets a header of each request to its shard number.
 //!
-//! Never panics or fails, and has no state besides its configuration. A separate `no_std` crate that `build.rs` compiles.
+//! Never panics or fails, and has no state besides its configuration. A separate `no_std` crate, which `build.rs`
+//! compiles.
 
 #![no_std]
 

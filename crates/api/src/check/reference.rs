@@ -11,7 +11,7 @@ use crate::reference::{
 
 use super::{Check, at, at_index, ensure, fail, optional, text};
 
-/// The fields of nearly all references.
+/// The fields that nearly all references have.
 pub(super) fn object(
     group: &Group,
     kind: &KindName,

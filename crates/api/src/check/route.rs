@@ -1,4 +1,4 @@
-//! Checks that route kinds share, and those of every route kind except HTTPRoute.
+//! Checks for all route kinds except HTTPRoute, and checks that route kinds share.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 
 use super::{Check, ensure, fail};
 
-/// Lower-case letters, digits and `-`, starting and ending with a letter or digit.
+/// Lowercase letters, digits and `-`, starting and ending with a letter or digit.
 fn is_label(text: &str) -> bool {
     let inner = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     !text.is_empty() && text.bytes().all(inner) && !text.starts_with('-') && !text.ends_with('-')
