@@ -127,7 +127,7 @@ open_enum! {
     pub enum FromNamespaces {
         /// All.
         All = "All",
-        /// Those whose labels match a selector.
+        /// Namespaces whose labels match a selector.
         Selector = "Selector",
         /// The same namespace.
         Same = "Same",
@@ -206,7 +206,7 @@ pub struct FrontendTls {
 pub struct FrontendTlsPort {
     /// The port, 1 to 65535.
     pub port: u16,
-    /// The rule.
+    /// The client authentication on this port.
     #[serde(default)]
     pub tls: FrontendTlsConfig,
 }

@@ -31,10 +31,10 @@ pub struct Meta {
     /// When the object was created; the first tie-break of the Gateway API's precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub creation_timestamp: Option<Timestamp>,
-    /// The API server's version of the stored object; empty outside a cluster.
+    /// The resource version of the stored object; empty outside a cluster.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
-    /// The API server's unique id of the object; empty outside a cluster.
+    /// The object's UID; empty outside a cluster.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub uid: String,
     /// Set while the object waits for finalizers.
@@ -68,7 +68,7 @@ pub struct LabelSelector {
     /// Labels that must have exactly these values.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
-    /// Further requirements.
+    /// Additional requirements.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub match_expressions: Vec<LabelRequirement>,
 }

@@ -1,4 +1,4 @@
-//! Types shared by all route kinds: their shape, backends, status, and a view common to the five kinds.
+//! Types shared by all route kinds: spec, backends, status and a common view.
 
 use std::sync::Arc;
 

@@ -47,7 +47,7 @@ pub struct SessionCookie {
     /// The path; `/` by default.
     #[serde(default = "SessionCookie::root")]
     pub path: Arc<str>,
-    /// The cookie's lifetime; the client's session by default.
+    /// The cookie's lifetime; by default, until the client's session ends.
     #[serde(default)]
     pub lifetime_type: CookieLifetime,
 }
@@ -62,10 +62,10 @@ open_enum! {
     /// The lifetime of a cookie.
     #[derive(Default)]
     pub enum CookieLifetime {
-        /// The client's session.
+        /// Until the client's session ends.
         #[default]
         Session = "Session",
-        /// The absolute timeout.
+        /// Until the absolute timeout.
         Permanent = "Permanent",
     }
 }
