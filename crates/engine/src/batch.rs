@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::handle::{Key, Table, TableId, Value};
 use crate::table::{Erased, TableBatch};
 
-/// Upserts and removals in input tables, for one commit. The last one for a key wins.
+/// Upserts and removals in input tables, for one commit. The last change to a key wins.
 #[derive(Default)]
 pub struct Batch {
     tables: BTreeMap<u16, (TableId, Erased)>,
@@ -23,15 +23,15 @@ impl Batch {
     /// Sets the row of `key` to `value`.
     ///
     /// # Panics
-    /// If `table` is not an input table, or if the batch already holds changes for another builder.
+    /// If `table` is not an input table, or if the batch already holds changes for another engine.
     pub fn upsert<K: Key, V: Value>(&mut self, table: Table<K, V>, key: K, value: V) {
         self.upsert_arc(table, key, Arc::new(value));
     }
 
-    /// As [`upsert`](Self::upsert), for a value that is already shared.
+    /// Like [`upsert`](Self::upsert), for a value that is already shared.
     ///
     /// # Panics
-    /// As [`upsert`](Self::upsert).
+    /// Like [`upsert`](Self::upsert).
     pub fn upsert_arc<K: Key, V: Value>(&mut self, table: Table<K, V>, key: K, value: Arc<V>) {
         self.changes_of(table).insert(key, Some(value));
     }
@@ -39,7 +39,7 @@ impl Batch {
     /// Removes the row of `key`, if there is one.
     ///
     /// # Panics
-    /// As [`upsert`](Self::upsert).
+    /// Like [`upsert`](Self::upsert).
     pub fn remove<K: Key, V: Value>(&mut self, table: Table<K, V>, key: K) {
         self.changes_of(table).insert(key, None);
     }
@@ -64,10 +64,10 @@ impl Batch {
         );
         (&mut **changes as &mut dyn Any)
             .downcast_mut()
-            .expect("a handle of one builder has the types of its table")
+            .expect("the handle's builder matches, so its types do too")
     }
 
-    /// The changes of each table, in the order of declaration.
+    /// The changes to each table, in declaration order.
     pub(crate) fn into_tables(self) -> impl Iterator<Item = (TableId, Erased)> {
         self.tables.into_values()
     }

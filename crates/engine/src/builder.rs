@@ -1,5 +1,4 @@
-//! Declares the tables, indexes and stages of an [`Engine`]. The order of declaration is the order in
-//! which stages run.
+//! Declares the tables, indexes and stages of an [`Engine`]. Stages run in declaration order.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,12 +11,12 @@ use crate::stage::{AnyStage, Stage};
 use crate::table::{AnyTable, TableStore, typed_mut};
 use crate::union::Union;
 
-/// Distinguishes the handles of one builder from those of another.
+/// Distinguishes the handles of different builders.
 static STAMPS: AtomicU32 = AtomicU32::new(0);
 
 /// Declares the tables, indexes and stages of an [`Engine`].
 ///
-/// Its methods panic on an invalid declaration: a duplicate name, or a handle of another builder.
+/// Its methods panic on invalid declarations: duplicate names and handles from other builders.
 pub struct Builder {
     stamp: u32,
     tables: Vec<Box<dyn AnyTable>>,
@@ -25,7 +24,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Returns a builder without tables.
+    /// Returns a builder with no tables.
     pub fn new() -> Self {
         Builder {
             stamp: STAMPS.fetch_add(1, Ordering::Relaxed),
@@ -34,10 +33,10 @@ impl Builder {
         }
     }
 
-    /// Declares a table whose rows come from batches.
+    /// Declares a table that is filled by batches.
     ///
     /// # Panics
-    /// If there is a table named `name` already.
+    /// If a table named `name` already exists.
     pub fn input<K: Key, V: Value>(&mut self, name: &'static str) -> Table<K, V> {
         self.table(name, true)
     }
@@ -60,13 +59,13 @@ impl Builder {
         Index::new(table, part)
     }
 
-    /// Declares a table of at most one row per key of `source`, of the same key.
+    /// Declares a table with at most one row for each key of `source`, under the same key.
     ///
-    /// `transform` must be pure: its result may depend only on the key and on what it reads through the
-    /// [`Reader`]. If it panics, see [`Engine::commit`].
+    /// `transform` must be pure: its result may depend only on the key and on reads through the [`Reader`].
+    /// If it panics, see [`Engine::commit`].
     ///
     /// # Panics
-    /// If there already is a table named `name`, or `source` belongs to another builder.
+    /// If a table named `name` already exists, or `source` belongs to another builder.
     pub fn derive<K: Key, W: Value>(
         &mut self,
         name: &'static str,
@@ -76,18 +75,18 @@ impl Builder {
         self.stage(name, source.into(), One::new(transform))
     }
 
-    /// Declares a table of any number of rows per key of `source`, each with a key of its own.
+    /// Declares a table with any number of rows for each key of `source`, each with its own key.
     ///
-    /// Only one source key may output a given row; within a commit the row may move from one source key to
-    /// another. If two output it, debug builds panic in [`Engine::commit`] with the table and the keys;
-    /// in release builds the first one keeps the row until it drops it. To choose between several, index
-    /// their rows by the output key and derive a table from that index.
+    /// Only one source key may output a given row; the row may move to another source key within a commit.
+    /// If two source keys output it, [`Engine::commit`] panics in debug builds, naming the table and the
+    /// keys; in release builds the first one keeps the row until it drops it. To choose between several,
+    /// index their rows by the output key and derive a table from that index.
     ///
-    /// If one source key outputs a row twice, the last one counts. `transform` must be pure, as
-    /// for [`derive`](Self::derive).
+    /// If one source key outputs a row twice, the last one wins. `transform` must be pure, as for
+    /// [`derive`](Self::derive).
     ///
     /// # Panics
-    /// As [`derive`](Self::derive).
+    /// Like [`derive`](Self::derive).
     pub fn derive_many<K: Key, L: Key, W: Value>(
         &mut self,
         name: &'static str,
@@ -97,14 +96,15 @@ impl Builder {
         self.stage(name, source.into(), Many::new(transform))
     }
 
-    /// Declares a table of the rows of all `tables`, sharing their values.
+    /// Declares a table with the rows of all `tables`. Values are shared, not cloned.
     ///
-    /// Only one of them may have a row for a given key; within a commit it may move from one to another.
-    /// If two have one, debug builds panic in [`Engine::commit`] with the tables and the key; in release
-    /// builds the first of `tables` wins. To choose between several, see [`union_keys`](Self::union_keys).
+    /// Only one of them may have a row for a given key; the row may move to another table within a commit.
+    /// If two have one, [`Engine::commit`] panics in debug builds, naming the tables and the key; in
+    /// release builds the first of `tables` wins. To choose between several, see
+    /// [`union_keys`](Self::union_keys).
     ///
     /// # Panics
-    /// If there already is a table named `name`, or one of `tables` belongs to another builder.
+    /// If a table named `name` already exists, or one of `tables` belongs to another builder.
     pub fn union<K: Key, V: Value>(
         &mut self,
         name: &'static str,
@@ -117,8 +117,8 @@ impl Builder {
         table
     }
 
-    /// Declares a table of the keys that are in any of `sources`: the source of a stage that merges them.
-    /// The stage reads each source by key and decides which one takes precedence.
+    /// Declares a table of the keys that are in any of `sources`, for a stage that merges them. The stage
+    /// reads each source by key and decides which one takes precedence.
     ///
     /// ```
     /// use sesame_engine::{Builder, Table};
@@ -134,7 +134,7 @@ impl Builder {
     /// ```
     ///
     /// # Panics
-    /// As [`union`](Self::union).
+    /// Like [`union`](Self::union).
     pub fn union_keys<K: Key>(
         &mut self,
         name: &'static str,
@@ -180,7 +180,7 @@ impl Builder {
         table
     }
 
-    /// The tables and parts of the sources of a union.
+    /// The table and part numbers of a union's sources.
     fn sources<K>(&self, keys: impl IntoIterator<Item = impl Into<Keys<K>>>) -> Vec<(u16, u8)> {
         let keys = keys.into_iter().map(Into::into);
         let sources: Vec<_> = keys

@@ -1,10 +1,9 @@
-//! Growth of vectors whose length follows the number of objects.
+//! Growth of vectors whose length scales with the number of objects.
 //!
-//! A `Vec` doubles its capacity and never shrinks it, which would leave about a third of it unused. These
+//! A `Vec` doubles its capacity and never shrinks, which would leave about a third of it unused. These
 //! vectors grow by an eighth.
 
-/// A vector grows by this fraction of its length, so that an element is moved at most eight times on
-/// average.
+/// A vector grows by 1/8 of its length, so each element moves at most eight times on average.
 const FRACTION: usize = 8;
 
 /// The minimum growth, in elements.
@@ -16,7 +15,7 @@ pub(crate) fn push<T>(vec: &mut Vec<T>, element: T) {
     vec.push(element);
 }
 
-/// Extends a vector with `empty` elements so that index `at` exists.
+/// Extends a vector with `empty` elements until index `at` exists.
 pub(crate) fn extend_to<T>(vec: &mut Vec<T>, at: usize, empty: impl FnMut() -> T) {
     if let Some(more) = (at + 1).checked_sub(vec.len()) {
         reserve(vec, more);
@@ -30,7 +29,7 @@ fn reserve<T>(vec: &mut Vec<T>, more: usize) {
     }
 }
 
-/// Whether so little of the capacity is used that shrinking is worth its cost.
+/// Whether enough capacity is unused to make shrinking worthwhile.
 pub(crate) fn is_sparse(len: usize, capacity: usize) -> bool {
     capacity > MIN && len < capacity / 4
 }
@@ -40,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn little_capacity_is_unused_and_elements_are_rarely_moved() {
+    fn wastes_little_capacity_and_rarely_moves_elements() {
         let (mut vec, mut moved) = (Vec::new(), 0);
         for number in 0..100_000_usize {
             let before = vec.capacity();

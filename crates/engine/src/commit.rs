@@ -1,4 +1,4 @@
-//! The result of a commit: the changes of every table, and which keys ran.
+//! The result of a commit: changes to all tables, and the keys that ran.
 
 use std::any::Any;
 use std::fmt;
@@ -35,7 +35,7 @@ impl<V> Clone for Change<V> {
     }
 }
 
-/// The keys of one stage that ran.
+/// The keys for which a stage ran.
 pub(crate) struct Run {
     pub(crate) table: u16,
     /// `Vec<Arc<K>>` of the source's keys, sorted.
@@ -46,10 +46,10 @@ pub(crate) struct Run {
 pub struct Commit {
     stamp: u32,
     revision: u64,
-    /// `Vec<(K, Change<V>)>` by table, only of tables that changed.
+    /// `Vec<(K, Change<V>)>` by table, for tables that changed.
     pub(crate) changes: Vec<(u16, Erased)>,
     pub(crate) runs: Vec<Run>,
-    /// Name and number of keys of each of `runs`.
+    /// The stage name and key count of each of `runs`.
     pub(crate) work: Vec<(&'static str, usize)>,
 }
 
@@ -64,7 +64,7 @@ impl Commit {
         }
     }
 
-    /// The revision of the engine after the commit. It increases by one if and only if something changed.
+    /// The revision of the engine after the commit. It increases by one if and only if a row changed.
     pub fn revision(&self) -> u64 {
         self.revision
     }
@@ -74,7 +74,7 @@ impl Commit {
         self.changes.is_empty()
     }
 
-    /// The changes of `table`, sorted by key, each key at most once.
+    /// The changes to `table`, sorted by key, at most one per key.
     ///
     /// # Panics
     /// If the table belongs to another engine.
@@ -89,19 +89,19 @@ impl Commit {
             .expect("a handle of this engine has the types of its table")
     }
 
-    /// The keys for which the stage of `table` ran, sorted. Empty for an input table.
+    /// The keys for which the stage of `table` ran, sorted. Empty for input tables.
     ///
     /// # Panics
-    /// If the table belongs to another engine, or if its source has keys of another type; for those see
-    /// [`ran_keys`](Self::ran_keys).
+    /// If the table belongs to another engine, or if the key type of its source differs; see
+    /// [`ran_keys`](Self::ran_keys) for that case.
     pub fn ran<K: Key, V: Value>(&self, table: Table<K, V>) -> Vec<K> {
         self.ran_keys::<K>(table)
     }
 
-    /// The source keys, of type `S`, for which the stage of `table` ran, sorted. Empty for an input table.
+    /// The source keys, of type `S`, for which the stage of `table` ran, sorted. Empty for input tables.
     ///
     /// # Panics
-    /// If the table belongs to another engine, or the keys of its source are not of type `S`.
+    /// If the table belongs to another engine, or its source's keys are not of type `S`.
     pub fn ran_keys<S: Key>(&self, table: impl Into<TableId>) -> Vec<S> {
         let table = table.into();
         self.check(table);
@@ -113,7 +113,7 @@ impl Commit {
         keys.iter().map(|key| S::clone(key)).collect()
     }
 
-    /// Name and number of keys of each stage that ran, in the order of declaration.
+    /// The name and key count of each stage that ran, in declaration order.
     pub fn work(&self) -> &[(&'static str, usize)] {
         &self.work
     }

@@ -1,7 +1,7 @@
-//! Edges: which node of which stage read which subject, and how.
+//! Edges: which stage nodes read which subjects, and how.
 //!
-//! An edge is in two lists: that of its subject (doubly linked, so that removal takes constant time even
-//! with ten thousand readers) and that of its node (in the order of the subjects).
+//! Each edge is in two lists: its subject's (doubly linked, for removal in constant time even with ten
+//! thousand readers) and its node's (ordered by subject).
 
 use std::collections::BTreeSet;
 
@@ -9,14 +9,14 @@ use crate::capacity::{self, is_sparse};
 use crate::slots::NIL;
 use crate::table::AnyTable;
 
-/// How a subject was read, one bit each; an edge carries all that apply.
+/// How a subject was read: a bit set, since one edge can stand for several kinds of read.
 pub(crate) const GET: u8 = 1;
 pub(crate) const EXISTS: u8 = 1 << 1;
 pub(crate) const BY: u8 = 1 << 2;
 pub(crate) const KEYS: u8 = 1 << 3;
 pub(crate) const COUNT: u8 = 1 << 4;
 
-/// What a transform can read: a slot of a table (part 0) or of its n-th index (part n).
+/// Anything a transform can read: a slot of a table (part 0) or of its n-th index (part n).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Subject {
     pub(crate) table: u16,
@@ -39,7 +39,8 @@ struct Edge {
 /// All edges of an engine.
 pub(crate) struct Edges {
     arena: Vec<Edge>,
-    /// Free places. The lowest is used first, so that the end of the arena becomes free and is returned.
+    /// Free positions. The lowest is used first, so that the tail of the arena empties and can be
+    /// truncated.
     free: BTreeSet<u32>,
 }
 
@@ -62,7 +63,8 @@ impl Edges {
         self.arena.len()
     }
 
-    /// Calls `found` with the stage and node of every edge in the list at `head` with one of `kinds`.
+    /// Calls `found` with the stage and node of every edge in the list at `head` whose kinds overlap
+    /// `kinds`.
     pub(crate) fn readers(&self, head: u32, kinds: u8, mut found: impl FnMut(u16, u32)) {
         let mut at = head;
         while at != NIL {
@@ -74,7 +76,7 @@ impl Edges {
         }
     }
 
-    /// The subjects and kinds of a node's list.
+    /// The subjects and kinds in a node's list.
     pub(crate) fn reads(&self, head: u32) -> impl Iterator<Item = (Subject, u8)> {
         let mut at = head;
         std::iter::from_fn(move || {
@@ -84,7 +86,7 @@ impl Edges {
         })
     }
 
-    /// Replaces the reads of a node by `reads` (sorted, each subject once) and returns the head of its list.
+    /// Replaces a node's reads with `reads` (sorted, each subject once) and returns the head of its list.
     /// Appends subjects without readers to `released`.
     pub(crate) fn replace(
         &mut self,
@@ -121,7 +123,7 @@ impl Edges {
         first
     }
 
-    /// Removes a node's list of edges.
+    /// Removes all edges of a node.
     pub(crate) fn remove(&mut self, head: u32, tables: &mut Tables, released: &mut Vec<Subject>) {
         let mut at = head;
         while at != NIL {
@@ -137,7 +139,7 @@ impl Edges {
         self.shrink();
     }
 
-    /// Returns free places at the end. Amortized by the earlier additions.
+    /// Truncates free positions at the end. Amortized by earlier additions.
     fn shrink(&mut self) {
         let mut end = self.arena.len();
         while end > 0 && self.free.last() == Some(&(end as u32 - 1)) {
@@ -150,13 +152,13 @@ impl Edges {
         }
     }
 
-    /// The stage and node of the last edge, if the arena is so sparse that it should be compacted.
+    /// The stage and node of the last edge, if the arena is sparse enough to compact.
     pub(crate) fn last_if_sparse(&self) -> Option<(u16, u32)> {
         let last = self.arena.last()?;
         is_sparse(self.live(), self.arena.len()).then_some((last.stage, last.node))
     }
 
-    /// Moves the edges of a node to lower free places and returns the head of its list. Costs O(list).
+    /// Moves a node's edges to lower free positions and returns the head of its list. Costs O(list).
     pub(crate) fn compact(&mut self, head: u32, tables: &mut Tables) -> u32 {
         let (mut at, mut first, mut previous) = (head, NIL, NIL);
         while at != NIL {
@@ -172,8 +174,8 @@ impl Edges {
         first
     }
 
-    /// Moves an edge to the lowest free place, if that is lower, and returns its place. The caller updates
-    /// the `sibling` that refers to it.
+    /// Moves an edge to the lowest free position, if that is lower, and returns its position. The caller
+    /// updates the `sibling` that refers to it.
     fn move_down(&mut self, at: u32, tables: &mut Tables) -> u32 {
         let Some(to) = self.free.first().copied().filter(|to| *to < at) else {
             return at;
@@ -185,8 +187,8 @@ impl Edges {
         to
     }
 
-    /// Relinks the neighbours of an edge in its subject's list: the `prev` of the next edge becomes `back`,
-    /// the `next` of the previous edge, or the head of the list, becomes `forth`.
+    /// Relinks the neighbours of an edge in its subject's list: the next edge's `prev` becomes `back`; the
+    /// previous edge's `next`, or the list head, becomes `forth`.
     fn relink(&mut self, at: u32, (back, forth): (u32, u32), tables: &mut Tables) {
         let edge = &self.arena[at as usize];
         let (subject, next, prev) = (edge.subject, edge.next, edge.prev);

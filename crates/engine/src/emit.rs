@@ -12,13 +12,13 @@ use crate::table::{AnyTable, Delta, typed, typed_mut};
 
 /// Turns the outputs of a transform into rows of the stage's table.
 pub(crate) trait Emit<K>: Send + Sync + 'static {
-    /// What the transform returns.
+    /// The return type of the transform.
     type Output;
-    /// What a node stores about its rows.
+    /// A node's record of its rows.
     type Rows: Default + Send + Sync;
 
     fn call(&self, reader: &mut Reader<'_>, key: &K) -> Self::Output;
-    /// Replaces the rows of a node by the output of its latest run.
+    /// Replaces a node's rows with the output of its latest run.
     fn put(
         &mut self,
         node: (&Arc<K>, u32),
@@ -28,7 +28,7 @@ pub(crate) trait Emit<K>: Send + Sync + 'static {
     ) -> Self::Rows;
     /// Removes the rows of a node.
     fn remove(&mut self, node: u32, rows: Self::Rows);
-    /// Applies to the table all changes since the last call.
+    /// Applies all changes since the last call to the table.
     fn settle(&mut self, source: &dyn Subjects, table: &mut dyn AnyTable) -> Delta;
     /// The node that outputs the row of `key`.
     fn owner(&self, key: &dyn Any, source: &dyn Subjects, table: &dyn AnyTable) -> Option<u32>;
@@ -36,7 +36,7 @@ pub(crate) trait Emit<K>: Send + Sync + 'static {
     fn slots(&self) -> usize;
 }
 
-/// A transform with at most one row per key, of the same key.
+/// A transform with at most one row per key, under the same key.
 pub(crate) struct One<W, F> {
     transform: F,
     pending: Vec<(u32, Option<Arc<W>>)>,
@@ -117,12 +117,12 @@ where
     }
 }
 
-/// A transform with any number of rows per key, under keys of their own.
+/// A transform with any number of rows per key, each with its own key.
 pub(crate) struct Many<L, W, F> {
     transform: F,
-    /// By slot of a row, the node that outputs it; [`NIL`] if there is no row.
+    /// For each row slot, the node that outputs the row; [`NIL`] if there is no row.
     owners: Vec<u32>,
-    /// Slot and node of each row output since the last `settle`, with the value if it differs.
+    /// Slot and node of each row output since the last `settle`, with its value if that changed.
     output: Vec<(u32, u32, Option<Arc<W>>)>,
     /// Slot and node of each row removed since the last `settle`.
     removed: Vec<(u32, u32)>,
@@ -197,7 +197,7 @@ where
     fn settle(&mut self, source: &dyn Subjects, table: &mut dyn AnyTable) -> Delta {
         let table = typed_mut::<L, W>(table);
         let owners = &mut self.owners;
-        // Removals come first, since a row may move from one node to another within a commit.
+        // Removals first, since a row may move between nodes within a commit.
         let mut removed = std::mem::take(&mut self.removed);
         removed.retain(|&(slot, node)| {
             let owner = owners.get_mut(slot as usize);

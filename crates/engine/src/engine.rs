@@ -12,30 +12,30 @@ use crate::handle::{Index, Key, Table, TableId, Value};
 use crate::stage::{AnyStage, Origin, StageContext};
 use crate::table::{AnyTable, Delta, TableStore, typed};
 
-/// Tables, their indexes and the stages between them: see the [crate]'s documentation.
+/// Tables, their indexes and the stages between them; see the [crate] docs.
 pub struct Engine {
     stamp: u32,
     revision: u64,
     tables: Vec<Box<dyn AnyTable>>,
     names: Vec<&'static str>,
     stages: Vec<Box<dyn AnyStage>>,
-    /// By table, the stages that run for its keys or for those of one of its indexes.
+    /// For each table, the stages that run for its keys or for those of its indexes.
     sourced: Vec<Vec<Sourced>>,
     edges: Edges,
-    /// By stage, the keys to visit in this commit, as number of the source and slot. May hold duplicates.
+    /// For each stage, the keys to visit in this commit, as source number and slot. May contain duplicates.
     dirty: Vec<Vec<(u8, u32)>>,
-    /// Subjects to release at the end of this commit, if they are neither present nor read then.
+    /// Candidates to release at the end of this commit, if they are then neither present nor read.
     released: Vec<Subject>,
-    /// Set during a commit; stays set if it panics.
+    /// Set during a commit; stays set if the commit panics.
     committing: bool,
 }
 
-/// A stage that runs for the keys of a part of a table.
+/// A stage that runs for the keys of a table or index.
 #[derive(Clone, Copy)]
 struct Sourced {
     part: u8,
     stage: u16,
-    /// The number of this source among those of the stage.
+    /// Which of the stage's sources this is.
     source: u8,
 }
 
@@ -74,7 +74,7 @@ impl Engine {
     /// # Panics
     /// If the batch is for another engine, if a transform reads a table that is not declared before it, or
     /// if a transform or an index function panics. The panic propagates and leaves the commit incomplete:
-    /// tables can still be read for a post-mortem, but every further commit panics.
+    /// tables can still be read for a post-mortem, but all further commits panic.
     pub fn commit(&mut self, batch: Batch) -> Commit {
         assert!(
             !self.committing,
@@ -132,7 +132,7 @@ impl Engine {
         self.settle(table, run.delta, commit);
     }
 
-    /// Marks all nodes that depend on the changes of a table.
+    /// Marks all nodes that depend on a table's changes.
     fn settle(&mut self, table: u16, delta: Delta, commit: &mut Commit) {
         let Some(changes) = delta.changes else {
             return;
@@ -159,8 +159,8 @@ impl Engine {
         }
     }
 
-    /// Releases slots that are neither present nor read. Only at the end of a commit, so that within it a
-    /// slot stands for one key.
+    /// Releases slots that are neither present nor read. Runs only at the end of a commit, so a slot never
+    /// changes its key within one.
     fn release(&mut self) {
         for Subject { table, part, slot } in std::mem::take(&mut self.released) {
             self.tables[usize::from(table)]
@@ -169,12 +169,12 @@ impl Engine {
         }
     }
 
-    /// Compacts the arena of edges if it is sparse: an edge at its end keeps the free places before it from
-    /// being returned. Costs O(edges left), after three quarters of them were removed.
+    /// Compacts the edge arena if it is sparse: an edge at its end prevents truncation of the free
+    /// positions before it. Costs O(remaining edges), after three quarters of them were removed.
     fn compact(&mut self) {
         while let Some((stage, node)) = self.edges.last_if_sparse() {
             let Some(head) = self.stages[usize::from(stage)].reads_mut(node) else {
-                debug_assert!(false, "an edge belongs to an existing node");
+                debug_assert!(false, "every edge belongs to an existing node");
                 return;
             };
             *head = self.edges.compact(*head, &mut self.tables);
@@ -195,7 +195,7 @@ impl Engine {
         store.value(store.rows.find(key)?).cloned()
     }
 
-    /// All rows, sorted by key. For dumps and outputs; costs O(rows).
+    /// All rows, sorted by key. Costs O(rows); for dumps and outputs.
     pub fn iter<K: Key, V: Value>(
         &self,
         table: Table<K, V>,
@@ -222,11 +222,11 @@ impl Engine {
         }
     }
 
-    /// Explains why `key` has the row that it has, or none: the last run of the stage for it. For a union,
-    /// that is the run for the table that has the row.
+    /// Explains why `key` has its row, or none: the last run of the stage for it. For a union, that run
+    /// belongs to the table that provides the row.
     ///
     /// `None` for an input table, for a union of keys, and if the stage did not run for `key`: it is not in
-    /// the source, or, for `derive_many`, no run output it.
+    /// the source or, for `derive_many`, no run output it.
     pub fn explain<K: Key, V: Value>(&self, table: Table<K, V>, key: &K) -> Option<Explain> {
         self.check(table.id);
         let mut at = table.id.table;

@@ -1,30 +1,30 @@
-//! Plain data about an engine, for debugging and tests: why a row is as it is, and how large the engine is.
+//! Plain data for debugging and tests: why a row has its value, and how large the engine is.
 
 use std::fmt;
 
 /// The last run of a stage for a key: when it was and what it read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Explain {
-    /// The name of the stage, which is that of its table.
+    /// The name of the stage, which is also the name of its table.
     pub stage: &'static str,
-    /// The source key in its `Debug` form.
+    /// The source key, formatted with `Debug`.
     pub key: String,
     /// The revision of the commit in which it ran.
     pub revision: u64,
-    /// What it read, sorted by the order in which the tables are declared, then by kind and key.
+    /// Its reads, sorted by table in declaration order, then by kind and key.
     pub reads: Vec<Read>,
 }
 
-/// A read of a run.
+/// A read by a transform.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Read {
     /// The table.
     pub table: &'static str,
     /// The index of the table, if one was used.
     pub index: Option<&'static str>,
-    /// The kind of read, which determines what it depends on.
+    /// The kind of read, which determines which changes rerun the stage.
     pub kind: ReadKind,
-    /// The key, or index key, in its `Debug` form.
+    /// The key, or index key, formatted with `Debug`.
     pub key: String,
 }
 
@@ -46,17 +46,17 @@ pub enum ReadKind {
 /// The size of an engine's data. All numbers are zero for an engine without rows.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Footprint {
-    /// Rows of all tables.
+    /// Rows in all tables.
     pub rows: usize,
-    /// Keys that have a row or a group, or are read: what an edge can point at.
+    /// Keys that have a row or a group, or are read: the possible targets of an edge.
     pub subjects: usize,
     /// Pairs of a row and an index group that contains it.
     pub memberships: usize,
-    /// Source keys that stages have run for.
+    /// Source keys for which stages have run.
     pub nodes: usize,
     /// Recorded reads: pairs of a node and a subject.
     pub edges: usize,
-    /// Places allocated for all of these, free ones included. Bounded by the peak, however often rows are
+    /// Slots allocated for all of these, including free ones. Bounded by the peak, however often rows are
     /// added and removed.
     pub slots: usize,
 }

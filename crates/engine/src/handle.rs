@@ -1,22 +1,22 @@
 //! Handles: small copyable identifiers of tables and indexes.
 //!
-//! A handle holds no data. It carries the types, and the stamp of its [`Builder`](crate::Builder), so that
-//! its use on another engine is detected instead of reaching some other table there.
+//! A handle holds no data. It carries its types and the stamp of its [`Builder`](crate::Builder), so using
+//! it with another engine panics instead of reading an unrelated table.
 
 use std::fmt;
 use std::hash::Hash;
 use std::marker::PhantomData;
 
-/// A key of a table or an index. Implemented for every type that qualifies.
+/// A key of a table or an index. Implemented for all eligible types.
 ///
 /// `Ord`, `Hash` and `Eq` must be consistent, and `Clone` should be cheap: keys are cloned into results.
 pub trait Key: Ord + Hash + Clone + fmt::Debug + Send + Sync + 'static {}
 impl<T: Ord + Hash + Clone + fmt::Debug + Send + Sync + 'static> Key for T {}
 
-/// A value of a table. Implemented for every type that qualifies.
+/// A value of a table. Implemented for all eligible types.
 ///
-/// `PartialEq` decides whether a row changed: a value that is not equal to itself (a NaN inside) counts as
-/// changed in every run.
+/// `PartialEq` decides whether a row changed: a value that is not equal to itself (it contains a NaN)
+/// counts as changed on every run.
 pub trait Value: PartialEq + Send + Sync + 'static {}
 impl<T: PartialEq + Send + Sync + 'static> Value for T {}
 
@@ -43,13 +43,13 @@ pub struct Table<K, V> {
 /// An index of a `Table<K, V>`: groups of rows by keys of type `I`.
 pub struct Index<K, V, I> {
     pub(crate) table: Table<K, V>,
-    /// Which part of the table: 1 for its first index.
+    /// The part number within the table: 1 for its first index.
     pub(crate) part: u8,
     types: PhantomData<fn() -> I>,
 }
 
-/// The keys for which a stage runs: those of the rows of a [`Table`], or those of the groups of an
-/// [`Index`] (group by).
+/// The keys for which a stage runs: those of a [`Table`]'s rows, or those of an [`Index`]'s groups (group
+/// by).
 pub struct Keys<K> {
     pub(crate) id: TableId,
     pub(crate) part: u8,
@@ -95,7 +95,7 @@ impl<K, V, I> From<Index<K, V, I>> for Keys<I> {
     }
 }
 
-// By hand, because derives would require the same traits of K, V and I.
+// Not derived, since derives would require the same traits of K, V and I.
 impl<K, V> Clone for Table<K, V> {
     fn clone(&self) -> Self {
         *self

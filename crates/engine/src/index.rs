@@ -1,4 +1,4 @@
-//! An index of a table: for every index key, the group of rows that have it.
+//! An index of a table: for each index key, the group of rows that have it.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::members::Members;
 use crate::slots::{Data, Slots, Subjects};
 use crate::table::{Rows, Touched};
 
-/// The function of an index: the index keys of a row.
+/// An index function: returns the index keys of a row.
 pub(crate) type Extract<K, V, I> = Box<dyn Fn(&K, &V) -> Vec<I> + Send + Sync>;
 
 /// A group touched by the changes being applied to the table.
@@ -28,16 +28,16 @@ pub(crate) struct IndexStore<K, V, I> {
     memberships: usize,
 }
 
-/// An [`IndexStore`] without the type of its keys, as its table uses it.
+/// An [`IndexStore`] with its key type erased, as used by its table.
 pub(crate) trait TableIndex<K, V>: Any + Send + Sync {
     fn name(&self) -> &'static str;
     fn subjects(&self) -> &dyn Subjects;
     fn subjects_mut(&mut self) -> &mut dyn Subjects;
-    /// Moves a row from the groups of its old value to those of its new one. `rows` has the row's key.
+    /// Moves a row from the groups of its old value to those of its new one. `rows` contains the row's key.
     fn update(&mut self, row: u32, old: Option<&V>, new: Option<&V>, rows: &Rows<K, V>);
-    /// Appends the groups touched since the last call, in the order of their slots.
+    /// Appends the groups touched since the last call, ordered by slot.
     fn settle(&mut self, part: u8, touched: &mut Vec<Touched>);
-    /// The number of pairs of row and group.
+    /// The number of row-group pairs.
     fn memberships(&self) -> usize;
 }
 
@@ -81,7 +81,7 @@ impl<K: Key, V: Value, I: Key> IndexStore<K, V, I> {
 
     fn leave(&mut self, index_key: &I, row: u32, rows: &Rows<K, V>) {
         let Some(group) = self.groups.find(index_key) else {
-            return; // only if the index function is not pure
+            return; // happens only if the index function is impure
         };
         self.touch(group).membership = true;
         let members = self.groups.data_mut(group);
@@ -133,7 +133,7 @@ impl<K: Key, V: Value, I: Key> TableIndex<K, V> for IndexStore<K, V, I> {
     }
 
     fn settle(&mut self, part: u8, touched: &mut Vec<Touched>) {
-        // Taken, not drained: iterating a map costs O(capacity), and a large commit leaves a large one.
+        // Taken, not drained: iterating a map costs O(capacity), which is large after a large commit.
         let start = touched.len();
         for (group, touch) in std::mem::take(&mut self.touched) {
             let size = self.groups.data(group).len();

@@ -1,7 +1,7 @@
-//! Keyed tables, staged pure transforms, recorded reads, one commit at a time.
+//! Keyed tables, pure transforms in stages, recorded reads, one commit at a time.
 //!
-//! Input: changes to *input tables*, collected in a [`Batch`]. Output: a [`Commit`] with the changes of
-//! every table, input and derived, under one revision. Transforms derive tables from tables. The engine is
+//! Input: changes to *input tables*, collected in a [`Batch`]. Output: a [`Commit`] with the changes to all
+//! tables, input and derived, under one revision. Transforms derive tables from tables. The engine is
 //! generic: it must not depend on Kubernetes or Envoy.
 //!
 //! # Guarantees
@@ -12,12 +12,12 @@
 //! - records each read, so that a later change finds its readers by following edges, and
 //! - has no scan: rows are read by key or through a declared [`Index`].
 //!
-//! *The result does not depend on history*: after any sequence of commits every table equals that of a new
+//! *The result does not depend on history*: after any sequence of commits, all tables equal those of a new
 //! engine given the final inputs in any order. Tests check both guarantees.
 //!
 //! # Steps of a commit
 //!
-//! 1. The engine applies the batch to the input tables. An upsert of an equal value is no change.
+//! 1. The engine applies the batch to the input tables. Upserting an equal value changes nothing.
 //! 2. A changed table settles: the engine updates its indexes and marks every reader of a change. What
 //!    counts as a change depends on the kind of read:
 //!
@@ -38,7 +38,7 @@
 //! A stage reads only tables declared before it, so everything it reads is final: there are no glitches, no
 //! repeated runs and no cycles.
 //!
-//! # Several sources for a row
+//! # Rows with several sources
 //!
 //! [`Builder::union`] joins tables with disjoint keys. [`Builder::union_keys`] gives a stage the keys of
 //! several tables and indexes; the stage merges their rows with explicit precedence. Two sources for one row
@@ -47,11 +47,11 @@
 //!
 //! # Implementation
 //!
-//! Every key is interned once per table or index and identified by a slot (`slots`); a slot that can be read
-//! is a *subject*. A stage has a *node* for each source key, with the same slot. Reads are edges between
-//! nodes and subjects, in one arena, linked into a list per subject and a list per node (`edges`). So
-//! replacing a node's reads costs O(its reads), however many other nodes read the same subjects. Slots are
-//! freed only at the end of a commit; within it a slot stands for one key.
+//! Each key is interned once per table or index and identified by a slot (`slots`); a slot that can be read
+//! is a *subject*. A stage has a *node* for each source key, with the same slot number. Reads are edges
+//! between nodes and subjects, in one arena, linked into a list per subject and a list per node (`edges`).
+//! So replacing a node's reads costs O(its reads), however many other nodes read the same subjects. Slots
+//! are freed only at the end of a commit, so a slot never changes its key within one.
 //!
 //! Keys come from untrusted objects, so they are hashed with std's randomly seeded hasher; internal ids use
 //! a faster one. No output depends on hash order.
@@ -87,7 +87,7 @@
 //! assert_eq!(engine.get(backends, &"a".to_owned()).as_deref(), Some(&80));
 //! assert_eq!(engine.len(uses), 2);
 //!
-//! // The service changes: only the route that read it runs, and no count.
+//! The service changes: only the route that read it runs; no count does.
 //! let mut batch = Batch::new();
 //! batch.upsert(services, "web".to_owned(), 8080);
 //! let commit = engine.commit(batch);

@@ -1,14 +1,14 @@
-//! The members of an index group: rows of its table, in the order of their keys.
+//! The members of an index group: rows of its table, in key order.
 //!
-//! Most groups are tiny, some contain every row. A small group is a sorted vector with four bytes per
-//! member, a large one a tree with O(log n) insertion.
+//! Most groups are tiny, but some contain every row. A small group is a sorted vector of four bytes per
+//! member; a large one is a tree with O(log n) insertion.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::slots::Data;
 
-/// A group with more members becomes a tree, and one with half as many a vector again.
+/// Above this size, a group becomes a tree; at half of it, a vector again.
 const FEW: usize = 64;
 
 pub(crate) enum Members<K> {
@@ -36,7 +36,7 @@ impl<K> Members<K> {
         }
     }
 
-    /// Calls `each` with every member, in the order of their keys.
+    /// Calls `each` with every member, in key order.
     pub(crate) fn for_each(&self, each: impl FnMut(u32)) {
         match self {
             Members::Few(rows) => rows.iter().copied().for_each(each),

@@ -1,5 +1,5 @@
-//! Reads of a transform, by key or by index, each one recorded. There is no scan, and there must never be
-//! one: see the guarantees in the crate's documentation.
+//! A transform's reads, by key or by index; each is recorded. There must never be a scan: see the
+//! guarantees in the crate docs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use crate::handle::{Index, Key, Table, TableId, Value};
 use crate::slots::Slots;
 use crate::table::{TableStore, typed_mut};
 
-/// Read access of a transform to the tables declared before its own.
+/// A transform's read access to the tables declared before its own.
 ///
 /// # Panics
-/// Every read panics if the table belongs to another engine or is not declared before the stage.
+/// All reads panic if the table belongs to another engine or is not declared before the stage.
 pub struct Reader<'a> {
     /// All tables declared before the stage's own.
     pub(crate) tables: &'a mut Tables,
@@ -45,7 +45,7 @@ impl Reader<'_> {
         exists
     }
 
-    /// The rows in group `key` of the index, sorted by their key. Depends on the members and their values.
+    /// The rows in group `key` of the index, sorted by row key. Depends on the members and their values.
     /// Costs O(members).
     pub fn by<K: Key, V: Value, I: Key>(
         &mut self,
@@ -67,8 +67,8 @@ impl Reader<'_> {
         store.members::<I, _>(index.part, group, |key, _| key.clone())
     }
 
-    /// The number of rows in group `key` of the index. Depends on the number alone: a member replaced by
-    /// another within one commit is no change. Costs O(1).
+    /// The number of rows in group `key` of the index. Depends only on the number: replacing one member
+    /// with another within a commit changes nothing. Costs O(1).
     pub fn count<K: Key, V: Value, I: Key>(&mut self, index: Index<K, V, I>, key: &I) -> usize {
         let group = self.group(index, key, COUNT);
         let groups = &self.store(index.table).index::<I>(index.part).groups;

@@ -1,6 +1,6 @@
 //! Interned keys: each key is stored once per table or index and identified by a slot, a small number.
 //!
-//! A slot has data (a row's value, a group's members) and the head of the list of edges that read it.
+//! A slot has data (a row's value, or a group's members) and the head of the list of edges that read it.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -13,10 +13,10 @@ use hashbrown::HashTable;
 use crate::capacity::{self, is_sparse};
 use crate::handle::Key;
 
-/// No slot or edge; the end of a list.
+/// No slot or edge; ends a list.
 pub(crate) const NIL: u32 = u32::MAX;
 
-/// The data of a slot. A slot that is only read has the default.
+/// The data of a slot. A slot that is only read holds the default.
 pub(crate) trait Data: Default + Send + Sync + 'static {
     /// Whether the row has a value, or the group a member.
     fn is_present(&self) -> bool;
@@ -30,12 +30,12 @@ struct Entry<K, D> {
 
 /// The keys of one table or index.
 pub(crate) struct Slots<K, D> {
-    /// Slots by the hash of their keys, which are in `entries`.
+    /// Slots by key hash; the keys are in `entries`.
     by_key: HashTable<u32>,
     hasher: RandomState,
-    /// The last one is never free.
+    /// The last entry is never free.
     entries: Vec<Option<Entry<K, D>>>,
-    /// Free slots. The lowest is used first, so that the end of `entries` becomes free and is returned.
+    /// Free slots. The lowest is used first, so that the tail of `entries` empties and can be truncated.
     free: BTreeSet<u32>,
 }
 
@@ -55,7 +55,7 @@ impl<K: Key, D: Data> Slots<K, D> {
         self.by_key.find(hash, same).copied()
     }
 
-    /// The slot of `key`, which is cloned only if it is new.
+    /// The slot of `key`. Clones the key only if it is new.
     pub(crate) fn intern(&mut self, key: &K) -> u32 {
         match self.find(key) {
             Some(slot) => slot,
@@ -63,7 +63,7 @@ impl<K: Key, D: Data> Slots<K, D> {
         }
     }
 
-    /// The slot of `key`, which is dropped unless it is new.
+    /// The slot of `key`. Drops the key unless it is new.
     pub(crate) fn intern_owned(&mut self, key: K) -> u32 {
         match self.find(&key) {
             Some(slot) => slot,
@@ -71,7 +71,7 @@ impl<K: Key, D: Data> Slots<K, D> {
         }
     }
 
-    /// The slot of `key`, which is shared if it is new.
+    /// The slot of `key`. Shares the key if it is new.
     pub(crate) fn intern_shared(&mut self, key: &Arc<K>) -> u32 {
         match self.find(key) {
             Some(slot) => slot,
@@ -95,7 +95,7 @@ impl<K: Key, D: Data> Slots<K, D> {
                 let slot = u32::try_from(self.entries.len())
                     .ok()
                     .filter(|slot| *slot != NIL)
-                    .expect("fewer than 2^32 - 1 keys fit into memory");
+                    .expect("fewer than 2^32 - 1 keys fit in memory");
                 capacity::push(&mut self.entries, entry);
                 slot
             }
@@ -108,7 +108,7 @@ impl<K: Key, D: Data> Slots<K, D> {
         slot
     }
 
-    /// Returns free slots at the end. Amortized by the earlier additions.
+    /// Truncates free slots at the end. Amortized by earlier additions.
     fn shrink(&mut self) {
         while let Some(None) = self.entries.last() {
             self.entries.pop();
@@ -129,13 +129,13 @@ impl<K: Key, D: Data> Slots<K, D> {
     fn entry(&self, slot: u32) -> &Entry<K, D> {
         self.entries[slot as usize]
             .as_ref()
-            .expect("a slot is freed only without references to it")
+            .expect("a slot is freed only when nothing refers to it")
     }
 
     fn entry_mut(&mut self, slot: u32) -> &mut Entry<K, D> {
         self.entries[slot as usize]
             .as_mut()
-            .expect("a slot is freed only without references to it")
+            .expect("a slot is freed only when nothing refers to it")
     }
 
     pub(crate) fn key(&self, slot: u32) -> &Arc<K> {
@@ -150,7 +150,7 @@ impl<K: Key, D: Data> Slots<K, D> {
         &mut self.entry_mut(slot).data
     }
 
-    /// Every key and its data, unordered.
+    /// All keys and their data, unordered.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &D)> {
         self.entries
             .iter()
@@ -159,7 +159,7 @@ impl<K: Key, D: Data> Slots<K, D> {
     }
 }
 
-/// [`Slots`] without their types, as edges use them.
+/// [`Slots`] with their types erased, as used by edges.
 pub(crate) trait Subjects {
     /// The key of a slot, an `Arc<K>`.
     fn key_any(&self, slot: u32) -> &dyn Any;
@@ -175,7 +175,7 @@ pub(crate) trait Subjects {
     fn release(&mut self, slot: u32);
     /// The number of interned keys.
     fn live(&self) -> usize;
-    /// The number of slots in memory, free ones included.
+    /// The number of slots in memory, including free ones.
     fn allocated(&self) -> usize;
 }
 
@@ -207,7 +207,7 @@ impl<K: Key, D: Data> Subjects for Slots<K, D> {
 
     fn release(&mut self, slot: u32) {
         let Some(entry) = self.entries.get_mut(slot as usize) else {
-            return; // already freed and returned
+            return; // already freed and truncated
         };
         let Some(entry) = entry.take_if(|e| e.readers == NIL && !e.data.is_present()) else {
             return;

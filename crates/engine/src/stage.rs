@@ -1,5 +1,5 @@
-//! A stage: a transform that runs for every key of its source, with the reads and the rows of each run.
-//! An [`Emit`] turns its outputs into rows.
+//! A stage: a transform that runs for each key of its source, with each run's reads and rows. An [`Emit`]
+//! turns its outputs into rows.
 
 use std::any::Any;
 use std::num::NonZeroU64;
@@ -14,7 +14,7 @@ use crate::reader::Reader;
 use crate::slots::NIL;
 use crate::table::{AnyTable, Delta, Erased};
 
-/// What a stage borrows for a run.
+/// What a stage borrows during a run.
 pub(crate) struct StageContext<'a> {
     pub(crate) tables: &'a mut Tables,
     pub(crate) names: &'a [&'static str],
@@ -35,36 +35,36 @@ pub(crate) struct StageRun {
 
 /// Where a row comes from.
 pub(crate) enum Origin {
-    /// From a run of the transform.
+    /// A run of the transform.
     Run {
-        /// The source key, in its `Debug` form.
+        /// The source key, formatted with `Debug`.
         key: String,
         revision: NonZeroU64,
-        /// The head of the node's list of edges.
+        /// The head of the node's edge list.
         reads: u32,
     },
-    /// Unchanged from another table.
+    /// Another table, unchanged.
     Table(u16),
 }
 
-/// The key of a slot of a source.
+/// The key of a slot in a source.
 pub(crate) fn source_key<K: Key>(table: &dyn AnyTable, part: u8, slot: u32) -> &Arc<K> {
     let key = table.subjects(part).key_any(slot).downcast_ref();
     key.expect("a handle of this engine has the types of its table")
 }
 
-/// A stage without its types.
+/// A stage with its types erased.
 pub(crate) trait AnyStage: Send + Sync {
     /// The number of the stage's table.
     fn output(&self) -> u16;
-    /// The tables and parts for whose keys it runs.
+    /// The tables and parts whose keys it runs for.
     fn sources(&self) -> &[(u16, u8)];
-    /// Runs the keys in `dirty` (source and slot, sorted, each once) that are present, and drops the rows
-    /// of those that are not.
+    /// Runs the keys in `dirty` (source and slot, sorted, no duplicates) that are present, and drops the
+    /// rows of the others.
     fn run(&mut self, number: u16, dirty: &[(u8, u32)], context: StageContext<'_>) -> StageRun;
-    /// Where the row of `key` in the output table comes from.
+    /// Where the output table's row for `key` comes from.
     fn origin(&self, key: &dyn Any, tables: &Tables) -> Option<Origin>;
-    /// The head of a node's list of edges.
+    /// The head of a node's edge list.
     fn reads_mut(&mut self, slot: u32) -> Option<&mut u32>;
     fn add_to(&self, footprint: &mut Footprint);
 }
@@ -80,7 +80,7 @@ pub(crate) struct Stage<K, E: Emit<K>> {
     source: (u16, u8),
     output: u16,
     emit: E,
-    /// By slot of the source key.
+    /// By source key slot.
     nodes: Vec<Option<Node<E::Rows>>>,
     live: usize,
     types: std::marker::PhantomData<fn(K)>,

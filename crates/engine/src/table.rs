@@ -1,6 +1,6 @@
 //! A table: values by key, with its indexes.
 //!
-//! Applying changes (each row at most once, and only if its value differs) yields a [`Delta`]: the changes
+//! Applying changes (at most one per row, and only if its value differs) yields a [`Delta`]: the changes
 //! for the [`Commit`](crate::Commit), and the touched subjects for the engine.
 
 use std::any::Any;
@@ -19,20 +19,20 @@ impl<V: Value> Data for Option<Arc<V>> {
     }
 }
 
-/// The rows of a table; a slot without a value is one that is only read.
+/// The rows of a table. A slot without a value is only read.
 pub(crate) type Rows<K, V> = Slots<K, Option<Arc<V>>>;
 
-/// The changes of a batch to one table: new values by key; none removes the row.
+/// A batch's changes to one table: new values by key; `None` removes the row.
 pub(crate) type TableBatch<K, V> = BTreeMap<K, Option<Arc<V>>>;
 
-/// A value without its type.
+/// A type-erased value.
 pub(crate) type Erased = Box<dyn Any + Send + Sync>;
 
-/// A subject affected by changes of its table.
+/// A subject affected by changes to its table.
 pub(crate) struct Touched {
     pub(crate) part: u8,
     pub(crate) slot: u32,
-    /// The kinds of read that are outdated.
+    /// The kinds of read this invalidates.
     pub(crate) kinds: u8,
     /// Whether stages with this source must visit the key.
     pub(crate) source_changed: bool,
@@ -40,10 +40,10 @@ pub(crate) struct Touched {
     pub(crate) present: bool,
 }
 
-/// The changes of a table.
+/// The changes to a table.
 pub(crate) struct Delta {
     pub(crate) touched: Vec<Touched>,
-    /// `Vec<(K, Change<V>)>`, sorted by key; none if nothing changed.
+    /// `Vec<(K, Change<V>)>`, sorted by key; `None` if nothing changed.
     pub(crate) changes: Option<Erased>,
 }
 
@@ -54,10 +54,10 @@ pub(crate) struct TableStore<K, V> {
     len: usize,
 }
 
-/// A [`TableStore`] without its types.
+/// A [`TableStore`] with its types erased.
 pub(crate) trait AnyTable: Any + Send + Sync {
     fn name(&self) -> &'static str;
-    /// The name of the index with number `part`; none for part 0, the table itself.
+    /// The name of index number `part`; `None` for part 0, the table itself.
     fn index_name(&self, part: u8) -> Option<&'static str>;
     fn subjects(&self, part: u8) -> &dyn Subjects;
     fn subjects_mut(&mut self, part: u8) -> &mut dyn Subjects;
@@ -67,7 +67,7 @@ pub(crate) trait AnyTable: Any + Send + Sync {
     fn len(&self) -> usize;
     /// The number of parts: the table and its indexes.
     fn parts(&self) -> u8;
-    /// The number of pairs of row and group in all indexes.
+    /// The number of row-group pairs in all indexes.
     fn memberships(&self) -> usize;
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn typed<K: Key, V: Value>(table: &dyn AnyTable) -> &TableStore<K, V>
         .expect("a handle of this engine has the types of its table")
 }
 
-/// As [`typed`].
+/// Like [`typed`].
 pub(crate) fn typed_mut<K: Key, V: Value>(table: &mut dyn AnyTable) -> &mut TableStore<K, V> {
     (table as &mut dyn Any)
         .downcast_mut()
@@ -135,7 +135,7 @@ impl<K: Key, V: Value> TableStore<K, V> {
         }
     }
 
-    /// Applies changes: each row at most once, and only with a value that differs.
+    /// Applies changes: at most one per row, and only values that differ.
     pub(crate) fn apply(&mut self, rows: Vec<(u32, Option<Arc<V>>)>) -> Delta {
         if rows.is_empty() {
             return Delta {
@@ -202,7 +202,7 @@ impl<K: Key, V: Value> TableStore<K, V> {
         let members = self.index::<I>(part).groups.data(group);
         let mut found = Vec::with_capacity(members.len());
         members.for_each(|row| {
-            let value = self.value(row).expect("a member of a group has a value");
+            let value = self.value(row).expect("group members have values");
             found.push(member(self.rows.key(row), value));
         });
         found

@@ -1,7 +1,7 @@
 //! Tables with the rows, or the keys, of several sources.
 //!
-//! A union has no state: for each key that changed in a source it looks the key up in all sources. So its
-//! result does not depend on history, and a key may move between sources within one commit.
+//! A union has no state: for each key that changed in one source, it looks the key up in all sources. So
+//! its result does not depend on history, and a key may move between sources within one commit.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use crate::handle::{Key, Value};
 use crate::stage::{AnyStage, Origin, StageContext, StageRun, source_key};
 use crate::table::{AnyTable, typed, typed_mut};
 
-/// The row that a source has for a key.
+/// Looks up a source's row for a key.
 type Row<K, V> = Box<dyn Fn(&dyn AnyTable, u8, &K) -> Option<Arc<V>> + Send + Sync>;
 
 pub(crate) struct Union<K, V> {
     sources: Vec<(u16, u8)>,
     output: u16,
     row: Row<K, V>,
-    /// Whether a key may be in one source only.
+    /// Whether a key may be in at most one source.
     exclusive: bool,
 }
 
 impl<K: Key, V: Value> Union<K, V> {
-    /// A union of the rows of tables.
+    /// A union of tables' rows.
     pub(crate) fn of_rows(sources: Vec<(u16, u8)>, output: u16) -> Self {
         let row = |table: &dyn AnyTable, _, key: &K| {
             let table = typed::<K, V>(table);
@@ -38,7 +38,7 @@ impl<K: Key, V: Value> Union<K, V> {
         }
     }
 
-    /// The sources that have a row for `key`, with the row.
+    /// The rows for `key`, each with its source table.
     fn rows(&self, tables: &Tables, key: &K) -> impl Iterator<Item = (u16, Arc<V>)> {
         let sources = self.sources.iter();
         sources.filter_map(move |&(table, part)| {

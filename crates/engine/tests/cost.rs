@@ -14,7 +14,7 @@ struct Route {
     host: u32,
 }
 
-/// Ten routes to a service, a thousand to a gateway, two to a host.
+/// Ten routes per service, a thousand per gateway, two per host.
 fn route(key: u32) -> Route {
     Route {
         gateway: key % GATEWAYS,
@@ -78,7 +78,7 @@ impl World {
                 .map(|(route, port)| ((*host, *route), *port))
                 .collect()
         });
-        // A stage whose output rarely changes, and one that depends on it.
+        // A stage whose output rarely changes, and a stage that depends on it.
         let parity = b.derive("parity", services, move |reader, key| {
             reader.get(services, key).map(|port| *port % 2 == 0)
         });
@@ -151,7 +151,7 @@ impl World {
 }
 
 #[test]
-fn a_changed_value_runs_its_readers_only() {
+fn a_changed_value_runs_only_its_readers() {
     let mut world = World::new();
     let commit = world.set_service(7, Some(8082));
     let routes: Vec<u32> = (0..10).map(|n| n * SERVICES + 7).collect();
@@ -266,7 +266,7 @@ fn a_group_that_does_not_read_its_members_does_not_run_for_them() {
 }
 
 #[test]
-fn an_equal_upsert_is_no_change() {
+fn an_equal_upsert_changes_nothing() {
     let mut world = World::new();
     let revision = world.engine.revision();
     let footprint = world.engine.footprint();
@@ -302,7 +302,7 @@ fn the_last_change_of_a_key_wins() {
     batch.upsert(world.gateways, 77, 1);
     batch.upsert(world.gateways, 77, 2);
     batch.remove(world.gateways, 4);
-    batch.upsert(world.gateways, 4, 80); // as it was
+    batch.upsert(world.gateways, 4, 80); // unchanged
     let commit = world.engine.commit(batch);
     assert_eq!(
         commit.changes(world.gateways),
@@ -318,13 +318,13 @@ fn memory_is_freed() {
         full.rows,
         11_010 + 2 * 10_000 + 2 * 10 + 5_000 + 10_000 + 2 * 1_000
     );
-    // backends, found: 2 each; attached, children: 1 each; hosts: the group and two rows; the rest: 1.
+    // backends, found: 2 each; attached, children: 1 each; hosts: the group and two rows; others: 1 each.
     assert_eq!(
         full.edges,
         4 * 10_000 + 2 * 10 + 3 * 5_000 + 5_000 + 2 * 1_000
     );
 
-    // Rows with ever new keys leave nothing behind.
+    // Rows with ever-new keys don't leak memory.
     let mut slots = None;
     for round in 1..20 {
         let new = (0..50).map(|key| (ROUTES * round + key, Some(route(key + 1_000_000 * round))));
@@ -356,7 +356,7 @@ fn memory_is_freed() {
 
 /// Ten thousand routes of two kinds in a union; a stage merges them with reserved hosts, by host.
 #[test]
-fn a_union_and_a_merge_cost_the_change() {
+fn the_cost_of_a_union_and_a_merge_is_that_of_the_change() {
     let mut b = Builder::new();
     let http: Table<u32, Route> = b.input("http");
     let grpc: Table<u32, Route> = b.input("grpc");
@@ -387,7 +387,7 @@ fn a_union_and_a_merge_cost_the_change() {
     assert_eq!(commit.work(), [("routes", 1), ("hosts", 1)]);
     assert_eq!(commit.ran(hosts), [21]);
 
-    // From one kind to the other, in one commit.
+    // Moves from one kind to the other, in one commit.
     let mut batch = Batch::new();
     batch.remove(grpc, 42);
     batch.upsert(http, 42, changed);
@@ -414,7 +414,7 @@ fn a_union_and_a_merge_cost_the_change() {
 
 /// Routes move to other services, so rows of `derive_many` move to other source keys.
 #[test]
-fn rows_that_move_between_source_keys_cost_the_move() {
+fn moving_rows_between_source_keys_costs_only_the_move() {
     let mut b = Builder::new();
     let routes: Table<u32, Route> = b.input("routes");
     let by_service = b.index(routes, "by_service", |_, route: &Route| vec![route.service]);

@@ -1,4 +1,4 @@
-//! Explanations, memory that is freed, and programming errors that panic.
+//! Explanations, memory release, and panics on programming errors.
 
 use std::sync::{Arc, OnceLock};
 
@@ -80,11 +80,11 @@ fn explain_returns_the_reads_of_the_last_run() {
     assert!(explain.to_string().starts_with(
         "out ran for 3 at revision 3\n  by names.by_length 3\n  keys names.by_length 4\n"
     ));
-    // Carl has no age: no row, but an explanation.
+    // Carl has no age: there is an explanation, but no row.
     assert_eq!(engine.get(out, &4), None);
     assert_eq!(engine.explain(out, &4).map(|why| why.reads.len()), Some(6));
     assert_eq!(engine.explain(out, &5), None, "no name has five letters");
-    // A row of `derive_many` is explained by its source key, whose input did not change after the first
+    // A row of `derive_many` is explained by its source key, whose input has not changed since the first
     // commit.
     let explain = engine.explain(pairs, &30).expect("it ran");
     assert_eq!((explain.key.as_str(), explain.revision), ("3", 1));
@@ -97,10 +97,10 @@ fn explain_returns_the_reads_of_the_last_run() {
     );
 }
 
-/// New edges of an early stage are added before those of removed keys of later stages are freed, so they
-/// are at the end of the arena.
+/// An early stage adds its new edges before later stages free those of removed keys, so the new ones are at
+/// the end of the arena.
 #[test]
-fn an_edge_at_the_end_of_the_arena_does_not_keep_free_places_allocated() {
+fn an_edge_at_the_end_of_the_arena_does_not_prevent_truncation() {
     let mut b = Builder::new();
     let numbers: Table<u8, u32> = b.input("numbers");
     let known: Table<u32, u32> = b.input("known");
@@ -169,7 +169,7 @@ fn a_stage_cannot_read_a_later_table() {
     let input: Table<u8, u8> = b.input("input");
     let seen = Arc::clone(&late);
     b.derive("early", input, move |reader, key| {
-        let late = *seen.get().expect("declared by now");
+        let late = *seen.get().expect("already declared");
         reader.get(late, key).map(|value| *value)
     });
     let table = b.derive("late", input, move |reader, key| {
@@ -190,7 +190,7 @@ fn a_stage_cannot_read_its_own_index() {
     let input: Table<u8, u8> = b.input("input");
     let seen = Arc::clone(&index);
     let own = b.derive("own", input, move |reader, key| {
-        Some(reader.count(*seen.get().expect("declared by now"), key))
+        Some(reader.count(*seen.get().expect("already declared"), key))
     });
     let by_key = b.index(own, "by_key", |key: &u8, _| vec![*key]);
     index.set(by_key).expect("set once");
@@ -250,7 +250,7 @@ fn a_panic_propagates_and_further_commits_panic() {
     };
     assert!(commit(12).is_ok());
     assert_eq!(commit(13).err(), Some(Some("thirteen".to_owned())));
-    let rejected = commit(14).err().flatten().expect("it panics with a text");
+    let rejected = commit(14).err().flatten().expect("panics with a message");
     assert!(rejected.contains("an earlier commit"), "{rejected}");
     assert_eq!(engine.get(out, &1).as_deref(), Some(&12));
 }

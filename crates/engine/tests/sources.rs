@@ -49,13 +49,13 @@ fn a_row_moves_between_source_keys_within_a_commit() {
     let mut lists = Lists::new();
     assert_eq!(lists.set(&[(5, &[(0, "a")])]), [upsert(0, "a")]);
     assert_eq!(lists.origin(0).as_deref(), Some("5"));
-    // To a source key that runs later, and back to one that runs earlier.
+    // Moves to a source key that runs later, then back to one that runs earlier.
     let moved = lists.set(&[(5, &[]), (7, &[(0, "b")])]);
     assert_eq!(moved, [upsert(0, "b")]);
     assert_eq!(lists.origin(0).as_deref(), Some("7"));
     let moved = lists.set(&[(5, &[(0, "c")]), (7, &[])]);
     assert_eq!(moved, [upsert(0, "c")]);
-    // The same value from another source key is no change of the row.
+    // The same value from another source key does not change the row.
     assert_eq!(lists.set(&[(5, &[]), (7, &[(0, "c")])]), []);
     assert_eq!(lists.origin(0).as_deref(), Some("7"));
 
@@ -71,7 +71,7 @@ fn a_row_moves_between_source_keys_within_a_commit() {
 }
 
 #[test]
-fn the_last_row_of_a_run_for_a_key_counts() {
+fn the_last_row_that_a_run_outputs_for_a_key_wins() {
     let mut lists = Lists::new();
     let changes = lists.set(&[(3, &[(1, "first"), (1, "last")])]);
     assert_eq!(changes, [upsert(1, "last")]);
@@ -146,7 +146,7 @@ fn a_union_has_the_rows_of_all_its_tables() {
     let given = world.engine.get(world.given, &1).expect("it has a row");
     assert!(Arc::ptr_eq(&row, &given), "the value is shared");
 
-    // A key moves from one table to the other: with another value, and with the same.
+    // A key moves between tables: with another value, then with the same.
     let commit = world.commit(&[(1, None), (2, Some("two"))], &[(1, Some(1)), (2, None)]);
     let both = [upsert(1, "1".to_owned()), upsert(2, "two".to_owned())];
     assert_eq!(commit.changes(names), both);
@@ -160,7 +160,7 @@ fn a_union_has_the_rows_of_all_its_tables() {
 }
 
 #[test]
-fn a_row_of_a_union_is_explained_by_the_table_it_comes_from() {
+fn a_row_of_a_union_is_explained_by_its_table() {
     let mut world = Names::new();
     world.commit(&[(1, Some("one"))], &[]);
     world.commit(&[], &[(2, Some(2))]);
@@ -230,7 +230,7 @@ fn a_stage_merges_tables_and_indexes_by_precedence() {
     // The votes for 1 were not read, since the table takes precedence.
     assert_eq!(commit(&[], &[(4, Some(1))]), (vec![], vec![]));
     assert_eq!(commit(&[(1, None)], &[]), (vec![upsert(1, 2)], vec![1]));
-    // A key moves from one source to the other: it stays in the union.
+    // A key moves between sources: it stays in the union.
     let moved = commit(&[(2, Some(2))], &[(1, None), (2, None)]);
     assert_eq!(moved, (vec![], vec![2]));
     assert_eq!(

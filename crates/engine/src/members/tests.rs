@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Row `n` has the key `999 - n`, so that the order of rows is not that of keys.
+/// Row `n` has the key `999 - n`, so that row order and key order differ.
 fn keys() -> Vec<Arc<u32>> {
     (0..1000).map(|row| Arc::new(999 - row)).collect()
 }
@@ -18,7 +18,7 @@ fn rows(members: &Members<u32>) -> Vec<u32> {
 proptest! {
     #[test]
     fn behaves_like_a_set_sorted_by_key(
-        // Both small sets and ones that pass the limit in both directions.
+        // Both small sets and sets that cross the limit in both directions.
         steps in prop_oneof![
             prop::collection::vec((any::<bool>(), 0u32..10), 0..50),
             prop::collection::vec((prop::bool::weighted(0.6), 0u32..150), 0..600),
@@ -43,7 +43,7 @@ proptest! {
 }
 
 #[test]
-fn is_a_vector_when_few_and_a_tree_when_many() {
+fn is_a_vector_when_small_and_a_tree_when_large() {
     let keys = keys();
     let key_of = |row: u32| &keys[row as usize];
     let mut members = Members::default();

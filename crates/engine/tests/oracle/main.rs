@@ -64,7 +64,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// Many routes in few groups: large groups have another representation than small ones.
+    /// Many routes in few groups, since large groups are represented differently from small ones.
     #[test]
     fn large_groups(batches in prop::collection::vec(steps(250, 300), 1..5)) {
         check(batches)?;

@@ -43,7 +43,7 @@ pub(crate) fn naive(objects: &Objects) -> Dump {
         if let Some(gateway) = parents.into_iter().find(|gateway| gateway.open) {
             for (nth, host) in route.hosts.iter().enumerate() {
                 offers.insert((*host, *key), (nth, gateway.port));
-                // Routes are sorted: the first keeps the host, and its last row counts.
+                // Routes are sorted: the first keeps the host, and its last row wins.
                 let row = hosts.entry(*host).or_insert((*key, nth, gateway.port));
                 if row.0 == *key {
                     row.1 = nth;

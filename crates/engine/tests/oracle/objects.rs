@@ -1,4 +1,4 @@
-//! Objects of the oracle: gateways, routes and services, and random changes to them.
+//! The oracle's objects: gateways, routes and services, with random changes to them.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ pub(crate) struct Route {
     pub(crate) backend: u8,
 }
 
-/// A change of an object; `None` removes it.
+/// A change to an object; `None` removes it.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Gateway(u8, Option<Gateway>),
@@ -52,7 +52,7 @@ impl Objects {
         }
     }
 
-    /// All objects, readers first and large keys first.
+    /// All objects, readers and large keys first.
     pub(crate) fn steps_reversed(&self) -> Vec<Step> {
         let routes = self.routes.iter().rev();
         let routes = routes.map(|(key, value)| Step::Route(*key, Some(value.clone())));
@@ -73,8 +73,8 @@ impl Objects {
     }
 }
 
-/// Batches of at most `size` changes, with at most `routes` routes. Values are few, so that some upserts
-/// are no change.
+/// Batches of at most `size` changes, with at most `routes` routes. There are few distinct values, so some
+/// upserts change nothing.
 pub(crate) fn steps(routes: u16, size: usize) -> impl Strategy<Value = Vec<Step>> {
     let few = || prop::collection::vec(0u8..4, 0..3);
     let gateway = (0u8..2, any::<bool>()).prop_map(|(port, open)| Gateway { port, open });

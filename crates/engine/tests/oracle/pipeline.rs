@@ -7,7 +7,7 @@ use sesame_engine::{Batch, Builder, Commit, Engine, Index, Key, Table, Value};
 
 use crate::objects::{Gateway, Route, Step};
 
-/// Every row of every table in its `Debug` form.
+/// All rows of all tables, formatted with `Debug`.
 pub(crate) type Dump = BTreeMap<&'static str, BTreeMap<String, String>>;
 
 pub(crate) struct Pipeline {
@@ -33,7 +33,7 @@ pub(crate) struct Pipeline {
     summaries: Table<u8, String>,
 }
 
-/// Evaluates the expression for every table, in the order of their declaration.
+/// Evaluates the expression for each table, in declaration order.
 macro_rules! every_table {
     ($pipeline:expr, |$name:ident, $table:ident| $body:expr) => {
         every_table!($pipeline, $name, $table, $body;
@@ -83,7 +83,7 @@ impl Pipeline {
             Some((reader.exists(services, key), reader.count(by_backend, key)))
         });
 
-        // Rows that move from one source key to another.
+        // Rows that move between source keys.
         let placed = b.derive_many("placed", by_backend, move |reader, backend| {
             let routes = reader.by(by_backend, backend).into_iter();
             routes
@@ -91,7 +91,7 @@ impl Pipeline {
                 .collect()
         });
 
-        // A union whose rows move from one table to the other, with the same value or another.
+        // A union whose rows move between tables, with the same or another value.
         let size = |route: &Route| u8::try_from(route.hosts.len()).expect("few hosts");
         let low = b.derive("low", routes, move |reader, key| {
             let route = reader.get(routes, key)?;
@@ -213,8 +213,8 @@ impl Pipeline {
         dump
     }
 
-    /// Applies the changes of a commit to a dump and returns whether there are any. Checks that each changes
-    /// its row and that they are sorted.
+    /// Applies a commit's changes to a dump and returns whether there are any. Checks that they are sorted
+    /// and that each one changes its row.
     pub(crate) fn replay(&self, commit: &Commit, dump: &mut Dump) -> bool {
         let mut changed = false;
         every_table!(self, |name, table| {
