@@ -1,7 +1,7 @@
-//! Extracts descriptors of Envoy's messages, which rendering needs.
+//! Extracts the descriptors of Envoy's messages, needed for rendering.
 //!
-//! envoy-types contains a descriptor set but doesn't export it. This script finds the file in the crate's source with
-//! `cargo metadata` and keeps the messages of this crate, so the descriptors always match the types.
+//! envoy-types contains a descriptor set but doesn't export it. This script locates the file in the crate's source
+//! with `cargo metadata` and keeps the messages that this crate uses, so the descriptors always match the types.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::Command;
 use prost::Message;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 
-/// Files with messages that are resources or packed into an `Any`. Their imports are included.
+/// Files with messages that are resources or are packed into an `Any`. Their imports are included.
 const FILES: [&str; 21] = [
     "envoy/config/bootstrap/v3/bootstrap.proto",
     "envoy/config/cluster/v3/cluster.proto",
@@ -52,7 +52,7 @@ fn main() {
         .expect("envoy-types is a dependency");
     let source = Path::new(manifest)
         .parent()
-        .expect("a manifest has a parent folder")
+        .expect("a manifest path has a parent")
         .join("src/generated/types.bin");
     let bytes = std::fs::read(&source)
         .unwrap_or_else(|error| panic!("descriptors of envoy-types in {source:?}: {error}"));
@@ -66,13 +66,13 @@ fn main() {
 fn text(value: &serde_json::Value) -> &str {
     value
         .as_str()
-        .expect("the field of cargo metadata is a string")
+        .expect("cargo metadata has this field as a string")
 }
 
 /// The output of `cargo metadata`.
 ///
-/// Without `--offline`: `cargo metadata` also needs packages that only tests of other crates use, and they may not be downloaded
-/// yet.
+/// Without `--offline`: `cargo metadata` also resolves packages that only other crates' tests use, and these may not
+/// be downloaded yet.
 fn metadata() -> serde_json::Value {
     let variable = |name| std::env::var(name).unwrap_or_else(|_| panic!("cargo sets {name}"));
     let output = Command::new(variable("CARGO"))

@@ -1,10 +1,11 @@
-//! Encoded rows as resources of fleets.
+//! Assembles encoded rows into each fleet's resources.
 //!
-//! In: every commit of an engine with the [`stages`](crate::stages()). Out: changed resources per fleet. It must not know the
-//! contents of resources or their subscribers.
+//! In: each commit of an engine that runs the [`stages`](crate::stages()). Out: changed resources per fleet. It must
+//! not know the contents of resources or their subscribers.
 //!
-//! Three things depend on several keys, so stages can't do them: route tables are joined from their hosts, whole or sharded;
-//! a fleet gets only its own clusters and certificates; and every cluster gets endpoints, even if there are none.
+//! Three things depend on several keys, so stages can't do them: route tables, whole or sharded, are joined from
+//! their hosts; a fleet gets only its own clusters and certificates; and every cluster gets an endpoints resource,
+//! even an empty one.
 
 mod tables;
 
@@ -18,7 +19,7 @@ use self::tables::Tables;
 use crate::stages::no_endpoints;
 use crate::{Encoded, Inputs, Options, names, wire};
 
-/// A resource of a fleet that was added, changed or removed.
+/// A resource that a fleet gained, changed or lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ResourceChange {
     /// The fleet.
@@ -27,28 +28,28 @@ pub struct ResourceChange {
     pub type_url: &'static str,
     /// The resource's name.
     pub name: String,
-    /// The bytes of a `google.protobuf.Any`; `None`: removed.
+    /// The bytes of a `google.protobuf.Any`; `None` if removed.
     pub body: Option<Bytes>,
-    /// The variant for Envoys that [have the module](crate::has_module), if it differs.
+    /// The variant for Envoys that [have the module](crate::has_module), if different.
     pub with_module: Option<Bytes>,
 }
 
 impl ResourceChange {
-    /// The message inside the `google.protobuf.Any`, without a copy.
+    /// The message inside the `google.protobuf.Any`, without copying.
     pub fn message(&self) -> Option<Bytes> {
         let body = self.body.as_ref()?;
         Some(wire::any_value(self.type_url, body))
     }
 
-    /// [`ResourceChange::message`] for Envoys that have the module, if it differs.
+    /// Like [`ResourceChange::message`], for Envoys that have the module; `None` if it is the same.
     pub fn message_with_module(&self) -> Option<Bytes> {
         let body = self.with_module.as_ref()?;
         Some(wire::any_value(self.type_url, body))
     }
 }
 
-/// The resources of all fleets. It shares bytes with the engine's rows and doesn't store joined tables, so its memory is that of
-/// the keys.
+/// The resources of all fleets. Shares bytes with the engine's rows and doesn't store joined tables, so it only needs
+/// memory for keys.
 #[derive(Debug)]
 pub struct Assembler {
     inputs: Inputs,
@@ -75,7 +76,7 @@ struct CertificateRows {
 }
 
 impl Assembler {
-    /// An assembler for the stages declared with `inputs` and `options` that returned `encoded`.
+    /// An assembler for the `encoded` tables that [`stages`](crate::stages()) returned for `inputs` and `options`.
     pub fn new(inputs: &Inputs, encoded: &Encoded, options: Options) -> Self {
         Self {
             inputs: *inputs,
@@ -86,10 +87,11 @@ impl Assembler {
         }
     }
 
-    /// The resources that the commit changes, each once, sorted by fleet, type (in the order of [`names::TYPES`]) and name.
+    /// The resources that the commit changes, without duplicates, sorted by fleet, type (in [`names::TYPES`] order)
+    /// and name.
     ///
-    /// A route table with changed rows may have the same bytes as before; all other resources differ. A changed host costs one
-    /// copy of its table or shard, other changes cost their own size times their fleets.
+    /// A route table with changed rows may have the same bytes as before; all other resources differ. A changed host
+    /// costs one copy of its table or shard; other changes cost their own size times the number of their fleets.
     ///
     /// # Panics
     /// If the commit is from another engine.
@@ -103,13 +105,14 @@ impl Assembler {
         out
     }
 
-    /// Number of route tables so far that switched between whole and sharded, which replaces their listeners. Such a table is
-    /// served in both forms until [`Assembler::settle`], so that draining connections don't use outdated routes.
+    /// How many times a route table has switched between whole and sharded, which replaces its listeners. Such a
+    /// table is served in both forms until [`Assembler::settle`], so that draining connections don't use outdated
+    /// routes.
     pub fn replaced(&self) -> u64 {
         self.tables.replaced()
     }
 
-    /// Removes the former forms of tables, once replaced listeners are drained. Changes are in the order of
+    /// Removes the old forms of tables, once replaced listeners have drained. Changes are in the order of
     /// [`Assembler::apply`].
     pub fn settle(&mut self) -> Vec<ResourceChange> {
         let mut out = Vec::new();
@@ -118,7 +121,7 @@ impl Assembler {
         out
     }
 
-    /// All resources of a fleet, in the order of [`Assembler::apply`]. Costs as much as all rows: for inspection, not for
+    /// All resources of a fleet, in the order of [`Assembler::apply`]. Costs O(all rows): for inspection, not for
     /// Envoys.
     pub fn resources(&self, fleet: &FleetId) -> Vec<ResourceChange> {
         let mut out = Vec::new();
@@ -230,7 +233,7 @@ impl Assembler {
     }
 }
 
-/// The resource of a fleet from a cluster's rows; the last argument replaces missing endpoints.
+/// Gets a fleet's resource from a cluster's rows; the last argument stands in for missing endpoints.
 type Select<'a> = fn(&'a ClusterRows, &FleetId, &'a Bytes) -> Option<&'a Bytes>;
 
 impl ClusterRows {

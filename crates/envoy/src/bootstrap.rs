@@ -1,7 +1,7 @@
 //! Envoy's bootstrap configuration.
 //!
-//! In: the addresses of Sesame and the identity of the Envoy. Out: `Bootstrap`; everything else comes over xDS. It must not know
-//! the model, nor how Envoys are run.
+//! In: Sesame's addresses and the Envoy's identity. Out: `Bootstrap`; everything else comes over xDS. It must not
+//! know the model, nor how Envoys are run.
 
 mod node;
 mod stats;
@@ -31,10 +31,10 @@ use crate::wire;
 pub use node::has_module;
 pub use tls::{XdsTls, xds_secrets};
 
-/// The cluster for connections to Sesame. Names of the model's clusters contain a slash, so none clashes.
+/// The cluster for connections to Sesame. The model's cluster names contain a slash, so none conflicts.
 pub const XDS_CLUSTER: &str = "xds";
 
-/// Default limit on client connections of an Envoy. Each costs tens of kilobytes.
+/// Default limit on an Envoy's client connections. Each costs tens of kilobytes.
 pub const MAX_CONNECTIONS: u64 = 50_000;
 
 /// Options of a bootstrap.
@@ -48,9 +48,9 @@ pub struct BootstrapOptions {
     pub xds: XdsAddress,
     /// Envoy's admin interface.
     pub admin: Admin,
-    /// Limit on client connections over all listeners; further ones are rejected. See [`MAX_CONNECTIONS`].
+    /// Limit on client connections across all listeners; further ones are rejected. See [`MAX_CONNECTIONS`].
     pub max_connections: u64,
-    /// Heap limit in bytes: near it Envoy releases memory, then rejects requests. `None`: no limit.
+    /// Heap limit in bytes: near it, Envoy first releases memory, then rejects requests. `None`: no limit.
     pub memory_limit: Option<u64>,
     /// Whether [`sesame_shard::MODULE`] is in Envoy's search path for modules.
     pub module: bool,
@@ -72,7 +72,7 @@ pub enum XdsAddress {
     },
 }
 
-/// Address of Envoy's admin interface. Access to it is full control over the Envoy.
+/// Address of Envoy's admin interface. Access to it gives full control over the Envoy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admin {
     /// A Unix socket with mode 0600. At most 107 bytes.
@@ -107,14 +107,14 @@ pub fn bootstrap(options: &BootstrapOptions) -> pb::Bootstrap {
         deferred_stat_options: Some(pb::bootstrap::DeferredStatOptions {
             enable_deferred_creation_stats: true,
         }),
-        // Without stats sinks, statistics are only needed by the admin interface.
+        // Without stats sinks, only the admin interface needs statistics.
         stats_flush: Some(pb::bootstrap::StatsFlush::StatsFlushOnAdmin(true)),
         ..Default::default()
     }
 }
 
-/// Waits for the first response without a timeout. By default an Envoy is ready after 15 s without any listener, and a rollout
-/// would continue.
+/// Waits for the first response without a timeout. By default, an Envoy without any listeners becomes ready after 15
+/// s, and a rollout would continue.
 fn without_timeout(source: core::ConfigSource) -> core::ConfigSource {
     core::ConfigSource {
         initial_fetch_timeout: Some(wire::duration(Duration::ZERO)),
@@ -132,7 +132,7 @@ fn ads_stream() -> core::ApiConfigSource {
             target_specifier: Some(TargetSpecifier::EnvoyGrpc(EnvoyGrpc {
                 cluster_name: XDS_CLUSTER.to_owned(),
                 retry_policy: Some(core::RetryPolicy {
-                    // By default Envoy waits up to 30 s before it reconnects to a restarted Sesame.
+                    // By default, Envoy waits up to 30 s before reconnecting to a restarted Sesame.
                     retry_back_off: Some(core::BackoffStrategy {
                         base_interval: Some(wire::duration(Duration::from_millis(250))),
                         max_interval: Some(wire::duration(Duration::from_secs(5))),
@@ -143,7 +143,7 @@ fn ads_stream() -> core::ApiConfigSource {
             })),
             ..Default::default()
         }],
-        // The node lists all built-in extensions (60 kB); otherwise every ACK carries it.
+        // The node lists all built-in extensions (60 kB), which otherwise every ACK would carry.
         set_node_on_first_message_only: true,
         ..Default::default()
     }
@@ -194,7 +194,7 @@ fn xds_cluster(address: &XdsAddress) -> cluster::Cluster {
     out
 }
 
-/// HTTP/2 with keepalive: a stream without changes may be idle for days.
+/// HTTP/2 with keepalive: a stream may be idle for days.
 fn http2() -> http::HttpProtocolOptions {
     use http::http_protocol_options::explicit_http_config::ProtocolConfig;
     use http::http_protocol_options::{ExplicitHttpConfig, UpstreamProtocolOptions};
@@ -280,8 +280,8 @@ fn monitor<M: Message + Name>(name: &str, config: M) -> overload::ResourceMonito
     }
 }
 
-/// By default Envoy rejects a route table with a regular expression of more than 100 instructions. RE2 takes linear time, and
-/// translation checks the size of expressions.
+/// By default, Envoy rejects route tables that contain a regular expression of more than 100 instructions. RE2 takes
+/// linear time, and translation already limits the size of expressions.
 fn runtime() -> pb::LayeredRuntime {
     use pb::runtime_layer::{AdminLayer, LayerSpecifier};
     let limit = Value {

@@ -1,9 +1,9 @@
 //! Clusters as CDS resources.
 //!
-//! In: [`Cluster`]. Out: `Cluster`, with endpoints over EDS, so that Pods change without touching it. It must not know endpoints
-//! or routes.
+//! In: [`Cluster`]. Out: `Cluster`, with endpoints over EDS, so that Pod changes don't touch it. It must not know
+//! endpoints or routes.
 //!
-//! A cluster costs an Envoy tens of kilobytes, mostly statistics, so nothing here enables further ones.
+//! A cluster costs an Envoy tens of kilobytes, mostly statistics, so this module enables no further ones.
 
 use envoy_types::pb::envoy::config::cluster::v3 as pb;
 use envoy_types::pb::envoy::config::core::v3 as core;
@@ -14,15 +14,15 @@ use sesame_model::{Cluster, ClusterKey, Protocol, UpstreamTls};
 
 use crate::{names, wire};
 
-/// Name of the transport socket for TLS, downstream and upstream.
+/// Name of the TLS transport socket, downstream and upstream.
 pub(crate) const TLS_SOCKET: &str = "envoy.transport_sockets.tls";
 /// Key of a cluster's HTTP options.
 pub(crate) const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 
 /// The cluster for a key.
 ///
-/// Load balancing is least request. Circuit breakers are open: Envoy's defaults (1,024 connections and requests, 3 concurrent
-/// retries) would turn load into errors that no object configures.
+/// Load balancing uses least request. Circuit breakers are open: Envoy's defaults (1,024 connections and requests, 3
+/// concurrent retries) would turn load into errors that no object configures.
 ///
 /// The endpoint's certificate is not verified: [`UpstreamTls`] has no CA.
 pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
@@ -77,7 +77,7 @@ fn http_options(cluster: &Cluster) -> Option<http::HttpProtocolOptions> {
     let protocol = match cluster.protocol {
         Protocol::Http1 if !auto_sni => return None,
         Protocol::Http2 => explicit(ProtocolConfig::Http2ProtocolOptions(Default::default())),
-        // Negotiation is by ALPN: Envoy rejects such a cluster without TLS.
+        // Negotiation uses ALPN: Envoy rejects such a cluster without TLS.
         Protocol::Negotiated if cluster.tls.is_some() => {
             UpstreamProtocolOptions::AutoConfig(AutoHttpConfig::default())
         }

@@ -9,8 +9,8 @@ use sesame_model::{ClusterKey, Endpoint, Endpoints};
 
 use crate::{names, wire};
 
-/// The load assignment of a cluster: one locality with all endpoints in order. Without endpoints the assignment is empty, and
-/// Envoy answers 503; without an assignment the cluster would stay warming.
+/// A cluster's load assignment: one locality with all endpoints in order. If there are none, the assignment is empty,
+/// and Envoy responds with 503; without an assignment the cluster would stay warming.
 pub fn endpoints(key: &ClusterKey, endpoints: &Endpoints) -> pb::ClusterLoadAssignment {
     let hosts: Vec<_> = endpoints.endpoints.iter().map(host).collect();
     pb::ClusterLoadAssignment {

@@ -1,11 +1,11 @@
 //! The HTTP connection manager.
 //!
-//! In: the name of a route table, and whether it is sharded. Out: `HttpConnectionManager`. It must not know routes or
+//! In: a route table's name, and whether it is sharded. Out: `HttpConnectionManager`. It must not know routes or
 //! certificates.
 //!
-//! **These bytes are frozen**: except for two names and the shards they are the same in every listener, because a change of a
-//! listener closes its connections. Every filter that a route may need is therefore present but disabled, and routes enable
-//! the filters they use.
+//! **These bytes are frozen**: apart from two names and the shards they are the same in all listeners, because
+//! changing a listener closes its connections. So every filter that a route may need is present but disabled, and
+//! routes enable the filters they use.
 
 use std::time::Duration;
 
@@ -25,14 +25,14 @@ use crate::{names, wire};
 
 /// The CORS filter; routes enable it.
 pub(crate) const CORS: &str = "envoy.filters.http.cors";
-/// The filter for session persistence; routes enable it.
+/// The session persistence filter; routes enable it.
 pub(crate) const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";
 
-/// Idle timeout of a stream. Envoy's default of five minutes would cut idle WebSockets and slow responses of routes without a
-/// timeout.
+/// Idle timeout of a stream. Envoy's default of five minutes would cut off idle WebSockets, and slow responses on
+/// routes without a timeout.
 pub(crate) const STREAM_IDLE: Duration = Duration::from_secs(60 * 60);
 
-/// Timeout for the headers of a request.
+/// Timeout for receiving a request's headers.
 const REQUEST_HEADERS: Duration = Duration::from_secs(30);
 
 /// HTTP/2 limits per connection, from Envoy's best practices for edge proxies.
@@ -45,15 +45,15 @@ const CONNECTION_WINDOW: u32 = 1024 * 1024;
 pub(crate) enum Routes<'a> {
     /// A whole table.
     Whole(&'a RouteTableKey),
-    /// The shards of a table, and how a request's shard is computed.
+    /// The shards of a table, and how to compute a request's shard.
     Shards(&'a RouteTableKey, ShardLookup),
 }
 
 /// The connection manager for `routes`.
 ///
-/// HTTP/1.0 is accepted for old probes and load balancers; a request still needs a Host. A trailing dot of the host is ignored.
-/// The client's address is that of the connection: Envoy appends it to `x-forwarded-for` and drops `x-envoy-*` from
-/// clients. A backend's `server` header passes unchanged, and Envoy adds none.
+/// HTTP/1.0 is accepted for old probes and load balancers, but a Host header is still required. A trailing dot in the
+/// host is ignored. The client's address is the connection's: Envoy appends it to `x-forwarded-for` and removes
+/// `x-envoy-*` headers sent by clients. A backend's `server` header passes unchanged, and Envoy adds none.
 pub(crate) fn connection_manager(
     stat_prefix: String,
     routes: Routes<'_>,
@@ -97,11 +97,11 @@ pub(crate) fn connection_manager(
     }
 }
 
-/// Scoped routes: [`shard::HEADER`] names the shard.
+/// Scoped routes, with the shard named in [`shard::HEADER`].
 ///
-/// Connection managers with equal `ScopedRds` share a subscription, and a later one doesn't wait for its shards: it would answer
-/// 404 until they arrive. So each table has its own `ScopedRds`, made different by an initial fetch timeout that is too long to
-/// matter.
+/// Connection managers with equal `ScopedRds` share a subscription, and later ones don't wait for their shards: they
+/// would respond with 404 until these arrive. So each table has its own `ScopedRds`, made unique by an initial fetch
+/// timeout that is too long to matter.
 fn by_header(table: &RouteTableKey) -> pb::ScopedRoutes {
     use pb::scoped_routes::scope_key_builder::fragment_builder as fragment;
     use pb::scoped_routes::{ConfigSpecifier, ScopeKeyBuilder};

@@ -1,12 +1,12 @@
-//! The model as Envoy resources.
+//! Turns the model into Envoy resources.
 //!
-//! In: values of [`sesame_model`]. Out: protobuf messages of Envoy's API, and their bytes.
-//! It must not know Kubernetes or the xDS protocol, and does no IO.
+//! In: [`sesame_model`] values. Out: protobuf messages of Envoy's API, and their bytes. It must not know Kubernetes
+//! or the xDS protocol, and does no IO.
 //!
-//! - pure builders, one per type of resource: [`listener()`], [`route_table`], [`virtual_host`], [`cluster()`],
+//! - pure builders, one per resource type: [`listener()`], [`route_table`], [`virtual_host`], [`cluster()`],
 //!   [`endpoints`], [`secret()`];
 //! - [`stages()`]: the builders as engine stages, which encode each changed row once;
-//! - [`Assembler`]: engine commits as changed resources per fleet;
+//! - [`Assembler`]: turns engine commits into changed resources per fleet;
 //! - [`bootstrap()`]: Envoy's bootstrap configuration;
 //! - [`render()`]: resources as readable JSON.
 

@@ -1,7 +1,7 @@
 //! Listeners as LDS resources.
 //!
-//! In: [`Listener`]. Out: `Listener`. It must not know routes or certificates beyond their names: they change often, and a change
-//! of a listener closes connections.
+//! In: [`Listener`]. Out: `Listener`. It must not know routes or certificates beyond their names: they change often,
+//! and changing a listener closes its connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -25,13 +25,14 @@ use crate::hcm::{self, Routes};
 use crate::shard::ShardLookup;
 use crate::{names, wire};
 
-/// TLS handshake timeout. Without it a silent client holds a connection for an hour.
+/// TLS handshake timeout. Without it, a silent client can hold a connection for an hour.
 const HANDSHAKE: Duration = Duration::from_secs(15);
 
-/// The listener of a port, on all its addresses. Where `sharded` holds, it uses the shards of a route table, selected by
-/// `lookup`.
+/// The listener of a port, on all its addresses. If `sharded` returns true for a route table, the listener uses its
+/// shards, selected by `lookup`.
 ///
-/// On a TLS port, a connection that matches no filter chain (unknown server name, or none) is closed before the handshake.
+/// On a TLS port, connections that match no filter chain (unknown or missing server name) are closed before the
+/// handshake.
 pub fn listener(
     key: &ListenerKey,
     listener: &Listener,

@@ -1,8 +1,8 @@
-//! Names of resources and of their types.
+//! Names of resources and resource types.
 //!
-//! In: keys of the model. Out: names of xDS resources. It must not know what the resources contain.
+//! In: model keys. Out: names of xDS resources. It must not know what the resources contain.
 //!
-//! A name is unique within its type and fleet, identifies the object in a config dump, and depends on the key only.
+//! A name is unique within its type and fleet, identifies the object in a config dump, and depends only on the key.
 
 use std::fmt::Display;
 
@@ -21,11 +21,11 @@ pub const SCOPE: &str = "type.googleapis.com/envoy.config.route.v3.ScopedRouteCo
 /// Type URL of route tables (RDS).
 pub const ROUTES: &str = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
 
-/// All types of this crate in dependency order: a type comes before the types that name it.
+/// All resource types of this crate, in dependency order: each type comes before those that refer to it.
 pub const TYPES: [&str; 6] = [CLUSTER, ENDPOINTS, SECRET, LISTENER, SCOPE, ROUTES];
 
-/// A cluster that never exists: requests for it get `RouteAction.cluster_not_found_response_code`. Names of other clusters
-/// contain a slash.
+/// A cluster that never exists: requests for it get `RouteAction.cluster_not_found_response_code`. Other cluster
+/// names contain a slash.
 pub const REFUSED: &str = "refused";
 
 /// `namespace/service:port`.
@@ -48,8 +48,8 @@ pub fn routes(key: &RouteTableKey) -> String {
     key.name()
 }
 
-/// `80#17`: shard 17 of the route table `80`. Names of whole tables contain no `#`. The name is also that of the scope, and the
-/// value of the shard header, since the listeners of an Envoy share all scopes.
+/// `80#17`: shard 17 of the route table `80`. Names of whole tables contain no `#`. It is also the name of the scope
+/// and the value of the shard header, since an Envoy's listeners share all scopes.
 pub fn shard(key: &RouteTableKey, number: impl Display) -> String {
     format!("{}#{number}", routes(key))
 }

@@ -1,7 +1,7 @@
-//! Resources as readable JSON.
+//! Renders resources as readable JSON.
 //!
-//! In: bytes of resources, or messages. Out: JSON values in protobuf's JSON form, with Envoy's own field names. It must
-//! not know which resources there are: it follows the descriptors of Envoy's API.
+//! In: resource bytes, or messages. Out: protobuf JSON, with Envoy's own field names. It must not know which resource
+//! types exist: it follows the descriptors of Envoy's API.
 
 use std::sync::LazyLock;
 
@@ -26,31 +26,31 @@ pub enum RenderError {
     /// A packed message doesn't decode or has an unknown type.
     #[error("can't convert to JSON: {0}")]
     Form(#[from] serde_json::Error),
-    /// The message has a type without a descriptor.
+    /// The message type has no descriptor.
     #[error("unknown type {0}")]
     Unknown(String),
 }
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     let bytes: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/envoy.desc"));
-    DescriptorPool::decode(bytes).expect("the built-in descriptors decode")
+    DescriptorPool::decode(bytes).expect("the built-in descriptors are valid")
 });
 
-/// The bytes of a `google.protobuf.Any` as JSON for people: the type in `@type`, packed messages expanded, fields sorted by
-/// name, private keys hidden, and other bytes shown as text if they are UTF-8.
+/// Converts the bytes of a `google.protobuf.Any` to JSON for people: the type in `@type`, packed messages expanded,
+/// fields sorted by name, private keys hidden, other bytes shown as text if they are UTF-8.
 ///
 /// # Errors
-/// If the bytes are not a resource made by this crate.
+/// If the bytes are not a resource built by this crate.
 pub fn render(resource: &[u8]) -> Result<Value, RenderError> {
     let mut value = dynamic("google.protobuf.Any", resource)?;
     readable(&mut value);
     Ok(value)
 }
 
-/// A message as JSON for Envoy: nothing is hidden.
+/// Converts a message to JSON for Envoy: nothing is hidden.
 ///
 /// # Errors
-/// If the message, or one packed into it, is of a type that this crate doesn't make.
+/// If this crate doesn't build messages of this type, or of the type of a message packed into it.
 pub fn to_json<M: Message + Name>(message: &M) -> Result<Value, RenderError> {
     dynamic(&M::full_name(), &message.encode_to_vec())
 }

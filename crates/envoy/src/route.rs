@@ -3,8 +3,8 @@
 //! In: [`RouteTable`](sesame_model::RouteTable) and [`VirtualHost`](sesame_model::VirtualHost). Out: `RouteConfiguration`
 //! and `VirtualHost`. It must not know endpoints or listeners.
 //!
-//! Envoy rebuilds a whole table on every change, at tens of microseconds a host. Settings common to all routes are therefore in
-//! the table, and a route sets only fields that differ from Envoy's defaults.
+//! Envoy rebuilds the whole table on every change, which takes tens of microseconds per host. So settings common to
+//! all routes are in the table, and a route sets only fields that differ from Envoy's defaults.
 
 mod cors;
 mod forward;

@@ -8,7 +8,7 @@ use sesame_model::{Certificate, CertificateKey};
 
 use crate::names;
 
-/// The secret with a certificate. Chain and key are inline, since Envoys share no files with Sesame.
+/// The secret for a certificate. Chain and key are inline, since Envoys share no files with Sesame.
 pub fn secret(key: &CertificateKey, certificate: &Certificate) -> tls::Secret {
     tls::Secret {
         name: names::secret(key),

@@ -1,13 +1,13 @@
 //! Shards of large route tables.
 //!
-//! In: a host. Out: the number of its shard, and the extension with which Envoy writes it to the header [`HEADER`] of each
-//! request. It must not know what a shard contains.
+//! In: a host. Out: its shard number, and the extension with which Envoy writes it to the [`HEADER`] of each request.
+//! It must not know what a shard contains.
 //!
-//! Envoy rebuilds a whole route table on every change; with shards it rebuilds one of them. [`sesame_shard`] computes the number
-//! of a host, here and in Envoys that have its module. Other Envoys compute it with regular expressions, which cost a request some
-//! ten microseconds.
+//! Envoy rebuilds a whole route table on every change; with shards, it rebuilds only one of them. [`sesame_shard`]
+//! computes a host's number, both here and in Envoys that have its module. Other Envoys compute it with regular
+//! expressions, which adds about ten microseconds per request.
 //!
-//! Wildcards are in every shard, so the number matters only for hosts with a virtual host of their own.
+//! Wildcards are in every shard, so the number matters only for hosts with their own virtual host.
 
 use std::fmt::Write;
 
@@ -25,8 +25,8 @@ use crate::{names, wire};
 
 pub(crate) use sesame_shard::SHARDS;
 
-/// The header with the shard of a request. Envoy overwrites the value from a client and removes the header before it forwards
-/// the request.
+/// The header that names a request's shard. Envoy overwrites any value from a client, and removes the header before
+/// forwarding.
 pub(crate) const HEADER: &str = "x-sesame-shard";
 
 /// The extension that loads the module.
@@ -35,7 +35,7 @@ pub(crate) const MODULE_EXTENSION: &str = "envoy.http.early_header_mutation.dyna
 /// How an Envoy computes the shard of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardLookup {
-    /// With regular expressions, which every Envoy supports.
+    /// With regular expressions, which all Envoys support.
     Expressions,
     /// With [`sesame_shard::MODULE`].
     Module,
@@ -95,7 +95,7 @@ fn by_expressions(table: &RouteTableKey) -> core::TypedExtensionConfig {
     )
 }
 
-/// The number of a request's shard, in the Common Expression Language.
+/// A request's shard number, as a CEL expression.
 fn expression() -> String {
     let mut sum = String::new();
     for (place, bit) in BITS.iter().enumerate() {
@@ -110,7 +110,7 @@ fn expression() -> String {
     format!("%CEL({sum})%")
 }
 
-/// One bit of the number, as a regular expression that matches if the bit is set.
+/// One bit of the number: a regular expression that matches if the bit is set.
 fn parity(bit: &Bit) -> String {
     let switch = class(|byte| bit.switch.contains(&byte));
     let count = class(|byte| bit.count.contains(&byte));
@@ -121,7 +121,8 @@ fn parity(bit: &Bit) -> String {
     format!("^(?:{even}|{count}(?:{even})*{count})*(?:{off})?(?::|$)")
 }
 
-/// A class of host characters for which `holds`, in both cases, as ranges. A negated class would make the expression large.
+/// A class of the host characters that satisfy `holds`, in both cases, as ranges. A negated class would make the
+/// expression large.
 fn class(holds: impl Fn(u8) -> bool) -> String {
     let wanted = |byte: u8| {
         let lower = byte.to_ascii_lowercase();

@@ -1,7 +1,7 @@
-//! Engine stages from the model to bytes, one row at a time.
+//! Engine stages that encode the model, one row at a time.
 //!
-//! In: tables of the model. Out: tables of encoded resources, each row encoded once for all Envoys. It must not know fleets or
-//! the xDS protocol; [`Assembler`](crate::Assembler) selects the resources of each fleet.
+//! In: model tables. Out: tables of encoded resources, where each row is encoded once for all Envoys. It must not
+//! know fleets or the xDS protocol; [`Assembler`](crate::Assembler) selects the resources of each fleet.
 
 use std::sync::Arc;
 
@@ -46,8 +46,8 @@ pub struct Options {
     pub sharding: Sharding,
 }
 
-/// Which route tables are sharded. With shards a change costs an Envoy one shard instead of the table, and each request some
-/// microseconds.
+/// Which route tables are sharded. With shards, a change costs an Envoy one shard instead of the whole table, but
+/// each request takes a few microseconds more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sharding {
     /// Those with several hundred hosts.
@@ -59,12 +59,12 @@ pub enum Sharding {
     Never,
 }
 
-/// Tables of encoded resources, each the bytes of a `google.protobuf.Any`, except where noted.
+/// Tables of encoded resources: bytes of a `google.protobuf.Any` unless noted otherwise.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoded {
-    /// RDS resources without their names and hosts.
+    /// RDS resources without names and hosts.
     pub route_tables: Table<RouteTableKey, EncodedTable>,
-    /// Hosts, as bytes of a `VirtualHost`.
+    /// Hosts, as the bytes of a `VirtualHost`.
     pub virtual_hosts: Table<VirtualHostKey, Bytes>,
     /// CDS resources.
     pub clusters: Table<ClusterKey, Bytes>,
@@ -74,14 +74,14 @@ pub struct Encoded {
     pub certificates: Table<CertificateKey, Bytes>,
 }
 
-/// A route table without its name and the hosts that have rows.
+/// A route table without its name and without the hosts that have rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedTable {
-    /// Bytes of a `RouteConfiguration`, between name and hosts.
+    /// The bytes of a `RouteConfiguration` between name and hosts.
     pub(crate) head: Bytes,
-    /// Reserved domains, sorted, with the bytes of the `VirtualHost` for domains without a row.
+    /// Reserved domains, sorted, with the `VirtualHost` bytes to use for a domain without a row.
     pub(crate) reserved: Vec<(Arc<str>, Bytes)>,
-    /// Number of domains in `head` and `reserved` that would be in every shard.
+    /// The number of domains in `head` and `reserved` that would be in every shard.
     pub(crate) everywhere: usize,
 }
 
@@ -94,7 +94,7 @@ impl EncodedTable {
     }
 }
 
-/// Declares the stages. A changed row costs its own encoding only.
+/// Declares the stages. A changed row costs only its own encoding.
 pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
     let Inputs {
         listeners,

@@ -1,4 +1,4 @@
-//! Values of the model for tests: fixed ones, and strategies for random ones.
+//! Model values for tests: fixed ones, and strategies for random ones.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -2,9 +2,9 @@
 //!
 //! In: protobuf messages. Out: their bytes. It must not know what they mean.
 //!
-//! The generated types keep map fields in hash maps, whose order differs between processes. Different bytes for the same content
-//! would cost every Envoy an update, so maps that can have several entries are encoded here, sorted by key. On the wire a map is
-//! a repeated field of entries, in any position among the other fields.
+//! The generated types store map fields in hash maps, whose order differs between processes. If equal content had
+//! different bytes, every Envoy would get an update, so maps that can have several entries are encoded here, sorted
+//! by key. On the wire, a map is a repeated field of entries, which may appear anywhere among the other fields.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -41,12 +41,12 @@ const TABLE_NAME: u32 = 1;
 /// Field number of `RouteConfiguration.virtual_hosts`.
 const TABLE_VIRTUAL_HOSTS: u32 = 2;
 
-/// A message as the bytes of a `google.protobuf.Any`, the form of a resource.
+/// A message as the bytes of a `google.protobuf.Any`, as resources are sent.
 pub(crate) fn resource<M: Message + Name>(message: &M) -> Bytes {
     any_bytes(&M::type_url(), &[&message.encode_to_vec()])
 }
 
-/// The bytes of a `google.protobuf.Any` whose value is the concatenated parts.
+/// The bytes of a `google.protobuf.Any` whose value is the concatenation of the parts.
 pub(crate) fn any_bytes(type_url: &str, parts: &[&[u8]]) -> Bytes {
     let len: usize = parts.iter().map(|part| part.len()).sum();
     let mut out = BytesMut::with_capacity(any_len(type_url, len));
@@ -69,10 +69,10 @@ fn any_head(type_url: &str, value: usize, out: &mut BytesMut) {
     encode_varint(value as u64, out);
 }
 
-/// The value in bytes from [`any_bytes`] or [`join_table`], without a copy.
+/// The value in bytes from [`any_bytes`] or [`join_table`], without copying.
 pub(crate) fn any_value(type_url: &str, any: &Bytes) -> Bytes {
     let mut rest = any.slice(delimited_len(1, type_url.len()) + key_len(2)..);
-    let len = decode_varint(&mut rest).expect("the head of an Any holds the length of its value");
+    let len = decode_varint(&mut rest).expect("an Any's head contains the length of its value");
     debug_assert_eq!(len, rest.len() as u64);
     rest
 }
@@ -189,10 +189,10 @@ fn delimited_len(field: u32, len: usize) -> usize {
     key_len(field) + encoded_len_varint(len as u64) + len
 }
 
-/// Maximum duration, about 31 years: far above any use and far below Envoy's limit.
+/// Maximum duration, about 31 years: far above any practical value and far below Envoy's limit.
 const LONGEST: Duration = Duration::from_secs(1_000_000_000);
 
-/// As protobuf, at most [`LONGEST`].
+/// A protobuf duration, at most [`LONGEST`].
 pub(crate) fn duration(duration: Duration) -> wkt::Duration {
     let duration = duration.min(LONGEST);
     wkt::Duration {
@@ -201,12 +201,12 @@ pub(crate) fn duration(duration: Duration) -> wkt::Duration {
     }
 }
 
-/// As protobuf.
+/// A wrapped number.
 pub(crate) fn uint32(value: u32) -> Option<wkt::UInt32Value> {
     Some(wkt::UInt32Value { value })
 }
 
-/// As protobuf.
+/// A wrapped boolean.
 pub(crate) fn boolean(value: bool) -> Option<wkt::BoolValue> {
     Some(wkt::BoolValue { value })
 }

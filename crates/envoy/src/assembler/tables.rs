@@ -1,9 +1,11 @@
 //! Route tables, whole or sharded, and the listeners that use them.
 //!
-//! In: listeners, encoded tables and hosts. Out: changed listeners, scopes and route tables. It must not know other resources.
+//! In: listeners, encoded tables and hosts. Out: changed listeners, scopes and route tables. It must not know other
+//! resources.
 //!
-//! A small table is one resource. A table with many hosts is [`SHARDS`] resources, so that a changed host costs an Envoy one
-//! shard. Switching between the forms replaces the listener, whose connections are drained; meanwhile Envoys get both forms.
+//! A small table is one resource. A table with many hosts is split into [`SHARDS`] resources, so a changed host costs
+//! an Envoy only one shard. Switching between the two forms replaces the listener and drains its connections; until
+//! then Envoys get both forms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,24 +20,24 @@ use crate::route::{scope, shard_tail, table_tail};
 use crate::shard::{SHARDS, ShardLookup, is_everywhere, shard};
 use crate::{Encoded, EncodedTable, Inputs, Sharding, listener, names, wire};
 
-/// A table with this many hosts becomes sharded.
+/// With this many hosts, a table becomes sharded.
 const MANY: usize = 400;
-/// A sharded table with fewer hosts becomes whole.
+/// With fewer hosts than this, a sharded table becomes whole.
 const FEW: usize = 200;
-/// A table becomes sharded only if it has this many own hosts per host that is in every shard: these cost memory in every
-/// shard, and a change of one changes all shards.
+/// A table becomes sharded only if it has at least this many hosts in a single shard per host in every shard: the
+/// latter cost memory in every shard, and changing one changes all shards.
 const OWN_TO_EVERYWHERE: usize = 16;
 
-/// The shard number that stands for every shard.
+/// The shard number of hosts that are in every shard.
 const EVERYWHERE: u32 = SHARDS;
 
 /// The tables of all fleets.
 #[derive(Debug)]
 pub(super) struct Tables {
     sharding: Sharding,
-    /// The bytes after the hosts of a whole table.
+    /// The bytes after a whole table's hosts.
     tail: Bytes,
-    /// The bytes after the hosts of a shard.
+    /// The bytes after a shard's hosts.
     shard_tail: Bytes,
     tables: BTreeMap<RouteTableKey, Table>,
     listeners: BTreeMap<ListenerKey, Arc<Listener>>,
@@ -53,7 +55,7 @@ struct Table {
     everywhere: usize,
     /// The form that the listener uses.
     form: Form,
-    /// Whether Envoys get the other form, too.
+    /// Whether Envoys also get the other form.
     both: bool,
 }
 
@@ -149,7 +151,7 @@ impl Tables {
         }
     }
 
-    /// Number of tables so far that began to be served in both forms.
+    /// How many times a table has started to be served in both forms.
     pub(super) fn replaced(&self) -> u64 {
         self.replaced
     }
@@ -159,7 +161,7 @@ impl Tables {
         self.tables.is_empty() && self.listeners.is_empty()
     }
 
-    /// Removes the former forms of tables, once replaced listeners are drained.
+    /// Removes the old forms of tables, once replaced listeners have drained.
     pub(super) fn settle(&mut self, out: &mut Vec<ResourceChange>) {
         let mut former = Vec::new();
         for (key, table) in &mut self.tables {
@@ -172,7 +174,7 @@ impl Tables {
         }
     }
 
-    /// Stores the commit's tables and hosts. Returns the touched tables, and whether they existed before.
+    /// Stores the commit's tables and hosts. Returns the touched tables and whether each existed before.
     fn take(
         &mut self,
         encoded: &Encoded,
@@ -207,7 +209,7 @@ impl Tables {
         out
     }
 
-    /// Adds the changes of a table to `out`; `before`: whether it existed.
+    /// Adds a table's changes to `out`; `before` is whether it existed.
     fn renew(
         &self,
         key: &RouteTableKey,
@@ -230,7 +232,7 @@ impl Tables {
             vec![]
         };
         if !before {
-            // Another Sesame process may have served the table sharded before, and Envoys may still use the shards.
+            // Another Sesame process may have served the table sharded, and Envoys may still use the shards.
             table.both = form != table.suited(Form::Shards, self.sharding);
             table.form = form;
         } else if form != table.form {
@@ -247,7 +249,7 @@ impl Tables {
         }
     }
 
-    /// The listener with the forms of its tables.
+    /// The listener, in the variants for its tables' current forms.
     fn listener(&self, key: &ListenerKey) -> Option<ResourceChange> {
         let sharded = |table: &RouteTableKey| {
             let table = self.tables.get(table);
@@ -263,7 +265,7 @@ impl Tables {
         })
     }
 
-    /// The touched resources of a table in that form.
+    /// A table's touched resources in the given form.
     fn routes(
         &self,
         key: &RouteTableKey,
@@ -290,7 +292,7 @@ impl Tables {
         }
     }
 
-    /// Adds or removes the scopes of a table in that form, if the form has any.
+    /// Adds or removes a table's scopes in the given form, if that form has any.
     fn scopes(&self, key: &RouteTableKey, form: Form, come: bool, out: &mut Vec<ResourceChange>) {
         if form == Form::Shards {
             out.extend((0..SHARDS).map(|shard| {
@@ -322,8 +324,8 @@ impl Table {
         std::iter::once(self.form).chain(other)
     }
 
-    /// The form for the number of hosts, given the current form. Hysteresis prevents a host that comes and goes from replacing
-    /// the listener each time.
+    /// The form that suits the number of hosts, given the current form. Hysteresis keeps a single flapping host from
+    /// replacing the listener each time.
     fn suited(&self, so_far: Form, sharding: Sharding) -> Form {
         let own = self.hosts.len() - self.everywhere;
         let (many, ratio) = match so_far {
@@ -341,7 +343,7 @@ impl Table {
         }
     }
 
-    /// The parts of the table, apart from hosts, that differ from `before`.
+    /// The parts of the table, except hosts, that differ from `before`.
     fn differences(
         &self,
         before: Option<&EncodedTable>,
@@ -357,7 +359,7 @@ impl Table {
         for (one, other) in [(before, &**after), (&**after, before)] {
             for (domain, _) in &one.reserved {
                 let shard = shard_of(domain);
-                // A change of a reserved domain is visible only without a host of its own.
+                // A change to a reserved domain is visible only if the domain has no host.
                 if !other.reserves(domain) && !self.hosts.contains_key(&(shard, domain.clone())) {
                     touched.add(shard);
                 }
@@ -366,7 +368,7 @@ impl Table {
         touched
     }
 
-    /// The bytes of the table or of one shard: its hosts and the reserved domains without a host, sorted by domain.
+    /// The bytes of the table or of one shard: its hosts, and reserved domains without a host, sorted by domain.
     fn join(
         &self,
         name: &str,
@@ -394,7 +396,7 @@ impl Table {
                 hosts.push((domain, host));
             }
         }
-        // The input is one or two sorted sequences, which sort fast.
+        // The input consists of one or two sorted runs, which sort quickly.
         hosts.sort_by_key(|(domain, _)| *domain);
         let hosts = hosts.iter().map(|(_, host)| *host);
         let tail = match shard {

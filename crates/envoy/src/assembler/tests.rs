@@ -1,4 +1,4 @@
-//! The resources of a fleet depend on the final rows only, not on the history of changes.
+//! A fleet's resources depend only on the final rows, not on the history of changes.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ struct World {
     inputs: Inputs,
     encoded: Encoded,
     assembler: Assembler,
-    /// The resources of Envoys after all changes so far.
+    /// The resources that Envoys have after all changes so far.
     fleets: BTreeMap<(FleetId, &'static str, String), Bytes>,
 }
 
@@ -87,10 +87,10 @@ impl World {
                     // A host without routes and a reserved domain have the same bytes.
                     assert!(
                         key.1 == names::ROUTES || before != Some(body),
-                        "{key:?} was there already"
+                        "{key:?} already existed"
                     );
                 }
-                None => assert!(self.fleets.remove(&key).is_some(), "{key:?} was not there"),
+                None => assert!(self.fleets.remove(&key).is_some(), "{key:?} did not exist"),
             }
         }
     }
@@ -167,7 +167,7 @@ impl World {
             if key.1 == names::ROUTES {
                 let (joined, whole) = (table(body), table(&expected[key]));
                 assert_eq!(joined, whole, "{key:?}");
-                assert_eq!(body.len(), expected[key].len(), "no byte too many");
+                assert_eq!(body.len(), expected[key].len(), "no extra bytes");
             } else {
                 assert_eq!(body, &expected[key], "{key:?}");
             }
@@ -420,7 +420,7 @@ proptest! {
 }
 
 #[test]
-fn a_changed_host_is_encoded_alone_and_changes_one_table() {
+fn a_changed_host_is_the_only_one_encoded_and_changes_one_table() {
     let mut world = World::new(Sharding::Never);
     let (host, key) = (plain_host, numbered);
     world.commit(|inputs, batch| {
@@ -465,7 +465,7 @@ fn a_large_table_is_sharded_and_a_host_changes_one_shard() {
     let settled = world.settle();
     assert_eq!(of(&settled, names::SCOPE, false), shards);
     assert_eq!(of(&settled, names::ROUTES, false), shards);
-    // One more makes it large: the listener is replaced, and the whole table stays for draining connections.
+    // One more host makes it large: the listener is replaced, and the whole table stays for draining connections.
     let (_, changes) = world.commit(|inputs, batch| fill(inputs, batch, 399..400));
     assert_eq!(of(&changes, names::LISTENER, true), 1);
     assert_eq!(of(&changes, names::SCOPE, true), shards);
@@ -480,7 +480,7 @@ fn a_large_table_is_sharded_and_a_host_changes_one_shard() {
     assert_eq!((settled[0].name.as_str(), &settled[0].body), ("80", &None));
     assert!(world.settle().is_empty());
 
-    // From now on a host changes one shard, and a wildcard all of them.
+    // Now a host changes one shard, and a wildcard changes all.
     for (domain, changed) in [("h7.example.com", 1), ("new.example.com", 1), ("*", shards)] {
         let (_, changes) = world.commit(|inputs, batch| {
             let key = VirtualHostKey {
@@ -557,7 +557,7 @@ fn changes_are_sorted_and_clusters_have_endpoints() {
 }
 
 #[test]
-fn removed_rows_leave_nothing_behind() {
+fn removing_all_rows_removes_all_resources() {
     let mut world = World::new(Sharding::Auto);
     let ops = |here: bool| {
         vec![

@@ -1,6 +1,6 @@
 //! Identity and capabilities of an Envoy.
 //!
-//! In: the options of a bootstrap, or the node that an Envoy sends. Out: the node for the bootstrap, or whether the Envoy can
+//! In: bootstrap options, or the node that an Envoy sends. Out: the node for the bootstrap, or whether the Envoy can
 //! load the module.
 
 use envoy_types::pb::envoy::config::core::v3 as core;
@@ -10,7 +10,7 @@ use envoy_types::pb::google::protobuf::{Struct, Value, value::Kind};
 use super::BootstrapOptions;
 use crate::shard::MODULE_EXTENSION;
 
-/// Metadata key with the name of the module installed beside an Envoy.
+/// Metadata key for the name of the module installed with the Envoy.
 const MODULE: &str = "sesame.module";
 
 pub(super) fn node(options: &BootstrapOptions) -> core::Node {
@@ -27,8 +27,8 @@ pub(super) fn node(options: &BootstrapOptions) -> core::Node {
     }
 }
 
-/// Whether an Envoy can load [`sesame_shard::MODULE`]: its metadata names the module, its version is the one that the module is
-/// built for, and it has the extension for modules.
+/// Whether an Envoy can load [`sesame_shard::MODULE`]: its metadata names the module, it has the version that the
+/// module is built for, and it has the dynamic modules extension.
 pub fn has_module(node: &core::Node) -> bool {
     use core::node::UserAgentVersionType::UserAgentBuildVersion;
     let fields = node.metadata.as_ref().map(|metadata| &metadata.fields);
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
     use crate::bootstrap::{Admin, MAX_CONNECTIONS, XdsAddress};
 
-    /// The node that an Envoy of that version sends.
+    /// The node sent by an Envoy of that version.
     fn sent_node(module: bool, minor: u32, extension: &str) -> core::Node {
         let options = BootstrapOptions {
             fleet: sesame_model::FleetId::of_gateway("ns", "gw"),

@@ -5,8 +5,8 @@ use envoy_types::pb::envoy::r#type::matcher::v3::{
     ListStringMatcher, StringMatcher, string_matcher::MatchPattern,
 };
 
-/// The statistics to keep. All statistics would double the memory of a cluster, dominate the time to add one, and make
-/// responses of tens of megabytes.
+/// The statistics to keep. Keeping all would double a cluster's memory, dominate the time to add a cluster, and
+/// produce responses of tens of megabytes.
 pub(super) fn kept() -> metrics::StatsMatcher {
     // Their number doesn't depend on the number of routes.
     let prefixes = [

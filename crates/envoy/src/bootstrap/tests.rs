@@ -1,4 +1,4 @@
-//! Contents of a bootstrap.
+//! The contents of a bootstrap.
 
 use serde_json::json;
 
@@ -22,7 +22,7 @@ fn everything_comes_over_one_delta_stream() {
     let out = to_json(&bootstrap(&options())).unwrap();
     assert_eq!(out["node"], json!({"id": "pod-1", "cluster": "ns/gw"}));
     let dynamic = &out["dynamic_resources"];
-    // Without a first response the Envoy never becomes ready.
+    // The Envoy becomes ready only after the first response.
     let ads = json!({"ads": {}, "resource_api_version": "V3", "initial_fetch_timeout": "0s"});
     assert_eq!(dynamic["lds_config"], ads);
     assert_eq!(dynamic["cds_config"], ads);
@@ -128,7 +128,7 @@ fn rotated_certificates_are_reloaded() {
         validation["default_validation_context"]["match_typed_subject_alt_names"][0]["matcher"],
         json!({"exact": "sesame"})
     );
-    // Each secret has the file and the name of the bootstrap.
+    // Each file contains the secret that the bootstrap names.
     let secret_of = |config: &serde_json::Value| {
         let path = &config["sds_config"]["path_config_source"]["path"];
         let name = path.as_str().unwrap().strip_prefix("/etc/envoy/").unwrap();

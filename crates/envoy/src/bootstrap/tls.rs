@@ -1,6 +1,7 @@
 //! Mutual TLS between Envoy and Sesame.
 //!
-//! In: paths of files. Out: a transport socket, and SDS files by which Envoy reloads rotated certificates. It reads no files.
+//! In: file paths. Out: a transport socket, and SDS files that make Envoy reload rotated certificates. It reads no
+//! files.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,23 +23,23 @@ pub struct XdsTls {
     pub certificate: PathBuf,
     /// Envoy's private key, PEM.
     pub private_key: PathBuf,
-    /// The CA bundle for Sesame's certificate, PEM.
+    /// The CA bundle that verifies Sesame's certificate, PEM.
     pub authority: PathBuf,
     /// A DNS name that Sesame's certificate must have.
     pub server_name: String,
-    /// The folder with the files from [`xds_secrets`]. With it Envoy reloads the three files above when a file is moved into the
-    /// certificate's folder (so replace them by renaming, as the kubelet does); open connections stay. `None`: Envoy reads
-    /// them once at its start.
+    /// The folder with the files from [`xds_secrets`]. They make Envoy reload the three files above when a file is
+    /// moved into the certificate's folder (so replace them by renaming, as the kubelet does); open connections are
+    /// kept. `None`: Envoy reads them once at startup.
     pub secrets: Option<PathBuf>,
 }
 
-/// Name of the SDS secret with Envoy's certificate, and of its file.
+/// The name of the SDS secret for Envoy's certificate, and of its file.
 const CERTIFICATE: &str = "xds-certificate";
-/// Name of the SDS secret with the CA bundle, and of its file.
+/// The name of the SDS secret for the CA bundle, and of its file.
 const AUTHORITY: &str = "xds-authority";
 
-/// Contents of the files in [`XdsTls::secrets`], by file name: discovery responses, each with a secret that names files. Envoy
-/// watches certificate files only if they come from SDS.
+/// Contents of the files in [`XdsTls::secrets`] by file name: discovery responses, each with one secret that refers
+/// to files. Envoy watches certificate files only if they are configured through SDS.
 pub fn xds_secrets(paths: &XdsTls) -> BTreeMap<String, String> {
     use tls::secret::Type;
     let secrets = [
@@ -50,7 +51,7 @@ pub fn xds_secrets(paths: &XdsTls) -> BTreeMap<String, String> {
             name: name.to_owned(),
             r#type: Some(content),
         };
-        let mut secret = to_json(&secret).expect("names of files have a form in JSON");
+        let mut secret = to_json(&secret).expect("file names convert to JSON");
         secret["@type"] = json!(tls::Secret::type_url());
         let response = json!({ "resources": [secret] });
         (file_name(name), response.to_string())
@@ -58,7 +59,7 @@ pub fn xds_secrets(paths: &XdsTls) -> BTreeMap<String, String> {
     files.into_iter().collect()
 }
 
-/// The transport socket of connections to Sesame.
+/// The transport socket for connections to Sesame.
 pub(super) fn transport_socket(paths: &XdsTls) -> core::TransportSocket {
     use tls::common_tls_context::{CombinedCertificateValidationContext, ValidationContextType};
     let mut common = tls::CommonTlsContext {

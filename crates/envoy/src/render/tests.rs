@@ -1,4 +1,4 @@
-//! Every type of resource as JSON.
+//! Every resource type as JSON.
 
 use serde_json::json;
 use sesame_model::*;
@@ -30,7 +30,7 @@ fn secrets_stay_hidden_and_chains_are_text() {
             },
         })
     );
-    // JSON for Envoy is complete.
+    // JSON for Envoy hides nothing.
     let whole = to_json(&secret).unwrap();
     let key = &whole["tls_certificate"]["private_key"]["inline_bytes"];
     assert_eq!(key, &STANDARD.encode("the key itself"));
@@ -116,7 +116,7 @@ fn packed_filters_of_listeners_are_expanded() {
             ("envoy.filters.http.router", false),
         ]
     );
-    // Frozen except for the names.
+    // Frozen, apart from the names.
     let mut other = managers[1].clone();
     other["rds"]["route_config_name"] = json!("443/web");
     assert_eq!(other, managers[0]);
@@ -179,7 +179,7 @@ fn clusters() {
         http(&unnamed)["upstream_http_protocol_options"],
         json!({"auto_sni": true})
     );
-    // Without TLS there is no ALPN: HTTP/1.1 instead of a cluster that Envoy rejects.
+    // Without TLS there is no ALPN: falls back to HTTP/1.1, since Envoy would reject the cluster.
     let odd = cluster(Protocol::Negotiated, None);
     assert_eq!(
         http(&odd)["explicit_http_config"],
@@ -188,7 +188,7 @@ fn clusters() {
 }
 
 #[test]
-fn endpoints_are_one_locality_or_none() {
+fn endpoints_are_in_at_most_one_locality() {
     let shown = |endpoints| {
         let endpoints = crate::endpoints(&cluster_key("web"), &Endpoints { endpoints });
         render(&wire::resource(&endpoints)).unwrap()
@@ -223,7 +223,7 @@ fn unknown_types_and_invalid_bytes_are_errors() {
 }
 
 #[test]
-fn a_chain_may_forward_connections_and_leave_tls_to_the_backend() {
+fn a_chain_can_pass_tls_connections_through_to_a_backend() {
     let key = ListenerKey {
         fleet: fleet(),
         port: Port::tcp(443),

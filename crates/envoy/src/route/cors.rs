@@ -1,7 +1,8 @@
 //! CORS policies.
 //!
-//! Envoy's filter answers preflights from allowed origins and adds CORS headers to their other responses. Preflights from
-//! other origins get 200 without CORS headers, so that no backend can allow them; their other requests reach the backend.
+//! Envoy's filter answers preflights from allowed origins and adds CORS headers to the responses to their other
+//! requests. Preflights from other origins get 200 without CORS headers, so no backend can allow them; their other
+//! requests reach the backend.
 
 use envoy_types::pb::envoy::extensions::filters::http::cors::v3::CorsPolicy;
 use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
@@ -12,7 +13,7 @@ use sesame_model::{Cors, List, OriginMatch};
 use super::matching::{regex, string};
 use crate::wire;
 
-/// One or more labels of a host name.
+/// One or more labels of a hostname.
 const LABELS: &str = r"[0-9a-z_-]+(?:\.[0-9a-z_-]+)*";
 
 /// Configuration of the CORS filter for one route.
@@ -36,7 +37,7 @@ pub(super) fn policy(cors: &Cors) -> Any {
 /// Browsers send origins in lower case.
 fn origin(origin: &OriginMatch) -> StringMatcher {
     string(match origin {
-        // Envoy's filter takes this literal for every origin and echoes the request's.
+        // Envoy's filter treats this literal as any origin and echoes the request's.
         OriginMatch::Any => MatchPattern::Exact("*".to_owned()),
         OriginMatch::Exact(origin) => MatchPattern::Exact(origin.to_ascii_lowercase()),
         OriginMatch::Wildcard { before, behind } => MatchPattern::SafeRegex(regex(&format!(
@@ -50,8 +51,8 @@ fn origin(origin: &OriginMatch) -> StringMatcher {
 fn list(list: &List) -> String {
     match list {
         List::Only(names) => names.join(", "),
-        // For methods and request headers the filter echoes what the preflight requests. This works with credentials too,
-        // where browsers take the star literally.
+        // For methods and request headers, the filter echoes what the preflight requests. This also works with
+        // credentials, for which browsers take the star literally.
         List::All => "*".to_owned(),
     }
 }

@@ -19,7 +19,7 @@ use super::rewrite::{Rewrite, rewrite};
 use super::virtual_host::respond;
 use crate::{hcm, names, wire};
 
-/// Attempts of the load balancer to find an endpoint that was not tried yet.
+/// How often the load balancer tries to pick an endpoint that has not been tried yet.
 const OTHER_HOST_ATTEMPTS: i64 = 5;
 
 /// The route action.
@@ -44,7 +44,7 @@ pub(super) fn forward(forward: &Forward, matched: &PathMatch) -> Action {
             .map(|host| HostRewriteSpecifier::HostRewriteLiteral(host.to_owned())),
         // Explicit even without a timeout: Envoy's default is 15 s.
         timeout: Some(wire::duration(forward.timeout.unwrap_or_default())),
-        // The connection manager's idle timeout would end the stream before a longer request timeout.
+        // The connection manager's idle timeout could end the stream before a longer request timeout does.
         idle_timeout: forward
             .timeout
             .filter(|timeout| *timeout > hcm::STREAM_IDLE)
@@ -94,7 +94,7 @@ fn cluster_specifier(targets: &[&WeightedTarget]) -> ClusterSpecifier {
 /// The weights, scaled down if their sum exceeds Envoy's limit.
 fn weights(targets: &[&WeightedTarget]) -> Vec<u32> {
     let sum: u64 = targets.iter().map(|target| u64::from(target.weight)).sum();
-    // Twice the excess, since small weights are rounded up to 1.
+    // Uses twice the required divisor, since small weights are rounded up to 1.
     let divisor = sum.div_ceil(u64::from(u32::MAX));
     let divisor = if divisor > 1 { divisor * 2 } else { 1 };
     targets
@@ -128,7 +128,8 @@ fn cluster_name(target: &WeightedTarget) -> String {
     }
 }
 
-/// The per-try timeout is part of Envoy's retry policy even without retries; a policy without `retry_on` never retries.
+/// The per-try timeout is part of Envoy's retry policy, even without retries; a policy without `retry_on` never
+/// retries.
 fn retry_policy(forward: &Forward) -> Option<pb::RetryPolicy> {
     let per_try_timeout = forward.try_timeout.map(wire::duration);
     match &forward.retry {
@@ -143,7 +144,7 @@ fn retry_policy(forward: &Forward) -> Option<pb::RetryPolicy> {
     }
 }
 
-/// Retries on the listed statuses, and on failures after which the backend can't have processed the request.
+/// Retries the listed statuses, and failures after which the backend can't have processed the request.
 fn retries(retry: &Retry) -> pb::RetryPolicy {
     let mut retry_on = "connect-failure,refused-stream,reset-before-request".to_owned();
     if !retry.codes.is_empty() {
@@ -179,7 +180,7 @@ fn mirrors(forward: &Forward) -> Vec<RequestMirrorPolicy> {
         .map(|mirror| RequestMirrorPolicy {
             cluster: names::cluster(&mirror.cluster),
             runtime_fraction: mirror.share.and_then(share),
-            // By default Envoy appends `-shadow` to the copy's Host.
+            // By default, Envoy appends `-shadow` to the Host of the copy.
             disable_shadow_host_suffix_append: true,
             ..Default::default()
         })

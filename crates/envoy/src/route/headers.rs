@@ -7,15 +7,15 @@ use envoy_types::pb::envoy::config::core::v3::{
 };
 use sesame_model::{Action, HeaderChanges, HeaderLists, Route, WeightedTarget};
 
-/// Modifications as Envoy's fields. Envoy removes first, then adds in order.
+/// Modifications as Envoy fields. Envoy removes first, then adds in order.
 #[derive(Default)]
 pub(super) struct Changes {
     pub(super) add: Vec<HeaderValueOption>,
     pub(super) remove: Vec<String>,
 }
 
-/// Values are literal: doubled percent signs disable Envoy's `%…%` substitution. Host and pseudo-headers are left out, since
-/// Envoy rejects a table that names them here.
+/// Values are literal: percent signs are doubled to escape Envoy's `%…%` substitution. Host and pseudo-headers are
+/// omitted, since Envoy rejects tables that name them here.
 pub(super) fn changes(changes: &HeaderChanges) -> Changes {
     let option = |name: &str, value: &str, action: HeaderAppendAction| HeaderValueOption {
         keep_empty_value: value.is_empty(),
@@ -48,8 +48,9 @@ pub(super) fn changes(changes: &HeaderChanges) -> Changes {
     }
 }
 
-/// The route with modifications in the right order. Those of a backend apply after those of the route, but Envoy applies them
-/// before, so the route would win for a header that both modify. In that case the route's modifications move to its backends.
+/// The route with its modifications in the right order. A backend's should apply after the route's, but Envoy applies
+/// them first, so the route would win for headers that both modify. If there are any, the route's modifications move
+/// to its backends.
 pub(super) fn in_order(route: &Route) -> Cow<'_, Route> {
     let Action::Forward(forward) = &route.action else {
         return Cow::Borrowed(route);
@@ -93,7 +94,7 @@ pub(super) fn in_order(route: &Route) -> Cow<'_, Route> {
     Cow::Owned(route)
 }
 
-/// Modifications with the effect of `first`, then `then`.
+/// Modifications equivalent to `first` followed by `then`.
 fn one_after_the_other(first: &HeaderChanges, then: &HeaderChanges) -> HeaderChanges {
     let undone = |name: &str| {
         let set = then.set.iter().map(|(other, _)| other);

@@ -59,7 +59,7 @@ pub(super) fn present(name: &str) -> pb::HeaderMatcher {
     }
 }
 
-/// Matches a header whose whole value matches an RE2 expression.
+/// Matches a header whose entire value matches an RE2 expression.
 pub(super) fn matches_regex(name: &str, expression: &str) -> pb::HeaderMatcher {
     pb::HeaderMatcher {
         name: name.to_owned(),
@@ -70,7 +70,7 @@ pub(super) fn matches_regex(name: &str, expression: &str) -> pb::HeaderMatcher {
     }
 }
 
-/// Envoy represents the Host header as a pseudo-header, as HTTP/2 does.
+/// Envoy represents the Host header as a pseudo-header, as in HTTP/2.
 fn header_name(name: &str) -> String {
     if name.eq_ignore_ascii_case("host") {
         ":authority".to_owned()

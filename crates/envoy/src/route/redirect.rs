@@ -1,8 +1,8 @@
 //! Redirects.
 //!
-//! Envoy keeps the port of the request's Host in the Location unless a port or host is configured, and always shows a
-//! configured port. For a Location without a port the host is therefore configured. With a wildcard domain the host is
-//! unknown, so requests whose Host has a port get a second route, which configures the scheme's port.
+//! Envoy keeps the port of the request's Host in the Location unless a port or host is configured, and always
+//! includes a configured port. So a Location without a port requires a configured host. Under a wildcard domain the
+//! host is unknown, so a second route handles requests whose Host has a port, by configuring the scheme's port.
 
 use envoy_types::pb::envoy::config::route::v3::RedirectAction;
 use envoy_types::pb::envoy::config::route::v3::redirect_action::{
@@ -12,15 +12,15 @@ use sesame_model::{PathMatch, PathRewrite, Redirect, RedirectPort};
 
 use super::rewrite::{Rewrite, rewrite};
 
-/// What a redirect depends on besides itself.
+/// The context of a redirect.
 pub(super) struct Origin<'a> {
     /// The virtual host's domain.
     pub(super) domain: &'a str,
     /// True on TLS connections.
     pub(super) secure: bool,
-    /// The port of the listener in the Gateway's spec.
+    /// The listener's port in the Gateway's spec.
     pub(super) port: u16,
-    /// Maps a port in the spec to the one that clients see.
+    /// Maps a port in the spec to the port that clients see.
     pub(super) visible_port: &'a mut dyn FnMut(u16) -> u16,
 }
 
@@ -66,7 +66,7 @@ pub(super) fn redirect(
         ..Default::default()
     };
     if port != default_port {
-        // Envoy replaces the request's port by this one and keeps its host.
+        // Envoy replaces the request's port with this one and keeps its host.
         action.port_redirect = port.into();
         action.host_redirect = redirect.hostname.clone().unwrap_or_default();
         return Redirects {

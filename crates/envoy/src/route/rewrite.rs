@@ -8,11 +8,11 @@ use super::matching::regex;
 /// A rewrite in Envoy's terms.
 #[derive(Debug, PartialEq)]
 pub(super) enum Rewrite {
-    /// Replaces what the route's path match matched.
+    /// Replaces the part matched by the route's path match.
     Matched(String),
-    /// Replaces what the expression finds.
+    /// Replaces the match of the expression.
     Regex {
-        /// RE2, anchored, so that it matches once.
+        /// RE2, anchored so that it matches at most once.
         pattern: String,
         /// With backslashes doubled.
         substitution: String,
@@ -49,8 +49,8 @@ impl Rewrite {
 /// | `/foo` and `/foo/` | `/foo` | empty or `/` | `/` |
 /// | `/bar` | `/` | `/xyz` | `/xyz/bar` |
 ///
-/// With an exact match a prefix replacement replaces the whole path; with a regular expression, which has no prefix, it does
-/// nothing.
+/// With an exact match, a prefix replacement replaces the whole path; with a regular expression, which has no prefix,
+/// it does nothing.
 pub(super) fn rewrite(matched: &PathMatch, rewrite: &PathRewrite) -> Option<Rewrite> {
     match (rewrite, matched) {
         (PathRewrite::Full(path), PathMatch::Exact(_))
@@ -66,13 +66,13 @@ pub(super) fn rewrite(matched: &PathMatch, rewrite: &PathRewrite) -> Option<Rewr
     }
 }
 
-/// Both arguments have no trailing slash.
+/// Neither argument has a trailing slash.
 fn prefix(prefix: &str, replacement: &str) -> Option<Rewrite> {
     match (prefix, replacement) {
         ("", "") => None,
         // Envoy's prefix match includes the slash.
         ("", replacement) => Some(Rewrite::Matched(absolute(replacement) + "/")),
-        // Exactly one slash is left in place of the prefix.
+        // Leaves exactly one slash in place of the prefix.
         (prefix, "") => Some(Rewrite::regex(
             format!("^{}/*", regex_syntax::escape(prefix)),
             "/",
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_expression_has_no_prefix() {
+    fn a_regular_expression_has_no_prefix_to_replace() {
         let matched = PathMatch::Regex("/b+".to_owned());
         let change = PathRewrite::Prefix("/a".to_owned());
         assert_eq!(rewrite(&matched, &change), None);

@@ -1,4 +1,4 @@
-//! Routes as Envoy's routes.
+//! Routes as Envoy routes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -100,7 +100,7 @@ fn root_prefix_and_whole_share_match_everything() {
 }
 
 #[test]
-fn zero_weights_are_omitted_and_targets_keep_their_own_settings() {
+fn zero_weights_are_omitted_and_targets_keep_their_settings() {
     let mut special = target("a", 3);
     special.request_headers.set = vec![("x-to".to_owned(), "a".to_owned())];
     special.host_rewrite = Some("a.host".to_owned());
@@ -327,7 +327,7 @@ fn redirected(domain: &str, redirect: Redirect) -> Vec<Value> {
 }
 
 #[test]
-fn redirect_shows_a_port_only_if_it_is_not_the_schemes_own() {
+fn redirect_includes_only_non_default_ports() {
     let plain = Redirect {
         scheme: None,
         hostname: None,
@@ -386,7 +386,7 @@ fn redirect_shows_a_port_only_if_it_is_not_the_schemes_own() {
 
 /// Redirects use the ports that clients see.
 #[test]
-fn redirect_ports_move_with_the_listeners() {
+fn redirect_ports_are_mapped_to_visible_ports() {
     for (port, shown) in [
         (RedirectPort::OfScheme, 1443),
         (RedirectPort::Exact(8443), 9443),
@@ -416,7 +416,7 @@ fn redirect_ports_move_with_the_listeners() {
 }
 
 #[test]
-fn cors_takes_preflights_of_a_route_with_a_method() {
+fn a_route_with_cors_and_a_method_also_matches_preflights() {
     let mut base = route(prefix("/a"), Action::Respond(200));
     base.cors = Some(Arc::new(Cors {
         origins: vec![
@@ -493,9 +493,9 @@ fn reserved_and_misdirected_hosts_are_in_the_table() {
 }
 
 proptest! {
-    /// Each hash map has an iteration order of its own.
+    /// Each hash map has its own iteration order.
     #[test]
-    fn equal_hosts_have_equal_bytes_that_mean_them(host in any_virtual_host()) {
+    fn equal_hosts_encode_to_equal_bytes_that_decode_to_them(host in any_virtual_host()) {
         let key = VirtualHostKey { table: table_key(), domain: "*.example.com".into() };
         let bytes = wire::virtual_host(virtual_host(&key, &host, &mut |port| port));
         for _ in 0..3 {
@@ -505,9 +505,9 @@ proptest! {
         prop_assert_eq!(decoded, virtual_host(&key, &host, &mut |port| port));
     }
 
-    /// Random routes satisfy Envoy's validation rules for fields.
+    /// Random routes satisfy Envoy's field validation rules.
     #[test]
-    fn routes_have_what_envoy_demands(host in any_virtual_host()) {
+    fn routes_pass_envoys_validation(host in any_virtual_host()) {
         let key = VirtualHostKey { table: table_key(), domain: "*".into() };
         for route in virtual_host(&key, &host, &mut |port| port).routes {
             prop_assert!(route.r#match.is_some_and(|matches| matches.path_specifier.is_some()));

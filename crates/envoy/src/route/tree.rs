@@ -1,10 +1,10 @@
-//! Routes of one host as a prefix tree over paths.
+//! A host's routes as a prefix tree of paths.
 //!
-//! In: routes in matching order. Out: Envoy's matcher with the same meaning. It must not know what a route does.
+//! In: routes in matching order. Out: an equivalent Envoy matcher. It must not know what a route does.
 //!
-//! Envoy tries a list of routes one by one. With a tree it finds the longest key that is a prefix of the path and tries the
-//! routes under that key only. It never falls back to a shorter key, so each key holds every route that can match a path with
-//! this prefix, in list order. A request therefore gets the same route as from the list.
+//! Envoy tries a list of routes one by one. With a tree, it finds the longest key that is a prefix of the path and
+//! tries only that key's routes. It never falls back to a shorter key, so each key holds, in list order, all routes
+//! that can match a path with this prefix. So a request gets the same route as from the list.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -22,16 +22,17 @@ use sesame_model::{PathMatch, Route};
 
 use crate::wire;
 
-/// The number of routes from which a tree is worth its size.
+/// The minimum number of routes for which a tree is worth its size.
 const MANY: usize = 64;
-/// Limit on the tree's size, as a multiple of the number of routes: a route that matches any path is under every key.
+/// Limit on the tree's size, as a multiple of the number of routes: a route that matches any path is stored under
+/// every key.
 const COPIES: usize = 8;
 
 /// Routes by key, as indexes into the list.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Tree<'a> {
     keys: BTreeMap<&'a str, Vec<usize>>,
-    /// Routes for paths without a key.
+    /// Routes for paths that match no key.
     rest: Vec<usize>,
 }
 
@@ -40,7 +41,7 @@ pub(super) struct Tree<'a> {
 struct Named {
     /// Routes for exactly this path.
     exact: Vec<usize>,
-    /// Routes for this path and everything below it.
+    /// Routes for this path and all paths below it.
     prefix: Vec<usize>,
 }
 
@@ -53,8 +54,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// `None` if there are no keys (Envoy rejects an empty map), if a path can't be a key, or if the keys would hold more than
-    /// `left` routes in total.
+    /// `None` if there are no keys (Envoy rejects an empty map), if a path can't be a key, or if the keys would hold
+    /// more than `left` routes in total.
     fn within(routes: &'a [Arc<Route>], mut left: usize) -> Option<Self> {
         let mut named: BTreeMap<&str, Named> = BTreeMap::new();
         let mut rest = Vec::new();
@@ -62,7 +63,7 @@ impl<'a> Tree<'a> {
             match &route.matches.path {
                 PathMatch::Regex(_) => rest.push(place),
                 PathMatch::Prefix(path) if path == "/" => rest.push(place),
-                // The tree matches the path with its query.
+                // The tree matches the path including its query.
                 PathMatch::Exact(path) | PathMatch::Prefix(path) if path.contains('?') => {
                     return None;
                 }
@@ -83,7 +84,7 @@ impl<'a> Tree<'a> {
         (!keys.is_empty()).then_some(Self { keys, rest })
     }
 
-    /// Envoy's matcher. `routes` yields Envoy's routes for each route of the list.
+    /// Envoy's matcher. For each route in the list, `routes` yields its Envoy routes.
     pub(super) fn matcher(&self, routes: impl Iterator<Item = Vec<pb::Route>>) -> Matcher {
         let routes: Vec<Vec<u8>> = routes.map(wire::route_list).collect();
         let on_match = |places: &Vec<usize>| OnMatch {
@@ -116,7 +117,7 @@ fn segments(path: &str) -> impl Iterator<Item = &str> {
     above.filter(|above| !above.is_empty()).chain([path])
 }
 
-/// The path with its query.
+/// The path including its query.
 fn path() -> xds::TypedExtensionConfig {
     extension(
         "path",
@@ -126,7 +127,7 @@ fn path() -> xds::TypedExtensionConfig {
     )
 }
 
-/// A `RouteList` from its bytes: the concatenated bytes of shorter lists.
+/// A `RouteList` from its bytes; `RouteList` encodings can be concatenated.
 fn route_list(routes: Vec<u8>) -> xds::TypedExtensionConfig {
     let list = Any {
         type_url: pb::RouteList::type_url(),
@@ -166,23 +167,23 @@ mod tests {
     }
 
     /// The model's definition of a match.
-    fn matches(path: &PathMatch, asked: &str) -> bool {
-        let asked = asked.split('?').next().unwrap_or_default();
+    fn matches(path: &PathMatch, request: &str) -> bool {
+        let request = request.split('?').next().unwrap_or_default();
         match path {
-            PathMatch::Exact(path) => asked == path,
+            PathMatch::Exact(path) => request == path,
             PathMatch::Prefix(path) if path == "/" => true,
             PathMatch::Prefix(path) => {
-                let rest = asked.strip_prefix(path.as_str());
+                let rest = request.strip_prefix(path.as_str());
                 rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
             }
             // The only expression in these tests.
-            PathMatch::Regex(_) => asked.ends_with('b'),
+            PathMatch::Regex(_) => request.ends_with('b'),
         }
     }
 
     /// Envoy's lookup.
-    fn found<'a>(tree: &'a Tree<'_>, asked: &str) -> &'a [usize] {
-        let keys = tree.keys.iter().filter(|(key, _)| asked.starts_with(**key));
+    fn found<'a>(tree: &'a Tree<'_>, request: &str) -> &'a [usize] {
+        let keys = tree.keys.iter().filter(|(key, _)| request.starts_with(**key));
         let longest = keys.max_by_key(|(key, _)| key.len());
         longest.map_or(&tree.rest, |(_, places)| places)
     }
@@ -200,18 +201,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_tree_tries_what_a_list_would(
+        fn a_tree_tries_the_same_routes_as_a_list(
             paths in prop::collection::vec(any_path(), 0..80),
-            asked in prop::collection::vec("(/[ab]{0,2}){1,4}/?(\\?a=/b)?", 40),
+            request in prop::collection::vec("(/[ab]{0,2}){1,4}/?(\\?a=/b)?", 40),
         ) {
             let routes = routes(paths.into_iter().chain([exact("/key")]));
             let tree = Tree::within(&routes, usize::MAX).unwrap();
-            for asked in asked {
-                let wanted = |place: &usize| matches(&routes[*place].matches.path, &asked);
+            for request in request {
+                let wanted = |place: &usize| matches(&routes[*place].matches.path, &request);
                 let list: Vec<usize> = (0..routes.len()).filter(wanted).collect();
-                let found = found(&tree, &asked).iter().copied();
+                let found = found(&tree, &request).iter().copied();
                 let tree: Vec<usize> = found.filter(wanted).collect();
-                prop_assert_eq!(tree, list, "{}", asked);
+                prop_assert_eq!(tree, list, "{}", request);
             }
         }
     }
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn few_routes_and_many_for_any_path_stay_a_list() {
+    fn few_routes_or_many_that_match_any_path_stay_a_list() {
         let few = routes((1..MANY).map(|number| prefix(&format!("/n{number}"))));
         assert_eq!(Tree::new(&few), None);
         let any = (0..MANY).map(|number| PathMatch::Regex(format!("/{number}")));

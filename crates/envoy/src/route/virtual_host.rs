@@ -13,11 +13,11 @@ use super::tree::Tree;
 use super::{cors, forward, session};
 use crate::{hcm, names, shard};
 
-/// Name of the virtual host for hosts of other listeners; it is not a valid domain of a route.
+/// The name of the virtual host for hosts of other listeners. Not a valid domain for a route, so it never conflicts.
 const MISDIRECTED: &str = "misdirected";
 
-/// The virtual host of that domain. `visible_port` maps a port in the Gateway's spec to the one that clients see; redirects
-/// name the latter.
+/// The virtual host of a domain. `visible_port` maps a port in the Gateway's spec to the port that clients see, which
+/// redirects use.
 pub fn virtual_host(
     key: &VirtualHostKey,
     host: &VirtualHost,
@@ -45,10 +45,10 @@ pub fn virtual_host(
     out
 }
 
-/// The table with these hosts. The port in a Host header is ignored, and a backend's header modifications win over the
+/// A table with these hosts. The port in a Host header is ignored, and a backend's header modifications win over the
 /// route's.
 ///
-/// Misdirected hosts come first, then `hosts` and the table's reserved domains that are not among them, sorted by domain.
+/// Misdirected hosts come first, then, sorted by domain, `hosts` and any reserved domains without a host.
 pub fn route_table(
     key: &RouteTableKey,
     table: &RouteTable,
@@ -77,7 +77,7 @@ pub(crate) fn table_head(table: &RouteTable) -> pb::RouteConfiguration {
     }
 }
 
-/// The fields of a table after its hosts: the same for every table.
+/// The fields of a table after its hosts, the same for all tables.
 pub(crate) fn table_tail() -> pb::RouteConfiguration {
     pb::RouteConfiguration {
         ignore_port_in_host_matching: true,
@@ -94,7 +94,7 @@ pub(crate) fn shard_tail() -> pb::RouteConfiguration {
     }
 }
 
-/// The scope that maps the name of a shard in a request to its route table.
+/// The scope that maps the shard named in a request to its route table.
 pub(crate) fn scope(shard: &str) -> pb::ScopedRouteConfiguration {
     use pb::scoped_route_configuration::{Key, key};
     pb::ScopedRouteConfiguration {
@@ -109,7 +109,7 @@ pub(crate) fn scope(shard: &str) -> pb::ScopedRouteConfiguration {
     }
 }
 
-/// A host without routes: it answers 404 in place of a wider host.
+/// A host without routes: it returns 404 instead of falling through to a wider host.
 pub(crate) fn reserved(domain: &str) -> pb::VirtualHost {
     pb::VirtualHost {
         name: domain.to_owned(),
@@ -118,7 +118,7 @@ pub(crate) fn reserved(domain: &str) -> pb::VirtualHost {
     }
 }
 
-/// Answers 421, so that a client that reuses a connection for another host opens a new one.
+/// Returns 421, so that a client that reused a connection for another host opens a new one.
 fn misdirected(table: &RouteTable) -> Option<pb::VirtualHost> {
     (!table.misdirected.is_empty()).then(|| pb::VirtualHost {
         name: MISDIRECTED.to_owned(),
@@ -143,7 +143,7 @@ pub(super) fn respond(status: u16) -> PbAction {
     })
 }
 
-/// The route as one or several of Envoy's routes.
+/// The route as one or more Envoy routes.
 fn as_envoys(route: &Route, origin: &mut Origin<'_>) -> Vec<pb::Route> {
     let mut out = Vec::with_capacity(1);
     let route = &*in_order(route);
@@ -200,7 +200,7 @@ fn without_action(route: &Route) -> pb::Route {
     out
 }
 
-/// A route with CORS that matches one method must also match the preflights for this method, which are OPTIONS requests.
+/// A route with CORS that matches one method must also match that method's preflights, which are OPTIONS requests.
 fn preflight(route: &Route, main: &pb::Route) -> Option<pb::Route> {
     let method = route.matches.method.as_deref()?;
     if route.cors.is_none() || method == "OPTIONS" {

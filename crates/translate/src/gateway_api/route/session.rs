@@ -43,7 +43,7 @@ pub(super) fn read(
                         "is required with a permanent cookie",
                     ));
                 }
-                Some(_) if !permanent => return Err(endless(field)),
+                Some(_) if !permanent => return Err(permanent_only(field)),
                 _ => {}
             }
             let path = cookie.map_or("/", |cookie| &*cookie.path);
@@ -67,7 +67,7 @@ pub(super) fn read(
                 ));
             };
             if lifetime.is_some() {
-                return Err(endless(field));
+                return Err(permanent_only(field));
             }
             check_name(format!("{field}.header.name"), &header.name)?;
             Session::Header {
@@ -85,7 +85,7 @@ pub(super) fn read(
 }
 
 /// A session with a timeout can't be replaced by one without.
-fn endless(field: &str) -> FieldError {
+fn permanent_only(field: &str) -> FieldError {
     FieldError::new(
         format!("{field}.absoluteTimeout"),
         "is supported only with cookie lifetimeType Permanent; use it, or remove the timeout",
