@@ -11,7 +11,7 @@ pub struct Rejected {
     pub fleet: FleetId,
     /// The resource's type.
     pub what: RejectedKind,
-    /// The resource's name. A shard of a route table has the table's name, then `#` and its number.
+    /// The resource's name. For a shard: the name of its route table, `#` and the shard number.
     pub name: Arc<str>,
 }
 
@@ -26,7 +26,7 @@ impl Rejected {
         }
     }
 
-    /// The name of the route table, also of a shard's table.
+    /// The name of the route table; for a shard, that of its table.
     pub(crate) fn table(&self) -> Option<&str> {
         let table = self.name.split('#').next();
         table.filter(|_| self.what == RejectedKind::Routes)

@@ -1,10 +1,10 @@
-//! Gateway API objects → model and statuses:
+//! Translates Gateway API objects into the model and statuses:
 //!
 //! - `class`: which GatewayClasses are ours and accepted
 //! - `parameters`: the fleet parameters of classes and Gateways
 //! - `unmanaged`: which Gateway the unmanaged fleet serves
 //! - `gateway`, `listener`, `conflicts`: which listeners are valid
-//! - `route`: where do routes attach, and what do their rules say? A folder per kind (`http_route`, `grpc_route`) has what only that kind has.
+//! - `route`: where routes attach, and their rules; `http_route` and `grpc_route` contain what is specific to each kind
 //! - `fleet_request`: the fleet of a Gateway
 //! - `gateway_status`, `route/status`: the statuses
 

@@ -91,7 +91,7 @@ impl Inputs {
         }
     }
 
-    /// Sets the state of a fleet; `None`: it doesn't exist.
+    /// Sets the state of a fleet; `None` if it doesn't exist.
     pub fn set_fleet(&self, batch: &mut Batch, fleet: FleetId, state: Option<FleetState>) {
         match state {
             Some(state) => batch.upsert(self.fleets, fleet, state),
@@ -99,13 +99,13 @@ impl Inputs {
         }
     }
 
-    /// Sets the settings. Without settings nothing is translated.
+    /// Sets the settings. Without them, nothing is translated.
     pub fn set_settings(&self, batch: &mut Batch, settings: Settings) {
         batch.upsert(self.settings, (), settings);
     }
 
-    /// Sets the cluster's version of the Gateway API: the annotation `gateway.networking.k8s.io/bundle-version` of its CRDs;
-    /// `None`: there is no cluster, or no annotation.
+    /// Sets the cluster's Gateway API version: the annotation `gateway.networking.k8s.io/bundle-version` of its CRDs;
+    /// `None` without a cluster or annotation.
     pub fn set_api_version(&self, batch: &mut Batch, version: Option<String>) {
         match version {
             Some(version) => batch.upsert(self.api_version, (), version),
@@ -113,7 +113,7 @@ impl Inputs {
         }
     }
 
-    /// Sets an Envoy's NACK of a resource; `None`: the resource is accepted.
+    /// Sets an Envoy's NACK of a resource; `None` once the resource is accepted.
     pub fn set_rejection(&self, batch: &mut Batch, rejected: Rejected, message: Option<String>) {
         match message {
             Some(message) => batch.upsert(self.rejections, rejected, message),
@@ -126,10 +126,10 @@ impl Inputs {
 trait InputObject {
     type Row;
 
-    /// The row to store; `None`: no row.
+    /// The row to store, if any.
     fn row(self) -> Option<Self::Row>;
 
-    /// The API server's unique id, if the row keeps it.
+    /// The UID assigned by the API server, if the row stores it.
     fn uid(_row: &Self::Row) -> Option<&str> {
         None
     }
@@ -152,14 +152,14 @@ impl InputKey for NamespacedName {
     }
 }
 
-/// Of cluster-scoped objects.
+/// Cluster-scoped objects.
 impl InputKey for Arc<str> {
     fn of(key: &ObjectKey) -> Self {
         key.name.clone()
     }
 }
 
-/// The table of each kind that translation reads. Other kinds are ignored.
+/// The tables of all kinds that translation reads. Other kinds are ignored.
 macro_rules! input_tables {
     ($($kind:ident => $table:ident,)+) => {
         impl Inputs {
@@ -188,7 +188,8 @@ macro_rules! input_tables {
                 }
             }
 
-            /// The API server's unique id of an object with a status, if it exists; empty outside a cluster.
+            /// The UID that the API server assigned to an object with a status, if the object exists; empty outside a
+            /// cluster.
             pub fn uid(&self, engine: &Engine, key: &ObjectKey) -> Option<String> {
                 match key.kind {
                     $(Kind::$kind => {
@@ -215,7 +216,7 @@ input_tables! {
     ConfigMap => config_maps,
 }
 
-/// Objects whose row is the object, without unused fields.
+/// Objects stored whole, except for unused fields.
 macro_rules! whole_objects {
     ($($kind:ident $(without $status:ident)?,)+) => {$(
         impl InputObject for $kind {
@@ -287,7 +288,7 @@ impl InputObject for sesame_api::Secret {
 impl InputObject for sesame_api::ConfigMap {
     type Row = ConfigData;
 
-    /// Stores only the entry with parameters.
+    /// Stores only the entry with the parameters.
     fn row(self) -> Option<ConfigData> {
         let mut data = self.data.unwrap_or_default();
         Some(ConfigData {

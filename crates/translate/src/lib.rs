@@ -1,8 +1,8 @@
-//! Kubernetes objects → the model of a gateway, and the status of each object.
+//! Translates Kubernetes objects into the model of a gateway, and into the status of each object.
 //!
-//! In: objects, by [`inputs::Inputs`]. Out: tables of the model and of statuses, from the same stages, so that they can't
-//! disagree. Translation can't fail: an error in an object becomes a condition on it and doesn't affect other objects.
-//! It must depend neither on the source of objects nor on Envoy's terms.
+//! In: objects, through [`inputs::Inputs`]. Out: tables of the model and of statuses, from the same stages, so that
+//! they can't disagree. Translation can't fail: an error in an object becomes a condition on it and doesn't affect
+//! other objects. It must depend neither on the source of objects nor on Envoy's terms.
 
 pub mod fleet;
 pub mod gateway_api;

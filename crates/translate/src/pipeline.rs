@@ -1,7 +1,7 @@
-//! The stages in order: from objects to the model and statuses.
+//! The stages in order, from objects to the model and statuses.
 //!
-//! A stage reads tables declared above it, by key or by index, and runs again if a row that it read changes. The reads of the
-//! stages give the cost of a change.
+//! A stage reads tables declared above it, by key or by index, and reruns when a row that it read changes. So its
+//! reads determine the cost of a change.
 
 mod reach;
 
@@ -30,7 +30,7 @@ use crate::shared::listeners::{AttachPoints, ListenerId};
 use crate::shared::ports::{self, Bind};
 use crate::shared::services::{self, Backend};
 
-/// The stages of a translation, declared.
+/// The declared stages of a translation.
 #[derive(Clone, Copy)]
 pub struct Pipeline {
     /// The input tables.
@@ -50,17 +50,17 @@ pub struct Outputs {
     pub route_tables: Table<RouteTableKey, RouteTable>,
     /// Virtual hosts.
     pub virtual_hosts: Table<VirtualHostKey, VirtualHost>,
-    /// Service ports that a route refers to.
+    /// Service ports that routes refer to.
     pub clusters: Table<ClusterKey, Cluster>,
     /// Endpoints of the clusters.
     pub endpoints: Table<ClusterKey, Endpoints>,
-    /// Certificates that a listener refers to.
+    /// Certificates that listeners refer to.
     pub certificates: Table<CertificateKey, Certificate>,
     /// The clusters that each fleet may get.
     pub fleet_clusters: Table<(FleetId, ClusterKey), ()>,
     /// The certificates that each fleet may get.
     pub fleet_certificates: Table<(FleetId, CertificateKey), ()>,
-    /// Statuses of objects of every kind.
+    /// Statuses of all kinds of objects.
     pub statuses: Table<ObjectKey, ObjectStatus>,
 }
 

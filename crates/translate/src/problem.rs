@@ -1,10 +1,10 @@
-//! Errors in an object, as data: they become conditions, not log lines.
+//! Errors in objects, as data: they become conditions, not log lines.
 
 use std::fmt;
 
 use sesame_api::Condition;
 
-/// The longest message of a condition, in bytes, so that it stays readable. The API server's limit is 32,768.
+/// The maximum length of a condition's message, in bytes, to keep it readable. The API server's limit is 32,768.
 const MAX_MESSAGE: usize = 2_000;
 
 /// The reason and message of a condition that reports a problem.
@@ -17,7 +17,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem from its parts.
+    /// Creates a problem from its parts.
     pub fn new(reason: &'static str, message: impl Into<String>) -> Self {
         Self {
             reason,
@@ -25,7 +25,7 @@ impl Problem {
         }
     }
 
-    /// One problem for several: the first one's reason and all messages.
+    /// Merges problems: the first one's reason, and all messages.
     pub fn merge(problems: Vec<Problem>) -> Option<Self> {
         let reason = problems.first()?.reason;
         let mut messages: Vec<String> = Vec::new();
@@ -42,12 +42,12 @@ impl Problem {
 }
 
 impl Problem {
-    /// The condition `type_` that reports the problem; `status` is True for the types that are named after a problem.
+    /// The condition `type_` that reports the problem. `status` is true for condition types that name a problem.
     pub fn condition(&self, type_: &'static str, status: bool, generation: i64) -> Condition {
         Condition::new(type_, status, self.reason, self.message.clone(), generation)
     }
 
-    /// The False condition `type_` that reports the problem, or a True one with this reason and message if there is none.
+    /// The condition `type_`: False with the problem, or True with this reason and message if there is none.
     pub fn or_true(
         problem: Option<&Problem>,
         type_: &'static str,
@@ -84,7 +84,7 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    /// An error from its parts.
+    /// Creates an error from its parts.
     pub fn new(field: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             field: field.into(),

@@ -1,11 +1,11 @@
-//! Settings of a translation: one row of input that stages read, so that they can change at run time.
+//! Settings of a translation: one input row that stages read, so that settings can change at run time.
 
 use std::sync::Arc;
 
 use sesame_api::NamespacedName;
 use sesame_model::FleetId;
 
-/// The controller name of Sesame's GatewayClasses, unless configured otherwise.
+/// The default controller name of Sesame's GatewayClasses.
 pub const CONTROLLER_NAME: &str = "projectsesame.io/gateway-controller";
 
 /// The settings of a translation.
@@ -15,29 +15,29 @@ pub struct Settings {
     pub controller_name: Arc<str>,
     /// Where the Envoys run.
     pub mode: Mode,
-    /// Whether Envoys in a cluster bind IPv6 addresses. Must be false where the nodes' kernels have no IPv6: a listener with
-    /// an address that can't be bound is rejected as a whole.
+    /// Whether Envoys in a cluster bind IPv6 addresses. Must be false if the nodes' kernels lack IPv6: Envoy rejects
+    /// a listener if any of its addresses can't be bound.
     pub ipv6: bool,
 }
 
 /// Where the Envoys run, and which Gateways they serve.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// As processes beside Sesame. Each Gateway has a fleet, which binds the addresses of its
-    /// [`FleetState`](sesame_model::FleetState) only.
+    /// As processes on Sesame's machine. Each Gateway has a fleet, which binds only the addresses of its
+    /// [`FleetState`](sesame_model::FleetState).
     Local,
-    /// As pods that Sesame manages. Each Gateway has a fleet, which binds every address of its pods: the Gateway's own address
-    /// belongs to a load balancer and may be assigned later.
+    /// As pods that Sesame manages. Each Gateway has a fleet, which binds all addresses of its pods: the Gateway's
+    /// own address belongs to a load balancer and may be assigned later.
     Managed,
     /// Outside Sesame. There is one fleet, [`FleetId::Unmanaged`], which serves one Gateway.
     Unmanaged {
-        /// The Gateway; `None`: the oldest Gateway of the oldest GatewayClass.
+        /// The Gateway; `None` selects the oldest Gateway of the oldest GatewayClass.
         gateway: Option<NamespacedName>,
     },
 }
 
 impl Settings {
-    /// A mode with the default controller name and IPv6.
+    /// Settings for a mode, with the default controller name and IPv6.
     pub fn new(mode: Mode) -> Self {
         Self {
             controller_name: CONTROLLER_NAME.into(),

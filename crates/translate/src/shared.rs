@@ -1,4 +1,4 @@
-//! Shared by all sources of configuration: listeners, ports and hosts, which merge the rows of all sources; hostnames,
+//! Shared by all configuration sources: listeners, ports and hosts, which merge the rows of all sources; hostnames,
 //! references and grants, certificates, Services.
 
 pub mod certificates;

@@ -183,7 +183,10 @@ mod tests {
 
     /// Envoy's lookup.
     fn found<'a>(tree: &'a Tree<'_>, request: &str) -> &'a [usize] {
-        let keys = tree.keys.iter().filter(|(key, _)| request.starts_with(**key));
+        let keys = tree
+            .keys
+            .iter()
+            .filter(|(key, _)| request.starts_with(**key));
         let longest = keys.max_by_key(|(key, _)| key.len());
         longest.map_or(&tree.rest, |(_, places)| places)
     }

@@ -20,8 +20,8 @@ pub(crate) fn key(name: &Arc<str>) -> ObjectKey {
     ObjectKey::new(Kind::GatewayClass, "", Arc::clone(name))
 }
 
-/// The features of the Gateway API that Sesame doesn't support, sorted. All others are reported as supported: remove a name only
-/// when translation covers the feature and a test through Envoy shows it.
+/// The Gateway API features that Sesame doesn't support, sorted. All others are reported as supported: remove a name
+/// only once translation covers the feature and a test through Envoy proves it.
 const MISSING: &[&str] = &[
     "BackendTLSPolicy",
     "BackendTLSPolicySANValidation",
@@ -40,13 +40,13 @@ const MISSING: &[&str] = &[
     "UDPRoute",
 ];
 
-/// Features that unmanaged Envoys don't have: Sesame doesn't assign their addresses.
+/// Features that unmanaged Envoys lack: Sesame doesn't assign their addresses.
 const ADDRESSES: &[&str] = &["GatewayAddressEmpty", "GatewayStaticAddresses"];
 
 /// The feature that requires fleets created by Sesame.
 const INFRASTRUCTURE: &str = "GatewayInfrastructure";
 
-/// The release of the Gateway API that Sesame supports, as in the annotation of its CRDs.
+/// The Gateway API release that Sesame supports, as annotated on its CRDs.
 const API_RELEASE: &str = "v1.7";
 
 /// A GatewayClass of ours.
@@ -54,11 +54,11 @@ const API_RELEASE: &str = "v1.7";
 pub struct ClassState {
     /// Why it isn't accepted.
     pub refused: Option<Problem>,
-    /// The fleet parameters for its Gateways; `None`: they are invalid.
+    /// The fleet parameters for its Gateways; `None` if they are invalid.
     pub parameters: Option<FleetParameters>,
 }
 
-/// Reads a GatewayClass; `None` if it is another controller's.
+/// Reads a GatewayClass; `None` if it belongs to another controller.
 pub(crate) fn read(
     reader: &mut Reader<'_>,
     chosen: Table<NamespacedName, Chosen>,
@@ -80,7 +80,7 @@ pub(crate) fn read(
     })
 }
 
-/// The status of a class. `api` is the release of the API in the cluster, if known.
+/// The status of a class. `api` is the API release in the cluster, if known.
 pub(crate) fn status(
     class: &GatewayClass,
     state: &ClassState,
@@ -121,7 +121,7 @@ pub(crate) fn status(
     }
 }
 
-/// Whether a bundle's version is of the supported release: `v1.7.1`, or a candidate of it.
+/// Whether a bundle version belongs to the supported release: `v1.7.1`, or a release candidate.
 fn is_release(version: &str) -> bool {
     let rest = version.strip_prefix(API_RELEASE);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+']))
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_and_candidates_belong_to_a_release() {
+    fn patch_releases_and_candidates_belong_to_a_release() {
         for ours in ["v1.7", "v1.7.0", "v1.7.12", "v1.7.0-rc.1"] {
             assert!(is_release(ours), "{ours}");
         }

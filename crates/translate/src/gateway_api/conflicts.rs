@@ -1,4 +1,4 @@
-//! Listeners of one Gateway that conflict, or whose TLS connections overlap.
+//! Conflicts between listeners of one Gateway, and overlapping TLS connections.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use crate::shared::certificates::CertificateState;
 use crate::shared::hostname;
 use crate::shared::listeners::Protocol;
 
-/// Marks each listener that conflicts with another: within one Gateway neither wins (GatewaySpec.listeners).
+/// Marks all listeners that conflict: within one Gateway, none of them wins (GatewaySpec.listeners).
 pub(super) fn mark(listeners: &mut [ListenerState]) {
     let mut by_port: BTreeMap<Port, Vec<usize>> = BTreeMap::new();
     for (index, listener) in listeners.iter().enumerate() {
-        // A listener of an unknown protocol binds no port.
+        // A listener with an unknown protocol binds no port.
         if listener.protocol != Protocol::Unknown {
             by_port
                 .entry(listener.bound_port())
@@ -72,8 +72,8 @@ fn conflict<'a>(
     })
 }
 
-/// Marks HTTPS listeners of one port whose hostnames or certificates overlap: a client may send requests for one listener on a
-/// connection to the other, and gets 421 (Listener condition OverlappingTLSConfig).
+/// Marks HTTPS listeners on the same port whose hostnames or certificates overlap: a client may reuse one listener's
+/// connection for requests to the other, and gets 421 (Listener condition OverlappingTLSConfig).
 pub(super) fn mark_overlaps(
     reader: &mut Reader<'_>,
     certificates: Table<CertificateKey, CertificateState>,

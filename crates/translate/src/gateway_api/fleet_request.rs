@@ -9,7 +9,7 @@ use super::gateway::GatewayState;
 use super::parameters::GatewayParameters;
 use crate::settings::Settings;
 
-/// The fleet that a Gateway needs; `None` if it is not accepted.
+/// The fleet that a Gateway needs; `None` if the Gateway is not accepted.
 pub(crate) fn request(
     settings: &Settings,
     gateway: &Gateway,
@@ -54,7 +54,7 @@ fn address(address: &GatewaySpecAddress) -> AddressRequest {
     }
 }
 
-/// In a cluster, the ports of all accepted listeners: dropping a port while its Secret is missing could cost the Service its
+/// In a cluster, the ports of all accepted listeners: if a missing Secret removed a port, the Service could lose its
 /// address. Locally, only the ports that Envoy binds, so that other programs can use the rest.
 fn ports(settings: &Settings, state: &GatewayState) -> BTreeSet<Port> {
     let listeners = state.listeners.iter();

@@ -1,4 +1,4 @@
-//! The listeners of a Gateway: which are valid, and why the others aren't.
+//! The listeners of a Gateway: which ones are valid, and why the others aren't.
 
 use std::sync::Arc;
 
@@ -14,16 +14,16 @@ use crate::shared::listeners::{
 };
 use crate::shared::ports::ServedCertificates;
 
-/// The state of a Gateway of ours.
+/// The state of one of our Gateways.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatewayState {
     /// Why it isn't served.
     pub refused: Option<Problem>,
-    /// True if the fleet serves another Gateway instead: no route can attach.
+    /// True if the fleet serves another Gateway instead: no route can attach to this one.
     pub elsewhere: bool,
     /// Why its fleet can't be created or changed. An existing fleet keeps serving.
     pub frozen: Option<Problem>,
-    /// In the order of the Gateway.
+    /// In the Gateway's order.
     pub listeners: Vec<ListenerState>,
 }
 
@@ -36,26 +36,26 @@ pub struct ListenerState {
     pub port: u16,
     /// Its protocol.
     pub protocol: Protocol,
-    /// Its hostname; `*` for none.
+    /// Its hostname, or `*` if it has none.
     pub domain: Arc<str>,
-    /// Kinds of routes that may attach.
+    /// The kinds of routes that may attach.
     pub kinds: Vec<Kind>,
-    /// Namespaces whose routes may attach.
+    /// The namespaces whose routes may attach.
     pub namespaces: AllowedNamespaces,
-    /// Valid certificates. The others are reported in `unresolved`.
+    /// The valid certificates. Invalid ones are reported in `unresolved`.
     pub certificates: Vec<CertificateKey>,
     /// Why it isn't accepted.
     pub refused: Option<Problem>,
-    /// The listener that it conflicts with.
+    /// The conflict with another listener.
     pub conflicted: Option<Problem>,
-    /// The references that can't be resolved.
+    /// Its unresolved references.
     pub unresolved: Option<Problem>,
-    /// Another listener whose connections a client might reuse for this one.
+    /// The overlap with another listener, whose connections a client might reuse for this one.
     pub overlapping: Option<Problem>,
 }
 
 impl ListenerState {
-    /// Its port with the transport.
+    /// Its port and transport.
     pub fn bound_port(&self) -> Port {
         Port {
             number: self.port,
@@ -81,7 +81,7 @@ impl ListenerState {
             }
     }
 
-    /// The kinds of routes, as in a status.
+    /// The supported kinds of routes, as shown in a status.
     pub fn supported_kinds(&self) -> Vec<RouteGroupKind> {
         self.kinds
             .iter()
@@ -91,7 +91,7 @@ impl ListenerState {
     }
 }
 
-/// Why a Gateway isn't served, or its fleet stays as it is.
+/// Why a Gateway isn't served, or why its fleet stays unchanged.
 #[derive(Debug, Default)]
 pub(crate) struct Obstacles {
     /// Set if the fleet serves another Gateway.
@@ -116,7 +116,7 @@ pub(crate) fn read(
         parameters,
     } = obstacles;
     let is_elsewhere = elsewhere.is_some();
-    // In a cluster, invalid parameters don't stop running Envoys. Locally, the Gateway is refused.
+    // In a cluster, invalid parameters don't stop running Envoys. Locally, they make the Gateway invalid.
     let (refused, frozen) = match in_cluster {
         true => (elsewhere, parameters),
         false => (elsewhere.or(parameters), None),
@@ -129,7 +129,7 @@ pub(crate) fn read(
     }
 }
 
-/// A Gateway's listeners, as needed by routes.
+/// A Gateway's listeners as attachment points for routes.
 pub(crate) fn attach_points(
     fleet: &FleetId,
     owner: &ObjectKey,
@@ -166,7 +166,7 @@ pub(crate) fn served_certificates(state: &GatewayState) -> ServedCertificates {
         .collect()
 }
 
-/// The Secrets that a Gateway's listeners refer to, permitted or not: for the index of Gateways by Secret.
+/// The Secrets that a Gateway's listeners refer to, permitted or not, for the index of Gateways by Secret.
 pub(crate) fn referenced_secrets(gateway: &Gateway) -> Vec<CertificateKey> {
     let mut keys: Vec<CertificateKey> = gateway
         .spec

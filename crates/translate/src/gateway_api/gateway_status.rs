@@ -80,7 +80,7 @@ fn addresses(fleet: Option<&FleetState>) -> Vec<GatewayStatusAddress> {
         .collect()
 }
 
-/// The state of a listener, including its port's.
+/// The state of a listener, including that of its port.
 struct Verdict {
     /// Why it isn't accepted.
     refused: Option<Problem>,
@@ -156,7 +156,7 @@ fn rejected(
     ))
 }
 
-/// Why a valid listener isn't programmed yet. In a cluster Envoys listen before their Service has an address.
+/// Why a valid listener isn't programmed yet. In a cluster, Envoys listen before their Service has an address.
 fn pending(sources: &Sources<'_>) -> Option<Problem> {
     match sources.fleet {
         Some(fleet) if *sources.mode == Mode::Local && fleet.addresses.is_empty() => {
@@ -294,8 +294,8 @@ fn accepted(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> Co
     )
 }
 
-/// The first unsupported address in the spec. In a cluster the types are checked here, before the fleet exists, so that the
-/// Gateway isn't accepted for a moment.
+/// The first unsupported address in the spec. In a cluster, types are checked here, before the fleet exists, so that
+/// the Gateway isn't briefly accepted.
 fn unsupported_address(sources: &Sources<'_>) -> Option<String> {
     let of_fleet = match sources.fleet.and_then(|fleet| fleet.problem.as_ref()) {
         Some(FleetProblem::UnsupportedAddress(message)) => Some(message.clone()),
@@ -303,7 +303,7 @@ fn unsupported_address(sources: &Sources<'_>) -> Option<String> {
     };
     let asked = match sources.mode {
         Mode::Managed => sources.asked,
-        // Reported by the fleet's state, or not assigned by Sesame.
+        // Reported in the fleet's state, or not assigned by Sesame.
         Mode::Local | Mode::Unmanaged { .. } => &[],
     };
     let mut asked = asked.iter().enumerate();
@@ -353,7 +353,7 @@ fn unprogrammed(
     let addressed = sources
         .fleet
         .is_some_and(|fleet| !fleet.addresses.is_empty());
-    // The address of unmanaged Envoys may be unknown.
+    // The addresses of unmanaged Envoys may be unknown.
     if *sources.mode == Mode::Managed && !addressed {
         return no(
             reason::gateway::ADDRESS_NOT_ASSIGNED,

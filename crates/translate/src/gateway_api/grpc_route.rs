@@ -1,4 +1,4 @@
-//! GRPCRoute: its matches and the protocol of its backends. Other kinds of routes share the rest.
+//! GRPCRoute: its matches and its backends' protocol. Everything else is shared with other kinds of routes.
 
 mod matches;
 
@@ -11,7 +11,7 @@ use super::route::RouteKind;
 use super::route::rules::{Limits, Rule, read_matches};
 
 impl RouteKind for GRPCRoute {
-    /// gRPC clients read it as UNAVAILABLE.
+    /// gRPC clients treat it as UNAVAILABLE.
     const INVALID_RULE: u16 = 503;
 
     fn rules(&self) -> impl Iterator<Item = Rule<'_>> {

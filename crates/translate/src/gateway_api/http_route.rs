@@ -1,4 +1,4 @@
-//! HTTPRoute: its matches, timeouts and retries. Other kinds of routes share the rest.
+//! HTTPRoute: its matches, timeouts and retries. Everything else is shared with other kinds of routes.
 
 mod limits;
 pub(crate) mod matches;

@@ -14,7 +14,7 @@ use crate::shared::grants::{self, Grants, Referrer};
 use crate::shared::listeners::{AllowedNamespaces, Protocol};
 use crate::shared::namespaces::check_selector;
 
-/// The kinds of routes that a protocol supports and Sesame implements.
+/// The route kinds that a protocol supports and Sesame implements.
 fn kinds_of(protocol: Protocol) -> &'static [Kind] {
     match protocol {
         Protocol::Http | Protocol::Https => &[Kind::HTTPRoute, Kind::GRPCRoute],
@@ -22,14 +22,14 @@ fn kinds_of(protocol: Protocol) -> &'static [Kind] {
     }
 }
 
-/// The tables that listeners are read from.
+/// The tables needed to read listeners.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources {
     pub(crate) grants: Grants,
     pub(crate) certificates: Table<CertificateKey, CertificateState>,
 }
 
-/// Reads the listeners of a Gateway, in their order.
+/// Reads a Gateway's listeners, in their order.
 pub(super) fn read_all(
     reader: &mut Reader<'_>,
     sources: Sources,
@@ -87,7 +87,8 @@ fn read(
     }
 }
 
-/// Why a listener is invalid. A listener that requires an unsupported security feature isn't served without it.
+/// Why a listener is invalid. A listener that requires an unsupported security feature is not served without that
+/// feature.
 fn refused(
     field: &str,
     protocol: Protocol,
@@ -159,7 +160,7 @@ fn asks_for_client_certificates(gateway: &Gateway, port: u16) -> bool {
     of_port.unwrap_or(&frontend.default).validation.is_some()
 }
 
-/// The kinds of routes that may attach: the protocol's, narrowed by `allowedRoutes.kinds`.
+/// The route kinds that may attach: the protocol's, narrowed by `allowedRoutes.kinds`.
 fn kinds(
     field: &str,
     protocol: Protocol,
@@ -209,7 +210,7 @@ struct Resolver<'a, 'r> {
 }
 
 impl Resolver<'_, '_> {
-    /// The valid certificates, in the order of the listener.
+    /// The valid certificates, in the listener's order.
     fn certificates(
         &mut self,
         field: &str,

@@ -1,6 +1,7 @@
-//! The ConfigMaps that GatewayClasses and Gateways refer to for fleet parameters.
+//! The ConfigMaps with fleet parameters that GatewayClasses and Gateways refer to.
 //!
-//! Invalid parameters don't affect traffic: the owner's condition reports them, and the fleet keeps the last valid ones.
+//! Invalid parameters don't affect traffic: the owner's condition reports them, and the fleet keeps the last valid
+//! ones.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use super::class::ClassState;
 use crate::problem::{Problem, bounded};
 use crate::shared::parameters::{self, KEY};
 
-/// The fleet parameters in a ConfigMap, or why they are invalid.
+/// The fleet parameters in a ConfigMap, or an error.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Chosen {
     /// Valid parameters.
@@ -24,14 +25,14 @@ pub enum Chosen {
     Wrong(String),
 }
 
-/// The fields of a ConfigMap that matter.
+/// The relevant fields of a ConfigMap.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigData {
     /// The text under [`KEY`].
     pub(crate) parameters: Option<Arc<str>>,
 }
 
-/// The parameters of a Gateway's fleet: its own, with its class's as defaults.
+/// The parameters of a Gateway's fleet: the Gateway's own, with its class's as defaults.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatewayParameters {
     /// The parameters; `None` if `wrong` is set.
@@ -51,7 +52,7 @@ pub(crate) fn chosen(config: &ConfigData) -> Chosen {
     }
 }
 
-/// The parameters of a GatewayClass, the defaults for its Gateways.
+/// The parameters of a GatewayClass: the defaults for its Gateways.
 pub(crate) fn of_class(
     reader: &mut Reader<'_>,
     table: Table<NamespacedName, Chosen>,
@@ -79,7 +80,7 @@ pub(crate) fn of_class(
     look_up(reader, table, field, &name)
 }
 
-/// The parameters of a Gateway of that class.
+/// The parameters of a Gateway of the class.
 pub(crate) fn of_gateway(
     reader: &mut Reader<'_>,
     table: Table<NamespacedName, Chosen>,
@@ -147,7 +148,7 @@ fn other_kind(field: &str, group: &Group, kind: &KindName) -> Problem {
     ))
 }
 
-/// GatewayClass and Gateway have a reason of that name.
+/// GatewayClass and Gateway use the same reason.
 fn invalid(message: String) -> Problem {
     Problem::new(reason::gateway::INVALID_PARAMETERS, bounded(message))
 }

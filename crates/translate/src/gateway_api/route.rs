@@ -1,6 +1,6 @@
 //! Shared by all kinds of HTTP routes: attachments, rules and statuses.
 //!
-//! A kind implements [`RouteKind`] in a folder of its own.
+//! Each kind implements [`RouteKind`] in its own folder.
 
 pub(crate) mod attach;
 pub(crate) mod backends;
@@ -26,7 +26,7 @@ use crate::shared::hosts::{Attachments, RouteRules};
 
 /// A kind of HTTP route.
 pub(crate) trait RouteKind: Route + Value {
-    /// The HTTP status for requests of invalid rules, and for backends that can't be resolved.
+    /// The HTTP status for requests to invalid rules and to backends that can't be resolved.
     const INVALID_RULE: u16;
 
     /// The rules, in their order.
@@ -35,7 +35,7 @@ pub(crate) trait RouteKind: Route + Value {
     /// The filters and backends of each rule.
     fn references(&self) -> impl Iterator<Item = (&[RouteFilter], &[BackendRef])>;
 
-    /// The policy of the kind's clusters.
+    /// The policy for clusters of this kind of route.
     fn policy() -> Option<Arc<ClusterPolicy>> {
         None
     }
@@ -69,7 +69,7 @@ pub(crate) fn referenced<R: RouteKind>(route: &R) -> Vec<ClusterKey> {
     keys
 }
 
-/// Declares the stages of one kind. `names` are the names of the tables: routes that are ours, rules, refusals, attachments.
+/// Declares the stages of one kind. `names` are the table names: our routes, rules, refusals, attachments.
 pub(crate) fn stages<R: RouteKind>(
     b: &mut Builder,
     names: [&'static str; 4],
@@ -107,7 +107,7 @@ pub(crate) fn stages<R: RouteKind>(
             &mut resolver,
         ))
     });
-    // A table of its own, so that other changes of the rules don't run attachments again.
+    // A separate table, so that other changes to rules don't rerun attachment.
     let refusals: Table<ObjectKey, Problem> = b.derive(refused, rules, move |reader, key| {
         reader.get(rules, key)?.refused.clone()
     });

@@ -1,6 +1,6 @@
-//! Selects the Gateway of the unmanaged fleet: one, by name or by age.
+//! Selects the Gateway of the unmanaged fleet, by name or by age.
 //!
-//! The status of every other Gateway names the served one.
+//! The statuses of all other Gateways name the served one.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::inputs::Inputs;
 use crate::problem::Problem;
 use crate::settings::{Mode, Settings};
 
-/// Reason of Accepted=False of Gateways that aren't served, and of their routes. The spec has none: the object is valid.
+/// Reason of Accepted=False for Gateways that aren't served, and for their routes. The spec has no such reason: the
+/// objects are valid.
 pub(crate) const NOT_SERVED: &str = "NotServed";
 
 /// The stages that select the served Gateway in [`Mode::Unmanaged`].
@@ -26,12 +27,12 @@ pub(crate) struct Served {
 #[derive(Clone, Debug, PartialEq)]
 struct Created {
     class: Arc<str>,
-    /// `None` is older than any time.
+    /// `None` counts as older than any time.
     time: Option<Timestamp>,
 }
 
 impl Served {
-    /// Declares the stages, whose tables are empty in other modes.
+    /// Declares the stages. Their tables are empty in other modes.
     pub(crate) fn declare(b: &mut Builder, inputs: &Inputs) -> Self {
         let settings = inputs.settings;
         let (classes, gateways) = (inputs.gateway_classes, inputs.gateways);
@@ -76,7 +77,7 @@ impl Served {
         }
     }
 
-    /// Why a class of ours isn't the served Gateway's.
+    /// Why a class doesn't have the served Gateway.
     pub(crate) fn refusal_of_class(
         self,
         reader: &mut Reader<'_>,
@@ -97,7 +98,7 @@ impl Served {
         })
     }
 
-    /// Why a Gateway of ours isn't served, if another one is.
+    /// Why a Gateway isn't served, if another one is.
     pub(crate) fn refusal(
         self,
         reader: &mut Reader<'_>,
@@ -117,7 +118,7 @@ impl Served {
                 Some(served) => {
                     format!("{served}, the oldest of the oldest GatewayClass")
                 }
-                // A class of ours exists, since the Gateway is ours.
+                // One of our classes exists, since the Gateway is ours.
                 None => match reader.get(self.oldest_class, &()) {
                     Some(class) => {
                         format!("one of the oldest GatewayClass, {class}, which has none")

@@ -1,7 +1,7 @@
-//! Certificates in Secrets, validated so that Envoy accepts each valid one.
+//! Certificates in Secrets, validated so that Envoy accepts all valid ones.
 //!
-//! PEM has many variants (long lines, indentation, text between blocks), and Envoy accepts fewer of them than other programs
-//! do. So the output is encoded again, in the strict form.
+//! PEM has many variants (long lines, indentation, text between blocks), and Envoy accepts fewer of them than other
+//! programs. So certificates are re-encoded in the strict form.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,10 +26,10 @@ pub const CHAIN: &str = "tls.crt";
 /// The key of the private key in such a Secret.
 pub const PRIVATE_KEY: &str = "tls.key";
 
-/// The most certificates in one Secret.
+/// The maximum number of certificates in one Secret.
 const MAX_CHAIN: usize = 100;
 
-/// The fields of a Secret that matter for TLS. Values are shared; metadata is dropped.
+/// The TLS-related fields of a Secret. Values are shared; metadata is dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretData {
     /// The Secret's type.
@@ -45,12 +45,12 @@ pub enum CertificateState {
     Valid {
         /// The certificate to serve.
         certificate: Certificate,
-        /// Its DNS names, lower case, sorted.
+        /// Its DNS names, in lower case, sorted.
         names: Arc<[String]>,
     },
     /// The Secret doesn't exist.
     Missing,
-    /// It can't be served; the reason is a clause that follows "Secret ns/name".
+    /// It can't be served; the reason is a clause to follow "Secret ns/name".
     Invalid(String),
 }
 
@@ -141,7 +141,7 @@ fn key_label(key: &PrivateKeyDer<'_>) -> &'static str {
     }
 }
 
-/// DER as strict PEM: lines of 64 characters (RFC 7468, section 3).
+/// Encodes DER as strict PEM: lines of 64 characters (RFC 7468, section 3).
 fn pem(label: &str, der: &[u8]) -> String {
     const LINE: usize = 64;
     let body = BASE64.encode(der);
@@ -223,12 +223,12 @@ mod tests {
     fn reason(secret: &SecretData) -> String {
         match read(secret) {
             CertificateState::Invalid(reason) => reason,
-            other => panic!("expected a refusal, got {other:?}"),
+            other => panic!("expected an error, got {other:?}"),
         }
     }
 
     #[test]
-    fn a_matching_pair_is_served_and_its_names_are_known() {
+    fn a_matching_pair_is_served_with_its_names() {
         let (chain, key) = pair(
             &["B.example.com", "a.example.com"],
             &rcgen::PKCS_ECDSA_P256_SHA256,
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_envoy_could_not_serve_is_refused_with_the_reason() {
+    fn unservable_certificates_are_refused_with_the_reason() {
         let (chain, key) = pair(&["a.example.com"], &rcgen::PKCS_ECDSA_P256_SHA256);
         let (_, other_key) = pair(&["a.example.com"], &rcgen::PKCS_ECDSA_P256_SHA256);
         let (ed_chain, ed_key) = pair(&["a.example.com"], &rcgen::PKCS_ED25519);
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn however_it_is_written_it_is_served_in_one_form() {
+    fn all_pem_variants_are_served_in_one_form() {
         let (chain, key) = pair(&["a.example.com"], &rcgen::PKCS_ECDSA_P384_SHA384);
         let served = |chain: &str, key: &str| match read(&secret(chain, key)) {
             CertificateState::Valid { certificate, .. } => certificate,
@@ -279,8 +279,8 @@ mod tests {
             let (first, last) = (lines().next(), lines().next_back());
             format!(
                 "{}\n{body}\n{}\n",
-                first.expect("a frame"),
-                last.expect("a frame")
+                first.expect("a BEGIN line"),
+                last.expect("an END line")
             )
         };
         let trailing = |pem: &str| format!("some words\n{pem}and others");

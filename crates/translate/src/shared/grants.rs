@@ -1,4 +1,4 @@
-//! References into other namespaces need a ReferenceGrant there.
+//! References to other namespaces, which need a ReferenceGrant there.
 
 use std::sync::Arc;
 
@@ -15,8 +15,9 @@ pub(crate) struct Referrer<'a> {
     pub(crate) namespace: &'a Arc<str>,
 }
 
-/// Whether `from` may refer to the object `target` of kind `to`: always within its namespace, elsewhere if a ReferenceGrant there
-/// allows it. Callers check this before they look at the target, so that a status never reveals what exists in other namespaces.
+/// Whether `from` may refer to the object `target` of kind `to`: always within its own namespace, and elsewhere if a
+/// ReferenceGrant there allows it. Callers check this before looking up the target, so that a status never reveals
+/// what exists in other namespaces.
 pub(crate) fn permitted(
     reader: &mut Reader<'_>,
     grants: Grants,

@@ -1,11 +1,11 @@
-//! Which headers configuration may set, add or remove.
+//! The headers that configuration may set, add or remove.
 //!
-//! Envoy frames messages itself and shares connections to backends between clients. A filter that changed framing headers
-//! could make a backend read the body of one request as another request (request smuggling).
+//! Envoy frames messages itself and shares connections to backends between clients. A filter that changed framing
+//! headers could make a backend read one request's body as another request (request smuggling).
 
 use crate::problem::FieldError;
 
-/// Headers that frame a message or belong to a single connection (RFC 9110, 7.6.1; RFC 9112, 6; RFC 9113, 8.2.2).
+/// Headers that frame a message or apply to a single connection (RFC 9110, 7.6.1; RFC 9112, 6; RFC 9113, 8.2.2).
 const HOP_BY_HOP: [&str; 9] = [
     "connection",
     "content-length",
@@ -21,7 +21,8 @@ const HOP_BY_HOP: [&str; 9] = [
 /// Prefixes of headers that control Envoy or Sesame.
 const INTERNAL: [&str; 2] = ["x-envoy-", "x-sesame-"];
 
-/// Checks that configuration may change the header `name`, in requests and in responses. `field` holds the name.
+/// Checks that configuration may change the header `name`, in requests and in responses. `field` is the path of the
+/// name.
 ///
 /// # Errors
 /// If it may not.

@@ -1,10 +1,10 @@
-//! Hostnames in the Gateway API: exact, `*.example.com` (at least one label before the rest), or none.
+//! Gateway API hostnames: exact, `*.example.com` (at least one label in place of the star), or none.
 //!
-//! A *domain* is a hostname, or `*` for none, so that every listener and route has one.
+//! A *domain* is a hostname, or `*` if there is none, so every listener and route has one.
 
 use std::cmp::Ordering;
 
-/// The domain of a missing hostname: all hosts.
+/// The domain that stands for no hostname: all hosts.
 pub const ANY: &str = "*";
 
 /// The domain of an optional hostname.
@@ -30,7 +30,7 @@ pub fn covers(wide: &str, narrow: &str) -> bool {
     }
 }
 
-/// The hosts in both domains: the narrower domain, or `None`.
+/// The hosts in both domains: the narrower domain, or `None` if they are disjoint.
 pub fn intersection<'a>(a: &'a str, b: &'a str) -> Option<&'a str> {
     if covers(a, b) {
         Some(b)
@@ -41,18 +41,18 @@ pub fn intersection<'a>(a: &'a str, b: &'a str) -> Option<&'a str> {
     }
 }
 
-/// Orders the more specific domain first: exact names, then wildcards with more labels, then `*`.
+/// Sorts more specific domains first: exact names, then wildcards with more labels, then `*`.
 pub fn by_specificity(a: &str, b: &str) -> Ordering {
     rank(b).cmp(&rank(a))
 }
 
-/// Of two domains that cover the same host, the more specific one has the higher rank.
+/// If two domains cover the same host, the more specific one has the higher rank.
 fn rank(domain: &str) -> (bool, usize) {
     // For wildcards that cover the same host, more characters means more labels.
     (!domain.starts_with('*'), domain.len())
 }
 
-/// The domain itself and all wider domains, the most specific one first, `*` last.
+/// The domain itself and all wider domains, from the most specific one to `*`.
 pub fn widening(domain: &str) -> impl Iterator<Item = String> + '_ {
     let exact = (!domain.starts_with('*')).then(|| domain.to_owned());
     let tail = domain.strip_prefix("*.").unwrap_or(domain);
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wildcard_takes_one_label_or_more_but_not_none() {
+    fn a_wildcard_matches_one_or_more_labels() {
         assert!(covers("*.example.com", "a.example.com"));
         assert!(covers("*.example.com", "a.b.example.com"));
         assert!(covers("*.example.com", "*.b.example.com"));
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_narrower_one_is_the_intersection() {
+    fn the_intersection_is_the_narrower_domain() {
         assert_eq!(
             intersection("*.example.com", "a.example.com"),
             Some("a.example.com")
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn widening_goes_from_the_name_to_everything() {
+    fn widening_goes_from_the_domain_to_all_hosts() {
         let all = |domain| widening(domain).collect::<Vec<_>>();
         assert_eq!(all("a.b.c"), ["a.b.c", "*.b.c", "*.c", "*"]);
         assert_eq!(all("*.b.c"), ["*.b.c", "*.c", "*"]);

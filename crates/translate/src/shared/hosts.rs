@@ -1,9 +1,9 @@
 //! The virtual host of a domain: the routes of all sources, in order of precedence.
 //!
-//! The inputs are each object's rules and its attachments (the hosts they apply to). Routes are in tiers: those with the most
-//! specific hostname first, then, for requests that none of these matches, the next wider ones. Within a tier the order is: more
-//! specific match, source of higher rank, older object, name, order within the object (HTTPRouteSpec.hostnames,
-//! HTTPRouteRule.matches).
+//! The inputs are each object's rules and attachments (the hosts they apply to). Routes are in tiers: those with the
+//! most specific hostname come first; requests that match none of them fall through to the next wider tier. Within a
+//! tier, the order is: more specific match, source with precedence, older object, name, order within the object
+//! (HTTPRouteSpec.hostnames, HTTPRouteRule.matches).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use crate::shared::precedence::{MatchRank, Seniority};
 /// The rules of an object, without its attachments.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteRules {
-    /// Decides between objects with equal matches.
+    /// The order among objects with equal matches.
     pub seniority: Seniority,
-    /// In the order of the object.
+    /// In the object's order.
     pub matches: Vec<RankedMatch>,
-    /// Why the object as a whole is invalid: it has no valid rule.
+    /// Why the whole object is invalid: it has no valid rule.
     pub refused: Option<Problem>,
-    /// The errors in its invalid rules, if others are valid.
+    /// The errors in its invalid rules, if other rules are valid.
     pub partially_invalid: Option<Problem>,
-    /// The references that can't be resolved.
+    /// Its unresolved references.
     pub unresolved: Option<Problem>,
 }
 
@@ -37,19 +37,19 @@ pub struct RouteRules {
 pub struct RankedMatch {
     /// How specific it is.
     pub rank: MatchRank,
-    /// The index of the rule, and that of the match in the rule.
+    /// The index of the rule, and of the match within the rule.
     pub order: (usize, usize),
-    /// Usually one; several if requests are split before they are changed.
+    /// Usually one; several if requests are split before they are modified.
     pub routes: Vec<Arc<Route>>,
 }
 
 /// The attachments of an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attachments {
-    /// One for each parentRef to one of our objects, in their order.
+    /// One for each parentRef to one of our objects, in the object's order.
     pub parents: Vec<ParentVerdict>,
-    /// The hosts that it has routes for. A route without a valid rule keeps its hosts and responds with errors: otherwise a wider
-    /// route would serve its requests without the filters it requires (HTTPRouteFilter.extensionRef).
+    /// The hosts that it has routes for. A route without a valid rule keeps its hosts and responds with errors:
+    /// otherwise a wider route would serve its requests without the required filters (HTTPRouteFilter.extensionRef).
     pub hosts: Vec<AttachedHost>,
 }
 
@@ -69,14 +69,14 @@ pub struct ParentVerdict {
 pub struct AttachedHost {
     /// The listener.
     pub listener: Arc<ListenerRef>,
-    /// The hosts that the object's hostname and the listener's have in common.
+    /// The intersection of the object's hostname and the listener's.
     pub domain: Arc<str>,
-    /// The object's hostname, which decides precedence among the objects of that domain.
+    /// The object's hostname, which determines its precedence within the domain.
     pub original: Arc<str>,
 }
 
 impl Attachments {
-    /// The virtual hosts that it adds routes to, for the index by host.
+    /// The virtual hosts to which it adds routes, for the index by host.
     pub fn host_keys(&self) -> Vec<VirtualHostKey> {
         let keys = self.hosts.iter().map(|host| VirtualHostKey {
             table: host.listener.table.clone(),
@@ -85,16 +85,16 @@ impl Attachments {
         keys.collect()
     }
 
-    /// The fleets that serve it, without duplicates if its hosts are grouped by fleet.
+    /// The fleets that serve it; no duplicates if its hosts are grouped by fleet.
     pub fn fleets(&self) -> impl Iterator<Item = &FleetId> {
         let fleets = self.hosts.iter().map(|host| &host.listener.table.fleet);
         let mut last = None;
         fleets.filter(move |fleet| last.replace(*fleet) != Some(*fleet))
     }
 
-    /// The listeners that accept it, for the count of attached routes.
+    /// The listeners that accept it, for the attached routes count.
     pub fn listener_ids(&self) -> Vec<ListenerId> {
-        // An invalid route is refused by all its parents; otherwise a parent that refuses it has none of its hosts.
+        // An invalid route is refused by all its parents; otherwise, it has no hosts at the parents that refuse it.
         if self.parents.iter().all(|parent| parent.refused.is_some()) {
             return Vec::new();
         }
@@ -108,7 +108,7 @@ impl Attachments {
         ids
     }
 
-    /// The most specific hostname of the object that covers a host, through one of the listeners.
+    /// The object's most specific hostname that covers a host, through one of the listeners.
     fn original(&self, key: &VirtualHostKey, listeners: &[&ListenerPoint]) -> Option<&Arc<str>> {
         self.hosts
             .iter()
@@ -123,7 +123,7 @@ impl Attachments {
     }
 }
 
-/// The tables that virtual hosts are built from.
+/// The tables needed to build virtual hosts.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources {
     /// Listeners by port.
@@ -134,7 +134,8 @@ pub(crate) struct Sources {
     pub(crate) rules: Table<ObjectKey, RouteRules>,
 }
 
-/// Builds a virtual host; `None` if a more specific listener has the domain, or no object has a valid match for it.
+/// Builds a virtual host; `None` if the domain belongs to a more specific listener, or if no object has a valid match
+/// for it.
 pub(crate) fn virtual_host(
     reader: &mut Reader<'_>,
     sources: Sources,
@@ -183,7 +184,7 @@ fn routes(
                 seen.insert(name);
             }
         }
-        // Nothing is attached to the domain itself through these listeners: the next wider virtual host serves it.
+        // Nothing attaches to the domain itself through these listeners: the next wider virtual host serves it.
         if found.is_empty() {
             return Vec::new();
         }

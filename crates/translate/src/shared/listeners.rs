@@ -1,6 +1,6 @@
-//! Listeners of any kind of owner, as needed by routes and ports.
+//! Listeners of any kind of owner, in the form that routes and ports need.
 //!
-//! In: nothing. Out: plain data that the stages for ports, attachments and hosts share.
+//! In: nothing. Out: plain data shared by the stages for ports, attachments and hosts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use sesame_model::{FleetId, ListenerKey, Port, RouteTableKey};
 use crate::problem::Problem;
 use crate::shared::hostname;
 
-/// Identifies a listener: several objects may have listeners of the same name.
+/// Identifies a listener, since several objects may have listeners with the same name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ListenerId {
     /// The object that declares it.
@@ -29,18 +29,18 @@ pub struct ListenerRef {
     pub table: RouteTableKey,
 }
 
-/// The listeners of one object, as needed by routes. Rotating a certificate doesn't change this row.
+/// The listeners of one object, in the form that routes need. Rotating a certificate doesn't change this row.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttachPoints {
     /// The fleet that serves the listeners.
     pub fleet: FleetId,
     /// Why no route can attach to any of them.
     pub closed: Option<Problem>,
-    /// In the order of the object.
+    /// In the object's order.
     pub listeners: Vec<ListenerPoint>,
 }
 
-/// A listener, as needed by routes.
+/// A listener, in the form that routes need.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenerPoint {
     /// The listener and its route table.
@@ -49,13 +49,13 @@ pub struct ListenerPoint {
     pub port: Port,
     /// Its protocol.
     pub protocol: Protocol,
-    /// Its hostname; `*` for none.
+    /// Its hostname, or `*` if it has none.
     pub domain: Arc<str>,
     /// True if it serves requests. Routes also attach to listeners that don't.
     pub serving: bool,
-    /// Kinds of routes that may attach.
+    /// The kinds of routes that may attach.
     pub kinds: Vec<Kind>,
-    /// Namespaces whose routes may attach.
+    /// The namespaces whose routes may attach.
     pub namespaces: AllowedNamespaces,
 }
 
@@ -66,7 +66,7 @@ impl ListenerPoint {
     }
 }
 
-/// Namespaces whose routes may attach.
+/// The namespaces whose routes may attach.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AllowedNamespaces {
     /// All.
@@ -108,8 +108,9 @@ impl AttachPoints {
 }
 
 impl ListenerId {
-    /// The route table of the listener. Plain listeners of a port share one, since only the Host separates their requests; a TLS
-    /// listener has its own, named after the listener: `web`, or `namespace/name/web` if the owner isn't a Gateway.
+    /// The listener's route table. Plain listeners on a port share one, since only the Host separates their requests;
+    /// a TLS listener has its own, named after the listener: `web`, or `namespace/name/web` if the owner isn't a
+    /// Gateway.
     pub fn table(&self, fleet: &FleetId, port: u16, protocol: Protocol) -> RouteTableKey {
         let listener = match (protocol, self.owner.kind) {
             (Protocol::Http, _) => None,
@@ -124,8 +125,8 @@ impl ListenerId {
     }
 }
 
-/// Whether all requests for `domain` belong to a more specific one of the listeners that share a port with `listener`
-/// ("listener isolation" in the Gateway API's reference).
+/// Whether all requests for `domain` belong to more specific listeners on the same port ("listener isolation" in the
+/// Gateway API reference).
 pub fn isolated<'a>(
     listener: &ListenerPoint,
     mut others: impl Iterator<Item = &'a ListenerPoint>,
@@ -141,7 +142,7 @@ pub fn isolated<'a>(
 }
 
 impl Protocol {
-    /// Whether listeners of two protocols can share a port, separated by hostname.
+    /// Whether listeners with these two protocols can share a port, separated by hostname.
     pub fn shares_port_with(self, other: Self) -> bool {
         self == other
             || matches!(
@@ -155,13 +156,13 @@ impl Protocol {
         matches!(self, Self::Https | Self::Tls)
     }
 
-    /// Whether a hostname separates its listeners.
+    /// Whether its listeners are separated by hostname.
     pub fn has_hostname(self) -> bool {
         matches!(self, Self::Http | Self::Https | Self::Tls)
     }
 }
 
-/// As in a spec.
+/// As written in a spec.
 impl fmt::Display for Protocol {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -180,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn listeners_of_one_name_have_tables_of_their_own() {
+    fn listeners_with_the_same_name_have_separate_tables() {
         let fleet = FleetId::of_gateway("ns", "gw");
         let table = |kind, owner: &str, protocol| {
             let id = ListenerId {

@@ -8,13 +8,13 @@ use sesame_engine::{Reader, Table};
 
 use crate::problem::FieldError;
 
-/// The label that every namespace carries (Kubernetes' NamespaceDefaultLabelName).
+/// The label that every namespace has (Kubernetes' NamespaceDefaultLabelName).
 const NAME: &str = "kubernetes.io/metadata.name";
 
 /// The labels of a namespace.
 pub(crate) type Labels = BTreeMap<String, String>;
 
-/// Whether a selector selects a namespace. A namespace without an object (files may leave it out) has its name as its only label.
+/// Whether a selector matches a namespace. Files may omit the object: then the name is the namespace's only label.
 pub(crate) fn selected(
     reader: &mut Reader<'_>,
     labels: Table<Arc<str>, Labels>,
@@ -29,10 +29,10 @@ pub(crate) fn selected(
     selector.matches(&labels)
 }
 
-/// Checks what an API server leaves unchecked in a selector at `field`: operators, and whether they have values.
+/// Checks what the API server does not validate in the selector at `field`: operators, and whether they have values.
 ///
 /// # Errors
-/// The first requirement that is invalid.
+/// The first invalid requirement.
 pub(crate) fn check_selector(field: &str, selector: &LabelSelector) -> Result<(), FieldError> {
     for (index, requirement) in selector.match_expressions.iter().enumerate() {
         let operator = &requirement.operator;

@@ -1,7 +1,7 @@
 //! Fleet parameters in a ConfigMap.
 //!
-//! In: the text of its key [`KEY`]. Out: the parameters, or an error message for the first invalid field. Pure. The `fleet`
-//! crate applies the parameters.
+//! In: the text under the key [`KEY`]. Out: the parameters, or an error message for the first invalid field. Pure:
+//! the `fleet` crate applies the parameters.
 
 mod quantity;
 
@@ -19,20 +19,20 @@ use sesame_model::{
 
 use self::quantity::{Cpu, Memory};
 
-/// The key of the ConfigMap that holds the parameters, as YAML or JSON.
+/// The ConfigMap key that holds the parameters, as YAML or JSON.
 pub const KEY: &str = "parameters.yaml";
 
-/// The longest accepted text, in bytes. All parameters together take less than a hundredth of it.
+/// The maximum length of the text, in bytes. All parameters together take less than a hundredth of it.
 const MAX_TEXT: usize = 64 * 1024;
 
-/// The deepest accepted nesting of lists and mappings. The parameters have three levels.
+/// The maximum nesting of lists and mappings. The parameters have three levels.
 const MAX_DEPTH: usize = 16;
 
 /// Reads the parameters.
 ///
 /// # Errors
-/// The first error, with its field: `resources.limits.memory: expected …`. An unknown field is an error too, since it would
-/// have no effect.
+/// The first error, with its field: `resources.limits.memory: expected …`. Unknown fields are errors too, since they
+/// would have no effect.
 pub fn parse(text: &str) -> Result<FleetParameters, String> {
     if text.len() > MAX_TEXT {
         return Err(format!("the text is longer than {MAX_TEXT} bytes"));
@@ -201,7 +201,7 @@ impl<'de> Deserialize<'de> for WrittenAutoscaling {
 }
 
 impl Written {
-    /// Checks the constraints that types don't express.
+    /// Checks constraints that the types don't express.
     fn checked(self) -> Result<FleetParameters, String> {
         if self.replicas == Some(0) {
             return Err("replicas: expected 1 or more".to_owned());
@@ -315,7 +315,7 @@ impl WrittenToleration {
             (Some(WrittenOperator::Exists), Some(_)) => {
                 return wrong("operator Exists takes no value");
             }
-            // In Kubernetes a missing value is an empty one.
+            // Kubernetes treats a missing value as empty.
             (Some(WrittenOperator::Equal), None) => Some(String::new()),
             (_, value) => value,
         };
@@ -348,7 +348,7 @@ fn is_cidr(text: &str) -> bool {
     length.parse::<u8>().is_ok_and(|length| length <= most)
 }
 
-/// Converts an enum of the text to the model's.
+/// Converts the enums of the text to the model's.
 macro_rules! words {
     ($($written:ident => $model:ident { $($from:ident => $to:ident),+ $(,)? })+) => {$(
         impl From<$written> for $model {

@@ -1,4 +1,4 @@
-//! The listener and the route tables of each port of a fleet: the listeners of all owners merged.
+//! The listener and the route tables of each port of a fleet, merged from all owners' listeners.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -14,10 +14,10 @@ use sesame_model::{
 use crate::shared::hostname;
 use crate::shared::listeners::{AttachPoints, ListenerPoint};
 
-/// The valid certificates of an object's TLS listeners, by the listener's name.
+/// The valid certificates of an object's TLS listeners, by listener name.
 pub(crate) type ServedCertificates = BTreeMap<Arc<str>, Vec<CertificateKey>>;
 
-/// The tables that ports are built from.
+/// The tables needed to build ports.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources {
     /// Listeners by port.
@@ -31,14 +31,14 @@ pub(crate) struct Sources {
 pub(crate) enum Bind<'a> {
     /// The addresses of its fleet, except for unavailable ports.
     Fleet(&'a FleetState),
-    /// All addresses. Later states of the fleet close no listener.
+    /// All addresses. Later changes to the fleet's state close no listener.
     Everywhere {
         /// Whether this includes IPv6.
         ipv6: bool,
     },
 }
 
-/// The listener of a port; `None` if no listener of an owner serves it, or there is no address to bind.
+/// The listener of a port; `None` if no owner's listener serves it, or there is no address to bind.
 pub(crate) fn listener(
     reader: &mut Reader<'_>,
     sources: Sources,
@@ -66,13 +66,13 @@ pub(crate) fn listener(
             });
         }
     }
-    // Plain listeners share their route table, and so their chain.
+    // Plain listeners share a route table, and therefore a chain.
     chains.sort_by(|a, b| a.server_name().cmp(&b.server_name()));
     chains.dedup();
     (!chains.is_empty()).then_some(Listener { bind, chains })
 }
 
-/// The listeners of an owner that serve a port.
+/// An owner's listeners that serve a port.
 fn serving_on<'a>(
     points: &'a AttachPoints,
     key: &ListenerKey,
@@ -84,7 +84,7 @@ fn serving_on<'a>(
         .filter(move |point| point.serving && point.port == port)
 }
 
-/// The route tables of a port: one for its plain listeners, one for each TLS listener.
+/// The route tables of a port: one for all plain listeners, and one for each TLS listener.
 pub(crate) fn route_tables(
     reader: &mut Reader<'_>,
     points_by_port: Index<ObjectKey, AttachPoints, ListenerKey>,
@@ -103,7 +103,7 @@ pub(crate) fn route_tables(
     }
     let tables = members.iter().map(|(table, own)| {
         let reserved = domains(own).filter(|domain| domain != hostname::ANY);
-        // On a TLS connection the hosts of other listeners are misdirected; a plain port has one table for all.
+        // On a TLS connection, other listeners' hosts are misdirected; a plain port has one table for all.
         let others = members.iter().filter(|(other, _)| other != &table);
         let misdirected = others.flat_map(|(_, points)| domains(points));
         (
@@ -128,7 +128,7 @@ fn sorted(domains: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 impl Bind<'_> {
-    /// The sockets for a port: sorted, without duplicates.
+    /// The sockets for a port, sorted, without duplicates.
     fn sockets(self, port: Port) -> Vec<SocketAddr> {
         let fleet = match self {
             Self::Fleet(fleet) => fleet,

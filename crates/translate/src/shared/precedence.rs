@@ -1,5 +1,5 @@
-//! The precedence of matches in the Gateway API ("Proxy or Load Balancer routing configuration … MUST prioritize matches",
-//! HTTPRouteRule.matches).
+//! The precedence of matches in the Gateway API ("Proxy or Load Balancer routing configuration … MUST prioritize
+//! matches", HTTPRouteRule.matches).
 
 use std::cmp::Reverse;
 
@@ -7,18 +7,19 @@ use jiff::Timestamp;
 use sesame_api::NamespacedName;
 use sesame_model::{PathMatch, RouteMatch};
 
-/// How specific a match is. The smallest one is tried first.
+/// How specific a match is. The smallest is tried first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MatchRank {
     path: PathRank,
-    /// `false` (the match has a method) sorts first.
+    /// `false` sorts first: the match has a method.
     any_method: bool,
     headers: Reverse<usize>,
     query: Reverse<usize>,
 }
 
-/// gRPC calls first, since their matches leave all other requests to HTTP routes: longer services, then longer methods. Then
-/// exact paths, regular expressions and prefixes; longer ones first. The API leaves the order of expressions open.
+/// gRPC calls come first, since their matches leave all other requests to HTTP routes: longer services, then longer
+/// methods. Then exact paths, regular expressions and prefixes, each with the longest first. The API does not specify
+/// the order of expressions.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum PathRank {
     Call {
@@ -37,7 +38,7 @@ impl MatchRank {
             path: match &matches.path {
                 PathMatch::Exact(_) => PathRank::Exact,
                 PathMatch::Regex(pattern) => PathRank::Regex(Reverse(pattern.chars().count())),
-                // `/` and `` are one prefix; a trailing slash has been taken off the others.
+                // `/` and `` are the same prefix; a trailing slash has been removed from all others.
                 PathMatch::Prefix(prefix) => {
                     PathRank::Prefix(Reverse(prefix.trim_end_matches('/').chars().count()))
                 }
@@ -48,7 +49,7 @@ impl MatchRank {
         }
     }
 
-    /// The rank of a match of gRPC calls (GRPCRouteRule.matches). An empty service or method matches all.
+    /// The rank of a match for gRPC calls (GRPCRouteRule.matches). An empty service or method means any.
     pub fn of_call(service: &str, method: &str, headers: usize) -> Self {
         let length = |text: &str| Reverse(text.chars().count());
         Self {
@@ -63,7 +64,7 @@ impl MatchRank {
     }
 }
 
-/// A source of routes. Of equal matches, the smaller source's wins.
+/// A source of routes. If matches are equal, the smaller source takes precedence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// The Gateway API.
@@ -74,12 +75,12 @@ pub enum Source {
     Ingress,
 }
 
-/// The order of objects with equal matches: by source, then the older one, then by name.
+/// The order of objects with equal matches: by source, then age (oldest first), then name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Seniority {
     /// The source.
     pub source: Source,
-    /// `None` (files have no creation time) is older than any time.
+    /// `None` (files have no creation time) counts as older than any time.
     pub created: Option<Timestamp>,
     /// `namespace/name`.
     pub name: NamespacedName,
@@ -154,10 +155,10 @@ mod tests {
     }
 
     #[test]
-    fn older_goes_first_then_the_alphabet() {
+    fn older_objects_come_first_then_alphabetical_order() {
         let at = |second: i64, name: &str| Seniority {
             source: Source::GatewayApi,
-            created: (second >= 0).then(|| Timestamp::from_second(second).expect("a time")),
+            created: (second >= 0).then(|| Timestamp::from_second(second).expect("a valid time")),
             name: NamespacedName::new("default", name),
         };
         let in_order = [at(-1, "z"), at(1, "b"), at(2, "a"), at(2, "b")];

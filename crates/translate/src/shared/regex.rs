@@ -1,23 +1,23 @@
-//! Regular expressions: accepts only patterns that Envoy's engine (RE2) accepts, so that Envoy rejects none of them.
+//! Regular expressions. Accepts only patterns that Envoy's engine (RE2) accepts, so that Envoy rejects none of them.
 //!
-//! Envoy runs RE2 on bytes: a character beyond ASCII is several bytes. A literal one matches itself, but in a class or with a
-//! repetition it would have another meaning, and is rejected.
+//! Envoy runs RE2 on bytes, and a non-ASCII character is several bytes. As a literal it matches itself, but in a
+//! class or with a repetition it would have another meaning, so it is rejected there.
 
 use regex_syntax::ast::{self, Ast};
 
-/// The largest cost: nodes of the pattern, with repetitions expanded. Beyond it RE2 needs too much memory or time.
+/// The maximum cost: the number of nodes with repetitions expanded. Above it, RE2 needs too much memory or time.
 const MAX_COST: u64 = 5_000;
 
-/// The largest product of nested repetition counts. `*`, `+` and `?` don't count.
+/// The maximum product of nested repetition counts. `*`, `+` and `?` don't count.
 const MAX_REPEAT: u64 = 1_000;
 
-/// Longest pattern, in bytes.
+/// Maximum pattern length, in bytes.
 const MAX_LENGTH: usize = 4_096;
 
 /// Checks that Envoy accepts the pattern.
 ///
 /// # Errors
-/// What is wrong, as a clause that follows "the regular expression".
+/// What is wrong, as a clause to follow "the regular expression".
 pub fn check(pattern: &str) -> Result<(), String> {
     if pattern.is_empty() {
         return Err("is empty; write .* for everything".into());
@@ -167,7 +167,7 @@ fn within_bytes(literal: &ast::Literal) -> Result<(), String> {
     Ok(())
 }
 
-/// RE2 supports general categories by their short names. A script would match its one-byte characters only.
+/// RE2 supports general categories by their short names. For a script, it would match only one-byte characters.
 fn property_cost(class: &ast::ClassUnicode) -> Result<u64, String> {
     const KNOWN: &[&str] = &[
         "Any", "C", "Cc", "Cf", "Co", "Cs", "L", "Latin", "Ll", "Lm", "Lo", "Lt", "Lu", "M", "Mc",
@@ -188,7 +188,7 @@ fn property_cost(class: &ast::ClassUnicode) -> Result<u64, String> {
     }
 }
 
-/// A class is cheap, except for Unicode's.
+/// Classes are cheap, except for Unicode ones.
 fn class_cost(set: &ast::ClassSet) -> Result<u64, String> {
     match set {
         ast::ClassSet::BinaryOp(_) => {
@@ -219,7 +219,7 @@ fn class_item_cost(item: &ast::ClassSetItem) -> Result<u64, String> {
     })
 }
 
-/// Rejects characters beyond ASCII: in a class their bytes would be separate members. An escape is one byte.
+/// Rejects non-ASCII characters: in a class, their bytes would be separate members. An escape is one byte.
 fn ascii_in_class(literal: &ast::Literal) -> Result<u64, String> {
     if several_bytes(literal) {
         return Err("has a non-ASCII character in a class; use (a|b)".into());
@@ -233,7 +233,7 @@ mod tests {
     use super::check;
 
     #[test]
-    fn takes_what_people_write() {
+    fn accepts_common_patterns() {
         for pattern in [
             "/v[0-9]+/.*",
             "(?i)/shop/(a|b)",
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_envoy_would_refuse() {
+    fn rejects_what_envoy_would_reject() {
         for pattern in [
             "",
             "(",

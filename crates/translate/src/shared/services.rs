@@ -1,6 +1,6 @@
 //! Services and EndpointSlices: the clusters of backend references, and their endpoints.
 //!
-//! Stores only the fields that are used: a Service's status and a Pod's labels change often and have no effect here.
+//! Stores only the fields in use: a Service's status and a Pod's labels change often and have no effect here.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -10,15 +10,15 @@ use k8s_openapi::api::discovery::v1 as discovery;
 use sesame_api::NamespacedName;
 use sesame_model::{Cluster, ClusterKey, Endpoint, Endpoints, Protocol, UpstreamTls};
 
-/// The label by which an EndpointSlice names its Service.
+/// The label on an EndpointSlice that names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-/// The fields of a Service that matter for routing.
+/// The routing-related fields of a Service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// True for type ExternalName: a name outside the cluster, which routes must not refer to.
+    /// True for type ExternalName: it points outside the cluster, and routes must not refer to it.
     pub external: bool,
-    /// The family of the primary cluster IP, if it is set.
+    /// The family of the primary cluster IP, if set.
     pub family: Option<Family>,
     /// The ports.
     pub ports: Box<[ServicePort]>,
@@ -47,7 +47,7 @@ pub enum Family {
 }
 
 impl Service {
-    /// Reads the fields that matter.
+    /// Reads the fields in use.
     pub fn read(service: &core::Service) -> Self {
         let spec = service.spec.as_ref();
         let ports = spec
@@ -79,7 +79,7 @@ impl Service {
         }
     }
 
-    /// The port of that number: the TCP one, else the one of any protocol.
+    /// The port with this number: TCP if there is one, otherwise any protocol.
     fn port(&self, number: u16) -> Option<&ServicePort> {
         let mut ports = self.ports.iter().filter(|port| port.port == number);
         let first = ports.next()?;
@@ -91,14 +91,14 @@ impl Service {
     }
 }
 
-/// The fields of an EndpointSlice that matter for routing.
+/// The routing-related fields of an EndpointSlice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slice {
     /// The Service that owns the endpoints.
     pub service: NamespacedName,
     /// The family of all addresses.
     pub family: Family,
-    /// Name (empty for an unnamed port) and number of each port.
+    /// The name (empty if unnamed) and number of each port.
     pub ports: Box<[(Box<str>, u16)]>,
     /// The endpoints.
     pub endpoints: Box<[SliceEndpoint]>,
@@ -107,7 +107,7 @@ pub struct Slice {
 /// An endpoint, usually a Pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SliceEndpoint {
-    /// The address, of the slice's family.
+    /// The address, in the slice's family.
     pub address: IpAddr,
     /// Whether it gets requests.
     pub state: EndpointState,
@@ -125,7 +125,7 @@ pub enum EndpointState {
 }
 
 impl Slice {
-    /// Reads the fields that matter; `None` for a slice without a Service or without IP addresses.
+    /// Reads the fields in use; `None` if the slice has no Service or no IP addresses.
     pub fn read(slice: &discovery::EndpointSlice) -> Option<Self> {
         let name = slice.metadata.labels.as_ref()?.get(SERVICE_NAME)?;
         let family = match slice.address_type.as_str() {
@@ -160,7 +160,7 @@ impl Slice {
 }
 
 fn read_endpoint(endpoint: &discovery::Endpoint, family: Family) -> Option<SliceEndpoint> {
-    // The addresses of one endpoint are fungible: the first one suffices.
+    // The addresses of one endpoint are interchangeable: the first one suffices.
     let address: IpAddr = endpoint.addresses.first()?.parse().ok()?;
     if address.is_ipv4() != (family == Family::V4) {
         return None;
@@ -186,7 +186,7 @@ fn read_endpoint(endpoint: &discovery::Endpoint, family: Family) -> Option<Slice
 pub enum Backend {
     /// A valid target.
     Serves(Cluster),
-    /// No such Service, or no such port; the message says which.
+    /// The Service or port doesn't exist; the message says which.
     NotFound(String),
     /// A protocol that routes don't support; the message names it.
     UnsupportedProtocol(String),
@@ -243,8 +243,8 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
 
 /// The HTTP version for an `appProtocol`, and whether it runs over TLS. `None`: unsupported.
 ///
-/// Unknown names without a domain (`tcp`, `mysql`) mean HTTP/1.1: service meshes use them for purposes of their own. A name with
-/// a domain has a defined meaning, so an unknown one is rejected (GEP-1911).
+/// Unknown names without a domain (`tcp`, `mysql`) mean HTTP/1.1: service meshes use them for their own purposes. A
+/// name with a domain has a defined meaning, so unknown ones are rejected (GEP-1911).
 fn protocol(app_protocol: Option<&str>) -> Option<(Protocol, bool)> {
     let Some(name) = app_protocol else {
         return Some((Protocol::Http1, false));
@@ -261,7 +261,7 @@ fn protocol(app_protocol: Option<&str>) -> Option<(Protocol, bool)> {
     })
 }
 
-/// The endpoints of port `number` of a Service: the ready ones, or if there are none, the draining ones.
+/// The endpoints of a Service's port `number`: the ready ones or, if there are none, the draining ones.
 pub fn endpoints<'a>(
     number: u16,
     service: &Service,
@@ -270,7 +270,8 @@ pub fn endpoints<'a>(
     let Some(port) = service.port(number) else {
         return Endpoints::default();
     };
-    // The Pods of a dual-stack Service are in a slice of each family: use one family, preferably the primary one.
+    // A dual-stack Service has slices of both families with the same Pods: use one family, preferably the primary
+    // one.
     let families = match service.family {
         Some(Family::V6) => [Family::V6, Family::V4],
         _ => [Family::V4, Family::V6],
@@ -326,7 +327,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policy_prevails_over_what_the_service_says() {
+    fn a_policy_overrides_the_services_protocol() {
         let service = Service {
             external: false,
             family: None,

@@ -1,4 +1,4 @@
-//! Translation for a cluster, where it differs from local mode. The repository's `tests/cases` cover what both share.
+//! Translation for a cluster, where it differs from local mode. `tests/cases` in the repository root covers the rest.
 
 mod managed;
 mod parameters;

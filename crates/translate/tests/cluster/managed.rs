@@ -1,4 +1,4 @@
-//! Managed mode: a fleet in pods for each Gateway.
+//! Managed mode: a fleet of pods for each Gateway.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -96,13 +96,13 @@ fn the_status_has_addresses_with_their_types() {
     };
     rig.fleet(&fleet("web"), Some(state));
     let status = rig.gateway("web");
-    let told: Vec<_> = status
+    let reported: Vec<_> = status
         .addresses
         .iter()
         .map(|address| (address.type_.clone(), address.value.as_str()))
         .collect();
     assert_eq!(
-        told,
+        reported,
         [
             (AddressType::Hostname, "lb.example.com"),
             (AddressType::IpAddress, "2001:db8::1")
@@ -110,7 +110,7 @@ fn the_status_has_addresses_with_their_types() {
     );
 }
 
-/// GatewayStaticAddresses, with the feedback of the cluster in between.
+/// GatewayStaticAddresses, including the cluster's feedback.
 #[test]
 fn requested_addresses_decide_the_conditions() {
     let mut rig = rig();
@@ -127,7 +127,7 @@ fn requested_addresses_decide_the_conditions() {
         json!({"type": "IPAddress", "value": "198.51.100.1"}),
         json!({"type": "IPAddress", "value": "192.0.2.1"}),
     );
-    // Before there is a fleet.
+    // Before the fleet exists.
     let (accepted, programmed) = ask(&mut rig, json!([bad, bogus, good]));
     assert_eq!(
         accepted,
@@ -150,7 +150,7 @@ fn requested_addresses_decide_the_conditions() {
         "not Programmed/AddressNotUsable: 198.51.100.1 is not available"
     );
 
-    for (problem, told) in [
+    for (problem, expected) in [
         (
             FleetProblem::AddressNotAssigned("no address pool".to_owned()),
             "not Programmed/AddressNotAssigned: no address pool",
@@ -166,7 +166,7 @@ fn requested_addresses_decide_the_conditions() {
         };
         rig.fleet(&fleet("web"), Some(state));
         let conditions = &rig.gateway("web").conditions;
-        assert_eq!(said(conditions, "Programmed"), told);
+        assert_eq!(said(conditions, "Programmed"), expected);
         assert_eq!(said(conditions, "Accepted"), "Accepted/Accepted");
     }
 
@@ -189,8 +189,8 @@ fn requested_addresses_decide_the_conditions() {
 #[test]
 fn a_fleet_request_has_the_infrastructure_and_uid_of_its_gateway() {
     let mut rig = rig();
-    let wishes = json!({"labels": {"a": "b"}, "annotations": {"c": "d"}});
-    let web = set(gateway("web", "edge", 1), "/spec/infrastructure", wishes);
+    let wanted = json!({"labels": {"a": "b"}, "annotations": {"c": "d"}});
+    let web = set(gateway("web", "edge", 1), "/spec/infrastructure", wanted);
     rig.put([web]);
     let request = rig.request(&fleet("web")).unwrap();
     let owner = request.owner.as_ref().unwrap();
@@ -200,7 +200,7 @@ fn a_fleet_request_has_the_infrastructure_and_uid_of_its_gateway() {
     assert_eq!(request.annotations["c"], "d");
     assert_eq!(request.ports, [Port::tcp(80)].into());
     assert!(request.parameters.is_some());
-    // With another uid it is another Gateway.
+    // A Gateway with another UID is another Gateway.
     let again = set(gateway("web", "edge", 1), "/metadata/uid", json!("new"));
     rig.put([again]);
     let request = rig.request(&fleet("web")).unwrap();
@@ -209,9 +209,9 @@ fn a_fleet_request_has_the_infrastructure_and_uid_of_its_gateway() {
     assert_eq!(rig.request(&fleet("web")), None);
 }
 
-/// Otherwise a late Secret would cost the Service its port, and with the last port its address.
+/// Otherwise a late Secret would cost the Service its port and, if it is the last port, its address.
 #[test]
-fn a_port_stays_while_a_certificate_is_missing_and_goes_with_its_listener() {
+fn a_port_stays_until_its_listener_is_removed_even_if_a_certificate_is_missing() {
     let mut rig = rig();
     let secure = json!({
         "name": "https", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "missing"}]},

@@ -30,7 +30,7 @@ fn accepted(rig: &Rig) -> String {
 }
 
 fn parameters(rig: &Rig) -> Option<FleetParameters> {
-    let request = rig.request(&fleet("web")).expect("a fleet");
+    let request = rig.request(&fleet("web")).expect("the fleet is requested");
     request.parameters.clone()
 }
 
@@ -51,13 +51,13 @@ fn parameters_of_a_gateway_override_those_of_its_class() {
     assert_eq!(parameters(&rig), Some(both.clone()));
     assert_eq!(accepted(&rig), "Accepted/Accepted");
 
-    // Other parameters change the fleet, but neither listeners nor statuses.
+    // Changed parameters change the fleet, but neither listeners nor statuses.
     let outputs = rig.pipeline.outputs;
     let commit = rig.put([config_map("wide", "{replicas: 3, maxConnections: 200}")]);
     assert_eq!(commit.changes(outputs.fleets).len(), 1);
     assert!(commit.changes(outputs.statuses).is_empty());
     assert!(commit.ran(outputs.listeners).is_empty());
-    // A key that isn't used has no effect.
+    // Other keys have no effect.
     let other = set(config_map("own", "replicas: 5"), "/data/other", json!("x"));
     assert!(rig.put([other]).is_empty());
 }
@@ -82,7 +82,7 @@ fn invalid_parameters_are_reported_and_keep_listeners() {
                      that can't be read: ";
         let said = accepted(&rig);
         assert!(said.starts_with(&format!("{start}{why}")), "{said}");
-        // Without valid parameters an existing fleet stays, and a new one isn't created.
+        // While parameters are invalid, an existing fleet stays unchanged and a new one isn't created.
         assert_eq!(parameters(&rig), None);
     }
     rig.remove(Kind::ConfigMap, "ns", "own");

@@ -38,7 +38,7 @@ impl Rig {
         let mut batch = Batch::new();
         for object in objects {
             let object = Object::decode(object).expect("a valid object");
-            let object = object.expect("a kind that is read");
+            let object = object.expect("a served kind");
             self.pipeline.inputs.upsert(&mut batch, object);
         }
         self.engine.commit(batch)
@@ -100,7 +100,7 @@ impl Rig {
         self.engine.get(self.pipeline.outputs.fleets, fleet)
     }
 
-    /// The addresses of each port, as text.
+    /// The addresses that each port binds, as text.
     pub(crate) fn binds(&self) -> Vec<String> {
         let listeners = self.engine.iter(self.pipeline.outputs.listeners);
         let mut binds: Vec<String> = listeners
@@ -111,7 +111,7 @@ impl Rig {
     }
 }
 
-/// In namespace `ns`.
+/// A name in namespace `ns`.
 pub(crate) fn named(name: &str) -> NamespacedName {
     NamespacedName::new("ns", name)
 }
@@ -120,10 +120,10 @@ pub(crate) fn fleet(name: &str) -> FleetId {
     FleetId::of_gateway("ns", name)
 }
 
-/// A condition in short, such as `not Accepted/Invalid: message`.
+/// A condition as text, such as `not Accepted/Invalid: message`.
 pub(crate) fn said(conditions: &[Condition], type_: &str) -> String {
     let condition = conditions.iter().find(|c| &*c.type_ == type_);
-    let condition = condition.expect("a condition of that type");
+    let condition = condition.expect("a condition of this type");
     let Condition {
         reason, message, ..
     } = condition;
@@ -133,7 +133,7 @@ pub(crate) fn said(conditions: &[Condition], type_: &str) -> String {
     }
 }
 
-/// With Sesame's controller name, created at that minute.
+/// A GatewayClass with Sesame's controller name, created at the given minute.
 pub(crate) fn class(name: &str, minute: u32) -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass",
@@ -142,7 +142,7 @@ pub(crate) fn class(name: &str, minute: u32) -> Value {
     })
 }
 
-/// In namespace `ns`, with a listener on port 80, created at that minute.
+/// A Gateway in namespace `ns` with a listener on port 80, created at the given minute.
 pub(crate) fn gateway(name: &str, class: &str, minute: u32) -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "Gateway",
@@ -154,7 +154,7 @@ pub(crate) fn gateway(name: &str, class: &str, minute: u32) -> Value {
     })
 }
 
-/// With these Gateways as parents.
+/// A route with these Gateways as parents.
 pub(crate) fn route(name: &str, gateways: &[&str]) -> Value {
     let parents: Vec<Value> = gateways
         .iter()
@@ -169,7 +169,7 @@ pub(crate) fn route(name: &str, gateways: &[&str]) -> Value {
     })
 }
 
-/// In namespace `ns`.
+/// A ConfigMap in namespace `ns`.
 pub(crate) fn config_map(name: &str, parameters: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "ns"},
@@ -177,9 +177,9 @@ pub(crate) fn config_map(name: &str, parameters: &str) -> Value {
     })
 }
 
-/// The object with the field at a JSON pointer set.
+/// Sets the field at a JSON pointer.
 pub(crate) fn set(mut object: Value, pointer: &str, value: Value) -> Value {
     let (parent, field) = pointer.rsplit_once('/').expect("a pointer");
-    object.pointer_mut(parent).expect("a field of the object")[field] = value;
+    object.pointer_mut(parent).expect("a parent in the object")[field] = value;
     object
 }

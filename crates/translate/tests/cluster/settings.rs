@@ -73,7 +73,7 @@ fn outputs(rig: &Rig) -> Vec<String> {
 }
 
 #[test]
-fn changed_settings_give_the_outputs_of_a_new_engine() {
+fn after_a_settings_change_outputs_equal_those_of_a_new_engine() {
     for before in all_settings() {
         let mut running = rig(before.clone());
         for after in all_settings() {
@@ -98,7 +98,7 @@ fn each_setting_changes_the_outputs() {
 }
 
 #[test]
-fn another_controller_name_leaves_classes_to_their_controller() {
+fn a_changed_controller_name_selects_other_classes() {
     let mut rig = rig(Settings::new(Mode::Managed));
     assert!(rig.request(&fleet("web")).is_some());
     assert!(rig.request(&fleet("elsewhere")).is_none());

@@ -40,8 +40,8 @@ fn a_nack_is_reported_until_the_resource_is_accepted() {
         rejected(RejectedKind::Routes, "80"),
         rejected(RejectedKind::Routes, "80#17"),
     ] {
-        let said_no = Some("too large".to_owned());
-        rig.change(|inputs, batch| inputs.set_rejection(batch, key.clone(), said_no));
+        let message = Some("too large".to_owned());
+        rig.change(|inputs, batch| inputs.set_rejection(batch, key.clone(), message));
         assert_eq!(
             of_listener(&rig),
             "not Programmed/Invalid: Envoy rejected the configuration and keeps its last good version: too large"
@@ -118,7 +118,7 @@ fn another_api_version_is_reported_and_still_served() {
     assert_eq!(version(&rig), "SupportedVersion/SupportedVersion");
 }
 
-/// A kind that isn't read must not get a status.
+/// Kinds that aren't read must not get a status.
 #[test]
 fn only_translated_kinds_get_statuses() {
     for kind in Kind::ALL {

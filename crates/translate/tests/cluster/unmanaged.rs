@@ -106,7 +106,7 @@ fn the_next_oldest_gateway_is_served_once_the_oldest_is_removed() {
     assert_eq!(served(&rig).as_deref(), Some("b"));
     assert_eq!(accepted(&rig, "b"), "Accepted/Accepted");
     assert_eq!(rig.engine.len(hosts), 1);
-    // The oldest class counts even without Gateways.
+    // The oldest class is selected even without Gateways.
     rig.remove(Kind::Gateway, "ns", "b");
     assert_eq!(served(&rig), None);
     assert!(
@@ -197,9 +197,9 @@ fn addresses_are_neither_required_nor_assigned() {
     assert_eq!(programmed(&rig), "Programmed/Programmed");
 }
 
-/// An edit doesn't compare ages; a new Gateway compares Gateways, not routes.
+/// An edit compares no ages; a new Gateway is compared with other Gateways only, not with routes.
 #[test]
-fn only_added_and_removed_gateways_select_the_oldest_again() {
+fn only_added_and_removed_gateways_reselect_the_oldest() {
     let mut rig = oldest();
     rig.put([class("c", 0)]);
     rig.put((0..20).map(|n| gateway(&format!("g{n}"), "c", n)));

@@ -7,7 +7,7 @@ use crate::gateway_api::route::matches::{checked, read_headers};
 use crate::problem::FieldError;
 use crate::shared::precedence::MatchRank;
 
-/// The content types of gRPC calls. Other requests for the same host are left to HTTPRoutes.
+/// The content types of gRPC calls. HTTPRoutes handle other requests for the same host.
 const GRPC: &str = "application/grpc([+;].*)?";
 
 /// Reads one match. `field` is its path in the object.
@@ -35,7 +35,7 @@ pub(super) fn read(
     Ok((rank, found))
 }
 
-/// A service and a method; empty ones match all.
+/// A service and a method; empty means any.
 #[derive(Default)]
 struct Call<'a> {
     type_: MatchType,
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_keep_to_their_segment() {
+    fn expressions_match_within_their_segment() {
         let regex = |service, method| path(MatchType::RegularExpression, service, method);
         assert_eq!(
             regex("a|b", "C.*"),

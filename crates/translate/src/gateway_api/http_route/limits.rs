@@ -11,7 +11,7 @@ use crate::problem::FieldError;
 /// Reads timeouts and retries.
 ///
 /// # Errors
-/// A timeout of a try that is longer than the request's.
+/// If the timeout of a try exceeds the request's.
 pub(super) fn read(
     field: &str,
     limits: Option<&HttpRouteTimeouts>,

@@ -38,10 +38,10 @@ pub(super) fn read(
     Ok((MatchRank::of(&found), found))
 }
 
-/// Reads a method. An unknown one is invalid (HTTPMethod).
+/// Reads a method. Unknown methods are invalid (HTTPMethod).
 ///
 /// # Errors
-/// If the API doesn't have it.
+/// If the API has no such method.
 pub(crate) fn read_method(field: &str, method: &HttpMethod) -> Result<String, FieldError> {
     match method {
         HttpMethod::Other(other) => Err(FieldError::new(

@@ -1,4 +1,4 @@
-//! Which routes belong to which listeners: parentRefs, allowedRoutes and hostnames, the same for every route kind.
+//! Attaches routes to listeners by parentRefs, allowedRoutes and hostnames, in the same way for all route kinds.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::shared::hosts::{AttachedHost, Attachments, ParentVerdict};
 use crate::shared::listeners::{AllowedNamespaces, AttachPoints, ListenerPoint};
 use crate::shared::namespaces::{self, Labels};
 
-/// The fields of a route that decide its attachments.
+/// The fields of a route that determine its attachments.
 pub(crate) struct Attaching<'a> {
     /// Its kind.
     pub(crate) kind: Kind,
@@ -20,7 +20,7 @@ pub(crate) struct Attaching<'a> {
     pub(crate) namespace: &'a Arc<str>,
     /// Its parents.
     pub(crate) parents: &'a [ParentReference],
-    /// Its hostnames; empty: all of the listener's.
+    /// Its hostnames; if empty, all of the listener's.
     pub(crate) hostnames: &'a [Arc<str>],
     /// Why all its parents refuse it.
     pub(crate) refused: Option<&'a Problem>,
@@ -31,11 +31,11 @@ pub(crate) struct Attaching<'a> {
 pub(crate) struct Sources {
     /// Listeners by owner.
     pub(crate) points: Table<ObjectKey, AttachPoints>,
-    /// Labels of namespaces.
+    /// Namespaces' labels.
     pub(crate) namespaces: Table<Arc<str>, Labels>,
 }
 
-/// The object with listeners that a parentRef of a route in `namespace` refers to; `None` for objects of other kinds.
+/// The object with listeners that a parentRef of a route in `namespace` refers to; `None` for other kinds of objects.
 pub(crate) fn owner_of(parent: &ParentReference, namespace: &Arc<str>) -> Option<ObjectKey> {
     let kind = parent.known_kind()?;
     matches!(kind, Kind::Gateway | Kind::ListenerSet)
@@ -48,7 +48,7 @@ pub(crate) fn attach(
     sources: Sources,
     route: &Attaching<'_>,
 ) -> Option<Attachments> {
-    // With exact capacity, since there are as many of these lists as routes.
+    // Allocated with exact capacity, since there is one such list per route.
     let mut parents = Vec::with_capacity(route.parents.len());
     let mut hosts = Vec::new();
     for parent in route.parents {
@@ -75,8 +75,8 @@ pub(crate) fn attach(
     (!parents.is_empty()).then_some(Attachments { parents, hosts })
 }
 
-/// The hosts of a route at one parent, or why there are none: each test narrows the remaining listeners, and the first test that
-/// leaves none gives the reason.
+/// A route's hosts at one parent, or why there are none: each check narrows the remaining listeners, and the first
+/// check that leaves none gives the reason.
 fn hosts_at(
     reader: &mut Reader<'_>,
     sources: Sources,
@@ -191,8 +191,8 @@ fn namespace_allowed(
     }
 }
 
-/// The intersections of a route's hostnames with a listener's. Of several hostnames with the same intersection, the most
-/// specific one counts.
+/// The intersections of a route's hostnames with a listener's. If several hostnames have the same intersection, the
+/// most specific one is used.
 fn hosts_on(listener: &ListenerPoint, hostnames: &[Arc<str>]) -> Vec<AttachedHost> {
     let mut best: BTreeMap<&str, &str> = BTreeMap::new();
     let any = [Arc::from(hostname::ANY)];

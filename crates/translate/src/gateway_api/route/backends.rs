@@ -10,17 +10,17 @@ use crate::problem::Problem;
 use crate::shared::grants::{self, Grants, Referrer};
 use crate::shared::services::Backend;
 
-/// The cluster policy of a kind of route.
+/// The cluster policy for a kind of route.
 pub(crate) type Policy<'a> = Option<&'a Arc<ClusterPolicy>>;
 
-/// The tables that references are resolved against.
+/// The tables needed to resolve references.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources {
     pub(crate) grants: Grants,
     pub(crate) backends: Table<ClusterKey, Backend>,
 }
 
-/// Resolves references of one route and collects the errors.
+/// Resolves the references of one route and collects errors.
 pub(crate) struct Resolver<'a, 'r> {
     pub(crate) reader: &'a mut Reader<'r>,
     pub(crate) sources: Sources,
@@ -101,7 +101,7 @@ impl Resolver<'_, '_> {
     }
 }
 
-/// The cluster of a reference, if it names a port of a Service.
+/// The cluster for a reference, if it names a port of a Service.
 fn cluster_key(
     reference: &BackendObjectReference,
     namespace: &Arc<str>,
@@ -119,7 +119,7 @@ fn cluster_key(
     })
 }
 
-/// All clusters that a rule refers to, permitted or not: its backends, their mirrors and its own.
+/// All clusters that a rule refers to, permitted or not: its backends, their mirrors, and the rule's own mirrors.
 pub(crate) fn referenced(
     filters: &[RouteFilter],
     backend_refs: &[BackendRef],

@@ -23,7 +23,7 @@ pub(super) struct Filters<'a> {
     pub(super) redirect: Option<Redirect>,
     pub(super) path_rewrite: Option<PathRewrite>,
     pub(super) host_rewrite: Option<String>,
-    /// The field of each mirror filter, and the filter: its reference is resolved elsewhere.
+    /// Each mirror filter with its field; the reference is resolved elsewhere.
     pub(super) mirrors: Vec<(String, &'a RequestMirror)>,
     pub(super) cors: Option<Arc<Cors>>,
 }
@@ -37,7 +37,7 @@ pub(super) enum Place {
     Backend,
 }
 
-/// Merges filters. `field` is the path of the list; `prefix_path` is true if the match is by path prefix.
+/// Merges filters. `field` is the path of the list; `prefix_path` is whether the rule matches by path prefix.
 ///
 /// # Errors
 /// The first invalid or unsupported filter. A filter is never dropped silently.
@@ -151,7 +151,7 @@ fn headers(
     for (index, name) in modifier.remove.iter().enumerate() {
         check_name(format!("{field}.remove[{index}]"), name)?;
     }
-    // Of entries with an equivalent name, only the first counts (HTTPHeader.name).
+    // Only the first of several entries with equivalent names is used (HTTPHeader.name).
     let mut seen = BTreeSet::new();
     let mut first = |name: &str| seen.insert(name.to_ascii_lowercase());
     let pair = |header: &HttpHeader| (header.name.to_string(), header.value.to_string());
@@ -200,7 +200,7 @@ fn path_rewrite(
     match path {
         PathModifier::ReplaceFullPath(path) => {
             let path = checked("replaceFullPath", path)?;
-            // The path that backends get is always absolute.
+            // Backends always get an absolute path.
             Ok(PathRewrite::Full(if path.starts_with('/') {
                 path
             } else {
@@ -280,7 +280,7 @@ fn cors(field: &str, filter: &CorsFilter) -> Result<Cors, FieldError> {
         });
     }
     let expose = match list(filter.expose_headers.iter().map(|name| &**name)) {
-        // With credentials, browsers take `*` as a literal header name, so the API forbids it there.
+        // With credentials, browsers take `*` as a literal header name, so the API forbids it in that case.
         List::All if filter.allow_credentials => List::Only(Vec::new()),
         expose => expose,
     };
@@ -303,7 +303,7 @@ fn list<'a>(names: impl Iterator<Item = &'a str>) -> List {
     }
 }
 
-/// Drops a scheme's default port, which browsers never send.
+/// Removes a scheme's default port, which browsers never send.
 fn as_browsers_write(origin: &str) -> &str {
     let port = match origin.split_once("://") {
         Some((scheme, _)) if scheme.eq_ignore_ascii_case("https") => ":443",

@@ -11,7 +11,7 @@ use crate::shared::regex;
 /// Reads header matches.
 ///
 /// # Errors
-/// The first invalid one.
+/// The first invalid match.
 pub(crate) fn read_headers(
     field: &str,
     headers: &[ApiHeaderMatch],
@@ -55,7 +55,7 @@ pub(crate) fn checked(field: &str, pattern: &str) -> Result<String, FieldError> 
     Ok(pattern.to_owned())
 }
 
-/// Of entries with an equivalent name, only the first counts (HTTPHeaderMatch.name, HTTPQueryParamMatch.name).
+/// Keeps only the first of several entries with equivalent names (HTTPHeaderMatch.name, HTTPQueryParamMatch.name).
 pub(crate) fn distinct<T>(
     entries: &[T],
     name: impl Fn(&T) -> String,
@@ -67,10 +67,10 @@ pub(crate) fn distinct<T>(
         .filter(move |(_, entry)| seen.insert(name(entry)))
 }
 
-/// The error message for control characters in a header's value.
+/// The error message for control characters in a header value.
 pub(crate) const CONTROLS: &str = "a header's value can't have control characters";
 
-/// Whether a header's value has control characters, which requests can't have.
+/// Whether a header value has control characters, which requests can't contain.
 pub(crate) fn has_controls(value: &str) -> bool {
     value
         .bytes()

@@ -1,8 +1,8 @@
-//! The rules of a route, without its attachments: filters and backends of each rule, the same for HTTPRoute and GRPCRoute.
-//! Matches, timeouts and retries come from the kind's own folder.
+//! The rules of a route, without its attachments: the filters and backends of each rule, in the same way for
+//! HTTPRoute and GRPCRoute. Matches, timeouts and retries come from the folder of each kind.
 //!
-//! An invalid rule keeps its valid matches and responds with an error: without them, a wider rule would serve its requests. It is
-//! never applied in part, and doesn't affect other rules.
+//! An invalid rule keeps its valid matches and responds with an error: without them, a wider rule would serve its
+//! requests. A rule is never applied in part, and doesn't affect other rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::shared::precedence::{MatchRank, Seniority, Source};
 pub(crate) struct Rule<'a> {
     /// Its valid matches.
     pub(crate) matches: Vec<ValidMatch>,
-    /// The errors in its other matches.
+    /// The errors in its invalid matches.
     pub(crate) errors: Vec<FieldError>,
     pub(crate) filters: &'a [RouteFilter],
     pub(crate) backend_refs: &'a [BackendRef],
@@ -65,7 +65,7 @@ pub(crate) fn read<'a>(
         let field = format!("spec.rules[{index}]");
         let matches = std::mem::take(&mut rule.matches);
         let plan = plan(&field, (meta, index), &rule, &matches, status, resolver);
-        // One invalid match makes the rule invalid for its other matches, too.
+        // One invalid match invalidates the rule for its other matches too.
         let plan = match plan {
             Ok(plan) if rule.errors.is_empty() => {
                 valid_rules += 1;
@@ -101,7 +101,7 @@ pub(crate) fn read<'a>(
     }
 }
 
-/// The valid matches of a list, and the errors in the others. An empty list is the default match.
+/// The valid matches of a list, and the errors in the invalid ones. An empty list means the default match.
 pub(crate) fn read_matches<M: Default>(
     field: &str,
     matches: &[M],
@@ -127,7 +127,7 @@ pub(crate) fn read_matches<M: Default>(
     (valid, errors)
 }
 
-/// The errors of a route as a whole, and those of an otherwise valid route.
+/// Two alternatives for the errors: the problem of a wholly invalid route, or that of a partially invalid one.
 fn judge(errors: &[FieldError], valid_rules: usize) -> (Option<Problem>, Option<Problem>) {
     if errors.is_empty() {
         return (None, None);
@@ -146,7 +146,7 @@ fn judge(errors: &[FieldError], valid_rules: usize) -> (Option<Problem>, Option<
     if valid_rules == 0 {
         (problem(all), None)
     } else {
-        // The spec requires these two words at the start (RouteConditionPartiallyInvalid).
+        // The spec requires the message to start with these two words (RouteConditionPartiallyInvalid).
         (None, problem(format!("Dropped Rule: {all}")))
     }
 }
@@ -200,7 +200,7 @@ fn plan(
     status: u16,
     resolver: &mut Resolver<'_, '_>,
 ) -> Result<Plan, FieldError> {
-    // References are resolved in any case, since the status always reports them.
+    // Always resolves references, since the status reports them in any case.
     let targets: Vec<Target> = rule
         .backend_refs
         .iter()
@@ -283,7 +283,7 @@ fn read_choices(
     Ok(choices)
 }
 
-/// The mirrors with resolved references. A missing mirror doesn't affect requests, and the status reports it.
+/// The mirrors with resolved references. A missing mirror doesn't affect requests; the status reports it.
 fn read_mirrors(
     filters: &Filters<'_>,
     resolver: &mut Resolver<'_, '_>,

@@ -11,7 +11,7 @@ use crate::shared::headers::check_name;
 /// Reads the session persistence of the rule at `index` of a route (GEP-1619).
 ///
 /// # Errors
-/// Contradictory or unsupported fields.
+/// If fields contradict each other or are unsupported.
 pub(super) fn read(
     field: &str,
     route: &NamespacedName,
@@ -84,7 +84,7 @@ pub(super) fn read(
     Ok(Some(Arc::new(session)))
 }
 
-/// A session with a timeout can't be replaced by one without.
+/// The error for a timeout that would not be enforced.
 fn permanent_only(field: &str) -> FieldError {
     FieldError::new(
         format!("{field}.absoluteTimeout"),

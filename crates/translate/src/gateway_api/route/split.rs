@@ -1,7 +1,7 @@
 //! Splits requests between weighted backends.
 //!
-//! Envoy picks one of several clusters after the route, and can change headers and the Host for each cluster. What it can't
-//! change per cluster (the path, mirrors) needs a route for each backend: a random number per request selects the route.
+//! Envoy picks one of several clusters after selecting the route, and can change headers and the Host per cluster.
+//! Anything else (the path, mirrors) requires a route per backend, selected by a random number per request.
 
 use sesame_model::{Action, Forward, Mirror, PartsPerMillion, PathRewrite, Target, WeightedTarget};
 
@@ -13,8 +13,8 @@ pub(super) struct Choice {
     pub(super) mirrors: Vec<Mirror>,
 }
 
-/// The actions that split requests between the choices by weight: each takes its share, the last one the rest. Invalid
-/// targets respond with `status` for their share (HTTPRouteRule.backendRefs).
+/// The actions that split requests between the choices by weight: each takes its share, the last one the rest.
+/// Invalid targets respond with `status` to their share (HTTPRouteRule.backendRefs).
 pub(super) fn actions(
     template: &Forward,
     mut choices: Vec<Choice>,
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_of_its_own_needs_a_route_of_its_own() {
+    fn a_backend_with_a_path_rewrite_gets_its_own_route() {
         assert_eq!(
             shares(vec![
                 choice("a", 1, Some("/a")),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_one_keeps_its_share() {
+    fn a_refused_backend_keeps_its_share() {
         let actions = actions(
             &template(),
             vec![choice("a", 1, Some("/a")), choice("", 1, None)],

@@ -14,11 +14,11 @@ use crate::shared::hosts::{Attachments, RouteRules};
 #[derive(Clone, Copy)]
 pub(crate) struct Rejections {
     pub(crate) rejections: Table<Rejected, String>,
-    /// Fleets that reject clusters or endpoints: usually none, so that a route needs no lookup per backend.
+    /// Fleets that reject clusters or endpoints. Usually empty, which saves a lookup per backend.
     pub(crate) fleets: Table<FleetId, ()>,
 }
 
-/// The status of a route: an entry for each parentRef to one of our objects. `rejected` is a backend that Envoy rejected.
+/// A route's status: an entry for each parentRef to one of our objects. `rejected` is a backend that Envoy rejected.
 pub(crate) fn status(
     controller: &Arc<str>,
     attachments: &Attachments,
@@ -63,7 +63,8 @@ pub(crate) fn status(
     RouteStatus { parents }
 }
 
-/// Reason of ResolvedRefs=False if Envoy rejected a backend. The spec has none: it is a defect of Sesame, not of the object.
+/// Reason of ResolvedRefs=False if Envoy rejected a backend. The spec has no such reason: the defect is in Sesame,
+/// not in the object.
 const REJECTED: &str = "RejectedByEnvoy";
 
 /// A backend of the route that an Envoy has rejected.

@@ -2,7 +2,7 @@
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// The most digits of a number. Enough for any machine's bytes, and few enough not to overflow.
+/// The maximum number of digits: enough for any machine's memory in bytes, but few enough not to overflow.
 const MAX_DIGITS: usize = 15;
 
 /// The suffixes, each with its factor as numerator and denominator.
@@ -31,7 +31,7 @@ pub(super) struct Cpu(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Memory(pub(super) u64);
 
-/// The quantity in units of 1/`parts`, rounded up. `None`: not a quantity, or not a positive one.
+/// The quantity in units of 1/`parts`, rounded up; `None` unless it is a positive quantity.
 fn parse(text: &str, parts: u128) -> Option<u64> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
@@ -49,7 +49,7 @@ fn parse(text: &str, parts: u128) -> Option<u64> {
     u64::try_from(value).ok().filter(|value| *value > 0)
 }
 
-/// Accepts numbers without quotes, too.
+/// Also accepts numbers without quotes.
 struct Text(&'static str);
 
 impl Visitor<'_> for Text {

@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::*;
 
 #[test]
-fn all_choices_are_read() {
+fn all_fields_are_read() {
     let text = "
 workload: DaemonSet
 autoscaling: {min: 2, max: 10, cpuPercent: 80}
@@ -83,13 +83,13 @@ maxConnections: 5000
     }
 }
 
-/// The documentation's example is valid and shows each field.
+/// The example in the docs is valid and has all fields.
 #[test]
-fn the_documented_example_has_all_choices() {
+fn the_documented_example_has_all_fields() {
     let page = include_str!("../../../../../docs/parameters.md");
     let (_, example) = page.split_once("```yaml\n").expect("an example");
-    let (example, _) = example.split_once("```").expect("its end");
-    let documented = parse(example).expect("parameters");
+    let (example, _) = example.split_once("```").expect("the end of the example");
+    let documented = parse(example).expect("valid parameters");
     let replicas = FleetParameters {
         replicas: Some(2),
         ..FleetParameters::default()
@@ -200,7 +200,7 @@ fn errors_name_their_field() {
 }
 
 #[test]
-fn texts_of_any_size_are_judged_at_once() {
+fn oversized_texts_are_rejected_with_short_errors() {
     let deep = format!("{}{}", "[".repeat(MAX_TEXT / 2), "]".repeat(MAX_TEXT / 2));
     let many = "a: 1\n".repeat(MAX_TEXT);
     let laughs = "
