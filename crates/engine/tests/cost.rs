@@ -356,7 +356,7 @@ fn memory_is_freed() {
 
 /// Ten thousand routes of two kinds in a union; a stage merges them with reserved hosts, by host.
 #[test]
-fn the_cost_of_a_union_and_a_merge_is_that_of_the_change() {
+fn a_union_and_a_merge_cost_only_the_change() {
     let mut b = Builder::new();
     let http: Table<u32, Route> = b.input("http");
     let grpc: Table<u32, Route> = b.input("grpc");

@@ -182,7 +182,7 @@ fn a_key_cannot_be_in_two_tables_of_a_union() {
 }
 
 #[test]
-fn a_union_of_nothing_is_empty() {
+fn a_union_of_no_tables_is_empty() {
     let mut b = Builder::new();
     let input: Table<u8, u8> = b.input("input");
     let none: Table<u8, u8> = b.union("none", []);

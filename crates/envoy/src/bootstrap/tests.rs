@@ -51,7 +51,7 @@ fn metadata_names_the_module() {
 }
 
 #[test]
-fn bytes_are_the_same_each_time() {
+fn output_is_deterministic() {
     let bytes = bootstrap(&options()).encode_to_vec();
     for _ in 0..8 {
         assert_eq!(bootstrap(&options()).encode_to_vec(), bytes);

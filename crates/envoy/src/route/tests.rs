@@ -384,9 +384,8 @@ fn redirect_includes_only_non_default_ports() {
     );
 }
 
-/// Redirects use the ports that clients see.
 #[test]
-fn redirect_ports_are_mapped_to_visible_ports() {
+fn redirects_use_the_ports_that_clients_see() {
     for (port, shown) in [
         (RedirectPort::OfScheme, 1443),
         (RedirectPort::Exact(8443), 9443),

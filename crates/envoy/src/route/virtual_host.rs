@@ -13,7 +13,7 @@ use super::tree::Tree;
 use super::{cors, forward, session};
 use crate::{hcm, names, shard};
 
-/// The name of the virtual host for hosts of other listeners. Not a valid domain for a route, so it never conflicts.
+/// The name of the virtual host for hosts of other listeners.
 const MISDIRECTED: &str = "misdirected";
 
 /// The virtual host of a domain. `visible_port` maps a port in the Gateway's spec to the port that clients see, which

@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn unsupported_features_are_sorted_and_known_to_the_spec() {
+    fn unsupported_features_are_sorted_and_exist_in_the_spec() {
         let known = [CORE, STANDARD, EXPERIMENTAL].concat();
         assert!(MISSING.is_sorted());
         for feature in [MISSING, ADDRESSES, &[INFRASTRUCTURE]].concat() {

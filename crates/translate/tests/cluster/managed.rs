@@ -112,7 +112,7 @@ fn the_status_has_addresses_with_their_types() {
 
 /// GatewayStaticAddresses, including the cluster's feedback.
 #[test]
-fn requested_addresses_decide_the_conditions() {
+fn requested_addresses_determine_the_conditions() {
     let mut rig = rig();
     let ask = |rig: &mut Rig, addresses| {
         rig.put([set(gateway("web", "edge", 1), "/spec/addresses", addresses)]);

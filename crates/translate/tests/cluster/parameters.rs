@@ -63,7 +63,7 @@ fn parameters_of_a_gateway_override_those_of_its_class() {
 }
 
 #[test]
-fn invalid_parameters_are_reported_and_keep_listeners() {
+fn invalid_parameters_are_reported_and_listeners_stay() {
     let mut rig = Rig::new(Mode::Managed);
     rig.put([
         class("edge", 0),

@@ -87,7 +87,7 @@ fn an_unavailable_port_makes_its_listener_not_accepted() {
 }
 
 #[test]
-fn another_api_version_is_reported_and_still_served() {
+fn a_different_api_version_is_reported_and_still_served() {
     let mut rig = rig(Mode::Managed);
     let version = |rig: &Rig| said(&rig.class("edge").unwrap().conditions, "SupportedVersion");
     let tell = |rig: &mut Rig, version: Option<&str>| {

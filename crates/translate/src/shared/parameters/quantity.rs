@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_are_read_as_kubernetes_does() {
+    fn quantities_are_parsed_as_in_kubernetes() {
         for (text, thousandths) in [
             ("1", 1_000),
             ("100m", 100),
