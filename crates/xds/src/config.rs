@@ -8,23 +8,23 @@ use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 
 use crate::resource::FleetId;
 
-/// Decides whether a stream may join a fleet. Gets the extensions of the request (the peer's address and, over TLS, its
-/// certificates) and the fleet that the client claims. The text of an error is sent to the client.
+/// Decides whether a stream may join a fleet, given the request's extensions (the peer's address and, over TLS, its
+/// certificates) and the fleet that the client claims. The error text is sent to the client.
 pub type Authorize =
     Arc<dyn Fn(&tonic::Extensions, &FleetId) -> Result<(), String> + Send + Sync + 'static>;
 
-/// Decides from the first request of a stream whether its client supports resource variants.
+/// Decides from a stream's first request whether its client supports resource variants.
 pub type SupportsVariants = fn(&DeltaDiscoveryRequest) -> bool;
 
 /// Settings of a [`crate::Registry`].
 #[derive(Clone, Default)]
 pub struct ServerConfig {
-    /// Limits on what a client may cost.
+    /// Resource limits and delays.
     pub limits: Limits,
-    /// Which clients may join which fleet. Without it every client may join any fleet: safe only for a Unix socket in a
+    /// Which clients may join which fleet. If `None`, any client may join any fleet: safe only for a Unix socket in a
     /// private directory.
     pub authorize: Option<Authorize>,
-    /// Which clients get [variants](crate::Resource::with_variant) of resources; without it none do.
+    /// Which clients get [variants](crate::Resource::with_variant) of resources. If `None`, no client does.
     pub supports_variants: Option<SupportsVariants>,
 }
 
@@ -36,34 +36,34 @@ impl fmt::Debug for ServerConfig {
     }
 }
 
-/// Limits on what a client may cost; the stream of a client that exceeds one is closed. Also the server's delays.
+/// Limits on what a client may use, and the server's delays. The stream of a client that exceeds a limit is closed.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Concurrent streams, over all fleets.
+    /// Concurrent streams across all fleets.
     pub streams: usize,
-    /// Concurrent streams that wait for an unknown fleet.
+    /// Concurrent streams waiting for an unknown fleet.
     pub waiting_streams: usize,
     /// Subscribed names, or initial resource versions, per stream and type.
     pub names: usize,
     /// Length of one name, in bytes.
     pub name_bytes: usize,
-    /// Size of one request, in bytes. A reconnecting client lists all its resources in one request: some 40 bytes each, plus
-    /// the name.
+    /// Size of one request, in bytes. A reconnecting client lists all its resources in one request, at about 40 bytes
+    /// each plus the name.
     pub request_bytes: usize,
-    /// Size of the node in a request, in bytes. Envoy's lists its extensions: about 60 kB.
+    /// Size of the node in a request, in bytes. Envoy's node lists its extensions and takes about 60 kB.
     pub node_bytes: usize,
-    /// Size at which a response is split, in bytes. A larger resource goes out whole, alone.
+    /// Size at which a response is split, in bytes. A larger resource is sent in a response by itself.
     pub response_bytes: usize,
     /// Deadline for the first request of a stream.
     pub first_request_timeout: Duration,
-    /// How long listeners and routes wait for the acknowledgement of the clusters they came with. Envoy gives up on a cluster
-    /// without endpoints after 15 s.
+    /// How long listeners and routes wait for an ACK of the clusters in the same update. Envoy stops waiting for a
+    /// cluster's endpoints after 15 s.
     pub warming_timeout: Duration,
-    /// How long an unreferenced cluster is kept, for requests and retries in flight, and for a reconnecting client that has
-    /// not listed its routes yet.
+    /// How long an unreferenced cluster is kept, for in-flight requests and retries, and for a reconnecting client that
+    /// has not listed its routes yet.
     pub removal_delay: Duration,
-    /// How long a removed scope is kept. Envoy drops one at once and answers 404 on connections of listeners that still use it,
-    /// until those listeners are replaced and drained.
+    /// How long a removed scope is kept. Envoy drops a scope immediately and answers 404 on connections of listeners
+    /// that still use it, until those listeners are replaced and drained.
     pub scope_removal_delay: Duration,
 }
 

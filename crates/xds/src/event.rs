@@ -1,7 +1,7 @@
 //! Events of the discovery server.
 //!
-//! Unread events are coalesced, so a slow receiver neither blocks a stream nor grows without bound: at most a few events per live
-//! client and per resource wait.
+//! Unread events are coalesced, so a slow receiver neither blocks a stream nor grows without bound: at most a few
+//! events are queued per live client and per resource.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -18,7 +18,7 @@ pub struct ClientId {
     pub fleet: FleetId,
     /// Its `node.id`. Not necessarily unique.
     pub node_id: Arc<str>,
-    /// The number of its stream, never reused.
+    /// Its stream number, never reused.
     pub stream: u64,
 }
 
@@ -29,8 +29,8 @@ pub enum XdsEvent {
     Connected(ClientId),
     /// A client's stream has ended.
     Disconnected(ClientId),
-    /// A client has acknowledged this revision and all before it, so its traffic follows it. [`XdsEvent::Rejected`] comes
-    /// before this for rejected resources of the revision. Clusters that nothing refers to may still be removed after this.
+    /// A client has acknowledged this revision and all earlier ones, so its traffic follows it. [`XdsEvent::Rejected`]
+    /// for the revision's rejected resources comes first. Unreferenced clusters may be removed later.
     Acked {
         /// The client.
         client: ClientId,
@@ -39,15 +39,15 @@ pub enum XdsEvent {
     },
     /// A client hasn't acknowledged clusters in time; listeners and routes no longer wait for them.
     WarmingTimedOut(ClientId),
-    /// A client rejected a version of a resource. The version is not sent to other clients any more. Reported once per version.
+    /// A client rejected a version of a resource. It is no longer sent to other clients. Reported once per version.
     Rejected {
         /// The fleet.
         fleet: FleetId,
         /// The rejected resource.
         rejection: Rejection,
     },
-    /// A rejected resource was replaced by an acknowledged version, or removed (by itself or with its fleet), or all clients that
-    /// rejected it have disconnected and others have acknowledged it.
+    /// A rejected resource was replaced by an acknowledged version or removed (alone or with its fleet), or every
+    /// client that rejected it has disconnected and another has acknowledged it.
     Recovered {
         /// The fleet.
         fleet: FleetId,
@@ -104,7 +104,7 @@ struct Unread {
     by_number: BTreeMap<u64, XdsEvent>,
     by_subject: BTreeMap<Subject, u64>,
     next: u64,
-    /// Resources whose rejection the receiver has read, and their recovery not yet.
+    /// Resources whose rejection the receiver has read, but not yet their recovery.
     rejected: BTreeSet<Subject>,
 }
 
@@ -157,10 +157,10 @@ impl Queue {
     }
 }
 
-/// A receiver of the events since its creation, from [`crate::Registry::events`].
+/// Receives the events published after its creation, from [`crate::Registry::events`].
 ///
-/// Newer events supersede unread ones: an `Acked` a previous one of the same client, a `Disconnected` its `Connected`, a
-/// `Recovered` its `Rejected`.
+/// Newer events supersede unread ones: `Acked` supersedes the client's previous `Acked`, `Disconnected` its
+/// `Connected`, and `Recovered` the resource's `Rejected`.
 #[derive(Debug)]
 pub struct EventReceiver {
     queue: Arc<Queue>,
@@ -173,7 +173,7 @@ impl EventReceiver {
             if let Some(event) = self.try_next() {
                 return event;
             }
-            // A notification since `try_next` has left its permit.
+            // A notification sent since `try_next` has stored a permit.
             self.queue.notify.notified().await;
         }
     }

@@ -1,6 +1,7 @@
-//! The state that all clients of a fleet share: resources, the log of their changes, and which versions clients have accepted.
+//! State shared by all clients of a fleet: resources, their change log, and the versions that clients have accepted.
 //!
-//! No IO: the caller locks, wakes streams and publishes events. Every operation costs what it touches, not the fleet's size.
+//! No IO: the caller locks, wakes streams and publishes events. The cost of an operation depends on what it touches,
+//! not on the fleet's size.
 
 use std::collections::vec_deque::Iter;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -17,12 +18,12 @@ use crate::nack;
 use crate::resource::{FleetId, Resource, ResourceType, Update, Version};
 use crate::shrink;
 
-/// The log keeps this many changes, or two per resource if that is more. A client that lags further behind compares all
-/// resources instead.
+/// The log keeps this many changes, or two per resource if that is more. A client that falls further behind compares
+/// all resources instead.
 const MIN_LOG: usize = 4096;
-/// How many epochs have their revision kept. A client that lags further behind reports progress when it has caught up.
+/// Number of epochs whose revision is kept. A client that falls further behind reports progress once it has caught up.
 const REVISIONS: usize = 4096;
-/// How many bytes of a client's error are kept.
+/// Maximum number of bytes kept of a client's error.
 const MESSAGE_BYTES: usize = 4096;
 
 /// One resource.
@@ -31,20 +32,20 @@ struct Entry {
     current: Resource,
     /// The epoch of `current`.
     changed: u64,
-    /// A client has acknowledged `current`.
+    /// Whether a client has acknowledged `current`.
     acked: bool,
-    /// The connected clients that have rejected `current`.
+    /// Connected clients that have rejected `current`.
     rejected_by: Vec<u64>,
-    /// The last acknowledged version, while `current` isn't acknowledged. Boxed, since it is mostly `None`.
+    /// The last acknowledged version, while `current` isn't acknowledged. Boxed because it is usually `None`.
     last_good: Option<Box<Resource>>,
 }
 
-/// What to send to a client for a name.
+/// Which version of a resource to send to a client.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lookup<'a> {
     /// This version. The name last changed in this epoch.
     Serve(&'a Resource, u64),
-    /// The resource exists, but has no version that the client can be sent: the client keeps what it has.
+    /// The resource exists, but no version of it may be sent to this client, which keeps what it has.
     Keep,
     /// There is no such resource.
     Missing,
@@ -62,17 +63,17 @@ pub(crate) struct Change {
 #[derive(Debug)]
 pub(crate) struct Fleet {
     id: FleetId,
-    /// The number of updates so far. Nothing is served before the first one.
+    /// Number of updates so far. Nothing is served before the first.
     epoch: u64,
     removed: bool,
-    /// Entries are boxed, since a third or more of a map's slots is empty.
+    /// Entries are boxed because a third or more of a map's slots are empty.
     tables: [HashMap<Arc<str>, Box<Entry>>; ResourceType::ALL.len()],
     log: VecDeque<Change>,
     /// The position of the first change in the log since the fleet's creation.
     log_start: u64,
     /// The revisions of the latest epochs, up to the current one.
     revisions: VecDeque<u64>,
-    /// The resources that wait for an accepted version.
+    /// Rejected resources that await an accepted version.
     rejections: BTreeMap<(ResourceType, Arc<str>), Rejection>,
     clients: BTreeMap<u64, ClientStatus>,
     events: Vec<XdsEvent>,
@@ -139,7 +140,7 @@ impl Fleet {
         if entry.current.version() == version {
             return;
         }
-        // The name that the table and the streams share, not a new copy.
+        // Reuse the name shared by the table and the streams instead of copying it.
         let name = Arc::clone(entry.current.name());
         let before = std::mem::replace(&mut entry.current, resource);
         if entry.acked {
@@ -163,7 +164,7 @@ impl Fleet {
         });
     }
 
-    /// A client has acknowledged this version, or had it when it connected.
+    /// A client has acknowledged this version, or already had it when it connected.
     pub(crate) fn acked(&mut self, ty: ResourceType, name: &Arc<str>, version: Version) {
         let Some(entry) = self.tables[ty.index()].get_mut(name) else {
             return;
@@ -183,7 +184,7 @@ impl Fleet {
         }
     }
 
-    /// Ends the rejection of a resource, if there is one.
+    /// Ends the rejection of a resource, if any.
     fn recover(&mut self, ty: ResourceType, name: &Arc<str>) {
         if self.rejections.remove(&(ty, Arc::clone(name))).is_some() {
             self.events.push(XdsEvent::Recovered {
@@ -228,8 +229,8 @@ impl Fleet {
         });
     }
 
-    /// What to send for a name. `rejected` is the version that this client itself rejected last, and the epoch in which the
-    /// name had last changed by then.
+    /// Looks up a name for a client. `rejected` is the version that this client last rejected, and the epoch of the
+    /// name's latest change at that time.
     pub(crate) fn lookup(
         &self,
         ty: ResourceType,
@@ -263,7 +264,7 @@ impl Fleet {
         self.tables[ty.index()].keys()
     }
 
-    /// The table's copy of a name, which all subscriptions share.
+    /// The table's copy of a name, shared by all subscriptions.
     pub(crate) fn shared_name(&self, ty: ResourceType, name: &str) -> Option<Arc<str>> {
         let (name, _) = self.tables[ty.index()].get_key_value(name)?;
         Some(Arc::clone(name))
@@ -273,7 +274,7 @@ impl Fleet {
         !self.tables[ty.index()].is_empty()
     }
 
-    /// The first update has been applied.
+    /// Whether the first update has been applied.
     pub(crate) fn ready(&self) -> bool {
         self.epoch > 0
     }
@@ -282,18 +283,18 @@ impl Fleet {
         self.epoch
     }
 
-    /// The position after the last change in the log.
+    /// The position after the latest change in the log.
     pub(crate) fn log_end(&self) -> u64 {
         self.log_start + self.log.len() as u64
     }
 
-    /// The changes since a position, if the log still has them all.
+    /// The changes since a position, if the log still has all of them.
     pub(crate) fn changes_since(&self, position: u64) -> Option<Iter<'_, Change>> {
         let index = usize::try_from(position.checked_sub(self.log_start)?).ok()?;
         Some(self.log.range(index..))
     }
 
-    /// The revision of an epoch, if it is still kept.
+    /// The revision of an epoch, if still kept.
     pub(crate) fn revision(&self, epoch: u64) -> Option<u64> {
         let age = usize::try_from(self.epoch.checked_sub(epoch)?).ok()?;
         self.revisions.iter().rev().nth(age).copied()
@@ -303,7 +304,7 @@ impl Fleet {
         &self.id
     }
 
-    /// Marks the fleet as removed: its streams end.
+    /// Marks the fleet as removed, which ends its streams.
     pub(crate) fn remove(&mut self) {
         self.removed = true;
         let rejected: Vec<_> = self.rejections.keys().cloned().collect();
@@ -316,9 +317,10 @@ impl Fleet {
         self.removed
     }
 
-    /// Whether a listener or route is rejected. Clients may use an older version of it then, whose clusters must stay.
+    /// Whether a listener or route is rejected. If so, clients may still use an older version, whose clusters must
+    /// stay.
     pub(crate) fn has_rejected_traffic(&self) -> bool {
-        // Keys are sorted by type, and the types that lead to clusters are the last ones.
+        // Keys are sorted by type, and the types that refer to clusters come last.
         let last = self.rejections.last_key_value();
         last.is_some_and(|((ty, _), _)| ty.waits_for_clusters())
     }
@@ -383,7 +385,7 @@ impl Fleet {
         }
     }
 
-    /// A client has acknowledged all of this revision.
+    /// A client has acknowledged everything up to this revision.
     pub(crate) fn progressed(&mut self, stream: u64, revision: u64) {
         let Some(client) = self.clients.get_mut(&stream) else {
             return;

@@ -1,16 +1,17 @@
 //! An xDS server for fleets of Envoys: incremental (delta) aggregated discovery.
 //!
-//! In: [`Update`]s of a fleet's resources, each a type, a name and encoded bytes ([`Registry::apply`]). Out: to each Envoy of the
-//! fleet the resources that it lacks, ordered so that traffic never meets a partial configuration, and [`XdsEvent`]s.
+//! In: [`Update`]s of a fleet's resources, each a type, a name and encoded bytes ([`Registry::apply`]). Out: the
+//! resources that each Envoy of the fleet lacks, ordered so that traffic never sees a partial configuration, and
+//! [`XdsEvent`]s.
 //!
-//! Resources are never decoded; what the server knows about their types is in [`resource`].
+//! Resources are never decoded. [`resource`] holds everything type-specific.
 //!
 //! From the inside out:
 //!
-//! - `pending`: names to send, by epoch. `subscription`: the names that a client subscribed to. `nack`: which resources a NACK
-//!   names. `ordering`: make before break.
+//! - `pending`: names to send, by epoch. `subscription`: the names that a client subscribed to. `nack`: finds the
+//!   resources that a NACK names. `ordering`: make before break.
 //! - `type_state`: one type on one stream. `session`: all types of a stream. Both are pure state machines without IO.
-//! - `fleet`: what the clients of a fleet share: resources, change log, accepted and rejected versions.
+//! - `fleet`: state shared by a fleet's clients: resources, change log, accepted and rejected versions.
 //! - `wire`, `stream`, `server`: gRPC and tasks.
 //! - [`tls`]: mutual TLS, where certificates identify fleets.
 

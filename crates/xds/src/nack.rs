@@ -1,8 +1,9 @@
-//! Which resources a NACK names.
+//! Finds the resources that a NACK names.
 //!
-//! Envoy applies the valid clusters and listeners of a response and names the invalid ones, each with its own message: `Error
-//! adding/updating cluster(s) NAME: MESSAGE, NAME: MESSAGE`. For the other types it names none, and may have applied any part of
-//! the response. Messages quote user input, which may contain resource names: only the first name is reliable.
+//! Envoy applies the valid clusters and listeners of a response and names the invalid ones, each with its own message:
+//! `Error adding/updating cluster(s) NAME: MESSAGE, NAME: MESSAGE`. For the other types it names none, and may have
+//! applied any part of the response. Messages quote user input, which may contain resource names, so only the first
+//! name is reliable.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,24 +11,25 @@ use std::sync::Arc;
 
 use crate::resource::ResourceType;
 
-/// The resources that a NACK names, as indexes into the names of the response. Envoy applied all others.
+/// The resources that a NACK names, as indexes into the names of the response. Envoy applied the rest.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Blame<'a> {
-    /// The resource that is invalid for certain, and why.
+    /// The resource that is certainly invalid, and why.
     pub(crate) culprit: usize,
     pub(crate) reason: &'a str,
     /// Resources that may be invalid too.
     pub(crate) suspects: Vec<usize>,
 }
 
-/// Parses the message of a NACK. `None`: any resource may be invalid, and any may have been applied. Costs O(names + message).
+/// Parses the message of a NACK. `None` means that any resource may be invalid, and any may have been applied. Costs
+/// O(names + message).
 pub(crate) fn blame<'a>(
     ty: ResourceType,
     message: &'a str,
     names: &[&Arc<str>],
 ) -> Option<Blame<'a>> {
     let list = error_list(ty, message)?;
-    // The longest matching name: one name may be a prefix of another.
+    // Take the longest matching name: one name may be a prefix of another.
     let culprit = (0..names.len())
         .filter(|&i| message_for(list, names[i]).is_some())
         .max_by_key(|&i| names[i].len())?;
@@ -40,7 +42,7 @@ pub(crate) fn blame<'a>(
         .filter_map(|(start, name)| Some((start, *by_name.get(name)?)))
         .filter(|&(_, index)| index != culprit)
         .collect();
-    // The messages of other resources may be about another user's objects.
+    // The messages of other resources may concern another user's objects.
     let end = others.iter().map(|(start, _)| *start).min();
     let own = &list[..end.unwrap_or(list.len())];
     let mut suspects: Vec<usize> = others.into_iter().map(|(_, index)| index).collect();
@@ -60,10 +62,10 @@ pub(crate) fn reason<'a>(ty: ResourceType, message: &'a str, name: &str) -> &'a 
         .unwrap_or(message)
 }
 
-/// Envoy starts a dump of a protobuf message with this.
+/// Marks the start of a protobuf dump in Envoy's messages.
 const DUMP: &str = "goo.gle/debug";
 
-/// The message without the dump of the resource that Envoy puts into some: it hides the cause, which follows it, and may
+/// Removes the resource dump that Envoy adds to some messages. The dump hides the cause, which follows it, and may
 /// contain private keys.
 pub(crate) fn without_dump(message: &str) -> Cow<'_, str> {
     let Some(start) = message.find(DUMP) else {
@@ -77,7 +79,7 @@ pub(crate) fn without_dump(message: &str) -> Cow<'_, str> {
     Cow::Owned([error.trim_end(), cause].join(" ").trim().to_owned())
 }
 
-/// The `NAME: MESSAGE` list of a NACK, if it has one.
+/// The `NAME: MESSAGE` list of a NACK, if any.
 fn error_list(ty: ResourceType, message: &str) -> Option<&str> {
     let marker = match ty {
         ResourceType::Cluster => "Error adding/updating cluster(s) ",
@@ -94,10 +96,10 @@ fn message_for<'a>(list: &'a str, name: &str) -> Option<&'a str> {
     Some(message.trim_end_matches([',', ' ', '\n']))
 }
 
-/// How many `: ` a name may contain and still be found.
+/// Names with more `: ` than this are not found.
 const MAX_COLONS: usize = 8;
 
-/// All texts in a list that may be names, with their positions: those from a separator (commas for clusters, line ends for
+/// All parts of a list that may be names, with their positions: from a separator (comma for clusters, newline for
 /// listeners) to one of the next few colons.
 fn possible_names(list: &str) -> impl Iterator<Item = (usize, &str)> {
     let commas = list.match_indices(", ").map(|(at, _)| at + 2);

@@ -4,13 +4,13 @@
 //! acknowledgement of the clusters of that and all earlier epochs. Endpoints and secrets never wait: clusters can't warm
 //! without them.
 //!
-//! Removals go in the reverse order: listeners together with the new ones (which may take over their addresses), routes after
-//! the listeners, clusters when nothing of an earlier epoch is unacknowledged, and last what only clusters refer to, and scopes.
+//! Removals go in the reverse order: listeners together with the new ones (which may take over their addresses), then
+//! routes, then clusters once no earlier epoch is unacknowledged, and last scopes and whatever only clusters refer to.
 //! Upserts never wait for removals, so there is no deadlock.
 
 use crate::resource::{CLUSTER_REMOVAL_RANK, ResourceType};
 
-/// The oldest epochs of one type that are incomplete at a client: not sent or not acknowledged. `None`: all are complete.
+/// The oldest incomplete epochs of one type at a client: not sent or not acknowledged. `None` if all are complete.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Watermark {
     pub(crate) upserts: Option<u64>,
@@ -22,7 +22,7 @@ pub(crate) type Watermarks = [Watermark; ResourceType::ALL.len()];
 
 const UNLIMITED: u64 = u64::MAX;
 
-/// Upserts of this type may go if their latest change is older than this epoch.
+/// Upserts of this type may be sent if their latest change is older than this epoch.
 ///
 /// Epochs up to `warming_bypass` no longer wait for clusters.
 pub(crate) fn upsert_limit(ty: ResourceType, watermarks: &Watermarks, warming_bypass: u64) -> u64 {
@@ -32,7 +32,7 @@ pub(crate) fn upsert_limit(ty: ResourceType, watermarks: &Watermarks, warming_by
     }
 }
 
-/// Removals of this type may go if they are older than this epoch.
+/// Removals of this type may be sent if they are older than this epoch.
 pub(crate) fn removal_limit(ty: ResourceType, watermarks: &Watermarks, warming_bypass: u64) -> u64 {
     if ty.removal_rank() == 0 {
         return upsert_limit(ty, watermarks, warming_bypass);
@@ -49,8 +49,8 @@ pub(crate) fn removal_limit(ty: ResourceType, watermarks: &Watermarks, warming_b
     waits_for.flatten().min().unwrap_or(UNLIMITED)
 }
 
-/// All epochs before this are complete at the client. Pending removals of resources that nothing refers to any more don't
-/// count: they don't affect traffic.
+/// All epochs before this one are complete at the client. Pending removals of unreferenced resources don't count: they
+/// don't affect traffic.
 pub(crate) fn complete_before(watermarks: &Watermarks) -> u64 {
     let incomplete = ResourceType::ALL.into_iter().flat_map(|ty| {
         let oldest = watermarks[ty.index()];
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn pending_endpoints_block_no_removal() {
+    fn pending_endpoints_do_not_block_removals() {
         let watermarks = with(&[(Endpoint, Some(1), Some(1)), (Secret, Some(1), None)]);
         assert_eq!(removal_limit(Cluster, &watermarks, 0), UNLIMITED);
     }

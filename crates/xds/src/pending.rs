@@ -1,4 +1,4 @@
-//! Names that wait to be sent, ordered by epoch (the number of the fleet's update). Every operation costs O(log n).
+//! Names waiting to be sent, ordered by epoch (the number of the fleet's update). Every operation costs O(log n).
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 /// The epochs in which a pending name changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Epochs {
-    /// The first change that the client lacks; zero if it has no version at all. This epoch is incomplete until the name is
+    /// The first change that the client lacks; zero if it has no version. This epoch is incomplete until the name is
     /// sent.
     pub(crate) first: u64,
     /// The latest change.
@@ -41,7 +41,7 @@ impl Pending {
         self.by_first.remove(&(epochs.first, Arc::clone(&name)));
         self.by_last.remove(&(epochs.last, name));
         if self.names.is_empty() {
-            // All names are pending once, at the start of a stream; a map doesn't return memory by itself.
+            // At the start of a stream all names are pending, and a map doesn't free memory on its own.
             self.names = HashMap::new();
         }
         Some(epochs)
@@ -52,12 +52,12 @@ impl Pending {
         self.by_first.first().map(|(first, _)| *first)
     }
 
-    /// The epoch of the next name that [`Pending::pop_below`] returns.
+    /// The epoch of the name that [`Pending::pop_below`] returns next.
     pub(crate) fn next(&self) -> Option<u64> {
         self.by_last.first().map(|(last, _)| *last)
     }
 
-    /// Removes the name whose latest change is the oldest, if that is before `limit`.
+    /// Removes the name whose latest change is oldest, if that is before `limit`.
     pub(crate) fn pop_below(&mut self, limit: u64) -> Option<(Arc<str>, Epochs)> {
         let (last, name) = self.by_last.first()?;
         if *last >= limit {

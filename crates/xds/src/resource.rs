@@ -1,4 +1,4 @@
-//! Resources, and what the server knows about each resource type.
+//! Resources and resource types.
 
 use std::fmt;
 use std::sync::Arc;
@@ -63,7 +63,7 @@ impl ResourceType {
         self as usize
     }
 
-    /// A first request without names is a wildcard subscription (the legacy wildcard of the xDS protocol).
+    /// Whether a first request without names is a wildcard subscription (the legacy wildcard of the xDS protocol).
     pub(crate) const fn legacy_wildcard(self) -> bool {
         matches!(
             self,
@@ -71,13 +71,13 @@ impl ResourceType {
         )
     }
 
-    /// Every Envoy subscribes to this type at its start; to the others only when a resource refers to them.
+    /// Whether every Envoy subscribes to this type at startup, rather than when a resource refers to it.
     pub(crate) const fn is_root(self) -> bool {
         matches!(self, ResourceType::Cluster | ResourceType::Listener)
     }
 
-    /// New content may refer to clusters, so it waits for their acknowledgement. Secrets don't wait: a cluster that uses one
-    /// does not warm, and is not acknowledged, without it.
+    /// Whether new content may refer to clusters and therefore waits for their ACK. Secrets don't wait: a cluster that
+    /// uses one isn't warm, and isn't acknowledged, without it.
     pub(crate) const fn waits_for_clusters(self) -> bool {
         matches!(
             self,
@@ -85,7 +85,7 @@ impl ResourceType {
         )
     }
 
-    /// Removals of a type wait for the removals of all types of lower rank.
+    /// Removals of a type wait for those of all types of lower rank.
     pub(crate) const fn removal_rank(self) -> u8 {
         match self {
             ResourceType::Listener => 0,
@@ -115,14 +115,14 @@ impl fmt::Display for ResourceType {
 
 /// The version of a resource: the XXH3-128 hash of its bytes, 32 hex digits on the wire.
 ///
-/// The same bytes have the same version in every process, so a client that reconnects to another replica is sent only what
-/// differs.
+/// The same bytes have the same version in every process, so a client that reconnects to another replica is sent only
+/// the differences.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version(u128);
 
 impl Version {
-    /// Stands for an unknown version at a client. Differs from every resource's version (a hash of zero would cost one
-    /// superfluous response).
+    /// An unknown version at a client. Differs from every resource's version (a resource that hashes to zero would cost
+    /// one superfluous response).
     pub(crate) const UNKNOWN: Version = Version(0);
 
     /// The version of these bytes.
@@ -130,7 +130,7 @@ impl Version {
         Version(xxhash_rust::xxh3::xxh3_128(body))
     }
 
-    /// Parses what [`fmt::Display`] wrote; any other text gives [`Version::UNKNOWN`].
+    /// Parses the output of [`fmt::Display`]; any other text gives [`Version::UNKNOWN`].
     pub(crate) fn parse(text: &str) -> Version {
         let ours = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
         match u128::from_str_radix(text, 16) {
@@ -158,7 +158,7 @@ pub struct Resource {
     name: Arc<str>,
     version: Version,
     body: Bytes,
-    /// Boxed, since few resources have one.
+    /// Boxed because few resources have one.
     variant: Option<Box<Bytes>>,
 }
 
@@ -191,7 +191,7 @@ impl Resource {
         variant.unwrap_or(&self.body)
     }
 
-    /// The name, unique among the fleet's resources of the type.
+    /// The name, unique among the fleet's resources of its type.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -247,15 +247,15 @@ impl fmt::Debug for FleetId {
     }
 }
 
-/// A consistent change of a fleet's configuration. The server chooses the order in which clients see its parts.
+/// A consistent change to a fleet's configuration. The server chooses the order in which clients see its parts.
 #[derive(Debug, Clone, Default)]
 pub struct Update {
     /// New and changed resources. Unchanged ones cost nothing.
     pub upserts: Vec<(ResourceType, Resource)>,
     /// Names of removed resources. Removals are applied before `upserts`.
     pub removals: Vec<(ResourceType, Arc<str>)>,
-    /// The caller's number for this state, reported in [`crate::XdsEvent::Acked`]. It should not decrease. An update without
-    /// resources only moves the revision.
+    /// The caller's number for the resulting state, reported in [`crate::XdsEvent::Acked`]. It should not decrease. An
+    /// update without resources only advances the revision.
     pub revision: u64,
 }
 

@@ -16,14 +16,14 @@ struct Counter {
     bytes: AtomicU64,
 }
 
-/// What was sent of one type, to all clients together.
+/// Totals sent to all clients for one type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SentTotals {
     /// The type.
     pub resource_type: ResourceType,
     /// Responses.
     pub responses: u64,
-    /// Bytes of the resources in them and of removed names.
+    /// Bytes of resources and removed names.
     pub bytes: u64,
 }
 

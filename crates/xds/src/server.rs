@@ -26,16 +26,16 @@ const DELTA: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
 const STATE_OF_THE_WORLD: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
-/// How many responses of one stream are buffered.
+/// Number of responses buffered per stream.
 const RESPONSE_BUFFER: usize = 2;
 /// Interval and timeout of HTTP/2 keepalive pings.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// A fleet that the registry and its streams share.
+/// A fleet shared by the registry and its streams.
 #[derive(Debug)]
 pub(crate) struct SharedFleet {
     state: Mutex<Fleet>,
-    /// Notifies streams of changes that they should look at.
+    /// Notifies streams of changes.
     changed: watch::Sender<()>,
     publisher: Arc<Publisher>,
 }
@@ -70,7 +70,7 @@ impl SharedFleet {
     }
 }
 
-/// A client's membership of a fleet, which ends when this is dropped.
+/// A client's membership in a fleet, which ends on drop.
 #[derive(Debug)]
 pub(crate) struct Membership {
     pub(crate) fleet: Arc<SharedFleet>,
@@ -160,7 +160,7 @@ impl Inner {
             let unused = !fleet.ready() && fleet.client_count() == 0;
             (fleet.id().clone(), unused)
         });
-        // An unknown fleet is dropped with its last client. It may have been replaced meanwhile.
+        // An unknown fleet is dropped with its last client, unless it has already been replaced.
         let same = |known: &Arc<SharedFleet>| Arc::ptr_eq(known, fleet);
         if unused && fleets.by_id.get(&id).is_some_and(same) {
             fleets.by_id.remove(&id);
@@ -188,10 +188,11 @@ impl Registry {
         }
     }
 
-    /// Applies an update to a fleet. The first one creates the fleet, and nothing is served to its clients before, so it should
-    /// be complete. Costs O(update).
+    /// Applies an update to a fleet. The first update creates the fleet and should be complete, since nothing is served
+    /// before it. Costs O(update).
     pub fn apply(&self, fleet: &FleetId, update: Update) {
-        // Locked throughout: otherwise the last waiting client could leave, and drop the fleet, just before its first update.
+        // Locked throughout: otherwise the last waiting client could leave, dropping the fleet just before its first
+        // update.
         let mut fleets = self.inner.fleets();
         let shared = self.inner.get_or_create(&mut fleets, fleet);
         shared.with(|state| state.apply(update));
@@ -205,17 +206,17 @@ impl Registry {
         }
     }
 
-    /// A receiver of all events from now on.
+    /// Subscribes to all future events.
     pub fn events(&self) -> EventReceiver {
         self.inner.publisher.subscribe()
     }
 
-    /// What was sent since the registry's creation, by type.
+    /// Totals sent since the registry's creation, by type.
     pub fn sent(&self) -> [SentTotals; ResourceType::ALL.len()] {
         self.inner.sent.totals()
     }
 
-    /// The known fleets, sorted; without those that clients only wait for.
+    /// The known fleets, sorted. Excludes fleets that exist only because clients wait for them.
     pub fn fleets(&self) -> Vec<FleetId> {
         let fleets = self.inner.fleets();
         let mut ids: Vec<FleetId> = fleets
@@ -228,7 +229,7 @@ impl Registry {
         ids
     }
 
-    /// The clients and rejections of a fleet, if it is known or clients wait for it.
+    /// The clients and rejections of a fleet, if it is known or has waiting clients.
     pub fn status(&self, fleet: &FleetId) -> Option<FleetStatus> {
         let shared = self.inner.fleets().by_id.get(fleet).map(Arc::clone)?;
         Some(shared.with(|fleet| fleet.status()))
@@ -238,7 +239,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// The server fails. A failed connection is not an error.
+    /// Returns an error if the server fails. A failed connection is not an error.
     pub async fn serve_incoming<I, IO, IE>(
         &self,
         incoming: I,
@@ -265,7 +266,7 @@ impl Registry {
             .add_service(service)
             .serve_with_incoming_shutdown(incoming, async {
                 shutdown.await;
-                // Open streams would keep their connections, and those the server, open for ever.
+                // Open streams would keep their connections, and so the server, open forever.
                 stop.send_replace(true);
             })
             .await
@@ -278,8 +279,8 @@ impl Registry {
 #[error("the discovery server failed: {0}")]
 pub struct ServeError(#[source] tonic::transport::Error);
 
-/// The gRPC service `envoy.service.discovery.v3.AggregatedDiscoveryService`: its delta method. The state-of-the-world method
-/// answers `UNIMPLEMENTED`.
+/// The delta method of the gRPC service `envoy.service.discovery.v3.AggregatedDiscoveryService`. The state-of-the-world
+/// method answers `UNIMPLEMENTED`.
 #[derive(Debug, Clone)]
 struct DeltaService {
     inner: Arc<Inner>,

@@ -1,6 +1,6 @@
 //! The delta protocol on one stream: a state machine over all resource types, without IO or clocks.
 //!
-//! Takes the client's requests, the fleet and the time. Yields responses, and the time to poll again.
+//! In: the client's requests, the fleet and the time. Out: responses, and when to poll again.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -29,7 +29,7 @@ pub(crate) struct Response {
     pub(crate) removals: Vec<Arc<str>>,
 }
 
-/// A client exceeded a limit, which ends its stream.
+/// A client exceeded a limit; ends its stream.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LimitExceeded {
     #[error("more than {limit} names of type {ty}")]
@@ -41,25 +41,25 @@ pub(crate) enum LimitExceeded {
 /// One stream of one client.
 #[derive(Debug)]
 pub(crate) struct Session {
-    /// The number of the stream.
+    /// The stream number.
     client: u64,
     limits: Limits,
     types: [TypeState; ResourceType::ALL.len()],
     /// The position in the fleet's log up to which changes have been processed; `None` before the fleet's first update.
     cursor: Option<u64>,
     nonces: u64,
-    /// Epochs up to this no longer wait for clusters.
+    /// Epochs up to this one no longer wait for clusters.
     warming_bypass: u64,
-    /// Until then, unless the client subscribes to listeners before, only listeners are removed: the listeners that a
-    /// reconnecting client already has may use the rest.
+    /// Until then, or until the client subscribes to listeners, only listeners are removed: the listeners that a
+    /// reconnecting client already has may use everything else.
     removals_held_until: Option<Instant>,
-    /// Set while the client may route by an older version than the fleet's, because a listener or route was rejected.
+    /// Set while the client may route with an older version than the fleet's because a listener or route was rejected.
     stale_routing: Option<StaleRouting>,
-    /// The latest epoch that was reported as complete.
+    /// The latest epoch reported as complete.
     complete: u64,
 }
 
-/// How long a client may route by an older version.
+/// How long a client may route with an older version.
 #[derive(Debug)]
 enum StaleRouting {
     /// As long as the rejection stands.
@@ -69,7 +69,7 @@ enum StaleRouting {
 }
 
 impl Session {
-    /// A session for a stream with this number.
+    /// A session for the stream with this number.
     pub(crate) fn new(client: u64, limits: Limits, now: Instant) -> Session {
         Session {
             client,
@@ -84,7 +84,7 @@ impl Session {
         }
     }
 
-    /// The number of names examined so far, a measure of work.
+    /// Number of names examined so far, a measure of work.
     pub(crate) fn examined(&self) -> u64 {
         self.types.iter().map(TypeState::examined).sum()
     }
@@ -103,7 +103,7 @@ impl Session {
             return Ok(());
         };
         self.check(ty, request)?;
-        // First, so that no name is examined twice.
+        // Catch up first, so that no name is examined twice.
         self.catch_up(fleet);
         if !request.response_nonce.is_empty() {
             let error = request.error_detail.as_ref();
@@ -145,11 +145,11 @@ impl Session {
         Ok(())
     }
 
-    /// The next response, if one may be sent now. Call it until it returns `None`: after requests, after changes of the fleet,
-    /// and at [`Session::deadline`].
+    /// The next response, if one may be sent now. Call it until it returns `None`: after requests, after changes of the
+    /// fleet, and at [`Session::deadline`].
     pub(crate) fn poll(&mut self, fleet: &mut Fleet, now: Instant) -> Option<Response> {
         self.catch_up(fleet);
-        // Before the fleet's first update nothing is served.
+        // Nothing is served before the fleet's first update.
         self.cursor?;
         self.check_warming(fleet, now);
         for state in &mut self.types {
@@ -164,7 +164,7 @@ impl Session {
             if response.is_some() {
                 return response;
             }
-            // An examined name that needed no response may have been what others waited for.
+            // Examining a name that needed no response may have unblocked others.
             if self.examined() == examined {
                 break;
             }
@@ -202,17 +202,17 @@ impl Session {
         None
     }
 
-    /// Sends again what Envoy needs with a changed resource but doesn't request again.
+    /// Resends what Envoy needs with a changed resource but doesn't request again.
     fn repeat_dependents(&mut self, fleet: &Fleet, response: &Response) {
         match response.ty {
-            // Envoy warms a changed cluster with its endpoints.
+            // Envoy needs the endpoints of a changed cluster to warm it.
             ResourceType::Cluster => {
                 let endpoints = self.of(ResourceType::Endpoint);
                 for cluster in &response.upserts {
                     endpoints.require(fleet, cluster.name());
                 }
             }
-            // If no listener used scopes before, Envoy has dropped them. An Envoy that has them ignores the repetition.
+            // If no listener used scopes before, Envoy has dropped them. If it still has them, it ignores the repeat.
             ResourceType::Listener if !response.upserts.is_empty() => {
                 self.of(ResourceType::ScopedRoute).resend_all(fleet);
             }
@@ -220,7 +220,7 @@ impl Session {
         }
     }
 
-    /// When to call [`Session::poll`] again if nothing happens before.
+    /// When to call [`Session::poll`] again if nothing happens first.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.cursor?;
         let warming = self.types[ResourceType::Cluster.index()]
@@ -235,7 +235,7 @@ impl Session {
             .min()
     }
 
-    /// Processes the changes of the fleet since the last call.
+    /// Processes the fleet's changes since the last call.
     fn catch_up(&mut self, fleet: &mut Fleet) {
         if !fleet.ready() {
             return;
@@ -277,8 +277,8 @@ impl Session {
         }
     }
 
-    /// Whether the client may route by an older version than the fleet's: while a listener or route is rejected, and until the
-    /// client has completed the epoch that ended the rejection.
+    /// Whether the client may route with an older version than the fleet's: while a listener or route is rejected, and
+    /// until the client has completed the epoch that ended the rejection.
     fn has_stale_routing(&mut self, fleet: &Fleet) -> bool {
         if fleet.has_rejected_traffic() {
             self.stale_routing = Some(StaleRouting::Rejected);
@@ -300,7 +300,7 @@ impl Session {
         let states = self.types.iter();
         let states = states.filter(|state| state.subscription().started());
         fleet.report(self.client, states.map(TypeState::status));
-        // A client that hasn't subscribed to clusters or listeners yet has no epoch.
+        // A client that hasn't subscribed to clusters or listeners yet has no complete epoch.
         let begun = ResourceType::ALL
             .into_iter()
             .all(|ty| self.types[ty.index()].subscribed_if_root() || !fleet.has_any(ty));

@@ -1,4 +1,4 @@
-//! Returning memory of collections that have shrunk. Amortized cost of a removal: constant.
+//! Frees the unused memory of collections that have shrunk, at constant amortized cost per removal.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;

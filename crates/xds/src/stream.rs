@@ -1,4 +1,4 @@
-//! The task of one stream: requests into the session, responses out of it.
+//! The task of one stream: feeds requests to the session and sends its responses.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -21,7 +21,7 @@ impl From<LimitExceeded> for Status {
     }
 }
 
-/// Serves a stream until it ends. A status that ends it is its last item.
+/// Serves a stream until it ends. If it ends with a status, that is its last item.
 pub(crate) async fn serve(
     registry: Arc<Inner>,
     requests: Streaming<DeltaDiscoveryRequest>,
@@ -31,12 +31,12 @@ pub(crate) async fn serve(
 ) {
     let ended = tokio::select! {
         ended = run(registry, requests, extensions, &responses) => ended,
-        // An error means that the server is gone, which ends the stream as well.
+        // An error means that the server is gone, which also ends the stream.
         _ = stop.wait_for(|stop| *stop) => Err(Status::unavailable("the server is shutting down")),
     };
     if let Err(status) = ended {
         tracing::debug!(code = ?status.code(), message = status.message(), "discovery stream ends");
-        // Fails if the client is gone or doesn't read.
+        // Fails if the client is gone or isn't reading.
         let _: Result<(), _> = responses.try_send(Err(status));
     }
 }
@@ -83,7 +83,7 @@ async fn run(
             let ty = response.ty;
             let response = DeltaResponse::new(response, variants);
             registry.sent.add(ty, response.payload_len());
-            // Waits for a client that doesn't read. Changes merge meanwhile.
+            // Waits while the client isn't reading. Changes merge meanwhile.
             if responses.send(Ok(response)).await.is_err() {
                 return Ok(());
             }

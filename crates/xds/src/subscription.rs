@@ -1,8 +1,8 @@
 //! The subscription of one stream to one type.
 //!
-//! The rules are those of the xDS protocol, "How the client specifies what resources to return": `*` subscribes to all
-//! resources, as does a first request without names for some types. Names can be subscribed to in addition, and each is
-//! unsubscribed from by its own name.
+//! Follows the xDS protocol, "How the client specifies what resources to return": `*` subscribes to all resources, as
+//! does a first request without names for some types. Names can be subscribed to in addition, and are unsubscribed from
+//! individually.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -15,20 +15,20 @@ const WILDCARD: &str = "*";
 /// The subscription of one stream to one type.
 #[derive(Debug, Default)]
 pub(crate) struct Subscription {
-    /// There was a request of this type.
+    /// Whether there was a request of this type.
     started: bool,
     wildcard: bool,
     names: HashSet<Arc<str>>,
 }
 
-/// What one request changed.
+/// The effect of one request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct SubscriptionChange {
-    /// It was the first request of the type on this stream.
+    /// Whether it was the first request of the type on this stream.
     pub(crate) first: bool,
     pub(crate) wildcard_added: bool,
     pub(crate) wildcard_removed: bool,
-    /// The names that it subscribed to, again or for the first time: both need a response.
+    /// The names it subscribed to, whether or not for the first time: all need a response.
     pub(crate) subscribed: Vec<Arc<str>>,
     pub(crate) unsubscribed: Vec<Arc<str>>,
 }
@@ -76,7 +76,7 @@ impl Subscription {
         change
     }
 
-    /// Returns unused memory.
+    /// Frees unused memory.
     pub(crate) fn shrink(&mut self) {
         shrink::set(&mut self.names);
     }
@@ -89,17 +89,17 @@ impl Subscription {
         self.wildcard
     }
 
-    /// Whether the client subscribed to this name itself, so it needs a response even if there is no such resource.
+    /// Whether the client subscribed to this name explicitly and so needs a response even if there is no such resource.
     pub(crate) fn has_name(&self, name: &str) -> bool {
         self.names.contains(name)
     }
 
-    /// Whether the subscription covers this name, by itself or by the wildcard.
+    /// Whether the subscription covers this name, explicitly or by wildcard.
     pub(crate) fn covers(&self, name: &str) -> bool {
         self.wildcard || self.has_name(name)
     }
 
-    /// The names that the client subscribed to itself.
+    /// The explicitly subscribed names.
     pub(crate) fn names(&self) -> &HashSet<Arc<str>> {
         &self.names
     }

@@ -1,10 +1,10 @@
 //! Discovery over mutual TLS.
 //!
-//! Server and clients have certificates of the same CAs. Envoy verifies the server's name. A client certificate names a fleet by
-//! a URI ([`sesame_model::FleetId::uri`]), and [`authorize`] compares that with the fleet that the client claims (`node.cluster`), so the key of
-//! one fleet gives no access to another.
+//! Server and clients have certificates from the same CAs. Envoy verifies the server's name. A client certificate names
+//! its fleet in a URI ([`sesame_model::FleetId::uri`]); [`authorize`] compares it with the fleet that the client claims
+//! (`node.cluster`), so the key of one fleet gives no access to another.
 //!
-//! - `identity`: the server's certificate and CA bundle, replaceable at run time. [`files`] reads them from a directory.
+//! - `identity`: the server's certificate and CA bundle, replaceable at runtime. [`files`] reads them from a directory.
 //! - `verify`: verification of client certificates.
 //! - `accept`: handshakes, limited in time and number.
 //! - `connection`: a connection, which ends when the client's certificate expires.
@@ -30,7 +30,7 @@ use crate::config::Authorize;
 use crate::resource::FleetId;
 use crate::server::{Registry, ServeError};
 
-/// Allows a stream only into the fleet that its client certificate names. Connections without TLS are refused.
+/// Allows a stream to join only the fleet that its client certificate names. Connections without TLS are refused.
 ///
 /// Refusals are recorded in the identity's [`Refusals`].
 pub fn authorize(identity: &Identity) -> Authorize {
@@ -62,7 +62,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// The server fails. A failed or refused connection is not an error.
+    /// Returns an error if the server fails. A failed or refused connection is not an error.
     pub async fn serve_tls(
         &self,
         listener: TcpListener,

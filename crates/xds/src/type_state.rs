@@ -1,6 +1,6 @@
-//! One resource type on one stream: subscription, versions at the client, and what is still to be sent.
+//! One resource type on one stream: its subscription, the client's versions, and what is still to be sent.
 //!
-//! Independent of the other types; no IO. Cost follows what changed, not what exists.
+//! Independent of the other types; no IO. The cost depends on what changed, not on what exists.
 
 mod ack;
 mod delay;
@@ -25,11 +25,11 @@ struct Sent {
     name: Arc<str>,
     version: Version,
     epochs: Epochs,
-    /// The version at the client before, which it keeps if it rejects this one.
+    /// The client's previous version, which it keeps if it rejects this one.
     before: Option<Version>,
 }
 
-/// The response that waits for its ACK or NACK.
+/// The response awaiting its ACK or NACK.
 #[derive(Debug)]
 struct InFlight {
     nonce: String,
@@ -45,7 +45,7 @@ pub(crate) struct SendLimits {
     pub(crate) upserts: u64,
     /// Removals before this epoch.
     pub(crate) removals: u64,
-    /// Bytes after which the rest waits for the next response.
+    /// Bytes after which the rest is left for the next response.
     pub(crate) bytes: usize,
 }
 
@@ -53,14 +53,14 @@ pub(crate) struct SendLimits {
 #[derive(Debug)]
 pub(crate) struct TypeState {
     ty: ResourceType,
-    /// The number of the stream.
+    /// The stream number.
     client: u64,
     subscription: Subscription,
-    /// The versions at the client, as if it accepted the response in flight. A NACK corrects them.
+    /// The versions at the client, assuming that it accepts the response in flight. A NACK corrects them.
     versions: HashMap<Arc<str>, Version>,
     upserts: Pending,
     removals: Pending,
-    /// Subscribed names without a resource, still to be reported.
+    /// Subscribed names without a resource, not yet reported.
     missing: BTreeSet<Arc<str>>,
     /// Subscribed names without a resource, already reported.
     reported_missing: HashSet<Arc<str>>,
@@ -68,21 +68,21 @@ pub(crate) struct TypeState {
     resend: HashSet<Arc<str>>,
     /// Names that the client needs for now, with the resource at the time of [`TypeState::require`].
     required: HashMap<Arc<str>, Option<Resource>>,
-    /// The version of a name that this client rejected last, and the epoch in which the name had last changed by then. After
-    /// another change, even back to the same version, it is sent again.
+    /// The version of a name that this client last rejected, and the epoch of the name's latest change at that time.
+    /// After another change, even back to the same version, it is sent again.
     rejected: HashMap<Arc<str>, (Version, u64)>,
-    /// A wildcard subscription with nothing to send needs an empty response: Envoy doesn't request listeners before it has a
-    /// response for clusters.
+    /// A wildcard subscription with nothing to send needs an empty response: Envoy doesn't request listeners until it
+    /// has a response for clusters.
     initial_response_due: bool,
     in_flight: Option<InFlight>,
-    /// Parts of a rejected response, to be sent separately until the invalid resource is found.
+    /// Parts of a rejected response, sent separately until the invalid resource is found.
     probes: VecDeque<Vec<Sent>>,
     /// Probes and changes take turns, so that neither starves the other.
     probe_next: bool,
     pub(crate) removal_delay: RemovalDelay,
     sent: u64,
     nacks: u64,
-    /// The number of names examined so far, a measure of work.
+    /// Number of names examined so far, a measure of work.
     examined: u64,
 }
 
@@ -124,12 +124,12 @@ impl TypeState {
         self.examined
     }
 
-    /// The client has subscribed to this type, if every client does.
+    /// Whether the client has subscribed to this type. Always true for non-root types.
     pub(crate) fn subscribed_if_root(&self) -> bool {
         self.subscription.started() || !self.ty.is_root()
     }
 
-    /// A response waits for its ACK or NACK, so nothing else may be sent.
+    /// Whether a response awaits its ACK or NACK. Nothing else may be sent until then.
     pub(crate) fn is_in_flight(&self) -> bool {
         self.in_flight.is_some()
     }
@@ -140,14 +140,14 @@ impl TypeState {
         (!in_flight.upserts.is_empty()).then_some(in_flight.since)
     }
 
-    /// Restarts the time of [`TypeState::in_flight_since`].
+    /// Restarts the timer behind [`TypeState::in_flight_since`].
     pub(crate) fn restart_timer(&mut self, now: Instant) {
         if let Some(in_flight) = &mut self.in_flight {
             in_flight.since = now;
         }
     }
 
-    /// The limit of removals after the removal delay, where those before epoch `limit` could go without it.
+    /// Applies the removal delay to `limit`, the epoch before which removals could otherwise be sent.
     pub(crate) fn delayed_removals(&mut self, limit: u64, epoch: u64, now: Instant) -> u64 {
         let next = self.removals.next();
         self.removal_delay.limit(next, limit, epoch, now)
@@ -165,7 +165,7 @@ impl TypeState {
         }
     }
 
-    /// Applies the names of a request and, from the first one, the versions that the client has.
+    /// Applies the names of a request and, if it is the first, the versions that the client has.
     pub(crate) fn on_request(
         &mut self,
         fleet: &mut Fleet,
@@ -206,7 +206,7 @@ impl TypeState {
         }
     }
 
-    /// Reports the client's initial versions to the fleet as acknowledged. Only before anything is sent.
+    /// Reports the client's initial versions to the fleet as acknowledged. Call it only before anything is sent.
     pub(crate) fn report_initial_versions(&self, fleet: &mut Fleet) {
         for (name, version) in &self.versions {
             fleet.acked(self.ty, name, *version);
@@ -228,7 +228,7 @@ impl TypeState {
             self.reported_missing.remove(name);
             self.versions.remove(name);
             if self.subscription.wildcard() {
-                // Still subscribed to by the wildcard: the protocol requires a response.
+                // The wildcard still covers the name, so the protocol requires a response.
                 self.resend.insert(Arc::clone(name));
                 self.refresh(fleet, name, Some(0));
             } else {
@@ -240,7 +240,7 @@ impl TypeState {
         }
     }
 
-    /// Returns unused memory.
+    /// Frees unused memory.
     fn shrink(&mut self) {
         self.subscription.shrink();
         shrink::map(&mut self.versions);
@@ -261,14 +261,14 @@ impl TypeState {
         }
     }
 
-    /// Updates what is pending for a name. `since` is the first epoch that the client may lack, by default that of the latest
-    /// change.
+    /// Updates what is pending for a name. `since` is the first epoch that the client may lack; defaults to that of the
+    /// latest change.
     pub(crate) fn refresh(&mut self, fleet: &Fleet, name: &Arc<str>, since: Option<u64>) {
         self.examined += 1;
         if !fleet.ready() || !self.subscription.covers(name) {
             return;
         }
-        // A pending name still lacks its first epoch, whatever the change.
+        // A name that was already pending still lacks its first epoch.
         let pending = [self.upserts.remove(name), self.removals.remove(name)];
         let pending = pending.into_iter().flatten().map(|epochs| epochs.first);
         let since = pending.chain(since).min();
@@ -283,7 +283,7 @@ impl TypeState {
                 }
             }
             Lookup::Keep => {
-                // A required resource is sent as soon as there is a version to send, even if the client has that version.
+                // A required resource is sent once a version may be sent, even if the client already has it.
                 if !self.required.contains_key(name) {
                     self.resend.remove(name);
                 }
@@ -302,7 +302,7 @@ impl TypeState {
         }
     }
 
-    /// Tells a client that waits for a name that there is nothing to wait for, once.
+    /// Reports, once, that a name for which the client waits has no resource.
     fn report_missing(&mut self, name: &Arc<str>) {
         if self.waits_for(name) && !self.reported_missing.contains(name) {
             self.missing.insert(Arc::clone(name));
@@ -315,7 +315,7 @@ impl TypeState {
         self.subscription.has_name(name) && lacks
     }
 
-    /// Sends everything again that a wildcard subscription covers.
+    /// Resends everything that a wildcard subscription covers.
     pub(crate) fn resend_all(&mut self, fleet: &Fleet) {
         if !self.subscription.wildcard() {
             return;
@@ -327,8 +327,8 @@ impl TypeState {
         }
     }
 
-    /// Sends a name even if the client has it, and keeps the resource for the client until [`TypeState::release`] even if it is
-    /// removed. If there is none, that is reported at once.
+    /// Sends a name even if the client has it, and keeps the resource for the client until [`TypeState::release`] even
+    /// if it is removed. A missing resource is reported immediately.
     pub(crate) fn require(&mut self, fleet: &Fleet, name: &Arc<str>) {
         let current = match self.lookup(fleet, name) {
             Lookup::Serve(resource, _) => Some(resource.clone()),
@@ -346,14 +346,14 @@ impl TypeState {
     pub(crate) fn release(&mut self, fleet: &Fleet, name: &Arc<str>) {
         if self.required.remove(name).is_some() {
             if self.required.is_empty() {
-                // At the start of a stream all endpoints are required; a map doesn't return memory by itself.
+                // At the start of a stream all endpoints are required, and a map doesn't free memory on its own.
                 self.required = HashMap::new();
             }
             self.refresh(fleet, name, None);
         }
     }
 
-    /// What to send to this client for a name.
+    /// Looks up what to send to this client for a name.
     fn lookup<'a>(&'a self, fleet: &'a Fleet, name: &str) -> Lookup<'a> {
         match fleet.lookup(self.ty, name, self.rejected.get(name).copied()) {
             Lookup::Missing => match self.required.get(name) {

@@ -1,7 +1,7 @@
 //! The encoded `DeltaDiscoveryResponse`.
 //!
-//! The generated types hold resource bodies as `Vec<u8>`, so every stream would copy every resource before encoding it. The
-//! types here have the same fields and encoding, and share the bodies.
+//! The generated types hold resource bodies as `Vec<u8>`, so every stream would copy every resource before encoding it.
+//! The types here have the same fields and encoding, but share the bodies.
 
 use envoy_types::pb::envoy::service::discovery::v3::DeltaDiscoveryRequest;
 use prost::Message;
@@ -76,7 +76,7 @@ struct Any {
 }
 
 impl DeltaResponse {
-    /// Uses the variants of resources that have one if `variants` is set.
+    /// Uses variants of resources, where present, if `variants` is set.
     pub(crate) fn new(response: Response, variants: bool) -> DeltaResponse {
         let type_url = response.ty.type_url();
         let resources = response.upserts.iter().map(|resource| Resource {

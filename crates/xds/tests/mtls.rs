@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{broadcast, oneshot};
 use tokio::task::JoinHandle;
 
-/// For a machine that is busy.
+/// Generous, for busy machines.
 const PATIENCE: Duration = Duration::from_secs(20);
 const DAY: Duration = Duration::from_secs(86_400);
 const NAME: &str = "sesame-xds.sesame-system.svc";
@@ -74,7 +74,7 @@ impl Running {
         }
     }
 
-    /// Connects a valid client, which shows that the server works.
+    /// Connects a valid client, to show that the server works.
     async fn served(&self, config: Arc<ClientConfig>) -> FakeEnvoy {
         let builder = FakeEnvoy::builder(FLEET, "good");
         let envoy = builder.connect(self.server(config)).await.unwrap();
@@ -87,7 +87,7 @@ impl Running {
 
     /// Connects a client that is refused.
     async fn refused(&mut self, fleet: &str, config: Arc<ClientConfig>) -> Refusal {
-        // In TLS 1.3 a client may see a connection before it is refused.
+        // In TLS 1.3 a client may consider itself connected before it is refused.
         let envoy = FakeEnvoy::builder(fleet, "bad")
             .connect(self.server(config))
             .await;
@@ -123,7 +123,7 @@ fn pem(authority: &Authority, trusted: &[&Authority]) -> Pem {
     }
 }
 
-/// A client with a certificate that `authority` has issued for these URIs, valid for a day.
+/// A client with a certificate issued by `authority` for these URIs, valid for a day.
 fn client(authority: &Authority, uris: &[&str], trusted: &Authority) -> Arc<ClientConfig> {
     let now = SystemTime::now();
     let identity = authority.issue_client(uris, now - DAY, now + DAY).unwrap();
@@ -317,7 +317,7 @@ async fn idle_connections_do_not_keep_out_valid_clients() {
     }
     let _served = running.served(good(&ours)).await;
     let displaced = running.identity.refusals().counts()[&RefusalReason::TooManyHandshakes];
-    // All idle connections were accepted before the valid one, and all but the youngest displaced.
+    // All idle connections were accepted before the valid one, and all but the newest displaced.
     assert!(
         displaced >= u64::try_from(1_000 - MAX_HANDSHAKES).unwrap(),
         "{displaced} were displaced"

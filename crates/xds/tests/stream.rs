@@ -469,7 +469,7 @@ async fn an_undecodable_request_ends_its_stream_with_invalid_argument() {
     let channel = tonic::transport::Endpoint::new(uri).unwrap();
     let mut client = tonic::client::Grpc::new(channel.connect().await.unwrap());
     client.ready().await.unwrap();
-    // As a message, a vector is its bytes in field 1, which is the node of a request.
+    // prost encodes a `Vec<u8>` message as field 1, which in a request is the node.
     let requests = tokio_stream::iter([vec![0xff]]);
     let mut responses = client
         .streaming(

@@ -13,18 +13,18 @@ pub struct FleetStatus {
     pub resources: Vec<(ResourceType, usize)>,
     /// The connected clients, oldest stream first.
     pub clients: Vec<ClientStatus>,
-    /// The resources of which a client rejected the current version, or an earlier one that no later one has replaced yet.
+    /// Resources whose latest rejected version has not been replaced by an accepted one.
     pub rejections: Vec<Rejection>,
 }
 
 /// A connected client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClientStatus {
-    /// The number of its stream, as in [`crate::ClientId`].
+    /// Its stream number, as in [`crate::ClientId`].
     pub stream: u64,
     /// Its `node.id`.
     pub node_id: Arc<str>,
-    /// The latest revision that it has acknowledged completely.
+    /// The latest revision that it has fully acknowledged.
     pub acked_revision: Option<u64>,
     /// The types that it has subscribed to.
     pub types: Vec<TypeStatus>,
@@ -39,11 +39,11 @@ pub struct TypeStatus {
     pub wildcard: bool,
     /// Names subscribed to.
     pub subscribed: usize,
-    /// Resources sent on this stream, repetitions included.
+    /// Resources sent on this stream, including repeats.
     pub sent: u64,
     /// Resources acknowledged on this stream or present at its start.
     pub acked: usize,
-    /// Resources that wait to be sent or removed.
+    /// Resources waiting to be sent or removed.
     pub pending: usize,
     /// Rejected responses.
     pub nacks: u64,

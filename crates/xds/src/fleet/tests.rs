@@ -38,7 +38,7 @@ fn the_last_good_version_is_served_while_the_current_is_rejected() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
     fleet.acked(Route, &name, one);
-    // Two is replaced before any client has responded to it.
+    // Version 2 is replaced before any client has responded to it.
     put(&mut fleet, "r", "2");
     let three = put(&mut fleet, "r", "3");
     assert_eq!(served(&fleet, "r"), Some(three));

@@ -4,7 +4,7 @@ use std::thread;
 
 use super::*;
 
-/// The last waiting client of a fleet leaves while the fleet's first update comes.
+/// The last waiting client of a fleet leaves while the fleet's first update arrives.
 #[test]
 fn no_update_is_lost_to_a_dropped_fleet() {
     for round in 0..100 {
@@ -13,7 +13,7 @@ fn no_update_is_lost_to_a_dropped_fleet() {
         let member = registry.inner.join(&id, "n".into()).unwrap();
         let fleet = Arc::clone(&member.fleet);
         thread::scope(|scope| {
-            // Holds up the update where it locks the fleet; mostly this thread is then faster.
+            // Delays the update at the fleet's lock, so this thread usually wins the race.
             let state = fleet.state.lock().unwrap();
             scope.spawn(|| registry.apply(&id, Update::default()));
             thread::sleep(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! Invariants of any sequence of updates, ACKs, NACKs, delays and reconnects.
+//! Invariants under any sequence of updates, ACKs, NACKs, delays and reconnects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -18,12 +18,12 @@ use crate::resource::ResourceType;
 #[derive(Debug, Clone, Default)]
 struct World {
     objects: BTreeMap<(ResourceType, String), String>,
-    /// Clusters that were invalid at some time.
+    /// Clusters that have ever been invalid.
     bad: BTreeSet<String>,
     revision: u64,
 }
 
-/// One step. Numbers select among what exists.
+/// One step. Numbers select existing objects.
 #[derive(Debug, Clone)]
 enum Step {
     Cluster {
@@ -81,7 +81,7 @@ impl Tag {
 }
 
 fn tag(bad: bool) -> impl Strategy<Value = Tag> {
-    // Few tags, so that old versions return.
+    // Few tags, so that old versions recur.
     (prop::bool::weighted(if bad { 0.25 } else { 0.0 }), 0u8..4)
         .prop_map(|(bad, number)| Tag { bad, number })
 }
@@ -170,7 +170,7 @@ impl World {
         endpoints.or_insert_with(|| "v0".to_owned());
     }
 
-    /// Updates the fleet from `before` to this.
+    /// Updates the fleet from `before` to `self`.
     fn apply(&mut self, before: &World, fleet: &mut Fleet) {
         self.revision += 1;
         let upserts: Vec<_> = self
@@ -189,16 +189,16 @@ impl World {
     }
 }
 
-/// After every response: no route refers to a cluster that the client lacks. (The simulator checks that no cluster is removed
-/// too early.)
+/// Checks, after every response, that no route refers to a cluster that the client lacks. (The simulator checks that no
+/// cluster is removed too early.)
 fn check_traffic(client: &Client, world: &World) -> Result<(), TestCaseError> {
     for response in &client.inbox {
         if response.ty == Route {
             for route in &response.upserts {
                 let body = String::from_utf8(route.body().to_vec()).unwrap();
                 for cluster in references(&body).filter(|_| !is_bad(&body)) {
-                    // Routes don't wait for rejected clusters. A cluster removed meanwhile was removed with a change of this
-                    // route that is still to be sent.
+                    // Routes don't wait for rejected clusters. A cluster removed meanwhile was removed along with a
+                    // change to this route that is still to be sent.
                     let there = world.objects.contains_key(&(Cluster, cluster.to_owned()));
                     if there && !world.bad.contains(cluster) {
                         prop_assert!(
@@ -244,7 +244,7 @@ fn check_end(client: &Client, world: &World, rejected: bool) -> Result<(), TestC
         }
     }
     for key in client.has.keys() {
-        // What an older version of a rejected resource may use stays.
+        // An older version of a rejected resource may still use it.
         let kept = rejected && !key.0.waits_for_clusters();
         prop_assert!(
             kept || world.objects.contains_key(key),
@@ -294,7 +294,7 @@ fn run(
             Step::Respond { client, which } => {
                 clients[usize::from(*client)].respond(&mut fleet, usize::from(*which));
             }
-            // Without a removal delay clusters may be removed before the client has listed its routes.
+            // Without a removal delay, clusters may be removed before the client has listed its routes.
             Step::Reconnect { client } if removal_delay > 0 => {
                 // Resources of an unacknowledged response may be sent again.
                 reconnects += 1;
@@ -312,7 +312,7 @@ fn run(
         }
     }
     world.apply(&applied, &mut fleet);
-    // Twice: the rejection of one client affects the other.
+    // Twice, because one client's rejection affects the other.
     for _ in 0..2 {
         for client in &mut clients {
             client.settle(&mut fleet);
@@ -350,7 +350,7 @@ fn run(
     Ok(())
 }
 
-/// At least 600; more with `PROPTEST_CASES`.
+/// At least 600 cases; more with `PROPTEST_CASES`.
 fn cases() -> ProptestConfig {
     let default = ProptestConfig::default();
     ProptestConfig {
@@ -415,7 +415,7 @@ fn any_request() -> impl Strategy<Value = DeltaDiscoveryRequest> {
 proptest! {
     #![proptest_config(cases())]
 
-    /// It gets a bounded number of responses, and other clients get everything.
+    /// The client gets a bounded number of responses, and other clients get everything.
     #[test]
     fn a_client_that_violates_the_protocol_affects_no_other_client(
         requests in prop::collection::vec((any_request(), prop::option::weighted(0.3, step(false))), 1..60),
@@ -430,7 +430,7 @@ proptest! {
                 world.take(&step);
                 world.apply(&before, &mut fleet);
             }
-            // First, since a NACK of the other client withholds a version that no client has acknowledged.
+            // Settle first: a NACK by the other client withholds a version that no client has acknowledged.
             client.settle(&mut fleet);
             session.request(&mut fleet, &request).unwrap();
             let answers = std::iter::from_fn(|| session.poll(&mut fleet, Instant::now()));

@@ -1,7 +1,7 @@
 //! A simulated Envoy for tests of the session: no IO, every step is explicit.
 //!
-//! A resource's body is text: `TAG` or `TAG;REFERENCE,REFERENCE`. The client rejects tags that begin with `bad`. A listener
-//! refers to routes, a route to clusters.
+//! A resource's body is text: `TAG` or `TAG;REFERENCE,REFERENCE`. The client rejects tags that begin with `bad`.
+//! Listeners refer to routes, and routes to clusters.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -67,24 +67,24 @@ pub(super) struct Client {
     pub(super) now: Instant,
     /// The accepted resources: type and name to body.
     pub(super) has: BTreeMap<(ResourceType, String), String>,
-    /// Accepted clusters whose response has been answered.
+    /// Accepted clusters whose response has been acknowledged or rejected.
     pub(super) acked_clusters: BTreeSet<String>,
-    /// Clusters that wait for endpoints.
+    /// Clusters waiting for endpoints.
     warming: BTreeSet<String>,
-    /// The endpoints and routes subscribed to.
+    /// The subscribed endpoints and routes.
     subscribed: BTreeSet<(ResourceType, String)>,
-    /// Types with a response on this stream.
+    /// Types for which a response has arrived on this stream.
     answered: BTreeSet<ResourceType>,
     /// Responses not yet processed.
     pub(super) inbox: VecDeque<Response>,
-    /// Processed responses that are not yet acknowledged, with the error of a rejection.
+    /// Processed but unacknowledged responses, with the error if rejected.
     pub(super) unacked: Vec<(Response, Option<String>)>,
     /// All responses, as `type +name +name -name`.
     pub(super) log: Vec<String>,
-    /// Resources that were sent although the client had the version.
+    /// Number of resources sent although the client had that version.
     pub(super) repeated: usize,
     limits: Limits,
-    /// The stream is not the client's first.
+    /// Whether this is not the client's first stream.
     reconnected: bool,
 }
 
@@ -112,7 +112,7 @@ impl Client {
         client
     }
 
-    /// Ends the stream and opens another, with the versions that the client has.
+    /// Ends the stream and opens another, reporting the versions that the client has.
     pub(super) fn reconnect(&mut self, fleet: &mut Fleet) {
         fleet.leave(self.id);
         self.id += 1000;
@@ -122,8 +122,8 @@ impl Client {
         self.answered.clear();
         self.inbox.clear();
         self.unacked.clear();
-        // Envoy gives up on endpoints after a while. The server can't tell from the initial versions that the client was
-        // waiting when its stream broke.
+        // Envoy stops waiting for endpoints after a while. The server can't tell from the initial versions that the
+        // client was waiting when its stream broke.
         self.warming.clear();
         self.first_requests(fleet);
     }
@@ -146,7 +146,7 @@ impl Client {
         }
     }
 
-    /// Marks a name as subscribed, after a request that the test has sent itself.
+    /// Marks a name as subscribed, after a request sent by the test itself.
     pub(super) fn mark_subscribed(&mut self, ty: ResourceType, name: &str) {
         self.subscribed.insert((ty, name.to_owned()));
     }
@@ -195,7 +195,7 @@ impl Client {
         );
     }
 
-    /// No cluster is removed that a route of the client refers to.
+    /// Checks that no removed cluster is used by one of the client's routes.
     fn check_removals(&self, response: &Response) {
         if self.reconnected && self.limits.removal_delay.is_zero() {
             // Clusters may be removed before the client has listed its routes.
@@ -340,7 +340,7 @@ impl Client {
         true
     }
 
-    /// Runs until there is nothing left to do.
+    /// Runs until nothing is left to do.
     pub(super) fn settle(&mut self, fleet: &mut Fleet) {
         for _ in 0..10_000 {
             self.pump(fleet);

@@ -1,4 +1,4 @@
-//! Rules of the protocol, by example.
+//! Protocol rules, by example.
 
 mod rejections;
 mod stale;
@@ -297,7 +297,7 @@ fn a_cluster_that_returns_within_the_removal_delay_is_not_removed() {
 #[test]
 fn routes_wait_for_clusters_until_the_warming_timeout() {
     let (mut fleet, mut client) = served();
-    // Without a response for its endpoints c1 doesn't warm.
+    // c1 can't warm without a response for its endpoints.
     fleet.apply(update(
         2,
         &[(Cluster, "c1", "v0"), (Route, "r0", "v1;c1")],
@@ -492,7 +492,7 @@ fn the_cost_of_a_change_does_not_depend_on_the_number_of_resources() {
     };
     let (small, large) = (cost(10), cost(10_000));
     assert_eq!(small, large);
-    assert!(small < 12, "{small} names were looked at for two changes");
+    assert!(small < 12, "{small} names were examined for two changes");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! TLS handshakes, limited in time and number.
 //!
-//! Handshakes run concurrently, one task each. At the limit the oldest is aborted: a valid client is done within milliseconds, so
-//! idle connections displace each other.
+//! Handshakes run concurrently, one task each. At the limit the oldest is aborted: a valid client finishes within
+//! milliseconds, so idle connections displace only each other.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -20,13 +20,13 @@ use super::verify::{self, NoFleet};
 
 /// The maximum number of concurrent handshakes.
 pub const MAX_HANDSHAKES: usize = 256;
-/// The deadline of a handshake.
+/// The handshake deadline.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The pause after a failed accept, for example when the process has no file descriptors left.
+/// The pause after a failed accept, such as when the process is out of file descriptors.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
 
-/// The accepted connections. Refused ones are recorded in the identity's [`super::Refusals`]. The stream doesn't end.
+/// The accepted connections. Refused ones are recorded in the identity's [`super::Refusals`]. The stream never ends.
 pub fn incoming(
     listener: TcpListener,
     identity: Identity,
@@ -47,7 +47,7 @@ pub fn incoming(
 struct Acceptor {
     listener: TcpListener,
     identity: Identity,
-    /// Each returns its number in `by_age` and its result.
+    /// Each task returns its number in `by_age` and its result.
     handshakes: JoinSet<(u64, Result<Connection, Refusal>)>,
     by_age: BTreeMap<u64, (SocketAddr, AbortHandle)>,
     next: u64,
@@ -60,7 +60,7 @@ impl Acceptor {
                 // Completed handshakes first, to make room for new ones.
                 biased;
                 Some(done) = self.handshakes.join_next() => {
-                    // An aborted handshake has been recorded already.
+                    // An aborted handshake is already recorded.
                     let Ok((number, result)) = done else { continue };
                     self.by_age.remove(&number);
                     match result {
@@ -115,7 +115,7 @@ async fn handshake(
         let message = "the server has no certificate yet".to_owned();
         return Err(refusal(RefusalReason::NotReady, message));
     };
-    // Small messages shouldn't wait for an acknowledgement. Failure only costs latency.
+    // Don't delay small messages. Failure only costs latency.
     let _: io::Result<()> = stream.set_nodelay(true);
     let handshake = TlsAcceptor::from(config).accept(stream);
     let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, handshake).await {
@@ -131,7 +131,7 @@ async fn handshake(
         .1
         .peer_certificates()
         .and_then(<[_]>::first);
-    // Fails only if the verifier, which requires the same, is not the one of the configuration.
+    // Can't fail as long as the configuration uses our verifier, which requires the same.
     let claim = certificate.ok_or(NoFleet).and_then(verify::claim);
     let claim = claim.map_err(|error| refusal(RefusalReason::NoFleet, error.to_string()))?;
     let peer = Peer {
@@ -158,7 +158,7 @@ fn reason(error: &io::Error) -> RefusalReason {
             Certificate::NotValidYet | Certificate::NotValidYetContext { .. } => {
                 RefusalReason::NotYetValid
             }
-            // A bad signature: an unknown CA with the name of one of ours.
+            // A bad signature means an unknown CA with the same name as one of ours.
             Certificate::UnknownIssuer | Certificate::BadSignature => RefusalReason::UnknownCa,
             Certificate::Other(other) if other.0.is::<NoFleet>() => RefusalReason::NoFleet,
             _ => RefusalReason::BadCertificate,

@@ -14,10 +14,10 @@ use tonic::transport::server::Connected;
 
 use crate::resource::FleetId;
 
-/// How often the wall clock is read at least: it may have been set.
+/// Maximum interval between reads of the wall clock, which may be adjusted.
 const CLOCK_CHECK: Duration = Duration::from_secs(3600);
 
-/// The authenticated client. In the extensions of each request.
+/// The authenticated client, in the extensions of each request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
     /// Its address.
@@ -30,9 +30,9 @@ pub struct Peer {
 
 /// A connection. It ends when the client's certificate expires.
 ///
-/// Certificates are not revoked, so a connection that outlived its certificate would trust a leaked key for ever. By then an
-/// Envoy has had its renewed certificate for days; it reconnects at once and is sent only what has changed. The connection ends,
-/// not just the stream, since another stream on it would have the same certificate.
+/// Certificates are not revoked, so a connection that outlived its certificate would trust a leaked key forever. By
+/// then Envoy has had a renewed certificate for days; it reconnects immediately and is sent only what has changed. The
+/// whole connection ends, not just the stream, since another stream on it would use the same certificate.
 #[derive(Debug)]
 pub struct Connection {
     stream: TlsStream<TcpStream>,
@@ -63,7 +63,7 @@ impl Connection {
     }
 }
 
-/// The time until the next check whether the certificate has expired; zero if it has.
+/// The time until the next expiry check; zero if the certificate has expired.
 fn next_check(peer: &Peer) -> Duration {
     let left = peer.expires.duration_since(SystemTime::now());
     left.unwrap_or_default().min(CLOCK_CHECK)
@@ -83,7 +83,7 @@ impl AsyncRead for Connection {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        // An open connection always has a pending read, so this is the place to notice.
+        // An open connection always has a pending read, so expiry is detected here.
         if self.poll_expired(cx).is_ready() {
             tracing::info!(
                 peer = %self.peer.address, fleet = %self.peer.fleet,

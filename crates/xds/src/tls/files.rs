@@ -1,7 +1,7 @@
-//! An identity from a directory, for a Sesame outside of the cluster.
+//! An identity from a directory, for a Sesame outside the cluster.
 //!
-//! The files are polled, not watched: they are small, many mounts lose change notifications, and files that are replaced one by
-//! one don't match for a while, which needs retries anyway.
+//! The files are polled, not watched: they are small, many mounts lose change notifications, and files replaced one at
+//! a time don't match for a while, so retries are needed anyway.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use super::identity::{Identity, IdentityError, Pem};
 
-/// The files of the directory: the certificate chain, its private key and the CA bundle, all PEM.
+/// The files of the directory, all PEM: certificate chain, private key and CA bundle.
 pub const FILES: [&str; 3] = ["tls.crt", "tls.key", "ca.crt"];
 
 /// The default polling interval.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// A directory gives no identity.
+/// Why a directory has no valid identity.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// A file can't be read.
@@ -40,7 +40,7 @@ pub enum FilesError {
 ///
 /// # Errors
 ///
-/// A file can't be read.
+/// Returns an error if a file can't be read.
 pub async fn read(dir: &Path) -> Result<Pem, FilesError> {
     let file = async |name: &str| {
         let path = dir.join(name);
@@ -55,12 +55,12 @@ pub async fn read(dir: &Path) -> Result<Pem, FilesError> {
     })
 }
 
-/// The identity in a directory, and a future that keeps it up to date and doesn't end. Later errors are logged, and the last
-/// valid identity stays in use.
+/// The identity in a directory, and a future that keeps it up to date and never completes. Later errors are logged, and
+/// the last valid identity stays in use.
 ///
 /// # Errors
 ///
-/// The directory gives no identity now.
+/// Returns an error if the directory has no valid identity now.
 pub async fn open(
     dir: PathBuf,
     interval: Duration,

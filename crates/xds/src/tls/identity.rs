@@ -12,18 +12,18 @@ use rustls::{RootCertStore, ServerConfig};
 use super::refusal::Refusals;
 use super::verify::{self, FleetVerifier};
 
-/// An identity in PEM.
+/// An identity as PEM.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Pem {
     /// The server's certificate chain, leaf first.
     pub chain: String,
     /// The private key of the leaf certificate.
     pub private_key: String,
-    /// The CAs of client certificates; several during a CA rotation.
+    /// The CAs that verify client certificates; several during a CA rotation.
     pub ca_bundle: String,
 }
 
-/// Without the private key.
+/// Omits the private key.
 impl fmt::Debug for Pem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Pem")
@@ -33,10 +33,10 @@ impl fmt::Debug for Pem {
     }
 }
 
-/// Some PEM gives no identity.
+/// Why PEM is not a valid identity.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
-    /// A part has no certificate, or an invalid one.
+    /// A part has no certificate or an invalid one.
     #[error("no valid certificate in the {part}")]
     Certificate {
         /// `certificate chain` or `CA bundle`.
@@ -45,13 +45,13 @@ pub enum IdentityError {
     /// There is no valid private key.
     #[error("no valid private key")]
     PrivateKey,
-    /// The certificate and the key don't match, most likely.
+    /// Most likely, the certificate and the key don't match.
     #[error("invalid pair of certificate and private key: {0}")]
     KeyPair(#[source] rustls::Error),
-    /// A certificate of the CA bundle is not a CA.
+    /// A certificate in the CA bundle is not a CA.
     #[error("invalid CA certificate: {0}")]
     Ca(#[source] rustls::Error),
-    /// The CA bundle gives no verifier.
+    /// No verifier can be built from the CA bundle.
     #[error("invalid CA bundle: {0}")]
     Verifier(#[source] rustls::server::VerifierBuilderError),
 }
@@ -81,18 +81,18 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// The PEM is invalid.
+    /// Returns an error if the PEM is invalid.
     pub fn new(pem: &Pem) -> Result<Identity, IdentityError> {
         let identity = Identity::pending();
         identity.replace(pem)?;
         Ok(identity)
     }
 
-    /// Uses these certificates from the next connection on.
+    /// Uses these certificates for new connections.
     ///
     /// # Errors
     ///
-    /// The PEM is invalid; the identity is unchanged.
+    /// Returns an error if the PEM is invalid; the identity is unchanged.
     pub fn replace(&self, pem: &Pem) -> Result<(), IdentityError> {
         let next = build(pem)?;
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Some(next);
@@ -146,7 +146,7 @@ fn build(pem: &Pem) -> Result<Current, IdentityError> {
         .with_single_cert(chain, key)
         .map_err(IdentityError::KeyPair)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
-    // A resumed session would skip the verification of its certificate.
+    // Resuming a session would skip certificate verification.
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(Current {

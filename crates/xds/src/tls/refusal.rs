@@ -9,7 +9,7 @@ use tokio::sync::broadcast;
 
 use crate::resource::FleetId;
 
-/// How many unread refusals a receiver has at most; older ones are dropped.
+/// Maximum number of unread refusals per receiver; older ones are dropped.
 const UNREAD: usize = 64;
 /// The minimum interval between log messages for the same reason.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
@@ -23,7 +23,7 @@ pub enum RefusalReason {
     NotTls,
     /// The handshake took too long.
     HandshakeTimeout,
-    /// There were too many concurrent handshakes, and this was the oldest.
+    /// There were too many concurrent handshakes, of which this was the oldest.
     TooManyHandshakes,
     /// The client closed the connection during the handshake.
     ConnectionClosed,
@@ -31,17 +31,17 @@ pub enum RefusalReason {
     ServerCertificateRejected,
     /// The client has no certificate.
     NoCertificate,
-    /// The client's certificate is of an unknown CA.
+    /// The client's certificate was issued by an unknown CA.
     UnknownCa,
     /// The client's certificate has expired.
     Expired,
-    /// The client's certificate is not valid yet: a clock is wrong.
+    /// The client's certificate is not valid yet, so a clock is wrong.
     NotYetValid,
     /// The client's certificate is invalid for another reason.
     BadCertificate,
     /// The client's certificate names no fleet, or several.
     NoFleet,
-    /// The client claims another fleet than its certificate.
+    /// The client claims a fleet other than the one in its certificate.
     WrongFleet,
 }
 
@@ -73,7 +73,7 @@ pub struct Refusal {
     pub peer: SocketAddr,
     /// The reason.
     pub reason: RefusalReason,
-    /// The fleet of a valid client certificate.
+    /// The fleet in the client's certificate, if that is valid.
     pub fleet: Option<FleetId>,
     /// The error.
     pub message: String,
@@ -82,7 +82,7 @@ pub struct Refusal {
 #[derive(Debug, Default, Clone, Copy)]
 struct Count {
     total: u64,
-    /// Those since the last logged one.
+    /// Refusals since the last logged one.
     unlogged: u64,
     logged: Option<Instant>,
 }
@@ -110,14 +110,14 @@ impl Refusals {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of refusals by reason, without zeros.
+    /// Number of refusals by reason, without zeros.
     pub fn counts(&self) -> BTreeMap<RefusalReason, u64> {
         let counts = self.lock();
         let totals = counts.iter().map(|(reason, count)| (*reason, count.total));
         totals.collect()
     }
 
-    /// A receiver of future refusals. One that lags behind loses the oldest.
+    /// Subscribes to future refusals. A receiver that lags behind loses the oldest.
     pub fn subscribe(&self) -> broadcast::Receiver<Refusal> {
         self.sender.subscribe()
     }
@@ -150,7 +150,7 @@ impl Refusals {
                 );
             }
         }
-        // Fails without a receiver.
+        // Fails if there is no receiver.
         let _: Result<usize, _> = self.sender.send(refusal);
     }
 }

@@ -1,4 +1,4 @@
-//! Verification of client certificates: of a known CA, valid now, and naming exactly one fleet.
+//! Verification of client certificates: issued by a known CA, currently valid, and naming exactly one fleet.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -25,7 +25,7 @@ pub(super) struct Claim {
     pub(super) expires: SystemTime,
 }
 
-/// The fleet that a certificate names. With two, its owner could choose.
+/// The fleet that a certificate names. It must be the only one: with two, the certificate's owner could choose.
 pub(super) fn claim(certificate: &CertificateDer<'_>) -> Result<Claim, NoFleet> {
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|_| NoFleet)?;
     let names = parsed.subject_alternative_name().map_err(|_| NoFleet)?;
@@ -58,7 +58,7 @@ fn not_after(certificate: &X509Certificate<'_>) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))
 }
 
-/// Requires a fleet in addition to another verifier, so that a client without one gets a TLS alert.
+/// Wraps another verifier and also requires a fleet, so that a client without one gets a TLS alert.
 #[derive(Debug)]
 pub(super) struct FleetVerifier(Arc<dyn ClientCertVerifier>);
 

@@ -8,7 +8,8 @@ use crate::nack::{self, Blame};
 use crate::resource::Version;
 
 impl TypeState {
-    /// Processes an ACK, or a NACK with its error. Returns the names of the upserts in the response; none if the nonce is stale.
+    /// Processes an ACK, or a NACK with its error. Returns the names of the response's upserts, or nothing if the nonce
+    /// is stale.
     pub(crate) fn on_ack(
         &mut self,
         fleet: &mut Fleet,
@@ -79,7 +80,7 @@ impl TypeState {
         self.probe_next = true;
     }
 
-    /// The client may have this version or the one before.
+    /// The client may have this version or the previous one.
     fn forget_version(&mut self, sent: &Sent) {
         if self.versions.get(&sent.name) == Some(&sent.version) {
             self.versions
@@ -87,7 +88,7 @@ impl TypeState {
         }
     }
 
-    /// This resource is invalid: the client keeps the version before.
+    /// The resource is invalid; the client keeps its previous version.
     fn reject(&mut self, fleet: &mut Fleet, sent: Sent, reason: &str) {
         fleet.rejected(self.client, self.ty, &sent.name, sent.version, reason);
         if !self.subscription.covers(&sent.name) {

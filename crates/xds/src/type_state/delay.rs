@@ -1,13 +1,13 @@
-//! The delay between the time at which a resource could be removed from a client and its removal.
+//! Delays removals at a client beyond the point where they would be safe to send.
 
 use std::time::{Duration, Instant};
 
 #[derive(Debug)]
 pub(crate) struct RemovalDelay {
     delay: Duration,
-    /// Removals before this epoch may go at this time.
+    /// Removals before this epoch may be sent at this time.
     running: Option<(u64, Instant)>,
-    /// Removals before this epoch have waited.
+    /// Removals before this epoch have waited long enough.
     released: u64,
 }
 
@@ -26,7 +26,8 @@ impl RemovalDelay {
         }
     }
 
-    /// The limit of removals, where `next` is the oldest one and all before epoch `limit` could go without the delay.
+    /// Applies the delay to `limit`, the epoch before which removals could otherwise be sent. `next` is the epoch of
+    /// the oldest one.
     pub(super) fn limit(&mut self, next: Option<u64>, limit: u64, epoch: u64, now: Instant) -> u64 {
         if self.delay.is_zero() {
             return limit;

@@ -9,7 +9,7 @@ use crate::ordering::Watermark;
 use crate::session::Response;
 
 impl TypeState {
-    /// The next response, if there is something to send within the limits. Only if none is in flight.
+    /// The next response, if there is something to send within the limits. Call it only if none is in flight.
     pub(crate) fn next_response(
         &mut self,
         fleet: &Fleet,
@@ -37,7 +37,7 @@ impl TypeState {
         }
         if sent.is_empty() && response.removals.is_empty() {
             sent = self.add_probe(fleet, &mut response);
-            // The empty initial response is not due while upserts are pending: they will be the first response.
+            // The empty initial response is not due while upserts are pending, since they will be the first response.
             if sent.is_empty() && !(self.initial_response_due && self.upserts.len() == 0) {
                 return None;
             }
@@ -134,7 +134,7 @@ impl TypeState {
         oldest
     }
 
-    /// Adds the next part of a rejected response that is still current.
+    /// Adds the next still-current part of a rejected response.
     fn add_probe(&mut self, fleet: &Fleet, response: &mut Response) -> Vec<Sent> {
         while let Some(group) = self.probes.pop_front() {
             let mut sent = Vec::new();

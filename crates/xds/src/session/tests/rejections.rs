@@ -104,7 +104,7 @@ fn a_rejected_version_that_returns_is_sent_again() {
         assert_eq!(events, [said.to_owned(), format!("acked {revision}")]);
     }
     assert_eq!(client.log, ["listener +l0", "listener +l0"]);
-    // The same, without the client seeing the version between.
+    // The same, but the client doesn't see the version in between.
     fleet.apply(update(5, &[(Listener, "l0", "v0;r0")], &[]));
     fleet.apply(update(6, &[(Listener, "l0", "bad")], &[]));
     let events = settled_events(&mut fleet, &mut client);

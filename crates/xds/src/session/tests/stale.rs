@@ -56,7 +56,7 @@ fn the_clusters_of_a_rejected_route_stay_until_it_is_fixed() {
 }
 
 #[test]
-fn the_clusters_of_a_fixed_route_have_their_removal_delay() {
+fn old_clusters_of_a_fixed_route_are_removed_after_the_removal_delay() {
     let (mut fleet, mut client) = served_with(Limits::default());
     reject_route(&mut fleet, &mut client);
     fleet.apply(update(3, &[(Route, "r0", "v5;c1")], &[]));
