@@ -1,13 +1,13 @@
-//! Changes of objects.
+//! Changes to objects.
 
 use sesame_api::{Object, ObjectKey};
 
-/// A change of an object.
+/// A change to an object.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
-    /// The object is new, or differs from the last version that was sent.
+    /// The object is new or differs from the last version sent.
     Upsert(Object),
-    /// The object is deleted.
+    /// The object was deleted.
     Remove(ObjectKey),
 }
 

@@ -1,19 +1,19 @@
 //! Objects from files.
 //!
-//! In: paths of folders and files, `-` for standard input. Out: objects as [`Change`]s, and a [`FileError`] with file, line and column
-//! for each error. [`load`] reads once, [`watch`] also sends changes.
+//! In: paths of folders and files, `-` for standard input. Out: objects as [`Change`]s, and a [`FileError`] with file,
+//! line and column for each error. [`load`] reads once; [`watch`] also sends changes.
 //!
-//! `walk` finds the files and `set` reads those whose stat changed, and diffs their objects by key. `text` splits a file into
-//! documents, `yaml` and `json` parse one into a `tree` with locations, `decode` makes objects of it.
+//! `walk` finds the files; `set` reads those whose stat changed and diffs their objects by key. `text` splits a file
+//! into documents, `yaml` and `json` parse each into a `tree` with locations, and `decode` turns that into objects.
 //!
-//! - A file is YAML with any number of documents, or JSON. In folders, `*.yaml`, `*.yml` and `*.json` are read at any depth, except
-//!   hidden ones. A file that is given by its path may have any name.
-//! - `List` and typed lists are read as their items. Other kinds are skipped; objects of kinds that
-//!   Sesame will support are listed.
-//! - Unquoted scalars are read as by kubectl.
+//! - A file is YAML with any number of documents, or JSON. In folders, `*.yaml`, `*.yml` and `*.json` are read at any
+//!   depth, except hidden ones. A file given by its path may have any name.
+//! - `List` and typed lists are read as their items. Other kinds are skipped; objects of kinds that Sesame will support
+//!   are listed.
+//! - Unquoted scalars are read as in kubectl.
 //! - An invalid object keeps its last good version and doesn't affect others.
-//! - An object's creation time is the one in the file, or the time when the object was first seen. Objects of the first read have none,
-//!   and so are the oldest.
+//! - An object's creation time is the one in the file, or else the time when it was first seen. In the first
+//!   read, objects without one get none and count as the oldest.
 
 mod decode;
 mod error;
@@ -50,7 +50,8 @@ pub struct FilesConfig {
     pub paths: Vec<PathBuf>,
     /// Whether [`watch`] continues after the first read.
     pub watch: bool,
-    /// The interval at which all files are polled by stat, for file systems without events. Polling takes at most 2 % of the time.
+    /// The interval at which all files are polled by stat, for file systems without events. Polling takes at most 2 %
+    /// of the time.
     pub rescan: Duration,
     /// Limits of files and objects.
     pub limits: Limits,
@@ -68,7 +69,7 @@ impl FilesConfig {
     }
 }
 
-/// The content of all files at one time.
+/// The content of all files at one point in time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
     /// The objects, by key.
@@ -79,7 +80,7 @@ pub struct Snapshot {
     pub unsupported: BTreeSet<Unsupported>,
 }
 
-/// Changes since the last set.
+/// Changes since the previous set.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangeSet {
     /// The changed objects, by key, each at most once.
@@ -92,7 +93,7 @@ pub struct ChangeSet {
     pub detected: Instant,
 }
 
-/// Reads all files once. The same files always give the same snapshot; what can't be read is one of its errors.
+/// Reads all files once. The same files always give the same snapshot, with an error for everything that can't be read.
 pub fn load(config: &FilesConfig) -> Snapshot {
     load_with(config, &mut std::io::stdin())
 }

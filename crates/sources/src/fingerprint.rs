@@ -1,4 +1,4 @@
-//! Hashes of objects, to detect changes without keeping the objects.
+//! Object hashes that detect changes without keeping the objects.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! Objects from an API server.
 //!
-//! In: lists and watches of the kinds that Sesame reads. Out: [`WatchEvent`]s. Must not depend on what objects mean together, except
-//! which Secrets and ConfigMaps they reference.
+//! In: lists and watches of the kinds that Sesame reads. Out: [`WatchEvent`]s. Must not depend on relations between
+//! objects, except references to Secrets and ConfigMaps.
 //!
 //! ```text
 //! watcher ─► reflector (store) ─┐
@@ -9,10 +9,13 @@
 //! fetch ◄──────── commands ─────┘
 //! ```
 //!
-//! - Objects keep their last good version while the API server is unreachable, has no history (`410 Gone`), forbids requests, or
-//!   serves a CRD in an unsupported version; [`WatchEvent::Failures`] reports it. Only an uninstalled CRD removes its objects.
-//! - Of each object only the name and a fingerprint are kept. Secrets and ConfigMaps are read only if an object references them.
-//! - All changes that have arrived when the receiver is ready are sent as one [`ChangeSet`]; nothing is debounced.
+//! - Objects keep their last good version while the API server is unreachable, has no history (`410 Gone`), forbids
+//!   requests, or serves a CRD in an unsupported version; [`WatchEvent::Failures`] reports it. Only uninstalling a CRD
+//!   removes its objects.
+//! - Only the name and a fingerprint of each object are kept. Secrets and ConfigMaps are read only if an object
+//!   references them.
+//! - All changes that have arrived by the time the receiver is ready are sent as one [`ChangeSet`]; nothing is
+//!   debounced.
 
 mod backoff;
 mod catalog;
@@ -58,16 +61,17 @@ use crate::change::Change;
 /// Capacity of the hub's channel. Watchers wait while it is full.
 const CAPACITY: usize = 256;
 
-/// Maximum number of messages that are handled before the receiver is checked.
+/// Maximum number of messages handled before checking the receiver.
 const BATCH: usize = 256;
 
-/// The longest name of a namespace (RFC 1123).
+/// Maximum length of a namespace name (RFC 1123).
 const MAX_NAMESPACE: usize = 63;
 
 /// What to watch.
 #[derive(Clone, Debug)]
 pub struct WatchConfig {
-    /// Only objects in these namespaces, and these Namespaces; `None`: all. Other cluster-scoped kinds are watched in any case.
+    /// Watch only these namespaces, and only objects in them; `None` watches all. Other cluster-scoped kinds are always
+    /// watched.
     pub namespaces: Option<Vec<String>>,
     /// The kinds to watch.
     pub kinds: Vec<Kind>,
@@ -92,14 +96,15 @@ impl Default for WatchConfig {
 /// A change in the cluster, or in the connection to it.
 #[derive(Debug)]
 pub enum WatchEvent {
-    /// Changed objects. The first set has all objects, and is sent even if there are none.
+    /// Changed objects. The first set contains all objects, and is sent even if there are none.
     Changes(ChangeSet),
-    /// Current statuses; `None`: the object is deleted. Sent before other changes of the same objects.
+    /// Current statuses; `None` if the object is deleted. Sent before other changes to the same objects.
     Statuses(Vec<(ObjectKey, Option<LiveStatus>)>),
-    /// The release of the installed Gateway API, from an annotation of its CRDs. Sent before the first set if it is known by then.
+    /// The release of the installed Gateway API, from an annotation of its CRDs. Sent before the first set if already
+    /// known.
     Release(Option<String>),
-    /// All GatewayClasses and Gateways were sent, so a fleet without an owner is an orphan. Sent once, and not while such objects are
-    /// forbidden, can't be decoded, or are served in an unsupported version.
+    /// All GatewayClasses and Gateways have been sent, so a fleet without an owner is an orphan. Sent once, and not
+    /// while such objects are forbidden, can't be decoded, or are served in an unsupported version.
     FleetOwnersKnown,
     /// All current failures.
     Failures(Vec<WatchFailure>),
@@ -117,14 +122,14 @@ pub struct ChangeSet {
 /// Why a watch can't start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WatchError {
-    /// Not a valid name of a namespace.
+    /// Not a valid namespace name.
     #[error("{0:?} is not a valid namespace: use at most 63 lowercase letters, digits and hyphens")]
     Namespace(String),
 }
 
-/// Watches until `out` is closed. Its tasks end with it, also when it is dropped.
+/// Watches until `out` is closed. Its tasks end with the future, even if that is dropped.
 ///
-/// A read timeout of `client` must not be shorter than five minutes: quiet watches receive nothing for that long.
+/// The read timeout of `client` must be at least five minutes: quiet watches receive nothing for that long.
 ///
 /// # Errors
 /// If the configuration is invalid.
@@ -145,7 +150,7 @@ pub async fn watch(
     let missing = Arc::new(Notify::new());
     let mut tasks = JoinSet::new();
     let mut discovered = BTreeMap::new();
-    // Kinds of Kubernetes itself need no discovery.
+    // Built-in Kubernetes kinds need no discovery.
     let (_builtin, builtin) = state::channel(Availability::Served("v1"));
     for (number, (kind, namespace)) in watched.iter().cloned().enumerate() {
         let availability = match kind.info().has_crd {
@@ -168,7 +173,7 @@ pub async fn watch(
     let mut hub = Hub::new(watched);
     let mut batch = Vec::with_capacity(BATCH);
     loop {
-        // All that has arrived is handled before anything is sent.
+        // Handle everything that has arrived before sending anything.
         while batch.len() < BATCH
             && let Ok(message) = inbox.try_recv()
         {
@@ -196,14 +201,14 @@ pub async fn watch(
                     permit.send(event);
                 }
             }
-            // Never closed: `fetches` has a sender.
+            // Never closed, since `fetches` has a sender.
             _ = inbox.recv_many(&mut batch, BATCH) => {}
             () = out.closed() => return Ok(()),
         }
     }
 }
 
-/// A kind to watch: in a namespace, in all (`None`), or cluster-scoped (`None`).
+/// A kind to watch: in one namespace, in all (`None`), or cluster-scoped (`None`).
 type Watched = (Kind, Option<Arc<str>>);
 
 fn watched(config: &WatchConfig) -> Result<Vec<Watched>, WatchError> {

@@ -4,13 +4,13 @@
 //!
 //! Every response has status 200 and contains the backend's name and the request as JSON (see [`Received`]), except:
 //!
-//! | asked for | answered |
+//! | request | response |
 //! |---|---|
-//! | `/status/404` | the same with that status, 200 to 599 |
-//! | `?delay=500ms`, `?delay=2s` | the same after a delay, one minute at most; with any path |
+//! | `/status/404` | the same with this status (200 to 599) |
+//! | `?delay=500ms`, `?delay=2s` | the same after a delay of at most one minute; works with any path |
 //! | `/flaky?key=a&failures=2&code=503` | 503 twice for this key, then 200; `code=reset` resets the connection instead |
 //! | `/ws` with an upgrade to WebSocket | echoes each message, text or binary |
-//! | `?set-header=name:value` or a request header `x-echo-set-header: name:value`, any number | the same with these headers |
+//! | `?set-header=name:value` or a request header `x-echo-set-header: name:value`, repeatable | the same with these headers |
 
 mod plan;
 mod received;

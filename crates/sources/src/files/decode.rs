@@ -1,6 +1,7 @@
 //! Decodes the text of a file into objects. Pure.
 //!
-//! In: text, and what is known of its objects. Out: objects, errors with their location, and objects that are not supported yet.
+//! In: text, and what is known about its objects. Out: objects, errors with their location, and objects not supported
+//! yet.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,11 +25,11 @@ const MAX_NAME: usize = 253;
 /// The content of a file.
 #[derive(Debug, Default)]
 pub(super) struct Parsed {
-    /// Valid objects in the order of the file. An object may occur twice.
+    /// Valid objects in file order. An object may occur twice.
     pub(super) found: Vec<Found>,
-    /// Invalid objects and documents in the order of the file.
+    /// Invalid objects and documents in file order.
     pub(super) invalid: Vec<Invalid>,
-    /// Objects of kinds that Sesame does not support yet, in the order of the file.
+    /// Objects of kinds that Sesame does not support yet, in file order.
     pub(super) unsupported: Vec<Unsupported>,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct Parsed {
 #[derive(Debug)]
 pub(super) struct Found {
     pub(super) key: ObjectKey,
-    /// `None`: its fingerprint is the [`Known`] one.
+    /// `None` if its fingerprint is the [`Known`] one.
     pub(super) object: Option<Object>,
     /// Line and column, from 1.
     pub(super) location: (u32, u32),
@@ -47,7 +48,7 @@ pub(super) struct Found {
 /// An invalid object or document.
 #[derive(Debug)]
 pub(super) struct Invalid {
-    /// The object, if its name is readable.
+    /// The object, if its name can be read.
     pub(super) key: Option<ObjectKey>,
     pub(super) error: FileError,
 }
@@ -60,12 +61,12 @@ pub(super) struct Fingerprint {
     pub(super) spec: u64,
 }
 
-/// What is known of an object before a file is parsed.
+/// What is known about an object before a file is parsed.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Known {
-    /// The content of the object in the same file. An object with this fingerprint isn't decoded.
+    /// The content of the object in the same file. An object with this fingerprint is not decoded again.
     pub(super) fingerprint: Option<Fingerprint>,
-    /// The creation time of an object whose file has none.
+    /// The creation time to use if the file has none.
     pub(super) created: Option<Timestamp>,
 }
 
@@ -114,7 +115,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads an object or a list of objects. `list_of`: apiVersion and kind that a typed list gives its items.
+    /// Reads an object or a list of objects. `list_of` is the apiVersion and kind that a typed list gives its items.
     fn node(&mut self, node: &Node, list_of: Option<(&str, &str)>, errors: Vec<SyntaxError>) {
         let Value::Map(_) = node.value else {
             if !node.is_null() || !errors.is_empty() {
@@ -183,7 +184,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Skips an object of an unknown kind, unless the kind or version looks misspelled.
+    /// Skips an object of an unknown kind. It is an error if the kind or version looks misspelled.
     fn unknown(&mut self, node: &Node, api_version: &str, kind: &str) {
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let meant = Kind::ALL
@@ -232,12 +233,12 @@ impl Reader<'_> {
             return;
         }
         let mut value = node.to_json();
-        // Generations are counted here, as by an API server.
+        // Sesame counts generations itself, like an API server.
         if let Some(metadata) = value.get_mut("metadata").and_then(|m| m.as_object_mut()) {
             metadata.remove("generation");
             metadata.remove("managedFields");
         }
-        // Items of typed lists leave these out.
+        // Items of typed lists omit these.
         if let Some(map) = value.as_object_mut() {
             map.insert("apiVersion".to_owned(), api_version.into());
             map.insert("kind".to_owned(), kind.as_str().into());
@@ -298,7 +299,7 @@ impl Fingerprint {
     }
 }
 
-/// Removes fields that are null, as an API server does.
+/// Removes null fields, as an API server does.
 fn remove_nulls(value: &mut serde_json::Value) {
     match value {
         serde_json::Value::Array(items) => items.iter_mut().for_each(remove_nulls),
@@ -310,7 +311,7 @@ fn remove_nulls(value: &mut serde_json::Value) {
     }
 }
 
-/// The creation time of an object; if it has none, writes the `known` one.
+/// The creation time of an object. If it has none, sets the `known` one.
 fn creation_time(value: &mut serde_json::Value, known: Option<Timestamp>) -> Option<Timestamp> {
     let metadata = value.get_mut("metadata")?.as_object_mut()?;
     match metadata.get("creationTimestamp") {
@@ -328,7 +329,7 @@ fn holds_data(path: &[PathSegment]) -> bool {
     matches!(path.first(), Some(PathSegment::Field(name)) if name == "data" || name == "stringData")
 }
 
-/// The key of an object, which may be invalid otherwise.
+/// The key of an object that may be otherwise invalid.
 fn name_of(node: &Node, namespaced: bool) -> Option<(&str, &str)> {
     let metadata = node.get("metadata")?;
     let name = metadata.get("name")?.as_str()?;

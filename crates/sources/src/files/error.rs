@@ -8,13 +8,13 @@ use sesame_api::ObjectKey;
 /// An error in a file, or a file that can't be read. Ordered by location.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileError {
-    /// The file or folder, below a path of the configuration; `<stdin>` for standard input.
+    /// The file or folder, under a configured path; `<stdin>` for standard input.
     pub file: PathBuf,
-    /// The line, from 1, unless the error is about the whole file.
+    /// The line, from 1; `None` if the error concerns the whole file.
     pub line: Option<u32>,
     /// The column in characters, from 1.
     pub column: Option<u32>,
-    /// The object, if it is known.
+    /// The object, if known.
     pub object: Option<ObjectKey>,
     /// The error.
     pub message: String,
@@ -23,7 +23,7 @@ pub struct FileError {
 }
 
 impl FileError {
-    /// An error of a whole file.
+    /// An error that concerns a whole file.
     pub(super) fn of_file(file: impl Into<PathBuf>, message: impl Into<String>) -> Self {
         Self {
             file: file.into(),
@@ -52,7 +52,7 @@ impl FileError {
     }
 }
 
-/// `file:line:column: object: message (hint)`, as far as they are known.
+/// `file:line:column: object: message (hint)`, omitting unknown parts.
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.file.display())?;

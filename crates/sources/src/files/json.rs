@@ -1,7 +1,8 @@
 //! Parses JSON into trees.
 //!
-//! serde_json has no offsets, but `RawValue` borrows the text of a value, whose address in the file's text gives the offset. So values
-//! are parsed level by level: each byte once per level, which [`Limits::nesting`] limits.
+//! serde_json has no offsets, but `RawValue` borrows a value's text, whose address within the file's text gives the
+//! offset. Values are therefore parsed level by level, reading each byte once per level; [`Limits::nesting`] limits the
+//! levels.
 
 use serde::de::{Deserializer, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -58,7 +59,7 @@ impl<'t> Reader<'t> {
         self.base.saturating_add(byte as Offset)
     }
 
-    /// Converts an error of serde_json, whose line and column are relative to `part`.
+    /// Converts a serde_json error, whose line and column are relative to `part`.
     #[allow(clippy::cast_possible_truncation)]
     fn error(&self, part: &str, error: &serde_json::Error) -> SyntaxError {
         let line = part

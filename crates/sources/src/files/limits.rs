@@ -1,19 +1,19 @@
-//! Limits of files.
+//! Limits on files.
 
-/// Limits of files and objects. An exceeded limit is a [`FileError`](super::FileError).
+/// Limits on files and objects. Exceeding one is a [`FileError`](super::FileError).
 ///
-/// Together they limit memory: files are read one after another, and documents of a file as well.
+/// Together they bound memory: files are read one at a time, as are the documents in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes in one file, and of standard input.
+    /// Bytes in one file, or from standard input.
     pub file_bytes: u64,
     /// Bytes in all files.
     pub total_bytes: u64,
-    /// Files that are read.
+    /// Number of files read.
     pub files: usize,
-    /// Folders that are walked.
+    /// Number of folders walked.
     pub folders: usize,
-    /// Depth of nested folders, below a path of the configuration.
+    /// Depth of nested folders under a configured path.
     pub folder_depth: usize,
     /// Documents in one file.
     pub documents: usize,
@@ -21,7 +21,7 @@ pub struct Limits {
     pub values: usize,
     /// Depth of nested lists and mappings.
     pub nesting: usize,
-    /// Bytes that aliases (`*name`) may add to one document, 64 per value and its text.
+    /// Bytes that aliases (`*name`) may add to one document: 64 per value, plus its text.
     pub alias_bytes: usize,
     /// Objects in all files.
     pub objects: usize,

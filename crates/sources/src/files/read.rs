@@ -1,4 +1,4 @@
-//! Reads a file: its text, and the [`Stamp`] that shows whether it changes later. Never blocks on a pipe or a device, and never
+//! Reads a file: its text, and the [`Stamp`] that reveals later changes. Never blocks on a pipe or a device, and never
 //! reads more than the limit.
 
 use std::fs::{File, Metadata, OpenOptions};
@@ -12,14 +12,14 @@ use xxhash_rust::xxh3::xxh3_128;
 /// Device and inode.
 pub(super) type Identity = (u64, u64);
 
-/// The part of a stat that changes with the content.
+/// The fields of a stat that change with the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stamp {
     pub(super) identity: Identity,
     pub(super) size: u64,
-    /// Seconds and nanoseconds of the last change of the content.
+    /// Seconds and nanoseconds of the last content change (mtime).
     modified: (i64, i64),
-    /// The same of the inode, which also changes with permissions, and when `modified` is set back.
+    /// The same for the inode (ctime), which also changes with permissions and when `modified` is set back.
     changed: (i64, i64),
 }
 
@@ -41,7 +41,7 @@ impl Stamp {
         UNIX_EPOCH + Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds)
     }
 
-    /// Whether the file system seems to store whole seconds.
+    /// Whether the file system seems to store only whole seconds.
     pub(super) fn coarse(&self) -> bool {
         self.modified.1 == 0 && self.changed.1 == 0
     }
@@ -57,9 +57,9 @@ pub(super) struct Content {
     pub(super) text: String,
     /// Hash of the bytes.
     pub(super) hash: u128,
-    /// The stat before reading.
+    /// The stat from before reading.
     pub(super) stamp: Stamp,
-    /// It changed while it was read, so it may be a mix of two versions.
+    /// Whether the file changed while it was read, so the content may mix two versions.
     pub(super) torn: bool,
 }
 
@@ -89,7 +89,7 @@ impl From<io::Error> for ReadError {
 
 /// Reads a regular file of at most `limit` bytes.
 pub(super) fn read_file(path: &Path, limit: u64) -> Result<Content, ReadError> {
-    // Before opening, since opening a device can have side effects.
+    // Check before opening, since opening a device can have side effects.
     if !std::fs::metadata(path)?.is_file() {
         return Err(ReadError::NotRegular);
     }
@@ -129,7 +129,7 @@ pub(super) fn read_stream(stream: &mut dyn Read, limit: u64) -> Result<String, R
 
 fn read_all(stream: &mut dyn Read, limit: u64, expected: u64) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::with_capacity(usize::try_from(expected.min(limit)).unwrap_or(0));
-    // One byte more than the limit shows that it is exceeded.
+    // One byte beyond the limit shows that it is exceeded.
     stream
         .take(limit.saturating_add(1))
         .read_to_end(&mut bytes)?;

@@ -1,11 +1,11 @@
-//! Resolves unquoted YAML scalars like kubectl (sigs.k8s.io/yaml, which follows YAML 1.1 with a few exceptions):
+//! Resolves unquoted YAML scalars as kubectl does (sigs.k8s.io/yaml, which follows YAML 1.1 with a few exceptions):
 //!
-//! - `y yes on true` and `n no off false`, in the three usual spellings, are booleans;
-//! - `010` and `0o10` are 8, `0x10` is 16, `0b10` is 2, underscores in numbers are ignored;
+//! - `y yes on true` and `n no off false`, in the three usual capitalizations, are booleans;
+//! - `010` and `0o10` are 8, `0x10` is 16, `0b10` is 2, and underscores in numbers are ignored;
 //! - `08` is not octal, so it is the decimal 8;
-//! - a number with a fraction of zero is an integer in JSON: `1.0` and `1e0` are 1;
-//! - dates stay strings, and numbers to base 60 do not exist;
-//! - nothing, `~` and `null` are null.
+//! - a number with a zero fraction is an integer in JSON: `1.0` and `1e0` are 1;
+//! - dates stay strings, and base-60 numbers are not supported;
+//! - an empty scalar, `~` and `null` are null.
 //!
 //! Infinity and NaN are errors, since JSON has neither.
 
@@ -13,13 +13,13 @@ use serde_json::Number;
 
 use super::tree::Value;
 
-/// Whole numbers below this are integers, as JSON has them without an exponent.
+/// Whole numbers below this are integers, since JSON writes them without an exponent.
 const EXPONENT_FROM: f64 = 1e21;
 
 /// The value of an unquoted scalar without a tag.
 ///
 /// # Errors
-/// A message, for numbers that JSON doesn't have.
+/// Returns a message for numbers that JSON can't represent.
 pub(super) fn resolve(text: &str) -> Result<Value, String> {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Ok(Value::Null),
@@ -52,7 +52,7 @@ pub(super) fn resolve(text: &str) -> Result<Value, String> {
     Ok(number.map_or_else(|| Value::String(text.to_owned()), Value::Number))
 }
 
-/// An integer of up to 64 bits in base 10, or by its prefix in base 2, 8 or 16.
+/// An integer of up to 64 bits, in base 10 or, with a prefix, in base 2, 8 or 16.
 fn integer(text: &str) -> Option<Number> {
     let (negative, digits) = match text.as_bytes() {
         [b'-', ..] => (true, &text[1..]),
@@ -66,7 +66,7 @@ fn integer(text: &str) -> Option<Number> {
         [b'0', _, ..] => (8, &digits[1..]),
         _ => (10, digits),
     };
-    // `from_str_radix` accepts a sign, as in `--1`.
+    // `from_str_radix` accepts a second sign, as in `--1`.
     if !digits.starts_with(|c: char| c.is_ascii_alphanumeric()) {
         return None;
     }
@@ -78,7 +78,7 @@ fn integer(text: &str) -> Option<Number> {
     }
 }
 
-/// A decimal number with fraction or exponent.
+/// A decimal number with a fraction or an exponent.
 fn float(text: &str) -> Option<Number> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
@@ -96,7 +96,7 @@ fn float(text: &str) -> Option<Number> {
             return None;
         }
     }
-    // An overflow gives infinity, which `from_f64` rejects.
+    // Overflow gives infinity, which `from_f64` rejects.
     let value: f64 = text.parse().ok()?;
     if value.fract() == 0.0 && value.abs() < EXPONENT_FROM {
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_are_read_as_by_kubectl() {
+    fn scalars_are_read_as_in_kubectl() {
         for (text, expected) in [
             ("", json!(null)),
             ("~", json!(null)),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_without_a_json_form_are_errors() {
+    fn numbers_that_json_cannot_represent_are_errors() {
         for text in [".nan", ".inf", "-.INF", "+.Inf"] {
             assert!(resolve(text).unwrap_err().contains(text));
         }

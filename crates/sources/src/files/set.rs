@@ -1,12 +1,13 @@
-//! The files and their objects: stat, parse what changed, diff by object key.
+//! The files and their objects: stat all, parse those that changed, diff by object key.
 //!
-//! In: the paths of the configuration. Out: changes. A refresh costs a stat per file, and reads the files whose stat changed.
+//! In: the configured paths. Out: changes. A refresh costs a stat per file, and reads the files whose stat changed.
 //!
-//! - An object belongs to the file in which it was first seen; of files seen in the same refresh, to the first by name. The same
-//!   object in another file is an error, until the first one is gone.
-//! - What is invalid keeps its last good version: an object that can't be decoded, or all objects of a file that can't be read. A
-//!   document without a readable name may be any object of its file, so none of them is removed while it is invalid.
-//! - Generations are counted as by an API server.
+//! - An object belongs to the file in which it was first seen, or to the first by name if several files appear in the
+//!   same refresh. The same object in another file is an error until the first one is gone.
+//! - Invalid input keeps its last good version: an object that can't be decoded, or all objects of a file that can't be
+//!   read. A document without a readable name may be any object of its file, so none of them is removed while it is
+//!   invalid.
+//! - Generations are counted as in an API server.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fs;
@@ -28,25 +29,25 @@ use super::unsupported::Unsupported;
 use super::walk::{self, Walk};
 use crate::change::Change;
 
-/// The path that stands for standard input, and its name in errors.
+/// The path that selects standard input, and its name in errors.
 pub(super) const STDIN: &str = "-";
 const STDIN_NAME: &str = "<stdin>";
 
 /// Maximum number of errors per file.
 const MAX_ERRORS: usize = 100;
 
-/// How long a file may be missing before its objects are removed: some editors move it away before they write a new one.
+/// How long a file may be missing before its objects are removed: some editors move it away before writing a new one.
 const MISSING_GRACE: Duration = Duration::from_millis(60);
 
-/// How long it may be empty: some editors truncate it first.
+/// How long a file may be empty: some editors truncate it first.
 const EMPTY_GRACE: Duration = Duration::from_millis(200);
 
-/// How long it may change while it is read, and the delay before it is read again.
+/// How long a file may keep changing while it is read, and the delay before it is reread.
 const TORN_GRACE: Duration = Duration::from_millis(300);
 const TORN_DELAY: Duration = Duration::from_millis(15);
 
-/// Two changes within a tick of the file system's clock leave the same stat, so a file that changed less than a tick before it was
-/// read is read again by the next refresh. File systems without nanoseconds have ticks of up to two seconds.
+/// Two changes within one tick of the file system's clock leave the same stat, so a file that changed less than a tick
+/// before it was read is reread by the next refresh. File systems without nanoseconds have ticks of up to two seconds.
 const TICK: Duration = Duration::from_millis(20);
 const COARSE_TICK: Duration = Duration::from_secs(2);
 
@@ -66,7 +67,7 @@ impl RefreshTime {
     }
 }
 
-/// Counters of work.
+/// Work counters.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Counters {
     pub(super) walks: u64,
@@ -78,13 +79,13 @@ pub(super) struct Counters {
 pub(super) struct FileSet {
     config: FilesConfig,
     files: BTreeMap<Arc<Path>, File>,
-    /// Boxed: a hash map is up to half empty.
+    /// Boxed because a hash map is up to half empty.
     objects: FxHashMap<ObjectKey, Box<Slot>>,
     walk_errors: Vec<FileError>,
     folders: BTreeMap<PathBuf, Identity>,
-    /// The number of objects in all files, duplicates included.
+    /// Number of objects in all files, including duplicates.
     count: usize,
-    /// When a file in a transient state must be looked at again.
+    /// When to look again at a file in a transient state.
     due: Option<Instant>,
     counters: Counters,
 }
@@ -92,19 +93,19 @@ pub(super) struct FileSet {
 #[derive(Debug, Default)]
 struct File {
     identity: Identity,
-    /// The stat of the content that was read; `None`: the file must be read again.
+    /// The stat of the content that was read. `None` if the file must be reread.
     stamp: Option<Stamp>,
-    /// The hash of the bytes that were parsed.
+    /// The hash of the parsed bytes.
     hash: Option<u128>,
     transient: Option<(Transient, Instant)>,
     objects: BTreeMap<ObjectKey, Definition>,
     errors: Vec<FileError>,
     unsupported: Vec<Unsupported>,
-    /// Some objects exceed the limit.
+    /// Whether some objects exceed the limit.
     cut: bool,
 }
 
-/// A state that may be a part of a save.
+/// A state that may be an intermediate step of a save.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Transient {
     Missing,
@@ -118,7 +119,7 @@ struct Definition {
     location: (u32, u32),
     fingerprint: Fingerprint,
     created: Option<Timestamp>,
-    /// The object, until it is sent.
+    /// The object, until sent.
     object: Option<Object>,
 }
 
@@ -130,7 +131,7 @@ struct Slot {
     sent: Option<Sent>,
 }
 
-/// The version of an object that was sent last.
+/// The last version sent of an object.
 #[derive(Debug)]
 struct Sent {
     file: Arc<Path>,
@@ -162,12 +163,12 @@ impl FileSet {
         &self.folders
     }
 
-    /// When to refresh at the latest, apart from polling.
+    /// The latest time for the next refresh, apart from polling.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Reads all files for the first time. Objects without a creation time get none.
+    /// Reads all files for the first time. Objects without a creation time don't get one.
     pub(super) fn first(&mut self, stdin: &mut dyn Read) -> Vec<Change> {
         let mut touched = BTreeSet::new();
         if self
@@ -189,7 +190,7 @@ impl FileSet {
     /// Stats all files and reads those that changed.
     pub(super) fn refresh(&mut self, now: RefreshTime) -> Vec<Change> {
         let mut touched = BTreeSet::new();
-        // In whole seconds, as an API server writes it.
+        // In whole seconds, like an API server.
         let seconds = now.time.duration_since(UNIX_EPOCH).unwrap_or_default();
         let created = i64::try_from(seconds.as_secs()).ok();
         let created = created.and_then(|second| Timestamp::from_second(second).ok());
@@ -244,11 +245,11 @@ impl FileSet {
                 continue;
             };
             let gone = match fs::metadata(&path) {
-                // Beyond a limit, or another name of a file that is read; else it is back by now.
+                // The file exceeds a limit, is another name of a file that is read, or has reappeared.
                 Ok(metadata) => {
                     walk.cut || !metadata.is_file() || found.contains(&identity(&metadata))
                 }
-                // Renamed, or for some time.
+                // Renamed, or missing for some time.
                 Err(_) => {
                     file.objects.is_empty()
                         || found.contains(&file.identity)
@@ -462,7 +463,7 @@ impl FileSet {
         changes.collect()
     }
 
-    /// Decides from which file an object is taken, and compares it with the version that was sent.
+    /// Decides which file provides an object, and compares it with the version sent.
     fn change(&mut self, key: ObjectKey) -> Option<Change> {
         let slot = self.objects.get_mut(&key)?;
         let path = match &slot.sent {
@@ -492,7 +493,7 @@ impl FileSet {
             fingerprint: definition.fingerprint,
             created: definition.created,
         });
-        // A definition that differs from the sent version was never sent, so it has its object.
+        // A definition that differs from the version sent was never sent, so it still has its object.
         let mut object = object?;
         object.set_generation(generation);
         Some(Change::Upsert(object))
@@ -512,7 +513,7 @@ impl FileSet {
             all.extend(self.duplicates(key, slot));
         }
         all.sort();
-        // A walk and a read find the same error in what is not a file.
+        // For something that is not a file, walking and reading give the same error.
         all.dedup();
         all
     }
@@ -530,7 +531,7 @@ impl FileSet {
 }
 
 impl File {
-    /// Whether the file has been in this state for as long as `grace`.
+    /// Whether the file has been in this state for at least `grace`.
     fn lasts(&mut self, state: Transient, now: RefreshTime, grace: Duration) -> bool {
         match self.transient {
             Some((before, since)) if before == state => now.instant - since >= grace,

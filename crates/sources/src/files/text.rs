@@ -11,11 +11,11 @@ use super::{json, yaml};
 pub(super) enum Format {
     /// Concatenated JSON values.
     Json,
-    /// YAML, or JSON if it begins with a brace and is valid.
+    /// YAML, or JSON if it begins with a brace and is valid JSON.
     Yaml,
 }
 
-/// Calls `each` with every document of a text, in order.
+/// Calls `each` with every document in a text, in order.
 ///
 /// # Errors
 /// If there are too many documents. Those within the limit are passed to `each`.
@@ -26,7 +26,7 @@ pub(super) fn documents(
     mut each: impl FnMut(Document),
 ) -> Result<(), SyntaxError> {
     let bare = text.strip_prefix('\u{feff}').unwrap_or(text);
-    #[allow(clippy::cast_possible_truncation)] // 3 bytes at most.
+    #[allow(clippy::cast_possible_truncation)] // At most 3 bytes.
     let base = (text.len() - bare.len()) as Offset;
     let mut count = 0;
     let mut count_one = |at: Offset| {
@@ -54,7 +54,7 @@ pub(super) fn documents(
     Ok(())
 }
 
-/// Whether all of a text is JSON. kubectl makes the same distinction.
+/// Whether the whole text is JSON. kubectl makes the same distinction.
 fn is_json(text: &str) -> bool {
     text.trim_start().starts_with('{')
         && serde_json::Deserializer::from_str(text)
@@ -132,7 +132,7 @@ impl<'t> Lines<'t> {
         }
     }
 
-    /// Line and column, from 1, columns in characters.
+    /// The line and column, from 1; columns count characters.
     pub(super) fn location(&self, at: Offset) -> (u32, u32) {
         let at = (at as usize).min(self.text.len());
         let line = self.starts.partition_point(|start| *start <= at).max(1);

@@ -1,18 +1,18 @@
-//! A document as a tree of values with their offsets in the file.
+//! A document as a tree of values with their file offsets.
 
 use serde_json::Number;
 
 /// A byte offset in a file. [`super::Limits`] keeps files below 4 GiB.
 pub(super) type Offset = u32;
 
-/// A value, and where it begins.
+/// A value and the offset at which it begins.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Node {
     pub(super) at: Offset,
     pub(super) value: Value,
 }
 
-/// A JSON value. Mappings keep the order of the file.
+/// A JSON value. Mappings keep the file's order.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Value {
     Null,
@@ -23,7 +23,7 @@ pub(super) enum Value {
     Map(Vec<(Key, Node)>),
 }
 
-/// The key of a mapping's entry.
+/// The key of a mapping entry.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Key {
     pub(super) at: Offset,
@@ -49,13 +49,13 @@ impl SyntaxError {
 /// One document of a file.
 #[derive(Debug)]
 pub(super) struct Document {
-    /// `Err`: the document has no tree, so its object is unknown.
+    /// `Err` if the document has no tree, so its object is unknown.
     pub(super) root: Result<Node, SyntaxError>,
-    /// Errors despite which there is a tree, such as a duplicate key. The tree only identifies the object.
+    /// Errors that leave a usable tree, such as a duplicate key. The tree then only identifies the object.
     pub(super) errors: Vec<SyntaxError>,
 }
 
-/// A step of a path.
+/// A step in a path.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step<'a> {
     Field(&'a str),
@@ -63,7 +63,7 @@ pub(super) enum Step<'a> {
 }
 
 impl Node {
-    /// The value of a mapping's entry.
+    /// The value of a mapping entry.
     pub(super) fn get(&self, name: &str) -> Option<&Node> {
         match &self.value {
             Value::Map(entries) => entries
@@ -102,7 +102,7 @@ impl Node {
         node.at
     }
 
-    /// As plain JSON. Of duplicate keys the first is used.
+    /// Converts to plain JSON. The first of duplicate keys is used.
     pub(super) fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,
@@ -135,12 +135,12 @@ pub(super) fn duplicate_keys(entries: &[(Key, Node)], errors: &mut Vec<SyntaxErr
     }
 }
 
-/// A quote from a file for a message: short and on one line.
+/// Quotes text from a file for a message: short and on one line.
 pub(super) fn shown(text: &str) -> String {
     shortened(text, 80)
 }
 
-/// Text of at most `longest` characters, on one line.
+/// Text on one line, shortened to `longest` characters.
 pub(super) fn shortened(text: &str, longest: usize) -> String {
     let mut short: String = text
         .chars()

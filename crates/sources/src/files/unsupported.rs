@@ -3,10 +3,10 @@
 use std::fmt;
 use std::path::PathBuf;
 
-/// An object of a kind that Sesame does not support yet. It is left out, which is not an error.
+/// An object of a kind that Sesame does not support yet. Omitting it is not an error.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unsupported {
-    /// The object: its kind, and its namespace and name as far as the file says.
+    /// The object's kind and, if present in the file, its namespace and name.
     pub object: String,
     /// The file; `<stdin>` for standard input.
     pub file: PathBuf,

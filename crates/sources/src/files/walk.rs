@@ -1,6 +1,7 @@
-//! Finds the files to read and the folders to watch, by names and stats.
+//! Finds the files to read and the folders to watch, using names and stats.
 //!
-//! A file or folder with several names is taken once, under the first one, so symbolic links cause neither loops nor duplicates.
+//! A file or folder with several names is used once, under the first one, so symbolic links cause neither loops nor
+//! duplicates.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -20,10 +21,10 @@ pub(super) struct Walk {
     pub(super) files: BTreeMap<Arc<Path>, Stamp>,
     /// The folders to watch, by absolute path.
     pub(super) folders: BTreeMap<PathBuf, Identity>,
-    /// Paths that could not be listed. Files below them are not known to be missing.
+    /// Paths that could not be listed. Files under them may still exist.
     pub(super) unseen: Vec<PathBuf>,
     pub(super) errors: Vec<FileError>,
-    /// Some files exceed a limit.
+    /// Whether some files exceed a limit.
     pub(super) cut: bool,
 }
 
@@ -42,7 +43,7 @@ pub(super) fn walk(paths: &[PathBuf], limits: &Limits) -> Walk {
     walker.walk
 }
 
-/// Whether a file of this name in a folder is read.
+/// Whether to read a file with this name in a folder.
 fn is_eligible(name: &OsStr) -> bool {
     let path = Path::new(name);
     !is_hidden(name)
@@ -53,7 +54,7 @@ fn is_eligible(name: &OsStr) -> bool {
         })
 }
 
-/// Whether a name is hidden, like the files of editors and version control, and the dated folders of a ConfigMap volume.
+/// Whether a name is hidden, like files of editors and version control, and the dated folders of a ConfigMap volume.
 fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }
@@ -69,7 +70,7 @@ fn parent(path: &Path) -> &Path {
 struct Walker<'a> {
     limits: &'a Limits,
     walk: Walk,
-    /// Files and folders that are taken, the number of folders, and the size of the files.
+    /// The files and folders used so far, the number of folders, and the total size of the files.
     seen: HashSet<Identity>,
     folders: usize,
     bytes: u64,
@@ -79,7 +80,7 @@ impl Walker<'_> {
     fn root(&mut self, path: &Path) {
         match fs::metadata(path) {
             Ok(metadata) if metadata.is_dir() => {
-                // The link can be replaced.
+                // The link may be replaced.
                 if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
                     self.watch_around(path);
                 }
@@ -96,7 +97,7 @@ impl Walker<'_> {
         }
     }
 
-    /// Watches the folder of a path, in which the path can be created or replaced, or the nearest existing one above.
+    /// Watches the folder in which a path may be created or replaced, or the nearest existing folder above it.
     fn watch_around(&mut self, path: &Path) {
         let mut folder = parent(path);
         loop {
@@ -122,7 +123,7 @@ impl Walker<'_> {
         self.walk.errors.push(FileError::of_file(path, message));
     }
 
-    /// Skips a path that exceeds a limit. Only the first one is an error.
+    /// Skips a path that exceeds a limit. Only the first such path is an error.
     fn cut(&mut self, path: &Path, message: String) {
         if !std::mem::replace(&mut self.walk.cut, true) {
             let error = FileError::of_file(path, message);
@@ -156,7 +157,7 @@ impl Walker<'_> {
             return self.cut(path, format!("more than {} files", self.limits.files));
         }
         let bytes = self.bytes.saturating_add(metadata.len());
-        // A file that is too large by itself is an error when it is read.
+        // Reading a file that is too large on its own gives an error.
         if metadata.len() <= self.limits.file_bytes {
             if bytes > self.limits.total_bytes {
                 let most = self.limits.total_bytes;
@@ -165,7 +166,7 @@ impl Walker<'_> {
             self.bytes = bytes;
         }
         self.walk.files.insert(path.into(), Stamp::of(metadata));
-        // A write to the target of a link is an event in the target's folder.
+        // A write to a link's target is an event in the target's folder.
         if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink())
             && let Ok(target) = fs::canonicalize(path)
         {
@@ -202,7 +203,7 @@ impl Walker<'_> {
         for entry in fs::read_dir(folder)? {
             let entry = entry?;
             let name = entry.file_name();
-            // One more than the limit shows that it is exceeded.
+            // One beyond the limit shows that it is exceeded.
             if is_hidden(&name) || entries.len() > self.limits.files + self.limits.folders {
                 continue;
             }
@@ -225,7 +226,7 @@ impl Walker<'_> {
             Ok(metadata) if metadata.is_dir() => self.folder(path, &metadata, depth + 1),
             Ok(metadata) if eligible => self.file(path, &metadata),
             Ok(_) => {}
-            // Deleted since the folder was listed.
+            // Deleted after the folder was listed.
             Err(error) if kind != EntryKind::Link && error.kind() == io::ErrorKind::NotFound => {}
             Err(error) if eligible || kind == EntryKind::Folder => self.unreachable(path, &error),
             Err(_) => {}

@@ -1,6 +1,7 @@
 //! Watches files until the receiver is gone.
 //!
-//! In: the configuration. Out: a first [`ChangeSet`] with all objects, then one per change. A thread of its own does all file IO.
+//! In: the configuration. Out: a first [`ChangeSet`] with all objects, then one per change. A dedicated thread does all
+//! file IO.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,45 +19,45 @@ use super::read::Identity;
 use super::set::{FileSet, RefreshTime};
 use super::{ChangeSet, FilesConfig};
 
-/// A polling refresh takes at most one part in this many of the time, a refresh after an event one in [`EVENT_SHARE`].
+/// Refreshes take at most this share of the time: 1/[`POLL_SHARE`] for polling, 1/[`EVENT_SHARE`] after events.
 const POLL_SHARE: u32 = 50;
 const EVENT_SHARE: u32 = 4;
 
-/// A save is often several events. It is complete if none follows for this long.
+/// A save often causes several events. It is complete if no more follow for this long.
 const QUIET: Duration = Duration::from_millis(5);
 
 /// The same after a write to a file that is still open.
 const QUIET_WHILE_OPEN: Duration = Duration::from_millis(50);
 
-/// The longest wait for a quiet moment.
+/// The longest wait for quiet.
 const MAX_DEBOUNCE: Duration = Duration::from_millis(250);
 
-/// Capacity of the channel of events.
+/// Capacity of the event channel.
 const CAPACITY: usize = 1024;
 
 /// Why a watch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// The reading thread can't be started.
+    /// The reader thread can't be started.
     #[error("can't start the thread that reads files")]
     Start(#[source] std::io::Error),
-    /// The reading thread panicked.
+    /// The reader thread panicked.
     #[error("the thread that reads files panicked")]
     Ended,
 }
 
-/// Sends all objects of the files, then every change.
+/// Sends all objects of the files, then all changes.
 ///
-/// Returns when the receiver is dropped, or after the first set if [`FilesConfig::watch`] is off. Dropping the future ends the watch.
-/// While `tx` is full, changes are combined.
+/// Returns when the receiver is dropped, or after the first set if [`FilesConfig::watch`] is off. Dropping the future
+/// ends the watch. While `tx` is full, changes are merged.
 ///
 /// # Errors
-/// If the reading thread can't be started, or panicked. A path that can't be read is a [`FileError`] of the sets.
+/// If the reader thread can't be started or panics. A path that can't be read is a [`FileError`] in the sets.
 pub async fn watch(config: FilesConfig, tx: mpsc::Sender<ChangeSet>) -> Result<(), WatchError> {
     watch_by(config, tx, true).await
 }
 
-/// [`watch`], with or without events of the file system.
+/// [`watch`], with or without file system events.
 async fn watch_by(
     config: FilesConfig,
     tx: mpsc::Sender<ChangeSet>,
@@ -96,10 +97,10 @@ async fn watch_by(
     }
 }
 
-/// Something happened at a path.
+/// An event at a path.
 struct Signal {
     at: Instant,
-    /// How long it must be quiet afterwards.
+    /// How long it must be quiet after the event.
     quiet: Duration,
     path: Option<PathBuf>,
 }
@@ -107,7 +108,7 @@ struct Signal {
 #[derive(Default)]
 struct Flags {
     stop: AtomicBool,
-    /// Events were dropped.
+    /// Whether events were dropped.
     lost: AtomicBool,
 }
 
@@ -116,7 +117,7 @@ struct StopOnDrop(Arc<Flags>, SyncSender<Signal>);
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         self.0.stop.store(true, Ordering::Relaxed);
-        // Wakes the thread. It is awake if the channel is full.
+        // Wakes the thread. If the channel is full, it is already awake.
         let _ = self.1.try_send(Signal {
             at: Instant::now(),
             quiet: Duration::ZERO,
@@ -125,7 +126,7 @@ impl Drop for StopOnDrop {
     }
 }
 
-/// The reading thread.
+/// The reader thread.
 struct Reader {
     config: FilesConfig,
     set: FileSet,
@@ -178,8 +179,8 @@ impl Reader {
         }
     }
 
-    /// Waits until `deadline`, or for events and a quiet moment after them that is not before `not_before`. Returns the time of the first
-    /// event, or `None` if the watch ends.
+    /// Waits until `deadline`, or for events and then quiet, but not before `not_before` in the latter case. Returns
+    /// the time of the first event, or `None` if the watch ends.
     fn wait(&mut self, deadline: Instant, not_before: Instant) -> Option<Instant> {
         let mut debounce = Debounce::default();
         loop {
@@ -227,7 +228,7 @@ impl Debounce {
     }
 }
 
-/// How long it must be quiet after an event; `None`: the event changes no file.
+/// How long it must be quiet after an event. `None` if the event changes no file.
 fn quiet(kind: EventKind) -> Option<Duration> {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(QUIET),
@@ -247,12 +248,12 @@ struct FolderWatcher {
     watcher: Option<RecommendedWatcher>,
     /// The watched folders.
     folders: BTreeMap<PathBuf, Identity>,
-    /// A folder was removed or replaced, maybe by one with the same inode.
+    /// Whether a folder was removed or replaced, possibly by one with the same inode.
     outdated: bool,
 }
 
 impl FolderWatcher {
-    /// Watches these folders, unless they are watched. Returns whether it does so anew.
+    /// Watches these folders unless already watched. Returns whether it set up new watches.
     fn watch(&mut self, folders: &BTreeMap<PathBuf, Identity>) -> bool {
         let watched = !self.outdated && *folders == self.folders;
         if watched || !self.enabled {

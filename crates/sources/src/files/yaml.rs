@@ -1,7 +1,7 @@
 //! Parses YAML into trees.
 //!
-//! Uses only the events of the YAML library, since aliases need limits and scalars are read as by kubectl (see [`super::scalar`]). Keys
-//! that are numbers or booleans become text; `<<` merges mappings.
+//! Uses only the YAML library's events, since aliases need limits and scalars are read as in kubectl (see
+//! [`super::scalar`]). Numeric and boolean keys become text; `<<` merges mappings.
 
 use std::collections::HashMap;
 
@@ -11,11 +11,11 @@ use super::limits::Limits;
 use super::scalar;
 use super::tree::{self, Document, Key, Node, Offset, SyntaxError, Value, shown};
 
-/// What a value adds to [`Limits::alias_bytes`], besides its text.
+/// The cost of a value in [`Limits::alias_bytes`], besides its text.
 const VALUE_COST: usize = 64;
 
-/// Parses a part of a file with at most one `---` marker, at its beginning. `base` is the offset of the part. Returns `None` if it has only
-/// comments.
+/// Parses a part of a file with at most one `---` marker, at its beginning. `base` is the offset of the part. Returns
+/// `None` if it contains only comments.
 pub(super) fn document(text: &str, base: Offset, limits: &Limits) -> Option<Document> {
     let mut builder = Builder::new(base, limits);
     let root = builder.read(text);
@@ -57,7 +57,7 @@ struct Anchored {
     values: usize,
     /// Depth of nested lists and mappings.
     height: usize,
-    /// What each alias adds to [`Limits::alias_bytes`].
+    /// The cost of each alias in [`Limits::alias_bytes`].
     cost: usize,
 }
 
@@ -112,7 +112,7 @@ impl<'l> Builder<'l> {
                 if plain && tag.is_none() && text == "<<" && self.merge_key() {
                     return Ok(());
                 }
-                // The parser locates a missing value at the next token. Its key is more helpful.
+                // The parser locates a missing value at the next token. Its key is a more helpful location.
                 let at = if span.is_empty() && plain {
                     self.key_offset().unwrap_or(at)
                 } else {
@@ -177,7 +177,7 @@ impl<'l> Builder<'l> {
         SyntaxError::new(at, message)
     }
 
-    /// Takes `<<` as a merge key, if a key is expected.
+    /// Treats `<<` as a merge key if a key is expected.
     fn merge_key(&mut self) -> bool {
         match self.open.last_mut().map(|frame| &mut frame.held) {
             Some(Held::Map { key, .. }) if key.is_none() => {
@@ -223,7 +223,7 @@ impl<'l> Builder<'l> {
     fn close(&mut self, node: Node, anchor: usize) -> Result<(), SyntaxError> {
         if anchor != 0 {
             let (values, height, cost) = measure(&node);
-            // The copy counts too: nested anchors would multiply memory.
+            // The anchor's copy counts too: nested anchors would multiply memory.
             self.count(node.at, values)?;
             self.anchors.insert(
                 anchor,
@@ -268,7 +268,7 @@ impl<'l> Builder<'l> {
 
     fn alias(&mut self, at: Offset, anchor: usize) -> Result<(), SyntaxError> {
         let Some(anchored) = self.anchors.get(&anchor) else {
-            // The node of the anchor is open.
+            // The anchor's node is still open.
             return Err(SyntaxError::new(at, "an alias inside its own anchor"));
         };
         let (values, height, cost) = (anchored.values, anchored.height, anchored.cost);
@@ -306,7 +306,7 @@ impl<'l> Builder<'l> {
         Node { at, value }
     }
 
-    /// Adds the entries of merged mappings. Explicit entries win, then those of the first mapping.
+    /// Adds the entries of merged mappings. Explicit entries take precedence, then those of earlier mappings.
     fn merge(&mut self, entries: &mut Vec<(Key, Node)>, merged: Vec<Node>) {
         let mut names: std::collections::HashSet<String> =
             entries.iter().map(|(key, _)| key.name.clone()).collect();
@@ -332,7 +332,7 @@ impl<'l> Builder<'l> {
     }
 }
 
-/// Number of values, depth, and cost of a copy.
+/// Number of values, depth, and copy cost.
 fn measure(node: &Node) -> (usize, usize, usize) {
     let mut total = (1, 0, VALUE_COST);
     let mut add = |node: &Node, key: usize| {
@@ -350,12 +350,12 @@ fn measure(node: &Node) -> (usize, usize, usize) {
     (total.0, total.1 + 1, total.2)
 }
 
-/// The value of a scalar with a tag.
+/// The value of a tagged scalar.
 fn tagged(tag: &Tag, text: &str) -> Result<Value, String> {
     let wrong = |kind: &str| Err(format!("`{}` is not a valid {kind}", shown(text)));
     let core = match tag.core_suffix() {
         Some(core) => core,
-        // `!` alone is the non-specific tag, which gives text.
+        // A bare `!` is the non-specific tag, which gives text.
         None if tag.handle().is_empty() && tag.suffix() == "!" => "str",
         None if tag.handle() == "!" && tag.suffix().is_empty() => "str",
         None => return Err(unknown_tag(tag)),
@@ -382,13 +382,13 @@ fn unknown_tag(tag: &Tag) -> String {
     )
 }
 
-/// A mapping's key as text.
+/// A mapping key as text.
 fn key_name(value: Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(text),
         Value::Bool(value) => Ok(value.to_string()),
         Value::Number(number) => match number.as_f64() {
-            #[allow(clippy::cast_possible_truncation)] // kubectl prints such keys in 32 bits, too.
+            #[allow(clippy::cast_possible_truncation)] // kubectl also uses 32 bits here.
             Some(float) if number.is_f64() => Ok((float as f32).to_string()),
             _ => Ok(number.to_string()),
         },

@@ -9,14 +9,14 @@ use backon::{BackoffBuilder as _, ExponentialBackoff, ExponentialBuilder};
 
 use super::error::RequestError;
 
-/// Longest delay before the first sync, as long as the server asks for no longer one: nothing is served until then.
+/// Maximum delay before the first sync unless the server requests a longer one: nothing is served until then.
 const MAX_BEFORE_SYNC: Duration = Duration::from_secs(1);
 
-/// Longest `Retry-After` that is obeyed.
+/// Maximum `Retry-After` that is honored.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// How long to wait before a failed request is repeated. Delays double from `first` up to the maximum for the kind of error, with
-/// up to half of each random. A `Retry-After` of the server is a minimum.
+/// How long to wait before retrying a failed request. Delays double from `first` up to the maximum for the kind of
+/// error; up to half of each delay is random. The server's `Retry-After` is a minimum.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RetryDelays {
     /// After the first failure.
@@ -27,7 +27,7 @@ pub struct RetryDelays {
     pub refused: Duration,
     /// Maximum while RBAC forbids the request.
     pub forbidden: Duration,
-    /// Between two discoveries of the installed kinds, if CRDs can't be watched.
+    /// Interval between discoveries of the installed kinds if CRDs can't be watched.
     pub discovery: Duration,
 }
 
@@ -53,7 +53,7 @@ impl RetryDelays {
                 self.refused
             }
         };
-        // Jitter adds up to as much again.
+        // Jitter adds up to 100 %.
         ExponentialBuilder::new()
             .with_min_delay(self.first / 2)
             .with_max_delay(max / 2)
@@ -63,8 +63,8 @@ impl RetryDelays {
     }
 }
 
-/// The state of a repeated request. Only errors of one kind in a row are a streak: a server that was unreachable and now
-/// forbids a request has forbidden it once.
+/// The state of a retried request. Only consecutive errors of one kind form a streak: if an unreachable server starts
+/// to forbid a request, it has forbidden it once.
 #[derive(Debug)]
 pub(super) struct Retries {
     delays: RetryDelays,
@@ -80,7 +80,7 @@ struct Streak {
 }
 
 impl Retries {
-    /// `synced`: whether the first sync is complete.
+    /// `synced` is true once the first sync is complete.
     pub(super) fn new(delays: RetryDelays, synced: Arc<AtomicBool>) -> Self {
         Self {
             delays,
@@ -89,7 +89,8 @@ impl Retries {
         }
     }
 
-    /// Counts a failure. Returns the delay before the next attempt, and for how long requests have failed in this way.
+    /// Counts a failure. Returns the delay before the next attempt, and how long requests have been failing in this
+    /// way.
     pub(super) fn failed(&mut self, error: &RequestError, now: Instant) -> (Duration, Duration) {
         let kind = discriminant(error);
         let streak = match &mut self.streak {
@@ -150,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_obeyed() {
+    fn retry_after_is_honored() {
         let delays = delays(&mut retries(true), &refused(Some(3)));
         assert_eq!(delays[0], Duration::from_secs(3));
         assert!(delays.iter().all(|delay| delay.as_secs() >= 3));
@@ -174,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn only_errors_of_one_kind_are_a_streak() {
+    fn only_errors_of_one_kind_form_a_streak() {
         let start = Instant::now();
         let at = |second| start + Duration::from_secs(second);
         let away = || RequestError::Unreachable(String::new());

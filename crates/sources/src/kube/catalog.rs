@@ -1,7 +1,7 @@
-//! Which kinds that CRDs define can be watched, and in which version. Pure.
+//! Which CRD-defined kinds can be watched, and in which version. Pure.
 //!
-//! In: installed CRDs and the result of discovery. Out: the [`Availability`] of each kind. Both are needed: a CRD is served some time
-//! after it is installed or the server starts, and only an uninstalled CRD removes its objects.
+//! In: installed CRDs and discovery results. Out: the [`Availability`] of each kind. Both inputs are needed: a CRD is
+//! served only some time after it is installed or the server starts, and only uninstalling a CRD removes its objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,13 +9,13 @@ use sesame_api::Kind;
 
 use super::path;
 
-/// The number of equal results in a row after which discovery is trusted without CRDs, or against them.
+/// Number of equal consecutive results after which discovery is trusted without CRDs, or over them.
 const STABLE: u32 = 4;
 
 /// Whether a kind can be watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Availability {
-    /// Not known, or about to change. Nothing is reported.
+    /// Unknown or about to change. Nothing is reported.
     Unknown,
     /// Served in this version.
     Served(&'static str),
@@ -25,16 +25,16 @@ pub(super) enum Availability {
     OtherVersion(Vec<String>),
 }
 
-/// The installed and the served kinds.
+/// Installed and served kinds.
 #[derive(Debug, Default)]
 pub(super) struct Catalog {
-    /// Names of the installed CRDs; `None`: not known.
+    /// Names of the installed CRDs; `None` if unknown.
     crds: Option<BTreeSet<String>>,
-    /// Versions by resource with its group; `None`: not known.
+    /// Versions by resource with its group; `None` if unknown.
     served: Option<BTreeMap<String, Vec<String>>>,
-    /// The number of equal results of discovery in a row.
+    /// Number of equal consecutive discovery results.
     equal: u32,
-    /// A CRD changed and discovery may be outdated.
+    /// Whether a CRD has changed, so discovery may be outdated.
     touched: bool,
 }
 
@@ -52,7 +52,7 @@ impl Catalog {
         self.equal = 0;
     }
 
-    /// Takes the result of discovery: versions by resource with its group.
+    /// Stores a discovery result: versions by resource with its group.
     pub(super) fn set_served(&mut self, served: BTreeMap<String, Vec<String>>) {
         let served = Some(served);
         self.equal = match self.served == served {
@@ -86,7 +86,7 @@ impl Catalog {
         }
     }
 
-    /// Whether to repeat discovery soon, since it disagrees with the installed CRDs.
+    /// Whether to repeat discovery soon because it disagrees with the installed CRDs.
     pub(super) fn settling(&self, kinds: &[Kind]) -> bool {
         let Some(served) = &self.served else {
             return true;
@@ -148,7 +148,7 @@ mod tests {
         let mut catalog = Catalog::default();
         catalog.set_crds(crds(&["gateways"]));
         catalog.set_served(served(&[]));
-        // Not served yet, or the server restarts.
+        // Not served yet, or the server is restarting.
         assert_eq!(catalog.availability(Kind::Gateway), Availability::Unknown);
         assert_eq!(
             catalog.availability(Kind::TLSRoute),

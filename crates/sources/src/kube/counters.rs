@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Requests and events since the start, for metrics and tests.
+/// Requests and events since startup, for metrics and tests.
 #[derive(Debug, Default)]
 pub struct Counters {
     lists: AtomicU64,

@@ -1,7 +1,7 @@
-//! Discovers which kinds that CRDs define can be watched.
+//! Discovers which CRD-defined kinds can be watched.
 //!
-//! In: a watch of the CRDs' metadata, and the discovery API. Out: the [`Availability`] of each kind, decided by the [`Catalog`]. If
-//! CRDs can't be watched, discovery is polled.
+//! In: a watch of the CRDs' metadata, and the discovery API. Out: the [`Availability`] of each kind, decided by the
+//! [`Catalog`]. If CRDs can't be watched, discovery is polled.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -25,10 +25,10 @@ use super::parse::Identity;
 use super::request;
 use super::watcher::{self, Context, Handler, Target};
 
-/// Between two discoveries while CRDs and discovery disagree.
+/// Delay between discoveries while CRDs and discovery disagree.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// The CRD whose annotation gives the release of all: they are installed together.
+/// The CRD whose annotation gives the release of all of them, since they are installed together.
 const RELEASE_CRD: &str = "gatewayclasses.gateway.networking.k8s.io";
 
 const RELEASE_ANNOTATION: &str = "gateway.networking.k8s.io/bundle-version";
@@ -36,7 +36,8 @@ const RELEASE_ANNOTATION: &str = "gateway.networking.k8s.io/bundle-version";
 /// Receivers of availability, by kind.
 pub(super) type ByKind = BTreeMap<Kind, watch::Sender<Availability>>;
 
-/// Watches which kinds can be watched, until the hub is gone. `missing` is notified when a watcher finds that its kind isn't served.
+/// Tracks which kinds can be watched until the hub is gone. `missing` is notified when a watcher finds that its kind
+/// isn't served.
 pub(super) async fn discover(
     context: Context,
     kinds: ByKind,
@@ -78,7 +79,7 @@ struct Discovery<'a> {
 }
 
 impl Discovery<'_> {
-    /// Ends with an error when the hub is gone.
+    /// Returns an error when the hub is gone.
     async fn run(mut self) -> Result<(), SendError<Message>> {
         let kinds: Vec<Kind> = self.kinds.keys().copied().collect();
         let mut last = Crds::default();
@@ -117,7 +118,7 @@ impl Discovery<'_> {
                 },
                 () = self.missing.notified() => {
                     self.catalog.touch();
-                    // The watcher retries as well, and notifies each time.
+                    // The watcher retries too, and notifies each time.
                     sleep(SETTLE).await;
                 }
                 () = sleep(delay) => {}
@@ -125,7 +126,7 @@ impl Discovery<'_> {
         }
     }
 
-    /// Announces what changed.
+    /// Announces changes.
     async fn announce(&self) -> Result<(), SendError<Message>> {
         for (&kind, sender) in &self.kinds {
             let availability = self.catalog.availability(kind);
@@ -133,7 +134,7 @@ impl Discovery<'_> {
                 continue;
             }
             tracing::debug!(%kind, ?availability, "discovered");
-            // The hub first: the watcher may stop.
+            // Tell the hub first: the watcher may stop.
             let message = Message::Kind(kind, availability.clone());
             self.out.send(message).await?;
             sender.send_replace(availability);
@@ -141,7 +142,7 @@ impl Discovery<'_> {
         Ok(())
     }
 
-    /// The versions that are served of each resource in the groups of the kinds.
+    /// The served versions of each resource in the groups of the kinds.
     async fn served(&self) -> Result<BTreeMap<String, Vec<String>>, RequestError> {
         let mut served: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let groups: BTreeSet<&str> = self.kinds.keys().map(|kind| kind.group()).collect();
@@ -151,7 +152,7 @@ impl Discovery<'_> {
             for GroupVersion { version } in found.into_iter().flat_map(|found| found.versions) {
                 let list = self.get::<ResourceList>(&path, &version).await?;
                 for Resource { name } in list.into_iter().flat_map(|list| list.resources) {
-                    // Subresources have a slash.
+                    // Subresources contain a slash.
                     if !name.contains('/') {
                         let resource = format!("{name}.{group}");
                         served.entry(resource).or_default().push(version.clone());
@@ -197,12 +198,12 @@ struct Resource {
     name: String,
 }
 
-/// The CRDs in the groups of the table of kinds.
+/// The CRDs in the groups listed in the table of kinds.
 #[derive(Clone, Debug, Default)]
 struct Crds {
-    /// Their names; `None`: not known, or they can't be watched.
+    /// Their names; `None` if unknown or CRDs can't be watched.
     names: Option<BTreeSet<String>>,
-    /// The number of changes since the first list.
+    /// Number of changes since the first list.
     changes: u64,
     release: Option<String>,
 }
@@ -212,7 +213,7 @@ struct Crds {
 struct CrdHandler {
     names: BTreeSet<String>,
     listing: BTreeSet<String>,
-    /// No list is incomplete.
+    /// Whether the latest list is complete.
     listed: bool,
     forbidden: bool,
     crds: watch::Sender<Crds>,
@@ -234,7 +235,7 @@ impl CrdHandler {
     }
 }
 
-/// The release in a CRD's annotation.
+/// The release in a CRD annotation.
 fn release(text: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Crd {

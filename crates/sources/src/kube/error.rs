@@ -8,13 +8,13 @@ use ::kube::core::Status;
 /// Maximum length of a message, in characters.
 const MAX_MESSAGE: usize = 500;
 
-/// Why a request failed, as far as callers tell it apart.
+/// Why a request failed, as far as callers distinguish.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RequestError {
-    /// No answer, or one that isn't an API server's.
+    /// No response, or one that isn't from an API server.
     #[error("{0}")]
     Unreachable(String),
-    /// The connection broke off while events were awaited. The next request shows why.
+    /// The connection closed while waiting for events. The next request shows why.
     #[error("the connection was closed")]
     Closed,
     /// 401 or 403.
@@ -23,7 +23,7 @@ pub(super) enum RequestError {
     /// 404: no such object or kind.
     #[error("not found (status 404)")]
     Missing,
-    /// 410: the resourceVersion or the continue token is too old.
+    /// 410: the resourceVersion or continue token is too old.
     #[error("too old (status 410)")]
     Gone,
     /// 400 or 422: the server doesn't support the request.
@@ -35,7 +35,7 @@ pub(super) enum RequestError {
 }
 
 impl RequestError {
-    /// Converts an error status. `retry_after` is the header; without one the status may hold the same.
+    /// Converts an error status. `retry_after` is the header; without it, the status may contain the delay.
     pub(super) fn of_status(status: &Status, retry_after: Option<Duration>) -> Self {
         let message = || short(format!("{} (status {})", status.message, status.code));
         match status.code {
@@ -52,7 +52,7 @@ impl RequestError {
         }
     }
 
-    /// Whether the server answered.
+    /// Whether the server responded.
     pub(super) fn answered(&self) -> bool {
         !matches!(self, Self::Unreachable(_) | Self::Closed)
     }
@@ -79,13 +79,13 @@ impl From<serde_json::Error> for RequestError {
     }
 }
 
-/// An error with its sources: the outermost message alone is often too general.
+/// An error with its sources: the outermost message is often too general.
 fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {
         let cause = error.to_string();
-        // Many errors print their source themselves.
+        // Many errors already print their source.
         if !text.contains(&cause) {
             text.push_str(": ");
             text.push_str(&cause);

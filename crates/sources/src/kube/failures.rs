@@ -1,6 +1,6 @@
-//! What is wrong with a watch right now.
+//! The current failures of a watch.
 //!
-//! In: failures that begin and end. Out: all current ones, for health checks, metrics and logs.
+//! In: the beginning and end of failures. Out: all current ones, for health checks, metrics and logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use sesame_api::{Kind, ObjectKey};
 
-/// Maximum number of objects that are reported one by one. The others are counted by kind.
+/// Maximum number of objects reported individually. The others are counted by kind.
 const MAX_OBJECTS: usize = 100;
 
 /// A current failure.
@@ -17,9 +17,9 @@ const MAX_OBJECTS: usize = 100;
 pub struct WatchFailure {
     /// The part that fails.
     pub subject: Subject,
-    /// The reason, for programs.
+    /// The machine-readable reason.
     pub reason: FailureReason,
-    /// The reason and the fix, for people.
+    /// The reason and the fix, human-readable.
     pub message: String,
     /// When it began.
     pub since: Timestamp,
@@ -36,10 +36,10 @@ pub enum Subject {
     Object(ObjectKey),
 }
 
-/// Why a watch, or a part of it, fails. Objects that were read before keep their last good version.
+/// Why a watch, or a part of it, fails. Objects already read keep their last good version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailureReason {
-    /// The API server doesn't answer.
+    /// The API server doesn't respond.
     Unreachable,
     /// The kind's CRD is not installed, so it has no objects.
     NotInstalled,
@@ -47,7 +47,7 @@ pub enum FailureReason {
     OtherVersion,
     /// RBAC forbids the request.
     Forbidden,
-    /// The API server answers with an error.
+    /// The API server responds with an error.
     Refused,
     /// The object can't be decoded.
     Unreadable,
@@ -84,7 +84,7 @@ impl fmt::Display for Subject {
     }
 }
 
-/// A task that sends requests.
+/// A task that makes requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Requester {
     /// The watcher with this number.
@@ -98,13 +98,13 @@ pub(super) enum Requester {
 #[derive(Debug, Default)]
 pub(super) struct Failures {
     all: BTreeMap<(Subject, FailureReason), (String, Timestamp)>,
-    /// An unreachable API server is one failure, however many requests it fails.
+    /// An unreachable API server is one failure, however many requests fail.
     unreachable: BTreeSet<Requester>,
     changed: bool,
 }
 
 impl Failures {
-    /// A failure begins, or continues with another message.
+    /// A failure begins, or its message changes.
     pub(super) fn begin(
         &mut self,
         subject: Subject,
@@ -120,14 +120,14 @@ impl Failures {
         }
     }
 
-    /// Failures of the subject for these reasons end, if there are any.
+    /// Ends the subject's failures for these reasons, if any.
     pub(super) fn end(&mut self, subject: &Subject, reasons: &[FailureReason]) {
         for reason in reasons {
             self.changed |= self.all.remove(&(subject.clone(), *reason)).is_some();
         }
     }
 
-    /// A request gets no answer.
+    /// A request got no response.
     pub(super) fn unreachable(&mut self, requester: Requester, message: &str, now: Timestamp) {
         if self.unreachable.is_empty() {
             let message =
@@ -138,7 +138,7 @@ impl Failures {
         self.unreachable.insert(requester);
     }
 
-    /// A request got an answer, or is not repeated.
+    /// A request got a response, or won't be retried.
     pub(super) fn reached(&mut self, requester: &Requester) {
         if self.unreachable.remove(requester) && self.unreachable.is_empty() {
             self.end(&Subject::ApiServer, &[FailureReason::Unreachable]);

@@ -21,7 +21,7 @@ use super::{path, request};
 /// Maximum number of concurrent GETs.
 const CONCURRENCY: usize = 16;
 
-/// The running fetches. Dropping it cancels them.
+/// The running fetches, cancelled on drop.
 pub(super) struct Fetches {
     context: Context,
     out: mpsc::Sender<Message>,
@@ -58,7 +58,7 @@ impl Fetches {
     }
 }
 
-/// Repeats the GET until it succeeds or the object is missing. Sends each result.
+/// Retries the GET until it succeeds or the object is missing. Sends each result.
 async fn fetch(
     context: Context,
     key: ObjectKey,

@@ -1,4 +1,4 @@
-//! Combines what watchers, fetches and discovery report into [`WatchEvent`]s. Pure: each message brings its time.
+//! Combines reports from watchers, fetches and discovery into [`WatchEvent`]s. Pure: each message carries its time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,15 +13,15 @@ use super::outbox::Outbox;
 use super::references::{FetchCommand, FetchId, Found, References};
 use super::{WatchEvent, path};
 
-/// After this long a forbidden kind counts as empty, and a forbidden Secret or ConfigMap as missing. An API server that has just
-/// started forbids everything for a moment.
+/// After this time, a forbidden kind counts as empty, and a forbidden Secret or ConfigMap as missing. An API server
+/// that has just started briefly forbids everything.
 pub(super) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
 
-/// After this long a Secret or ConfigMap that the server fails to return, because it can't be decrypted for instance, counts as
-/// missing.
+/// After this time, a Secret or ConfigMap that the server fails to return (for instance, because it can't be decrypted)
+/// counts as missing.
 const FETCH_GRACE: Duration = Duration::from_secs(25);
 
-/// The kinds that own fleets. Until all of them are read, a fleet without an owner is not known to be an orphan.
+/// The kinds that own fleets. Until all of them have been read, a fleet without an owner may not be an orphan.
 const FLEET_OWNERS: [Kind; 2] = [Kind::GatewayClass, Kind::Gateway];
 
 const REQUEST_FAILURES: [FailureReason; 2] = [FailureReason::Forbidden, FailureReason::Refused];
@@ -32,22 +32,22 @@ const FETCH_FAILURES: [FailureReason; 3] = [
     FailureReason::Unreadable,
 ];
 
-/// A report of a task.
+/// A report from a task.
 #[derive(Debug)]
 pub(super) enum Message {
     /// The watcher with this number read something at this time.
     Watcher(usize, Instant, Vec<Update>),
-    /// The result of a GET, and for how long GETs of the object have failed in the same way.
+    /// The result of a GET, and how long GETs of the object have been failing in the same way.
     Fetch(Fetched, Duration),
     /// Whether a kind of the Gateway API can be watched.
     Kind(Kind, Availability),
-    /// The release of the Gateway API's CRDs.
+    /// The release of the Gateway API CRDs.
     Release(Option<String>),
     /// Discovery succeeded or failed.
     Discovery(Result<(), RequestError>),
 }
 
-/// The result of the GET of a Secret or ConfigMap.
+/// The result of fetching a Secret or ConfigMap.
 #[derive(Debug)]
 pub(super) struct Fetched {
     pub(super) key: ObjectKey,
@@ -56,7 +56,7 @@ pub(super) struct Fetched {
     pub(super) result: Result<Found, RequestError>,
 }
 
-/// What a watcher reports.
+/// A report from a watcher.
 #[derive(Debug)]
 pub(super) enum Update {
     /// The server accepted a request.
@@ -66,17 +66,17 @@ pub(super) enum Update {
     /// The object is new or changed.
     Applied(Box<Object>),
     Deleted(ObjectKey),
-    /// The status of an object; `None`: the object is deleted.
+    /// The status of an object; `None` if the object is deleted.
     Status(ObjectKey, Option<LiveStatus>),
     /// The object can't be decoded; its last good version stays.
     Undecodable(ObjectKey, String),
-    /// The object can be decoded again, or is deleted.
+    /// The object can be decoded again or is deleted.
     Decodable(ObjectKey),
     /// The server sent something that is not an object.
     Malformed(String),
-    /// An object of a kind whose metadata is watched has this resourceVersion, or had it when it was deleted.
+    /// An object of a kind watched by metadata has this resourceVersion, or had it when it was deleted.
     MetadataSeen(ObjectKey, Box<str>),
-    /// A request failed. Requests have failed in the same way for this long.
+    /// A request failed. Requests have been failing in the same way for this long.
     Failed(RequestError, Duration),
 }
 
@@ -85,9 +85,9 @@ pub(super) enum Update {
 struct Watcher {
     kind: Kind,
     namespace: Option<Arc<str>>,
-    /// The first sync need not wait for it.
+    /// Whether the first sync no longer waits for it.
     ready: bool,
-    /// It listed its objects once, or its kind is not installed.
+    /// Whether it has completed a list or its kind is not installed.
     read: bool,
 }
 
@@ -97,21 +97,21 @@ impl Watcher {
     }
 }
 
-/// Whether only metadata of the kind is watched. Its objects are fetched when they are referenced.
+/// Whether only the kind's metadata is watched. Its objects are fetched when referenced.
 pub(super) fn metadata_only(kind: Kind) -> bool {
     matches!(kind, Kind::Secret | Kind::ConfigMap)
 }
 
-/// All that is read and not sent yet.
+/// Everything read but not yet sent.
 #[derive(Debug)]
 pub(super) struct Hub {
     watchers: Vec<Watcher>,
     references: References,
     outbox: Outbox,
     failures: Failures,
-    /// The release of the CRDs, if it is not sent yet.
+    /// The release of the CRDs, if not sent yet.
     release: Option<Option<String>>,
-    /// [`WatchEvent::FleetOwnersKnown`] was sent.
+    /// Whether [`WatchEvent::FleetOwnersKnown`] was sent.
     fleet_owners_known: bool,
 }
 
@@ -153,7 +153,7 @@ impl Hub {
         }
     }
 
-    /// The fetches to start and to cancel now.
+    /// The fetches to start and cancel now.
     pub(super) fn take_commands(&mut self) -> Vec<FetchCommand> {
         let commands = self.references.take_commands();
         for command in &commands {
@@ -166,7 +166,7 @@ impl Hub {
         commands
     }
 
-    /// The next event. Statuses precede the objects that have them, so that a status that is up to date is not written again.
+    /// The next event. Statuses precede their objects, so that a status that is up to date is not rewritten.
     pub(super) fn next_event(&mut self) -> Option<WatchEvent> {
         if let Some(failures) = self.failures.take() {
             return Some(WatchEvent::Failures(failures));
@@ -285,7 +285,7 @@ impl Hub {
                 let message = format!("grant the verbs list and watch on {resource}: {message}");
                 (FailureReason::Forbidden, message)
             }
-            // A list follows, or discovery shows whether the kind is installed.
+            // A relist follows, or discovery shows whether the kind is installed.
             RequestError::Gone | RequestError::Missing | RequestError::Closed => return,
             RequestError::Invalid(message) | RequestError::Refused(message, _) => {
                 let message = format!("can't list or watch {resource}: {message}");
@@ -295,7 +295,7 @@ impl Hub {
         self.replace(subject, &REQUEST_FAILURES, reason, message, now);
     }
 
-    /// Begins a failure and ends those for other reasons.
+    /// Begins a failure, replacing those with other reasons.
     fn replace(
         &mut self,
         subject: Subject,

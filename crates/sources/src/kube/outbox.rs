@@ -1,4 +1,4 @@
-//! Changes and statuses that wait to be sent, at most one per object.
+//! Changes and statuses waiting to be sent, at most one per object.
 
 use std::collections::BTreeMap;
 use std::mem::take;
@@ -9,13 +9,13 @@ use sesame_api::{LiveStatus, Object, ObjectKey};
 use super::ChangeSet;
 use crate::change::Change;
 
-/// Changes and statuses that are not sent yet.
+/// Changes and statuses not yet sent.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
     changes: BTreeMap<ObjectKey, Change>,
     statuses: BTreeMap<ObjectKey, Option<LiveStatus>>,
     detected: Option<Instant>,
-    /// The first change set was sent.
+    /// Whether the first change set was sent.
     synced: bool,
 }
 
@@ -34,7 +34,7 @@ impl Outbox {
         }
     }
 
-    /// `None`: the object is deleted.
+    /// `None` if the object is deleted.
     pub(super) fn status(&mut self, key: ObjectKey, status: Option<LiveStatus>) {
         self.statuses.insert(key, status);
     }

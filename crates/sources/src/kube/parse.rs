@@ -1,7 +1,7 @@
 //! Parses the JSON text of one object in a single pass.
 //!
-//! In: text. Out: the object's key, its status as text, a fingerprint of all that translation reads, and the object itself, which is
-//! decoded only on demand.
+//! In: text. Out: the object's key, its status as text, a fingerprint of everything that translation reads, and the
+//! object itself, decoded only on demand.
 
 use std::fmt;
 
@@ -14,22 +14,23 @@ use sesame_api::{DecodeError, Kind, LiveStatus, Object, ObjectKey};
 use super::trim;
 use crate::fingerprint;
 
-/// A parsed object that is not decoded yet.
+/// A parsed object, not yet decoded.
 #[derive(Debug)]
 pub(super) struct ParsedObject {
     pub(super) key: ObjectKey,
-    /// Hash of all that [`ParsedObject::decode`] decodes. Changes of the status or of unused fields don't change it.
+    /// Hash of everything that [`ParsedObject::decode`] decodes. Changes to the status or unused fields don't affect
+    /// it.
     pub(super) fingerprint: u64,
     pub(super) resource_version: Box<str>,
-    /// The status, for kinds that Sesame writes one for.
+    /// The status, for kinds whose status Sesame writes.
     pub(super) status: Option<LiveStatus>,
     value: Value,
 }
 
-/// Why a text is not an object.
+/// Why text is not an object.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ParseError {
-    /// Not a JSON mapping, or nested too deep.
+    /// Not a JSON mapping, or nested too deeply.
     #[error("{0}")]
     Json(#[from] serde_json::Error),
     #[error("metadata.name is missing")]
@@ -37,7 +38,7 @@ pub(super) enum ParseError {
 }
 
 impl ParsedObject {
-    /// Parses the text of an object of a kind, in any version.
+    /// Parses the text of an object of this kind, in any version.
     pub(super) fn parse(kind: Kind, text: &str) -> Result<Self, ParseError> {
         let mut json = serde_json::Deserializer::from_str(text);
         let Root {
@@ -52,7 +53,7 @@ impl ParsedObject {
         let name = text(&metadata, "name").ok_or(ParseError::NoName)?;
         let namespace = text(&metadata, "namespace").filter(|_| kind.namespaced());
         let key = ObjectKey::new(kind, namespace.unwrap_or_default(), name);
-        // Not part of the object: a version that changes nothing else is not a change.
+        // Not part of the object: a new version with no other difference is not a change.
         let resource_version: Box<str> = match metadata.remove("resourceVersion") {
             Some(Value::String(version)) => version.into(),
             _ => Box::default(),
@@ -79,16 +80,16 @@ impl ParsedObject {
         })
     }
 
-    /// Decodes the object. The error message doesn't repeat the key.
+    /// Decodes the object. The error message omits the key.
     pub(super) fn decode(self) -> Result<Object, DecodeError> {
         match Object::decode_admitted(self.value) {
-            Ok(object) => Ok(object.expect("`parse` wrote a kind and version that we decode")),
+            Ok(object) => Ok(object.expect("`parse` sets a supported kind and version")),
             Err(error) => Err(DecodeError { key: None, ..error }),
         }
     }
 }
 
-/// An object's metadata, as far as all kinds have it.
+/// The metadata common to all kinds.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Identity {
@@ -101,7 +102,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// Reads the metadata from the text of an object.
+    /// Reads the metadata from an object's text.
     pub(super) fn of(text: &str) -> Result<Self, serde_json::Error> {
         #[derive(Deserialize)]
         struct Outer {
@@ -110,7 +111,7 @@ impl Identity {
         serde_json::from_str::<Outer>(text).map(|outer| outer.metadata)
     }
 
-    /// The key of the object, if it is of this kind.
+    /// The key of the object, assuming this kind.
     pub(super) fn key(&self, kind: Kind) -> ObjectKey {
         ObjectKey::new(kind, self.namespace.as_str(), self.name.as_str())
     }
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_beyond_the_bounds_of_our_release_is_decoded() {
+    fn an_object_that_exceeds_the_limits_of_our_release_is_decoded() {
         let mut value = route();
         let rule = json!({"backendRefs": [{"name": "s", "port": 80}]});
         // Our release allows 16.

@@ -1,6 +1,6 @@
-//! The state machine of a list and watch. Pure.
+//! The state machine of list and watch. Pure.
 //!
-//! In: what the server sends. Out: what to request next, and the meaning of each event.
+//! In: the server's responses. Out: the next request, and the meaning of each event.
 
 use ::kube::core::WatchEvent;
 use serde_json::value::RawValue;
@@ -14,22 +14,22 @@ const END_OF_LIST: &str = "k8s.io/initial-events-end";
 /// The next request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// A watch that begins with all objects.
+    /// A watch that begins by sending all objects.
     StreamingList,
-    /// A page of a list, with its continue token; `None`: the first.
+    /// A page of a list, with its continue token; `None` for the first.
     Page(Option<String>),
     /// A watch from this resourceVersion.
     Watch(String),
 }
 
-/// What an event means.
+/// The meaning of an event.
 #[derive(Debug)]
 pub(super) enum Meaning {
     Applied(Box<RawValue>),
     Deleted(Box<RawValue>),
     ListEnds,
     Nothing,
-    /// The server ends the watch.
+    /// The server ended the watch.
     Failed(RequestError),
 }
 
@@ -37,7 +37,7 @@ pub(super) enum Meaning {
 #[derive(Debug)]
 pub(super) struct Progress {
     next: Next,
-    /// The server may have streaming lists.
+    /// Whether the server may support streaming lists.
     streams: bool,
 }
 
@@ -53,7 +53,7 @@ impl Progress {
         &self.next
     }
 
-    /// Whether the next event is the first of a list, or a streaming list is incomplete.
+    /// Whether the next event begins a list, or a streaming list is incomplete.
     pub(super) fn lists(&self) -> bool {
         matches!(self.next, Next::StreamingList | Next::Page(None))
     }
@@ -95,7 +95,7 @@ impl Progress {
         last
     }
 
-    /// The request failed. Returns whether the next one replaces it without a delay.
+    /// The request failed. Returns whether to send the next one without a delay.
     pub(super) fn failed(&mut self, error: &RequestError) -> bool {
         let watching = matches!(self.next, Next::Watch(_));
         let unsupported = matches!(error, RequestError::Invalid(_));
@@ -104,7 +104,7 @@ impl Progress {
             self.next = Next::Page(None);
             return true;
         }
-        // A version can be older than the server remembers, or newer than all it has, as after a restored backup.
+        // A version can be older than the server's history, or newer than its latest, such as after restoring a backup.
         let unknown_version = match error {
             RequestError::Gone => true,
             RequestError::Refused(message, _) => message.contains("resource version"),
@@ -119,7 +119,7 @@ impl Progress {
         watching && matches!(error, RequestError::Gone)
     }
 
-    /// A watch that breaks off continues behind the last object it sent.
+    /// An interrupted watch continues after the last object it sent.
     fn advance(&mut self, object: &RawValue) {
         if let Next::Watch(version) = &mut self.next
             && let Ok(identity) = Identity::of(object.get())
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_watch_continues_behind_the_last_object() {
+    fn a_watch_continues_after_the_last_object() {
         let mut progress = Progress::new();
         progress.event(end_of_list("9"));
         let changed = event("MODIFIED", json!({"name": "a", "resourceVersion": "12"}));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_version_is_listed_again() {
+    fn an_unknown_version_causes_a_relist() {
         for (code, message, again) in [
             (410, "too old", true),
             (400, "invalid version", true),

@@ -1,14 +1,16 @@
-//! Secrets and ConfigMaps that other objects reference.
+//! Secrets and ConfigMaps referenced by other objects.
 //!
-//! In: objects and what they reference, metadata seen by watchers, results of GETs. Out: objects, each after all that it references
-//! is known, and commands to GET. Data that is not referenced is never read, and is removed with its last reference.
+//! In: objects and their references, metadata seen by watchers, results of GETs. Out: objects, each once everything it
+//! references is known, and commands to GET. Unreferenced data is never read, and data is removed with its last
+//! reference.
 //!
-//! Secrets are not watched with their data: a watch would transfer and hold every Secret of the cluster, most of which are unrelated
-//! and some up to 1 MiB large. Metadata takes some hundred bytes each, none of which is kept, and a referenced Secret one GET, plus
-//! one per change.
+//! Secrets are not watched with their data: a watch would transfer and hold every Secret in the cluster, most of which
+//! are unrelated and some as large as 1 MiB. Metadata takes a few hundred bytes per Secret, none of which is kept. A
+//! referenced Secret takes one GET, plus one per change.
 //!
-//! Data can't be stale: metadata only triggers a GET, which reads the latest state since it names no resourceVersion. If metadata
-//! arrives during a GET, another one follows. Versions are compared only to skip a GET that would return nothing new.
+//! Data can't be stale: metadata only triggers a GET, which reads the latest state because it specifies no
+//! resourceVersion. If metadata arrives during a GET, another one follows. Versions are compared only to skip a GET
+//! that would return nothing new.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::time::Instant;
@@ -17,15 +19,15 @@ use sesame_api::{Kind, Object, ObjectKey};
 
 use super::outbox::Outbox;
 
-/// Starts or cancels the GET of a Secret or ConfigMap.
+/// Starts or cancels fetching a Secret or ConfigMap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FetchCommand {
-    /// GET it, with retries until there is a result. Replaces an earlier fetch.
+    /// Fetch it, retrying until there is a result. Replaces an earlier fetch.
     Start(ObjectKey, FetchId),
     Cancel(ObjectKey),
 }
 
-/// Identifies a fetch. Only the result of an object's last one is used.
+/// Identifies a fetch. Only the result of an object's latest one is used.
 pub(super) type FetchId = u64;
 
 /// The result of a fetch.
@@ -40,7 +42,7 @@ pub(super) enum Found {
     Nothing,
     /// The object can't be decoded; its last good version stays.
     Unreadable(String),
-    /// The server refuses the GET. The fetch continues, but no object waits for it any longer.
+    /// The server refuses the GET. The fetch continues, but objects no longer wait for it.
     Denied,
 }
 
@@ -48,9 +50,9 @@ pub(super) enum Found {
 #[derive(Debug, Default)]
 pub(super) struct References {
     referenced: HashMap<ObjectKey, Referenced>,
-    /// The references of objects that were passed on.
+    /// The references of objects already passed on.
     by_referrer: HashMap<ObjectKey, Box<[ObjectKey]>>,
-    /// Objects that wait for referenced ones.
+    /// Objects waiting for referenced ones.
     waiting: HashMap<ObjectKey, Waiting>,
     /// The referenced objects in the current list of each watcher.
     listing: HashMap<usize, HashSet<ObjectKey>>,
@@ -60,12 +62,12 @@ pub(super) struct References {
 
 #[derive(Debug, Default)]
 struct Referenced {
-    /// The number of references, from waiting objects too.
+    /// Number of references, including those from waiting objects.
     count: u32,
     data: Data,
     /// The current fetch.
     fetch: Option<FetchId>,
-    /// What was seen during the fetch.
+    /// What was seen during the fetch, if anything.
     seen: Option<Seen>,
     /// Objects that may wait for it.
     referrers: BTreeSet<ObjectKey>,
@@ -74,7 +76,7 @@ struct Referenced {
 #[derive(Debug)]
 enum Seen {
     Version(Box<str>),
-    /// A complete list doesn't have the object.
+    /// A complete list doesn't contain the object.
     Missing,
 }
 
@@ -97,7 +99,7 @@ struct Waiting {
 }
 
 impl References {
-    /// An object is new or changed. `keys` are the objects that it references, each once.
+    /// An object is new or changed. `keys` are the objects that it references, without duplicates.
     pub(super) fn upsert(
         &mut self,
         object: Object,
@@ -125,7 +127,7 @@ impl References {
         self.waiting.insert(referrer, Waiting { object, keys, at });
     }
 
-    /// An object is deleted.
+    /// An object was deleted.
     pub(super) fn remove(&mut self, key: ObjectKey, at: Instant, out: &mut Outbox) {
         if let Some(waiting) = self.waiting.remove(&key) {
             self.release(&waiting.keys, at, out);
@@ -136,7 +138,7 @@ impl References {
         out.remove(key, at);
     }
 
-    /// A list of metadata begins.
+    /// A metadata list begins.
     pub(super) fn list_begins(&mut self, watcher: usize) {
         self.listing.insert(watcher, HashSet::new());
     }
@@ -158,7 +160,7 @@ impl References {
         }
     }
 
-    /// A list of metadata is complete. Referenced objects that it doesn't have may be deleted.
+    /// A metadata list is complete. Referenced objects missing from it may have been deleted.
     pub(super) fn list_ends(&mut self, watcher: usize, kind: Kind, namespace: Option<&str>) {
         let Some(listed) = self.listing.remove(&watcher) else {
             return;
@@ -184,7 +186,7 @@ impl References {
         }
     }
 
-    /// A fetch has a result.
+    /// A fetch returned a result.
     pub(super) fn fetched(
         &mut self,
         key: &ObjectKey,
@@ -254,7 +256,7 @@ impl References {
         std::mem::take(&mut self.commands)
     }
 
-    /// Whether any object waits for referenced ones.
+    /// Whether any object is waiting for referenced ones.
     pub(super) fn any_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
@@ -310,7 +312,7 @@ impl References {
         self.release(&before.unwrap_or_default(), at, out);
     }
 
-    /// Passes on the objects that waited for this one alone.
+    /// Passes on the objects that were waiting only for this one.
     fn pass_on_referrers(&mut self, key: &ObjectKey, out: &mut Outbox) {
         let Some(referenced) = self.referenced.get_mut(key) else {
             return;
@@ -326,8 +328,8 @@ impl References {
     }
 }
 
-/// Whether a version is newer than another. resourceVersions are increasing numbers (guaranteed since Kubernetes 1.35); others
-/// are compared for inequality.
+/// Whether a version is newer than another. resourceVersions are increasing numbers (guaranteed since Kubernetes 1.35);
+/// for other formats, any difference counts as newer.
 fn newer(version: &str, than: &str) -> bool {
     match (version.parse::<u64>(), than.parse::<u64>()) {
         (Ok(version), Ok(than)) => version > than,

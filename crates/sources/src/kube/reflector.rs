@@ -1,6 +1,6 @@
-//! Reflects one kind, in all namespaces or in one: its watcher, its [`Store`], and messages to the hub.
+//! Reflects one kind, in one or all namespaces: its watcher, its [`Store`], and messages to the hub.
 //!
-//! Each reflector decodes in a task of its own, so that kinds are decoded in parallel.
+//! Each reflector runs in its own task, so that kinds are decoded in parallel.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use super::watcher::{self, Context, Handler, Target};
 pub(super) struct Reflector {
     number: usize,
     kind: Kind,
-    /// `None`: all namespaces, or the kind is cluster-scoped.
+    /// `None` for all namespaces, or if the kind is cluster-scoped.
     namespace: Option<Arc<str>>,
     store: Store,
     updates: Vec<Update>,
@@ -32,7 +32,7 @@ pub(super) struct Reflector {
 }
 
 impl Reflector {
-    /// `missing` is notified when the API server doesn't know the kind.
+    /// `missing` is notified when the API server doesn't serve the kind.
     pub(super) fn new(
         number: usize,
         kind: Kind,
@@ -54,9 +54,9 @@ impl Reflector {
 
     fn target(&self, version: &str) -> Target {
         let (namespace, field_selector) = match (self.namespace.as_deref(), self.kind) {
-            // RBAC can allow Namespaces by name.
+            // RBAC can grant access to Namespaces by name.
             (Some(name), Kind::Namespace) => (None, Some(format!("metadata.name={name}"))),
-            // Helm stores releases in Secrets of up to 1 MiB, which are never certificates.
+            // Helm stores releases of up to 1 MiB in Secrets, which are never certificates.
             (namespace, Kind::Secret) => (namespace, Some("type!=helm.sh/release.v1".to_owned())),
             (namespace, _) => (namespace, None),
         };

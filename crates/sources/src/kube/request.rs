@@ -1,4 +1,4 @@
-//! Requests to the API server: one answer, or a stream of watch events.
+//! Requests to the API server: for a single response or a stream of watch events.
 //!
 //! Errors keep the server's `Retry-After`, which kube's own request functions drop.
 
@@ -19,13 +19,14 @@ use tokio_util::io::StreamReader;
 
 use super::error::RequestError;
 
-/// API servers give up on a request after 60 s and then answer. Without an answer for this long the connection is dead.
+/// API servers time out a request after 60 s and respond. If there is no response for this long, the connection is
+/// dead.
 const TIMEOUT: Duration = Duration::from_secs(70);
 
-/// The body of the answer.
+/// Returns the body of the response.
 ///
 /// # Errors
-/// If there is no answer in time, or it isn't a success.
+/// If there is no timely response, or it isn't a success.
 pub(super) async fn text(
     client: &Client,
     request: Request<Vec<u8>>,
@@ -33,15 +34,15 @@ pub(super) async fn text(
     in_time(async { read(send(client, request).await?).await }).await
 }
 
-/// The events of a watch, as they arrive.
+/// Returns the events of a watch as they arrive.
 ///
 /// # Errors
-/// If there is no answer in time, or it isn't a success.
+/// If there is no timely response, or it isn't a success.
 pub(super) async fn events(
     client: &Client,
     mut request: Request<Vec<u8>>,
 ) -> Result<impl Stream<Item = io::Result<WatchEvent<Box<RawValue>>>>, RequestError> {
-    // Kubernetes 1.37 compresses each event by itself, which tower-http decodes as far as the first.
+    // Kubernetes 1.37 compresses each event separately, of which tower-http decodes only the first.
     let identity = HeaderValue::from_static("identity");
     request.headers_mut().insert(ACCEPT_ENCODING, identity);
     let response = in_time(send(client, request)).await?;

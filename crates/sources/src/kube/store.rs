@@ -1,6 +1,6 @@
-//! The objects of one kind that one watcher has seen.
+//! The objects of one kind seen by one watcher.
 //!
-//! In: objects as text. Out: an [`Update`] for each difference. Only the name and a fingerprint of each object are kept.
+//! In: objects as text. Out: an [`Update`] per difference. Only the name and a fingerprint of each object are kept.
 
 use std::mem::take;
 
@@ -14,21 +14,21 @@ use super::parse::{Identity, ParsedObject};
 #[derive(Debug)]
 pub(super) struct Store {
     kind: Kind,
-    /// By `namespace/name`, or name for cluster-scoped kinds.
+    /// By `namespace/name`, or by name for cluster-scoped kinds.
     entries: FxHashMap<Box<str>, Entry>,
-    /// The number of the current list. Entries with a lower one are missing from it.
+    /// The number of the current list. Entries with a lower number have not been seen in it.
     list: u32,
 }
 
 #[derive(Debug, Default)]
 struct Entry {
-    /// Of the last version that could be decoded.
+    /// The fingerprint of the last version that could be decoded.
     fingerprint: u64,
     /// The list in which the object was last seen.
     list: u32,
-    /// Some version could be decoded.
+    /// Whether any version could be decoded.
     decoded: bool,
-    /// The current version can't be decoded.
+    /// Whether the current version can't be decoded.
     undecodable: bool,
 }
 
@@ -41,12 +41,12 @@ impl Store {
         }
     }
 
-    /// A list begins. The one before may be incomplete.
+    /// A list begins. The previous one may be incomplete.
     pub(super) fn list_begins(&mut self) {
         self.list = self.list.wrapping_add(1);
     }
 
-    /// The object is new or changed, or is listed.
+    /// The object is new, changed or listed.
     pub(super) fn apply(&mut self, text: &str, out: &mut Vec<Update>) {
         let mut parsed = match ParsedObject::parse(self.kind, text) {
             Ok(parsed) => parsed,
@@ -78,7 +78,7 @@ impl Store {
         }
     }
 
-    /// The object was deleted; the text is its last version.
+    /// The object was deleted; `text` is its last version.
     pub(super) fn delete(&mut self, text: &str, out: &mut Vec<Update>) {
         match Identity::of(text) {
             Ok(identity) => self.remove(&name(&identity.key(self.kind)), out),

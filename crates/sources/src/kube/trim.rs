@@ -1,7 +1,8 @@
-//! JSON text to a JSON value with the fields that are kept.
+//! Parses JSON text into a value, keeping only some fields.
 //!
-//! In: the text of an object. Out: a value without the other fields and without nulls. They are skipped while parsing, so they cost no
-//! memory and do not change the fingerprint. In a busy cluster more than half of an object is `managedFields`.
+//! In: the text of an object. Out: a value without unused fields and nulls. They are skipped while parsing, so they
+//! cost no memory and don't affect the fingerprint. In a busy cluster `managedFields` makes up more than half of an
+//! object.
 
 use std::fmt;
 
@@ -9,7 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess,
 use serde_json::{Map, Value};
 use sesame_api::Fields;
 
-/// Reads a value with these fields.
+/// Reads a value, keeping these fields.
 pub(super) struct Trim(pub(super) &'static Fields);
 
 impl<'de> DeserializeSeed<'de> for Trim {
@@ -72,7 +73,7 @@ impl<'de> Visitor<'de> for Trim {
     }
 }
 
-/// Reads the value of a field, if it is kept, and puts it into the map unless it is null.
+/// Reads the value of a field, if kept, and inserts it into the map unless it is null.
 pub(super) fn put<'de, A: MapAccess<'de>>(
     map: &mut Map<String, Value>,
     field: String,

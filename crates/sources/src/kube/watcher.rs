@@ -1,7 +1,7 @@
 //! Lists and watches one collection until its handler stops it.
 //!
-//! In: the path of a collection. Out: calls of a [`Handler`]. Failed requests are retried with backoff. [`Progress`] decides what to
-//! request next. docs/design/watch.md compares this watcher with kube-runtime's.
+//! In: the path of a collection. Out: calls to a [`Handler`]. Failed requests are retried with backoff. [`Progress`]
+//! decides the next request. docs/design/watch.md compares this watcher with kube-runtime's.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,27 +25,27 @@ use super::request;
 /// Server-side timeout of a watch, in seconds.
 const WATCH_SECONDS: u32 = 290;
 
-/// Client-side timeout between two events of a streaming list.
+/// Client-side timeout between events of a streaming list.
 const LIST_TIMEOUT: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 10);
 
-/// Client-side timeout between two events of a watch. Servers send a bookmark about once a minute; nothing else shows that a
-/// connection to a machine without power is dead.
+/// Client-side timeout between events of a watch. Servers send a bookmark about once a minute; nothing else reveals a
+/// dead connection to a machine that lost power.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// A watch that was open for this long succeeded, even without an event.
+/// A watch that stays open for this long counts as successful, even without an event.
 const ESTABLISHED: Duration = Duration::from_secs(1);
 
-/// Objects per page, where the server has no streaming lists.
+/// Page size for servers without streaming lists.
 const PAGE: u32 = 500;
 
-/// Maximum number of buffered events that are handled before a flush.
+/// Maximum number of buffered events handled before a flush.
 const CHUNK: usize = 256;
 
-/// Receives what a watcher reads.
+/// Receives a watcher's results.
 pub(super) trait Handler: Send {
-    /// A list begins. The one before may be incomplete.
+    /// A list begins. The previous one may be incomplete.
     fn list_begins(&mut self);
-    /// An object is new or changed, or is listed.
+    /// The object is new, changed or listed.
     fn applied(&mut self, text: &str);
     /// An object was deleted. `text` is its last version.
     fn deleted(&mut self, text: &str);
@@ -53,9 +53,9 @@ pub(super) trait Handler: Send {
     fn list_ends(&mut self);
     /// The server accepted a request.
     fn connected(&mut self);
-    /// A request failed. Requests have failed in the same way for `duration`.
+    /// A request failed. Requests have been failing in the same way for `duration`.
     fn failed(&mut self, error: RequestError, duration: Duration);
-    /// No further event is buffered. False stops the watcher.
+    /// No further events are buffered. Returns false to stop the watcher.
     fn flush(&mut self) -> impl Future<Output = bool> + Send;
 }
 
@@ -67,13 +67,13 @@ pub(super) struct Target {
     pub(super) field_selector: Option<String>,
 }
 
-/// What all tasks share.
+/// State shared by all tasks.
 #[derive(Clone)]
 pub(super) struct Context {
     pub(super) client: Client,
     pub(super) retry: RetryDelays,
     pub(super) counters: Arc<Counters>,
-    /// The first sync is complete.
+    /// Whether the first sync is complete.
     pub(super) synced: Arc<AtomicBool>,
 }
 
@@ -119,7 +119,7 @@ struct Watcher<'a, H> {
 }
 
 impl<H: Handler> Watcher<'_, H> {
-    /// Makes one request, and waits if it fails. False: the handler stops the watcher.
+    /// Makes one request; after a failure, waits. Returns false if the handler stops the watcher.
     async fn step(&mut self) -> bool {
         if self.progress.lists() {
             self.handler.list_begins();
@@ -179,7 +179,7 @@ impl<H: Handler> Watcher<'_, H> {
         Ok(())
     }
 
-    /// Watches from a version; `None`: beginning with a streaming list.
+    /// Watches from a version, or begins with a streaming list if `None`.
     async fn events(&mut self, version: Option<String>) -> Result<(), RequestError> {
         let mut params = WatchParams::default().timeout(WATCH_SECONDS);
         params
@@ -192,7 +192,7 @@ impl<H: Handler> Watcher<'_, H> {
                 params = params.initial_events();
             }
         }
-        // Without a version the server lists the latest state, not a cached one.
+        // Without a version, the server lists the latest state rather than a cached one.
         let version = version.unwrap_or_default();
         let request = Request::new(&*self.target.path);
         let request = match self.target.metadata_only {

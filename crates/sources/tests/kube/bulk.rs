@@ -1,4 +1,4 @@
-//! Thousands of objects need few requests.
+//! Thousands of objects take few requests.
 
 use futures::StreamExt as _;
 use serde_json::json;

@@ -25,7 +25,7 @@ async fn objects_are_created_changed_and_deleted() {
     let namespace = ObjectKey::new(Kind::Namespace, "", "changes");
     assert!(subscriber.has(&namespace));
     assert!(!subscriber.has(&ObjectKey::new(Kind::Namespace, "", "default")));
-    // Every namespace has a ConfigMap with a CA bundle, which is not referenced.
+    // Every namespace has an unreferenced ConfigMap with a CA bundle.
     let data = |key: &ObjectKey| matches!(key.kind, Kind::Secret | Kind::ConfigMap);
     assert!(!subscriber.objects.keys().any(data));
     subscriber
@@ -84,7 +84,7 @@ async fn a_written_status_is_not_a_change() {
     let live = &subscriber.statuses[&key("status")];
     assert!(live.status.as_ref().unwrap().get().contains("x.example/c"));
     assert_eq!(live.generation, 1);
-    // Changes are sent in order, so the first route has no further one.
+    // Changes are sent in order, so there is no further change to the first route.
     cluster.apply(&route("changes", "later", "a")).await;
     subscriber
         .until("another route", |received| received.has(&key("later")))

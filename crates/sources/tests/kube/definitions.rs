@@ -1,4 +1,4 @@
-//! CRDs that are missing, serve other versions, or are installed and uninstalled at run time.
+//! CRDs that are missing, serve other versions, or are installed and uninstalled at runtime.
 
 use serde_json::{Value, json};
 use sesame_api::{Kind, ObjectKey};
@@ -38,7 +38,7 @@ fn object(kind: Kind, version: &str) -> Value {
 }
 
 #[tokio::test]
-async fn definitions_can_be_installed_and_uninstalled_at_run_time() {
+async fn definitions_can_be_installed_and_uninstalled_at_runtime() {
     let server = ApiServer::start().await.unwrap();
     let cluster = Cluster(server.admin().await.unwrap());
     let kinds = [Kind::HTTPRoute, Kind::GRPCRoute, Kind::TLSRoute];
@@ -50,7 +50,7 @@ async fn definitions_can_be_installed_and_uninstalled_at_run_time() {
         kinds.map(|kind| format!("{kind}: NotInstalled"))
     );
 
-    // An older supported version, and an unsupported one.
+    // An older but supported version, and an unsupported one.
     let http = ObjectKey::new(Kind::HTTPRoute, "default", "r");
     let older = definition(Kind::HTTPRoute, &["v1beta1"]);
     cluster.apply(&older).await;
@@ -72,7 +72,7 @@ async fn definitions_can_be_installed_and_uninstalled_at_run_time() {
         .until("the route", |received| received.has(&http))
         .await;
 
-    // A change of the served version changes no objects.
+    // Changing the served version changes no objects.
     cluster
         .apply(&definition(Kind::HTTPRoute, &["v1beta1", "v1"]))
         .await;
@@ -89,7 +89,7 @@ async fn definitions_can_be_installed_and_uninstalled_at_run_time() {
         .await;
     assert_eq!(subscriber.changes_of(&http), 2);
 
-    // If no supported version is served, the objects stay. If the CRD is uninstalled, they are removed.
+    // If no supported version is served, the objects stay. Uninstalling the CRD removes them.
     let mut neither = only_new.clone();
     neither["spec"]["versions"][1]["served"] = false.into();
     neither["spec"]["versions"]

@@ -55,7 +55,7 @@ async fn objects_stay_while_the_server_is_unreachable() {
     subscriber
         .until("no failures", |received| received.failures.is_empty())
         .await;
-    // The server has lost its history, so everything is listed again. Unchanged objects yield no changes.
+    // The server has lost its history, so everything is relisted. Unchanged objects yield no changes.
     cluster.apply(&route("default", "r", "other")).await;
     cluster.delete(&route("default", "s", "b")).await;
     cluster.apply(&secret("default", "s", "second")).await;
@@ -93,7 +93,7 @@ async fn the_first_change_set_waits_for_an_unreachable_server() {
 
 #[tokio::test]
 async fn a_compacted_version_causes_a_relist() {
-    // Without its watch cache the server has no streaming lists, but etcd's history.
+    // Without its watch cache, the server has no streaming lists but keeps etcd's history.
     let server = ApiServer::start_with(&["--watch-cache=false"])
         .await
         .unwrap();
@@ -119,7 +119,7 @@ async fn a_compacted_version_causes_a_relist() {
     assert_eq!(subscriber.changes_of(&key("t")), 1);
 }
 
-/// A request and the outcome.
+/// A request and its outcome.
 #[derive(Clone, Debug)]
 struct Exchange {
     path: String,
@@ -129,7 +129,7 @@ struct Exchange {
     retry_after: Option<Duration>,
 }
 
-/// The number of lists of Gateways that get the response of a server that is initializing its storage.
+/// Number of Gateway lists that get the response of a server that is still initializing its storage.
 const INITIALIZING: usize = 5;
 
 /// A client that records its requests.

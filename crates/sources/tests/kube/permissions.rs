@@ -6,7 +6,7 @@ use sesame_testkit::api_server::{ApiServer, Channel};
 
 use crate::subscriber::{Cluster, Subscriber, config, gateway, route, secret};
 
-/// Grants these rules, in all namespaces, to a service account in the namespace `default`.
+/// Grants these rules, in all namespaces, to a service account in namespace `default`.
 pub(crate) async fn grant(cluster: &Cluster, account: &str, rules: Value) {
     let name = format!("test-{account}");
     let group = "rbac.authorization.k8s.io";
@@ -86,7 +86,7 @@ async fn forbidden_kinds_are_reported_and_read_once_they_are_allowed() {
                 && received.has(&at(Kind::Secret, "s"))
         })
         .await;
-    // Objects stay when they are forbidden again.
+    // Objects stay if they are forbidden again.
     grant(&cluster, "limited", json!([definitions])).await;
     assert_eq!(subscriber.objects.len(), 3);
 }

@@ -34,7 +34,7 @@ async fn a_secret_is_read_while_it_is_referenced() {
     let mut subscriber = Subscriber::new(cluster.0.clone(), config);
     subscriber.synced().await;
     let (one, two) = (key("secrets", "one"), key("secrets", "two"));
-    // It is in the first change set, with the Gateway.
+    // It arrives in the first change set, with the Gateway.
     assert_eq!(content(&subscriber, &one).as_deref(), Some("first"));
     assert!(!subscriber.has(&two) && !subscriber.has(&key("secrets", "unreferenced")));
 
@@ -65,7 +65,7 @@ async fn a_secret_is_read_while_it_is_referenced() {
     subscriber
         .until("no objects", |received| received.objects.is_empty())
         .await;
-    // One request for each of two references, and at most two for each of three changes.
+    // One request for each of two references, and at most two per change for three changes.
     assert!(
         subscriber.counters.gets() <= 8,
         "{}",

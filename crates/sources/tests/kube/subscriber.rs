@@ -1,4 +1,4 @@
-//! A subscriber to watch events that tracks the resulting state, and a cluster to watch.
+//! A subscriber that tracks the state resulting from watch events, and a cluster to watch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-/// Long enough for a busy machine.
+/// Generous, for busy machines.
 const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Receives watch events and tracks the resulting state.
@@ -30,7 +30,7 @@ pub(crate) struct Subscriber {
     pub(crate) failures: Vec<WatchFailure>,
     /// The release of the CRDs.
     pub(crate) release: Option<String>,
-    /// The number of change sets.
+    /// Number of change sets.
     pub(crate) sets: usize,
     /// All changes in order: `true` for an upsert, `false` for a removal.
     pub(crate) changes: Vec<(ObjectKey, bool)>,
@@ -117,7 +117,7 @@ impl Subscriber {
         self.failures.iter().map(line).collect()
     }
 
-    /// The number of changes of the object.
+    /// Number of changes to the object.
     pub(crate) fn changes_of(&self, key: &ObjectKey) -> usize {
         self.changes
             .iter()
@@ -132,7 +132,7 @@ impl Drop for Subscriber {
     }
 }
 
-/// Watches these kinds, in one namespace or all.
+/// Watches these kinds, in one or all namespaces.
 pub(crate) fn config(kinds: &[Kind], namespace: Option<&str>) -> WatchConfig {
     WatchConfig {
         namespaces: namespace.map(|name| vec![name.to_owned()]),
@@ -147,7 +147,7 @@ pub(crate) fn config(kinds: &[Kind], namespace: Option<&str>) -> WatchConfig {
     }
 }
 
-/// A client that writes objects.
+/// A client for writing objects.
 #[derive(Clone)]
 pub(crate) struct Cluster(pub(crate) Client);
 

@@ -1,4 +1,4 @@
-//! Objects from text: valid, skipped and invalid ones.
+//! Valid, skipped and invalid objects in text.
 
 use super::*;
 
@@ -251,7 +251,7 @@ fn the_fingerprint_of_the_spec_ignores_metadata_and_status() {
     let changed = of(&SERVICE.replace("80", "81"));
     assert_ne!(base.spec, changed.spec);
     assert_ne!(base.all, changed.all);
-    // Fields have borders.
+    // Moving text from one field to another changes the fingerprint.
     assert_ne!(
         of(&SERVICE.replace(
             "[{port: 80}]",

@@ -1,4 +1,4 @@
-//! Files on a real file system: which are found and read, and what it costs.
+//! Files on a real file system: which ones are found and read, and the cost.
 
 mod objects;
 
@@ -33,7 +33,7 @@ fn names(snapshot: &Snapshot) -> Vec<String> {
         .collect()
 }
 
-/// The errors without the folder's path.
+/// The errors, without the folder's path.
 fn messages(dir: &TempDir, errors: &[FileError]) -> Vec<String> {
     let root = format!("{}/", dir.path().display());
     errors
@@ -228,14 +228,14 @@ fn an_exceeded_limit_of_the_walk_is_one_error() {
     assert_eq!(messages.len(), 3);
 }
 
-/// A set that has read its files for the first time.
+/// A set that has completed its first read.
 fn read(config: FilesConfig) -> FileSet {
     let mut set = FileSet::new(config);
     set.first(&mut std::io::empty());
     set
 }
 
-/// Refreshes some time from now.
+/// Refreshes as if this much time had passed.
 fn refresh_in(set: &mut FileSet, delay: Duration) -> Vec<Change> {
     let RefreshTime { instant, time } = RefreshTime::now();
     let now = RefreshTime {
@@ -245,7 +245,7 @@ fn refresh_in(set: &mut FileSet, delay: Duration) -> Vec<Change> {
     set.refresh(now)
 }
 
-/// Refreshes so late that the stat of each file is reliable.
+/// Refreshes late enough that every file's stat is reliable.
 fn refresh(set: &mut FileSet) -> Vec<Change> {
     refresh_in(set, Duration::from_secs(10))
 }
@@ -258,7 +258,7 @@ fn only_changed_files_are_read_and_parsed() {
     let all: Vec<_> = all.iter().map(|(n, t)| (n.as_str(), t.as_str())).collect();
     let dir = dir(&all);
     let mut set = read(config(&[dir.path()]));
-    // Files that are written just before they are read are read again, and found to be equal.
+    // Files written just before they were read are reread, and found to be equal.
     assert_eq!(refresh(&mut set), []);
     let before = set.counters();
     assert_eq!(before.parses, 50);
@@ -278,7 +278,7 @@ fn only_changed_files_are_read_and_parsed() {
     assert_eq!(after.reads, before.reads + 2);
     assert_eq!(after.parses, before.parses + 2);
 
-    // The same bytes with another stat are not parsed.
+    // A new stat with the same bytes is not parsed.
     fs::write(&path, service("s7x")).unwrap();
     assert_eq!(refresh(&mut set), []);
     let Counters { reads, parses, .. } = set.counters();
@@ -369,16 +369,16 @@ fn objects_beyond_the_limit_are_read_once_others_are_removed() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// A file of any bytes beside a valid one.
+    /// A file of arbitrary bytes beside a valid one.
     #[test]
-    fn no_bytes_panic_or_affect_other_files(bytes in any::<Vec<u8>>(), json: bool) {
+    fn no_bytes_cause_a_panic_or_affect_other_files(bytes in any::<Vec<u8>>(), json: bool) {
         let dir = dir(&[("a.yaml", &service("a"))]);
         let name = if json { "b.json" } else { "b.yaml" };
         fs::write(dir.path().join(name), &bytes).unwrap();
         prop_assert_eq!(names(&load(&config(&[dir.path()]))), ["a"]);
     }
 
-    /// A valid file, damaged: its objects stay or change, but none is removed while a document has no readable name.
+    /// A valid file is damaged. Its objects stay or change, but none is removed while a document has no readable name.
     #[test]
     fn objects_of_a_damaged_file_keep_their_last_good_version(at in 0usize..400, len in 0usize..40, patch in "[\\x00-\\x7f]{0,8}") {
         let good: String = ["a", "b", "c", "d"].map(|n| format!("{}---\n", service(n))).concat();
@@ -394,7 +394,7 @@ proptest! {
         let unnamed = set.errors().iter().any(|error| error.object.is_none());
         prop_assert!(!(removed && unnamed), "{changes:?} {:?}", set.errors());
         prop_assert!(!keys(&changes).contains(&"z".to_owned()));
-        // Repaired, all is as it was.
+        // Once repaired, everything is as before.
         fs::write(&path, &good).unwrap();
         let repaired = refresh(&mut set);
         let mut held: BTreeSet<String> = ["a", "b", "c", "d", "z"].map(str::to_owned).into();

@@ -1,4 +1,4 @@
-//! YAML and JSON as trees: values as in kubectl, locations, limits, no panics.
+//! YAML and JSON as trees: kubectl's values, locations, limits, no panics.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -6,7 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::files::tree::Node;
 
-/// All documents, as JSON or as `line:column message` of what is wrong.
+/// All documents, as JSON or as `line:column message` for errors.
 fn read_with(
     text: &str,
     format: Format,
@@ -84,7 +84,7 @@ fn an_error_stays_in_its_document() {
     assert_eq!(all[0], Ok(json!({"a": 1})));
     assert_eq!(all[2], Ok(json!({"c": 3})));
     assert_eq!(all[4], Ok(json!({"f": 4})));
-    // Located where the bracket is missed, at the latest at the end of the part.
+    // The error is located where the bracket should be, or at the end of the part at the latest.
     assert!(
         all[1].as_ref().unwrap_err().starts_with("4:1 ")
             || all[1].as_ref().unwrap_err().starts_with("3:"),
@@ -161,7 +161,7 @@ fn aliases_are_limited() {
         ["*a"; 100].join(", ")
     );
     assert!(invalid(&long).contains("aliases"));
-    // Deep inside deep is counted, too.
+    // A deep value inside a deep value counts too.
     let deep = format!(
         "a: &a {}{}\nb: {}*a{}\n",
         "[".repeat(40),
@@ -170,7 +170,7 @@ fn aliases_are_limited() {
         "]".repeat(40)
     );
     assert!(invalid(&deep).contains("nested more than 64"));
-    // Anchors inside anchors would copy without a single alias.
+    // Nested anchors would copy values without a single alias.
     let mut nested = String::new();
     for level in 0..60 {
         nested.push_str(&format!("&a{level} ["));
@@ -220,7 +220,7 @@ fn exceeded_limits_are_errors() {
             .is_err_and(|e| e.starts_with("1:9 more than 3 values")),
         "{all:?}"
     );
-    // Far beyond any limit, no stack gives way.
+    // Far beyond every limit, the stack doesn't overflow.
     for text in [
         "[", "{a: ", "- ", "? ", "&a ", "!!str ", "{\"a\":", "*a", "\"", "'", "|\n",
     ] {
@@ -238,7 +238,7 @@ fn json_reads_as_json() {
         json!({"a": [1, -2.5, true, null, "é😀/"], "b": {}})
     );
     assert_eq!(yaml("{\"a\": 1}\n{\"b\": 2}\n").len(), 2);
-    // What only looks like JSON is YAML.
+    // Text that only looks like JSON is YAML.
     assert_eq!(one("{a: 1, b: yes}"), json!({"a": 1, "b": true}));
     assert_eq!(yaml("{\"a\": 1}\n---\n{\"b\": 2}\n").len(), 2);
     let all = read_with(
@@ -279,7 +279,7 @@ fn every_value_has_an_offset() {
         ]),
         (7, 16)
     );
-    // A missing value is where its key is, a missing field where its mapping is.
+    // A missing value is located at its key, a missing field at its mapping.
     assert_eq!(
         location_of(&[rules[0], rules[1], Index(1), Field("d")]),
         (8, 5)
@@ -324,7 +324,7 @@ fn scraps() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn no_text_panics_and_every_error_has_a_location(text in prop_oneof![any::<String>(), scraps()], is_json: bool) {
+    fn no_text_causes_a_panic_and_every_error_has_a_location(text in prop_oneof![any::<String>(), scraps()], is_json: bool) {
         let format = if is_json { Format::Json } else { Format::Yaml };
         let lines = Lines::new(&text);
         let mut errors = Vec::new();

@@ -1,6 +1,6 @@
 //! Watching real folders: the ways in which files are saved, replaced and removed.
 //!
-//! Files are polled once an hour, except where a test is about it, so changes are detected by events. Tests wait for a state.
+//! Except in tests of polling, files are polled once an hour, so events detect the changes. Tests wait for a state.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use tokio::task::JoinHandle;
 use super::*;
 use crate::change::Change;
 
-/// Only a failing test waits this long.
+/// Only a failing test takes this long.
 const DEADLINE: Duration = Duration::from_secs(30);
 const NEVER: Duration = Duration::from_secs(3600);
 
@@ -26,7 +26,7 @@ fn service(name: &str, port: u16) -> String {
     )
 }
 
-/// A watched folder, and what the watch has sent.
+/// A watched folder and the change sets received.
 struct Watching {
     dir: TempDir,
     rx: mpsc::Receiver<ChangeSet>,
@@ -38,7 +38,7 @@ struct Watching {
 }
 
 impl Watching {
-    /// Watches a new folder with these files in it.
+    /// Watches a new folder that contains these files.
     async fn new(files: &[(&str, &str)]) -> Self {
         Self::of(
             tempfile::tempdir().unwrap(),
@@ -142,7 +142,7 @@ async fn a_file_is_saved_by_writing_into_it() {
     let mut w = Watching::new(&[("a.yaml", &service("s", 1))]).await;
     assert_eq!(w.state(), "s:1");
     for port in 2..12 {
-        // Truncates first: for a moment the file is empty.
+        // Truncates first, so the file is briefly empty.
         w.write("a.yaml", &service("s", port));
         w.until(&format!("s:{port}"), 0).await;
     }
@@ -243,7 +243,7 @@ async fn folders_come_go_and_move() {
     fs::create_dir_all(w.path("new/deep")).unwrap();
     w.write("new/deep/t.yaml", &service("t", 1));
     w.until("s:1 t:1", 0).await;
-    // The folder is watched from now on.
+    // The folder is now watched.
     w.write("new/deep/t.yaml", &service("t", 2));
     w.until("s:1 t:2", 0).await;
     fs::rename(w.path("new"), w.path("other")).unwrap();
@@ -252,7 +252,7 @@ async fn folders_come_go_and_move() {
     assert_eq!(w.removed, [""; 0]);
     fs::remove_dir_all(w.path("other")).unwrap();
     w.until("s:1", 0).await;
-    // A new folder in its place, likely with the same inode.
+    // A new folder in its place, probably with the same inode.
     fs::create_dir(w.path("other")).unwrap();
     w.write("other/u.yaml", &service("u", 1));
     w.until("s:1 u:1", 0).await;
@@ -298,7 +298,7 @@ async fn a_change_of_a_links_target_is_detected() {
 }
 
 #[tokio::test]
-async fn a_given_file_may_be_created_later() {
+async fn a_file_given_by_its_path_may_be_created_later() {
     let paths = |dir: &Path| vec![dir.join("later.conf"), dir.join("sub/deep.yaml")];
     let dir = tempfile::tempdir().unwrap();
     let other = [("other.yaml", &*service("x", 1))];
@@ -333,7 +333,7 @@ async fn the_folder_itself_may_be_replaced() {
     w.write("v2/a.yaml", &service("s", 5));
     w.until("s:5", 0).await;
     assert_eq!(w.removed, [""; 0]);
-    // Removed, it is an error; restored, it is read.
+    // Removed, it is an error; restored, it is read again.
     fs::remove_file(w.path("current")).unwrap();
     w.until("", 1).await;
     fs::rename(w.path("v3"), w.path("current")).unwrap();
@@ -427,7 +427,7 @@ const CLOSED: EventKind = EventKind::Access(AccessKind::Close(AccessMode::Write)
 const RENAMED: EventKind = EventKind::Modify(ModifyKind::Name(RenameMode::To));
 const OPENED: EventKind = EventKind::Access(AccessKind::Open(AccessMode::Any));
 
-/// When the events at these times, in milliseconds, are handled.
+/// When events at these times, in milliseconds, are handled.
 fn ready(events: &[(EventKind, u64)]) -> Option<Duration> {
     let start = Instant::now();
     let mut debounce = Debounce::default();
@@ -440,7 +440,7 @@ fn ready(events: &[(EventKind, u64)]) -> Option<Duration> {
 }
 
 #[test]
-fn a_closed_file_is_read_soon_and_an_open_one_later() {
+fn a_closed_file_is_read_sooner_than_an_open_one() {
     assert_eq!(ready(&[]), None);
     assert_eq!(ready(&[(OPENED, 0)]), None);
     assert_eq!(ready(&[(MODIFIED, 0)]), Some(QUIET_WHILE_OPEN));
@@ -450,7 +450,7 @@ fn a_closed_file_is_read_soon_and_an_open_one_later() {
 }
 
 #[test]
-fn a_file_that_is_always_written_is_read() {
+fn a_file_under_constant_writes_is_read() {
     let events: Vec<_> = (0..10_000).map(|millis| (MODIFIED, millis)).collect();
     assert_eq!(ready(&events), Some(MAX_DEBOUNCE));
 }

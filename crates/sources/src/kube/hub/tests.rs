@@ -48,11 +48,11 @@ fn available(hub: &mut Hub, kind: Kind, availability: Availability) {
     hub.handle(Message::Kind(kind, availability), now());
 }
 
-/// The events of now, a line each.
+/// The events available now, one per line.
 fn events(hub: &mut Hub) -> Vec<String> {
     let mut lines = Vec::new();
     while hub.pending() {
-        match hub.next_event().expect("it said so") {
+        match hub.next_event().expect("an event is pending") {
             WatchEvent::Changes(set) => {
                 let line = |change: &Change| match change {
                     Change::Upsert(object) => object.key().to_string(),
@@ -68,7 +68,7 @@ fn events(hub: &mut Hub) -> Vec<String> {
                 }))
             }
             WatchEvent::Release(release) => lines.push(format!("release {release:?}")),
-            // It has tests of its own.
+            // Tested separately.
             WatchEvent::FleetOwnersKnown => {}
             WatchEvent::Failures(failures) => {
                 let line = |f: &crate::kube::WatchFailure| format!("{}: {}", f.subject, f.reason);
@@ -81,7 +81,7 @@ fn events(hub: &mut Hub) -> Vec<String> {
     lines
 }
 
-/// The only fetch that starts now.
+/// The only fetch started now.
 fn started(hub: &mut Hub) -> (ObjectKey, FetchId) {
     match hub.take_commands().pop() {
         Some(FetchCommand::Start(key, id)) => (key, id),
@@ -89,7 +89,7 @@ fn started(hub: &mut Hub) -> (ObjectKey, FetchId) {
     }
 }
 
-/// Hands in the result of a fetch that has failed for so many seconds.
+/// Delivers the result of a fetch that has been failing for this many seconds.
 fn result(
     hub: &mut Hub,
     (key, id): (ObjectKey, FetchId),
@@ -192,7 +192,7 @@ fn a_forbidden_kind_counts_as_empty_after_a_while() {
         Update::Failed(forbidden(), FORBIDDEN_GRACE),
     );
     assert_eq!(events(&mut hub), ["set []"]);
-    // Objects stay when the kind is forbidden later.
+    // Objects stay if the kind is forbidden later.
     update(&mut hub, ROUTES, Update::Connected);
     let route = json!({"metadata": {"name": "r", "namespace": "a"}, "spec": {}});
     apply(&mut hub, ROUTES, Kind::HTTPRoute, &[route]);
@@ -214,7 +214,7 @@ fn the_first_set_waits_while_the_server_refuses() {
     let refused = RequestError::Refused("busy".to_owned(), None);
     update(&mut hub, ROUTES, Update::Failed(refused, LONG));
     assert_eq!(events(&mut hub), ["failures [HTTPRoute: Refused]"]);
-    // A list follows the first; discovery decides on the second.
+    // A relist follows the first error; discovery resolves the second.
     update(&mut hub, ROUTES, Update::Failed(RequestError::Gone, LONG));
     update(
         &mut hub,
@@ -258,7 +258,7 @@ fn a_secret_that_is_forbidden_or_undecodable_is_reported() {
         answer(&mut hub, unreadable, 0),
         ["failures [Secret/a/s: Unreadable]"]
     );
-    // Without references its failure ends.
+    // The failure ends with the last reference.
     apply(&mut hub, GATEWAYS, Kind::Gateway, &[gateway("g", "t")]);
     update(&mut hub, SECRETS, Update::ListEnds);
     fetched(&mut hub, Err(RequestError::Missing));
@@ -270,7 +270,7 @@ fn a_secret_that_is_forbidden_or_undecodable_is_reported() {
 }
 
 #[test]
-fn secrets_outside_of_the_watched_namespaces_are_not_fetched() {
+fn secrets_outside_the_watched_namespaces_are_not_fetched() {
     let namespace = |name: &str| Some(Arc::from(name));
     let mut hub = Hub::new([
         (Kind::Gateway, namespace("a")),
@@ -302,7 +302,7 @@ fn an_undecodable_object_is_reported_until_it_decodes() {
             .starts_with("spec.hostnames: expected a list; fix")
     );
     update(&mut hub, ROUTES, Update::Decodable(key));
-    // A list without malformed objects ends it.
+    // A list without malformed objects ends the failure.
     update(&mut hub, ROUTES, Update::ListEnds);
     assert_eq!(events(&mut hub), ["failures []"]);
 }
@@ -326,7 +326,7 @@ fn no_gateway_waits_forever_for_a_secret() {
     assert_eq!(sent, ["failures []", "set [Secret/a/s]"]);
 }
 
-/// Whether all fleet owners are known now.
+/// Whether all fleet owners are now known.
 fn owners_known(hub: &mut Hub) -> bool {
     let events: Vec<_> = std::iter::from_fn(|| hub.next_event()).collect();
     let completes = matches!(events.last(), Some(WatchEvent::FleetOwnersKnown));
@@ -359,7 +359,7 @@ fn fleet_owners_are_unknown_while_gateways_are_forbidden_or_unsupported() {
         GATEWAYS,
         Update::Failed(forbidden, FORBIDDEN_GRACE),
     );
-    // Other objects are sent.
+    // Other objects are sent nevertheless.
     assert!(!owners_known(&mut hub) && hub.outbox.synced());
     update(&mut hub, GATEWAYS, Update::Connected);
     assert!(!owners_known(&mut hub));
@@ -371,7 +371,7 @@ fn fleet_owners_are_unknown_while_gateways_are_forbidden_or_unsupported() {
     assert!(!owners_known(&mut hub));
     apply(&mut hub, GATEWAYS, Kind::Gateway, &[gateway("g", "s")]);
     update(&mut hub, GATEWAYS, Update::ListEnds);
-    // It waits for its Secret.
+    // The Gateway waits for its Secret.
     assert!(!owners_known(&mut hub));
     fetched(&mut hub, Ok(certificate()));
     assert!(owners_known(&mut hub));

@@ -94,7 +94,7 @@ impl Test {
 }
 
 #[test]
-fn an_object_is_passed_on_together_with_what_it_references() {
+fn an_object_is_passed_on_together_with_its_references() {
     let mut test = Test::new();
     test.reference("h", &["s", "t"]);
     assert_eq!(test.commands(), ["fetch s 1", "fetch t 2"]);
@@ -140,7 +140,7 @@ fn while_a_new_version_waits_the_old_one_keeps_its_references() {
     assert!(test.changes().is_empty());
     test.fetched("t", 2, found("t", 9));
     assert_eq!(test.changes(), ["h", "-s", "t 9"]);
-    // A replaced version that waits leaves nothing.
+    // A version replaced while waiting leaves nothing behind.
     test.reference("h", &["u"]);
     test.reference("h", &["t"]);
     assert_eq!(test.changes(), ["h"]);
@@ -162,7 +162,7 @@ fn only_newer_versions_are_fetched() {
     assert!(test.commands().is_empty());
     test.seen("s", 8);
     assert_eq!(test.commands(), ["fetch s 2"]);
-    // A version seen during a fetch is fetched afterwards, unless the result is as new.
+    // A version seen during a fetch is fetched afterwards, unless the result is at least as new.
     test.seen("s", 9);
     assert!(test.commands().is_empty());
     test.fetched("s", 2, found("s", 8));
@@ -185,7 +185,7 @@ fn a_deletion_is_confirmed_by_a_get() {
     assert_eq!(test.commands(), ["fetch s 2"]);
     test.fetched("s", 2, Found::Nothing);
     assert_eq!(test.changes(), ["-s"]);
-    // It is created again.
+    // Created again.
     test.seen("s", 12);
     assert_eq!(test.commands(), ["fetch s 3"]);
     test.fetched("s", 3, found("s", 12));
@@ -230,7 +230,7 @@ fn no_object_waits_for_a_forbidden_one() {
     test.commands();
     test.fetched("s", 1, Found::Denied);
     assert_eq!(test.changes(), ["h"]);
-    // The same fetch continues, and may succeed.
+    // The same fetch continues and may still succeed.
     test.seen("s", 5);
     assert!(test.commands().is_empty());
     test.fetched("s", 1, found("s", 5));
@@ -272,11 +272,11 @@ enum Step {
     Deleted(u8),
     Referenced(u8, std::collections::BTreeSet<u8>),
     Unreferenced(u8),
-    /// The server reads the object of the oldest fetch.
+    /// The server reads the object for the oldest fetch.
     ServerReads,
-    /// The answer of the oldest fetch arrives.
+    /// The response to the oldest fetch arrives.
     AnswerArrives,
-    /// The next event of the watch arrives.
+    /// The next watch event arrives.
     EventArrives,
     /// The version is too old; the watch continues with a list.
     Relist,
@@ -295,7 +295,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A cluster with delayed events and answers.
+/// A cluster with delayed events and responses.
 struct World {
     test: Test,
     version: u64,
@@ -305,7 +305,7 @@ struct World {
     asked: VecDeque<(String, FetchId)>,
     answers: VecDeque<(String, FetchId, Option<u64>)>,
     objects: BTreeMap<String, Option<u64>>,
-    /// The newest content of each that was ever sent.
+    /// The newest content ever sent for each object.
     newest: BTreeMap<String, u64>,
 }
 
@@ -394,7 +394,7 @@ impl World {
                 Some((name, content)) => {
                     let content = content.parse().unwrap();
                     let newest = self.newest.insert(name.to_owned(), content);
-                    assert!(newest <= Some(content), "stale data of {name} won");
+                    assert!(newest <= Some(content), "{name} got stale data");
                     self.objects.insert(name.to_owned(), Some(content));
                 }
                 None => {
@@ -415,7 +415,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn in_the_end_exactly_the_referenced_objects_are_held(events in vec(step(), 0..120)) {
+    fn exactly_the_referenced_objects_are_held_in_the_end(events in vec(step(), 0..120)) {
         let mut world = World::new();
         for event in events {
             world.run(event);

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// A route to one backend; a negative weight does not decode.
+/// A route to one backend. A negative weight does not decode.
 fn route(name: &str, weight: i64, version: u64) -> String {
     json!({
         "metadata": {"name": name, "namespace": "a", "resourceVersion": version.to_string(), "uid": "u"},
@@ -102,7 +102,7 @@ fn an_undecodable_object_keeps_its_last_good_version() {
         apply(&mut store, &route("r", 1, 3)),
         ["status r 3", "decodable r"]
     );
-    // An object that was never decoded is not applied; its deletion ends the failure.
+    // An object that was never decoded is not applied; deleting it ends the failure.
     apply(&mut store, &route("s", -1, 4));
     assert_eq!(
         delete(&mut store, &route("s", -1, 5)),
@@ -132,10 +132,10 @@ fn an_uninstalled_kind_deletes_its_objects() {
     assert_eq!(apply(&mut store, &service), ["applied s"]);
 }
 
-/// An event in the cluster, or on the connection to it.
+/// An event in the cluster or on the connection to it.
 #[derive(Clone, Debug)]
 enum Step {
-    /// The object gets this weight; a negative one does not decode.
+    /// The object gets this weight. A negative one does not decode.
     Written(u8, i64),
     StatusWritten(u8),
     Deleted(u8),
@@ -158,7 +158,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A cluster, and the state that a reader of the store has.
+/// A cluster, and the state held by a reader of the store.
 #[derive(Default)]
 struct World {
     version: u64,
@@ -224,7 +224,7 @@ impl World {
 
 proptest! {
     #[test]
-    fn the_last_list_gives_the_state_of_the_cluster(events in vec(step(), 0..60)) {
+    fn the_last_list_restores_the_state_of_the_cluster(events in vec(step(), 0..60)) {
         let (mut world, mut store, mut silent) = (World::default(), Store::new(Kind::HTTPRoute), false);
         world.relist(&mut store);
         for event in events {

@@ -1,10 +1,10 @@
-//! Objects of several files: owners, last good versions, generations.
+//! Objects in several files: owners, last good versions, generations.
 
 use proptest::prelude::*;
 
 use super::super::*;
 
-/// A set without files on disk: they are parsed from texts.
+/// A set without files on disk: tests supply their text.
 fn empty(objects: usize) -> FileSet {
     let mut config = FilesConfig::new([""; 0]);
     config.limits.objects = objects;
@@ -57,7 +57,7 @@ fn errors(set: &FileSet) -> Vec<String> {
 }
 
 #[test]
-fn generations_are_counted_as_by_an_api_server() {
+fn generations_are_counted_as_in_an_api_server() {
     let mut set = empty(100);
     assert_eq!(
         apply(&mut set, &[("a", Some(&service("s", 80)))]),
@@ -88,7 +88,7 @@ fn an_object_stays_with_its_file_until_another_takes_over() {
         apply(&mut set, &[("b", Some(&service("s", 80)))]),
         ["s@1:80"]
     );
-    // First by name, but seen later.
+    // The first by name, but seen later.
     assert_eq!(apply(&mut set, &[("a", Some(&service("s", 81)))]), [""; 0]);
     assert_eq!(
         errors(&set),
@@ -102,7 +102,7 @@ fn an_object_stays_with_its_file_until_another_takes_over() {
     );
     assert_eq!(apply(&mut set, &[("b", None)]), ["s@3:81"]);
     assert_eq!(errors(&set), [""; 0]);
-    // The former file is the duplicate now.
+    // The former owner is now the duplicate.
     assert_eq!(apply(&mut set, &[("b", Some(&service("s", 83)))]), [""; 0]);
     assert!(errors(&set)[0].starts_with("b:1:1: Service/default/s: already defined at a:1:1"));
     assert_eq!(apply(&mut set, &[("b", Some(&service("s", 83)))]), [""; 0]);
@@ -110,7 +110,7 @@ fn an_object_stays_with_its_file_until_another_takes_over() {
 }
 
 #[test]
-fn of_files_seen_together_the_first_by_name_is_used() {
+fn the_first_by_name_of_files_seen_together_is_used() {
     let mut set = empty(100);
     let files = [
         ("b", Some(&*service("s", 80))),
@@ -146,7 +146,7 @@ fn invalid_objects_keep_their_last_good_version() {
     let mut set = empty(100);
     let good = [service("s", 80), service("t", 90), service("u", 70)];
     apply(&mut set, &[("a", Some(&good.concat()))]);
-    // An undecodable object stays; the others change.
+    // An undecodable object stays; others change.
     let invalid = format!(
         "{}{}",
         service("s", 80).replace("80", "lots"),
@@ -162,15 +162,15 @@ fn invalid_objects_keep_their_last_good_version() {
         all[0].ends_with("(the object keeps its last good version)"),
         "{all:?}"
     );
-    // Repaired, its generation increases.
+    // Once repaired, its generation increases.
     let repaired = format!("{}{}", service("s", 81), service("t", 91));
     assert_eq!(apply(&mut set, &[("a", Some(&repaired))]), ["s@2:81"]);
     assert_eq!(errors(&set), [""; 0]);
-    // A document without a readable name may be any object: none is removed, valid ones change.
+    // A document without a readable name may be any object, so none is removed; valid ones change.
     let torn = format!("{}\n---\nspec: [", service("t", 92));
     assert_eq!(apply(&mut set, &[("a", Some(&torn))]), ["t@3:92"]);
     assert_eq!(errors(&set).len(), 1);
-    // Repaired by removing the document.
+    // Repaired by removing that document.
     assert_eq!(apply(&mut set, &[("a", Some(&service("t", 92)))]), ["-s"]);
     // The whole file can't be read.
     set.unreadable(&path("a"), &ReadError::NotRegular);
@@ -263,7 +263,7 @@ fn unsupported_objects_of_all_files_are_listed() {
 }
 
 proptest! {
-    /// The changes add up to the objects of the files, each from one of the files that define it.
+    /// The changes add up to the objects in the files, each from one of the files that define it.
     #[test]
     fn changes_add_up(steps in prop::collection::vec(
         prop::collection::vec((0usize..3, prop::option::of(prop::collection::vec((0usize..4, 1u16..4), 0..5))), 1..3),
@@ -303,7 +303,7 @@ proptest! {
                     Some(objects) => { files.insert(file, objects); }
                 }
             }
-            // In a file the first definition is used.
+            // Within a file, the first definition is used.
             let mut held: BTreeMap<String, Vec<i32>> = BTreeMap::new();
             for objects in files.values() {
                 let mut seen = BTreeSet::new();
