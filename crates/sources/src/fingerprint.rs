@@ -1,4 +1,4 @@
-//! Object hashes that detect changes without keeping the objects.
+//! Hashes of objects, for detecting changes without keeping the objects.
 
 use std::io;
 

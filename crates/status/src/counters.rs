@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sesame_api::Kind;
 
-/// Counts since the start.
+/// Counters since startup.
 #[derive(Debug, Default)]
 pub struct Counters {
     writes: [[AtomicU64; WriteResult::ALL.len()]; Kind::ALL.len()],
@@ -61,12 +61,12 @@ impl Counters {
         all.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// Comparisons of a live with a desired status.
+    /// Comparisons of live and desired statuses.
     pub fn comparisons(&self) -> u64 {
         self.comparisons.load(Ordering::Relaxed)
     }
 
-    /// Objects that are waiting for a write or have one in flight, now.
+    /// Objects whose write is currently waiting or in flight.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }

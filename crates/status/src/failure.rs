@@ -5,26 +5,26 @@ use std::fmt;
 
 use sesame_api::ObjectKey;
 
-/// The maximum length of a message, in bytes.
+/// Maximum length of a message, in bytes.
 const MAX_MESSAGE: usize = 1024;
 
-/// The objects whose status can't be written now for a common reason.
+/// Objects whose status can't be written now, for the same reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusFailure {
     /// The reason.
     pub reason: FailureReason,
-    /// How many objects fail.
+    /// Number of affected objects.
     pub objects: usize,
-    /// One of them.
+    /// One of the affected objects.
     pub example: ObjectKey,
-    /// The error of the example.
+    /// The error for the example.
     pub message: String,
 }
 
 /// Why a status isn't written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailureReason {
-    /// The API server is unavailable, or accepts no more requests now.
+    /// The API server is unavailable or accepts no more requests now.
     Unavailable,
     /// The API server failed to process the request.
     ServerError,
@@ -36,7 +36,7 @@ pub enum FailureReason {
     Full,
 }
 
-/// The current failures by object and by reason.
+/// The current failures, by object and by reason.
 #[derive(Debug, Default)]
 pub(crate) struct Failures {
     by_object: BTreeMap<ObjectKey, FailureReason>,

@@ -1,7 +1,8 @@
 //! Writes statuses to the API server.
 //!
-//! In: the desired and the live status of each object. Out: the fewest merge patches that make them equal. `merge` computes a
-//! patch, `queue` decides which object is next; both are pure. `write` sends patches. Must not depend on translation.
+//! In: the desired and the live status of each object. Out: the fewest merge patches that make them equal. `merge`
+//! computes a patch and `queue` decides which object is next; both are pure. `write` sends patches. Must not depend on
+//! translation.
 
 mod counters;
 mod failure;
@@ -28,7 +29,7 @@ pub struct WriterConfig {
     pub controller_name: Arc<str>,
     /// Our name in `metadata.managedFields`.
     pub field_manager: String,
-    /// The maximum number of concurrent writes.
+    /// Maximum number of concurrent writes.
     pub concurrency: usize,
 }
 
@@ -63,7 +64,7 @@ impl Shared {
 
 /// A writer and its task. Nothing is sent before [`Writer::set_leading`].
 ///
-/// The client should not retry by itself (`default_retry` off): the queue may have a newer status to send.
+/// The client should not retry on its own (`default_retry` off): the queue may have a newer status to send.
 pub fn start(
     client: kube::Client,
     config: WriterConfig,
@@ -87,31 +88,32 @@ pub fn start(
 }
 
 impl Writer {
-    /// Sets the desired status of an object; `None` if Sesame should have none on it.
+    /// Sets the desired status of an object; `None` if Sesame should not set one.
     ///
-    /// With `None`, entries that name this controller are removed. A Gateway, GatewayClass or ListenerSet has no such entries: from
-    /// it, conditions and fields that this process wrote are removed unless another client has changed them.
+    /// With `None`, entries that name this controller are removed. Gateways, GatewayClasses and ListenerSets have no
+    /// such entries: their conditions and fields written by this process are removed, unless another client has changed
+    /// them.
     pub fn set_desired(&self, key: ObjectKey, status: Option<ObjectStatus>) {
         self.update(|queue, now| queue.set_desired(key, status, now));
     }
 
-    /// Sets the live status of an object; `None` if the object is deleted.
+    /// Sets the live status of an object; `None` if the object was deleted.
     pub fn set_live(&self, key: ObjectKey, live: Option<LiveStatus>) {
         self.update(|queue, now| queue.set_live(key, live, now));
     }
 
-    /// Sets whether this replica leads; false at first. Only the leader writes. A new leader compares every object.
+    /// Sets whether this replica leads; initially false. Only the leader writes. A new leader compares every object.
     pub fn set_leading(&self, leading: bool) {
         self.update(|queue, now| queue.set_leading(leading, now));
     }
 
-    /// [`Writer::set_desired`] has been called for all objects that existed at the start. From now on, entries that name this
-    /// controller on objects without a desired status are removed.
+    /// Declares that [`Writer::set_desired`] has been called for all objects that existed at startup. From then on,
+    /// entries that name this controller are removed from objects without a desired status.
     pub fn mark_complete(&self) {
         self.update(Queue::mark_complete);
     }
 
-    /// The failures that keep statuses from being written now, one per [`FailureReason`], the most severe first.
+    /// The failures that currently keep statuses from being written, one per [`FailureReason`], most severe first.
     pub fn failures(&self) -> Vec<StatusFailure> {
         self.shared.queue().failures()
     }

@@ -1,18 +1,20 @@
-//! Computes the patch that makes an object's live status the desired one. Pure.
+//! Computes the patch that turns an object's live status into the desired one. Pure.
 //!
-//! The patch is a JSON merge patch of the `status` fields that differ, with the resource version it is based on as its
-//! precondition. Not server-side apply, because:
+//! The patch is a JSON merge patch of the differing `status` fields, with the resource version on which it is based as
+//! a precondition. Server-side apply is not used because:
 //!
-//! - `status.parents`, `status.ancestors` and `status.addresses` are atomic lists: applying one replaces it whole, so it needs the
-//!   precondition anyway.
-//! - In map lists (`conditions`, `listeners`) apply keeps fields that others own. If a removed listener had a condition of another
-//!   controller, an entry without required fields would remain, and the API server would reject every later write.
+//! - `status.parents`, `status.ancestors` and `status.addresses` are atomic lists: applying one replaces the whole
+//!   list, so the precondition is needed anyway.
+//! - In map lists (`conditions`, `listeners`), apply keeps fields that others own. If a removed listener had a
+//!   condition from another controller, an entry without required fields would remain, and the API server would reject
+//!   every later write.
 //! - Fields written with an earlier field manager would never be removed.
 //! - It costs the API server more per write.
 //!
-//! So ownership is derived from content. An entry is ours if it names our controller. A Gateway, GatewayClass or ListenerSet has
-//! only one controller, so its conditions are ours if the table of kinds has their type. Conditions of other types are foreign and
-//! stay byte for byte. The entry of a removed listener is removed with its foreign conditions.
+//! So ownership is derived from content. An entry is ours if it names our controller. A Gateway, GatewayClass or
+//! ListenerSet has only one controller, so its conditions are ours if the table of kinds lists their type. Conditions
+//! of other types are foreign and stay byte for byte. When a listener is removed, its entry is removed with any foreign
+//! conditions.
 
 mod json;
 mod list;
@@ -32,19 +34,19 @@ use sesame_api::{
 use self::json::REMOVED;
 use self::list::{ItemOwner, List};
 
-/// The maximum number of conditions in a list.
+/// Maximum number of conditions in a list.
 const MAX_CONDITIONS: usize = 8;
-/// The maximum number of listeners in a status.
+/// Maximum number of listeners in a status.
 const MAX_LISTENERS: usize = 64;
 
 /// The desired status of an object.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum Desired {
-    /// No status, and this process has written none.
+    /// No desired status, and this process has written none.
     #[default]
     Unset,
     Status(ObjectStatus),
-    /// No status any more. This was the last one.
+    /// No longer a desired status. This was the last one.
     Retracted(ObjectStatus),
 }
 
@@ -52,7 +54,7 @@ pub(crate) enum Desired {
 #[derive(Debug)]
 pub(crate) enum Diff {
     UpToDate,
-    /// The live status observes a later generation than the desired one.
+    /// The live status observes a later generation than the desired status.
     Stale,
     Patch(Patch),
 }
@@ -62,11 +64,11 @@ pub(crate) enum Diff {
 pub(crate) struct Patch {
     /// The whole patch.
     pub body: Box<RawValue>,
-    /// The number of our entries beyond the limit of a list.
+    /// Number of our entries that exceed a list's limit.
     pub omitted: usize,
 }
 
-/// Compares a live with a desired status. `controller` is our name in status entries.
+/// Compares a live status with a desired one. `controller` is our name in status entries.
 pub(crate) fn diff(
     controller: &str,
     kind: Kind,
@@ -149,7 +151,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// A field that only we write.
+    /// Writes a field that only we own.
     fn own_value(&mut self, name: &'static str, desired: Option<&Value>) {
         let live: Option<Value> = json::typed(self.live.get(name).copied());
         // An empty list equals an absent one.
@@ -160,7 +162,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// The conditions of the object itself.
+    /// Merges the conditions of the object itself.
     fn own_conditions(&mut self, desired: &[Condition], ours: &[&str]) {
         let live = self.live.get("conditions").copied();
         let list = self.conditions(live, desired, ours);
@@ -204,11 +206,11 @@ impl<'a> Merge<'a> {
         )
     }
 
-    /// A condition with its transition time; `None` if the live one is equal.
+    /// A condition with its transition time; `None` if it equals the live one.
     fn condition(&mut self, live: Option<Condition>, desired: &Condition) -> Option<String> {
         let time = live.as_ref().and_then(|live| live.last_transition_time);
         if let Some(live) = &live {
-            // A generation that doesn't exist yet is ignored.
+            // Ignore a generation that doesn't exist yet.
             let observed = live.observed_generation.filter(|g| *g <= self.generation);
             self.stale |= observed
                 .zip(desired.observed_generation)
@@ -228,7 +230,7 @@ impl<'a> Merge<'a> {
         }))
     }
 
-    /// Merges the entries of listeners. Foreign conditions in them stay.
+    /// Merges listener entries. Their foreign conditions stay.
     fn listeners(&mut self, desired: &[ListenerStatus]) {
         let live = json::items(self.live.get("listeners").copied());
         let owner = |raw: &RawValue| {

@@ -1,14 +1,14 @@
-//! Decides which object's status is written next. Pure: the caller supplies the time and sends.
+//! Decides which object's status to write next. Pure: the caller supplies the time and sends the writes.
 //!
 //! - An object is queued at most once.
-//! - A write waits for [`INITIAL_DELAY`], during which Envoys get the same change.
-//! - An object has at most one write in flight. Writes of an object are at least [`WRITE_INTERVAL`] apart ([`GATEWAY_INTERVAL`] for
-//!   Gateways), and back off while another client reverts them.
-//! - Gateways, GatewayClasses and ListenerSets have a queue of their own, which takes turns with that of routes and policies. So
-//!   thousands of routes don't delay a Gateway.
-//! - A status is written when it observes the live generation. One for a newer generation waits until that is live, since a write
-//!   now would conflict. One for an older generation waits for a newer status for [`STALE_DELAY`], and is then written anyway: the
-//!   new spec may be unreadable.
+//! - A write waits for [`INITIAL_DELAY`], so that Envoys get the same change first.
+//! - An object has at most one write in flight. Its writes are at least [`WRITE_INTERVAL`] apart ([`GATEWAY_INTERVAL`]
+//!   for Gateways), and back off while another client reverts them.
+//! - Gateways, GatewayClasses and ListenerSets have a separate queue that takes turns with the one for routes and
+//!   policies, so thousands of routes don't delay a Gateway.
+//! - A status is written when it observes the live generation. If it observes a newer generation, it waits until that
+//!   is live, since writing now would conflict. If it observes an older one, it waits up to [`STALE_DELAY`] for a newer
+//!   status and is then written anyway: the new spec may be unreadable.
 //! - An unavailable server delays all writes; any other failure delays its object.
 
 mod backoff;
@@ -27,20 +27,21 @@ use self::object::{Object, QueueState};
 use crate::failure::{FailureReason, Failures, StatusFailure};
 use crate::merge::{self, Desired};
 
-/// The delay of a new status. It lets Envoys get the same change first, since the API server may share its CPUs with Sesame.
+/// The delay before a new status is written. It lets Envoys get the same change first, since the API server may share
+/// its CPUs with Sesame.
 pub(crate) const INITIAL_DELAY: Duration = Duration::from_millis(25);
-/// The minimum time between two writes of a route or policy.
+/// Minimum time between writes of a route or policy.
 pub(crate) const WRITE_INTERVAL: Duration = Duration::from_millis(100);
-/// The minimum time between two writes of a Gateway, GatewayClass or ListenerSet. A Gateway's status counts routes, so it changes
-/// often.
+/// Minimum time between writes of a Gateway, GatewayClass or ListenerSet. A Gateway's status includes a count of
+/// routes, so it changes often.
 pub(crate) const GATEWAY_INTERVAL: Duration = Duration::from_millis(250);
 /// How long a status for an older generation waits for a newer one.
 pub(crate) const STALE_DELAY: Duration = Duration::from_secs(1);
-/// The delay before our entries on an object without a desired status are removed.
+/// The delay before removing our entries from an object without a desired status.
 pub(crate) const COMPLETE_DELAY: Duration = Duration::from_secs(2);
-/// The maximum backoff of one object.
+/// Maximum backoff of one object.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
-/// If the same status has to be written again within this time, another client has reverted it.
+/// If the same status must be rewritten within this time, another client has reverted it.
 const REVERT_WINDOW: Duration = Duration::from_secs(60);
 
 /// A status to compare and write.
@@ -52,14 +53,14 @@ pub(crate) struct Job {
     pub live: Arc<LiveStatus>,
 }
 
-/// The end of a job.
+/// The result of a job.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// There was nothing to write.
     UpToDate,
     /// The live status observes a later generation, so nothing was written.
     Stale,
-    /// The status was written, except for this number of our entries beyond a limit.
+    /// The status was written, except for this many of our entries that exceed a limit.
     Written(LiveStatus, usize),
     /// Another client wrote first. This is the live status now.
     Conflict(LiveStatus),
@@ -74,20 +75,21 @@ pub(crate) enum Outcome {
 pub(crate) struct WriteFailure {
     pub reason: FailureReason,
     pub message: String,
-    /// From the header `Retry-After`.
+    /// From the `Retry-After` header.
     pub retry_after: Option<Duration>,
 }
 
-/// All objects, and the ones to write.
+/// All objects, and which of them to write.
 #[derive(Debug)]
 pub(crate) struct Queue {
     controller: Arc<str>,
     concurrency: usize,
     initial_delay: Duration,
     objects: BTreeMap<ObjectKey, Object>,
-    /// The keys in the state `Ready`, each once: first Gateways, GatewayClasses and ListenerSets, then routes and policies.
+    /// The keys in the state `Ready`, without duplicates: first Gateways, GatewayClasses and ListenerSets, then routes
+    /// and policies.
     ready: [VecDeque<ObjectKey>; 2],
-    /// The ready queue that was last taken from.
+    /// The ready queue last used.
     turn: usize,
     /// The keys in the state `Waiting`, by time.
     timers: BTreeSet<(Instant, ObjectKey)>,
@@ -133,7 +135,7 @@ impl Queue {
         self.remove_if_empty(&key);
     }
 
-    /// `None`: the object is deleted.
+    /// `None` if the object was deleted.
     pub(crate) fn set_live(&mut self, key: ObjectKey, live: Option<LiveStatus>, now: Instant) {
         match live {
             Some(live) => {
@@ -168,7 +170,7 @@ impl Queue {
         });
     }
 
-    /// Desired statuses have been set for all objects that existed at the start.
+    /// Declares that desired statuses have been set for all objects that existed at startup.
     pub(crate) fn mark_complete(&mut self, now: Instant) {
         if !self.complete {
             self.complete = true;
@@ -206,14 +208,14 @@ impl Queue {
         None
     }
 
-    /// When to call [`Queue::next`] again if nothing happens before.
+    /// When to call [`Queue::next`] again if nothing happens first.
     pub(crate) fn wake_at(&self) -> Option<Instant> {
         if !self.leading {
             return None;
         }
         let timer = self.timers.first().map(|(at, _)| *at);
         let ready = self.ready.iter().any(|keys| !keys.is_empty());
-        // While a write is in flight its response comes first.
+        // A response to the write in flight will come first.
         let retry = self.backoff.retry_at();
         let retry = retry.filter(|_| ready && self.in_flight == 0);
         timer.into_iter().chain(retry).min()
@@ -269,7 +271,7 @@ impl Queue {
         }
     }
 
-    /// Queues a changed object for the time at which it is due.
+    /// Queues a changed object for the time when it is due.
     fn schedule(&mut self, key: &ObjectKey, now: Instant) {
         let Some(object) = self.objects.get_mut(key).filter(|_| self.leading) else {
             return;
@@ -303,7 +305,7 @@ impl Queue {
         self.ready[ready_queue(key.kind)].push_back(key.clone());
     }
 
-    /// Takes a key from the two ready queues in turn.
+    /// Takes a key from the two ready queues, alternating between them.
     fn pop(&mut self) -> Option<ObjectKey> {
         self.turn = 1 - self.turn;
         let other = 1 - self.turn;
@@ -319,7 +321,7 @@ impl Queue {
         self.failures.clear(key);
     }
 
-    /// Removes an object without state. One in a ready queue is removed when its turn comes.
+    /// Removes an object without state. If it is in a ready queue, it is removed when its turn comes.
     fn remove_if_empty(&mut self, key: &ObjectKey) {
         let Some(object) = self.objects.get(key).filter(|object| object.is_empty()) else {
             return;

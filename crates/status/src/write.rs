@@ -1,4 +1,4 @@
-//! Sends the jobs of the queue: one request for each write, and another one to read the live status after a conflict.
+//! Sends the jobs of the queue: one request per write, plus one to read the live status after a conflict.
 
 mod response;
 
@@ -23,16 +23,16 @@ use crate::merge::{self, Diff};
 use crate::queue::{Job, Outcome, WriteFailure};
 use crate::{Shared, WriterConfig};
 
-/// The timeout of a request. The API server's own is 60 s.
+/// The timeout of a request. The API server's own timeout is 60 s.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// The timeout of writes in flight at shutdown.
+/// The timeout for writes in flight at shutdown.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
-/// The maximum response body, in bytes. Larger than etcd's limit for an object.
+/// Maximum size of a response body, in bytes. Larger than etcd's limit for an object.
 const MAX_RESPONSE: usize = 4 << 20;
 /// The number of comparisons after which the task yields.
 const COMPARE_BATCH: usize = 64;
 
-/// The task that sends; see [`crate::start`].
+/// The task that sends writes; see [`crate::start`].
 #[derive(Debug)]
 pub struct WriterTask {
     pub(crate) shared: Arc<Shared>,
@@ -159,7 +159,7 @@ impl Sender {
         }
     }
 
-    /// Reads the live status, after a conflict.
+    /// Reads the live status after a conflict.
     async fn read(&self, key: &ObjectKey) -> Outcome {
         let request = collection(key).get(&key.name, &GetParams::default());
         match self.send(request).await {
@@ -209,7 +209,7 @@ fn collection(key: &ObjectKey) -> Request {
     })
 }
 
-/// An error with its causes.
+/// An error with all its causes.
 fn causes(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

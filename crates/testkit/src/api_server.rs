@@ -1,6 +1,6 @@
 //! A real API server with etcd, without controllers.
 //!
-//! The programs are those of `cargo xtask cluster build`, found by `SESAME_CLUSTER_BIN` or in the cache directory.
+//! The programs come from `cargo xtask cluster build` and are found by `SESAME_CLUSTER_BIN` or in the cache directory.
 //!
 //! Without controllers there is no garbage collection, deleted namespaces stay, Deployments get no pods and Services no
 //! endpoints. RBAC applies to users; admission requires no service accounts.
@@ -26,16 +26,16 @@ pub use self::definitions::Channel;
 use self::processes::{Ports, Processes};
 use crate::certs::{Authority, Identity};
 
-/// The timeout of the start, long enough for a busy machine.
+/// The startup timeout, generous for busy machines.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// The polling interval.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How often other ports are chosen, if another process takes one before its use.
+/// Maximum number of attempts, each with new ports, in case another process takes a port first.
 const ATTEMPTS: usize = 3;
 
-/// A running API server. It ends, and its files are removed, when it is dropped or the test's process ends in any way.
+/// A running API server. It stops, and its files are removed, on drop or when the test's process ends in any way.
 #[derive(Debug)]
 pub struct ApiServer {
     folder: PathBuf,
@@ -45,8 +45,8 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// The server that all tests of a process share, started on first use. Tests use separate namespaces, and start their own
-    /// server if they stop it or use cluster-scoped objects.
+    /// The server shared by all tests of a process, started on first use. Tests use separate namespaces, and start
+    /// their own server if they stop it or use cluster-scoped objects.
     ///
     /// # Errors
     /// See [`ApiServer::start`].
@@ -63,8 +63,8 @@ impl ApiServer {
         Self::start_with(&[]).await
     }
 
-    /// Starts a server with more flags, such as `--watch-cache=false`, without which a watch can resume from versions that
-    /// [`ApiServer::compact`] has removed.
+    /// Starts a server with additional flags. For example, with `--watch-cache=false`, watches can't resume from
+    /// versions that [`ApiServer::compact`] has removed.
     ///
     /// # Errors
     /// See [`ApiServer::start`].
@@ -132,7 +132,7 @@ impl ApiServer {
             .await
     }
 
-    /// A kubeconfig file with all permissions, or those of an impersonated user in groups.
+    /// A kubeconfig file with all permissions, or those of an impersonated user with groups.
     ///
     /// # Errors
     /// See [`ApiServer::admin`].
@@ -170,8 +170,8 @@ impl ApiServer {
         self.processes.lock().await.stop_api_server()
     }
 
-    /// Restarts the server after [`ApiServer::stop`], on the same port with the same data, and waits until it is ready. Watches
-    /// can't resume from before (410 Gone).
+    /// Restarts the server after [`ApiServer::stop`], on the same port with the same data, and waits until it is ready.
+    /// Watches can't resume from earlier versions (410 Gone).
     ///
     /// # Errors
     /// If the server doesn't become ready.
@@ -180,12 +180,12 @@ impl ApiServer {
         self.ready().await
     }
 
-    /// Compacts etcd to the last revision. See [`ApiServer::start_with`] for its effect.
+    /// Compacts etcd to the latest revision. See [`ApiServer::start_with`] for the effect.
     ///
     /// # Errors
     /// If etcd fails.
     pub async fn compact(&self) -> Result<()> {
-        // Keys are base64. Any key will do: the response header has the revision.
+        // Keys are base64. Any key will do, since the response header has the revision.
         let response = self.etcd("/v3/kv/range", &json!({"key": "AA=="})).await?;
         let revision = &response["header"]["revision"];
         let body = json!({"revision": revision, "physical": true});
@@ -193,7 +193,7 @@ impl ApiServer {
         Ok(())
     }
 
-    /// Installs the CRDs of the Gateway API, and waits until they are served.
+    /// Installs the Gateway API CRDs and waits until they are served.
     ///
     /// # Errors
     /// If the CRDs are missing (the message says how to get them), or the server rejects them.
@@ -244,7 +244,7 @@ impl ApiServer {
         Ok(())
     }
 
-    /// The directory of its files, with logs.
+    /// The directory of the server's files, including logs.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -256,7 +256,7 @@ async fn config(kubeconfig: &str) -> Result<Config> {
     Ok(Config::from_custom_kubeconfig(kubeconfig, &options).await?)
 }
 
-/// The error messages of a port in use.
+/// The error messages for a port in use.
 const TAKEN: &str = "address already in use";
 
 /// The configuration files of the server.

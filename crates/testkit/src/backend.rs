@@ -1,6 +1,6 @@
-//! An echo server for HTTP: the backend of tests, benches and the demo.
+//! An HTTP echo server: the backend in tests, benches and the demo.
 //!
-//! Accepts plain connections (HTTP/1.1, or HTTP/2 with prior knowledge) and TLS. Records the requests.
+//! Accepts plain connections (HTTP/1.1, or HTTP/2 with prior knowledge) and TLS. Records requests.
 //!
 //! Every response has status 200 and contains the backend's name and the request as JSON (see [`Received`]), except:
 //!
@@ -37,7 +37,7 @@ use self::received::Records;
 pub use self::received::{Received, Tls};
 use self::response::{Connection, handle};
 
-/// The maximum number of concurrent connections; others are closed at once.
+/// Maximum number of concurrent connections; others are closed immediately.
 const MAX_CONNECTIONS: usize = 16_384;
 
 /// The timeout of a TLS handshake.
@@ -48,12 +48,12 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 pub struct Backend {
     address: SocketAddr,
     shared: Arc<Shared>,
-    /// Dropping it stops the server.
+    /// Stops the server on drop.
     stop: oneshot::Sender<()>,
     server: JoinHandle<()>,
 }
 
-/// The state that all connections share.
+/// The state shared by all connections.
 #[derive(Debug)]
 struct Shared {
     name: String,
@@ -73,7 +73,8 @@ impl Shared {
 }
 
 impl Backend {
-    /// Starts a plain server called `name` on this address; port 0 is any free one. Must be called within a Tokio runtime.
+    /// Starts a plain server called `name` on this address; port 0 picks a free port. Must be called within a Tokio
+    /// runtime.
     ///
     /// # Errors
     /// If the address can't be bound.
@@ -81,7 +82,7 @@ impl Backend {
         Self::serve(name, address, None).await
     }
 
-    /// Starts a TLS server; [`crate::certs::Identity::server_config`] returns a `config`.
+    /// Starts a TLS server. Get `config` from [`crate::certs::Identity::server_config`].
     ///
     /// # Errors
     /// If the address can't be bound.
@@ -122,12 +123,12 @@ impl Backend {
         self.address
     }
 
-    /// The latest requests, oldest first: 1,000 at most.
+    /// The latest requests, oldest first; at most 1,000.
     pub fn requests(&self) -> Vec<Received> {
         self.shared.records.latest()
     }
 
-    /// The number of requests since the start.
+    /// The number of requests since startup.
     pub fn count(&self) -> u64 {
         self.shared.records.count()
     }
@@ -135,7 +136,7 @@ impl Backend {
     /// Waits until the latest requests satisfy `enough`, and returns them.
     ///
     /// # Errors
-    /// A timeout; the error contains the requests.
+    /// Returns an error on timeout; the error contains the requests.
     pub async fn wait_for(
         &self,
         patience: Duration,
@@ -171,7 +172,7 @@ async fn run(
                     connections.spawn(connection(stream, tls.clone(), Arc::clone(&shared)));
                 }
                 Ok(_) => {}
-                // Most likely there are no file descriptors left.
+                // Most likely the process is out of file descriptors.
                 Err(_) => sleep(Duration::from_millis(50)).await,
             },
             Some(_) = connections.join_next() => {}
@@ -184,12 +185,12 @@ async fn run(
 }
 
 async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, shared: Arc<Shared>) {
-    // Small responses shouldn't wait. An error would show later.
+    // Don't delay small responses. An error would surface later.
     let _ = stream.set_nodelay(true);
     let Some(acceptor) = tls else {
         return requests(stream, None, shared).await;
     };
-    // The client gets an alert.
+    // If the handshake fails, the client gets an alert.
     if let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await {
         let (_, session) = stream.get_ref();
         let tls = Tls {
@@ -208,7 +209,7 @@ where
 {
     let connection = Arc::new(Connection { tls, shared });
     let service = service_fn(|request| handle(request, Arc::clone(&connection)));
-    // Also after an aborted request or response.
+    // An aborted request or response is not an error.
     let _ = auto::Builder::new(TokioExecutor::new())
         .serve_connection_with_upgrades(TokioIo::new(stream), service)
         .await;

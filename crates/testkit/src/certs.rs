@@ -22,7 +22,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// A self-signed certificate for these host names (wildcards too) or IP addresses.
+    /// A self-signed certificate for these host names (including wildcards) or IP addresses.
     ///
     /// # Errors
     /// If a name is invalid.
@@ -79,7 +79,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate for these host names (wildcards too) or IP addresses, valid for servers and clients.
+    /// A certificate for these host names (including wildcards) or IP addresses, valid for servers and clients.
     ///
     /// # Errors
     /// If a name is invalid.
@@ -94,7 +94,7 @@ impl Authority {
 }
 
 impl Authority {
-    /// A client certificate with these URIs, valid between two times (to the second).
+    /// A client certificate with these URIs and validity period (to the second).
     ///
     /// # Errors
     /// If a name is invalid, or a time is before 1970.
@@ -128,7 +128,7 @@ impl Authority {
 }
 
 impl Authority {
-    /// A client certificate that identifies this user and group to an API server, by its subject.
+    /// A client certificate whose subject identifies this user and group to an API server.
     ///
     /// # Errors
     /// If a name is invalid.
@@ -156,10 +156,10 @@ pub fn client_config(roots: &str, alpn: &[&str]) -> Result<Arc<ClientConfig>> {
     client_config_as(None, roots, alpn)
 }
 
-/// The same with a client certificate.
+/// Like [`client_config`], with a client certificate.
 ///
 /// # Errors
-/// If some PEM is invalid.
+/// If any PEM is invalid.
 pub fn client_config_as(
     identity: Option<&Identity>,
     roots: &str,

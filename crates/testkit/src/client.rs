@@ -35,7 +35,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// `GET path` of a host. The Host header is `host` as written, port included.
+    /// `GET path` with this Host header, which includes any port.
     pub fn get(host: &str, path: &str) -> Self {
         Self {
             method: Method::GET,
@@ -49,7 +49,7 @@ impl Request {
     /// Sets the method.
     ///
     /// # Panics
-    /// If it is invalid: a bug of the test.
+    /// If the method is invalid, which is a bug in the test.
     #[must_use]
     pub fn method(mut self, method: &str) -> Self {
         self.method = method.parse().expect("a method");
@@ -59,11 +59,11 @@ impl Request {
     /// Adds a header.
     ///
     /// # Panics
-    /// If name or value is invalid: a bug of the test.
+    /// If the name or value is invalid, which is a bug in the test.
     #[must_use]
     pub fn header(mut self, name: &str, value: &str) -> Self {
-        let name: HeaderName = name.parse().expect("a header's name");
-        let value: HeaderValue = value.parse().expect("a header's value");
+        let name: HeaderName = name.parse().expect("a header name");
+        let value: HeaderValue = value.parse().expect("a header value");
         self.headers.append(name, value);
         self
     }
@@ -88,7 +88,7 @@ pub struct Response {
 }
 
 impl Response {
-    /// The first value of a header; empty if there is none.
+    /// The first value of a header, or an empty string.
     pub fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -96,7 +96,7 @@ impl Response {
             .unwrap_or_default()
     }
 
-    /// The body as JSON; null if it is not JSON.
+    /// The body as JSON, or null if it isn't JSON.
     pub fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).unwrap_or_default()
     }
@@ -123,7 +123,7 @@ impl Connect {
         Self::default()
     }
 
-    /// TLS with this server name (SNI; empty for none). Certificates are not verified; see [`Connection::certificate`].
+    /// TLS with this server name (SNI; none if empty). Certificates are not verified; see [`Connection::certificate`].
     pub fn tls(server_name: &str) -> Self {
         Self {
             tls: Some(server_name.to_owned()),
@@ -131,7 +131,7 @@ impl Connect {
         }
     }
 
-    /// Uses HTTP/2: over TLS by ALPN, otherwise with prior knowledge.
+    /// Uses HTTP/2: negotiated by ALPN with TLS, otherwise with prior knowledge.
     #[must_use]
     pub fn h2(self) -> Self {
         Self { h2: true, ..self }
@@ -233,7 +233,7 @@ impl Connection {
         })
     }
 
-    /// The server's certificate (DER), with TLS.
+    /// The server's certificate (DER); `None` without TLS.
     pub fn certificate(&self) -> Option<&[u8]> {
         self.certificate.as_deref()
     }
@@ -241,7 +241,7 @@ impl Connection {
     /// Sends a request.
     ///
     /// # Errors
-    /// If the connection fails, or the response is late or too long.
+    /// If the connection fails, or the response times out or is too long.
     pub async fn send(&mut self, request: &Request) -> Result<Response> {
         timeout(PATIENCE, self.try_send(request))
             .await
@@ -285,7 +285,7 @@ impl Connection {
     }
 }
 
-/// A TLS client that accepts any certificate; tests verify it.
+/// A TLS client configuration that accepts any certificate; tests verify it.
 fn trusting() -> ClientConfig {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let schemes = provider

@@ -1,11 +1,13 @@
 //! A discovery client that behaves like Envoy.
 //!
-//! The test decides by functions which resources to subscribe to and which to reject; the client doesn't decode resources.
+//! The test provides functions that decide which resources to subscribe to and which to reject; the client doesn't
+//! decode resources.
 //!
-//! Like Envoy it subscribes to all clusters and listeners, to the endpoints of each cluster, and to whatever the test says that a
-//! resource refers to. It acknowledges clusters when all are warm: when it has received their endpoints, or that there are none.
-//! It accepts the valid clusters and listeners of a response and names the invalid ones; of other types it accepts what precedes
-//! the first invalid one and names none. It sends its node with the first message only, and its versions when it reconnects.
+//! Like Envoy, it subscribes to all clusters and listeners, to the endpoints of each cluster, and to whatever the test
+//! says a resource refers to. It acknowledges clusters once all are warm: once it has received their endpoints, or a
+//! response that there are none. It accepts the valid clusters and listeners of a response and names the invalid ones;
+//! for other types it accepts whatever precedes the first invalid resource and names none. It sends its node with the
+//! first message only, and its versions when it reconnects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
@@ -34,7 +36,7 @@ use tower::service_fn;
 /// The timeout of [`FakeEnvoy::until`].
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// How many requests are buffered: more than any test sends to a server that reads.
+/// Number of buffered requests: more than any test sends to a server that reads.
 const REQUEST_BUFFER: usize = 4096;
 
 type Requests = mpsc::Sender<DeltaDiscoveryRequest>;
@@ -48,11 +50,11 @@ pub enum Server {
     Unix(PathBuf),
     /// An `http://` or `https://` address.
     Tcp(Uri),
-    /// A TCP port, with TLS.
+    /// A TCP address, with TLS.
     Tls {
-        /// The port.
+        /// The address.
         address: SocketAddr,
-        /// The expected name of the server.
+        /// The expected server name.
         name: String,
         /// The CA bundle and the client certificate.
         config: Arc<ClientConfig>,
@@ -68,24 +70,24 @@ pub enum Message {
         resource_type: ResourceType,
         /// The names of the resources.
         resources: Vec<String>,
-        /// The names of the removed ones.
+        /// The names of removed resources.
         removed: Vec<String>,
     },
-    /// The client acknowledged the last response of the type.
+    /// The client acknowledged the latest response of the type.
     Ack(ResourceType),
-    /// The client rejected the last response of the type.
+    /// The client rejected the latest response of the type.
     Nack(ResourceType, String),
 }
 
-/// The state of a client and the record of its messages.
+/// A client's state and message log.
 #[derive(Debug, Default)]
 pub struct State {
     resources: BTreeMap<(ResourceType, String), (String, Vec<u8>)>,
-    /// The names subscribed to.
+    /// The subscribed names.
     subscribed: BTreeSet<(ResourceType, String)>,
-    /// Clusters that wait for endpoints.
+    /// Clusters waiting for endpoints.
     warming: BTreeSet<String>,
-    /// Responses that are not acknowledged yet: type, nonce and error.
+    /// Unacknowledged responses: type, nonce and error.
     unacked: Vec<(ResourceType, String, Option<String>)>,
     held: BTreeSet<ResourceType>,
     messages: Vec<Message>,
@@ -106,17 +108,17 @@ impl State {
         Some(body)
     }
 
-    /// All messages since the creation of the client.
+    /// All messages since the client's creation.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// Whether there is a stream.
+    /// Whether a stream is open.
     pub fn connected(&self) -> bool {
         self.connected
     }
 
-    /// Why the last stream ended, if it has.
+    /// Why the latest stream ended, if it has.
     pub fn ended(&self) -> Option<&str> {
         self.ended.as_deref()
     }
@@ -140,7 +142,7 @@ impl Builder {
         self
     }
 
-    /// Which resources to reject, and with which error.
+    /// Which resources to reject, and the error to report.
     pub fn reject(
         mut self,
         reject: impl Fn(ResourceType, &str, &[u8]) -> Option<String> + Send + Sync + 'static,
@@ -153,7 +155,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The connection fails.
+    /// If the connection fails.
     pub async fn connect(self, server: Server) -> anyhow::Result<FakeEnvoy> {
         let mut envoy = FakeEnvoy {
             shared: Arc::new(Shared {
@@ -219,7 +221,7 @@ impl FakeEnvoy {
     ///
     /// # Errors
     ///
-    /// A timeout; the error contains the state.
+    /// Returns an error on timeout; the error contains the state.
     pub async fn until(&self, wanted: impl Fn(&State) -> bool) -> anyhow::Result<()> {
         let mut changed = self.shared.changed.subscribe();
         let waiting = async {
@@ -244,7 +246,7 @@ impl FakeEnvoy {
         self.state().held.insert(ty);
     }
 
-    /// Sends what [`FakeEnvoy::hold`] has held back.
+    /// Sends the responses delayed by [`FakeEnvoy::hold`].
     pub fn release(&self, ty: ResourceType) {
         self.state().held.remove(&ty);
         if let Some(stream) = &self.stream {
@@ -263,11 +265,11 @@ impl FakeEnvoy {
         state.warming.clear();
     }
 
-    /// Opens a new stream, with the versions that the client has.
+    /// Opens a new stream, reporting the versions that the client has.
     ///
     /// # Errors
     ///
-    /// The connection fails.
+    /// If the connection fails.
     pub async fn reconnect(&mut self) -> anyhow::Result<()> {
         self.disconnect();
         let channel = open(&self.server).await?;
@@ -317,7 +319,7 @@ impl FakeEnvoy {
 }
 
 async fn open(server: &Server) -> anyhow::Result<Channel> {
-    // Required, but the connectors ignore it.
+    // Required, but ignored by the connectors.
     let endpoint = Endpoint::from_static("http://discovery");
     match server {
         Server::Tcp(uri) => Endpoint::from(uri.clone())
@@ -414,7 +416,7 @@ fn receive(shared: &Shared, requests: &Requests, response: DeltaDiscoveryRespons
             continue;
         }
         if ty == ResourceType::Endpoint {
-            // Envoy stops waiting for rejected endpoints, too.
+            // Envoy also stops waiting for rejected endpoints.
             state.warming.remove(&resource.name);
         }
         if let Some(error) = (shared.builder.reject)(ty, &resource.name, &body) {
@@ -459,7 +461,7 @@ fn rejection(ty: ResourceType, errors: &[(String, String)]) -> Option<String> {
     })
 }
 
-/// Updates the subscriptions to what the resources refer to.
+/// Updates the subscriptions to match what the resources refer to.
 fn subscribe(shared: &Shared, state: &mut State, requests: &Requests) {
     let mut wanted = BTreeSet::new();
     for ((ty, name), (_, body)) in &state.resources {
@@ -488,7 +490,7 @@ fn subscribe(shared: &Shared, state: &mut State, requests: &Requests) {
     state.subscribed = wanted;
 }
 
-/// Sends the acknowledgements and rejections that are ready.
+/// Sends the ACKs and NACKs that are ready.
 fn acknowledge(shared: &Shared, requests: &Requests) {
     let mut state = shared.state();
     let unacked = std::mem::take(&mut state.unacked);
@@ -505,7 +507,7 @@ fn acknowledge(shared: &Shared, requests: &Requests) {
             Some(error) => Message::Nack(ty, error.clone()),
         });
         request.error_detail = error.map(|message| Status {
-            // INTERNAL, like Envoy.
+            // INTERNAL, as in Envoy.
             code: 13,
             message,
             details: Vec::new(),

@@ -1,7 +1,7 @@
-//! Random sets of objects, and random edits of them, as proptest strategies.
+//! Random sets of objects and random edits of them, as proptest strategies.
 //!
-//! The values decode. Names come from small pools, so that objects collide, refer to each other, and have dangling references.
-//! All that the translator reads occurs in every form that an API server would accept, valid or not.
+//! All values decode. Names come from small pools, so that objects collide, refer to each other, and have dangling
+//! references. Everything that the translator reads occurs in every form that an API server would accept, valid or not.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,20 +27,20 @@ pub use pool::{GATEWAYS, PORTS};
 
 use json::Json;
 
-/// Objects by key, each as in a file.
+/// Objects by key, each as it would appear in a file.
 #[derive(Clone, Default, PartialEq)]
 pub struct Set(BTreeMap<ObjectKey, Value>);
 
 /// A change of a set.
 #[derive(Clone, Debug)]
 pub enum Edit {
-    /// Adds the object, or replaces the one with its name.
+    /// Adds the object, or replaces the one with the same name.
     Put(Value),
     /// Removes one of the objects.
     Delete(Index),
     /// Changes only the resource version and the status of one of the objects.
     Touch(Index),
-    /// Copies one field of this object's `spec` to the object with its name, if there is one.
+    /// Copies one field of this object's `spec` to the object with the same name, if any.
     Graft {
         /// The source of the field.
         donor: Value,
@@ -58,9 +58,9 @@ pub enum Change {
     Remove(ObjectKey),
 }
 
-/// Sets of up to some thirty objects; one in fifty has a host with many routes of one kind.
+/// Sets of up to about thirty objects; one in fifty has a host with many routes of one kind.
 pub fn sets() -> BoxedStrategy<Set> {
-    // Mostly include the kinds that others refer to.
+    // Usually include the kinds that others refer to.
     let parts: Vec<BoxedStrategy<Vec<Value>>> = vec![
         prop::collection::vec(gateway::class(), 1..5).boxed(),
         prop::collection::vec(gateway::namespace(), 0..4).boxed(),
@@ -80,7 +80,7 @@ pub fn sets() -> BoxedStrategy<Set> {
         .boxed()
 }
 
-/// One Gateway, and for each kind of match hosts with 63, 64, 65 and 128 routes of that kind.
+/// One Gateway and, for each kind of match, hosts with 63, 64, 65 and 128 routes of that kind.
 pub fn crowds() -> Set {
     let (namespace, name) = GATEWAYS[0];
     let gateway = serde_json::json!({
@@ -111,7 +111,7 @@ pub fn objects() -> BoxedStrategy<Value> {
     .boxed()
 }
 
-/// Regular expressions: common ones, ones at the limits of some engine, and random ones.
+/// Regular expressions: common ones, ones near the limits of some engine, and random ones.
 pub fn regexes() -> BoxedStrategy<String> {
     route::regex()
 }
@@ -128,7 +128,7 @@ pub fn edits() -> BoxedStrategy<Edit> {
 }
 
 impl Set {
-    /// From objects; later ones replace earlier ones with the same name.
+    /// Creates a set from objects. Later ones replace earlier ones with the same name.
     ///
     /// # Panics
     /// If an object doesn't decode.
@@ -140,7 +140,7 @@ impl Set {
     /// The objects, sorted by key.
     ///
     /// # Panics
-    /// If an object doesn't decode: a bug of the generator.
+    /// If an object doesn't decode, which is a bug in the generator.
     pub fn decoded(&self) -> impl DoubleEndedIterator<Item = Object> + '_ {
         self.0.values().map(decode)
     }
@@ -155,15 +155,15 @@ impl Set {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether the set is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Applies an edit. One of a missing object does nothing.
+    /// Applies an edit. An edit of a missing object does nothing.
     ///
     /// # Panics
-    /// If an object doesn't decode: a bug of the generator.
+    /// If an object doesn't decode, which is a bug in the generator.
     pub fn apply(&mut self, edit: &Edit) -> Option<Change> {
         match edit {
             Edit::Put(object) => Some(self.put(object.clone())),
@@ -189,7 +189,7 @@ impl Set {
     /// The changes from another set to this one.
     ///
     /// # Panics
-    /// If an object doesn't decode: a bug of the generator.
+    /// If an object doesn't decode, which is a bug in the generator.
     pub fn changes_from(&self, before: &Self) -> Vec<Change> {
         let gone = before.0.keys().filter(|key| !self.0.contains_key(key));
         let changed = self
@@ -214,7 +214,7 @@ impl Set {
     }
 }
 
-/// As a file for `sesame translate`: each YAML document is one line of JSON.
+/// Writes a file for `sesame translate`: each YAML document is one line of JSON.
 impl fmt::Display for Set {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0
@@ -232,7 +232,7 @@ impl fmt::Debug for Set {
 /// Decodes an object.
 ///
 /// # Panics
-/// If it doesn't decode: a bug of the generator.
+/// If it doesn't decode, which is a bug in the generator.
 pub fn decode(object: &Value) -> Object {
     match Object::decode(object.clone()) {
         Ok(Some(object)) => object,
@@ -241,7 +241,7 @@ pub fn decode(object: &Value) -> Object {
     }
 }
 
-/// A change without meaning: resource version and status.
+/// Changes only the resource version and the status.
 fn touch(object: &mut Value) {
     let version = &object["metadata"]["resourceVersion"];
     let next = version
@@ -260,7 +260,7 @@ fn touch(object: &mut Value) {
     }
 }
 
-/// Independent fields of a `spec`, which can be exchanged one by one.
+/// Copies one of several independent `spec` fields from `donor`.
 fn graft(object: &mut Value, donor: &Value, which: &Index) -> Option<()> {
     let fields: &[&str] = match object["kind"].as_str()? {
         "HTTPRoute" | "GRPCRoute" => &["parentRefs", "hostnames", "rules"],
@@ -277,7 +277,7 @@ fn graft(object: &mut Value, donor: &Value, which: &Index) -> Option<()> {
     Some(())
 }
 
-/// The metadata of an object with one of these names, in one of these namespaces.
+/// Metadata with one of these names and one of these namespaces.
 fn metadata(names: &[&'static str], namespaces: &[&'static str]) -> Json {
     json::record(vec![
         ("name", json::must(json::any_of(names))),

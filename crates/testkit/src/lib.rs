@@ -1,4 +1,4 @@
-//! Helpers of tests, benches and the demo. Never a normal dependency of another crate.
+//! Support for tests, benches and the demo. Never a normal dependency of another crate.
 
 pub mod api_server;
 pub mod backend;

@@ -1,4 +1,4 @@
-//! Many routes of one Gateway, each with its own hostname, Service and EndpointSlice, for benches and cost tests.
+//! Many routes on one Gateway, each with its own hostname, Service and EndpointSlice, for benches and cost tests.
 
 use std::net::SocketAddr;
 
@@ -8,10 +8,10 @@ use sesame_api::Object;
 /// The namespace of all objects.
 pub const NAMESPACE: &str = "many";
 
-/// The Gateway's name.
+/// The name of the Gateway.
 pub const GATEWAY: &str = "gateway";
 
-/// The port of Services.
+/// The Service port.
 pub const SERVICE_PORT: u16 = 80;
 
 /// The hostname of route `index`.
@@ -19,7 +19,7 @@ pub fn host(index: usize) -> String {
     format!("host-{index:05}.example.com")
 }
 
-/// The name of route `index`, and of its Service.
+/// The name of route `index` and its Service.
 pub fn name(index: usize) -> String {
     format!("app-{index:05}")
 }
@@ -33,7 +33,7 @@ pub fn endpoint(index: usize) -> SocketAddr {
 /// Decodes an object as a source would.
 ///
 /// # Panics
-/// If it doesn't decode: a bug of the test.
+/// If it doesn't decode, which is a bug in the test.
 pub fn object(value: &Value) -> Object {
     match Object::decode(value.clone()) {
         Ok(Some(object)) => object,
@@ -41,7 +41,7 @@ pub fn object(value: &Value) -> Object {
     }
 }
 
-/// The Gateway, of class `sesame`, with one HTTP listener for routes of its namespace.
+/// The Gateway, of class `sesame`, with one HTTP listener for routes in its namespace.
 pub fn gateway(port: u16) -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
@@ -54,7 +54,7 @@ pub fn gateway(port: u16) -> Value {
     })
 }
 
-/// A route for all paths of a host to Services at [`SERVICE_PORT`], by weight.
+/// A route that sends all paths of a host to Services at [`SERVICE_PORT`], by weight.
 pub fn route(name: &str, host: &str, backends: &[(&str, u32)]) -> Value {
     let backends: Vec<Value> = backends
         .iter()
@@ -85,7 +85,7 @@ pub fn service(name: &str) -> Value {
     })
 }
 
-/// The only slice of a Service, with one endpoint.
+/// The only EndpointSlice of a Service, with one endpoint.
 pub fn slice(service: &str, endpoint: SocketAddr) -> Value {
     json!({
         "apiVersion": "discovery.k8s.io/v1",

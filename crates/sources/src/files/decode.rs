@@ -184,7 +184,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Skips an object of an unknown kind. It is an error if the kind or version looks misspelled.
+    /// Skips an object of an unknown kind, or reports an error if the kind or version looks misspelled.
     fn unknown(&mut self, node: &Node, api_version: &str, kind: &str) {
         let group = api_version.rsplit_once('/').map_or("", |(group, _)| group);
         let meant = Kind::ALL

@@ -14,14 +14,14 @@ use super::references::{FetchCommand, FetchId, Found, References};
 use super::{WatchEvent, path};
 
 /// After this time, a forbidden kind counts as empty, and a forbidden Secret or ConfigMap as missing. An API server
-/// that has just started briefly forbids everything.
+/// briefly forbids everything after it starts.
 pub(super) const FORBIDDEN_GRACE: Duration = Duration::from_secs(3);
 
 /// After this time, a Secret or ConfigMap that the server fails to return (for instance, because it can't be decrypted)
 /// counts as missing.
 const FETCH_GRACE: Duration = Duration::from_secs(25);
 
-/// The kinds that own fleets. Until all of them have been read, a fleet without an owner may not be an orphan.
+/// The kinds that own fleets. Until all have been read, a fleet without an owner is not necessarily an orphan.
 const FLEET_OWNERS: [Kind; 2] = [Kind::GatewayClass, Kind::Gateway];
 
 const REQUEST_FAILURES: [FailureReason; 2] = [FailureReason::Forbidden, FailureReason::Refused];

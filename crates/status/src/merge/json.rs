@@ -10,10 +10,10 @@ use serde_json::value::RawValue;
 /// The fields of an object, sorted by name.
 pub(super) type Fields<'a> = BTreeMap<String, &'a RawValue>;
 
-/// Removes a field in a merge patch (RFC 7396).
+/// The value that removes a field in a merge patch (RFC 7396).
 pub(super) const REMOVED: &str = "null";
 
-/// The fields of an object, without those that are null; empty if it is not an object.
+/// The non-null fields of an object; empty if it is not an object.
 pub(super) fn fields(raw: Option<&RawValue>) -> Fields<'_> {
     let mut fields: Fields<'_> = raw
         .and_then(|raw| serde_json::from_str(raw.get()).ok())

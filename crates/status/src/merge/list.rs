@@ -1,4 +1,4 @@
-//! Merges lists that have our items and those of other controllers.
+//! Merges lists that contain our items and those of other controllers.
 
 use std::borrow::Cow;
 
@@ -8,11 +8,11 @@ use super::json;
 
 /// The owner of a live item.
 pub(super) enum ItemOwner {
-    /// Another controller. The item stays unchanged, at its position.
+    /// Another controller. The item stays unchanged and in place.
     Foreign,
-    /// Us: the desired item with this index.
+    /// Ours: the desired item with this index.
     Ours(usize),
-    /// Us: an item that is no longer desired.
+    /// Ours, but no longer desired.
     Stale,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct List<'a> {
     pub items: Vec<Cow<'a, str>>,
     /// Whether the list differs from the live one.
     pub changed: bool,
-    /// The number of our items beyond the limit.
+    /// Number of our items beyond the limit.
     pub omitted: usize,
 }
 
@@ -33,7 +33,7 @@ impl List<'_> {
     }
 }
 
-/// Merges our items, `desired` in number, into a list.
+/// Merges our items into a list. `desired` is their number.
 ///
 /// Live items keep their positions, so order alone is never a difference. New items are appended up to `limit`. `write` returns
 /// the JSON of a desired item, or `None` if the live one is equal.

@@ -9,7 +9,7 @@ use super::list::{self, ItemOwner};
 use super::{Merge, same_content};
 
 impl Merge<'_> {
-    /// Removes what we wrote, except what another controller has changed since.
+    /// Removes what we wrote, except for anything that another controller has changed since.
     pub(super) fn retract(&mut self, written: &[StatusField<'_>]) {
         for field in written {
             match field {
@@ -58,7 +58,7 @@ impl Merge<'_> {
         };
         let list = list::merge(live, 0, usize::MAX, owner, |_, _| None);
         if list.items.is_empty() && list.changed {
-            // Absent rather than empty, so that the default of the CRD applies again.
+            // Absent rather than empty, so that the CRD's default applies again.
             self.changes.push((name, REMOVED.to_owned()));
         } else {
             self.set_list(name, &list);

@@ -72,7 +72,7 @@ fn compare(kind: Kind, live: &LiveStatus, desired: &Desired) -> Diff {
     diff(OURS, kind, live, desired, now())
 }
 
-/// The new status in a patch, as text.
+/// The new status according to a patch, as text.
 #[track_caller]
 fn patched_status(kind: Kind, live: &LiveStatus, desired: &Desired) -> String {
     match compare(kind, live, desired) {

@@ -4,10 +4,10 @@ use std::time::{Duration, Instant};
 
 const MIN: Duration = Duration::from_millis(250);
 const MAX: Duration = Duration::from_secs(15);
-/// The limit of `Retry-After`.
+/// Maximum `Retry-After` that is honored.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 
-/// During a backoff, writes wait until a time. Then one write at a time is sent, until the server responds to one.
+/// Blocks writes until a given time. After that, one write at a time is sent until the server responds.
 #[derive(Debug, Default)]
 pub(super) struct ServerBackoff {
     until: Option<Instant>,
@@ -20,7 +20,7 @@ impl ServerBackoff {
         *self = Self::default();
     }
 
-    /// A write failed. Failures of writes that were in flight when the backoff began don't extend it.
+    /// A write failed. During a backoff, failures of writes that were already in flight don't extend it.
     pub(super) fn fail(&mut self, retry_after: Option<Duration>, now: Instant) {
         let until = self.until.filter(|until| *until > now).unwrap_or_else(|| {
             let wait = MIN * 2u32.pow(self.failures.min(6));

@@ -24,35 +24,35 @@ pub(super) enum QueueState {
 /// One object.
 #[derive(Debug, Default)]
 pub(super) struct Object {
-    /// The minimum time between two writes.
+    /// Minimum time between writes.
     interval: Duration,
     pub desired: Desired,
     pub live: Option<Arc<LiveStatus>>,
     pub state: QueueState,
-    /// Something changed while a write was in flight.
+    /// Whether something changed while a write was in flight.
     pub dirty: bool,
     /// When the object was first marked for comparison.
     dirty_since: Option<Instant>,
-    /// When the desired status was set, until it is live.
+    /// When the desired status was set; `None` once it is live.
     desired_at: Option<Instant>,
-    /// No write before this time.
+    /// The earliest time of the next write.
     not_before: Option<Instant>,
     /// When the status was last written.
     written_at: Option<Instant>,
-    /// The last write wrote the desired status.
+    /// Whether the last write wrote the desired status.
     wrote_desired: bool,
-    /// The write in flight writes the desired status.
+    /// Whether the write in flight writes the desired status.
     writes_desired: bool,
-    /// Consecutive times that the same status had to be written again.
+    /// How many times in a row the same status had to be rewritten.
     reverts: u8,
     /// Consecutive failures and conflicts.
     failures: u8,
-    /// The API server rejected the desired status.
+    /// Whether the API server rejected the desired status.
     invalid: bool,
 }
 
 impl Object {
-    /// An object with this minimum time between two writes.
+    /// An object with this minimum time between writes.
     pub(super) fn new(interval: Duration) -> Self {
         Self {
             interval,
@@ -127,14 +127,14 @@ impl Object {
         self.invalid = false;
     }
 
-    /// The object is deleted.
+    /// The object was deleted.
     pub(super) fn deleted(&mut self) {
         self.live = None;
         self.dirty_since = None;
         self.forget_writes();
     }
 
-    /// Whether there is no state to keep.
+    /// Whether the object has no state worth keeping.
     pub(super) fn is_empty(&self) -> bool {
         let desired = matches!(self.desired, Desired::Status(_));
         !desired
@@ -142,7 +142,7 @@ impl Object {
             && matches!(self.state, QueueState::Idle | QueueState::Waiting(_))
     }
 
-    /// When to compare the object, if it needs it.
+    /// When to compare the object, if necessary.
     pub(super) fn due(&self, key: &ObjectKey, controller: &str, complete: bool) -> Option<Instant> {
         let live = self.live.as_ref()?;
         let dirty_since = self.dirty_since?;
@@ -152,7 +152,7 @@ impl Object {
                 Some(ours) if ours < live.generation => dirty_since + STALE_DELAY,
                 _ => dirty_since,
             },
-            // Most likely the object is about to be deleted.
+            // The object is probably about to be deleted.
             Desired::Retracted(_) => dirty_since + self.interval,
             Desired::Unset if complete && may_have_entries(key, live, controller) => {
                 dirty_since + COMPLETE_DELAY
@@ -197,7 +197,7 @@ impl Object {
                 self.update_live(live);
                 let known = self.live.as_ref().map(|known| &known.resource_version);
                 if self.writes_desired && known == Some(&live.resource_version) {
-                    // The change during the write was the write itself.
+                    // The only change during the write was the write itself.
                     self.dirty = false;
                 }
                 self.mark_written();
@@ -205,7 +205,8 @@ impl Object {
             Outcome::Conflict(live) => {
                 self.update_live(live);
                 self.failures = self.failures.saturating_add(1);
-                // The first retry is immediate, since `live` is current. Later ones back off, since another client keeps writing.
+                // The first retry is immediate, since `live` is current. Later ones back off, since another client
+                // keeps writing.
                 let step = u32::from(self.failures.saturating_sub(2).min(9));
                 self.retry_after(Duration::from_millis(5) * (2u32.pow(step) - 1), now);
             }
@@ -224,7 +225,7 @@ impl Object {
         }
     }
 
-    /// The minimum time until the next write. Longer while another client reverts ours.
+    /// Minimum time until the next write. Longer while another client reverts ours.
     fn write_interval(&self) -> Duration {
         self.interval * 2u32.pow(u32::from(self.reverts))
     }
@@ -248,7 +249,7 @@ impl Object {
         self.desired_at = None;
     }
 
-    /// Takes the live status from a response, unless a newer one is known.
+    /// Stores the live status from a response, unless a newer one is known.
     fn update_live(&mut self, live: &LiveStatus) {
         if let Some(known) = &self.live
             && known.uid == live.uid
@@ -270,8 +271,8 @@ impl Object {
 
 /// Whether `live` is a later version of the object than `known`.
 ///
-/// Resource versions of a kind are increasing numbers. If a server has others, the last one received counts: a write based on an
-/// older version is a conflict.
+/// Resource versions of a kind are increasing numbers. If a server uses another format, the last one received counts: a
+/// write based on an older version gives a conflict.
 fn is_newer(live: &LiveStatus, known: &LiveStatus) -> bool {
     let number = |status: &LiveStatus| status.resource_version.parse::<u64>().ok();
     match (number(live), number(known)) {
@@ -288,7 +289,7 @@ fn may_have_entries(key: &ObjectKey, live: &LiveStatus, controller: &str) -> boo
 
 fn initial_backoff(reason: FailureReason) -> Duration {
     match reason {
-        // `ServerBackoff` waits.
+        // `ServerBackoff` delays the retry.
         FailureReason::Unavailable => Duration::ZERO,
         FailureReason::ServerError => Duration::from_millis(200),
         FailureReason::Forbidden | FailureReason::Invalid | FailureReason::Full => {

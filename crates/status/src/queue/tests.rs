@@ -77,7 +77,7 @@ impl Fixture {
 
     #[track_caller]
     fn expect_start(&mut self, key: &ObjectKey) -> Job {
-        let job = self.next().expect("nothing starts");
+        let job = self.next().expect("a job starts");
         assert_eq!(&job.key, key);
         job
     }
@@ -197,7 +197,7 @@ fn the_watch_event_of_a_write_causes_no_job() {
     fixture.set_live(&route("a"), live(8, 1));
     fixture.set_live(&route("a"), live(7, 1));
     assert_eq!(fixture.queue.len(), 0);
-    // A later version is from another client.
+    // A later version comes from another client.
     fixture.set_live(&route("a"), live(9, 1));
     assert_eq!(fixture.queue.len(), 1);
 }
@@ -316,7 +316,7 @@ fn after_a_conflict_the_newest_status_is_written_over_the_live_one() {
         panic!()
     };
     assert_eq!(desired, status(1, "2"));
-    // More conflicts back off.
+    // Further conflicts back off.
     let mut delays = Vec::new();
     for version in 10..16 {
         fixture.finish(&route("a"), Outcome::Conflict(live(version, 1)));
@@ -508,7 +508,7 @@ fn our_entries_without_a_desired_status_are_removed_when_complete() {
     assert!(matches!(job.desired, Desired::Unset));
     fixture.written(&route("ours"), 2);
     fixture.expect_none();
-    // The desired status of a new object may be on its way.
+    // The desired status of a new object may still arrive.
     fixture.set_live(&route("later"), with(&ours));
     fixture.expect_none();
     fixture.wait(1999);

@@ -17,7 +17,7 @@ use crate::queue::WriteFailure;
 pub(super) enum Response {
     /// The live object.
     Object(LiveStatus),
-    /// The resource version of the request is outdated.
+    /// The request's resource version is outdated.
     Conflict,
     /// The object doesn't exist.
     NotFound,
@@ -63,7 +63,7 @@ pub(super) fn read(code: StatusCode, headers: &HeaderMap, body: &[u8]) -> Respon
     };
     let reason = match code {
         StatusCode::CONFLICT => return Response::Conflict,
-        // With a `Status`: no such object. Without one: no such path.
+        // With a `Status` body, the object doesn't exist; without one, the path doesn't.
         StatusCode::NOT_FOUND if status.is_some() => return Response::NotFound,
         StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
             FailureReason::Unavailable

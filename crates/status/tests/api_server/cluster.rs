@@ -25,7 +25,7 @@ const TIMEOUT: Duration = Duration::from_secs(240);
 /// The polling interval.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// A namespace, and a client.
+/// A namespace and a client for it.
 pub(crate) struct Cluster {
     pub client: Client,
     pub namespace: String,
@@ -38,7 +38,7 @@ pub(crate) struct Replica {
     _tasks: JoinSet<()>,
 }
 
-/// A live object with the JSON of its status.
+/// A live object, with its status as JSON.
 #[derive(Deserialize)]
 pub(crate) struct Stored {
     pub metadata: Metadata,
@@ -51,7 +51,7 @@ pub(crate) struct Metadata {
     pub resource_version: String,
 }
 
-/// The shared server with the Gateway API, and a new namespace in it.
+/// A new namespace on the shared server, with the Gateway API.
 pub(crate) async fn cluster(namespace: &str) -> Cluster {
     let server = ApiServer::shared().await.unwrap();
     cluster_on(server, namespace).await
@@ -78,7 +78,7 @@ impl Cluster {
         self.key(Kind::HTTPRoute, name)
     }
 
-    /// Creates an HTTPRoute to the Gateway `g`.
+    /// Creates an HTTPRoute with Gateway `g` as its parent.
     pub(crate) async fn create_route(&self, name: &str) {
         let spec = json!({"parentRefs": [{"name": "g"}], "rules": [{}]});
         self.create(Kind::HTTPRoute, name, spec).await;
@@ -96,7 +96,7 @@ impl Cluster {
             .unwrap();
     }
 
-    /// Patches the object as another client, by a merge patch.
+    /// Patches the object as another client, with a merge patch.
     pub(crate) async fn patch(&self, key: &ObjectKey, patch: &Value) {
         let path = format!(
             "{}/{}?fieldManager=user",
@@ -109,7 +109,7 @@ impl Cluster {
             .unwrap();
     }
 
-    /// Patches the status as another client, by a JSON patch.
+    /// Patches the status as another client, with a JSON patch.
     pub(crate) async fn patch_status(
         &self,
         key: &ObjectKey,
@@ -191,7 +191,7 @@ impl Cluster {
         }
     }
 
-    /// A leading, complete writer.
+    /// A writer that leads and has all desired statuses.
     pub(crate) fn leader(&self, desired: &[(ObjectKey, ObjectStatus)]) -> Replica {
         let replica = self.replica(&self.client);
         for (key, status) in desired {
@@ -304,7 +304,7 @@ pub(crate) fn gateway_spec() -> Value {
         "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]})
 }
 
-/// Our entries in the status of a route: parent and generation of each.
+/// Our entries in a route's status: the parent and generation of each.
 pub(crate) fn our_parents(status: &Value) -> Vec<(String, i64)> {
     let parents = status["parents"].as_array().cloned().unwrap_or_default();
     let ours = parents

@@ -133,14 +133,14 @@ async fn a_removed_listener_is_removed_with_its_foreign_conditions() {
     });
     let status = ObjectStatus::Gateway(serde_json::from_value(status).unwrap());
     replica.set_desired(&key, &status);
-    until("the listeners are those of the spec", async || {
+    until("the listeners match the spec", async || {
         let listeners = cluster.status(&key).await["listeners"].clone();
         listeners
             .as_array()
             .is_some_and(|l| l.len() == 1 && l[0]["name"] == "web")
     })
     .await;
-    // Our conditions of the Gateway itself are removed, too.
+    // Our conditions on the Gateway itself are removed too.
     let status = cluster.status(&key).await;
     assert_eq!(status["conditions"].as_array().unwrap().len(), 1);
     assert_eq!(status["addresses"], Value::Null);

@@ -1,4 +1,4 @@
-//! Restarts, changes of the leader, recreated objects.
+//! Restarts, leader changes, recreated objects.
 
 use serde_json::{Value, json};
 use sesame_api::Kind;

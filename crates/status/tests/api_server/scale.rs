@@ -64,6 +64,6 @@ async fn a_changing_route_count_is_written_at_a_limited_rate() {
     })
     .await;
     let writes = replica.counters.sent();
-    // Four a second. A sleep of one millisecond takes up to a few.
+    // Four per second. A one-millisecond sleep can take a few milliseconds.
     assert!(writes < 100, "{writes} writes for 1,000 changes");
 }

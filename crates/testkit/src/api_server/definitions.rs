@@ -1,4 +1,4 @@
-//! The CRDs of the Gateway API on a test's API server.
+//! The Gateway API CRDs on a test's API server.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tokio::time::sleep;
 
 use super::{PAUSE, places};
 
-/// The timeout until a CRD is established.
+/// The timeout for establishing a CRD.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A release channel of the Gateway API.
@@ -21,12 +21,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub enum Channel {
     /// Stable kinds and fields.
     Standard,
-    /// All kinds and fields. A server with these rejects the standard channel.
+    /// All kinds and fields. A server with these CRDs rejects the standard channel.
     Experimental,
 }
 
 impl Channel {
-    /// The name of its directory.
+    /// The name of the channel's directory.
     pub fn folder(self) -> &'static str {
         match self {
             Self::Standard => "standard",

@@ -1,4 +1,4 @@
-//! The locations of the programs and of the Gateway API's CRDs.
+//! The locations of the programs and the Gateway API CRDs.
 
 use std::env;
 use std::ffi::OsString;
@@ -7,18 +7,18 @@ use std::time::SystemTime;
 
 use anyhow::{Context, Result, ensure};
 
-/// The directory of the programs.
+/// Environment variable for the directory of the programs.
 const PROGRAMS: &str = "SESAME_CLUSTER_BIN";
 
-/// The directory of the CRDs, with one directory per channel.
+/// Environment variable for the directory of the CRDs, with one directory per channel.
 const DEFINITIONS: &str = "SESAME_CRDS";
 
-/// The directory of etcd and the API server.
+/// The directory of etcd and kube-apiserver.
 pub(super) fn programs() -> Result<PathBuf> {
     find(PROGRAMS, "bin", "kube-apiserver", "the API server")
 }
 
-/// The directory of `standard` and `experimental`.
+/// The directory that contains `standard` and `experimental`.
 pub(super) fn definitions() -> Result<PathBuf> {
     find(
         DEFINITIONS,
@@ -42,7 +42,7 @@ fn find(variable: &str, folder: &str, holds: &str, what: &str) -> Result<PathBuf
     newest(&builds().with_context(remedy)?, folder, holds).with_context(remedy)
 }
 
-/// The directory of builds in the cache of `cargo xtask`.
+/// The directory of builds in `cargo xtask`'s cache.
 fn builds() -> Option<PathBuf> {
     let cache = non_empty("SESAME_CACHE")
         .map(PathBuf::from)
@@ -51,7 +51,7 @@ fn builds() -> Option<PathBuf> {
     Some(cache.join("cluster"))
 }
 
-/// The newest build with the wanted file.
+/// The newest build that contains the file.
 fn newest(builds: &Path, folder: &str, holds: &str) -> Option<PathBuf> {
     let age = |path: &PathBuf| {
         let modified = path.join(holds).metadata().and_then(|meta| meta.modified());

@@ -9,10 +9,10 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, bail};
 
-/// Below the ephemeral ports, so that no outgoing connection takes a port while the server is stopped.
+/// Below the ephemeral range, so that no outgoing connection takes a port while the server is stopped.
 const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
-/// How many lines of a log are shown after a failure.
+/// Number of log lines shown after a failure.
 const LAST_LINES: usize = 8;
 
 const KEEPER: &str = include_str!("keeper.sh");
@@ -28,7 +28,7 @@ pub(super) struct Ports {
 impl Ports {
     /// Free ports.
     pub(super) fn free() -> Result<Self> {
-        // Depends on process and time, so that concurrent tests rarely collide.
+        // Depends on the process and time, so that concurrent tests rarely collide.
         let now = SystemTime::now().duration_since(UNIX_EPOCH)?;
         let seed = u64::from(std::process::id()) * 7_919 + u64::from(now.subsec_nanos());
         let count = u64::from(PORTS.end - PORTS.start);
@@ -44,7 +44,7 @@ impl Ports {
     }
 }
 
-/// The processes. Dropping this kills them and removes their directory.
+/// The processes. Drop kills them and removes their directory.
 #[derive(Debug)]
 pub(super) struct Processes {
     programs: PathBuf,
@@ -60,7 +60,7 @@ pub(super) struct Processes {
 }
 
 impl Processes {
-    /// Starts the keeper, which owns the directory from now on.
+    /// Starts the keeper, which then owns the directory.
     pub(super) fn new(
         programs: &Path,
         folder: &Path,
@@ -84,7 +84,7 @@ impl Processes {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Signals to the test's group must not reach it.
+            // Not affected by signals to the test's group.
             .process_group(0)
             .spawn()
             .context("can't run sh")?;
@@ -135,11 +135,11 @@ impl Processes {
             ))
             .arg(format!("--secure-port={}", self.ports.api_server))
             .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
-            // Not reachable through a Service.
+            // Unreachable through a Service.
             .arg("--endpoint-reconciler-type=none")
             .arg("--service-cluster-ip-range=10.0.0.0/16")
             .args(["--authorization-mode=RBAC", "--anonymous-auth=false"])
-            // Pods would need service accounts, which no controller creates.
+            // Otherwise Pods would need service accounts, which no controller creates.
             .arg("--disable-admission-plugins=ServiceAccount")
             .arg("--allow-privileged")
             .arg("--profiling=false")
@@ -180,14 +180,14 @@ impl Processes {
         Ok(())
     }
 
-    /// The last lines of the logs.
+    /// The last lines of each log.
     pub(super) fn log_tails(&self) -> String {
         ["etcd", "kube-apiserver"]
             .map(|name| format!("{name}: {}", log_tail(&self.folder, name)))
             .join("\n")
     }
 
-    /// Starts a program in the group, with its output appended to its log.
+    /// A command that runs in the group and appends its output to its log.
     fn command(&self, name: &str) -> Result<Command> {
         let log = File::options()
             .create(true)

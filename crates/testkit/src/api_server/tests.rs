@@ -76,14 +76,14 @@ async fn compaction_ends_watches_from_earlier_versions() {
     let client = server.admin().await.unwrap();
     let first = create(&client, "first").await;
     create(&client, "second").await;
-    // The last change is kept, so there must be another one.
+    // The latest change is kept, so there must be another.
     create(&client, "third").await;
     assert_eq!(watch_from(&client, &first).await, 0);
     server.compact().await.unwrap();
     assert_eq!(watch_from(&client, &first).await, 410);
 }
 
-/// The status code with which a watch from this object's version begins; 0 if it begins with a change.
+/// The status code of a watch that starts from this object's version; 0 if the watch begins with a change.
 async fn watch_from(client: &Client, object: &ConfigMap) -> u16 {
     let version = object.resource_version().unwrap();
     let params = WatchParams::default();
@@ -101,7 +101,7 @@ async fn watch_from(client: &Client, object: &ConfigMap) -> u16 {
 }
 
 #[tokio::test]
-async fn dropping_it_leaves_no_process_and_no_file() {
+async fn a_dropped_server_leaves_no_process_and_no_file() {
     let server = ApiServer::start().await.unwrap();
     let folder = server.folder().to_owned();
     let name = folder.to_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! Parses what a request wants the backend to do.
+//! Determines from a request how to respond.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -11,7 +11,7 @@ use http::{HeaderMap, StatusCode};
 /// The maximum delay.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
-/// The maximum number of `/flaky` keys; beyond, all are forgotten.
+/// Maximum number of `/flaky` keys. When it is exceeded, all keys are forgotten.
 const MAX_KEYS: usize = 10_000;
 
 /// How to respond.
@@ -23,14 +23,14 @@ pub(super) struct Plan {
     pub(super) headers: HeaderMap,
 }
 
-/// The response.
+/// The kind of response.
 #[derive(Debug, PartialEq)]
 pub(super) enum Outcome {
     /// An echo with this status.
     Echo(StatusCode),
     /// A WebSocket echo.
     WebSocket,
-    /// `failure` for the first requests with a key, then the echo with status 200.
+    /// `failure` for the first requests with a key, then an echo with status 200.
     Flaky {
         key: String,
         failures: u32,
@@ -103,7 +103,7 @@ impl Plan {
 
 fn status(code: &str) -> Result<StatusCode, String> {
     let status = code.parse().ok();
-    // Lower ones are not final: there would never be a response.
+    // Lower codes are informational: there would never be a final response.
     status
         .filter(|status: &StatusCode| (200..600).contains(&status.as_u16()))
         .ok_or_else(|| format!("{code:?} is not a status from 200 to 599"))
@@ -139,7 +139,7 @@ fn header(pair: &str) -> Result<(HeaderName, HeaderValue), String> {
 pub(super) struct Flaky(Mutex<HashMap<String, u32>>);
 
 impl Flaky {
-    /// Whether this request fails, if the first `failures` do.
+    /// Whether this request fails, given that the first `failures` do.
     pub(super) fn fails(&self, key: &str, failures: u32) -> bool {
         // A panic leaves the map consistent.
         let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -16,15 +16,15 @@ const MAX_RECORDED: usize = 1000;
 pub struct Received {
     /// `GET`.
     pub method: String,
-    /// With query, unchanged.
+    /// With its query, unchanged.
     pub path: String,
-    /// From `Host` or `:authority`; empty without them.
+    /// From `Host` or `:authority`; empty if neither is present.
     pub host: String,
-    /// By lower-case name, values in order. Invalid UTF-8 is replaced.
+    /// By lower-case name, with values in order. Invalid UTF-8 is replaced.
     pub headers: BTreeMap<String, Vec<String>>,
     /// `HTTP/1.1` or `HTTP/2`.
     pub protocol: &'static str,
-    /// Set for TLS connections.
+    /// The parameters of a TLS connection.
     pub tls: Option<Tls>,
     /// The first 64 KiB. Invalid UTF-8 is replaced.
     pub body: String,
@@ -70,12 +70,12 @@ impl Received {
         }
     }
 
-    /// The first value of a header, by lower-case name.
+    /// The first value of a header, given its lower-case name.
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name)?.first().map(String::as_str)
     }
 
-    /// The response of the backend `name`.
+    /// The response from the backend `name`.
     pub(super) fn to_json(&self, name: &str) -> Value {
         let mut json = json!({
             "backend": name,
@@ -96,7 +96,7 @@ impl Received {
     }
 }
 
-/// The latest requests, with a notification of new ones.
+/// The latest requests, and a notification of new ones.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     latest: Mutex<VecDeque<Received>>,
@@ -132,7 +132,7 @@ impl Records {
             if enough(&latest) {
                 return latest;
             }
-            // `self` holds the sender.
+            // Can't fail: `self` holds the sender.
             let _ = count.changed().await;
         }
     }

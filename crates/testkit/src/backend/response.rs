@@ -13,7 +13,7 @@ use super::plan::{Failure, Outcome, Plan};
 use super::received::{Received, Tls};
 use super::{Shared, websocket};
 
-/// The maximum length of the recorded and returned body, in bytes.
+/// Maximum length of the recorded and echoed body, in bytes.
 const BODY_KEPT: usize = 64 << 10;
 
 /// The properties of a connection.
@@ -71,7 +71,7 @@ pub(super) async fn handle(
     Ok(response)
 }
 
-/// Reads a whole body; returns its beginning.
+/// Reads a whole body and returns its beginning and its length.
 async fn read(mut body: Incoming) -> Result<(Vec<u8>, u64), Reset> {
     let (mut kept, mut length) = (Vec::new(), 0);
     while let Some(frame) = body.frame().await {

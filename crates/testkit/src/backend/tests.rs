@@ -31,7 +31,7 @@ async fn send<S: AsyncRead + AsyncWrite + Unpin>(
         format!("{line} HTTP/1.1\r\nhost: a.example\r\nconnection: close\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut response = String::new();
-    // Without `close_notify` from a TLS server this would be an error, and with a reset too.
+    // Fails on a reset, and if a TLS server sends no `close_notify`.
     stream.read_to_string(&mut response).await.unwrap();
     let (head, body) = response.split_once("\r\n\r\n").unwrap_or_default();
     (
@@ -190,7 +190,7 @@ async fn an_unknown_ca_is_not_trusted() {
 }
 
 #[tokio::test]
-async fn wait_for_returns_requests_and_their_record_is_bounded() {
+async fn wait_for_returns_requests_and_records_are_bounded() {
     let backend = backend().await;
     let three = |requests: &[Received]| requests.len() >= 3;
     let asking = async {

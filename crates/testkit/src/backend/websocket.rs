@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use super::Shared;
 
-/// The maximum message, in bytes.
+/// Maximum size of a message, in bytes.
 const MAX_MESSAGE: usize = 1 << 20;
 
 pub(super) fn accept(head: &Parts, upgrade: OnUpgrade, shared: &Shared) -> Response<Full<Bytes>> {

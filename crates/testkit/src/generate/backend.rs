@@ -120,7 +120,7 @@ pub(super) fn slice() -> Json {
         .boxed()
 }
 
-/// Only in files: an API server would reject some of these.
+/// Only possible in files: an API server would reject some of these.
 const V4: &[&str] = &[
     "10.0.0.1",
     "10.0.0.2",

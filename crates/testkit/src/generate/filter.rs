@@ -1,4 +1,4 @@
-//! Filters of rules and of backends.
+//! Rule and backend filters.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use super::json::{
 };
 use super::{pool, route};
 
-/// Any filter of a rule.
+/// Any rule filter.
 pub(super) fn filter() -> Json {
     prop_oneof![
         170 => backend_filter(),
@@ -19,7 +19,7 @@ pub(super) fn filter() -> Json {
     .boxed()
 }
 
-/// Any filter of a backend. Filters that only a rule may have are rare, since they invalidate the rule.
+/// Any backend filter. Filters allowed only in rules are rare, since they invalidate the rule.
 pub(super) fn backend_filter() -> Json {
     prop_oneof![
         50 => typed("RequestHeaderModifier", "requestHeaderModifier", headers()),
@@ -32,7 +32,7 @@ pub(super) fn backend_filter() -> Json {
     .boxed()
 }
 
-/// Any filter of a GRPCRoute.
+/// Any GRPCRoute filter.
 pub(super) fn grpc_filter() -> Json {
     let extension = json!({"group": "example.net", "kind": "Filter", "name": "f"});
     prop_oneof![

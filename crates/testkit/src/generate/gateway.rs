@@ -8,7 +8,7 @@ use super::json::{
 };
 use super::pool;
 
-/// A class for each name: ours, ours but not accepted, or another controller's. Rarely with exchanged controllers.
+/// A class for each name: ours, ours but not accepted, or another controller's. Rarely, the controllers are swapped.
 pub(super) fn class() -> Json {
     let controller = prop_oneof![
         9 => Just(None),
@@ -106,7 +106,7 @@ fn listener() -> Json {
         1 => any_of(&["TLS", "TCP", "UDP", "example.net/QUIC", "http"]),
     ];
     let ports: Vec<u32> = pool::PORTS.iter().map(|&port| port.into()).collect();
-    // Null for the default of the protocol, to avoid too many conflicts.
+    // Null selects the protocol's default, to avoid too many conflicts.
     let port = prop_oneof![16 => just(Value::Null), 3 => any_number(&ports), 1 => any_number(&[1, 65_535])];
     record(vec![
         ("name", must(any_of(pool::LISTENERS))),
@@ -121,7 +121,7 @@ fn listener() -> Json {
     .boxed()
 }
 
-/// Adds a port, and removes the fields that the protocol doesn't allow.
+/// Adds a port, and removes fields that the protocol doesn't allow.
 fn fitting(mut listener: Value) -> Value {
     let protocol = listener["protocol"].as_str().unwrap_or_default().to_owned();
     if listener["port"].is_null() {

@@ -1,4 +1,4 @@
-//! JSON values from smaller ones.
+//! Combines JSON values into larger ones.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -6,13 +6,13 @@ use std::ops::Range;
 use proptest::prelude::*;
 use serde_json::{Map, Value};
 
-/// A strategy of JSON values.
+/// A strategy for JSON values.
 pub(super) type Json = BoxedStrategy<Value>;
 
-/// A strategy of a field's values, or of its absence.
+/// A strategy for a field's values or its absence.
 pub(super) type Field = BoxedStrategy<Option<Value>>;
 
-/// A mapping of these fields.
+/// A mapping with these fields.
 pub(super) fn record(fields: Vec<(&'static str, Field)>) -> Json {
     let (names, values): (Vec<_>, Vec<_>) = fields.into_iter().unzip();
     values
@@ -31,7 +31,7 @@ pub(super) fn must(value: Json) -> Field {
     value.prop_map(Some).boxed()
 }
 
-/// A field with this probability.
+/// A field that is present with this probability.
 pub(super) fn may(probability: f64, value: Json) -> Field {
     prop::option::weighted(probability, value).boxed()
 }
@@ -43,7 +43,7 @@ pub(super) fn any_of(texts: &[&'static str]) -> Json {
         .boxed()
 }
 
-/// Mostly one of the first, rarely one of the others.
+/// Usually one of the first list, rarely one of the second.
 pub(super) fn mostly(usual: &[&'static str], odd: &[&'static str]) -> Json {
     prop_oneof![9 => any_of(usual), 1 => any_of(odd)].boxed()
 }
@@ -90,7 +90,7 @@ pub(super) fn unique_list(element: Json, size: Range<usize>, key: &'static str) 
         .boxed()
 }
 
-/// Removes the elements whose key an earlier one has.
+/// Removes elements with the same key as an earlier one.
 pub(super) fn dedup(list: &mut Value, mut key: impl FnMut(&Value) -> String) {
     if let Some(list) = list.as_array_mut() {
         let mut seen = BTreeSet::new();

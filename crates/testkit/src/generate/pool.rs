@@ -3,7 +3,7 @@
 /// Gateways, by namespace and name.
 pub const GATEWAYS: [(&str, &str); 3] = [("one", "web"), ("one", "other"), ("two", "web")];
 
-/// Ports of listeners.
+/// Listener ports.
 pub const PORTS: [u16; 4] = [80, 443, 8080, 8443];
 
 pub(super) const NAMESPACES: &[&str] = &["one", "two", "three"];
@@ -170,14 +170,14 @@ pub(super) const REGEXES: &[&str] = &[
     "[[:alpha:]]+",
 ];
 
-/// The parts of longer expressions.
+/// Parts of longer expressions.
 pub(super) const REGEX_PARTS: &[&str] = &[
     "a", ".", r"\w", "[a-c]", r"\pL", "[^/]", "é", "(?i:b)", "^", "$",
 ];
 
 pub(super) const REPEATS: &[&str] = &["*", "+", "?", "{2}", "{3,}", "{1,9}", "{40}", "*?", "{500}"];
 
-/// Each at a limit of some engine.
+/// Each is near a limit of some engine.
 pub(super) const ODD_REGEXES: &[&str] = &[
     "",
     "(",

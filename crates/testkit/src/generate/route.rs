@@ -1,4 +1,4 @@
-//! HTTPRoutes, and what all kinds of routes have in common.
+//! HTTPRoutes, and the parts that all kinds of routes share.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ pub(super) fn http_route() -> Json {
     route("HTTPRoute", rule())
 }
 
-/// A route of a kind with these rules.
+/// A route of this kind with these rules.
 pub(super) fn route(kind: &'static str, rule: Json) -> Json {
     let spec = record(vec![
         ("parentRefs", may(0.97, list(parent(), 1..4))),
@@ -37,10 +37,10 @@ pub(super) fn route(kind: &'static str, rule: Json) -> Json {
         .boxed()
 }
 
-/// The sizes of a crowd, matches of one kind: around 64, from which on Envoys get a tree, and the maximum of a route.
+/// The sizes of a crowd (matches of one kind): around 64, where Envoys start to get a tree, and a route's maximum.
 const CROWDS: [usize; 4] = [63, 64, 65, 128];
 
-/// HTTPRoutes with many matches of one kind, each for its own host.
+/// HTTPRoutes with many matches of one kind, each route with its own host.
 pub(super) fn crowds() -> Vec<Value> {
     let header = |n: usize| json!([{"name": "x-a", "value": n.to_string()}]);
     let path = |type_: &str, value: String| json!({"path": {"type": type_, "value": value}});
@@ -109,7 +109,7 @@ fn parent() -> Json {
         .boxed()
 }
 
-/// Keeps only those references to a parent that have the same fields as the first, with other values.
+/// For references to the same parent, keeps only those that set the same fields as the first, to other values.
 fn repair_parents(parents: &mut Value) {
     let identity = |parent: &Value| {
         let part = |field: &str| parent[field].to_string();
@@ -211,7 +211,7 @@ fn has(filters: &Value, type_: &str) -> bool {
     filters.any(|filter| filter["type"] == type_)
 }
 
-/// A prefix can be replaced only in a rule that matches prefixes only.
+/// A prefix can be replaced only in a rule whose matches are all prefixes.
 fn one_prefix(rule: &mut serde_json::Map<String, Value>) {
     let Some(matches) = rule.get_mut("matches").and_then(Value::as_array_mut) else {
         return;
@@ -338,7 +338,7 @@ pub(super) fn backend_object() -> Json {
     prop_oneof![12 => service, 1 => odd].boxed()
 }
 
-/// A backend with filters of these.
+/// A backend with filters from `filter`.
 pub(super) fn backend(filter: Json) -> Json {
     let weight = prop_oneof![
         3 => number(0..4),

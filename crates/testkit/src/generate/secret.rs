@@ -36,7 +36,7 @@ fn secret_of(metadata: Json) -> Json {
     ];
     let pairs = &*PAIRS;
     let pair = prop_oneof![
-        // The first few are valid.
+        // The first four are valid.
         3 => 0..4usize,
         1 => 0..pairs.len(),
     ];
@@ -84,13 +84,13 @@ fn pairs() -> Vec<(String, String)> {
         (alone.chain.clone(), alone.private_key.clone()),
         of_algorithm(&rcgen::PKCS_ECDSA_P384_SHA384),
     ];
-    // Invalid ones.
+    // Invalid pairs.
     pairs.push((first.chain.clone(), second.private_key.clone()));
     pairs.push(of_algorithm(&rcgen::PKCS_ED25519));
     for text in ["", "junk", "-----BEGIN CERTIFICATE-----", "\0"] {
         pairs.push((text.to_owned(), text.to_owned()));
     }
-    // Other spellings, which not every parser accepts.
+    // Other encodings, which not every parser accepts.
     let written: [fn(&str) -> String; 12] = [
         |pem| pem.replace('\n', "\r\n"),
         |pem| pem.replace('\n', "\r"),

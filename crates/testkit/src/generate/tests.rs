@@ -33,7 +33,7 @@ proptest! {
         }
         let decoded: Vec<Object> = edited.decoded().collect();
         prop_assert!(replayed.into_values().eq(decoded));
-        // One step gives the same result.
+        // Applying all changes at once gives the same result.
         let changes = edited.changes_from(&set);
         prop_assert!(changes.len() <= set.len() + edits.len());
         prop_assert!(edited.changes_from(&edited).is_empty());

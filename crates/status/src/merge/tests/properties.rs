@@ -1,4 +1,4 @@
-//! For any live and desired status, foreign parts stay and one patch suffices.
+//! For any live and desired status, foreign parts stay and a single patch suffices.
 
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn a_condition() -> impl Strategy<Value = Value> {
         })
 }
 
-/// Conditions of distinct types.
+/// Conditions with distinct types.
 fn conditions() -> impl Strategy<Value = Vec<Value>> {
     prop::collection::vec(a_condition(), 0..5).prop_map(|mut conditions| {
         let mut seen = Vec::new();
@@ -38,7 +38,7 @@ fn conditions() -> impl Strategy<Value = Vec<Value>> {
     })
 }
 
-/// Conditions as from translation: of our types and one generation, without times.
+/// Conditions as translation produces them: our types, a single generation, no times.
 fn desired_conditions() -> impl Strategy<Value = Vec<Value>> {
     conditions().prop_map(|mut conditions| {
         conditions.retain(is_ours);
@@ -128,7 +128,7 @@ fn foreign(list: &Value, ours: impl Fn(&Value) -> bool) -> Vec<Value> {
     items.into_iter().filter(|item| !ours(item)).collect()
 }
 
-/// Transition times stay if the status stays, and are now if it changed.
+/// The transition time is kept if the status is unchanged, and is the current time otherwise.
 fn check_times(before: &Value, after: &Value) {
     let before = before.as_array().cloned().unwrap_or_default();
     for condition in after.as_array().unwrap().iter().filter(|c| is_ours(c)) {

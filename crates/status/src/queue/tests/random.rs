@@ -135,7 +135,7 @@ impl Simulation {
         self.queue.set_desired(key(n), Some(status), self.now);
     }
 
-    /// The server processes a write.
+    /// The server handles a write.
     fn respond(&mut self, started: Instant, job: Job) {
         let n = index(&job.key);
         let outcome = match merge::diff(
