@@ -53,7 +53,7 @@ pub struct FilesConfig {
     /// The interval at which all files are polled by stat, for file systems without events. Polling takes at most 2 %
     /// of the time.
     pub rescan: Duration,
-    /// Limits of files and objects.
+    /// Limits on files and objects.
     pub limits: Limits,
 }
 

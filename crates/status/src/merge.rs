@@ -46,7 +46,7 @@ pub(crate) enum Desired {
     #[default]
     Unset,
     Status(ObjectStatus),
-    /// No longer a desired status. This was the last one.
+    /// The desired status was withdrawn. This was the last one.
     Retracted(ObjectStatus),
 }
 

@@ -215,7 +215,7 @@ impl Queue {
         }
         let timer = self.timers.first().map(|(at, _)| *at);
         let ready = self.ready.iter().any(|keys| !keys.is_empty());
-        // A response to the write in flight will come first.
+        // While a write is in flight, its response will come first.
         let retry = self.backoff.retry_at();
         let retry = retry.filter(|_| ready && self.in_flight == 0);
         timer.into_iter().chain(retry).min()

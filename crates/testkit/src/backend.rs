@@ -8,9 +8,9 @@
 //! |---|---|
 //! | `/status/404` | the same with this status (200 to 599) |
 //! | `?delay=500ms`, `?delay=2s` | the same after a delay of at most one minute; works with any path |
-//! | `/flaky?key=a&failures=2&code=503` | 503 twice for this key, then 200; `code=reset` resets the connection instead |
+//! | `/flaky?key=a&failures=2&code=503` | 503 twice for this key, then 200; `code=reset` resets the connection |
 //! | `/ws` with an upgrade to WebSocket | echoes each message, text or binary |
-//! | `?set-header=name:value` or a request header `x-echo-set-header: name:value`, repeatable | the same with these headers |
+//! | `?set-header=name:value` or header `x-echo-set-header: name:value`, repeatable | the same with these headers |
 
 mod plan;
 mod received;

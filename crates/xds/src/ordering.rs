@@ -1,11 +1,11 @@
 //! Make before break: which changes may be sent now.
 //!
-//! Clusters go first. Envoy acknowledges clusters once they are warm, so listeners and routes of an epoch wait for the
-//! acknowledgement of the clusters of that and all earlier epochs. Endpoints and secrets never wait: clusters can't warm
+//! Clusters go first. Envoy acknowledges clusters once they are warm, so listeners and routes of an epoch wait until
+//! the clusters of that and all earlier epochs are acknowledged. Endpoints and secrets never wait: clusters can't warm
 //! without them.
 //!
 //! Removals go in the reverse order: listeners together with the new ones (which may take over their addresses), then
-//! routes, then clusters once no earlier epoch is unacknowledged, and last scopes and whatever only clusters refer to.
+//! routes, then clusters once all earlier epochs are acknowledged, and last scopes and whatever only clusters refer to.
 //! Upserts never wait for removals, so there is no deadlock.
 
 use crate::resource::{CLUSTER_REMOVAL_RANK, ResourceType};
@@ -125,7 +125,7 @@ mod tests {
         assert_eq!(complete_before(&watermarks), 4);
     }
 
-    /// Of any two types, at most one waits for the other.
+    /// For any two types, at most one waits for the other.
     #[test]
     fn there_is_no_deadlock() {
         for a in ResourceType::ALL {

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn removed_and_not_retained_names_leave_all_indexes() {
+    fn names_removed_or_not_retained_leave_all_indexes() {
         let mut pending = Pending::default();
         for name in ["a", "b", "c"] {
             pending.add(&name.into(), epochs(1, 2));

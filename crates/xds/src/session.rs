@@ -29,7 +29,7 @@ pub(crate) struct Response {
     pub(crate) removals: Vec<Arc<str>>,
 }
 
-/// A client exceeded a limit; ends its stream.
+/// A client exceeded a limit. Its stream ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum LimitExceeded {
     #[error("more than {limit} names of type {ty}")]

@@ -57,8 +57,8 @@ pub fn authorize(identity: &Identity) -> Authorize {
 }
 
 impl Registry {
-    /// Serves over mutual TLS until `shutdown` completes, then ends all streams. Set [`crate::ServerConfig::authorize`] to
-    /// [`authorize`] of the same identity.
+    /// Serves over mutual TLS until `shutdown` completes, then ends all streams. Set [`crate::ServerConfig::authorize`]
+    /// to [`authorize`] with the same identity.
     ///
     /// # Errors
     ///

@@ -248,8 +248,8 @@ impl TypeState {
         shrink::set(&mut self.resend);
     }
 
-    /// Compares all resources with all versions at the client. Costs O(resources): only for wildcard subscriptions and for
-    /// clients that lag behind the log.
+    /// Compares all resources with all versions at the client. Costs O(resources): only for wildcard subscriptions and
+    /// for clients that lag behind the log.
     pub(crate) fn refresh_all(&mut self, fleet: &Fleet) {
         let mut names: Vec<Arc<str>> = self.subscription.names().iter().cloned().collect();
         if self.subscription.wildcard() {

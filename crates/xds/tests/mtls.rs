@@ -109,7 +109,7 @@ impl Running {
         self.stop.take().unwrap().send(()).unwrap();
         tokio::time::timeout(PATIENCE, &mut self.task)
             .await
-            .expect("the server ends although streams are open")
+            .expect("the server stops despite open streams")
             .unwrap();
     }
 }

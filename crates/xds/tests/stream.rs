@@ -64,7 +64,7 @@ impl Running {
         self.stop.take().unwrap().send(()).unwrap();
         tokio::time::timeout(Duration::from_secs(10), &mut self.task)
             .await
-            .expect("the server ends although streams are open")
+            .expect("the server stops despite open streams")
             .unwrap();
     }
 }
@@ -213,7 +213,7 @@ async fn routes_wait_for_the_acknowledgement_of_clusters() {
 }
 
 #[tokio::test]
-async fn a_reconnecting_client_is_sent_nothing_that_it_has() {
+async fn a_reconnecting_client_is_not_sent_what_it_has() {
     let running = Running::start(ServerConfig::default());
     running.apply(1, SERVED, &[]);
     let mut events = running.registry.events();
@@ -243,7 +243,7 @@ async fn a_reconnecting_client_is_sent_nothing_that_it_has() {
 }
 
 #[tokio::test]
-async fn a_rejected_resource_affects_no_other_resource_or_client() {
+async fn a_rejected_resource_does_not_affect_other_resources_or_clients() {
     let running = Running::start(ServerConfig::default());
     running.apply(1, SERVED, &[]);
     let mut events = running.registry.events();

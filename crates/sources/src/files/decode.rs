@@ -57,7 +57,8 @@ pub(super) struct Invalid {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fingerprint {
     all: u64,
-    /// Without `metadata`, `status` and `apiVersion`: an API server increments `metadata.generation` when the rest changes.
+    /// Without `metadata`, `status` and `apiVersion`: an API server increments `metadata.generation` when anything else
+    /// changes.
     pub(super) spec: u64,
 }
 

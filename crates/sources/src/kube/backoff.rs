@@ -21,9 +21,9 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(60);
 pub struct RetryDelays {
     /// After the first failure.
     pub first: Duration,
-    /// Maximum while the server doesn't answer. Short, since a refused connection costs the server nothing.
+    /// Maximum while the server doesn't respond. Short, since a refused connection costs the server nothing.
     pub unreachable: Duration,
-    /// Maximum while the server answers with errors.
+    /// Maximum while the server responds with errors.
     pub refused: Duration,
     /// Maximum while RBAC forbids the request.
     pub forbidden: Duration,

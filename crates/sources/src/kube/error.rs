@@ -8,7 +8,7 @@ use ::kube::core::Status;
 /// Maximum length of a message, in characters.
 const MAX_MESSAGE: usize = 500;
 
-/// Why a request failed, as far as callers distinguish.
+/// Why a request failed, by how callers handle it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum RequestError {
     /// No response, or one that isn't from an API server.
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_has_its_sources_and_is_short() {
+    fn a_message_includes_its_sources_and_is_short() {
         let inner = std::io::Error::other("x".repeat(1000));
         let RequestError::Unreachable(text) = ::kube::Error::ReadEvents(inner).into() else {
             panic!("not unreachable")

@@ -19,7 +19,7 @@ use tokio_util::io::StreamReader;
 
 use super::error::RequestError;
 
-/// API servers time out a request after 60 s and respond. If there is no response for this long, the connection is
+/// API servers give up on a request after 60 s and then respond. After this long without a response, the connection is
 /// dead.
 const TIMEOUT: Duration = Duration::from_secs(70);
 
@@ -42,7 +42,7 @@ pub(super) async fn events(
     client: &Client,
     mut request: Request<Vec<u8>>,
 ) -> Result<impl Stream<Item = io::Result<WatchEvent<Box<RawValue>>>>, RequestError> {
-    // Kubernetes 1.37 compresses each event separately, of which tower-http decodes only the first.
+    // Kubernetes 1.37 compresses each event separately, but tower-http decodes only the first.
     let identity = HeaderValue::from_static("identity");
     request.headers_mut().insert(ACCEPT_ENCODING, identity);
     let response = in_time(send(client, request)).await?;

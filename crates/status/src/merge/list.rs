@@ -35,8 +35,8 @@ impl List<'_> {
 
 /// Merges our items into a list. `desired` is their number.
 ///
-/// Live items keep their positions, so order alone is never a difference. New items are appended up to `limit`. `write` returns
-/// the JSON of a desired item, or `None` if the live one is equal.
+/// Live items keep their positions, so order alone is never a difference. New items are appended up to `limit`. `write`
+/// returns the JSON of a desired item, or `None` if it equals the live one.
 pub(super) fn merge<'a>(
     live: Vec<&'a RawValue>,
     desired: usize,

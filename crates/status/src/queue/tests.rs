@@ -426,7 +426,7 @@ fn a_rejected_status_backs_off_and_a_new_one_is_written_at_once() {
 }
 
 #[test]
-fn a_failure_delays_no_other_object() {
+fn a_failure_does_not_delay_other_objects() {
     let mut fixture = leading();
     for (name, reason) in [
         ("a", FailureReason::ServerError),
@@ -455,7 +455,7 @@ fn a_deleted_object_is_removed() {
     fixture.queue.set_live(route("a"), None, fixture.now);
     fixture.queue.set_desired(route("a"), None, fixture.now);
     assert!(fixture.queue.objects.is_empty());
-    // Also while it delays.
+    // The same while the object is still queued.
     fixture.set_live(&route("b"), live(1, 1));
     fixture.set_desired(&route("b"), 1, "");
     fixture.queue.set_desired(route("b"), None, fixture.now);

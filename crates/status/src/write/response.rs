@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_has_the_delay_of_the_header_and_the_message_of_the_body() {
+    fn a_failure_takes_its_delay_from_the_header_and_its_message_from_the_body() {
         let headers = HeaderMap::from_iter([(RETRY_AFTER, "7".parse().unwrap())]);
         let Response::Failed(failure) =
             read(StatusCode::TOO_MANY_REQUESTS, &headers, STATUS.as_bytes())

@@ -50,7 +50,7 @@ async fn a_missing_permission_is_reported_until_it_is_granted() {
 }
 
 #[tokio::test]
-async fn a_rejected_status_delays_no_other_object() {
+async fn a_rejected_status_does_not_delay_other_objects() {
     let cluster = cluster("rejected").await;
     let (bad, good) = (cluster.route("bad"), cluster.route("good"));
     cluster.create_route("bad").await;

@@ -13,7 +13,7 @@ pub struct FleetStatus {
     pub resources: Vec<(ResourceType, usize)>,
     /// The connected clients, oldest stream first.
     pub clients: Vec<ClientStatus>,
-    /// Resources whose latest rejected version has not been replaced by an accepted one.
+    /// Resources with a rejected version that no accepted version has replaced yet.
     pub rejections: Vec<Rejection>,
 }
 

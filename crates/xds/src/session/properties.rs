@@ -417,7 +417,7 @@ proptest! {
 
     /// The client gets a bounded number of responses, and other clients get everything.
     #[test]
-    fn a_client_that_violates_the_protocol_affects_no_other_client(
+    fn a_client_that_violates_the_protocol_does_not_affect_others(
         requests in prop::collection::vec((any_request(), prop::option::weighted(0.3, step(false))), 1..60),
     ) {
         let mut fleet = fleet();

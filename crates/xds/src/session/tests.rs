@@ -315,7 +315,7 @@ fn routes_wait_for_clusters_until_the_warming_timeout() {
 }
 
 #[test]
-fn a_missing_resource_is_reported_at_once_and_once() {
+fn a_missing_resource_is_reported_immediately_and_once() {
     let (mut fleet, mut client) = served();
     let mut ask = request(Route);
     ask.resource_names_subscribe = vec!["later".to_owned()];
@@ -335,7 +335,7 @@ fn a_missing_resource_is_reported_at_once_and_once() {
 }
 
 #[test]
-fn a_reconnecting_client_is_sent_what_differs() {
+fn a_reconnecting_client_is_sent_only_the_differences() {
     let (mut fleet, mut client) = served();
     fleet.apply(update(
         2,
@@ -515,7 +515,7 @@ fn a_client_that_lags_behind_the_log_catches_up() {
 }
 
 #[test]
-fn an_update_without_resources_moves_the_revision() {
+fn an_update_without_resources_advances_the_revision() {
     let (mut fleet, mut client) = served();
     fleet.apply(update(5, &[], &[]));
     assert_eq!(settled_events(&mut fleet, &mut client), ["acked 5"]);

@@ -1,4 +1,4 @@
-//! Composing the next response of a type.
+//! Composes the next response of a type.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -192,7 +192,7 @@ async fn a_file_is_saved_by_moving_it_away_first() {
 }
 
 #[tokio::test]
-async fn an_emptied_and_a_deleted_file_remove_their_objects() {
+async fn emptying_or_deleting_a_file_removes_its_objects() {
     let mut w = Watching::new(&[("a.yaml", &service("s", 1)), ("b.yaml", &service("t", 1))]).await;
     w.write("a.yaml", "");
     w.until("t:1", 0).await;
@@ -286,7 +286,7 @@ async fn a_config_map_volume_is_updated() {
 }
 
 #[tokio::test]
-async fn a_change_of_a_links_target_is_detected() {
+async fn a_change_to_a_links_target_is_detected() {
     let elsewhere = tempfile::tempdir().unwrap();
     let target = elsewhere.path().join("target");
     fs::write(&target, service("s", 1)).unwrap();

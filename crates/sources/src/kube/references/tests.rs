@@ -224,7 +224,7 @@ fn an_object_missing_from_a_list_is_fetched_again_after_the_current_fetch() {
 }
 
 #[test]
-fn no_object_waits_for_a_forbidden_one() {
+fn objects_do_not_wait_for_a_forbidden_one() {
     let mut test = Test::new();
     test.reference("h", &["s"]);
     test.commands();

@@ -139,9 +139,9 @@ enum Step {
     Written(u8, i64),
     StatusWritten(u8),
     Deleted(u8),
-    /// The watch breaks, its version is too old, and the list breaks after this many objects.
+    /// The watch disconnects, its version is too old, and the list fails after this many objects.
     ListBreaks(usize),
-    /// The watch breaks, its version is too old, and a list follows.
+    /// The watch disconnects, its version is too old, and a list follows.
     Relist,
     /// Events are lost until the next list.
     Silence,
