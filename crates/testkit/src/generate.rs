@@ -31,7 +31,7 @@ use json::Json;
 #[derive(Clone, Default, PartialEq)]
 pub struct Set(BTreeMap<ObjectKey, Value>);
 
-/// A change of a set.
+/// A change to a set.
 #[derive(Clone, Debug)]
 pub enum Edit {
     /// Adds the object, or replaces the one with the same name.
@@ -191,12 +191,12 @@ impl Set {
     /// # Panics
     /// If an object doesn't decode, which is a bug in the generator.
     pub fn changes_from(&self, before: &Self) -> Vec<Change> {
-        let gone = before.0.keys().filter(|key| !self.0.contains_key(key));
+        let removed = before.0.keys().filter(|key| !self.0.contains_key(key));
         let changed = self
             .0
             .iter()
             .filter(|(key, object)| before.0.get(key) != Some(object));
-        gone.map(|key| Change::Remove(key.clone()))
+        removed.map(|key| Change::Remove(key.clone()))
             .chain(changed.map(|(_, object)| Change::Upsert(Box::new(decode(object)))))
             .collect()
     }

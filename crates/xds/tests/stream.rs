@@ -412,8 +412,8 @@ async fn variants_are_sent_to_clients_that_support_them() {
         let envoy = running
             .connect(FakeEnvoy::builder("ns/gateway", node))
             .await;
-        let there = |state: &State| state.body(Listener, "l").is_some();
-        envoy.until(there).await.unwrap();
+        let received = |state: &State| state.body(Listener, "l").is_some();
+        envoy.until(received).await.unwrap();
         assert_eq!(envoy.state().body(Listener, "l").unwrap(), body);
     }
     running.stop().await;

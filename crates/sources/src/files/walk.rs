@@ -160,8 +160,8 @@ impl Walker<'_> {
         // Reading a file that is too large on its own gives an error.
         if metadata.len() <= self.limits.file_bytes {
             if bytes > self.limits.total_bytes {
-                let most = self.limits.total_bytes;
-                return self.cut(path, format!("more than {most} bytes in all files"));
+                let limit = self.limits.total_bytes;
+                return self.cut(path, format!("more than {limit} bytes in all files"));
             }
             self.bytes = bytes;
         }
@@ -179,8 +179,8 @@ impl Walker<'_> {
             return;
         }
         if depth > self.limits.folder_depth {
-            let most = self.limits.folder_depth;
-            return self.cut(path, format!("folders nested more than {most} deep"));
+            let limit = self.limits.folder_depth;
+            return self.cut(path, format!("folders nested more than {limit} deep"));
         }
         if self.folders >= self.limits.folders {
             return self.cut(path, format!("more than {} folders", self.limits.folders));

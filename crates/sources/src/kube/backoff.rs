@@ -142,10 +142,10 @@ mod tests {
             (RequestError::Forbidden(String::new()), 15),
         ] {
             let delays = delays(&mut retries(true), &error);
-            let mut most = Duration::from_millis(200);
+            let mut upper = Duration::from_millis(200);
             for delay in delays {
-                assert!(delay >= most / 2 && delay <= most, "{delay:?} {most:?}");
-                most = (most * 2).min(Duration::from_secs(max));
+                assert!(delay >= upper / 2 && delay <= upper, "{delay:?} {upper:?}");
+                upper = (upper * 2).min(Duration::from_secs(max));
             }
         }
     }

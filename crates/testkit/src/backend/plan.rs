@@ -64,14 +64,14 @@ impl Plan {
             let (_, value) = query.iter().find(|(key, _)| key == name)?;
             Some(value.as_ref())
         };
-        let asked = head.headers.get_all("x-echo-set-header").iter();
-        let asked = asked.map(|value| String::from_utf8_lossy(value.as_bytes()));
+        let in_header = head.headers.get_all("x-echo-set-header").iter();
+        let in_header = in_header.map(|value| String::from_utf8_lossy(value.as_bytes()));
         let in_query = query
             .iter()
             .filter(|(name, _)| name == "set-header")
             .map(|(_, pair)| pair.clone());
         let mut headers = HeaderMap::new();
-        for pair in asked.chain(in_query) {
+        for pair in in_header.chain(in_query) {
             let (name, value) = header(&pair)?;
             headers.append(name, value);
         }

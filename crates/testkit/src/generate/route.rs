@@ -280,10 +280,10 @@ fn header_regex() -> Json {
         .boxed()
 }
 
-fn shortened(value: Value, most: usize) -> Value {
+fn shortened(value: Value, max_chars: usize) -> Value {
     value
         .as_str()
-        .map(|text| text.chars().take(most).collect::<String>().into())
+        .map(|text| text.chars().take(max_chars).collect::<String>().into())
         .unwrap_or(value)
 }
 
@@ -406,10 +406,10 @@ pub(super) fn session() -> Json {
         ),
     ]);
     let cookies = (cookie, any::<bool>(), prop::option::of(durations())).prop_map(
-        |(cookie, said, timeout)| {
+        |(cookie, typed, timeout)| {
             let permanent = cookie["lifetimeType"] == "Permanent";
             let mut session = json!({"cookie": cookie});
-            if said {
+            if typed {
                 session["type"] = "Cookie".into();
             }
             match timeout {

@@ -199,8 +199,8 @@ fn check_traffic(client: &Client, world: &World) -> Result<(), TestCaseError> {
                 for cluster in references(&body).filter(|_| !is_bad(&body)) {
                     // Routes don't wait for rejected clusters. A cluster removed meanwhile was removed along with a
                     // change to this route that is still to be sent.
-                    let there = world.objects.contains_key(&(Cluster, cluster.to_owned()));
-                    if there && !world.bad.contains(cluster) {
+                    let exists = world.objects.contains_key(&(Cluster, cluster.to_owned()));
+                    if exists && !world.bad.contains(cluster) {
                         prop_assert!(
                             client.acked_clusters.contains(cluster)
                                 || client.body(Cluster, cluster).is_some(),

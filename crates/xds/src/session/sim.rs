@@ -152,8 +152,8 @@ impl Client {
     }
 
     fn subscribed_names(&self, ty: ResourceType) -> Vec<String> {
-        let asked = self.subscribed.iter().filter(|(of, _)| *of == ty);
-        asked.map(|(_, name)| name.clone()).collect()
+        let subscribed = self.subscribed.iter().filter(|(of, _)| *of == ty);
+        subscribed.map(|(_, name)| name.clone()).collect()
     }
 
     pub(super) fn send(&mut self, fleet: &mut Fleet, request: DeltaDiscoveryRequest) {
@@ -293,13 +293,13 @@ impl Client {
         wanted: impl Fn(&Client) -> BTreeSet<String>,
     ) {
         let wanted = wanted(self);
-        let asked: BTreeSet<String> = self.subscribed_names(ty).into_iter().collect();
-        if wanted == asked {
+        let subscribed: BTreeSet<String> = self.subscribed_names(ty).into_iter().collect();
+        if wanted == subscribed {
             return;
         }
         let mut request = request(ty);
-        request.resource_names_subscribe = wanted.difference(&asked).cloned().collect();
-        request.resource_names_unsubscribe = asked.difference(&wanted).cloned().collect();
+        request.resource_names_subscribe = wanted.difference(&subscribed).cloned().collect();
+        request.resource_names_unsubscribe = subscribed.difference(&wanted).cloned().collect();
         for name in &request.resource_names_unsubscribe {
             self.subscribed.remove(&(ty, name.clone()));
             self.has.remove(&(ty, name.clone()));

@@ -302,8 +302,8 @@ struct World {
     cluster: BTreeMap<u8, u64>,
     names: BTreeMap<u8, std::collections::BTreeSet<u8>>,
     watch: VecDeque<(u8, u64)>,
-    asked: VecDeque<(String, FetchId)>,
-    answers: VecDeque<(String, FetchId, Option<u64>)>,
+    requests: VecDeque<(String, FetchId)>,
+    responses: VecDeque<(String, FetchId, Option<u64>)>,
     objects: BTreeMap<String, Option<u64>>,
     /// The newest content ever sent for each object.
     newest: BTreeMap<String, u64>,
@@ -317,8 +317,8 @@ impl World {
             cluster: BTreeMap::new(),
             names: BTreeMap::new(),
             watch: VecDeque::new(),
-            asked: VecDeque::new(),
-            answers: VecDeque::new(),
+            requests: VecDeque::new(),
+            responses: VecDeque::new(),
             objects: BTreeMap::new(),
             newest: BTreeMap::new(),
         }
@@ -347,14 +347,14 @@ impl World {
                 self.names.remove(&referrer);
             }
             Step::ServerReads => {
-                if let Some((name, id)) = self.asked.pop_front() {
+                if let Some((name, id)) = self.requests.pop_front() {
                     let number: u8 = name[1..].parse().unwrap();
                     let content = self.cluster.get(&number).copied();
-                    self.answers.push_back((name, id, content));
+                    self.responses.push_back((name, id, content));
                 }
             }
             Step::AnswerArrives => {
-                if let Some((name, id, content)) = self.answers.pop_front() {
+                if let Some((name, id, content)) = self.responses.pop_front() {
                     let found = content.map_or(Found::Nothing, |content| found(&name, content));
                     self.test.fetched(&name, id, found);
                 }
@@ -376,7 +376,7 @@ impl World {
         }
         for command in self.test.references.take_commands() {
             match command {
-                FetchCommand::Start(key, id) => self.asked.push_back((key.name.to_string(), id)),
+                FetchCommand::Start(key, id) => self.requests.push_back((key.name.to_string(), id)),
                 // Its result may still arrive, and must be ignored.
                 FetchCommand::Cancel(_) => {}
             }
@@ -405,7 +405,7 @@ impl World {
     }
 
     fn settle(&mut self) {
-        while !(self.watch.is_empty() && self.asked.is_empty() && self.answers.is_empty()) {
+        while !(self.watch.is_empty() && self.requests.is_empty() && self.responses.is_empty()) {
             for event in [Step::EventArrives, Step::ServerReads, Step::AnswerArrives] {
                 self.run(event);
             }

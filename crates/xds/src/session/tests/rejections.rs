@@ -97,11 +97,11 @@ fn a_rejected_version_that_returns_is_sent_again() {
     for (revision, body) in [(2, "bad"), (3, "v0;r0"), (4, "bad")] {
         fleet.apply(update(revision, &[(Listener, "l0", body)], &[]));
         let events = settled_events(&mut fleet, &mut client);
-        let said = match body {
+        let expected = match body {
             "bad" => "rejected l0: is bad",
             _ => "recovered l0",
         };
-        assert_eq!(events, [said.to_owned(), format!("acked {revision}")]);
+        assert_eq!(events, [expected.to_owned(), format!("acked {revision}")]);
     }
     assert_eq!(client.log, ["listener +l0", "listener +l0"]);
     // The same, but the client doesn't see the version in between.
