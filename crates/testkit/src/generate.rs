@@ -191,12 +191,12 @@ impl Set {
     /// # Panics
     /// If an object doesn't decode, which is a bug in the generator.
     pub fn changes_from(&self, before: &Self) -> Vec<Change> {
-        let removed = before.0.keys().filter(|key| !self.0.contains_key(key));
+        let gone = before.0.keys().filter(|key| !self.0.contains_key(key));
         let changed = self
             .0
             .iter()
             .filter(|(key, object)| before.0.get(key) != Some(object));
-        removed.map(|key| Change::Remove(key.clone()))
+        gone.map(|key| Change::Remove(key.clone()))
             .chain(changed.map(|(_, object)| Change::Upsert(Box::new(decode(object)))))
             .collect()
     }

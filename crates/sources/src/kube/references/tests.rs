@@ -394,7 +394,7 @@ impl World {
                 Some((name, content)) => {
                     let content = content.parse().unwrap();
                     let newest = self.newest.insert(name.to_owned(), content);
-                    assert!(newest <= Some(content), "{name} got stale data");
+                    assert!(newest <= Some(content), "stale data for {name}");
                     self.objects.insert(name.to_owned(), Some(content));
                 }
                 None => {
