@@ -1,17 +1,18 @@
-//! `--api-server`: `sesame serve` with a real API server, from a written object to the response of a real Envoy.
+//! `--api-server`: `sesame serve` with a real API server, from writing an object to the response of a real Envoy.
 //!
-//! In: numbers of routes. Out: figures. A prober checks every answer throughout the run, which has these steps:
+//! In: route counts. Out: figures. A prober checks every response throughout the run, which has these steps:
 //!
-//! 1. Start etcd, the API server, Sesame's binary and an Envoy with the certificate that Sesame issued. Memory of the idle process.
-//! 2. For each number of routes, each with its own host, Service and EndpointSlice:
-//!    - create the missing routes at once: time to their statuses and to the Gateway's count;
-//!    - time single changes, in turns with the [`floor`]: a watch of the same API server, and a server that only pushes
-//!      resources, encoded in advance, to its own Envoy. Both include the API server's time, so the ratio is Sesame's part. The
-//!      floor doesn't use TLS. Sesame also sees the floor's changes, which belong to none of its Gateways;
-//!    - CPU time and bytes of changes;
-//!    - changes while other routes are rewritten;
-//!    - memory, restarts of Sesame, and a restart together with a fresh Envoy.
-//! 3. Delete everything: memory again.
+//! 1. Start etcd, the API server, Sesame's binary and an Envoy with the certificate that Sesame issued. Measure idle
+//!    memory.
+//! 2. For each route count, with a separate host, Service and EndpointSlice per route:
+//!    - create the missing routes at once: time until they have statuses, and until the Gateway counts them;
+//!    - time single changes, alternating with the [`floor`]: a watch on the same API server, and a server that only
+//!      pushes pre-encoded resources to its own Envoy. Both include the API server's time, so the ratio shows Sesame's
+//!      share. The floor doesn't use TLS. Sesame also sees the floor's changes, which belong to none of its Gateways;
+//!    - measure CPU time and bytes per change;
+//!    - time changes while other routes are rewritten;
+//!    - measure memory, restarts of Sesame, and a restart together with a fresh Envoy.
+//! 3. Delete everything and measure memory again.
 //!
 //! All processes share the machine: compare ratios, and check the load average.
 
@@ -55,20 +56,20 @@ use crate::report::{Figure, Samples, Unit};
 use crate::rig::{self, Rig};
 use crate::{Settings, machine, objects, rss};
 
-/// Pause before a measurement of memory.
+/// Pause before measuring memory.
 const SETTLE: Duration = Duration::from_secs(3);
 /// Number of restarts.
 const RESTARTS: usize = 3;
 /// Time limit for an Envoy to start.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Target in milliseconds from the last new route until its Gateway counts all of them.
+/// Target in milliseconds from the last new route until the Gateway counts all of them.
 const ATTACHED: f64 = 1_000.0;
 /// Target in milliseconds from the last of up to 5,000 new routes until all have statuses.
 const STATUSES: f64 = 5_000.0;
 /// Target in milliseconds from a restart until everything is sent.
 const COMPLETE: f64 = 2_000.0;
 
-/// Increasing numbers of routes.
+/// Increasing route counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes(Vec<usize>);
 
@@ -219,7 +220,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Measures at a number of routes; returns Sesame's CPU time for a change in milliseconds.
+    /// Measures at a given route count; returns Sesame's CPU time per change in milliseconds.
     fn at(&mut self, size: usize) -> Result<f64> {
         let rounds = self.settings.rounds;
         let targets = Targets::of(size);
@@ -281,7 +282,7 @@ impl Run<'_> {
         Ok(processor)
     }
 
-    /// Prints progress, and records the load.
+    /// Prints progress and records the load.
     fn progress(&mut self, what: &str) {
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let load = load.split(' ').next().and_then(|load| load.parse().ok());
@@ -305,7 +306,7 @@ impl Run<'_> {
         }
     }
 
-    /// Restarts Sesame, and times a change at the running Envoy.
+    /// Restarts Sesame and times a change at the running Envoy.
     fn restart(&mut self, apps: usize) -> Result<(Restarted, f64)> {
         let name = self.next_replica();
         let restarted = restart::restart(
@@ -317,7 +318,7 @@ impl Run<'_> {
             (self.port, apps),
         )?;
         let mut side = Side::new(&self.cluster, Feed::Sesame, self.port)?;
-        // There and back, so that the next restart starts from the same state.
+        // Change and revert, so that the next restart starts from the same state.
         for round in 0..2 {
             let step = site::step(Kind::Backend, round, self.backends);
             side.change(&self.cluster, step)?;
@@ -330,7 +331,7 @@ impl Run<'_> {
     /// Restarts Sesame with a fresh Envoy, and measures until it serves everything.
     fn fresh(&mut self, apps: usize) -> Result<Fresh> {
         let address = SocketAddr::from((objects::ADDRESS, self.port));
-        // No Envoy serves in the meantime.
+        // No Envoy is serving in the meantime.
         self.tally.add(self.prober.pause()?);
         self.rig.end_envoy(&self.envoy);
         self.replica.end()?;
@@ -385,7 +386,7 @@ impl Run<'_> {
         ]);
     }
 
-    /// Adds the cost of changes; returns Sesame's CPU time.
+    /// Adds the cost of changes; returns Sesame's CPU time per change.
     fn costs(&mut self, size: usize, costs: &Costs) -> f64 {
         let mean = |costs: [f64; 4]| costs.iter().sum::<f64>() / costs.len() as f64;
         let figure = |what: &str, unit, costs: [f64; 4]| {
@@ -414,7 +415,7 @@ impl Run<'_> {
         mean(costs.sesame)
     }
 
-    /// Compares the cost of a change at the largest and the smallest number of routes.
+    /// Compares the cost of a change at the largest and the smallest route count.
     fn compare(&mut self, costs: &[(usize, f64)]) {
         if let [(few, cheap), .., (many, dear)] = costs {
             let name = format!("Sesame's CPU time for a change, {many} / {few} routes");

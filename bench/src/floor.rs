@@ -1,13 +1,13 @@
-//! The floor: a minimal xDS server, as a lower bound for Sesame. It pushes encoded resources in a safe order, without
-//! translation, sessions, versions or NACKs, to one client.
+//! The floor: a minimal xDS server as a lower bound for Sesame. It pushes encoded resources to one client in a safe
+//! order, without translation, sessions, versions or NACKs.
 //!
 //! In: encoded resources. Out: the same, to one Envoy, in this order:
 //!
-//! - on subscription: the resources subscribed by name, or all clusters, listeners and scopes;
+//! - on subscription: the resources subscribed to by name, or all clusters, listeners and scopes;
 //! - a push without new clusters: routes and endpoints, at once;
-//! - a push with new clusters: the clusters; once Envoy subscribes to their endpoints, endpoints and routes in one go. This is
-//!   the fastest order in which no route refers to a missing cluster;
-//! - removed clusters once Envoy has ACKed the routes that no longer refer to them.
+//! - a push with new clusters: the clusters; once Envoy subscribes to their endpoints, endpoints and routes together.
+//!   This is the fastest order in which no route refers to a missing cluster;
+//! - removed clusters, once Envoy has ACKed the routes that no longer refer to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -31,10 +31,10 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::rig;
 
-/// Capacity of the queues of pushes and responses.
+/// Capacity of the push and response queues.
 const QUEUE: usize = 64;
 
-/// The server, with its own thread.
+/// The server, with a dedicated thread.
 #[derive(Debug)]
 pub(crate) struct Floor {
     pushes: mpsc::Sender<Push>,
@@ -88,7 +88,7 @@ impl Push {
 }
 
 impl Floor {
-    /// Serves on a Unix socket, initially with the resources of `first`.
+    /// Serves on a Unix socket, initially with the resources in `first`.
     pub(crate) fn start(socket: &Path, first: Push) -> Result<Self> {
         let runtime = rig::runtime("floor")?;
         let (pushes, incoming) = mpsc::channel(QUEUE);

@@ -19,7 +19,7 @@ pub(crate) struct Memory {
     pub(crate) peak: f64,
 }
 
-/// Memory of a process; `None` for this one.
+/// Memory of a process; `None` means this one.
 pub(crate) fn memory(pid: Option<u32>) -> Result<Memory> {
     let path = match pid {
         Some(pid) => format!("/proc/{pid}/status"),
@@ -39,7 +39,7 @@ pub(crate) fn memory(pid: Option<u32>) -> Result<Memory> {
     })
 }
 
-/// CPU time of a process in milliseconds, including threads that have ended.
+/// CPU time of a process in milliseconds, including threads that have exited.
 pub(crate) fn process_milliseconds(pid: u32) -> Result<f64> {
     let process = Pid::from_raw(i32::try_from(pid).context("invalid process ID")?);
     let used = clock_getcpuclockid(process)?.now()?;
@@ -77,7 +77,7 @@ pub(crate) fn main_thread_milliseconds(pid: u32) -> Result<f64> {
     Ok(on_cpu(&text)? / 1e6)
 }
 
-/// Nanoseconds on a processor, from the text of a schedstat file.
+/// Nanoseconds of CPU time, from the text of a schedstat file.
 fn on_cpu(schedstat: &str) -> Result<f64> {
     let first = schedstat.split_whitespace().next();
     first

@@ -1,6 +1,6 @@
 //! `cargo xtask bench`: measures Sesame and compares each figure with its target.
 //!
-//! In: the groups to measure. Out: a table, or JSON. A missed target is no failure.
+//! In: the groups to measure. Out: a table or JSON. A missed target is not an error.
 //!
 //! Each group's file describes the measurement.
 
@@ -25,7 +25,7 @@ use clap::{Parser, ValueEnum};
 
 use crate::report::Figure;
 
-/// The allocator of the binary `sesame`.
+/// The allocator of the `sesame` binary.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

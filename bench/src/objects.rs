@@ -26,7 +26,7 @@ pub(crate) fn values(
     std::iter::once(gateway).chain(apps).collect()
 }
 
-/// The same, decoded.
+/// The same objects, decoded.
 pub(crate) fn site(port: u16, count: usize, endpoint: impl Fn(usize) -> SocketAddr) -> Vec<Object> {
     let values = values(port, count, endpoint);
     values.iter().map(many::object).collect()
@@ -53,7 +53,7 @@ pub(crate) fn removals(values: &[Value]) -> Vec<Change> {
         .collect()
 }
 
-/// A change as an input of the translation.
+/// Wraps a change as translation input.
 pub(crate) fn input(change: Change) -> Input {
     match change {
         Change::Upsert(object) => Input::Upsert(object),
@@ -61,7 +61,7 @@ pub(crate) fn input(change: Change) -> Input {
     }
 }
 
-/// The input that reports the fleet as ready.
+/// Input that reports the fleet as ready.
 pub(crate) fn ready() -> Input {
     let state = FleetState {
         addresses: vec![FleetAddress::Ip(ADDRESS)],

@@ -1,6 +1,6 @@
 //! A minimal HTTP/1.1 client with one keep-alive connection, for precise timing.
 //!
-//! In: an address and hosts. Out: answers.
+//! In: an address and hosts. Out: responses.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -31,7 +31,7 @@ pub(crate) struct Response {
 }
 
 impl Response {
-    /// The value of a header; the name is in lower case, as Envoy writes it.
+    /// The value of a header; its name in lower case, as Envoy writes it.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         self.head.lines().find_map(|line| {
             let (found, value) = line.split_once(':')?;
@@ -43,7 +43,7 @@ impl Response {
         &self.body
     }
 
-    /// The name of the backend that answered.
+    /// The name of the backend that responded.
     pub(crate) fn backend(&self) -> Option<String> {
         let value: serde_json::Value = serde_json::from_str(&self.body).ok()?;
         Some(value.get("backend")?.as_str()?.to_owned())
@@ -59,12 +59,12 @@ impl Probe {
         })
     }
 
-    /// Requests `/` of a host. Reconnects after an error and after `connection: close`.
+    /// Requests `/` on a host. Reconnects after an error and after `connection: close`.
     pub(crate) fn send(&mut self, host: &str) -> Result<Response> {
         self.get_path(host, "/")
     }
 
-    /// Requests a path of a host.
+    /// Requests a path on a host.
     pub(crate) fn get_path(&mut self, host: &str, path: &str) -> Result<Response> {
         let response = self.try_send(host, path);
         let closes = |response: &Response| response.header("connection") == Some("close");

@@ -1,6 +1,6 @@
 //! The table of figures.
 //!
-//! In: measurements and targets. Out: a table, or JSON. It must not depend on how anything is measured.
+//! In: measurements and targets. Out: a table or JSON. It must not depend on how figures are measured.
 
 use comfy_table::{CellAlignment, Table, TableStyle};
 use serde::Serialize;
@@ -26,10 +26,10 @@ pub(crate) enum Target {
     Exactly(f64),
 }
 
-/// One line of the table.
+/// A row of the table.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Figure {
-    /// The name of the measurement.
+    /// What was measured.
     pub(crate) name: String,
     pub(crate) unit: Unit,
     /// The value, or the median of several.
@@ -158,7 +158,7 @@ impl Samples {
         self.0.push(sample);
     }
 
-    /// The quantile at `share`, which is one of the samples; 0 if there are none.
+    /// The quantile at `share`, which is always one of the samples; 0 without samples.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_by(f64::total_cmp);
@@ -169,7 +169,7 @@ impl Samples {
             .unwrap_or_default()
     }
 
-    /// The samples in the order of their measurement.
+    /// The samples in the order they were measured.
     pub(crate) fn iter(&self) -> impl Iterator<Item = f64> {
         self.0.iter().copied()
     }
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn verdicts_have_the_distance_from_the_target() {
+    fn verdicts_show_the_distance_from_the_target() {
         let figure = |measured| Figure::new("x", Unit::Milliseconds, measured);
         assert_eq!(figure(1.5).at_most(2.0).verdict(), "met");
         assert_eq!(figure(2.5).at_most(2.0).verdict(), "missed by 25 %");

@@ -1,6 +1,6 @@
-//! The test rig: real Envoys, backends, a folder for sockets.
+//! The test rig: real Envoys, backends, and a folder for sockets.
 //!
-//! In: names and paths. Out: running processes, which end with the [`Rig`] or with this process.
+//! In: names and paths. Out: running processes, which stop when the [`Rig`] is dropped or this process exits.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -46,7 +46,7 @@ impl Rig {
         self.folder.path().join(format!("{name}.sock"))
     }
 
-    /// Starts an Envoy of a fleet with one worker thread.
+    /// Starts an Envoy of a fleet, with one worker thread.
     pub(crate) fn envoy(&self, fleet: &FleetId, name: &str, xds: XdsAddress) -> Result<()> {
         let admin_socket = self.supervisor.dir(&process(name)).admin_socket();
         let bootstrap = sesame_envoy::bootstrap(&BootstrapOptions {
@@ -74,12 +74,12 @@ impl Rig {
         machine::pid_with_argument(&folder.path().display().to_string(), patience)
     }
 
-    /// Ends an Envoy and waits for its exit.
+    /// Stops an Envoy and waits for its exit.
     pub(crate) fn end_envoy(&self, name: &str) {
         self.runtime.block_on(self.supervisor.stop(&process(name)));
     }
 
-    /// Starts a backend whose answers contain its name.
+    /// Starts a backend whose responses contain its name.
     pub(crate) fn backend(&self, name: &str, at: IpAddr) -> Result<Backend> {
         let any_port = SocketAddr::from((at, 0));
         self.runtime
@@ -87,7 +87,7 @@ impl Rig {
             .context("can't start a backend")
     }
 
-    /// Ends all Envoys and waits for their exit.
+    /// Stops all Envoys and waits for their exit.
     pub(crate) fn close(self) {
         self.runtime.block_on(self.supervisor.shutdown());
     }
@@ -108,7 +108,7 @@ pub(crate) fn free_port() -> Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-/// The name of an Envoy for the supervisor, which runs one for each fleet: several Envoys may be of one fleet here.
+/// The name of an Envoy for the supervisor, which runs one per fleet: here several Envoys may belong to one fleet.
 fn process(name: &str) -> FleetId {
     FleetId::of_gateway("bench", name)
 }

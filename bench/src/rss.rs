@@ -1,8 +1,8 @@
 //! `rss`: memory of `sesame local`.
 //!
-//! The release binary reads a folder of YAML files with a hundred apps each (a route, a Service, an EndpointSlice) and runs
-//! one real Envoy. Memory is the resident set of the Sesame process, without Envoy: one second after Envoy has ACKed
-//! everything, and at its peak.
+//! The release binary reads a folder of YAML files with a hundred apps each (a route, a Service and an EndpointSlice
+//! per app) and runs one real Envoy. Memory is the resident set size of the Sesame process without Envoy, one second
+//! after Envoy has ACKed everything, and its peak.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -25,9 +25,9 @@ use crate::objects;
 use crate::report::{Figure, Unit};
 use crate::rig;
 
-/// Apps in one file.
+/// Apps per file.
 const IN_A_FILE: usize = 100;
-/// Time limit for start and for shutdown.
+/// Time limit for startup and for shutdown.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Time between the last ACK and the measurement.
 const REST: Duration = Duration::from_secs(1);
@@ -40,7 +40,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     let values = objects::values(rig::free_port()?, count, many::endpoint);
     let (gateway, apps) = values.split_at(1);
     fs::write(folder.path().join("gateway.yaml"), yaml(gateway)?)?;
-    // An app is three objects.
+    // Each app consists of three objects.
     for (number, some) in apps.chunks(3 * IN_A_FILE).enumerate() {
         fs::write(
             folder.path().join(format!("apps-{number}.yaml")),

@@ -1,9 +1,10 @@
-//! `throughput`: Envoy's CPU time for a request, for several forms of its configuration.
+//! `throughput`: Envoy's CPU time per request, for several forms of its configuration.
 //!
-//! The Envoys run at the same time, each with one worker thread and its own configuration, in front of the same backend, which
-//! answers with 1 KiB. Clients send requests to one Envoy after the other, a quarter of a second each, over keep-alive
-//! connections; the order rotates. The figure is the Envoy's CPU time for a request: the ratio of two such times is the
-//! inverse ratio of their throughputs. The request rate itself would depend on the clients, which share the machine.
+//! The Envoys run at the same time, each with one worker thread and its own configuration, in front of the same
+//! backend, which responds with 1 KiB. Clients send requests to one Envoy after another, for a quarter of a second
+//! each, over keep-alive connections; the order rotates. The figure is the Envoy's CPU time per request: the ratio of
+//! two such times is the inverse ratio of their throughputs. The request rate itself would depend on the clients, which
+//! share the machine.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -34,24 +35,24 @@ use crate::probe::Probe;
 use crate::report::{Figure, Samples, Unit};
 use crate::rig::{self, Rig};
 
-/// Hosts of the large tables, and paths of the host with many paths.
+/// Hosts in the large tables, and paths of the host with many paths.
 const LARGE: usize = 5_000;
-/// Hosts of a table without shards.
+/// Hosts in a table without shards.
 const SMALL: usize = 300;
 /// Concurrent clients, with one connection each.
 const CLIENTS: usize = 8;
-/// Duration of a turn.
+/// Duration of one Envoy's turn.
 const TURN: Duration = Duration::from_millis(250);
-/// Measured rounds, after one for warm-up.
+/// Measured rounds, after one warm-up round.
 const ROUNDS: usize = 45;
-/// Time limit for an Envoy to serve.
+/// Time limit for an Envoy to start serving.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The form of a route table.
 #[derive(Clone, Copy)]
 struct Form {
     sharding: Sharding,
-    /// The module selects the shard, not regular expressions.
+    /// Whether the module selects the shard, instead of regular expressions.
     module: bool,
 }
 
@@ -68,7 +69,7 @@ const BY_EXPRESSIONS: Form = Form {
     ..BY_MODULE
 };
 
-/// An Envoy, and its request.
+/// An Envoy and its request.
 struct Contender {
     name: &'static str,
     address: SocketAddr,
@@ -136,7 +137,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     ])
 }
 
-/// The median over all rounds of the ratio of two contenders' times.
+/// Median, over all rounds, of the ratio of two contenders' times.
 fn of_two(taken: &BTreeMap<&str, Samples>, which: &str) -> f64 {
     let (one, other) = which.split_once('/').unwrap_or((which, which));
     let mut quotients = Samples::default();
@@ -146,7 +147,7 @@ fn of_two(taken: &BTreeMap<&str, Samples>, which: &str) -> f64 {
     quotients.quantile(0.5)
 }
 
-/// A backend that answers every request with 1 KiB, on threads that end with this process.
+/// A backend that answers every request with 1 KiB. Its threads live as long as this process.
 fn backend() -> Result<SocketAddr> {
     let listener = TcpListener::bind((objects::ADDRESS, 0))?;
     let address = listener.local_addr()?;
@@ -203,9 +204,9 @@ fn hosts(
     )
 }
 
-/// An Envoy with many paths of one host; the request is for this path.
+/// An Envoy with many paths on one host; the request is for path number `asked`.
 fn paths(rig: &Rig, name: &'static str, asked: usize, backend: SocketAddr) -> Result<Contender> {
-    /// The Gateway API's limits of matches in a rule and rules in a route.
+    /// The Gateway API's limits on matches in a rule and rules in a route.
     const MATCHES: usize = 8;
     const RULES: usize = 16;
     let port = rig::free_port()?;
@@ -381,7 +382,7 @@ impl Contender {
         }
     }
 
-    /// The Envoy's CPU time for a request, in microseconds.
+    /// The Envoy's CPU time per request, in microseconds.
     fn microseconds(&self) -> Result<f64> {
         let before = machine::process_milliseconds(self.pid)?;
         let end = Instant::now() + TURN;

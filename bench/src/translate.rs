@@ -1,7 +1,8 @@
-//! `translate`: the time of the translation alone, without Envoy and network.
+//! `translate`: time of the translation alone, without Envoy and network.
 //!
-//! Measures what `sesame local` and `serve` run: engine, all stages, encoding, and the assembler that joins route tables, on
-//! one thread. Objects are decoded before the clock starts. `tests/cost.rs` counts keys and resources instead.
+//! Measures what `sesame local` and `serve` run: the engine, all stages, encoding, and the assembler that joins route
+//! tables, on one thread. Objects are decoded before the clock starts. `tests/cost.rs` counts keys and resources
+//! instead.
 
 use std::time::Instant;
 
@@ -15,7 +16,7 @@ use crate::Settings;
 use crate::objects;
 use crate::report::{Figure, Samples, Unit};
 
-/// The Gateway's port, without a listener.
+/// Port of the Gateway, on which nothing listens.
 const PORT: u16 = 80;
 /// Number of full translations.
 const LOADS: usize = 5;
@@ -59,7 +60,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     Ok(figures)
 }
 
-/// Changes a route's Service, and back.
+/// Changes a route's Service and reverts it.
 fn one_route(core: &mut Core, count: usize) -> Result<Vec<Figure>> {
     let (mut commits, mut joins) = (Samples::default(), Samples::default());
     for change in 0..CHANGES / 2 {

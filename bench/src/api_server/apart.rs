@@ -1,6 +1,7 @@
-//! A network namespace for the run: an API server rejects loopback endpoints, and the machine's own addresses must not be used.
+//! A network namespace for the run: the API server rejects loopback endpoints, and the host's own addresses must not be
+//! used.
 //!
-//! Out: this program again, in a network namespace whose loopback device has [`BACKENDS`], too.
+//! Out: this program again, in a network namespace whose loopback device also has [`BACKENDS`].
 
 use std::convert::Infallible;
 use std::fs;
@@ -22,14 +23,14 @@ pub(crate) fn is() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// Replaces this process by the same program inside the namespace.
+/// Re-executes this program inside the namespace.
 ///
 /// # Errors
 /// If `unshare` can't be run.
 pub(crate) fn become_it() -> Result<Infallible> {
     let mut command = Command::new("unshare");
     command.arg("--net");
-    // Without root this needs user namespaces.
+    // Without root, this needs user namespaces.
     if fs::metadata("/proc/self")?.uid() != 0 {
         command.arg("--map-root-user");
     }

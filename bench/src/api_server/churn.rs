@@ -1,4 +1,4 @@
-//! Background load: rewrites of other routes at a steady pace, without effect on the answering backend.
+//! Background load: rewrites other routes at a steady pace, without changing which backend answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,7 +16,7 @@ const PACE: Duration = Duration::from_millis(200);
 /// Pause after the last rewrite, longer than a change takes.
 const REST: Duration = Duration::from_millis(500);
 
-/// A thread that rewrites.
+/// A thread that rewrites routes.
 pub(crate) struct Churn {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Result<usize>>,
@@ -30,7 +30,7 @@ impl Churn {
         Self { stop, thread }
     }
 
-    /// Stops, and returns the number of rewrites.
+    /// Stops and returns the number of rewrites.
     pub(crate) fn end(self) -> Result<usize> {
         self.stop.store(true, Ordering::SeqCst);
         let rewritten = self.thread.join();
@@ -45,7 +45,7 @@ fn rewrite(writer: &Writer, apps: usize, stop: &AtomicBool) -> Result<usize> {
         if stop.load(Ordering::SeqCst) {
             return Ok(turn);
         }
-        // Scattered over all apps.
+        // Scattered across all apps.
         let name = many::name(turn.wrapping_mul(7919) % apps);
         let mut route = many::route(&name, "", &[(&name, 1)]);
         let spec = &mut route["spec"];
@@ -53,7 +53,7 @@ fn rewrite(writer: &Writer, apps: usize, stop: &AtomicBool) -> Result<usize> {
             "type": "ResponseHeaderModifier",
             "responseHeaderModifier": {"set": [{"name": "x-turn", "value": turn.to_string()}]},
         }]);
-        // A merge patch of the rules alone.
+        // A merge patch of the rules only.
         if let Some(spec) = spec.as_object_mut() {
             spec.retain(|field, _| field == "rules");
         }

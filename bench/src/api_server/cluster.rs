@@ -1,6 +1,6 @@
 //! The API server and its client.
 //!
-//! In: objects. Out: results, and events of watches.
+//! In: objects. Out: results and watch events.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Concurrent requests when many objects are written.
+/// Concurrent requests when writing many objects.
 const AT_ONCE: usize = 48;
 /// Threads for the bench's requests.
 const THREADS: usize = 2;
@@ -91,12 +91,12 @@ impl Cluster {
         })
     }
 
-    /// An admin kubeconfig.
+    /// Path of an admin kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.files.path().join("kubeconfig")
     }
 
-    /// A folder for files of the run.
+    /// A folder for the run's files.
     pub(crate) fn folder(&self) -> &Path {
         self.files.path()
     }
@@ -118,7 +118,7 @@ impl Cluster {
         self.runtime.block_on(all)
     }
 
-    /// A writer for another thread.
+    /// A writer for use in another thread.
     pub(crate) fn writer(&self) -> Writer {
         Writer {
             client: self.client.clone(),
@@ -131,7 +131,7 @@ impl Cluster {
         self.runtime.spawn(write(self.client.clone(), one))
     }
 
-    /// Waits for a write of [`Cluster::begin`].
+    /// Waits for a write started by [`Cluster::begin`].
     pub(crate) fn finish(&self, begun: JoinHandle<Result<()>>) -> Result<()> {
         self.runtime.block_on(begun)?
     }
@@ -178,7 +178,7 @@ impl Cluster {
 }
 
 impl Writer {
-    /// Writes, and waits for the API server's answer.
+    /// Writes and waits for the API server's response.
     pub(crate) fn write(&self, one: Write) -> Result<()> {
         self.runtime.block_on(write(self.client.clone(), one))
     }

@@ -1,7 +1,7 @@
-//! The floor with an API server: a watch, and the [`Floor`] that pushes resources encoded in advance.
+//! The floor with an API server: a watch, and the [`Floor`] that pushes pre-encoded resources.
 //!
-//! In: changes. Out: the same configuration in an Envoy of its own. An event only triggers the push by its object's name; the
-//! resources equal Sesame's byte for byte.
+//! In: changes. Out: the same configuration in a separate Envoy. An event triggers the push by its object's name only;
+//! the resources equal Sesame's byte for byte.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use crate::floor::{Floor, Push};
 use crate::objects;
 use crate::rig::{self, Rig};
 
-/// The resources to push at the next event of an object of this name.
+/// The resources to push on the next event for an object of this name.
 type Armed = Arc<Mutex<Option<(String, Push)>>>;
 
 /// A running floor.
@@ -35,8 +35,8 @@ pub(crate) struct WatchedFloor {
 }
 
 impl WatchedFloor {
-    /// Starts a floor and an Envoy with this number of apps, and the Services of routes for this number of rounds. Returns the
-    /// Envoy's port.
+    /// Starts a floor and an Envoy with this number of apps, plus the Services for the routes of this number of rounds.
+    /// Returns the Envoy's port.
     pub(crate) fn start(
         cluster: &Cluster,
         envoy: Option<&std::path::Path>,
@@ -83,7 +83,7 @@ impl WatchedFloor {
         Ok((floor, port))
     }
 
-    /// Encodes the resources to push at this change's event.
+    /// Encodes the resources to push on this change's event.
     pub(crate) fn arm(&mut self, write: &Write) {
         let (value, changes) = match write {
             Write::Create(value) | Write::Change(value) => {

@@ -1,4 +1,5 @@
-//! A fresh Envoy that starts together with Sesame: time until it serves every route, and its memory before requests.
+//! A fresh Envoy that starts together with Sesame: time until it serves every route, and its memory before any
+//! requests.
 //!
 //! The previous Sesame and Envoy have exited, since two Envoys would share the port.
 
@@ -28,7 +29,7 @@ pub(crate) struct Fresh {
     pub(crate) memory: f64,
 }
 
-/// Waits until the Envoy at this port serves all apps. Until then it must not listen, so every other answer is wrong.
+/// Waits until the Envoy on this port serves all apps. Until then it must not listen, so every other response is wrong.
 pub(crate) fn until_it_serves(
     port: u16,
     apps: usize,

@@ -1,7 +1,7 @@
-//! Many new routes at once: time and number of writes until each has a status and the Gateway counts all of them.
+//! Many new routes at once: time and writes until each has a status and the Gateway counts all of them.
 //!
-//! Their Services and EndpointSlices exist before. The bench writes with a bounded number of concurrent requests, while Sesame
-//! writes statuses to the same API server.
+//! Their Services and EndpointSlices already exist. The bench limits its concurrent requests; meanwhile Sesame writes
+//! statuses to the same API server.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -19,17 +19,17 @@ const AFTERWARDS: Duration = Duration::from_secs(2);
 /// The result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Loaded {
-    /// Time of writing the routes, in milliseconds.
+    /// Time to write the routes, in milliseconds.
     pub(crate) written: f64,
     /// Time from the bench's last write until the Gateway counted all routes, in milliseconds.
     pub(crate) attached: f64,
     /// Time from the bench's last write until the last route had a status, in milliseconds.
     pub(crate) statuses: f64,
-    /// Number of writes of routes' statuses.
+    /// Number of route status writes.
     pub(crate) writes: u64,
-    /// The most writes of one route's status.
+    /// Maximum number of status writes for one route.
     pub(crate) most: u64,
-    /// The most writes of the Gateway's status within a second.
+    /// Maximum number of Gateway status writes within a second.
     pub(crate) gateway: usize,
 }
 
@@ -38,7 +38,7 @@ pub(crate) fn services(cluster: &Cluster, apps: Range<usize>, blue: SocketAddr) 
     cluster.write_all(site::services(apps, blue).into_iter().map(Write::Create))
 }
 
-/// Creates the routes of apps, at a Gateway that has the routes before them and the permanent ones.
+/// Creates the routes of apps. The Gateway already has the routes of all earlier apps and the permanent routes.
 pub(crate) fn routes(cluster: &Cluster, apps: Range<usize>, blue: SocketAddr) -> Result<Loaded> {
     let observer = Observer::start(cluster)?;
     let begin = Instant::now();

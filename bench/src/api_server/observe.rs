@@ -14,10 +14,10 @@ use crate::rig;
 
 /// Time limit of a wait.
 const PATIENCE: Duration = Duration::from_secs(240);
-/// The window for the rate of the Gateway's writes.
+/// Window for the Gateway's write rate.
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Watches statuses until it is dropped.
+/// Watches statuses until dropped.
 pub(crate) struct Observer {
     seen: Arc<(Mutex<Seen>, Condvar)>,
     /// Runs the watches.
@@ -28,7 +28,7 @@ pub(crate) struct Observer {
 pub(crate) struct Seen {
     /// Writes of the Gateway's status: time and attached routes.
     gateway: Vec<(Instant, u64)>,
-    /// Writes of each route's status: number and last time.
+    /// Writes of each route's status: count and last time.
     routes: BTreeMap<String, (u64, Instant)>,
 }
 
@@ -47,12 +47,12 @@ impl Observer {
         })
     }
 
-    /// Waits until `so` holds.
-    pub(crate) fn until(&self, what: &str, so: impl Fn(&Seen) -> bool) -> Result<()> {
+    /// Waits until `done` holds.
+    pub(crate) fn until(&self, what: &str, done: impl Fn(&Seen) -> bool) -> Result<()> {
         let begin = Instant::now();
         let (seen, changed) = &*self.seen;
         let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        while !so(&seen) {
+        while !done(&seen) {
             let left = PATIENCE.saturating_sub(begin.elapsed());
             if left.is_zero() {
                 bail!(
@@ -78,7 +78,7 @@ async fn note(
     add: fn(&mut Seen, Observed),
 ) {
     while let Some(event) = events.recv().await {
-        // Every change is a status write: no spec changes during the observation.
+        // Every modification is a status write: no spec changes during the observation.
         if event.changed {
             add(
                 &mut seen.0.lock().unwrap_or_else(PoisonError::into_inner),
@@ -108,7 +108,7 @@ impl Seen {
         self.routes.len()
     }
 
-    /// Time of the last write of a route's status.
+    /// Time of the last route status write.
     pub(crate) fn last_route(&self) -> Option<Instant> {
         self.routes.values().map(|(_, last)| *last).max()
     }

@@ -1,8 +1,8 @@
-//! Sends requests to Sesame's Envoy throughout the run and checks every answer.
+//! Sends requests to Sesame's Envoy throughout the run and checks every response.
 //!
-//! In: the number of apps that must be served, and the number that may be. Out: counts. Two thirds of the requests go to apps,
-//! over new connections, which fail without a listener. One third goes to a permanent host over one keep-alive connection,
-//! which a replaced listener would close.
+//! In: the number of apps that must be served, and the number that may be. Out: counts. Two thirds of the requests go
+//! to apps over new connections, which fail if there is no listener. One third goes to a permanent host over one
+//! keep-alive connection, which replacing the listener would close.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::probe::Probe;
 
 /// Time between two requests.
 const PACE: Duration = Duration::from_millis(1);
-/// An upper bound for the duration of a request.
+/// Upper bound for the duration of a request.
 const A_REQUEST: Duration = Duration::from_millis(100);
 /// Time limit for apps to be served.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// The most wrong responses to print.
+/// Maximum number of wrong responses to print.
 const SHOWN: usize = 5;
 
-/// Numbers of apps.
+/// App counts.
 #[derive(Debug)]
 struct Apps {
     /// Apps below this number must be served.
     served: AtomicUsize,
-    /// Apps from `served` to this number may be served, others must not.
+    /// Apps from `served` up to this number may be served; others must not be.
     announced: AtomicUsize,
     stop: AtomicBool,
 }
@@ -77,9 +77,9 @@ impl Tally {
 pub(crate) struct Prober {
     address: SocketAddr,
     apps: Arc<Apps>,
-    /// `None` once it is stopped.
+    /// `None` once stopped.
     thread: Option<JoinHandle<Result<Tally>>>,
-    /// Requests of [`Prober::until_served`].
+    /// Requests sent by [`Prober::until_served`].
     own: Tally,
 }
 
@@ -112,7 +112,7 @@ impl Prober {
         thread::sleep(A_REQUEST);
     }
 
-    /// Forbids the removed apps to be served.
+    /// From now on, removed apps must not be served.
     fn forbid_removed(&self) {
         let served = self.apps.served.load(Ordering::SeqCst);
         thread::sleep(A_REQUEST);
@@ -158,7 +158,7 @@ impl Prober {
         Ok(())
     }
 
-    /// Stops, and returns the counts.
+    /// Stops and returns the counts.
     pub(crate) fn pause(&mut self) -> Result<Tally> {
         self.apps.stop.store(true, Ordering::SeqCst);
         let mut tally = std::mem::take(&mut self.own);
@@ -177,7 +177,7 @@ fn ask_on(address: SocketAddr, apps: &Apps) -> Result<Tally> {
         if apps.stop.load(Ordering::SeqCst) {
             break;
         }
-        // Scattered over all apps.
+        // Scattered across all apps.
         let announced = apps.announced.load(Ordering::SeqCst);
         let app = turn.wrapping_mul(7919) % announced.max(1);
         let steady = announced == 0 || turn.is_multiple_of(3);

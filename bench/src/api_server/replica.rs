@@ -1,5 +1,5 @@
-//! `sesame serve` as a process, with unmanaged Envoys, since there are no pods here. The bench starts them with the certificate
-//! that Sesame issues.
+//! `sesame serve` as a process with unmanaged Envoys, since there are no pods here. The bench starts the Envoys with
+//! the certificate that Sesame issues.
 //!
 //! In: a kubeconfig. Out: a process, its memory and CPU time.
 
@@ -25,7 +25,7 @@ use crate::machine::{self, Memory};
 use crate::probe::Probe;
 use crate::rig;
 
-/// Time limit of a shutdown.
+/// Time limit for a shutdown.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Settings of replicas.
@@ -33,7 +33,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(crate) struct Settings {
     sesame: PathBuf,
     kubeconfig: PathBuf,
-    /// The same address for each replica, so that Envoys reconnect to the next one.
+    /// The same address for each replica, so Envoys reconnect to the next one.
     pub(crate) xds: SocketAddr,
     /// Address of `/metrics`.
     probes: SocketAddr,
@@ -48,11 +48,11 @@ pub(crate) struct EnvoyFiles {
     pub(crate) authority: PathBuf,
 }
 
-/// A running replica. It is killed on drop.
+/// A running replica, killed on drop.
 pub(crate) struct Replica {
     child: Child,
     probes: SocketAddr,
-    /// Time of the start.
+    /// Start time.
     pub(crate) begun: Instant,
 }
 
@@ -67,7 +67,7 @@ impl Settings {
         })
     }
 
-    /// The DNS name in its certificate.
+    /// The DNS name in Sesame's certificate.
     pub(crate) fn server_name() -> String {
         format!("{SERVICE}.{}.svc", site::SYSTEM)
     }
@@ -168,7 +168,7 @@ impl Replica {
         Ok(counts.sum::<Result<f64, _>>()?)
     }
 
-    /// Ends it by SIGTERM.
+    /// Stops it with SIGTERM.
     pub(crate) fn end(&mut self) -> Result<()> {
         kill(Pid::from_raw(self.child.id().try_into()?), Signal::SIGTERM)?;
         let since = Instant::now();

@@ -1,7 +1,7 @@
 //! A restart: time from the start of the process until a fresh client has received all resources.
 //!
-//! The client is a fake Envoy, since a real one takes longer to process the clusters than Sesame to send them. The real Envoy
-//! keeps serving the prober's requests with its last configuration.
+//! The client is a fake Envoy, since a real one takes longer to process the clusters than Sesame takes to send them.
+//! The real Envoy keeps serving the prober's requests with its last configuration.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ use super::cluster::Cluster;
 use super::replica::{EnvoyFiles, Replica, Settings};
 use super::site::{EXTRA_SERVICES, EXTRAS};
 
-/// Time between two attempts to connect.
+/// Time between connection attempts.
 const PAUSE: Duration = Duration::from_millis(5);
 /// Time limit for connecting.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ pub(crate) struct Restarted {
     pub(crate) used: f64,
 }
 
-/// Replaces a replica by a new one, and measures.
+/// Replaces a replica with a new one and takes the times.
 pub(crate) fn restart(
     cluster: &Cluster,
     settings: &Settings,
@@ -59,7 +59,7 @@ pub(crate) fn restart(
                 name: Settings::server_name(),
                 config: config.clone(),
             };
-            // A listener subscribes to its port's route table, or to scopes, each of which subscribes to a shard.
+            // A listener refers to its port's route table, or to scopes, each of which refers to a shard.
             let follow = move |ty, body: &[u8]| match ty {
                 ResourceType::Listener => vec![
                     (ResourceType::Route, port.to_string()),
@@ -115,7 +115,7 @@ fn complete(state: &State, apps: usize) -> bool {
     let tables = state.names(ResourceType::Route).into_iter();
     let tables = tables.filter_map(|name| state.body(ResourceType::Route, name));
     let tables = tables.filter_map(|body| RouteConfiguration::decode(body).ok());
-    // Some virtual hosts are in all shards. The catch-all is a virtual host, too.
+    // Some virtual hosts, such as the catch-all, are in all shards.
     let hosts: BTreeSet<String> = tables
         .flat_map(|table| table.virtual_hosts)
         .map(|host| host.name)
@@ -123,7 +123,7 @@ fn complete(state: &State, apps: usize) -> bool {
     hosts.len() >= apps + EXTRAS
 }
 
-/// Time since a replica's start, in milliseconds.
+/// Time since a replica started, in milliseconds.
 pub(crate) fn age(replica: &Replica) -> f64 {
     Instant::now()
         .saturating_duration_since(replica.begun)

@@ -1,7 +1,8 @@
-//! A side of the comparison: Sesame, or the floor.
+//! One side of the comparison: Sesame or the floor.
 //!
-//! In: a change. Out: the time until an Envoy's answer reflects it. One clock starts with the request to the API server, another
-//! one at the event of the bench's own watch; both stop at the first new answer over a connection with a request every 150 µs.
+//! In: a change. Out: the time until an Envoy's response reflects it. One clock starts with the request to the API
+//! server, the other with the event of the bench's own watch; both stop at the first new response on a connection that
+//! sends a request every 150 µs.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -23,15 +24,15 @@ use crate::{objects, rig};
 
 /// Time between two requests.
 const PACE: Duration = Duration::from_micros(150);
-/// Time between two attempts to connect.
+/// Time between connection attempts.
 const PAUSE: Duration = Duration::from_millis(20);
-/// Time limit of a change.
+/// Time limit for a change.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Times of watch events since the last change.
 type Events = Arc<Mutex<Vec<Instant>>>;
 
-/// A side: its feed, and a probe of its Envoy.
+/// A side: its feed and a probe of its Envoy.
 pub(crate) struct Side {
     feed: Feed,
     probe: Probe,
@@ -51,14 +52,14 @@ pub(crate) enum Feed {
 /// Times of a change, in milliseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Taken {
-    /// From the request to the new answer.
+    /// From the request to the new response.
     pub(crate) shown: f64,
-    /// From the watch's event to the new answer.
+    /// From the watch event to the new response.
     pub(crate) followed: f64,
 }
 
 impl Side {
-    /// Waits until the Envoy at this port listens.
+    /// Waits until the Envoy on this port listens.
     pub(crate) fn new(cluster: &Cluster, feed: Feed, port: u16) -> Result<Self> {
         let namespace = match feed {
             Feed::Sesame => many::NAMESPACE,
@@ -126,7 +127,7 @@ impl Side {
         })
     }
 
-    /// Waits for the response `after`; until then only `before` is right.
+    /// Waits for the response `after`; until then only `before` is valid.
     pub(crate) fn until(&mut self, host: &str, before: Shown, after: Shown) -> Result<()> {
         let since = Instant::now();
         loop {
@@ -150,7 +151,7 @@ impl Side {
     }
 }
 
-/// Records the times of events, except for those of statuses.
+/// Records the times of events, except status events.
 async fn note(mut event: mpsc::Receiver<Observed>, events: Events) {
     let mut generations = BTreeMap::new();
     while let Some(event) = event.recv().await {

@@ -1,6 +1,6 @@
-//! Objects in the API server, and changes of them.
+//! Objects in the API server, and changes to them.
 //!
-//! In: numbers and addresses. Out: objects, changes, and the expected answers before and after.
+//! In: numbers and addresses. Out: objects, changes, and the expected responses before and after.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -14,7 +14,7 @@ use crate::probe::Response;
 pub(crate) const BLUE: &str = "blue";
 pub(crate) const GREEN: &str = "green";
 
-/// Namespace of the floor's changes: Sesame sees them, but they belong to no Gateway.
+/// Namespace for the floor's changes: Sesame sees them, but they belong to no Gateway.
 pub(crate) const FLOOR: &str = "floor";
 
 /// Sesame's own namespace.
@@ -30,12 +30,12 @@ pub(crate) const EXTRAS: usize = 4;
 /// Number of their Services.
 pub(crate) const EXTRA_SERVICES: usize = 3;
 
-/// An expected answer.
+/// An expected response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// 404.
     Nothing,
-    /// 200, by a backend of this name.
+    /// 200, from the backend with this name.
     By(&'static str),
 }
 
@@ -71,7 +71,7 @@ impl Kind {
     }
 }
 
-/// A change, and the host whose answer it changes.
+/// A change, and the host whose response it changes.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
     pub(crate) write: Write,
@@ -109,7 +109,7 @@ pub(crate) fn extras([blue, green]: [SocketAddr; 2]) -> Vec<Value> {
     all
 }
 
-/// The objects of [`extras`] that the floor changes; its other objects exist only in its Envoy.
+/// Those objects of [`extras`] that the floor changes; its other objects exist only in its Envoy.
 pub(crate) fn floor_extras(backends: [SocketAddr; 2]) -> Vec<Value> {
     let mut all = extras(backends);
     let changed = [json!(SWAPPED), json!(format!("{MOVED}-1"))];
@@ -131,7 +131,7 @@ pub(crate) fn services(apps: Range<usize>, backend: SocketAddr) -> Vec<Value> {
     .collect()
 }
 
-/// Their routes.
+/// The routes of apps.
 pub(crate) fn routes(apps: Range<usize>, backend: SocketAddr) -> Vec<Value> {
     apps.map(|index| {
         let [route, _, _] = many::app(index, backend);
@@ -140,7 +140,7 @@ pub(crate) fn routes(apps: Range<usize>, backend: SocketAddr) -> Vec<Value> {
     .collect()
 }
 
-/// The Services and EndpointSlices of the routes that rounds create.
+/// The Services and EndpointSlices for the routes that rounds create.
 pub(crate) fn prepared(rounds: usize, backend: SocketAddr) -> Vec<Value> {
     let names = (0..rounds).map(new);
     names

@@ -1,17 +1,17 @@
-//! Targets by the number of routes: they should hardly depend on it.
+//! Targets by route count; they should hardly depend on it.
 
 use super::site::Kind;
 
-/// Targets for a number of routes.
+/// Targets for a route count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Targets {
-    /// The largest number of routes that these targets apply to.
+    /// The largest route count that these targets apply to.
     routes: usize,
     /// Milliseconds from a new route to its first response.
     new_route: f64,
     /// Milliseconds from any other change to the first response that reflects it.
     others: f64,
-    /// Kibibytes sent to an Envoy for a change.
+    /// Kibibytes sent to an Envoy per change.
     pub(crate) bytes: f64,
     /// Memory of Sesame in MiB after all changes.
     pub(crate) sesame: f64,
@@ -21,7 +21,7 @@ pub(crate) struct Targets {
     pub(crate) fresh: f64,
 }
 
-/// Sesame's CPU time for a change, in milliseconds.
+/// Sesame's CPU time per change, in milliseconds.
 pub(crate) const PROCESSOR: f64 = 1.0;
 /// The 95th percentile divided by the median.
 pub(crate) const SPREAD: f64 = 2.0;
@@ -59,7 +59,7 @@ const ALL: [Targets; 3] = [
 ];
 
 impl Targets {
-    /// Targets for this number of routes; beyond the largest number, the last ones.
+    /// Targets for this route count; above the largest known count, the last ones.
     pub(crate) fn of(routes: usize) -> Self {
         let large = ALL.iter().find(|targets| targets.routes >= routes);
         *large.unwrap_or(&ALL[ALL.len() - 1])
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_larger_number_counts() {
+    fn targets_of_the_next_larger_count_apply() {
         let of = |routes| Targets::of(routes).routes;
         assert_eq!(
             [1, 10, 11, 5_000, 10_000, 20_000].map(of),

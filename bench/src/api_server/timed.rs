@@ -1,7 +1,7 @@
-//! Single changes: latency at Sesame and at the floor, and CPU time of Sesame and Envoy.
+//! Single changes: latency with Sesame and with the floor, and CPU time of Sesame and Envoy.
 //!
-//! Rounds of both sides alternate, as does the order within a round. A pause between changes lets all processes become idle. A new
-//! route's Service and EndpointSlice exist before.
+//! Rounds alternate between both sides, as does the order within a round. A pause between changes lets all processes
+//! become idle. A new route's Service and EndpointSlice already exist.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -21,25 +21,25 @@ use super::targets::{self, Targets};
 use crate::machine;
 use crate::report::{Figure, Samples, Unit};
 
-/// Pause before a timed change, in which the statuses of the previous one are written.
+/// Pause before a timed change, while the statuses of the previous one are written.
 const REST: Duration = Duration::from_millis(60);
 /// Warm-up rounds.
 const WARM_UP: usize = 4;
 /// Pause before and after changes whose cost is measured: statuses are written after the response.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Consecutive changes of one kind when their cost is measured; even, since changes go there and back. Meanwhile there are up
-/// to this number of additional routes.
+/// Consecutive changes of one kind when measuring their cost; even, since every second change reverts the first. Adds
+/// at most this many routes.
 const IN_A_ROW: usize = 10;
 
 /// The site to change.
 pub(crate) struct Place<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) envoy: Option<&'a Path>,
-    /// The port of Sesame's Envoy.
+    /// Port of Sesame's Envoy.
     pub(crate) port: u16,
     pub(crate) backends: [SocketAddr; 2],
-    /// The number of apps.
+    /// Number of apps.
     pub(crate) apps: usize,
 }
 
@@ -48,8 +48,8 @@ pub(crate) struct Place<'a> {
 pub(crate) struct Costs {
     /// CPU time of Sesame, in milliseconds.
     pub(crate) sesame: [f64; 4],
-    /// CPU time of Envoy's main thread, which processes configuration, in milliseconds. Worker threads would include
-    /// the prober's requests.
+    /// CPU time of Envoy's main thread, which processes configuration, in milliseconds. Worker threads also handle the
+    /// prober's requests.
     pub(crate) envoy: [f64; 4],
     /// Kibibytes of resources sent.
     pub(crate) bytes: [f64; 4],
@@ -184,7 +184,7 @@ impl Place<'_> {
         let all: Vec<usize> = (0..rounds).collect();
         for some in all.chunks(IN_A_ROW) {
             for (place, kind) in Kind::ALL.into_iter().enumerate() {
-                // Reading the metrics costs CPU time as well.
+                // Reading the metrics also costs CPU time.
                 let sent_before = replica.sent_bytes()?;
                 let before = used()?;
                 for round in some {
