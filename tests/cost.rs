@@ -1,5 +1,5 @@
-//! The cost of a change: with 10,000 HTTPRoutes, each with its own hostname, Service and EndpointSlice, a change runs only
-//! the keys that depend on it. Counted, not timed.
+//! The cost of a change: with 10,000 HTTPRoutes, each with its own hostname, Service and EndpointSlice, a change runs
+//! only the keys that depend on it. Runs are counted, not timed.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -16,7 +16,7 @@ use sesame_translate::fleet::{Rejected, RejectedKind};
 
 const ROUTES: usize = 10_000;
 
-/// The route that changes; an arbitrary one.
+/// The route to change, chosen arbitrarily.
 const ONE: usize = 4_321;
 
 fn upsert(object: Value) -> Input {
@@ -136,7 +136,7 @@ fn full_world() -> World {
     world
 }
 
-/// Unions of tables or keys. They run for the keys that changed in a source, which the sources show.
+/// Unions of tables or keys. They run for the keys that changed in a source, so the sources' counts cover them.
 const UNIONS: [&str; 5] = [
     "route rules",
     "attachments",
@@ -145,13 +145,13 @@ const UNIONS: [&str; 5] = [
     "fleet's clusters",
 ];
 
-/// How many keys ran, by stage.
+/// Number of keys that ran, per stage.
 fn work(step: &Step) -> BTreeMap<&'static str, usize> {
     let work = step.commit.work().iter().copied();
     work.filter(|(stage, _)| !UNIONS.contains(stage)).collect()
 }
 
-/// The changed resources: type and name, with the prefix `-` for removals. Shards appear without their numbers.
+/// The changed resources: type and name, prefixed with `-` if removed. Shard numbers are omitted.
 fn sent(step: &Step) -> Vec<String> {
     let line = |change: &sesame_envoy::ResourceChange| {
         let (_, short) = change.type_url.rsplit_once('.').expect("a type url");
@@ -164,7 +164,7 @@ fn sent(step: &Step) -> Vec<String> {
     step.resources.iter().map(line).collect()
 }
 
-/// Applies changes and compares the number of keys of each stage and the changed resources.
+/// Applies changes and checks the number of keys per stage and the changed resources.
 #[track_caller]
 fn costs(
     world: &mut World,
@@ -178,7 +178,7 @@ fn costs(
     step
 }
 
-/// The work for each change of a route on both listeners.
+/// The work for each change to a route attached to both listeners.
 const ROUTE: &[(&str, usize)] = &[
     ("our http_routes", 1),
     ("http rules", 1),
@@ -197,10 +197,10 @@ const BACKEND: &[(&str, usize)] = &[
     ("envoy.endpoints", 1),
 ];
 
-/// A shard of each listener's route table.
+/// One shard of each listener's route table.
 const TABLES: [&str; 2] = ["RouteConfiguration 443/https#", "RouteConfiguration 80#"];
 
-/// The number of shards of a table.
+/// Number of shards per table.
 const SHARDS: usize = 64;
 
 fn with<T: Clone>(parts: &[&[T]]) -> Vec<T> {
@@ -228,7 +228,7 @@ fn routes(world: &mut World) {
     let endpoints = format!("ClusterLoadAssignment default/{service}:80");
     let refusal = ("http refused", 1);
 
-    // Another backend, which other routes already use. The old one becomes unused.
+    // Another backend, already used by other routes. The old one becomes unused.
     let step = costs(
         world,
         vec![upsert(route(&name, &host, &service_name(7)))],
@@ -251,7 +251,7 @@ fn routes(world: &mut World) {
     };
     assert_eq!(hosts, [of(80, None), of(443, Some("https"))]);
 
-    // And back.
+    // Revert it.
     let step = costs(
         world,
         vec![upsert(route(&name, &host, &service))],
@@ -281,7 +281,7 @@ fn routes(world: &mut World) {
         &TABLES,
     );
 
-    // A route on another route's host: the host's routes are merged again, but the other route is not read again.
+    // A route on another route's host: the host's routes are merged again, but the other route isn't read again.
     let mut beside = route("new", &host, &service_name(7));
     beside["spec"]["rules"][0]["matches"] = json!([{"path": {"value": "/beside"}}]);
     costs(
@@ -307,7 +307,7 @@ fn routes(world: &mut World) {
     costs(world, vec![upsert(foreign)], &[("our http_routes", 1)], &[]);
     costs(world, vec![remove(Kind::HTTPRoute, "foreign")], &[], &[]);
 
-    // Ten cost ten times as much as one.
+    // Ten changes cost ten times as much as one.
     let ten = (100..110).map(|n| upsert(route(&route_name(n), &hostname(n), &service_name(7))));
     let step = world.apply(ten);
     let one = with(&[ROUTE, &[refusal]]).into_iter();
@@ -333,7 +333,7 @@ fn backends(world: &mut World) {
     assert_eq!(step.commit.ran(outputs.endpoints), [cluster_key(ONE)]);
     assert_eq!(step.resources.len(), 1);
 
-    // The Service's port changes its protocol: the route stays the same.
+    // The Service's port changes its protocol; the route stays the same.
     let mut http2 = service(&name);
     http2["spec"]["ports"][0]["appProtocol"] = "kubernetes.io/h2c".into();
     costs(
@@ -349,7 +349,7 @@ fn backends(world: &mut World) {
         &[&cluster],
     );
 
-    // The port number changes, so that the route's reference is dangling.
+    // The port number changes, so the route's reference dangles.
     let mut moved = service(&name);
     moved["spec"]["ports"][0]["port"] = 81.into();
     let read_again: &[(&str, usize)] = &[
@@ -393,7 +393,7 @@ fn gateways(world: &mut World) {
         &["Secret default/certificate"],
     );
 
-    // Its Envoys are not ready for a while.
+    // The Gateway's Envoys are temporarily not ready.
     let status = [("listener", 2), ("gateway status", 1)];
     costs(world, vec![fleet_state(false)], &status, &[]);
     costs(world, vec![fleet_state(true)], &status, &[]);
@@ -434,7 +434,7 @@ fn no_ops(world: &mut World) {
     ];
     costs(world, unrelated, &[], &[]);
 
-    // Versions, statuses and other metadata that change often.
+    // Versions, statuses and other frequently changing metadata.
     let revision = world.core().engine().revision();
     let name = service_name(ONE);
     let mut objects = [

@@ -1,7 +1,7 @@
-//! Envoy accepts everything that Sesame generates: real Envoys get random sets of objects, each as a change from the previous
-//! one, and reject none.
+//! Envoy accepts everything that Sesame generates: real Envoys receive random sets of objects, each as a change from
+//! the previous one, and reject none.
 //!
-//! `SESAME_CASES` sets the number of sets. A failure prints the objects as a file for `sesame translate`.
+//! `SESAME_CASES` sets the number of sets. A failure prints the objects in a form that `sesame translate` reads.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,10 +34,10 @@ use tokio_stream::wrappers::UnixListenerStream;
 /// Long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Envoys share ports without an error, so only one test at a time may look for free ones.
+/// Envoys can share ports without an error, so only one test at a time may look for free ones.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Real Envoys, one for each possible Gateway, and the world whose resources they get.
+/// Real Envoys, one per possible Gateway, and the world whose resources they receive.
 struct Rig {
     world: World,
     before: Set,
@@ -140,7 +140,7 @@ impl Rig {
         timeout(PATIENCE, all).await.expect("Envoys in time");
     }
 
-    /// Changes to these objects and waits for the Envoys.
+    /// Changes the world to these objects and waits for the Envoys.
     ///
     /// # Errors
     /// The Envoys' rejections and timeouts.
@@ -182,7 +182,7 @@ impl Rig {
             }
         };
         if timeout(PATIENCE, all).await.is_err() {
-            problems.push(format!("{waiting:?} did not response"));
+            problems.push(format!("{waiting:?} did not respond"));
         }
         for fleet in touched {
             problems.extend(self.warming_listeners(&fleet).await);
@@ -194,7 +194,7 @@ impl Rig {
         }
     }
 
-    /// Reports listeners that Envoy has accepted and that stay warming.
+    /// Reports listeners that Envoy has accepted but that are still warming.
     async fn warming_listeners(&self, fleet: &sesame_xds::FleetId) -> Option<String> {
         let id = fleet.as_str().parse().expect("a fleet");
         let admin = Admin::new(self.supervisor.dir(&id).admin_socket());
@@ -215,12 +215,12 @@ impl Rig {
     async fn stop(self) {
         timeout(PATIENCE, self.supervisor.shutdown())
             .await
-            .expect("it ends in time");
+            .expect("the server exits in time");
         let _ = self.end_server.send(());
         timeout(PATIENCE, self.server)
             .await
-            .expect("it ends in time")
-            .expect("the server ends without a panic");
+            .expect("the server exits in time")
+            .expect("the server exits without a panic");
     }
 }
 
@@ -234,7 +234,7 @@ fn xds_id(fleet: &FleetId) -> sesame_xds::FleetId {
     sesame_xds::FleetId::new(fleet.to_string())
 }
 
-/// The changes for each fleet, as the xDS server takes them.
+/// The changes for each fleet, in the form the xDS server accepts.
 fn updates(step: &Step) -> BTreeMap<sesame_xds::FleetId, Update> {
     let mut updates: BTreeMap<sesame_xds::FleetId, Update> = BTreeMap::new();
     for change in &step.resources {
@@ -252,7 +252,7 @@ fn updates(step: &Step) -> BTreeMap<sesame_xds::FleetId, Update> {
     updates
 }
 
-/// The machine's loopback addresses.
+/// The host's loopback addresses.
 fn addresses() -> Vec<FleetAddress> {
     let ips = [
         IpAddr::V4(Ipv4Addr::LOCALHOST),
@@ -264,7 +264,7 @@ fn addresses() -> Vec<FleetAddress> {
         .collect()
 }
 
-/// Offsets with which all ports of a Gateway are free, below the ephemeral ports.
+/// Offsets, below the ephemeral ports, at which all ports of a Gateway are free.
 fn free_offsets() -> impl Iterator<Item = u16> {
     let all_free = |offset: &u16| {
         let mut free = PORTS
@@ -273,7 +273,7 @@ fn free_offsets() -> impl Iterator<Item = u16> {
             .map(|port| ports::probe(IpAddr::V4(Ipv4Addr::LOCALHOST), Port::tcp(port + offset)));
         free.all(|probed| probed.is_ok())
     };
-    // Steps such that no two Gateways share a port.
+    // The step keeps the ports of different Gateways distinct.
     (10_000..20_000).step_by(1_013).filter(all_free)
 }
 

@@ -1,4 +1,4 @@
-//! Cases: objects in, statuses and Envoy resources out.
+//! Cases: objects in; statuses and Envoy resources out.
 //!
 //! `SESAME_UPDATE=1 cargo test -p sesame-tests --test goldens` writes the outcomes to the files. Review the diff, and
 //! compare it with the comment at the top of each file.
@@ -9,7 +9,7 @@ use sesame_tests::cases::{self, Case};
 use sesame_tests::outcome::{self, Constants};
 use similar::TextDiff;
 
-/// The case that pins the constants that all others omit.
+/// The case that pins the constants that all other cases omit.
 const CONSTANTS: &str = "_constants.yaml";
 
 #[test]

@@ -1,5 +1,6 @@
-//! The output does not depend on history: after any sequence of changes, in any batches, it equals byte for byte that of a
-//! new core with the final objects, and the changes add up to it. A core whose objects are all removed keeps nothing.
+//! The output doesn't depend on history: after any sequence of changes, in any batches, it equals the output of a new
+//! core with the final objects byte for byte, and the emitted changes add up to it. A core whose objects are all
+//! removed retains nothing.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -17,7 +18,7 @@ use sesame_tests::world::{World, cases, differences, input};
 use sesame_translate::fleet::{Rejected, RejectedKind};
 use sesame_translate::settings::{Mode, Settings};
 
-/// A change of a world.
+/// A change to a world.
 #[derive(Clone, Debug)]
 enum Event {
     Object(Edit),
@@ -124,7 +125,7 @@ fn rejected() -> impl Strategy<Value = Rejected> {
     })
 }
 
-/// The final state of everything applied to a world.
+/// The final state after all events.
 #[derive(Clone, Default)]
 struct Final {
     objects: Set,
@@ -153,7 +154,7 @@ impl Final {
         }
     }
 
-    /// Inputs that set all of it, in reverse order.
+    /// Inputs that create this state, in reverse order.
     fn reversed(&self) -> Vec<Input> {
         let rejections =
             self.rejections.iter().rev().map(|(rejected, message)| {
@@ -168,7 +169,7 @@ impl Final {
         rejections.chain(fleets).chain(objects).collect()
     }
 
-    /// Inputs that remove all of it.
+    /// Inputs that remove everything.
     fn removals(&self) -> Vec<Input> {
         let objects = self
             .objects
@@ -219,7 +220,7 @@ proptest! {
             prop_assert_eq!(footprint(&world), footprint(&fresh));
         }
 
-        // In batches of another size.
+        // In batches of a different size.
         let mut slow = new_world(&mode);
         let inputs = finals.reversed();
         for piece in inputs.chunks(inputs.len().div_ceil(pieces).max(1)) {
@@ -248,14 +249,14 @@ fn footprint(world: &World) -> Footprint {
     }
 }
 
-/// The assembler's state as text, without the handles of the engine's tables.
+/// The assembler's state as text, without the engine's table handles.
 fn assembler(world: &World) -> String {
     let text = format!("{:#?}", world.core().assembler());
     let from = text.find("tail:").expect("a field after the handles");
     text[from..].to_owned()
 }
 
-/// The property above also holds for a world without output.
+/// Guards against the property above holding only because worlds have no output.
 #[test]
 fn random_sets_yield_every_type_of_resource() {
     const SETS: usize = 100;

@@ -1,8 +1,8 @@
-//! The installation manifests against a real API server: it accepts them as they are, and their RBAC rules allow Sesame's
-//! requests and nothing else.
+//! Checks the installation manifests against a real API server: it accepts them unmodified, and their RBAC rules allow
+//! Sesame's requests and nothing else.
 //!
-//! The list of requests is written by hand, so that removing a needed rule fails here. The conformance run's audit log
-//! shows unused rules (`cargo xtask deploy rbac`).
+//! The list of requests is maintained by hand, so removing a needed rule fails here. `cargo xtask deploy rbac` finds
+//! unused rules in the conformance run's audit log.
 
 use std::fs;
 use std::path::Path;
@@ -23,7 +23,7 @@ const OWN: &str = "sesame-system";
 /// A namespace with Gateways.
 const SHOP: &str = "shop";
 
-/// Requests: verbs, group, resource, namespace, name. An empty namespace means all, an empty name any.
+/// Requests: verbs, group, resource, namespace, name. An empty namespace means all namespaces, an empty name any name.
 type Request = (
     &'static [&'static str],
     &'static str,
@@ -35,7 +35,7 @@ type Request = (
 const READ: &[&str] = &["list", "watch"];
 const MANAGE: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
 
-/// Requests that Sesame makes, by crate.
+/// Requests that Sesame makes, grouped by crate.
 const ALLOWED: &[Request] = &[
     // sources
     (
@@ -113,7 +113,7 @@ const ALLOWED: &[Request] = &[
     ),
 ];
 
-/// Requests that would make Sesame's service account a target, or that would be bugs.
+/// Requests that would make Sesame's service account a target, or that only a bug would cause.
 const DENIED: &[Request] = &[
     (
         &["create", "patch", "update", "delete"],
@@ -189,8 +189,8 @@ const DENIED: &[Request] = &[
 
 fn objects(path: &str) -> Vec<DynamicObject> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path);
-    let text = fs::read_to_string(path).expect("the file is part of the repository");
-    serde_saphyr::from_multiple(&text).expect("the file has objects")
+    let text = fs::read_to_string(path).expect("the file is in the repository");
+    serde_saphyr::from_multiple(&text).expect("the file contains objects")
 }
 
 /// Applies objects as `kubectl apply --server-side` does; an unknown field is an error.
@@ -215,7 +215,7 @@ async fn apply(client: &Client, objects: &[DynamicObject]) {
     }
 }
 
-/// Whether the client's user may make the request.
+/// Whether the client's user may make this request.
 async fn may(client: &Client, verb: &str, request: &Request) -> bool {
     let (_, group, resource, namespace, name) = request;
     let (resource, part) = resource.split_once('/').unwrap_or((resource, ""));
@@ -242,7 +242,7 @@ async fn may(client: &Client, verb: &str, request: &Request) -> bool {
 }
 
 #[tokio::test]
-async fn an_api_server_accepts_the_manifests_and_allows_what_sesame_needs_and_no_more() {
+async fn the_api_server_accepts_the_manifests_and_they_allow_exactly_what_sesame_needs() {
     let server = ApiServer::start().await.unwrap();
     server
         .install_definitions(Channel::Experimental)
@@ -270,7 +270,7 @@ async fn an_api_server_accepts_the_manifests_and_allows_what_sesame_needs_and_no
         "verb, group, resource, namespace, name, whether it should be allowed: {wrong:#?}"
     );
 
-    // Another service account of the same namespace has none of these rights.
+    // Another service account in the same namespace has none of these permissions.
     let other = server.service_account(OWN, "default").await.unwrap();
     assert!(!may(&other, "list", &(READ, GATEWAYS, "gateways", "", "")).await);
 }

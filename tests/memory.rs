@@ -1,4 +1,4 @@
-//! Objects take little memory, and removing them frees it even if others stay. Counts allocated bytes, whatever the
+//! Objects take little memory, and removing some frees it even if others remain. Counts allocated bytes, without the
 //! allocator's overhead.
 
 // A counting allocator needs unsafe code.
@@ -12,12 +12,12 @@ use sesame_control::core::{Core, Input};
 use sesame_envoy::Options;
 use sesame_testkit::many;
 
-/// The system's allocator with a count of the allocated bytes.
+/// The system allocator, counting allocated bytes.
 struct Counting;
 
 static IN_USE: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: delegates to the system's allocator.
+// SAFETY: delegates to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         IN_USE.fetch_add(layout.size(), Ordering::Relaxed);

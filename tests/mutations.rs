@@ -1,7 +1,7 @@
-//! Every case with invalid and odd values in every field: nothing panics, output is bounded, the order of objects does not
-//! matter, a decoding error has a location, and neighbours are served unchanged.
+//! Every case, with invalid and odd values in every field: nothing panics, output is bounded, the order of objects
+//! doesn't matter, a decoding error has a location, and neighbours are served unchanged.
 //!
-//! Each field of each object is changed in several of the ways of [`mutation`]: in some by default, in all with
+//! Each field of each object is mutated as in [`mutation`]: in a few ways by default, in all of them with
 //! `SESAME_CASES=all`.
 
 use std::collections::BTreeMap;
@@ -17,23 +17,23 @@ use sesame_tests::cases::{self, Case};
 use sesame_tests::mutation::{self, Mutation};
 use sesame_tests::world::{ResourceKey, World, differences};
 
-/// Changes to try at each place by default.
+/// Mutations to try at each place by default.
 const DEFAULT: usize = 2;
 
-/// One of so many changes is compared with a new world.
+/// One in this many mutations is compared with a new world.
 const COMPARED: usize = 32;
 
-/// Longest message of an error, in bytes.
+/// Maximum length of an error message, in bytes.
 const MAX_MESSAGE: usize = 1_000;
 
-/// Keys that may run for a changed object.
+/// Maximum number of keys that may run for a changed object.
 const MAX_WORK: usize = 10_000;
 
-/// Bytes by which resources may grow for each byte of the changed object: a hostname that is once in the object is in each
-/// of its routes.
+/// Maximum number of bytes by which resources may grow per byte of the changed object: a hostname appears once in the
+/// object, but in each of its Envoy routes.
 const MAX_GROWTH: usize = 64;
 
-/// Failures to print.
+/// Maximum number of failures to print.
 const SHOWN: usize = 10;
 
 #[test]
@@ -47,7 +47,7 @@ fn invalid_objects_do_not_affect_their_neighbours() {
     let mut last_area = String::new();
     for case in cases::all() {
         let area = case.name.split('/').next().unwrap_or_default().to_owned();
-        // Shared objects are changed in the first case of an area.
+        // Shared objects are changed in the first case of an area only.
         let documents = match area == last_area {
             true => case.objects.clone(),
             false => case.all_objects(),
@@ -92,7 +92,7 @@ fn invalid_objects_do_not_affect_their_neighbours() {
     );
 }
 
-/// Checks that an error is short and has a location, unless the whole object is too deep.
+/// Checks that an error is short and has a location, unless the whole object is nested too deeply.
 fn check_error(error: &DecodeError) -> Result<(), String> {
     let text = error.to_string();
     let located = error.key.is_some() || !error.path.is_empty() || text.contains("deep");
@@ -105,7 +105,7 @@ fn check_error(error: &DecodeError) -> Result<(), String> {
     }
 }
 
-/// The changes to try of `count` at a place: spread evenly, from a start that depends on the place.
+/// The mutations to try out of `count` at a place: spread evenly, with a start that depends on the place.
 fn chosen(case: &str, path: &str, count: usize, wanted: usize) -> Vec<usize> {
     let wanted = wanted.min(count);
     // FNV-1a: the same on every machine and in every release.
@@ -137,7 +137,7 @@ struct Subject {
     neighbours: Neighbours,
 }
 
-/// What must stay the same.
+/// State that must not change.
 #[derive(Debug, PartialEq)]
 struct Neighbours {
     /// Resources of the neighbour's Gateway.
@@ -194,7 +194,7 @@ impl Subject {
                 }
             }
         };
-        // Another object of the case may have the new name.
+        // The new name may belong to another object of the case.
         if let Some(changed) = &changed
             && original.as_ref().map(Object::key) != Some(changed.key())
             && self
@@ -247,7 +247,7 @@ impl Subject {
             ));
         }
         let mut neighbours = Neighbours::of(&self.world);
-        // Only its own Gateway may affect the neighbouring route.
+        // Only changes to its own Gateway may affect the neighbouring route.
         if document["kind"] == "Gateway" && document["metadata"]["name"] == "gw" {
             neighbours.other.clone_from(&self.neighbours.other);
         }
@@ -260,7 +260,7 @@ impl Subject {
         }
     }
 
-    /// Compares with new worlds, which get the objects in another order.
+    /// Compares with new worlds that get the objects in a different order.
     fn compare(
         &self,
         original: Option<&Object>,
@@ -349,7 +349,7 @@ fn ready(number: usize) -> FleetState {
     }
 }
 
-/// A Gateway and a route in another namespace, and a route on the Gateway that all cases share.
+/// A Gateway and a route in another namespace, and a route on the Gateway shared by all cases.
 fn neighbours() -> Vec<Value> {
     let route = |namespace: &str, name: &str, host: &str, service: &str| {
         json!({

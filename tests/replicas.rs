@@ -1,7 +1,8 @@
-//! An Envoy moves between two replicas, one of which serves a route table in shards and the other whole. No request is lost.
+//! An Envoy moves between two replicas, one of which serves a route table in shards, the other whole. No request is
+//! lost.
 //!
-//! Between the two thresholds for sharding, the form of a table depends on its history: one replica has seen the table
-//! large, the other hasn't.
+//! Between the two sharding thresholds, a table's form depends on its history: one replica has seen the table when it
+//! was large, the other hasn't.
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
@@ -26,22 +27,22 @@ use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::UnixListenerStream;
 
 const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
-/// Hosts of a table that may be whole or in shards.
+/// Hosts in a table that may be whole or sharded.
 const HOSTS: usize = 300;
-/// Hosts of a table that is in shards.
+/// Hosts in a table that is sharded.
 const MANY: usize = 420;
-/// The number of moves of the Envoy.
+/// Number of times the Envoy moves.
 const CHANGES: usize = 4;
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A replica, with the resources that it serves.
+/// A replica with the resources it serves.
 struct Replica {
     core: Core,
     registry: Registry,
 }
 
 impl Replica {
-    /// A replica that has seen this many hosts, of which [`HOSTS`] are left.
+    /// A replica that has seen this many hosts, of which [`HOSTS`] remain.
     fn new(seen: usize, port: u16, backend: SocketAddr) -> Self {
         let supports_variants: sesame_xds::SupportsVariants =
             |first| first.node.as_ref().is_some_and(sesame_envoy::has_module);
@@ -66,7 +67,7 @@ impl Replica {
         replica.commit(inputs.chain([Input::Fleet(fleet(), Some(state))]));
         let gone = (HOSTS..seen).flat_map(|index| many::app(index, backend));
         replica.commit(gone.map(|value| Input::Remove(many::object(&value).key())));
-        // No Envoy is connected before.
+        // No Envoy has connected yet.
         let settled = replica.core.settle();
         replica.publish(settled, 3);
         replica
@@ -97,7 +98,7 @@ impl Replica {
         self.registry.apply(&id, update);
     }
 
-    /// Whether its table is in shards for new connections.
+    /// Whether it serves its table in shards to new connections.
     fn in_shards(&self) -> bool {
         let resources = self.core.resources(&fleet()).unwrap_or_default();
         let mut listeners = resources
@@ -109,7 +110,7 @@ impl Replica {
     fn serve(&self, socket: &Path) -> Serving {
         let (end, ended) = oneshot::channel();
         let registry = self.registry.clone();
-        // The socket of the previous replica.
+        // The previous replica's socket.
         let _ = std::fs::remove_file(socket);
         let incoming = UnixListenerStream::new(UnixListener::bind(socket).expect("a socket"));
         let task = tokio::spawn(async move {
@@ -124,7 +125,7 @@ impl Replica {
         Serving { end, task }
     }
 
-    /// Waits until an Envoy has acknowledged everything.
+    /// Waits until an Envoy has ACKed everything.
     async fn followed(&self, serving: impl FnOnce() -> Serving) -> Serving {
         let mut events = self.registry.events();
         let serving = serving();
@@ -154,8 +155,8 @@ impl Serving {
         let _ = self.end.send(());
         timeout(PATIENCE, self.task)
             .await
-            .expect("it ends in time")
-            .expect("the server ends without a panic");
+            .expect("the server exits in time")
+            .expect("the server exits without a panic");
     }
 }
 
@@ -168,8 +169,8 @@ fn free_port() -> u16 {
     listener.local_addr().expect("an address").port()
 }
 
-/// Requests one host after another, on a persistent connection and on new ones, until `over` is set. Returns the number of
-/// rounds.
+/// Requests one host after another, on a persistent connection and on new ones, until `over` is set. Returns the number
+/// of rounds.
 ///
 /// # Panics
 /// If a response isn't a 200.
@@ -204,7 +205,7 @@ async fn send(at: SocketAddr, over: &Cell<bool>) -> usize {
 }
 
 #[tokio::test]
-async fn no_request_is_lost_when_an_envoy_moves_to_a_replica_with_another_form_and_back() {
+async fn no_request_is_lost_when_an_envoy_moves_between_sharded_and_whole_tables() {
     let envoy = binary::find(None).unwrap_or_else(|error| panic!("{error}"));
     let dir = tempfile::tempdir().expect("a folder");
     let socket = dir.path().join("xds.sock");
@@ -246,7 +247,7 @@ async fn no_request_is_lost_when_an_envoy_moves_to_a_replica_with_another_form_a
     let over = Cell::new(false);
     let changes = async {
         for change in 1..=CHANGES {
-            // The previous listeners drain meanwhile.
+            // Meanwhile, the previous listeners drain.
             sleep(Duration::from_secs(2)).await;
             serving.stop().await;
             let next = &replicas[change % replicas.len()];
@@ -266,5 +267,5 @@ async fn no_request_is_lost_when_an_envoy_moves_to_a_replica_with_another_form_a
     serving.stop().await;
     timeout(PATIENCE, supervisor.shutdown())
         .await
-        .expect("it ends in time");
+        .expect("Envoys exit in time");
 }

@@ -1,17 +1,17 @@
-//! Differences between `api` and the CRDs, with the reasons.
+//! Accepted differences between `api` and the CRDs, with reasons.
 
 use std::collections::BTreeMap;
 
 use super::schema::Crd;
 
-/// The suffix of a path, and the reason for the difference.
+/// A path suffix and the reason for the difference.
 type List = &'static [(&'static str, &'static str)];
 
 /// Kinds that `api` does not read.
 pub(crate) const UNREAD_KINDS: List = &[
     ("XBackend", "Services are the only backends"),
     ("XBackendTrafficPolicy", "not supported"),
-    ("XMesh", "Sesame is no mesh"),
+    ("XMesh", "Sesame is not a mesh"),
     ("XTelemetryPolicy", "not supported"),
 ];
 
@@ -21,12 +21,12 @@ pub(crate) const UNREAD_FIELDS: List = &[];
 /// Enumerations with unknown values.
 pub(crate) const UNKNOWN_VALUES: List = &[(
     "cors.allowMethods[]",
-    "`*` isn't a method; `Other(\"*\")` stands for all",
+    "`*` isn't a method; `Other(\"*\")` means all methods",
 )];
 
 /// Defaults that decoding does not apply.
 pub(crate) const DEFAULTS: List = &[
-    // An API server applies it before a controller sees the object, and nothing depends on it.
+    // The API server applies these before a controller sees the object, and nothing depends on them.
     (
         "Gateway.status",
         "the API server applies it: conditions are Unknown until a controller writes them",
@@ -89,11 +89,11 @@ pub(crate) const LAXER: List = &[
 pub(crate) const STRICTER: List = &[
     (
         "GRPCRoute.spec.rules[].matches[].method.method",
-        "CEL: a name of the protocol",
+        "CEL: a protocol name",
     ),
     (
         "GRPCRoute.spec.rules[].matches[].method.service",
-        "CEL: a name of the protocol",
+        "CEL: a protocol name",
     ),
     (
         "Gateway.spec.addresses[].routability",
@@ -101,7 +101,7 @@ pub(crate) const STRICTER: List = &[
     ),
     (
         "HTTPRoute.spec.rules[].matches[].path.value",
-        "CEL: a path that is normal",
+        "CEL: a normalized path",
     ),
     ("TCPRoute.spec.rules", "v1alpha2 allows 16, v1 one"),
     ("TLSRoute.spec.rules", "v1alpha2 allows 16, v1 one"),
@@ -109,10 +109,10 @@ pub(crate) const STRICTER: List = &[
     ("TLSRoute.spec.hostnames[]", "CEL: no address"),
 ];
 
-/// The number of differences that a failure shows for a place.
+/// Number of differences to print per place.
 const SHOWN: usize = 8;
 
-/// Differences found, to be compared with a list.
+/// The differences found, for comparison with a list.
 pub(crate) struct Exceptions {
     list: List,
     used: Vec<bool>,
@@ -144,7 +144,7 @@ impl Exceptions {
         }
     }
 
-    /// Fails on an unlisted difference and on an unused entry.
+    /// Fails on unlisted differences and unused entries.
     pub(crate) fn check(self) {
         let unlisted: Vec<String> = self
             .unlisted

@@ -1,4 +1,4 @@
-//! Makes the objects of `sample.rs` satisfy the CEL rules of the CRDs, by adding fields beside the place under test.
+//! Adds fields next to the place under test, so that the objects of `sample.rs` satisfy the CRDs' CEL rules.
 
 use serde_json::{Value, json};
 
@@ -35,7 +35,7 @@ fn elements<'a>(value: &'a mut Value, field: &str) -> impl Iterator<Item = &'a m
     list.into_iter().flatten()
 }
 
-/// TLS is valid for some protocols only, and Terminate needs certificates.
+/// TLS is valid for some protocols only, and Terminate requires certificates.
 fn listener_tls(listener: &mut Value) {
     let Some(tls) = listener.get_mut("tls").and_then(Value::as_object_mut) else {
         return;
@@ -47,7 +47,7 @@ fn listener_tls(listener: &mut Value) {
     listener["protocol"] = json!(if passes { "TLS" } else { "HTTPS" });
 }
 
-/// A permanent cookie needs a timeout.
+/// A permanent cookie requires a timeout.
 fn session(rule: &mut Value) {
     let Some(session) = rule.get_mut("sessionPersistence") else {
         return;
@@ -57,7 +57,7 @@ fn session(rule: &mut Value) {
     }
 }
 
-/// A method match needs a service or a method.
+/// A method match requires a service or a method.
 fn grpc_method(matching: &mut Value) {
     let Some(method) = matching.get_mut("method").and_then(Value::as_object_mut) else {
         return;
@@ -67,7 +67,7 @@ fn grpc_method(matching: &mut Value) {
     }
 }
 
-/// Exactly one source of certificates.
+/// Exactly one source of CA certificates.
 fn authorities(path: &Path, validation: &mut Value) {
     let refs = Step::Field("caCertificateRefs".to_owned());
     let fields = validation.as_object_mut();

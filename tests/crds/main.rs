@@ -1,8 +1,7 @@
-//! `api`'s types against the upstream CRDs of both channels: every field, every value of an enumeration, every default and
-//! every bound.
+//! Checks `api`'s types against the upstream CRDs of both channels: every field, enum value, default and bound.
 //!
-//! For each place of each kind, decodes an object with a value there and compares the result with an API server's.
-//! Differences are listed with a reason; an unused entry of a list fails.
+//! For each place in each kind, decodes an object with a value at that place and compares the result with what the API
+//! server would do. Accepted differences are listed with a reason; an unused list entry fails.
 
 mod exceptions;
 mod fixes;
@@ -87,7 +86,7 @@ fn every_field_is_known() {
     unknown.check();
 }
 
-/// Whether `kept` has everything in `given`. Defaults may be added, and empty values dropped.
+/// Whether `kept` contains everything in `given`. Defaults may be added and empty values dropped.
 fn holds(kept: Option<&Value>, given: &Value) -> bool {
     match (kept, given) {
         (_, Value::Object(given)) => given
@@ -106,7 +105,7 @@ fn holds(kept: Option<&Value>, given: &Value) -> bool {
 }
 
 #[test]
-fn every_value_of_an_enumeration_is_known() {
+fn every_enum_value_is_known() {
     let mut unknown = Exceptions::new(exceptions::UNKNOWN_VALUES);
     for crd in read() {
         for place in crd.places() {
@@ -166,7 +165,7 @@ fn remove(value: &mut Value, path: &[Step]) {
         }
         [Step::Field(name), rest @ ..] => remove(&mut value[name], rest),
         [Step::Item, rest @ ..] => remove(&mut value[0], rest),
-        _ => panic!("a mapping value has no default"),
+        _ => panic!("values of a mapping have no default"),
     }
 }
 
@@ -185,12 +184,13 @@ fn decoding_rejects_exactly_what_the_schema_rejects() {
     stricter.check();
 }
 
-/// Passes on every probe of every place: whether the schema allows it, and the result of decoding an object with it.
+/// Calls `see` for every probe at every place, with whether the schema allows it and the result of decoding an object
+/// with it.
 fn for_every_probe(mut see: impl FnMut(&Crd, &str, &str, bool, &Result<Object, String>)) {
     // Most places are the same in every version and channel.
     let mut seen = HashSet::new();
     for crd in read() {
-        // A status comes from an API server, which has validated it.
+        // Statuses come from an API server, which has already validated them.
         let places = crd.places();
         let specs = places
             .iter()
@@ -214,7 +214,7 @@ fn for_every_probe(mut see: impl FnMut(&Crd, &str, &str, bool, &Result<Object, S
     }
 }
 
-/// Values at the bounds of a schema, and whether it allows them.
+/// Values at the bounds of a schema, each with whether the schema allows it.
 fn probes(schema: &Value, name: &str) -> Vec<(Value, bool)> {
     let bound = |bound: &str| schema[bound].as_i64();
     let edges = |bound: Option<i64>, outside: i64| {

@@ -1,4 +1,4 @@
-//! Minimal objects from a schema, with a given value at a given place.
+//! Minimal objects generated from a schema, with a given value at a given place.
 //!
 //! An API server accepts such an object if it accepts that value. For CEL rules, see `fixes.rs`.
 
@@ -8,7 +8,7 @@ use super::fixes;
 use super::schema::{Crd, Path, Step};
 use super::text::Text;
 
-/// A whole object with `leaf` at `path`.
+/// A complete object with `leaf` at `path`.
 pub(crate) fn object(crd: &Crd, path: &Path, leaf: &Value) -> Value {
     let mut object = build(&crd.schema, &path.0, leaf);
     object["apiVersion"] = json!(crd.api_version);
@@ -18,10 +18,10 @@ pub(crate) fn object(crd: &Crd, path: &Path, leaf: &Value) -> Value {
     object
 }
 
-/// A value other than the default, and distinct for each `nth` if possible.
+/// A value other than the default, distinct for each `nth` if possible.
 pub(crate) fn value(schema: &Value, name: &str, nth: usize) -> Value {
     if let Some(choices) = schema["enum"].as_array() {
-        // A mirror may be repeated, unlike a redirect.
+        // Unlike a redirect, a mirror may be repeated.
         let repeatable = choices.iter().find(|choice| *choice == "RequestMirror");
         let others: Vec<_> = choices
             .iter()
@@ -81,7 +81,7 @@ fn number(schema: &Value, nth: usize) -> Value {
     json!(value)
 }
 
-/// The smallest object.
+/// The smallest valid value.
 fn minimal(schema: &Value) -> Value {
     let mut fields = required(schema);
     choose(schema, &mut fields, None);
@@ -124,8 +124,8 @@ fn build(schema: &Value, path: &[Step], leaf: &Value) -> Value {
     }
 }
 
-/// Makes a union consistent: of the fields named after the values of an enumeration, only the chosen one is present. Keeps
-/// the field `given`.
+/// Makes a union consistent: among the fields named after enum values, keeps only the chosen one, and always the field
+/// `given`.
 fn choose(schema: &Value, fields: &mut Map<String, Value>, given: Option<&str>) {
     let Some(properties) = schema["properties"].as_object() else {
         return;

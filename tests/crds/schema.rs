@@ -1,4 +1,4 @@
-//! The upstream CRDs as data: kinds, the places in their objects, and the schemas of these places.
+//! The upstream CRDs as data: kinds, the places in their objects, and the schemas of those places.
 //!
 //! Reads the folder `SESAME_CRDS`, which has a subfolder for each channel.
 
@@ -8,20 +8,20 @@ use std::{env, fs, io};
 
 use serde_json::Value;
 
-/// The channels, by the names of their folders.
+/// The channels, named after their folders.
 pub(crate) const CHANNELS: [&str; 2] = ["standard", "experimental"];
 
 /// A version of a kind in a channel.
 pub(crate) struct Crd {
     pub(crate) channel: &'static str,
     pub(crate) kind: String,
-    /// The `apiVersion` of objects.
+    /// The `apiVersion` of its objects.
     pub(crate) api_version: String,
     /// The OpenAPI schema of the whole object.
     pub(crate) schema: Value,
 }
 
-/// All versions of all kinds of both channels.
+/// All versions of all kinds in both channels.
 pub(crate) fn load() -> Vec<Crd> {
     let folder = env::var_os("SESAME_CRDS").map(PathBuf::from).expect(
         "SESAME_CRDS must name the folder with the Gateway API's CRDs (subfolders standard and experimental): `cargo xtask \
@@ -31,7 +31,7 @@ pub(crate) fn load() -> Vec<Crd> {
     for channel in CHANNELS {
         for text in files(&folder.join(channel)) {
             let documents: Vec<Value> =
-                serde_saphyr::from_multiple(&text).expect("a CRD's file is YAML");
+                serde_saphyr::from_multiple(&text).expect("a CRD file is YAML");
             for document in documents {
                 if document["kind"] == "CustomResourceDefinition" {
                     versions(channel, &document["spec"], &mut crds);
@@ -54,7 +54,7 @@ fn files(folder: &Folder) -> Vec<String> {
 }
 
 fn versions(channel: &'static str, spec: &Value, crds: &mut Vec<Crd>) {
-    let text = |value: &Value| value.as_str().expect("a name is a text").to_owned();
+    let text = |value: &Value| value.as_str().expect("a name is a string").to_owned();
     let group = text(&spec["group"]);
     let versions = spec["versions"].as_array().expect("a CRD has versions");
     for version in versions {
@@ -96,7 +96,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// A place of an object.
+/// A place in an object.
 pub(crate) struct Place<'a> {
     pub(crate) path: Path,
     /// The schema of the place.
@@ -104,7 +104,7 @@ pub(crate) struct Place<'a> {
 }
 
 impl Crd {
-    /// Every place below `spec` and `status`.
+    /// Every place under `spec` and `status`.
     pub(crate) fn places(&self) -> Vec<Place<'_>> {
         let mut places = Vec::new();
         for part in ["spec", "status"] {
@@ -136,7 +136,7 @@ fn collect<'a>(schema: &'a Value, path: &mut Vec<Step>, places: &mut Vec<Place<'
     }
 }
 
-/// The value at a place of an object made for it, where lists and mappings have one entry.
+/// The value at a place in an object generated for that place: lists and mappings on its path have one entry.
 pub(crate) fn at<'a>(object: &'a Value, path: &Path) -> Option<&'a Value> {
     path.0.iter().try_fold(object, |value, step| match step {
         Step::Field(name) => value.get(name),

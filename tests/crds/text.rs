@@ -1,4 +1,4 @@
-//! Strings that a schema allows, and strings that it rejects.
+//! Strings that a schema allows or rejects.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex};
@@ -6,7 +6,7 @@ use std::sync::{LazyLock, Mutex};
 use regex::Regex;
 use serde_json::Value;
 
-/// A cache of compiled patterns: compiling one takes longer than its use.
+/// A cache of compiled patterns: compiling a pattern takes longer than matching it.
 static PATTERNS: LazyLock<Mutex<HashMap<String, Regex>>> = LazyLock::new(Mutex::default);
 
 /// The schema of a string.
@@ -15,7 +15,7 @@ pub(crate) struct Text<'a> {
     pattern: Option<Regex>,
 }
 
-/// Strings of many forms; `#` is replaced by a number, for distinct strings.
+/// Strings of many forms; `#` is replaced by a number to make them distinct.
 const FORMS: &[&str] = &[
     "a#",
     "a#.example.com",
@@ -150,7 +150,7 @@ impl<'a> Text<'a> {
                 .is_none_or(|choices| choices.iter().any(|c| c == text))
     }
 
-    /// An allowed string other than the default, chosen by the field's name and its pattern.
+    /// An allowed string other than the default, chosen by field name and pattern.
     pub(crate) fn sample(&self, name: &str, nth: usize) -> String {
         let forms = match name {
             "protocol" => &["HTTP"],
@@ -171,7 +171,7 @@ impl<'a> Text<'a> {
             .unwrap_or_else(|| panic!("{name}: no sample for {}", self.schema))
     }
 
-    /// Strings of every form, of the maximum length, and one longer.
+    /// Strings of every form, one of the maximum length, and a longer one.
     pub(crate) fn probes(&self, name: &str) -> Vec<String> {
         let mut probes: Vec<String> = PROBES.iter().map(|probe| (*probe).to_owned()).collect();
         if let Some(maximum) = self.schema["maxLength"].as_u64() {
@@ -183,7 +183,7 @@ impl<'a> Text<'a> {
     }
 }
 
-/// Strings of that length like the sample, with inserted letters and with inserted hostname labels.
+/// The sample stretched to this length: with inserted letters, and with inserted hostname labels.
 fn stretch(sample: &str, length: usize) -> [String; 2] {
     let letters = length.saturating_sub(sample.len());
     let (head, tail) = match sample.rsplit_once('a') {

@@ -98,8 +98,8 @@ async fn the_services_app_protocol_is_used() {
     let speaks = |text: &str, name: &str, protocol: &str| {
         let plain = format!("metadata: {{name: {name}}}\nspec: {{ports: [{{port: 80}}]}}");
         assert!(text.contains(&plain), "{text}");
-        let said = plain.replace("port: 80", &format!("port: 80, appProtocol: {protocol}"));
-        text.replace(&plain, &said)
+        let full = plain.replace("port: 80", &format!("port: 80, appProtocol: {protocol}"));
+        text.replace(&plain, &full)
     };
     let services = speaks(&services, "h2c", "kubernetes.io/h2c");
     let services = speaks(&services, "ws", "kubernetes.io/ws");
@@ -113,7 +113,7 @@ async fn the_services_app_protocol_is_used() {
     ];
     let sesame = Sesame::with_rules(&(services + &encrypted), &rules).await;
     let address = sesame.at(8080);
-    // Whatever the client's protocol is.
+    // Regardless of the client's protocol.
     for connect in [Connect::plain(), Connect::plain().h2()] {
         for (path, protocol) in [("/plain", "HTTP/1.1"), ("/h2c", "HTTP/2")] {
             let response = connect

@@ -1,4 +1,4 @@
-//! Many changes of all kinds under constant load: every answer matches the objects before or after the change, and no
+//! Many changes of all kinds under constant load: every response matches the objects before or after the change, and no
 //! connection is lost.
 
 use std::cell::{Cell, RefCell};
@@ -13,21 +13,21 @@ use crate::harness::{HTTP, Sesame, backends, eventually, listening, route, servi
 /// The number of changes.
 const CHANGES: usize = 200;
 
-/// The number of consecutive matching answers after which a change counts as done. With two backends of equal weight, the
-/// chance that one of them misses all of these is one in ten million.
+/// A change counts as done after this many consecutive matching responses. With two equally weighted backends, the
+/// chance that one of them gets none of these requests is one in ten million.
 const IN_A_ROW: usize = 24;
 
-/// The responses allowed at present, by host.
+/// The responses currently allowed, by host.
 type Allowed = RefCell<BTreeMap<String, BTreeSet<String>>>;
 
-/// A change: a file, and the responses of its host afterwards.
+/// A change: a file, and its host's responses afterwards.
 struct Change {
     host: String,
     text: String,
     responses: BTreeSet<String>,
 }
 
-/// Returns change `number`: kinds take turns, and each has its own host and file.
+/// Returns change number `number`: the kinds rotate, each with its own host and file.
 fn change(number: usize, backends: &[Backend]) -> Change {
     let (round, kind) = (number / 8, number % 8);
     let odd = round % 2 == 1;
@@ -91,7 +91,7 @@ fn change(number: usize, backends: &[Backend]) -> Change {
             )
         }
         6 => {
-            // An endpoint replaces another.
+            // One endpoint replaces another.
             let endpoint = if odd { 0 } else { 1 };
             let mut change = simple("endpoint", "backendRefs: [{name: endpoint, port: 80}]", &[]);
             change
@@ -101,7 +101,7 @@ fn change(number: usize, backends: &[Backend]) -> Change {
             change
         }
         _ => {
-            // A more specific route takes requests from a wider one, and returns them.
+            // A more specific route takes requests over from a wider one, then gives them back.
             let mut change = simple("host", &to("b"), &["b /"]);
             if odd {
                 change.text = route("host", &["web"], &["elsewhere.example.org"], &[&to("b")]);
@@ -112,7 +112,7 @@ fn change(number: usize, backends: &[Backend]) -> Change {
     }
 }
 
-/// Summarizes a response: the backend and the path that it saw, or the status.
+/// Summarizes a response: the backend and the path it received, or the status.
 fn summary(response: &Response) -> String {
     match response.status.as_u16() {
         200 => format!(
@@ -124,7 +124,7 @@ fn summary(response: &Response) -> String {
     }
 }
 
-/// Requests all hosts in turn until all changes are done, and returns the number of requests.
+/// Requests all hosts in turn until all changes are done. Returns the number of requests.
 async fn load(address: SocketAddr, allowed: &Allowed, done: &Cell<bool>, keep: bool) -> usize {
     let mut connection = Connect::plain().open(address).await.expect("a connection");
     let mut asked = 0;
@@ -150,7 +150,7 @@ async fn load(address: SocketAddr, allowed: &Allowed, done: &Cell<bool>, keep: b
 }
 
 #[tokio::test]
-async fn answers_match_the_old_objects_or_the_new_ones() {
+async fn responses_match_either_the_old_or_the_new_objects() {
     let (backends, services) = backends(&["a", "b"]).await;
     let sesame = Sesame::with_gateway(&[HTTP], &services).await;
     let address = sesame.at(8080);

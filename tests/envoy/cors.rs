@@ -1,4 +1,4 @@
-//! CORS: preflight requests, which the gateway answers, and headers that it adds to the backend's answers.
+//! CORS: preflight requests, which the gateway answers itself, and headers that it adds to the backend's responses.
 
 use sesame_testkit::client::{Connect, Request, Response};
 
@@ -44,7 +44,7 @@ async fn simple(sesame: &Sesame, path: &str, origin: &str) -> Response {
     response
 }
 
-/// The names in a list header, in lower case and sorted.
+/// The names in a list header, lower-cased and sorted.
 fn names(response: &Response, header: &str) -> Vec<String> {
     let list = response.header(&format!("access-control-{header}"));
     let mut names: Vec<_> = list
@@ -168,7 +168,7 @@ async fn wildcards_allow_what_is_requested() {
             "{path}: {response:?}"
         );
         let (allowed, with) = permission(&response);
-        // With credentials, a wildcard has no meaning in the response.
+        // With credentials, a wildcard in the response has no meaning.
         assert!(
             allowed == origin || (allowed == "*" && credentials.is_empty()),
             "{path}: {allowed}"
@@ -196,9 +196,9 @@ async fn wildcards_allow_what_is_requested() {
     }
 }
 
-/// A rule that matches one method must match its preflight requests too.
+/// A rule that matches one method must also match its preflight requests.
 #[tokio::test]
-async fn rules_for_one_method_answer_the_preflights_for_it() {
+async fn rules_for_one_method_answer_its_preflights() {
     let (_backends, services) = backends(&["a"]).await;
     let one = "allowOrigins: ['https://foo.com'], allowMethods: [PUT], maxAge: 7";
     let rules = [format!(

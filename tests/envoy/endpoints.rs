@@ -1,4 +1,4 @@
-//! Endpoints of a Service: ports by name, several slices, endpoint conditions, both address families, changes.
+//! Endpoints of a Service: named ports, several slices, endpoint conditions, both address families, and changes.
 
 use std::net::{Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +25,7 @@ fn slice(name: &str, service: &str, ports: &str, endpoints: &str) -> String {
 }
 
 #[tokio::test]
-async fn ports_are_found_by_their_names_and_endpoints_in_all_slices() {
+async fn named_ports_and_endpoints_are_found_in_all_slices() {
     let (one, two, three) = (start("one").await, start("two").await, start("three").await);
     let named = "apiVersion: v1\nkind: Service\nmetadata: {name: named}\nspec: {clusterIP: None, ports: [{name: web, port: \
                  80, targetPort: 1}, {name: admin, port: 81, targetPort: named}]}\n---\n"
@@ -138,7 +138,7 @@ async fn terminating_endpoints_serve_if_no_others_are_ready() {
     only("ready").await;
 }
 
-/// A Gateway and endpoints with IPv4 and IPv6 addresses. On a machine without IPv6, tests IPv4 only.
+/// A Gateway and endpoints with IPv4 and IPv6 addresses. Without IPv6 on the machine, tests IPv4 only.
 #[tokio::test]
 async fn both_address_families() {
     let loopback = Ipv6Addr::LOCALHOST;
@@ -159,7 +159,7 @@ async fn both_address_families() {
         .map(Backend::address)
         .collect();
     let names: Vec<&str> = std::iter::once(&v4).chain(&v6).map(Backend::name).collect();
-    // A port that is free at present.
+    // A port that is currently free.
     let port = match &v6 {
         Some(_) => TcpListener::bind((loopback, 0)).and_then(|listener| listener.local_addr()),
         None => Ok((new_ip(), 8080).into()),
@@ -186,13 +186,13 @@ async fn both_address_families() {
     listeners.extend(v6.as_ref().map(|_| SocketAddr::from((loopback, port))));
     for address in listeners {
         let found = shares(address, &Request::get("a.example.com", "/"), 100).await;
-        // The gateway may prefer either family, but it must answer.
+        // The gateway may prefer either family, but it must respond.
         assert!(
             !found.is_empty() && found.keys().all(|name| names.contains(&name.as_str())),
             "{address}: {found:?}"
         );
     }
-    // With IPv6 endpoints alone, they are used.
+    // With only IPv6 endpoints, those are used.
     if let Some(v6) = &v6 {
         let only = service("a", &[v6.address()]);
         let text = std::fs::read_to_string(sesame.folder().file("all.yaml")).expect("a file");
@@ -210,7 +210,7 @@ async fn both_address_families() {
 
 /// Endpoints are added and removed under constant load.
 #[tokio::test]
-async fn changes_of_endpoints_drop_no_request() {
+async fn endpoint_changes_drop_no_requests() {
     let (one, two) = (start("one").await, start("two").await);
     let sesame = Sesame::serving(|ip| {
         let text = gateway("web", ip, &[HTTP])

@@ -1,4 +1,4 @@
-//! Files as the source: invalid files, and the ways to specify them.
+//! Files as the source: invalid files, and the ways to specify paths.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -69,7 +69,7 @@ async fn an_invalid_file_keeps_its_last_objects_and_does_not_affect_others() {
     );
     check(sesame.at(8080), &cases).await;
 
-    // Other files can be changed meanwhile.
+    // Other files can still be changed.
     sesame.folder().write(
         "b.yaml",
         &route("b", &["web"], &["b.example.com"], &[&at("/", "a")]),
@@ -93,7 +93,7 @@ async fn an_invalid_file_keeps_its_last_objects_and_does_not_affect_others() {
 }
 
 #[tokio::test]
-async fn the_first_of_two_files_with_one_object_wins_and_both_are_reported() {
+async fn the_first_of_two_files_with_the_same_object_wins_and_both_are_reported() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let sesame = Sesame::serving(|ip| {
         vec![
@@ -146,7 +146,7 @@ async fn without_watching_files_are_read_once() {
         "a.yaml",
         &route("a", &["web"], &["a.example.com"], &[&at("/", "b")]),
     );
-    // A restarted Envoy gets the same configuration: by then a change would have been noticed.
+    // A restarted Envoy gets the same configuration; by then Sesame would have noticed a change.
     let (envoy, _) = sesame.envoys()[0];
     crate::harness::send_signal(envoy, Signal::SIGKILL);
     sesame

@@ -16,7 +16,7 @@ fn call(host: &str, path: &str) -> Request {
         .header("te", "trailers")
 }
 
-/// The backend that got the call over HTTP/2, or the gRPC status.
+/// The backend that received the call over HTTP/2, or the gRPC status.
 async fn outcome(sesame: &Sesame, request: &Request) -> String {
     let response = Connect::plain().h2().send(sesame.at(8080), request).await;
     let response = response.expect("a response");
@@ -145,7 +145,7 @@ async fn filters_apply_to_calls_of_a_named_rule() {
 }
 
 #[tokio::test]
-async fn a_host_serves_calls_and_pages() {
+async fn a_host_serves_grpc_calls_and_http_requests() {
     let (_backends, services) = backends(&["pages", "calls"]).await;
     let objects = services
         + &route("pages", &["web"], &["a.example.com"], &[at("/", "pages")])

@@ -1,11 +1,11 @@
-//! Shared by the tests: a Sesame process, objects, requests.
+//! Shared by the tests: a Sesame process, objects, and requests.
 //!
 //! - [`binary`]: the `sesame` to test, built if necessary.
 //! - [`dice`]: reproducible random numbers.
 //! - [`folder`]: objects in files, unique loopback addresses.
-//! - [`sesame`]: `sesame local` as a child process, its events and statuses.
+//! - [`sesame`]: `sesame local` as a child process, with its events and statuses.
 //! - [`objects`]: objects as text.
-//! - [`requests`]: requests and summaries of their answers.
+//! - [`requests`]: requests and summaries of their responses.
 
 mod binary;
 mod dice;

@@ -5,7 +5,7 @@ use sesame_testkit::client::{Request, Response};
 
 use crate::harness::{Sesame, assert_share, at, backends};
 
-/// All values of a header, joined by commas; `-` if it is missing.
+/// All values of a header, joined by commas; `-` if absent.
 fn joined(values: &Value) -> String {
     let Some(values) = values.as_array() else {
         return "-".to_owned();
@@ -17,7 +17,7 @@ fn joined(values: &Value) -> String {
 const CHANGES: &str = "set: [{name: X-Set, value: new}, {name: x-percent, value: '100%REQ(host)%'}], add: [{name: X-Add, \
                        value: more}], remove: [X-Remove, x-remove-too]";
 
-/// Headers after these changes: name, value if it was missing before, value if it was present.
+/// Headers after these changes: name, value if it was absent before, value if it was present.
 const CHANGED: [(&str, &str, &str); 6] = [
     ("x-set", "new", "new"),
     ("x-percent", "100%REQ(host)%", "100%REQ(host)%"),
@@ -113,7 +113,7 @@ async fn response_headers() {
 
 /// A backend's own filter takes precedence over the rule's, and applies to that backend only.
 #[tokio::test]
-async fn each_backend_has_its_own_changes() {
+async fn each_backend_has_its_own_header_changes() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let own = |name: &str| {
         format!(
@@ -146,7 +146,7 @@ async fn each_backend_has_its_own_changes() {
     assert_share("a", a, 100, 0.5);
 }
 
-/// A body that is a request itself stays a body: no filter can make a backend read it as the next request.
+/// A body that looks like a request stays a body: no filter can make a backend parse it as the next request.
 #[tokio::test]
 async fn filters_do_not_change_how_a_request_is_framed() {
     const SMUGGLED: &str = "GET /smuggled HTTP/1.1\r\nHost: a.example.com\r\n\r\n";

@@ -34,7 +34,7 @@ async fn exact_before_long_wildcard_before_short_wildcard_before_any() {
         ],
     )
     .await;
-    // The same over HTTP/2, where the host is a pseudo-header.
+    // Also over HTTP/2, where the host is a pseudo-header.
     let h2 = Connect::plain().h2();
     let request = Request::get("c.b.example.com:8080", "/");
     assert_eq!((&h2, &request).of(sesame.at(8080)).await, "long");
@@ -72,7 +72,7 @@ async fn requests_fall_through_to_wider_hostnames() {
     .await;
 }
 
-/// Two routes have the same host on a narrower listener: their own hostnames decide.
+/// Two routes intersect in the same host on a narrower listener: their own hostnames decide.
 #[tokio::test]
 async fn the_routes_own_hostname_decides_if_the_intersection_is_the_same() {
     let (_backends, services) = backends(&["narrow", "wide"]).await;
@@ -141,7 +141,7 @@ async fn the_routes_own_hostname_decides_if_the_intersection_is_the_same() {
     }
 }
 
-/// Listeners of one port: a request belongs to the most specific one only.
+/// A request belongs only to the most specific listener of its port.
 #[tokio::test]
 async fn listeners_are_isolated_from_each_other() {
     let (_backends, services) = backends(&["any", "wide", "narrow", "exact"]).await;

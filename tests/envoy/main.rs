@@ -1,12 +1,9 @@
-//! Real requests through a real Envoy that `sesame local` runs: one file for each subject.
+//! Real requests through a real Envoy run by `sesame local`: one file per subject.
 //!
-//! Every test starts its own Sesame with its own folder and loopback addresses, so that tests run in parallel. It ends with
-//! the test, even if the test fails. Expected answers are those that the Gateway API defines.
+//! Every test starts its own Sesame with its own folder and loopback addresses, so tests can run in parallel. The
+//! process ends with the test, even if the test fails. The expected responses are those the Gateway API defines.
 
-#![allow(
-    clippy::print_stderr,
-    reason = "a test that fails shows what its Sesame said"
-)]
+#![allow(clippy::print_stderr, reason = "a failing test shows Sesame's output")]
 
 mod backends;
 mod changes;

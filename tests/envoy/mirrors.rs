@@ -1,4 +1,4 @@
-//! RequestMirror: targets, shares, and content of the copies.
+//! RequestMirror: targets, shares, and contents of the copies.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ async fn copy(backend: &Backend, path: &str) -> Received {
     let requests = backend.wait_for(Duration::from_secs(20), arrived).await;
     let requests = requests.unwrap_or_else(|all| panic!("{} got no copy: {all:?}", backend.name()));
     let found = requests.into_iter().find(|request| request.path == path);
-    found.expect("it was found above")
+    found.expect("found above")
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn a_failing_or_missing_mirror_does_not_affect_the_client() {
 }
 
 #[tokio::test]
-async fn a_share_of_the_requests_is_copied() {
+async fn a_share_of_requests_is_mirrored() {
     const ASKED: u32 = 500;
     let cases = [
         ("none", ", percent: 0", 0.0),
@@ -110,7 +110,7 @@ async fn a_share_of_the_requests_is_copied() {
     let sesame = Sesame::with_rules(&services, &[&rule]).await;
     let responses = shares(sesame.at(8080), &Request::get("a.example.com", "/"), ASKED).await;
     assert_eq!(responses, BTreeMap::from([("a".to_owned(), ASKED)]));
-    // Copies may arrive after the responses. Their number is known for `all`, so wait for those.
+    // Copies may arrive after the responses. `all` gets a known number of them, so wait for those.
     eventually("all copies arrive", async || {
         let count = mirrors[4].count();
         anyhow::ensure!(count == u64::from(ASKED), "{count} of {ASKED}");

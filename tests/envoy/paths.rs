@@ -1,4 +1,4 @@
-//! A host with many paths, whose routes are a tree, answers like one whose routes are a list.
+//! A host whose many paths form a tree responds like one whose routes are a list.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -7,14 +7,14 @@ use sesame_testkit::client::{Connect, Request};
 
 use crate::harness::{Dice, Folder, HTTP, Sesame, gateway, new_ip, route};
 
-/// The number of routes of the host, each with one or two matches.
+/// Number of routes on the host, each with one or two matches.
 const ROUTES: usize = 90;
-/// The number of sets of routes.
+/// Number of route sets.
 const ROUNDS: usize = 3;
-/// The number of requests for each set.
+/// Number of requests per set.
 const REQUESTS: usize = 1_000;
 
-/// A path of few letters, so that many paths are below others.
+/// A path from few letters, so that many paths are nested.
 fn path(dice: &mut Dice) -> String {
     let segments = 1 + dice.roll(4);
     let segment =
@@ -24,7 +24,7 @@ fn path(dice: &mut Dice) -> String {
 
 fn some_match(dice: &mut Dice) -> String {
     let path = path(dice);
-    // Few matches for any path, since these are at every key of a tree.
+    // Few matches apply to any path, since each key of a tree contains all of them.
     let path = match dice.roll(120) {
         0 => "{value: /}".to_owned(),
         1 => format!("{{type: RegularExpression, value: \"{path}[ab]?\"}}"),
@@ -43,12 +43,12 @@ fn some_match(dice: &mut Dice) -> String {
     format!("{{path: {path}{more}}}")
 }
 
-/// Routes whose answers identify them.
+/// Routes whose responses identify them.
 fn routes(dice: &mut Dice) -> String {
     let mut text = String::new();
     for number in 0..ROUTES {
         let matches: BTreeSet<String> = (0..=dice.roll(2)).map(|_| some_match(dice)).collect();
-        // Only a prefix match can be replaced.
+        // Only prefix matches can be replaced.
         let replaced = matches.len() == 1 && !matches.iter().any(|one| one.contains("type: "));
         let new = match replaced {
             true => ", path: {type: ReplacePrefixMatch, replacePrefixMatch: /new}",
@@ -63,7 +63,7 @@ fn routes(dice: &mut Dice) -> String {
     text
 }
 
-/// Routes that match no request, so many and for so many paths that the routes are not a tree.
+/// Routes that match no request, with so many regular expressions that the host's routes don't form a tree.
 fn never() -> String {
     let rule = |number: usize| {
         format!("matches: [{{path: {{type: RegularExpression, value: \"/never-{number}[0-9]\"}}}}]")
@@ -106,7 +106,7 @@ async fn responses(at: SocketAddr, requests: &[Request]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_tree_answers_like_a_list() {
+async fn a_tree_responds_like_a_list() {
     let mut dice = Dice::new(11);
     let mut found = BTreeSet::new();
     for _ in 0..ROUNDS {
@@ -124,7 +124,7 @@ async fn a_tree_answers_like_a_list() {
             let config = sesame
                 .page("/config?fleet=default/web")
                 .await
-                .expect("its resources");
+                .expect("the host's resources");
             assert_eq!(
                 config["routes"].to_string().contains("prefix_match_map"),
                 has
@@ -138,6 +138,6 @@ async fn a_tree_answers_like_a_list() {
         }
         found.extend(by_tree);
     }
-    // The requests were not trivial.
+    // The requests were varied enough.
     assert!(found.len() > 100, "{found:?}");
 }

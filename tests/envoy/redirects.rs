@@ -15,7 +15,7 @@ fn rule(path: &str, redirect: &str) -> String {
     )
 }
 
-/// Requests each path and compares status and Location.
+/// Requests each path and checks status and Location.
 async fn check(connect: &Connect, address: SocketAddr, host: &str, cases: &[(&str, u16, &str)]) {
     listening(address).await;
     let mut wrong = Vec::new();
@@ -97,8 +97,8 @@ async fn hosts_paths_and_statuses() {
     assert_eq!(response.status, 303);
 }
 
-/// The port defaults to that of the scheme, if there is one, or else to the listener's. Default ports are omitted if the
-/// hostname is known.
+/// The port defaults to that of the redirect's scheme, if set, or else to the listener's. Default ports are omitted if
+/// the hostname is known.
 #[tokio::test]
 async fn ports_follow_the_scheme_or_the_listener() {
     let rules = [
@@ -160,7 +160,7 @@ async fn ports_follow_the_scheme_or_the_listener() {
     .await;
 }
 
-/// On a wildcard route, Envoy keeps the host of the request without its port.
+/// On a wildcard route, Envoy keeps the request's host without its port.
 #[tokio::test]
 async fn a_wildcard_route_keeps_the_requests_host_and_drops_its_port() {
     let rules = [
@@ -196,9 +196,9 @@ async fn a_wildcard_route_keeps_the_requests_host_and_drops_its_port() {
     }
 }
 
-/// Redirects to a port of the Gateway follow the offset, those to a port of another server don't.
+/// Redirects to a port of the Gateway use the offset; those to another server's port don't.
 #[tokio::test]
-async fn port_offset_moves_redirects_to_ports_of_the_gateway() {
+async fn port_offset_applies_to_redirects_to_gateway_ports() {
     let rules = [
         rule("/https", "scheme: https"),
         rule("/nothing", "statusCode: 301"),

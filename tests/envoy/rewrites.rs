@@ -6,7 +6,7 @@ use sesame_testkit::client::Request;
 
 use crate::harness::{Sesame, assert_share, backends, to};
 
-/// Requests each path and compares what the backend saw.
+/// Requests each path and checks what the backend received.
 async fn check(sesame: &Sesame, host: &str, cases: &[(&str, &str)]) {
     let mut connection = sesame.open().await;
     let mut wrong = Vec::new();
@@ -132,9 +132,9 @@ async fn the_host_with_and_without_the_path() {
     assert_eq!(response.json()["headers"]["x-set"][0], "new");
 }
 
-/// The chosen backend determines path and host. Shares are unaffected.
+/// The selected backend determines path and host. Shares are unaffected.
 #[tokio::test]
-async fn each_of_several_backends_has_its_own_rewrite() {
+async fn each_backend_has_its_own_rewrite() {
     let (_backends, services) = backends(&["a", "b", "c"]).await;
     let filter =
         |rewrite: &str| format!("filters: [{{type: URLRewrite, urlRewrite: {{{rewrite}}}}}]");

@@ -101,7 +101,7 @@ async fn headers_queries_and_methods() {
                 "two",
             ),
             (get("/").header("color", "red"), "two"),
-            // One header each: the first rule.
+            // Each has one of the headers: the first rule wins.
             (
                 get("/").header("version", "one").header("color", "red"),
                 "one",
@@ -115,7 +115,7 @@ async fn headers_queries_and_methods() {
             (get("/?animal=whales"), "plain"),
             (get("/?animal=whale&size=30"), "queries"),
             (get("/?animal=whale&size=big"), "query"),
-            // Paths precede methods, methods precede headers, headers precede queries.
+            // Paths take precedence over methods, methods over headers, headers over query parameters.
             (
                 get("/?animal=whale&size=30").header("version", "one"),
                 "one",
@@ -133,7 +133,7 @@ async fn headers_queries_and_methods() {
 }
 
 #[tokio::test]
-async fn across_routes_the_more_specific_match_then_the_older_route_then_the_alphabet() {
+async fn across_routes_specificity_then_age_then_name_decides() {
     let (_backends, services) = backends(&["old", "young", "a", "b", "long"]).await;
     let hosts = ["a.example.com"];
     let root = |backend: &str| on("{path: {value: /}}", backend);
@@ -232,7 +232,7 @@ async fn the_first_of_equal_rules_answers_even_if_its_backend_is_missing() {
 }
 
 #[tokio::test]
-async fn gateways_answer_differently_on_the_same_port() {
+async fn gateways_respond_differently_on_the_same_port() {
     let (_backends, services) = backends(&["shared", "left", "right"]).await;
     let other = new_ip();
     let sesame = Sesame::serving(|ip| {
@@ -274,7 +274,7 @@ async fn gateways_answer_differently_on_the_same_port() {
     .await;
 }
 
-/// A tree of routes needs paths: Envoy rejects one without, and with it every host of the port.
+/// A route tree requires paths: Envoy would reject a host without any, and with it every host of the port.
 #[tokio::test]
 async fn many_routes_without_a_path_leave_other_hosts_alone() {
     let (_backends, services) = backends(&["many", "other"]).await;

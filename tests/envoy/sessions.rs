@@ -1,4 +1,4 @@
-//! Session persistence: a client stays with its endpoint, by cookie or by header.
+//! Session persistence by cookie and by header: a client keeps its endpoint.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ async fn serving(rules: &[&str]) -> (Vec<sesame_testkit::backend::Backend>, Sesa
     (backends, sesame)
 }
 
-/// Sends several requests with the session of the first response, and returns the backends that answered.
+/// Sends several requests with the first response's session, and returns the backends that responded.
 async fn returning(sesame: &Sesame, path: &str, header: &str, value: &str) -> BTreeSet<String> {
     let request = Request::get("a.example.com", path).header(header, value);
     shares(sesame.at(8080), &request, 20)
@@ -65,7 +65,7 @@ async fn by_cookie() {
             homes.insert(home);
         }
     }
-    // New clients are spread, or the cookie would prove nothing.
+    // New clients are spread across endpoints; otherwise the cookie would prove nothing.
     assert!(homes.len() > 1, "{homes:?}");
     let none = sesame
         .ask_well(&Request::get("a.example.com", "/none"))
@@ -94,9 +94,9 @@ async fn by_header() {
     assert!(homes.len() > 1, "{homes:?}");
 }
 
-/// A session whose endpoint was removed gets another one.
+/// A session whose endpoint was removed moves to another one.
 #[tokio::test]
-async fn a_session_without_its_endpoint_gets_another_one() {
+async fn a_session_whose_endpoint_is_removed_moves_to_another() {
     let (mut backends, sesame) = serving(&["sessionPersistence: {cookie: {name: mine}}"]).await;
     let first = sesame.ask_well(&Request::get("a.example.com", "/")).await;
     let cookie = first

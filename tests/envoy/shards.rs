@@ -1,5 +1,5 @@
-//! Route tables in shards answer like whole ones, with the module and without, and no request is lost when a table changes
-//! between the two forms.
+//! Sharded route tables respond like whole ones, with and without the module, and no request is lost when a table
+//! switches between the two forms.
 
 use std::cell::Cell;
 use std::net::{IpAddr, SocketAddr};
@@ -15,14 +15,14 @@ use crate::harness::{
     Dice, Folder, HTTP, Sesame, backend, eventually, eventually_within, gateway, new_ip, route, to,
 };
 
-/// The number of HTTPRoutes.
+/// Number of HTTPRoutes.
 const ROUTES: usize = 120;
-/// The number of changes.
+/// Number of changes.
 const ROUNDS: usize = 5;
-/// The number of requests after each change.
+/// Number of requests after each change.
 const REQUESTS: usize = 2_000;
 
-/// Listeners of one port with overlapping hosts: a request reaches the routes of the most specific one only.
+/// Listeners on one port with overlapping hosts: a request reaches the routes of the most specific one only.
 const LISTENERS: [&str; 4] = [
     "name: all, protocol: HTTP, port: 8080",
     "name: example, protocol: HTTP, port: 8080, hostname: \"*.example.com\"",
@@ -30,7 +30,7 @@ const LISTENERS: [&str; 4] = [
     "name: one, protocol: HTTP, port: 8080, hostname: h1.t1.example.com",
 ];
 
-/// A random hostname of a route.
+/// A random route hostname.
 fn hostname(dice: &mut Dice) -> String {
     let (host, team) = (dice.roll(40), dice.roll(4));
     match dice.roll(12) {
@@ -43,12 +43,12 @@ fn hostname(dice: &mut Dice) -> String {
     }
 }
 
-/// A route by number. Its answers identify the rule and the round.
+/// A route by number. Its responses identify the rule and the round.
 fn some_route(number: usize, round: usize, dice: &mut Dice) -> String {
     let hosts: Vec<String> = (0..=dice.roll(2)).map(|_| hostname(dice)).collect();
     let mut hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
     if dice.roll(40) == 0 {
-        // No hostname: every host of its listeners.
+        // No hostname: matches every host of its listeners.
         hosts.clear();
     }
     let section = dice.one_of(&["", ", sectionName: all", ", sectionName: example"]);
@@ -73,7 +73,7 @@ fn some_route(number: usize, round: usize, dice: &mut Dice) -> String {
     )
 }
 
-/// A Host header, mostly one that a route has.
+/// A Host header, mostly one that some route has.
 fn host(dice: &mut Dice) -> String {
     let known = hostname(dice).replace('*', dice.one_of(&["x", "h1", "a.b", "x-y"]));
     match dice.roll(16) {
@@ -116,7 +116,7 @@ fn request(dice: &mut Dice) -> Request {
     }
 }
 
-/// Summarizes a response: the Location, or the status.
+/// Summarizes a response: the Location or the status.
 async fn summary(
     connection: &mut Option<Connection>,
     at: SocketAddr,
@@ -158,18 +158,18 @@ async fn tunnel(at: SocketAddr, host: &str) -> Result<String> {
     Ok(line)
 }
 
-/// Whether its Envoy has Sesame's module loaded.
+/// Whether its Envoy has loaded Sesame's module.
 fn has_module(sesame: &Sesame) -> bool {
     let envoys = sesame.envoys();
     let [(pid, _)] = &envoys[..] else {
-        panic!("one Envoy was expected: {envoys:?}");
+        panic!("expected one Envoy: {envoys:?}");
     };
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"));
-    maps.expect("a process that runs").contains("sesame_shard")
+    maps.expect("a running process").contains("sesame_shard")
 }
 
 #[tokio::test]
-async fn shards_answer_like_a_whole_table() {
+async fn shards_respond_like_a_whole_table() {
     let mut dice = Dice::new(7);
     let mut routes: Vec<String> = (0..ROUTES)
         .map(|number| some_route(number, 0, &mut dice))
@@ -213,13 +213,13 @@ async fn shards_answer_like_a_whole_table() {
         for sesame in [&whole, &by_module, &by_expressions] {
             eventually("the change is served", async || {
                 let mut none = None;
-                let said = summary(
+                let seen = summary(
                     &mut none,
                     sesame.at(8080),
                     &Request::get("marker.test", "/"),
                 )
                 .await?;
-                ensure!(said == format!("302 http://v{round}.test:8080/"), "{said}");
+                ensure!(seen == format!("302 http://v{round}.test:8080/"), "{seen}");
                 Ok(())
             })
             .await;
@@ -232,7 +232,7 @@ async fn shards_answer_like_a_whole_table() {
         let mut shards = [(&by_module, None), (&by_expressions, None)];
         for _ in 0..REQUESTS {
             let request = request(&mut dice);
-            // The last shard may arrive a moment after the first.
+            // The last shard may arrive shortly after the first.
             eventually_within(Duration::from_secs(5), "the same response", async || {
                 let one = summary_by(&connect, &mut to_whole, whole.at(8080), &request).await?;
                 for (sesame, connection) in &mut shards {
@@ -249,13 +249,13 @@ async fn shards_answer_like_a_whole_table() {
         }
     }
     for host in ["marker.test", "h1.t1.example.com", "unknown.test"] {
-        let mut said = Vec::new();
+        let mut seen = Vec::new();
         for sesame in [&whole, &by_module, &by_expressions] {
-            said.push(tunnel(sesame.at(8080), host).await.expect("a response"));
+            seen.push(tunnel(sesame.at(8080), host).await.expect("a response"));
         }
         assert!(
-            said.windows(2).all(|two| two[0] == two[1]),
-            "{host}: {said:?}"
+            seen.windows(2).all(|two| two[0] == two[1]),
+            "{host}: {seen:?}"
         );
     }
 }
@@ -295,7 +295,7 @@ fn hosts(listener: &str, number: usize) -> String {
     (0..number).map(route).collect()
 }
 
-/// Requests the first host, on a persistent connection and on new ones, while the work runs.
+/// Requests the first host, on a persistent connection and on new ones, while `work` runs.
 ///
 /// # Panics
 /// If a response isn't a 200.
@@ -305,9 +305,9 @@ async fn under_requests(at: SocketAddr, work: impl Future<Output = ()>) {
     let steady = async {
         let mut kept: Option<Connection> = None;
         while !over.get() {
-            let said = summary(&mut kept, at, &request).await;
-            let said = said.expect("a response on the persistent connection");
-            assert_eq!(said, "200 ", "on the persistent connection");
+            let seen = summary(&mut kept, at, &request).await;
+            let seen = seen.expect("a response on the persistent connection");
+            assert_eq!(seen, "200 ", "on the persistent connection");
             let fresh = Connect::plain().send(at, &request).await;
             assert_eq!(fresh.expect("a response").status, 200);
             asked.set(asked.get() + 2);
@@ -339,10 +339,11 @@ async fn no_request_is_lost_when_a_table_grows_and_shrinks() {
     let at = sesame.at(8080);
     responses(at, 189, 200).await;
     let changes = async {
-        // Above the threshold for shards, then far below that for a whole table.
+        // Above the sharding threshold, then far enough below it to return to a whole table.
         for number in [410, 600, 150, 420, 100, 430] {
             if number == 430 {
-                // After the previous listener has drained, no listener subscribes to shards, and they are removed.
+                // Once the previous listener has drained, no listener subscribes to shards any more, and they are
+                // removed.
                 sleep(Duration::from_secs(12)).await;
             }
             sesame
@@ -351,7 +352,7 @@ async fn no_request_is_lost_when_a_table_grows_and_shrinks() {
             responses(at, number - 1, 200).await;
             responses(at, number, 404).await;
         }
-        // Its whole table is removed too.
+        // The listener's whole table is removed too.
         sleep(Duration::from_secs(12)).await;
         responses(at, 429, 200).await;
     };

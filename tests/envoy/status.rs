@@ -1,4 +1,4 @@
-//! Statuses while Envoys run.
+//! Statuses while Envoys are running.
 
 use std::net::TcpListener;
 
@@ -28,7 +28,7 @@ async fn turns(
 }
 
 #[tokio::test]
-async fn gateways_are_programmed_when_envoy_serves_and_count_their_routes() {
+async fn gateways_are_programmed_once_envoy_serves_and_count_their_routes() {
     let (_backends, services) = backends(&["a"]).await;
     let listeners = [
         HTTP,
@@ -167,7 +167,7 @@ async fn a_port_in_use_by_another_process_is_reported_until_it_is_free() {
 }
 
 #[tokio::test]
-async fn two_gateways_on_one_port_of_one_address() {
+async fn two_gateways_on_the_same_address_and_port() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let ip = new_ip();
     let text = gateway("first", ip, &[HTTP])

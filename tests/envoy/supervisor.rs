@@ -1,4 +1,4 @@
-//! Processes: each Gateway has an Envoy, which ends with the Gateway and with Sesame.
+//! Processes: each Gateway has an Envoy, which exits when the Gateway is deleted and when Sesame exits.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
@@ -13,7 +13,7 @@ use crate::harness::{
     gateway, is_running, new_ip, route, send_signal,
 };
 
-/// Gateways `web` and, at the other address, `other`, with one route for both.
+/// The Gateways `web` and, at the other address, `other`, with one route attached to both.
 async fn two() -> (Vec<Backend>, Sesame, IpAddr) {
     let (backends, services) = backends(&["a"]).await;
     let other = new_ip();
@@ -58,7 +58,7 @@ fn assert_no_files_left(sesame: &Sesame) {
 }
 
 #[tokio::test]
-async fn a_killed_envoy_is_restarted_and_its_neighbour_is_not_affected() {
+async fn a_killed_envoy_is_restarted_and_the_other_is_not_affected() {
     let (_backends, sesame, other) = two().await;
     let request = Request::get("a.example.com", "/");
     let mut neighbour = Connect::plain()
@@ -74,7 +74,7 @@ async fn a_killed_envoy_is_restarted_and_its_neighbour_is_not_affected() {
     eventually_within(Duration::from_secs(10), "it serves again", async || {
         let response = request.of(sesame.at(8080)).await;
         anyhow::ensure!(response == "a", "{response}");
-        // The neighbour loses no connection meanwhile.
+        // Meanwhile the other Envoy loses no connection.
         assert_eq!(
             neighbour
                 .send(&request)
@@ -105,7 +105,7 @@ async fn a_killed_envoy_is_restarted_and_its_neighbour_is_not_affected() {
 }
 
 #[tokio::test]
-async fn a_gateway_that_is_removed_leaves_no_envoy_and_no_port() {
+async fn a_removed_gateway_leaves_no_envoy_and_no_open_port() {
     let (_backends, sesame, other) = two().await;
     let gone = envoy_of(&sesame, "/web").await;
     let address = sesame.at(8080);
@@ -136,14 +136,14 @@ async fn a_gateway_that_is_removed_leaves_no_envoy_and_no_port() {
 }
 
 #[tokio::test]
-async fn ctrl_c_and_sigterm_leave_nothing() {
+async fn ctrl_c_and_sigterm_leave_nothing_behind() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let (_backends, sesame, other) = two().await;
         let envoys: Vec<u32> = sesame.envoys().into_iter().map(|(pid, _)| pid).collect();
         assert_eq!(envoys.len(), 2);
         let status = sesame.end(Some(signal)).await;
         assert!(status.success(), "{signal}: {status}");
-        // They ended before Sesame.
+        // They exited before Sesame.
         for pid in envoys {
             assert!(!is_running(pid), "{signal}: Envoy {pid} is left");
         }
@@ -186,7 +186,7 @@ async fn requests_in_flight_are_answered_during_shutdown() {
 }
 
 #[tokio::test]
-async fn envoys_do_not_outlive_a_sesame_that_is_killed() {
+async fn envoys_do_not_outlive_a_killed_sesame() {
     let (_backends, sesame, _other) = two().await;
     let envoys: Vec<u32> = sesame.envoys().into_iter().map(|(pid, _)| pid).collect();
     assert_eq!(envoys.len(), 2);
@@ -202,12 +202,12 @@ async fn envoys_do_not_outlive_a_sesame_that_is_killed() {
     becomes(next.at(8080), "a.example.com", "/", "404").await;
 }
 
-/// Gateways without addresses get loopback addresses in the order of their names.
+/// Gateways without addresses get loopback addresses in order of their names.
 #[tokio::test]
 async fn gateways_without_addresses_get_stable_ones() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let loopback = |last| IpAddr::from(Ipv4Addr::new(127, 0, 0, last));
-    // A port that is free at both addresses at present.
+    // A port that is currently free at both addresses.
     let port = eventually("a port that is free twice", async || {
         let one = TcpListener::bind((loopback(1), 0))?;
         let port = one.local_addr()?.port();
@@ -239,7 +239,7 @@ async fn gateways_without_addresses_get_stable_ones() {
 }
 
 #[tokio::test]
-async fn an_envoy_that_cannot_be_run_is_reported_with_a_fix() {
+async fn an_envoy_that_cannot_run_is_reported_with_a_fix() {
     let ip = new_ip();
     let folder = Folder::new(&[("web.yaml", gateway("web", ip, &[HTTP]))]);
     let path = folder.path();

@@ -1,4 +1,4 @@
-//! Timeouts, retries, and both together.
+//! Timeouts and retries, separately and together.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use crate::harness::{
     HTTP, Sesame, Summary, backends, check, check_requests, listening, route, service, shares,
 };
 
-/// A rule for each hostname. The path determines what the backend does.
+/// A route per hostname, each with one rule. The path determines what the backend does.
 fn routes(rules: &[(&str, &str)]) -> String {
     rules
         .iter()
@@ -53,7 +53,7 @@ async fn a_timeout_is_504_and_there_is_no_default_timeout() {
         check(address, &[(&host, "/?delay=5s", "504")]).await;
         assert!(
             start.elapsed() < Duration::from_secs(4),
-            "{host}: the response was waited for"
+            "{host}: waited for the response"
         );
         check(address, &[(&host, "/", "a")]).await;
     }
@@ -67,7 +67,7 @@ async fn a_timeout_is_504_and_there_is_no_default_timeout() {
     .await;
 }
 
-/// A request with a key for which the backend fails a number of times.
+/// A request with a key for which the backend fails the first `failures` times.
 fn flaky(host: &str, key: &str, failures: u32, code: &str) -> Request {
     Request::get(
         &format!("{host}.example.com"),
@@ -121,12 +121,12 @@ async fn listed_codes_are_retried_up_to_the_limit() {
     check_requests(sesame.at(8080), cases).await;
 }
 
-/// One of two endpoints refuses connections, so the retry goes to the other. That needs no code.
+/// One of two endpoints refuses connections, so the retry goes to the other. No retry code is needed.
 #[tokio::test]
 async fn failed_connections_are_retried_elsewhere() {
     let (backends, _) = backends(&["a"]).await;
     let good = backends[0].address();
-    // The same port of another address is closed.
+    // The same port at another address is closed.
     let refusing = SocketAddr::from(([127, 0, 0, 2], good.port()));
     let sesame = serving(
         &service("a", &[good, refusing]),
@@ -141,7 +141,7 @@ async fn failed_connections_are_retried_elsewhere() {
         retried.into_iter().collect::<Vec<_>>(),
         [("a".to_owned(), 50)]
     );
-    // Without retries the same requests fail, or the test would prove nothing.
+    // Without retries, the same requests fail; otherwise the test would prove nothing.
     let alone = shares(sesame.at(8080), &Request::get("unset.example.com", "/"), 50).await;
     assert!(
         alone.get("503").is_some_and(|failed| *failed > 0),
@@ -149,7 +149,7 @@ async fn failed_connections_are_retried_elsewhere() {
     );
 }
 
-/// A connection that the backend resets before the response is retried too.
+/// A connection that the backend resets before responding is also retried.
 #[tokio::test]
 async fn broken_connections_are_retried_separately_from_codes() {
     let (_backends, services) = backends(&["a"]).await;
@@ -163,13 +163,13 @@ async fn broken_connections_are_retried_separately_from_codes() {
     .await;
     let unset = flaky("unset", "a", 1, "reset").of(sesame.at(8080)).await;
     assert!(["502", "503"].contains(&unset.as_str()), "{unset}");
-    // The request was sent, so the backend may have handled it.
+    // The request was sent, so the backend may have processed it.
     let retried = flaky("retry", "a", 1, "reset").of(sesame.at(8080)).await;
     assert!(["502", "503"].contains(&retried.as_str()), "{retried}");
 }
 
 #[tokio::test]
-async fn the_request_timeout_includes_all_tries() {
+async fn the_request_timeout_includes_all_attempts() {
     let (_backends, services) = backends(&["a"]).await;
     let sesame = serving(
         &services,
@@ -189,7 +189,7 @@ async fn the_request_timeout_includes_all_tries() {
             (delayed("request", "quick", 1, "0ms"), "a"),
             (delayed("request", "slow", 2, "300ms"), "504"),
             (delayed("request", "slower", 2, "1s"), "504"),
-            // In sum longer than the timeout of a try.
+            // Together longer than the timeout of one attempt.
             (delayed("backend", "three", 2, "200ms"), "a"),
         ],
     )

@@ -25,10 +25,10 @@ fn has_certificate(connection: &Connection, name: &str) -> bool {
         .any(|window| window == encoded)
 }
 
-/// Sends a request on open connections.
+/// Sends a request on each open connection.
 ///
 /// # Panics
-/// If a connection is closed, or another backend than `a` answers.
+/// If a connection is closed, or a backend other than `a` responds.
 async fn assert_open(open: &mut [Connection], request: &Request) {
     for connection in open {
         let response = connection
@@ -49,7 +49,7 @@ fn listener<'a>(name: &'a str, hostname: &'a str, certificates: &'a [&'a str]) -
 }
 
 #[tokio::test]
-async fn the_server_name_chooses_listener_and_certificate() {
+async fn the_server_name_selects_listener_and_certificate() {
     let (_backends, services) = backends(&["one", "wild"]).await;
     let listeners = [
         listener("one", "one.example.com", &["one"]),
@@ -85,7 +85,7 @@ async fn the_server_name_chooses_listener_and_certificate() {
                 (&connect, &Request::get(&with_port, "/")).of(address).await,
                 backend
             );
-            // The port in the Host header does not matter, and the backend sees the scheme.
+            // The port in the Host header doesn't matter, and the backend sees the scheme.
             let seen = response.json();
             assert_eq!(seen["headers"]["x-forwarded-proto"][0], "https", "{seen}");
         }
@@ -114,7 +114,7 @@ async fn a_listener_with_several_certificates_sends_the_matching_one() {
         let shown = names.map(|name| has_certificate(&connection, name));
         assert_eq!(shown, names.map(|other| other == name), "{name}");
     }
-    // None matches: the first.
+    // None matches, so the first is used.
     let connection = Connect::tls("c.example.com")
         .open(address)
         .await
@@ -124,7 +124,7 @@ async fn a_listener_with_several_certificates_sends_the_matching_one() {
     assert!(has_certificate(&connection, "a.example.com"));
 }
 
-/// Browsers reuse a connection for all names of its certificate, whichever listener it was opened for.
+/// Browsers reuse a connection for all names in its certificate, whichever listener it was opened for.
 #[tokio::test]
 async fn requests_for_another_listener_are_misdirected() {
     let (_backends, services) = backends(&["any", "second", "wild", "fourth"]).await;
@@ -217,7 +217,7 @@ async fn requests_for_another_listener_are_misdirected() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Without a listener for any hostname, no other listener would answer an unknown one.
+/// Without a catch-all listener, no other listener would serve an unknown hostname.
 #[tokio::test]
 async fn a_hostname_without_a_listener_is_404_and_not_421() {
     let (_backends, services) = backends(&["a", "b"]).await;
@@ -243,7 +243,7 @@ async fn a_hostname_without_a_listener_is_404_and_not_421() {
 }
 
 #[tokio::test]
-async fn a_new_certificate_is_used_for_new_connections_and_open_ones_stay() {
+async fn a_new_certificate_is_used_for_new_connections_and_keeps_open_ones() {
     let (_backends, services) = backends(&["a"]).await;
     let sesame = Sesame::serving(|ip| {
         let text = gateway("web", ip, &[&listener("a", "a.example.com", &["a"])])
@@ -274,7 +274,7 @@ async fn a_new_certificate_is_used_for_new_connections_and_open_ones_stay() {
     sesame.folder().write("certificate.yaml", &new);
     eventually("the new certificate is used", async || {
         let mut connection = Connect::tls("a.example.com").open(address).await?;
-        // No request fails meanwhile.
+        // No request fails in the meantime.
         let response = connection.send(&request).await.expect("a response");
         assert_eq!(response.status, 200);
         anyhow::ensure!(
@@ -287,7 +287,7 @@ async fn a_new_certificate_is_used_for_new_connections_and_open_ones_stay() {
     assert_open(&mut open, &request).await;
 }
 
-/// Each host has a filter chain. Adding, changing or removing one affects only its own connections.
+/// Each host has a filter chain. Adding, changing or removing one only affects its own connections.
 #[tokio::test]
 async fn connections_stay_open_while_other_listeners_change() {
     let (_backends, services) = backends(&["a"]).await;

@@ -1,8 +1,8 @@
 //! The files under `tests/cases`: objects and their expected outcome.
 //!
-//! A case is a file `<area>/<case>.yaml`. It opens with a comment that states the spec's requirement, followed by objects
-//! as YAML documents, [`MARK`], and the expected outcome. `_defaults.yaml` has the objects that all cases of its area
-//! share, and the one beside the areas those that all cases share; neither has an outcome.
+//! A case is a file `<area>/<case>.yaml`. It starts with a comment that states the spec's requirement, followed by
+//! objects as YAML documents, [`MARK`], and the expected outcome. `_defaults.yaml` contains the objects shared by all
+//! cases of its area, and the one in the parent folder those shared by all cases; neither has an outcome.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use serde_json::Value;
 /// The line between objects and outcome.
 pub const MARK: &str = "# --- output ---";
 
-/// The file with the objects that all cases of its folder share.
+/// The file with the objects shared by all cases in its folder.
 pub const DEFAULTS: &str = "_defaults.yaml";
 
 /// A case.
@@ -26,16 +26,16 @@ pub struct Case {
     pub header: String,
     /// Shared objects.
     pub defaults: Vec<Value>,
-    /// The objects of the case itself.
+    /// The case's own objects.
     pub objects: Vec<Value>,
-    /// The text above [`MARK`].
+    /// The text before [`MARK`].
     pub input: String,
-    /// The text below [`MARK`].
+    /// The text after [`MARK`].
     pub expected: String,
 }
 
 impl Case {
-    /// All objects: the shared ones and its own.
+    /// All objects: shared ones first, then the case's own.
     pub fn all_objects(&self) -> Vec<Value> {
         self.defaults.iter().chain(&self.objects).cloned().collect()
     }
@@ -46,7 +46,7 @@ impl Case {
     }
 }
 
-/// The folder of the cases.
+/// The folder of cases.
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")
 }
@@ -54,7 +54,7 @@ pub fn folder() -> PathBuf {
 /// All cases, sorted by name.
 ///
 /// # Panics
-/// If a file can't be read, or isn't YAML.
+/// If a file can't be read or isn't YAML.
 pub fn all() -> Vec<Case> {
     let everywhere = defaults(&folder());
     let mut cases = Vec::new();
@@ -85,7 +85,7 @@ fn defaults(folder: &Path) -> Vec<Value> {
 /// Reads a case.
 ///
 /// # Panics
-/// If the file can't be read, isn't YAML or has no comment at its top.
+/// If the file can't be read, isn't YAML or doesn't start with a comment.
 pub fn read(path: PathBuf, name: String, defaults: Vec<Value>) -> Case {
     let text = text(&path);
     let (input, expected) = match text.split_once(&format!("\n{MARK}\n")) {
@@ -99,7 +99,7 @@ pub fn read(path: PathBuf, name: String, defaults: Vec<Value>) -> Case {
         .collect();
     assert!(
         !header.is_empty(),
-        "{}: a comment at the top must say what the spec demands",
+        "{}: a comment at the top must state the spec's requirement",
         path.display()
     );
     Case {

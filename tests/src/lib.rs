@@ -1,9 +1,9 @@
-//! Shared by the tests of the whole translation.
+//! Shared by the tests of the full translation.
 //!
 //! - [`cases`]: the files under `tests/cases`, one case each.
 //! - [`mutation`]: invalid and odd objects.
 //! - [`outcome`]: the outcome of a translation, as in the cases.
-//! - [`world`]: a core with all of its resources.
+//! - [`world`]: a core with all its resources.
 //! - [`yaml`]: compact YAML.
 
 pub mod cases;

@@ -1,20 +1,20 @@
-//! Invalid and odd objects: a JSON value with one place changed. It is removed, of another type, far too large, or odd.
+//! Invalid and odd objects: a JSON value with one place changed to something missing, mistyped, far too large, or odd.
 //! Deterministic.
 
 use std::fmt;
 
 use serde_json::{Map, Value, json};
 
-/// Entries of a list or mapping that is too large.
+/// Entries in a list or mapping that is too large.
 const MANY: usize = 2_000;
 
-/// Characters of a text that is too long.
+/// Characters in a string that is too long.
 const LONG: usize = 100_000;
 
-/// Levels of a value that is too deep. The parser rejects texts that are much deeper.
+/// Nesting levels in a value that is too deep. The parser rejects text nested much deeper.
 const DEEP: usize = 200;
 
-/// Texts that are special in some syntax.
+/// Strings that are special in some syntax.
 const ODD: [&str; 20] = [
     "",
     "*",
@@ -38,7 +38,7 @@ const ODD: [&str; 20] = [
     "99999999999999999999",
 ];
 
-/// A change.
+/// A mutation.
 #[derive(Clone, Debug)]
 pub struct Mutation {
     /// The place as a JSON pointer: `/spec/rules/0/name`.
@@ -49,7 +49,7 @@ pub struct Mutation {
     pub value: Value,
 }
 
-/// The places of a value that can be changed: every field and every entry of a list, but not the root.
+/// The places of a value that can be changed: every field and every list entry, but not the root.
 pub fn paths(value: &Value) -> Vec<String> {
     let mut out = Vec::new();
     collect(value, "", &mut out);
@@ -72,15 +72,15 @@ fn collect(value: &Value, path: &str, out: &mut Vec<String>) {
     }
 }
 
-/// The number of changes at a place.
+/// The number of mutations at a place.
 pub fn count(value: &Value, path: &str) -> usize {
     ways(value.pointer(path).expect("a path of the value")).len()
 }
 
-/// Returns a change at a place by its number.
+/// Returns a mutation at a place by number.
 ///
 /// # Panics
-/// If there is no such place or change.
+/// If there is no such place or mutation.
 pub fn mutate(value: &Value, path: &str, number: usize) -> Mutation {
     let mut whole = value.clone();
     let place = whole.pointer_mut(path).expect("a path of the value");
@@ -109,23 +109,23 @@ fn remove(whole: &mut Value, path: &str) {
     }
 }
 
-/// A way of changing a value.
+/// A way to change a value.
 #[derive(Clone, Debug)]
 enum Way {
     Remove,
     Become(Value),
-    /// A list with the value.
+    /// A list containing the value.
     List,
-    /// A mapping with the value.
+    /// A mapping containing the value.
     Field,
     Deep,
     /// A string, list or mapping that is too large.
     Large,
-    /// A string that is a name of the maximum length and some more characters.
+    /// A name slightly longer than the maximum length.
     LongName,
     Reverse,
     Double,
-    /// A string with a prefix and a suffix.
+    /// The string with a prefix and a suffix.
     Surround,
 }
 
@@ -139,7 +139,7 @@ impl fmt::Display for Way {
 }
 
 impl Way {
-    /// The new value; `None` removes it.
+    /// The new value; `None` means removal.
     fn replacement(&self, value: &Value) -> Option<Value> {
         Some(match (self, value) {
             (Self::Remove, _) => return None,
@@ -165,7 +165,7 @@ impl Way {
     }
 }
 
-/// The ways that change a value to another.
+/// The ways that actually change a value.
 fn ways(value: &Value) -> Vec<Way> {
     let mut out = vec![Way::Remove, Way::List, Way::Field, Way::Deep];
     let mut others = vec![

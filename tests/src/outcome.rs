@@ -1,8 +1,8 @@
 //! The outcome of a translation, in the compact form of the cases.
 //!
-//! It omits what is the same in every outcome ([`Constants`], pinned in a case of its own) and the outcome of the shared
-//! objects alone. Nothing else is omitted: a field that this module doesn't handle is shown as it is. Objects are
-//! translated as by `sesame translate`.
+//! Omits what is the same in every outcome ([`Constants`], pinned in a separate case) and the outcome of the shared
+//! objects alone. Nothing else is omitted: fields that this module doesn't handle are shown as they are. Objects are
+//! translated as in `sesame translate`.
 
 mod resources;
 mod routes;
@@ -19,7 +19,7 @@ use crate::yaml::Node;
 /// The outcome of a translation.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Errors of objects that can't be decoded.
+    /// Decoding errors.
     refused: Vec<String>,
     /// The generations of the decoded objects.
     generations: BTreeMap<ObjectKey, i64>,
@@ -59,7 +59,7 @@ fn with_generation(mut value: Value) -> Value {
 }
 
 impl Outcome {
-    /// What this outcome has beyond `shared`, the outcome of the shared objects.
+    /// The part of this outcome that isn't in `shared`, the outcome of the shared objects.
     pub fn beyond(&self, shared: &Outcome, constants: &mut Constants) -> Node {
         let mut out = Vec::new();
         if !self.refused.is_empty() {
@@ -81,7 +81,7 @@ pub struct Constants {
 }
 
 impl Constants {
-    /// The constants that show in the outcome of these objects.
+    /// The constants in the outcome of these objects.
     pub fn in_outcome_of(values: &[Value]) -> Self {
         let mut constants = Self::default();
         of(values).beyond(&of(&[]), &mut constants);
@@ -99,7 +99,7 @@ impl Constants {
         ))
     }
 
-    /// Whether a value is the constant of that name.
+    /// Whether a value equals the constant of this name.
     fn is(&mut self, name: &'static str, value: &Value) -> bool {
         if !self.known {
             self.values.entry(name).or_insert_with(|| value.clone());

@@ -1,4 +1,4 @@
-//! A core with all of its resources, as an xDS server has them.
+//! A core with all its resources, as an xDS server sees them.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -13,7 +13,7 @@ use sesame_testkit::generate::Change;
 /// A resource's fleet, type and name.
 pub type ResourceKey = (FleetId, &'static str, String);
 
-/// A core, and every resource of every fleet.
+/// A core and every resource of every fleet.
 pub struct World {
     core: Core,
     resources: BTreeMap<ResourceKey, Bytes>,
@@ -31,7 +31,7 @@ impl World {
             core,
             resources: BTreeMap::new(),
         };
-        // Some resources don't need objects.
+        // Some resources exist even without objects.
         world.apply([]);
         world
     }
@@ -39,7 +39,7 @@ impl World {
     /// Applies all inputs as one change.
     ///
     /// # Panics
-    /// If a reported change of a resource is none.
+    /// If a resource is reported as changed but isn't.
     pub fn apply(&mut self, inputs: impl IntoIterator<Item = Input>) -> Step {
         let step = self.core.apply(inputs);
         for change in &step.resources {
@@ -64,7 +64,7 @@ impl World {
     }
 }
 
-/// Converts a change to an input of a core.
+/// Converts a change to an input for a core.
 pub fn input(change: Change) -> Input {
     match change {
         Change::Upsert(object) => Input::Upsert(*object),
@@ -72,7 +72,7 @@ pub fn input(change: Change) -> Input {
     }
 }
 
-/// The differences between the outputs of two worlds, a line each.
+/// The differences between the outputs of two worlds, one per line.
 pub fn differences(a: &World, b: &World) -> Vec<String> {
     let mut out = Vec::new();
     macro_rules! tables {

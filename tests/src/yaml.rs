@@ -1,10 +1,10 @@
-//! Compact YAML: a list or mapping that fits on a line is written on one line.
+//! Compact YAML: a list or mapping that fits on one line is written on one line.
 
 use std::fmt::Write as _;
 
 use serde_json::Value;
 
-/// The maximum width of such a line, in characters.
+/// Maximum width of such a line, in characters.
 const WIDTH: usize = 118;
 
 /// A YAML value.
@@ -35,14 +35,14 @@ impl Node {
         }
     }
 
-    /// The value as YAML, with a final line break.
+    /// The value as YAML, with a trailing newline.
     pub fn to_yaml(&self) -> String {
         let mut out = String::new();
         self.block(0, &mut out);
         out
     }
 
-    /// Writes lines with that indentation, except for the first.
+    /// Writes lines with this indentation, except for the first.
     fn block(&self, indent: usize, out: &mut String) {
         match self {
             Self::Map(fields) if !fields.is_empty() => {
@@ -81,7 +81,7 @@ impl Node {
             return;
         }
         out.push('\n');
-        // A list below its name needs no indentation.
+        // A list under a key needs no extra indentation.
         let inner = match self {
             Self::List(_) => indent,
             _ => indent + 2,
@@ -111,7 +111,7 @@ impl Node {
 }
 
 impl From<Value> for Node {
-    /// Sorts fields by name, in whatever order the library keeps them.
+    /// Sorts fields by name, regardless of the library's order.
     fn from(value: Value) -> Self {
         match value {
             Value::String(text) => Self::Text(text),
@@ -133,11 +133,11 @@ fn pad(indent: usize, out: &mut String) {
     let _ = write!(out, "{:indent$}", "");
 }
 
-/// A string as a plain scalar if that is safe, else in double quotes as in JSON. More characters are special `inside`
-/// brackets.
+/// A string as a plain scalar if that is safe, otherwise in double quotes as in JSON. More characters are special
+/// `inside` brackets.
 fn quoted(text: &str, inside: bool) -> String {
     let starts_well = text.starts_with(|c: char| c.is_alphabetic() || "/_(.^$".contains(c));
-    // A number has no two dots, no slash and no such unit.
+    // A number has no second dot, no slash and no such unit.
     let is_number =
         |text: &str| text.matches('.').count() < 2 && !text.contains('/') && !text.ends_with('s');
     let starts_as_number = text.starts_with(|c: char| c.is_ascii_digit()) && !is_number(text);

@@ -1,7 +1,7 @@
 //! Paths of the programs under test.
 //!
-//! Cargo builds the binary of another package with `--workspace`, but not with `-p sesame-tests`, so the existing one may
-//! be outdated.
+//! Cargo builds the binary of another package with `--workspace`, but not with `-p sesame-tests`, so an existing one
+//! may be outdated.
 
 use std::env;
 use std::fs;
@@ -16,7 +16,7 @@ use sesame_fleet::local::binary;
 pub(crate) fn sesame() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
-        let test = env::current_exe().expect("a process knows its executable");
+        let test = env::current_exe().expect("the path of this executable");
         // target/debug/deps/envoy-…
         let folder = test
             .ancestors()
@@ -35,7 +35,7 @@ pub(crate) fn sesame() -> &'static Path {
     })
 }
 
-/// Envoy.
+/// The Envoy binary.
 pub(crate) fn envoy() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| match binary::find(None) {
@@ -44,7 +44,7 @@ pub(crate) fn envoy() -> &'static Path {
     })
 }
 
-/// Whether the executable is newer than all sources that Cargo lists beside it.
+/// Whether the executable is newer than all sources in the dependency file that Cargo writes next to it.
 fn is_fresh(executable: &Path) -> bool {
     let modified = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified());
     let Ok(built) = modified(executable) else {

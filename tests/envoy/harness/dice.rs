@@ -1,10 +1,10 @@
 //! Reproducible random numbers.
 
-/// A generator.
+/// A random number generator.
 pub(crate) struct Dice(u64);
 
 impl Dice {
-    /// Returns a generator with this seed.
+    /// A generator with this seed.
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -18,7 +18,7 @@ impl Dice {
         ((mixed ^ (mixed >> 31)) % sides as u64) as usize
     }
 
-    /// One of these.
+    /// A random element.
     pub(crate) fn one_of<'a>(&mut self, of: &[&'a str]) -> &'a str {
         of[self.roll(of.len())]
     }

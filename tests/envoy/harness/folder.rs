@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use tempfile::TempDir;
 
-/// A folder of objects, and one for the files that Sesame writes. Both are removed on drop.
+/// A folder for objects, and one for the files that Sesame writes. Both are removed on drop.
 #[derive(Debug)]
 pub(crate) struct Folder {
     dir: TempDir,
@@ -20,7 +20,7 @@ impl Folder {
         let dir = TempDir::with_prefix("sesame-").expect("a temporary folder");
         let folder = Self { dir };
         fs::create_dir(folder.path()).expect("a folder for objects");
-        fs::create_dir(folder.scratch()).expect("a folder for scratch");
+        fs::create_dir(folder.scratch()).expect("a scratch folder");
         for (name, text) in files {
             folder.write(name, text);
         }
@@ -46,7 +46,7 @@ impl Folder {
     pub(crate) fn replace(&self, name: &str, text: &str) {
         let beside = self.scratch().join(name);
         fs::write(&beside, text).expect("a file of objects");
-        fs::rename(beside, self.file(name)).expect("renaming within a file system");
+        fs::rename(beside, self.file(name)).expect("renaming within one file system");
     }
 
     /// Removes a file.
@@ -60,15 +60,12 @@ impl Folder {
     }
 }
 
-/// A loopback address that is unique in this run and most likely among concurrent runs.
+/// A loopback address that is unique in this run, and most likely among concurrent runs.
 pub(crate) fn new_ip() -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let id = process::id();
     let last = NEXT.fetch_add(1, Ordering::Relaxed);
-    assert!(
-        last < u8::MAX,
-        "there are too many tests for one range of addresses"
-    );
+    assert!(last < u8::MAX, "too many tests for one address range");
     let [.., third, fourth] = id.to_be_bytes();
     Ipv4Addr::new(127, 64 | (third & 63), fourth, last).into()
 }

@@ -1,4 +1,4 @@
-//! Objects as text, in YAML's flow style, so that a rule is one line.
+//! Objects as text in YAML's flow style, which keeps each rule on one line.
 
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr};
@@ -9,7 +9,7 @@ use sesame_testkit::certs::Identity;
 /// The fields of a plain listener.
 pub(crate) const HTTP: &str = "name: http, protocol: HTTP, port: 8080";
 
-/// A Gateway with an address. A listener is given as its fields: `name: http, protocol: HTTP, port: 8080`.
+/// A Gateway with an address. Each listener is given as its fields: `name: http, protocol: HTTP, port: 8080`.
 pub(crate) fn gateway(name: &str, ip: IpAddr, listeners: &[impl AsRef<str>]) -> String {
     let mut text = format!(
         "apiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {{name: {name}}}\nspec:\n  \
@@ -28,7 +28,7 @@ pub(crate) struct Https<'a> {
     pub(crate) name: &'a str,
     /// The port.
     pub(crate) port: u16,
-    /// Empty for none.
+    /// Empty if absent.
     pub(crate) hostname: &'a str,
     /// Names of Secrets.
     pub(crate) certificates: &'a [&'a str],
@@ -56,7 +56,7 @@ pub(crate) fn https(listener: Https<'_>) -> String {
     )
 }
 
-/// An HTTPRoute. A parent is given as its name with further fields: `web, sectionName: http`; a rule as its fields.
+/// An HTTPRoute. A parent is given as its name and further fields, `web, sectionName: http`; a rule as its fields.
 pub(crate) fn route(
     name: &str,
     parents: &[&str],
@@ -66,7 +66,7 @@ pub(crate) fn route(
     any_route("HTTPRoute", name, parents, hostnames, rules)
 }
 
-/// A GRPCRoute; the same fields as of [`route`].
+/// A GRPCRoute, with the same parameters as [`route`].
 pub(crate) fn grpc_route(
     name: &str,
     parents: &[&str],
@@ -94,7 +94,7 @@ fn any_route(
     text + "---\n"
 }
 
-/// The same object with this creation date: `2026-01-31`.
+/// The same object with a creation date such as `2026-01-31`.
 pub(crate) fn created(object: &str, day: &str) -> String {
     let since = format!("metadata: {{creationTimestamp: \"{day}T00:00:00Z\", ");
     object.replacen("metadata: {", &since, 1)
@@ -134,7 +134,7 @@ pub(crate) fn service(name: &str, addresses: &[SocketAddr]) -> String {
     text
 }
 
-/// A backend on any free port, and a Service of its name for it.
+/// A backend on any free port, and a Service for it with the same name.
 pub(crate) async fn backend(name: &str) -> (Backend, String) {
     let any = SocketAddr::from(([127, 0, 0, 1], 0));
     let backend = Backend::start(name, any).await.expect("a backend");
@@ -142,7 +142,7 @@ pub(crate) async fn backend(name: &str) -> (Backend, String) {
     (backend, text)
 }
 
-/// Several backends, and their objects.
+/// Several backends and their objects.
 pub(crate) async fn backends(names: &[&str]) -> (Vec<Backend>, String) {
     let mut all = (Vec::new(), String::new());
     for name in names {
@@ -169,7 +169,7 @@ pub(crate) fn namespace(name: &str) -> String {
     format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {name}}}\n---\n")
 }
 
-/// A ReferenceGrant in namespace `to` for HTTPRoutes of namespace `default` to Services.
+/// A ReferenceGrant in namespace `to` that allows HTTPRoutes in namespace `default` to refer to Services.
 pub(crate) fn grant(to: &str) -> String {
     format!(
         "apiVersion: gateway.networking.k8s.io/v1beta1\nkind: ReferenceGrant\nmetadata: {{name: grant, namespace: {to}}}\n\

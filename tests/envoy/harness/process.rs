@@ -30,21 +30,21 @@ pub(crate) fn children(parent: u32) -> Vec<(u32, String)> {
     found
 }
 
-/// Whether a process runs. A zombie doesn't count.
+/// Whether a process is running. Zombies don't count.
 pub(crate) fn is_running(pid: u32) -> bool {
     parent_of(pid).is_some()
 }
 
 /// The parent of a running process.
 fn parent_of(pid: u32) -> Option<u32> {
-    // `1 (name) S 0 …`: the name may hold anything, so count from its end.
+    // `1 (name) S 0 …`: the name may contain anything, so parse from its end.
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit(") ").next()?.split(' ');
     let ended = ["Z", "X"].contains(&fields.next()?);
     fields.next()?.parse().ok().filter(|_| !ended)
 }
 
-/// Waits until all of these processes have ended.
+/// Waits until all of these processes have exited.
 pub(crate) async fn ended(pids: &[u32]) {
     eventually("processes end", async || {
         let left: Vec<_> = pids.iter().filter(|pid| is_running(**pid)).collect();

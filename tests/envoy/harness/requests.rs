@@ -1,4 +1,4 @@
-//! Requests and summaries of their answers.
+//! Requests and summaries of their responses.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -9,18 +9,18 @@ use sesame_testkit::client::{Connect, Request, Response};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// The maximum wait; long enough for a busy machine.
+/// Maximum wait; long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Waits until `check` succeeds, and returns its result.
+/// Waits until `check` succeeds and returns its result.
 ///
 /// # Panics
-/// If that takes longer than half a minute, with the last error.
+/// After 30 seconds, with the last error.
 pub(crate) async fn eventually<T>(what: &str, check: impl AsyncFnMut() -> Result<T>) -> T {
     eventually_within(PATIENCE, what, check).await
 }
 
-/// [`eventually`] with another maximum wait.
+/// [`eventually`] with a different maximum wait.
 pub(crate) async fn eventually_within<T>(
     patience: Duration,
     what: &str,
@@ -40,7 +40,7 @@ pub(crate) async fn eventually_within<T>(
 
 /// A request with a summary of its response.
 pub(crate) trait Summary {
-    /// The name of the backend that answered 200, or another status, or `no answer`.
+    /// The name of the backend that responded with 200, or another status, or `no answer`.
     async fn of(&self, address: SocketAddr) -> String;
 }
 
@@ -67,10 +67,10 @@ fn summary(response: Result<Response>) -> String {
     }
 }
 
-/// Sends plain requests, each on its own connection: host, path and the summary of the response.
+/// Sends plain requests, each on a separate connection. A case is host, path and the summary of the expected response.
 ///
 /// # Panics
-/// If a response is not as expected; lists all of these.
+/// If any response is not as expected; lists all that aren't.
 pub(crate) async fn check(address: SocketAddr, cases: &[(&str, &str, &str)]) {
     let cases = cases
         .iter()
@@ -78,7 +78,7 @@ pub(crate) async fn check(address: SocketAddr, cases: &[(&str, &str, &str)]) {
     check_requests(address, cases).await;
 }
 
-/// [`check`] with any requests.
+/// [`check`] for arbitrary requests.
 pub(crate) async fn check_requests<'a>(
     address: SocketAddr,
     cases: impl IntoIterator<Item = (Request, &'a str)>,
@@ -107,7 +107,7 @@ pub(crate) async fn becomes(address: SocketAddr, host: &str, path: &str, expecte
     .await;
 }
 
-/// Waits until the port is open: Envoy opens it a moment after it accepted the listener.
+/// Waits until the port is open: Envoy opens it shortly after accepting the listener.
 pub(crate) async fn listening(address: SocketAddr) {
     eventually("the gateway listens", async || {
         TcpStream::connect(address)
@@ -118,19 +118,19 @@ pub(crate) async fn listening(address: SocketAddr) {
     .await;
 }
 
-/// Asserts that `count` of `of` requests is within five standard deviations of the expected `share`. A correct gateway
-/// fails that once in a million runs.
+/// Asserts that `count` out of `of` requests is within five standard deviations of the expected `share`. A correct
+/// gateway fails this once in a million runs.
 pub(crate) fn assert_share(what: &str, count: u32, of: u32, share: f64) {
     let expected = f64::from(of) * share;
     let deviation = (expected * (1.0 - share)).sqrt();
     assert!(
         (f64::from(count) - expected).abs() <= 5.0 * deviation,
-        "{what}: {count} of {of}, where {expected:.0} ± {:.0} are to be expected",
+        "{what}: {count} of {of}, expected {expected:.0} ± {:.0}",
         5.0 * deviation
     );
 }
 
-/// The number of times each response is given to `count` requests on one connection.
+/// Sends `count` requests on one connection and counts each response.
 pub(crate) async fn shares(
     address: SocketAddr,
     request: &Request,

@@ -1,5 +1,5 @@
-//! `sesame local` as a child process, with its statuses and events. The process and its Envoys end with the test, even if
-//! the test fails.
+//! `sesame local` as a child process, with its statuses and events. The process and its Envoys are stopped when the
+//! test ends, even if it fails.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{IpAddr, SocketAddr};
@@ -20,13 +20,13 @@ use super::{
 /// The port of Sesame's admin server.
 const ADMIN: u16 = 9900;
 
-/// A Sesame that runs until it is dropped.
+/// A Sesame process that runs until dropped.
 pub(crate) struct Sesame {
     child: Mutex<Child>,
     pid: u32,
     folder: Folder,
     admin: SocketAddr,
-    /// The default address of its Gateways.
+    /// Default address of its Gateways.
     pub(crate) ip: IpAddr,
     output: Arc<Mutex<Output>>,
 }
@@ -50,7 +50,7 @@ pub(crate) struct Condition {
 }
 
 impl Sesame {
-    /// Starts it with files for an address, and waits until it answers and every Gateway is programmed.
+    /// Starts it with files for an address; waits until it responds and every Gateway is programmed.
     pub(crate) async fn serving(files: impl FnOnce(IpAddr) -> Vec<(&'static str, String)>) -> Self {
         let ip = new_ip();
         let sesame = Self::start(ip, Folder::new(&files(ip)), &[]).await;
@@ -58,12 +58,12 @@ impl Sesame {
         sesame
     }
 
-    /// Starts it with the Gateway `web` with these listeners, and with these objects, all in the file `all.yaml`.
+    /// Starts it with the Gateway `web` with these listeners, plus these objects, all in the file `all.yaml`.
     pub(crate) async fn with_gateway(listeners: &[impl AsRef<str>], objects: &str) -> Self {
         Self::serving(|ip| vec![("all.yaml", gateway("web", ip, listeners) + objects)]).await
     }
 
-    /// Starts it with a plain Gateway, these objects, and the HTTPRoute `a` with these rules for a.example.com, and waits
+    /// Starts it with a plain Gateway, these objects, and the HTTPRoute `a` with these rules for a.example.com; waits
     /// until the Gateway listens.
     pub(crate) async fn with_rules(objects: &str, rules: &[impl AsRef<str>]) -> Self {
         let route = route("a", &["web"], &["a.example.com"], rules);
@@ -72,7 +72,7 @@ impl Sesame {
         sesame
     }
 
-    /// Starts it with further arguments, and waits until it answers.
+    /// Starts it with additional arguments and waits until it responds.
     pub(crate) async fn start(ip: IpAddr, folder: Folder, arguments: &[&str]) -> Self {
         let path = folder.path();
         let path = path.to_str().expect("a readable path");
@@ -95,7 +95,7 @@ impl Sesame {
             command.arg("--envoy").arg(binary::envoy());
         }
         let mut child = command
-            // The folder of sockets and other files, to check that they are removed.
+            // Folder for sockets and other files, to check that they are removed.
             .env("TMPDIR", folder.scratch())
             .env_remove("XDG_RUNTIME_DIR")
             .stdin(Stdio::piped())
@@ -104,7 +104,7 @@ impl Sesame {
             .spawn()
             .expect("Sesame can be started");
         let mut input = child.stdin.take().expect("standard input is piped");
-        // The test notices if it ends before reading all.
+        // The test notices if Sesame exits before reading all of it.
         let _ = input.write_all(stdin.as_bytes());
         drop(input);
         let output = Arc::new(Mutex::new(Output::default()));
@@ -132,12 +132,12 @@ impl Sesame {
         self.pid
     }
 
-    /// Its objects.
+    /// Its object files.
     pub(crate) fn folder(&self) -> &Folder {
         &self.folder
     }
 
-    /// A port of its address.
+    /// Its address with this port.
     pub(crate) fn at(&self, port: u16) -> SocketAddr {
         SocketAddr::new(self.ip, port)
     }
@@ -154,14 +154,14 @@ impl Sesame {
         response.expect("a response")
     }
 
-    /// [`ask`](Self::ask), asserting a 200.
+    /// [`send`](Self::send), asserting a 200.
     pub(crate) async fn ask_well(&self, request: &Request) -> Response {
         let response = self.send(request).await;
         assert_eq!(response.status, 200, "{response:?}");
         response
     }
 
-    /// Waits until its admin server answers.
+    /// Waits until its admin server responds.
     pub(crate) async fn answering(&self) {
         eventually("Sesame answers", async || {
             if let Some(status) = lock(&self.child).try_wait()? {
@@ -239,20 +239,20 @@ impl Sesame {
             .clone())
     }
 
-    /// A condition of an HTTPRoute at its first parent.
+    /// A condition of an HTTPRoute for its first parent.
     pub(crate) async fn of_route(&self, name: &str, type_: &str) -> Result<Condition> {
         let status = self.status("HTTPRoute", name).await?;
         condition(&status["parents"][0]["conditions"], type_)
     }
 
-    /// Asserts status and reason of a condition of an HTTPRoute at its first parent.
+    /// Asserts status and reason of an HTTPRoute's condition for its first parent.
     pub(crate) async fn assert_route(&self, name: &str, type_: &str, expected: (&str, &str)) {
         let found = self.of_route(name, type_).await.expect("a condition");
         let actual = (found.status.as_str(), found.reason.as_str());
         assert_eq!(actual, expected, "{found:?}");
     }
 
-    /// Waits for an event that `wanted` accepts, skipping the first `from`.
+    /// Waits for an event that `wanted` accepts, skipping the first `from` events.
     pub(crate) async fn event(
         &self,
         what: &str,
@@ -276,7 +276,7 @@ impl Sesame {
         self.output().events.len()
     }
 
-    /// Its standard error so far.
+    /// Its standard error output so far.
     pub(crate) fn log(&self) -> String {
         self.output().log.join("\n")
     }
@@ -289,7 +289,7 @@ impl Sesame {
         found
     }
 
-    /// Sends a signal, if one is given, and waits until it ends.
+    /// Sends a signal, if given, and waits for the exit.
     pub(crate) async fn end(&self, signal: Option<Signal>) -> ExitStatus {
         if let Some(signal) = signal {
             process::send_signal(self.pid(), signal);
@@ -316,7 +316,7 @@ impl Sesame {
 impl Drop for Sesame {
     fn drop(&mut self) {
         let envoys = self.envoys();
-        // Fails only if it has already ended.
+        // Fails only if it has already exited.
         let _ = lock(&self.child).kill();
         let _ = lock(&self.child).wait();
         let start = Instant::now();

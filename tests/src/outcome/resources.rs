@@ -6,7 +6,7 @@ use sesame_control::Resources;
 use super::{Constants, Fields, Outcome, routes};
 use crate::yaml::Node;
 
-/// The resources of each fleet that are not `shared`.
+/// Each fleet's resources that are not in `shared`.
 pub(super) fn all(whole: &Outcome, shared: &Outcome, constants: &mut Constants) -> Node {
     let none = Resources::default();
     let mut out = Vec::new();
@@ -83,7 +83,7 @@ fn fleet_of(
 }
 
 impl Outcome {
-    /// Whether the Service of a cluster, `namespace/name:port`, is among the objects.
+    /// Whether the objects include the Service of a cluster `namespace/name:port`.
     fn has_service(&self, cluster: &str) -> bool {
         self.generations.keys().any(|key| {
             key.kind == sesame_api::Kind::Service
@@ -132,7 +132,7 @@ fn listener(value: Value, constants: &mut Constants) -> (String, Node) {
     (name, Node::Map(out))
 }
 
-/// A filter chain by its server name, which is empty for a plain port.
+/// A filter chain, by server name; empty for a plain port.
 fn filter_chain(value: Value, port: &str, constants: &mut Constants) -> (String, Node) {
     let mut fields = Fields::of(value);
     let mut out = Vec::new();
@@ -192,7 +192,7 @@ fn transport_socket(mut socket: Value, constants: &mut Constants, out: &mut Vec<
     }
 }
 
-/// A cluster with its endpoints: the endpoints alone if the rest is constant.
+/// A cluster with its endpoints; only the endpoints if the rest is constant.
 fn cluster(value: Value, endpoints: Option<Value>, constants: &mut Constants) -> (String, Node) {
     let mut fields = Fields::of(value);
     let name = fields.text("name");
@@ -261,7 +261,7 @@ fn socket(address: Value) -> Node {
     }
 }
 
-/// A certificate by name, without the chain, which is in the case, and the key, which is hidden.
+/// A certificate by name, without the chain, which is in the case, and without the key, which is hidden.
 fn secret(value: Value) -> (String, Node) {
     let mut fields = Fields::of(value);
     let name = fields.text("name");

@@ -44,7 +44,7 @@ fn one(table: Value, other: Option<&Value>, constants: &mut Constants) -> Node {
     Node::Map(out)
 }
 
-/// Routes by domain. A domain without routes answers 404.
+/// Routes by domain. A domain without routes responds with 404.
 fn virtual_host(host: Value, constants: &mut Constants) -> (String, Node) {
     let mut fields = Fields::of(host);
     let name = fields.text("name");
@@ -126,7 +126,7 @@ fn matching(matches: Value) -> Node {
     Node::Map(out)
 }
 
-/// A match of a header or query parameter, by name.
+/// A header or query parameter match, by name.
 fn condition(condition: Value) -> (String, Node) {
     let mut fields = Fields::of(condition);
     let name = fields.text("name");
@@ -191,7 +191,7 @@ fn forward(action: Value, constants: &mut Constants) -> Node {
         ));
         weighted.rest(&mut out);
     }
-    // Envoy's default is 15 s, so no timeout is explicit.
+    // Envoy defaults to 15 s, so "no timeout" is explicit.
     match fields.take("timeout") {
         Some(Value::String(timeout)) if timeout == "0s" => {}
         Some(timeout) => out.push(("timeout".to_owned(), Node::from(timeout))),
@@ -251,7 +251,7 @@ fn headers(fields: &mut Fields, direction: &str, out: &mut Vec<(String, Node)>) 
     }
 }
 
-/// Removes message types, which names make redundant.
+/// Removes message types that field names make redundant.
 fn untyped(value: &mut Value) {
     match value {
         Value::Object(fields) => {

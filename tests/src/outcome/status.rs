@@ -1,4 +1,5 @@
-//! Statuses: one line for each condition, one word for a positive one, and nothing for a negative condition that is absent.
+//! Statuses: one line per condition, one word for a good one, and nothing for a negative-polarity condition that is
+//! absent.
 
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ const GOOD: [(&str, &str, &str); 5] = [
     ("Conflicted", "False", "NoConflicts"),
 ];
 
-/// All statuses that are not `shared`, by object.
+/// All statuses that are not in `shared`, by object.
 pub(super) fn all(whole: &Outcome, shared: &Outcome, constants: &mut Constants) -> Node {
     let mut out = Vec::new();
     for status in &whole.translation.statuses {
@@ -101,7 +102,7 @@ fn conditions(fields: &mut Fields, generation: Option<i64>, out: &mut Vec<(Strin
     }
 }
 
-/// The value, prefixed by its type unless that is IPAddress.
+/// The value, prefixed with its type unless that is IPAddress.
 fn address(address: Value) -> Node {
     let mut fields = Fields::of(address.clone());
     let (type_, value) = (fields.text("type"), fields.text("value"));
@@ -132,7 +133,7 @@ fn listener(listener: Value, generation: Option<i64>) -> (String, Node) {
     (name, Node::Map(out))
 }
 
-/// A route's status for a parent, by the parentRef.
+/// A route's status for one parent, by parentRef.
 fn parent(parent: Value, generation: Option<i64>, constants: &mut Constants) -> (String, Node) {
     let mut fields = Fields::of(parent);
     let mut reference = Fields::of(
