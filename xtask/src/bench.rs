@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds and runs the benchmarks in optimised builds.
+//! `cargo xtask bench`: builds and runs the benchmarks with optimizations.
 
 use std::path::PathBuf;
 
@@ -7,7 +7,7 @@ use anyhow::Result;
 use sesame_tools::cargo::{self, Profile, cargo};
 use sesame_tools::{cluster, envoy};
 
-/// Arguments for which the bench needs no `sesame` binary, which takes minutes to build.
+/// Arguments that don't need the `sesame` binary, which takes minutes to build.
 const WITHOUT_BINARY: &[&str] = &["translate", "throughput", "--help", "-h"];
 
 #[derive(clap::Args)]

@@ -1,8 +1,8 @@
-//! `cargo xtask conformance`: the Gateway API's own conformance suite, against Sesame in a cluster.
+//! `cargo xtask conformance`: runs the Gateway API's own conformance suite against Sesame in a cluster.
 //!
-//! In: profiles, features and tests; a cluster of `cargo xtask cluster`, created unless it runs, or that of a
-//! kubeconfig. Out: a line for each finished test, a table, the suite's report, and a folder with diagnostics of
-//! failures; an error if a test failed or was skipped.
+//! In: profiles, features and tests; a cluster from `cargo xtask cluster`, created if it isn't running, or one from a
+//! kubeconfig. Out: a line per finished test, a table, the suite's report, and a folder with diagnostics of failures;
+//! an error if a test failed or was skipped.
 
 mod install;
 mod output;
@@ -21,7 +21,7 @@ use crate::install::Channel;
 use sesame_tools::cargo;
 use sesame_tools::cluster::Cluster;
 
-/// Lines of output to print if no test finished.
+/// Number of output lines to print if no test finished.
 const LAST_LINES: usize = 30;
 
 /// Options of `cargo xtask conformance`.
@@ -134,7 +134,7 @@ fn runs(args: &Args, suite: &suite::Suite, cluster: &Cluster) -> Result<()> {
             bad.extend(complaints);
         }
     }
-    // A single test, or another cluster, doesn't use all permissions.
+    // A single test or an existing cluster doesn't exercise all permissions.
     if args.run.is_none() && args.kubeconfig.is_none() {
         let logs = [cluster.audit_log()];
         let verdict = deploy::rbac::compare(&deploy::manifests(), &logs, &[])?;
@@ -149,7 +149,7 @@ fn runs(args: &Args, suite: &suite::Suite, cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Prints the suite's report of the profiles, and returns the problems of a run.
+/// Prints the suite's report on the profiles and returns the problems of a run.
 fn complaints(done: &Done, alone: bool) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
     let bad: Vec<&str> = done.bad().map(|ended| ended.test.as_str()).collect();
@@ -163,7 +163,7 @@ fn complaints(done: &Done, alone: bool) -> Result<Vec<String>> {
         ));
         return Ok(complaints);
     }
-    // For a single test the report lists the others as skipped.
+    // For a single test, the report lists all others as skipped.
     if let (Some(report), false) = (&done.report, alone) {
         let (text, bad) = table::profiles(report)?;
         print!("{text}");
@@ -205,7 +205,7 @@ fn wanted(args: &Args) -> Wanted {
     }
 }
 
-/// The folder of a run's output; the next run empties it.
+/// The folder for a run's output; the next run empties it.
 fn folder() -> PathBuf {
     let program = cargo::built("debug", "xtask");
     let target = Path::new(program.get_program()).ancestors().nth(2);

@@ -48,7 +48,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Checks the manifests if Helm is built: building it takes minutes.
+/// Checks the manifests if Helm has already been built, since building it takes minutes.
 pub(crate) fn check_if_built() -> Result<()> {
     match helm::built()? {
         Some(helm) => chart::run(&helm, true),
@@ -56,7 +56,7 @@ pub(crate) fn check_if_built() -> Result<()> {
     }
 }
 
-/// The path of the manifests.
+/// Path of the manifests.
 pub(crate) fn manifests() -> PathBuf {
     cargo::root().join("deploy/manifests/sesame.yaml")
 }

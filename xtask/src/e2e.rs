@@ -1,7 +1,7 @@
-//! `cargo xtask e2e`: end-to-end tests of Sesame in a cluster, from installation to removal, under constant requests.
+//! `cargo xtask e2e`: end-to-end tests of Sesame in a cluster, from installation to removal, under constant load.
 //!
-//! In: names of tests. Out: a line for each, with diagnostics of failed ones. The cluster is created for the run and removed
-//! at the end.
+//! In: names of tests. Out: a line for each, with diagnostics if it failed. The cluster is created for the run and
+//! removed at the end.
 
 mod drift;
 mod envoys;
@@ -136,7 +136,7 @@ impl Test {
     }
 }
 
-/// Compares Sesame's permissions with its requests in all previous tests. After all tests, none may be unused.
+/// Compares Sesame's permissions with its requests in all previous tests. After a full run, none may be unused.
 fn rights(scene: &Scene, all: bool) -> Result<String> {
     let verdict = deploy::rbac::compare(&deploy::manifests(), &[scene.cluster.audit_log()], &[])?;
     let good = match all {

@@ -1,6 +1,6 @@
-//! Installs Sesame in a cluster, as users do.
+//! Installs Sesame in a cluster as users do.
 //!
-//! In: a cluster. Out: the cluster with the Gateway API and Sesame, with the manifests' permissions.
+//! In: a cluster. Out: the same cluster with the Gateway API and Sesame, with the manifests' permissions.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ pub(crate) const NAMESPACE: &str = "sesame-system";
 /// The manifests' Deployment.
 pub(crate) const DEPLOYMENT: &str = "deployment/sesame";
 
-/// Time limit for Sesame to become ready, as a flag of kubectl.
+/// Time limit for Sesame to become ready, as a kubectl flag.
 const READY: &str = "--timeout=180s";
 
-/// A channel of the Gateway API.
+/// A Gateway API channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Channel {
     /// Stable kinds.
@@ -34,7 +34,7 @@ pub(crate) enum Channel {
 }
 
 impl Channel {
-    /// The name of its folder of CRDs.
+    /// The name of the channel's folder of CRDs.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard",
@@ -71,7 +71,7 @@ pub(crate) fn gateway_api(cluster: &Cluster, channel: Channel) -> Result<()> {
     Ok(())
 }
 
-/// Applies the manifests of Sesame, and restarts existing pods.
+/// Applies Sesame's manifests and restarts existing pods.
 pub(crate) fn manifests(cluster: &Cluster) -> Result<()> {
     let step = Step::new("Installing Sesame");
     // Existing pods run the previous image.
@@ -97,7 +97,7 @@ pub(crate) fn manifests(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Adds flags for `sesame serve`, until the manifests are applied again.
+/// Adds flags for `sesame serve`, which last until the manifests are applied again.
 pub(crate) fn flags(cluster: &Cluster, flags: &[String]) -> Result<()> {
     if flags.is_empty() {
         return Ok(());
@@ -116,10 +116,10 @@ pub(crate) fn flags(cluster: &Cluster, flags: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// Waits until Sesame is ready and its GatewayClass accepted.
+/// Waits until Sesame is ready and its GatewayClass is accepted.
 ///
 /// # Errors
-/// If it isn't ready in time; the error has pods and logs.
+/// If it isn't ready in time; the error includes pods and logs.
 pub(crate) fn ready(cluster: &Cluster) -> Result<()> {
     let accepted = [
         "wait",
@@ -149,7 +149,7 @@ pub(crate) fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<String> {
     kubectl_fed(cluster, args, "")
 }
 
-/// kubectl's output, with a text as its input.
+/// kubectl's output, given text on standard input.
 pub(crate) fn kubectl_fed(cluster: &Cluster, args: &[&str], text: &str) -> Result<String> {
     let mut child = cluster
         .kubectl()
@@ -160,7 +160,7 @@ pub(crate) fn kubectl_fed(cluster: &Cluster, args: &[&str], text: &str) -> Resul
         .spawn()
         .context("can't run kubectl")?;
     if let Some(mut stdin) = child.stdin.take() {
-        // If kubectl doesn't read everything, it prints why.
+        // If kubectl doesn't read all of it, it prints why.
         let _ = stdin.write_all(text.as_bytes());
     }
     let output = child.wait_with_output().context("can't wait for kubectl")?;
@@ -174,7 +174,7 @@ pub(crate) fn kubectl_fed(cluster: &Cluster, args: &[&str], text: &str) -> Resul
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Pods, events and logs of Sesame's namespace, for error messages.
+/// Pods, events and logs from Sesame's namespace, for error messages.
 pub(crate) fn state(cluster: &Cluster) -> String {
     let questions: [&[&str]; 3] = [
         &["-n", NAMESPACE, "get", "pods", "-o", "wide"],

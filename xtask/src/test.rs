@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all checks and tests that need no cluster, the fastest first.
+//! `cargo xtask test`: all checks and tests that don't need a cluster, the fastest first.
 
 use std::path::PathBuf;
 

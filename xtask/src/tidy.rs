@@ -1,7 +1,7 @@
 //! `cargo xtask tidy`: rules that the compiler doesn't check.
 //!
-//! In: the repository's files and Cargo's metadata. Out: problems as `file:line: what is wrong`, or none.
-//! Each check is a pure function in a module of its own; this file gathers their inputs.
+//! In: the repository's files and Cargo's metadata. Out: problems as `file:line: what is wrong`.
+//! Each check is a pure function in a separate module; this file gathers their inputs.
 
 mod crates;
 mod graph;
@@ -26,7 +26,7 @@ use sesame_tools::progress::Step;
 struct Problem {
     /// Relative to the repository.
     path: String,
-    /// From 1; `None` for the whole file.
+    /// Starts at 1; `None` for the whole file.
     line: Option<usize>,
     /// What is wrong and, where it isn't obvious, how to fix it.
     message: String,
@@ -71,7 +71,7 @@ impl Source {
         self.path.ends_with(".rs")
     }
 
-    /// Lines with their numbers, from 1.
+    /// Lines with their numbers, starting at 1.
     fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
         (1..).zip(self.text.lines())
     }
@@ -135,7 +135,7 @@ fn read_sources(root: &Path) -> Result<Vec<Source>> {
     let mut sources = Vec::new();
     for path in list.split('\0').filter(|path| !path.is_empty()) {
         let full = root.join(path);
-        // Skips symbolic links, and deleted files that are still in the index.
+        // Skips symbolic links, and files that are deleted but still in the index.
         if !full.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
             continue;
         }
@@ -162,7 +162,7 @@ fn members(root: &Path) -> Result<Vec<Member>> {
     packages.map(|package| Member::new(root, package)).collect()
 }
 
-/// The normal dependencies of a package, direct and indirect, with the features that it enables itself.
+/// A package's normal dependencies, direct and indirect, with the features that it enables itself.
 fn dependency_tree(root: &Path, package: &str) -> Result<String> {
     output(
         Command::new(env!("CARGO"))
@@ -188,7 +188,7 @@ fn unformatted(root: &Path) -> Result<Vec<Problem>> {
             Problem::file(path.unwrap_or("?"), "not formatted: run `cargo fmt --all`")
         })
         .collect();
-    // Its exit status is 1 for files that differ and for files that it can't read.
+    // It exits with status 1 both for files that differ and for files that it can't read.
     ensure!(
         result.status.success() || !problems.is_empty(),
         "`cargo fmt` failed: {}",

@@ -1,7 +1,7 @@
 //! A cluster for the suite.
 //!
-//! In: a cluster's name, a channel of the Gateway API, the suite's backend. Out: a cluster with Sesame ready, with the manifests'
-//! permissions.
+//! In: a cluster's name, a Gateway API channel, the suite's backend. Out: a cluster in which Sesame is ready, with the
+//! manifests' permissions.
 
 use anyhow::Result;
 
@@ -10,24 +10,24 @@ use crate::install::{self, Channel};
 use sesame_tools::cluster::{self, Cluster};
 use sesame_tools::image;
 
-/// Parameters of Envoys.
+/// Parameters for Envoys.
 const PARAMETERS: &str = include_str!("parameters.yaml");
 
-/// An address of the cluster's pool that is assigned only on request, and one outside the pool.
+/// An address from the cluster's pool that is assigned only on request, and one outside the pool.
 pub(crate) fn addresses() -> (String, String) {
     let pool = cluster::LOAD_BALANCERS;
     let network = pool.rsplit_once('.').map_or(pool, |(network, _)| network);
     (format!("{network}.200"), "203.0.113.1".to_owned())
 }
 
-/// Starts the cluster and installs everything. `flags` are for `sesame serve`.
+/// Starts the cluster and installs everything. `flags` are passed to `sesame serve`.
 pub(crate) fn cluster(
     name: &str,
     channel: Channel,
     suite: &Suite,
     flags: &[String],
 ) -> Result<Cluster> {
-    // Built before the cluster starts, which uses half of the processor time.
+    // Build before starting the cluster, which uses half of the CPU time.
     let mut archives = install::archives()?;
     archives.push(image::store("echo-basic", &suite.backend()?)?);
     let cluster = Cluster::up(name)?;
@@ -35,7 +35,7 @@ pub(crate) fn cluster(
     install::gateway_api(&cluster, channel)?;
     install::manifests(&cluster)?;
     install::flags(&cluster, flags)?;
-    // By a separate field manager, so that applying the manifests again keeps it.
+    // Use a separate field manager, so that applying the manifests again keeps it.
     let apply = [
         "apply",
         "--server-side",
@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_usable_address_is_of_the_pool() {
+    fn the_usable_address_is_in_the_pool() {
         let (usable, unusable) = addresses();
         let (network, _) = cluster::LOAD_BALANCERS.rsplit_once('.').unwrap();
         assert!(usable.starts_with(network), "{usable}");

@@ -1,7 +1,8 @@
 //! Parses the suite's output while it runs.
 //!
-//! In: lines with times. Out: results of tests with their times and output. `go test` prints the name of the test whose
-//! lines follow, and results of subtests only at the end; the suite's program adds a line for each result.
+//! In: timestamped lines. Out: results of tests with their times and output. `go test` prints the name of the test that
+//! the following lines belong to, and results of subtests only at the end; the suite's program adds a line for each
+//! result.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,7 +15,7 @@ const ROOT: &str = "TestConformance";
 /// Prefix of a result line.
 const RESULT: &str = "=== RESULT ";
 
-/// Size limit of the output that is kept for a test, in bytes, from its beginning.
+/// Maximum output kept per test, in bytes, from its start.
 const KEPT: usize = 4 << 20;
 
 /// The result of a test.
@@ -26,7 +27,7 @@ pub(crate) enum Outcome {
     Skipped,
     /// Passed.
     Passed,
-    /// Not selected: it needs other features.
+    /// Not selected: requires other features.
     Unsupported,
 }
 
@@ -37,7 +38,7 @@ pub(crate) struct Ended {
     pub(crate) outcome: Outcome,
     /// Whether the suite marks it as provisional.
     pub(crate) provisional: bool,
-    /// Duration since its start or, if it waited for others, its continuation.
+    /// Duration since its start or, if it waited for others, since it continued.
     pub(crate) took: Duration,
     /// Its output; empty for passed tests.
     pub(crate) lines: String,
@@ -57,14 +58,14 @@ pub(crate) struct Reader {
     current: Option<String>,
     running: BTreeMap<String, Running>,
     ended: Vec<Ended>,
-    /// Lines of no test.
+    /// Lines that belong to no test.
     setup: String,
 }
 
 impl Reader {
-    /// Parses a line; returns the test that it finishes.
+    /// Parses a line. Returns the test that the line finishes, if any.
     pub(crate) fn line(&mut self, at: Duration, line: &str) -> Option<&Ended> {
-        // The previous line may lack a line break.
+        // The previous line may lack a newline.
         if let Some((before, result)) = line.split_once(RESULT) {
             self.keep(before);
             return self.result(at, result);
@@ -78,7 +79,7 @@ impl Reader {
         None
     }
 
-    /// Parses the line with the name of the test whose lines follow.
+    /// Parses a line with the name of the test that the following lines belong to.
     fn turn(&mut self, at: Duration, what: &str, name: &str) {
         let Some(below) = name.strip_prefix(ROOT) else {
             return;
@@ -86,7 +87,7 @@ impl Reader {
         let below = below.strip_prefix('/').unwrap_or_default();
         let test = below.split('/').next().unwrap_or_default();
         self.current = (!test.is_empty()).then(|| test.to_owned());
-        // The test itself, not a subtest of it.
+        // The test itself, not one of its subtests.
         if !test.is_empty() && test == below && matches!(what, "RUN" | "CONT") {
             self.running.entry(test.to_owned()).or_default().since = at;
         }
@@ -128,9 +129,9 @@ impl Reader {
         self.ended.last()
     }
 
-    /// All tests, with unfinished ones as failed, and the output outside of tests.
+    /// All tests, unfinished ones counted as failed, and the output outside of tests.
     ///
-    /// Tests that weren't selected start and stop at once; `wanted` is the selected test, if there is one.
+    /// Tests that weren't selected start and stop immediately; `wanted` is the selected test, if any.
     pub(crate) fn finish(mut self, at: Duration, wanted: Option<&str>) -> (Vec<Ended>, String) {
         for (test, running) in self.running {
             if wanted.is_none_or(|wanted| wanted == test) {
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_duration_of_a_waiting_test_starts_at_its_continuation() {
+    fn the_duration_of_a_waiting_test_starts_when_it_continues() {
         let mut reader = read(&[
             (1, "=== RUN   TestConformance/B"),
             (1, "=== PAUSE TestConformance/B"),
@@ -216,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn unfinished_tests_have_failed() {
+    fn unfinished_tests_count_as_failed() {
         let lines = [
             (1, "=== RUN   TestConformance/A"),
             (2, "panic: test timed out after 1h0m0s"),

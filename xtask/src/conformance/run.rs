@@ -1,8 +1,8 @@
 //! One run of the suite.
 //!
-//! In: a command of the suite's program in a cluster's network, its options, a folder. Out: a line on standard output
-//! for each finished test, and all results; in the folder the output, the report, and for each failed test its
-//! output and the diagnostics that the program collected.
+//! In: a command for the suite's program in a cluster's network, its options, a folder. Out: a line on standard output
+//! per finished test, and all results; in the folder, the output, the report, and for each failed test its output and
+//! the diagnostics collected by the program.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,24 +15,24 @@ use anyhow::{Context, Result};
 use super::output::{Ended, Outcome, Reader};
 use super::table;
 
-/// The environment variable with the folder of diagnostics.
+/// The environment variable with the diagnostics folder.
 const EVIDENCE: &str = "SESAME_CONFORMANCE_EVIDENCE";
 
 /// The suite's own timeout.
 const TIMEOUT: &str = "90m";
 
-/// Size limit of a line, in bytes.
+/// Maximum length of a line, in bytes.
 const LINE: u64 = 1 << 20;
 
 /// Options of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wanted {
     pub(crate) profiles: Vec<String>,
-    /// Empty for those in the GatewayClass's status.
+    /// Empty means those in the GatewayClass's status.
     pub(crate) features: Vec<String>,
     /// A single test.
     pub(crate) test: Option<String>,
-    /// The maximum number of parallel tests.
+    /// Maximum number of parallel tests.
     pub(crate) parallel: usize,
     /// An address that Gateways can get, and one that they can't.
     pub(crate) addresses: Option<(String, String)>,
@@ -54,7 +54,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    /// Failed tests, and those that were skipped unexpectedly.
+    /// Failed and unexpectedly skipped tests.
     pub(crate) fn bad(&self) -> impl Iterator<Item = &Ended> {
         let bad = |ended: &&Ended| matches!(ended.outcome, Outcome::Failed | Outcome::Skipped);
         self.ended.iter().filter(bad)
@@ -76,7 +76,7 @@ pub(crate) fn run(mut command: Command, wanted: &Wanted, folder: &Path) -> Resul
         .stderr(input);
     let since = Instant::now();
     let mut child = command.spawn().context("can't start the suite")?;
-    // Drops our copy of the pipe's write end, so that reading ends.
+    // Drops our copy of the pipe's write end, so that reading reaches the end.
     drop(command);
 
     let mut log = File::create(folder.join("output.log")).context("can't write the output")?;
@@ -115,7 +115,7 @@ pub(crate) fn run(mut command: Command, wanted: &Wanted, folder: &Path) -> Resul
     Ok(done)
 }
 
-/// The folder of a test. Its name is untrusted output.
+/// The folder for a test, whose name is untrusted output.
 fn place(folder: &Path, test: &str) -> PathBuf {
     let harmless = |c: char| {
         if c.is_ascii_alphanumeric() || c == '_' {
@@ -161,10 +161,10 @@ fn arguments(wanted: &Wanted, report: &Path) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// A program with the suite's output.
+    /// A program that prints like the suite.
     fn script(text: &str) -> Command {
         let mut command = Command::new("sh");
-        // The suite's flags are the script's parameters.
+        // The script receives the suite's flags as parameters.
         command.args(["-c", text, "suite"]);
         command
     }
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_options_give_no_flags() {
+    fn missing_options_add_no_flags() {
         let report = Path::new("/r.yaml");
         let mut wanted = Wanted {
             profiles: vec!["A".to_owned(), "B".to_owned()],

@@ -1,7 +1,7 @@
-//! Builds the upstream suite and the backend of its manifests, once for each content of the Go module.
+//! Builds the upstream suite and the backend used in its manifests, once per version of the Go module's files.
 //!
-//! In: the module `tools/go/conformance`, Go. Out: a folder with both programs and the names of the backend's image in the
-//! manifests.
+//! In: the module `tools/go/conformance`, Go. Out: a folder with both programs and the names of the backend's image in
+//! the manifests.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +24,7 @@ const SUITE: &str = "sigs.k8s.io/gateway-api/conformance";
 /// The backend's package.
 const BACKEND: &str = "sigs.k8s.io/gateway-api-conformance-images/echo-basic";
 
-/// Folders of the module with manifests for gateway tests. Those for meshes use other images.
+/// The module's folders with manifests for gateway tests. The mesh tests use other images.
 const MANIFESTS: [&str; 2] = ["base", "tests"];
 
 /// The built programs.
@@ -39,7 +39,7 @@ impl Suite {
         self.home.join("conformance.test")
     }
 
-    /// The image of the backend, with all its names in the manifests.
+    /// The backend's image, with all its names in the manifests.
     pub(crate) fn backend(&self) -> Result<Image> {
         let names = fs::read_to_string(self.home.join("names")).context("corrupt cache folder")?;
         let names: Vec<String> = names.lines().map(str::to_owned).collect();
@@ -51,7 +51,7 @@ impl Suite {
     }
 }
 
-/// Builds the programs unless they exist; this takes minutes.
+/// Builds the programs unless they exist, which takes minutes.
 pub(crate) fn obtain() -> Result<Suite> {
     let module = cargo::root().join("tools/go/conformance");
     let shelf = binary::cache_dir()
@@ -122,7 +122,7 @@ fn names(source: &Path) -> Result<String> {
     for name in &names {
         ensure!(
             name.contains("/echo-basic:"),
-            "a manifest of the suite uses the image {name}, which isn't built here"
+            "a suite manifest uses the image {name}, which isn't built here"
         );
     }
     Ok(names.join("\n"))
@@ -136,7 +136,7 @@ fn images(manifest: &str) -> impl Iterator<Item = &str> {
     lines.filter_map(|line| Some(line.strip_prefix("image:")?.trim()))
 }
 
-/// A hash of the module's files and Go's version.
+/// A hash of the module's files and the Go version.
 fn fingerprint(module: &Path) -> Result<String> {
     let unreadable = || format!("can't read {}", module.display());
     let files = fs::read_dir(module).with_context(unreadable)?;
@@ -202,7 +202,7 @@ containers:
     }
 
     #[test]
-    fn the_fingerprint_follows_the_modules_files() {
+    fn the_fingerprint_depends_on_the_modules_files() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("go.mod"), "module a\n").unwrap();
         let first = fingerprint(dir.path()).unwrap();

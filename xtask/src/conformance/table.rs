@@ -1,6 +1,6 @@
-//! The summary of a run: a table of tests, and the suite's report for each profile.
+//! The summary of a run: a table of tests, and the suite's report per profile.
 //!
-//! In: finished tests, the report. Out: text, and problems.
+//! In: finished tests and the report. Out: text and problems.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::output::{Ended, Outcome};
 
-/// A line for a finished test.
+/// The line for a finished test.
 pub(crate) fn line(ended: &Ended) -> String {
     let outcome = match ended.outcome {
         Outcome::Failed => "FAIL",
@@ -31,7 +31,7 @@ fn seconds(took: Duration) -> String {
     format!("{:.1} s", took.as_secs_f32())
 }
 
-/// All tests that ran, failed ones first, then by name, and the numbers of each result.
+/// All tests that ran, failed ones first, then by name, and the number of each result.
 pub(crate) fn table(ended: &[Ended], took: Duration) -> String {
     let mut ran: Vec<&Ended> = ended
         .iter()
@@ -55,7 +55,7 @@ pub(crate) fn table(ended: &[Ended], took: Duration) -> String {
     text
 }
 
-/// A line for each profile of the suite's report, and its problems.
+/// A line for each profile in the suite's report, and the problems.
 ///
 /// # Errors
 /// If the report can't be parsed.
@@ -158,7 +158,7 @@ profiles:
 ";
 
     #[test]
-    fn profiles_are_summed_up() {
+    fn profiles_are_summarized() {
         let (text, bad) = profiles(REPORT).unwrap();
         let expected = "GATEWAY-HTTP: core success (40 passed, 0 failed, 0 skipped), extended partial (11 passed, 0 failed, \
                         1 skipped); 2 extended features supported, 1 not\n\

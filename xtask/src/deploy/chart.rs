@@ -1,6 +1,6 @@
-//! Renders the chart: into the repository's manifests, and with other values to check them.
+//! Renders the chart into the repository's manifests, and with other values to check the results.
 //!
-//! In: `deploy/chart`, its `ci/` values, Helm. Out: `deploy/manifests/sesame.yaml`, or problems of any rendered
+//! In: `deploy/chart`, its `ci/` values, Helm. Out: `deploy/manifests/sesame.yaml`, or problems in any rendered
 //! manifests.
 
 use std::fs;
@@ -14,16 +14,16 @@ use sesame_tools::cargo;
 use sesame_tools::progress::Step;
 use sesame_tools::wheel::last_lines;
 
-/// The header of the manifests.
+/// Header of the manifests.
 const HEADER: &str = "\
 # Sesame in a cluster, with the chart's own values. Generated from deploy/chart by `cargo xtask deploy`; don't edit.
 # Install the Gateway API's CRDs first (docs/install.md).
 ";
 
-/// The namespace of the manifests.
+/// Namespace of the manifests.
 const NAMESPACE: &str = "sesame-system";
 
-/// Renders the chart with all values in the repository, and writes or compares the manifests.
+/// Renders the chart with all values files in the repository, and writes or compares the manifests.
 pub(super) fn run(helm: &Path, check: bool) -> Result<()> {
     let step = Step::new("Rendering the chart");
     let manifests = rendered(helm, None)?;
@@ -38,7 +38,7 @@ pub(super) fn run(helm: &Path, check: bool) -> Result<()> {
     }
     ensure!(
         problems.is_empty(),
-        "the chart makes what it shouldn't: see above"
+        "the chart renders invalid manifests; see above"
     );
 
     let path = super::manifests();
@@ -64,9 +64,9 @@ fn problems(values: &str, manifests: &str) -> Result<Vec<String>> {
         .collect())
 }
 
-/// Renders the chart with its namespace and default values, or with other values.
+/// Renders the chart in its namespace, with default values or other values.
 fn rendered(helm: &Path, values: Option<&Path>) -> Result<String> {
-    // Without the user's settings and plugins.
+    // Isolated from the user's settings and plugins.
     let home = tempfile::tempdir().context("can't create a folder for Helm")?;
     let mut command = Command::new(helm);
     for folder in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
@@ -130,7 +130,7 @@ mod tests {
     use sesame_fleet::local::binary::VERSION as ENVOY_VERSION;
 
     #[test]
-    fn the_chart_has_the_versions_of_the_repository() {
+    fn chart_versions_match_the_repository() {
         let path = cargo::root().join("deploy/chart/Chart.yaml");
         let chart = &super::super::objects(&format!(
             "kind: Chart\n{}",

@@ -14,7 +14,7 @@ fn read(path: &str) -> String {
 fn one<'a>(objects: &'a [Value], kind: &str) -> &'a Value {
     let mut of_kind = objects.iter().filter(|object| object["kind"] == kind);
     let object = of_kind.next().unwrap();
-    assert_eq!(of_kind.next(), None, "one {kind} is enough");
+    assert_eq!(of_kind.next(), None, "expected only one {kind}");
     object
 }
 
@@ -48,7 +48,7 @@ fn the_route_refers_to_the_gateway_and_a_service_with_pods() {
     let image = container["image"].as_str().unwrap();
     assert!(
         image.ends_with(&format!("/envoy:{ENVOY_VERSION}")),
-        "{image}: another than what is packed"
+        "{image} differs from the packaged Envoy image"
     );
 }
 

@@ -1,6 +1,6 @@
-//! Helm, built from its Go module into the cache folder, once.
+//! Helm, built once from its Go module into the cache folder.
 //!
-//! In: `tools/go/helm`, which pins the version. Out: the path of Helm.
+//! In: `tools/go/helm`, which pins the version. Out: Helm's path.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use sesame_tools::wheel::{self, hex, last_lines};
 /// The package of Helm's command.
 const PACKAGE: &str = "helm.sh/helm/v4/cmd/helm";
 
-/// Helm's path; builds it unless it exists.
+/// Returns Helm's path, building it unless it exists.
 pub(crate) fn obtain() -> Result<PathBuf> {
     let path = path()?;
     let shelf = shelf()?;
@@ -50,13 +50,13 @@ pub(crate) fn obtain() -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Helm's path, if it is built.
+/// Helm's path, if already built.
 pub(super) fn built() -> Result<Option<PathBuf>> {
     let path = path()?;
     Ok(path.exists().then_some(path))
 }
 
-/// Its path in the cache folder, which contains a hash of its module.
+/// Path in the cache folder, which contains a hash of the module.
 fn path() -> Result<PathBuf> {
     let mut hasher = Sha256::new();
     hasher.update(go::VERSION);

@@ -1,7 +1,7 @@
-//! Rules for the manifests, with any values.
+//! Rules for the manifests, whatever the chart values.
 //!
-//! In: objects. Out: problems: permissions that are too wide, of the wrong scope or unused, pods with more privileges than
-//! needed, and dangling references.
+//! In: objects. Out: problems: permissions that are too wide, unused or in the wrong scope, pods with more privileges
+//! than needed, and dangling references.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::rbac::{self, Place, Right};
 
-/// Cluster-scoped resources that ClusterRoles may name; all others belong in Roles.
+/// Cluster-scoped resources, which belong in ClusterRoles; all others belong in Roles.
 const WITHOUT_NAMESPACE: &[(&str, &str)] = &[
     ("", "namespaces"),
     ("apiextensions.k8s.io", "customresourcedefinitions"),
@@ -17,17 +17,17 @@ const WITHOUT_NAMESPACE: &[(&str, &str)] = &[
     ("gateway.networking.k8s.io", "gatewayclasses/status"),
 ];
 
-/// Verbs that allow privilege escalation, and wildcards.
+/// Wildcards, and verbs that allow privilege escalation.
 const NEVER: &[&str] = &["*", "escalate", "bind", "impersonate", "deletecollection"];
 
-/// Required fields of a container's security context, as JSON pointers.
+/// Required fields in a container's security context, as JSON pointers.
 const CONTAINER: &[(&str, &str)] = &[
     ("/allowPrivilegeEscalation", "false"),
     ("/readOnlyRootFilesystem", "true"),
     ("/capabilities/drop", r#"["ALL"]"#),
 ];
 
-/// Required fields of a pod's security context.
+/// Required fields in a pod's security context.
 const POD: &[(&str, &str)] = &[
     ("/runAsNonRoot", "true"),
     ("/runAsUser", "65532"),
@@ -47,7 +47,7 @@ pub(super) fn problems(objects: &[Value]) -> Vec<String> {
     problems
 }
 
-/// Duplicate objects.
+/// Finds duplicate objects.
 fn doubles(objects: &[Value]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     objects
@@ -58,7 +58,7 @@ fn doubles(objects: &[Value]) -> Vec<String> {
         .collect()
 }
 
-/// Problems of roles.
+/// Finds problems in roles.
 fn rights(objects: &[Value]) -> Vec<String> {
     let mut problems = Vec::new();
     for role in rbac::roles(objects) {
@@ -90,7 +90,7 @@ fn rights(objects: &[Value]) -> Vec<String> {
     problems
 }
 
-/// Problems of a permission.
+/// Finds problems in one permission.
 fn wrong(role: &str, in_cluster: bool, objects: &[Value], right: &Right) -> Vec<String> {
     let mut problems = Vec::new();
     if NEVER.contains(&right.verb.as_str()) || right.resource.contains('*') || right.group == "*" {
@@ -99,10 +99,10 @@ fn wrong(role: &str, in_cluster: bool, objects: &[Value], right: &Right) -> Vec<
     let without = WITHOUT_NAMESPACE.contains(&(right.group.as_str(), right.resource.as_str()));
     if without && !in_cluster {
         problems.push(format!(
-            "{role}: {right} has no effect in a Role: it has no namespace"
+            "{role}: {right} has no effect in a Role: the resource is cluster-scoped"
         ));
     }
-    // Roles for namespaces exist exactly if only some namespaces are watched.
+    // Roles in namespaces exist only if Sesame watches selected namespaces.
     let some_only = objects.iter().any(|object| {
         object["kind"] == "Role"
             && object["metadata"]["name"]
@@ -111,13 +111,13 @@ fn wrong(role: &str, in_cluster: bool, objects: &[Value], right: &Right) -> Vec<
     });
     if in_cluster && some_only && !without {
         problems.push(format!(
-            "{role}: {right} belongs to Roles, as some namespaces only are watched"
+            "{role}: {right} belongs in Roles, since only some namespaces are watched"
         ));
     }
     problems
 }
 
-/// Problems of a Deployment's pods: privileges, and probes of missing ports.
+/// Finds problems in a Deployment's pods: privileges, and probes of undefined ports.
 fn deployment(object: &Value) -> Vec<String> {
     let name = name_of(object);
     let pod = &object["spec"]["template"]["spec"];
@@ -137,7 +137,7 @@ fn deployment(object: &Value) -> Vec<String> {
             let port = container[probe]["httpGet"]["port"].as_str();
             if !port.is_some_and(|port| ports.contains(port)) {
                 problems.push(format!(
-                    "{name}: the {probe} uses a missing port of the container"
+                    "{name}: the {probe} uses an undefined container port"
                 ));
             }
         }
@@ -158,7 +158,8 @@ fn unsaid(name: &str, context: &Value, wanted: &[(&str, &str)]) -> Vec<String> {
         .collect()
 }
 
-/// Selectors of Services and PodDisruptionBudgets must match a Deployment's pods, and Services must refer to ports of the pods.
+/// Selectors in Services and PodDisruptionBudgets must match a Deployment's pods, and Services must refer to the pods'
+/// ports.
 fn selectors(objects: &[Value]) -> Vec<String> {
     let deployments: Vec<&Value> = objects
         .iter()
@@ -205,7 +206,7 @@ fn ports(container: &Value) -> BTreeSet<&str> {
     ports.filter_map(|port| port["name"].as_str()).collect()
 }
 
-/// An object's display name: `Role sesame-system/sesame`.
+/// An object's display name, such as `Role sesame-system/sesame`.
 fn name_of(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let (kind, about) = (text(&object["kind"]), &object["metadata"]);

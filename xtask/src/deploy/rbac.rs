@@ -1,7 +1,7 @@
 //! Compares Sesame's permissions with its requests.
 //!
-//! In: manifests, and an API server's audit log (level `Metadata`). Out: unused permissions, and requests
-//! without a permission.
+//! In: manifests and an API server's audit log (level `Metadata`). Out: unused permissions, and requests without a
+//! permission.
 
 mod audit;
 mod verdict;
@@ -16,7 +16,7 @@ use serde_json::Value;
 
 pub(crate) use self::verdict::Verdict;
 
-/// Sesame's account in the manifests: namespace, name.
+/// Sesame's service account in the manifests: namespace, name.
 const ACCOUNT: (&str, &str) = ("sesame-system", "sesame");
 
 /// Options of `cargo xtask deploy rbac`.
@@ -44,8 +44,8 @@ pub(super) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Compares Sesame's permissions in the manifests with audit logs. Permissions for the resources in `without`
-/// (`RESOURCE.GROUP`) are ignored.
+/// Compares Sesame's permissions in the manifests with audit logs. Ignores permissions for the resources in `without`
+/// (`RESOURCE.GROUP`).
 pub(crate) fn compare(manifests: &Path, audit: &[PathBuf], without: &[String]) -> Result<Verdict> {
     let text = fs::read_to_string(manifests)
         .with_context(|| format!("can't read {}", manifests.display()))?;
@@ -71,7 +71,7 @@ pub(crate) fn compare(manifests: &Path, audit: &[PathBuf], without: &[String]) -
 /// The scope of a permission.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
-    /// All namespaces, and cluster-scoped resources.
+    /// All namespaces and cluster-scoped resources.
     Everywhere,
     Namespace(String),
 }
@@ -82,10 +82,10 @@ pub(super) struct Right {
     pub(super) place: Place,
     /// Empty for the core group.
     pub(super) group: String,
-    /// With a subresource after a slash.
+    /// Includes a subresource after a slash.
     pub(super) resource: String,
     pub(super) verb: String,
-    /// The name of the object; `None` for any.
+    /// Name of the object; `None` for any.
     pub(super) name: Option<String>,
 }
 
@@ -105,7 +105,7 @@ impl fmt::Display for Right {
     }
 }
 
-/// A role, and its bindings to Sesame's account.
+/// A role and its bindings to Sesame's service account.
 pub(super) struct Role<'a> {
     /// The ClusterRole or Role.
     pub(super) object: &'a Value,
@@ -118,7 +118,7 @@ impl Role<'_> {
         self.object["rules"].as_array().into_iter().flatten()
     }
 
-    /// The permissions of its rules in a scope, in order.
+    /// The permissions granted by its rules in a scope, in order.
     pub(super) fn rights(&self, place: &Place) -> Vec<Right> {
         let mut rights = Vec::new();
         for rule in self.rules() {
@@ -161,7 +161,8 @@ pub(super) fn roles(objects: &[Value]) -> Vec<Role<'_>> {
         .collect()
 }
 
-/// The scope of a binding of a role to Sesame's account; `None` for other objects, roles and accounts.
+/// The scope in which a binding grants a role to Sesame's service account; `None` for other objects, roles and
+/// accounts.
 fn place(binding: &Value, role: &Value) -> Option<Place> {
     let namespace = binding["metadata"]["namespace"].as_str();
     let place = match binding["kind"].as_str()? {
@@ -183,7 +184,7 @@ fn place(binding: &Value, role: &Value) -> Option<Place> {
     (ours && account).then_some(place)
 }
 
-/// All permissions of Sesame's account.
+/// All permissions of Sesame's service account.
 pub(super) fn granted(objects: &[Value]) -> BTreeSet<Right> {
     let roles = roles(objects);
     let rights = roles

@@ -1,6 +1,6 @@
-//! Changes to a fleet's objects by other clients are reverted.
+//! Other clients' changes to a fleet's objects are reverted.
 //!
-//! In: a scene with Sesame. Out: the objects are restored, and requests succeed.
+//! In: a scene with Sesame. Out: the objects are restored, and all requests succeed.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const NAME: &str = "drift";
 /// Time limit for restoring an object.
 const BACK: Duration = Duration::from_secs(15);
 
-/// Edits: resource, changed field, merge patch. `NAME` stands for the object's name.
+/// Edits: resource, changed field, merge patch. `NAME` is replaced by the object's name.
 const EDITS: &[(&str, &str, &str)] = &[
     (
         "deployments",
@@ -46,7 +46,7 @@ const EDITS: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// All kinds of a fleet's objects.
+/// All kinds of fleet objects.
 const KINDS: [&str; 6] = [
     "services",
     "deployments",
@@ -72,7 +72,7 @@ pub(super) fn drift(scene: &Scene) -> Result<String> {
     check_served(scene)?;
     shop::delete(scene, NAME)?;
     Ok(format!(
-        "{} edits and {} deletions put back, the slowest within {:.1} s",
+        "{} edits and {} deletions reverted, the slowest in {:.1} s",
         EDITS.len(),
         KINDS.len(),
         slowest.as_secs_f32()
@@ -107,7 +107,7 @@ fn deleted(scene: &Scene, kind: &str) -> Result<Duration> {
         let now = shop::one_made_for(scene, NAME, kind)?;
         ensure!(
             now["metadata"]["uid"] != before["metadata"]["uid"],
-            "it is the one that was deleted"
+            "it is still the deleted one"
         );
         Ok(())
     };

@@ -1,6 +1,6 @@
 //! Rollouts and scaling of Envoys.
 //!
-//! In: a scene with Sesame. Out: no request failed.
+//! In: a scene with Sesame. Out: no requests failed.
 
 use anyhow::Result;
 use serde_json::json;
@@ -41,7 +41,7 @@ pub(super) fn envoys(scene: &Scene) -> Result<String> {
         let what = if replicas == 4 { "2 to 4" } else { "4 to 1" };
         times.push((what, shop::rolled_out(scene, NAME, replicas, &[])?));
     }
-    // Including the only one.
+    // Also when it is the only one.
     let last = shop::envoys(scene, NAME)?;
     scene.apply(&[parameters(NAME, "{replicas: 1, logLevel: warning}")])?;
     times.push(("the only one", shop::rolled_out(scene, NAME, 1, &last)?));

@@ -1,6 +1,6 @@
-//! Installation, use and removal of Sesame according to `docs/install.md`, by the manifests and by the chart.
+//! Installs, uses and removes Sesame as described in `docs/install.md`, with the manifests and with the chart.
 //!
-//! In: a scene without Sesame. Out: the same scene, or an error if an object remains or the guide is wrong.
+//! In: a scene without Sesame. Out: the same scene, or an error if objects remain or the guide is wrong.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,10 +18,10 @@ use sesame_tools::wheel::last_lines;
 
 /// The chart's class.
 const CLASS: &str = "sesame";
-/// Time limit for the removal of Sesame's objects.
+/// Time limit for removing Sesame's objects.
 const GONE: Duration = Duration::from_secs(120);
 
-/// Installs by the manifests.
+/// Installs with the manifests.
 pub(super) fn manifests(scene: &Scene) -> Result<String> {
     let before = clean(scene)?;
     let begun = Instant::now();
@@ -32,7 +32,7 @@ pub(super) fn manifests(scene: &Scene) -> Result<String> {
     Ok(used)
 }
 
-/// Installs by the chart.
+/// Installs with the chart.
 pub(super) fn helm(scene: &Scene) -> Result<String> {
     let helm = deploy::helm::obtain()?;
     let before = clean(scene)?;
@@ -55,14 +55,14 @@ pub(super) fn helm(scene: &Scene) -> Result<String> {
         install::NAMESPACE,
         "--wait",
     ]))?;
-    // An uninstall keeps the class, since its removal would remove the Envoys of its Gateways.
+    // An uninstall keeps the class, since removing it would remove its Gateways' Envoys.
     scene.kubectl(&["delete", "gatewayclass", CLASS])?;
     scene.kubectl(&["delete", "namespace", install::NAMESPACE])?;
     nothing_left(scene, &before)?;
     Ok(used)
 }
 
-/// Installs Sesame by the manifests unless it is installed.
+/// Installs Sesame with the manifests unless it is installed.
 pub(super) fn ensure_installed(scene: &Scene) -> Result<()> {
     match is_installed(scene)? {
         true => install::ready(&scene.cluster),
@@ -70,7 +70,7 @@ pub(super) fn ensure_installed(scene: &Scene) -> Result<()> {
     }
 }
 
-/// Updates the Sesame of a previous run to the current image.
+/// Updates the Sesame from a previous run to the current image.
 pub(super) fn renew(scene: &Scene) -> Result<()> {
     match is_installed(scene)? {
         true => install::manifests(&scene.cluster),
@@ -147,7 +147,7 @@ fn used(scene: &Scene, begun: Instant) -> Result<String> {
     let gone = shop::delete(scene, shop::GATEWAY)?;
     shop::close(scene)?;
     Ok(format!(
-        "ready after {:.1} s, the first response {:.1} s after the Gateway, nothing left of it {:.1} s after its end",
+        "ready after {:.1} s, first response {:.1} s after creating the Gateway, all objects gone {:.1} s after deleting it",
         ready.as_secs_f32(),
         answered.as_secs_f32(),
         gone.as_secs_f32()
@@ -158,7 +158,7 @@ fn nothing_left(scene: &Scene, before: &BTreeSet<String>) -> Result<()> {
     let look = || {
         let now = scene.everything()?;
         let left: Vec<&String> = now.difference(before).collect();
-        ensure!(left.is_empty(), "objects of Sesame remain: {left:?}");
+        ensure!(left.is_empty(), "Sesame's objects remain: {left:?}");
         let lost: Vec<&String> = before.difference(&now).collect();
         ensure!(
             lost.is_empty(),
@@ -169,7 +169,7 @@ fn nothing_left(scene: &Scene, before: &BTreeSet<String>) -> Result<()> {
     until("the cluster is as before Sesame", GONE, look).map(drop)
 }
 
-/// Runs Helm in the cluster's network, with temporary settings.
+/// A Helm command in the cluster's network, with temporary settings.
 fn command(scene: &Scene, helm: &Path, home: &Path) -> Command {
     let mut command = scene.cluster.command(helm);
     for variable in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {

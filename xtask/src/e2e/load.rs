@@ -1,7 +1,7 @@
 //! Constant requests, none of which may fail.
 //!
-//! In: a network namespace, requests. Out: the number of successes, and the failures.
-//! Half of the clients use keep-alive connections, as browsers and proxies do; the others open a connection for each
+//! In: a network namespace and requests. Out: the number of successes, and the failures.
+//! Half of the clients use keep-alive connections, as browsers and proxies do; the others open a connection per
 //! request.
 
 use std::fmt;
@@ -16,13 +16,13 @@ use tokio::time::sleep;
 
 use super::network::{Connection, Network, Request, Response};
 
-/// Number of clients with keep-alive connections, and without.
+/// Number of clients with keep-alive connections, and of those without.
 const CLIENTS: usize = 8;
 
 /// Time between two requests of a client: 160 requests per second in total.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The most failures kept with their reasons.
+/// Maximum number of failures kept with their reasons.
 const KEPT: usize = 20;
 
 /// Running clients.
@@ -38,7 +38,7 @@ pub(super) struct Tally {
     pub(super) answered: u64,
     /// Number of failures.
     pub(super) failed: u64,
-    /// Time since the start and reason of the first failures.
+    /// Time since the start, and reason, of the first failures.
     failures: Vec<(Duration, String)>,
     /// The longest request.
     slowest: Duration,
@@ -152,7 +152,7 @@ async fn client(requests: &[Request], stop: &AtomicBool, keeps: bool, begun: Ins
             break;
         }
         let since = Instant::now();
-        // Closed between two requests: no request is lost.
+        // Closed between two requests, so no request is lost.
         open = open.filter(|open| keeps && !open.is_closed());
         let outcome = exchange(open.take(), request).await;
         let outcome = outcome.map(|left| open = left);

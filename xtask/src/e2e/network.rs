@@ -1,6 +1,6 @@
 //! HTTP requests from a network namespace.
 //!
-//! In: a network namespace, requests. Out: responses.
+//! In: a network namespace and requests. Out: responses.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -49,7 +49,7 @@ pub(super) struct Response {
 }
 
 impl Response {
-    /// The first value of a header; empty if there is none.
+    /// The first value of a header; empty if absent.
     pub(super) fn header(&self, name: &str) -> &str {
         let value = self.headers.get(name);
         value
@@ -111,7 +111,7 @@ impl Connection {
 pub(super) struct Network(PathBuf);
 
 impl Network {
-    /// The namespace of a file in `/proc`.
+    /// The namespace behind a file in `/proc`.
     pub(super) fn new(path: PathBuf) -> Self {
         Self(path)
     }

@@ -1,6 +1,6 @@
-//! The API server is down for some time.
+//! A temporary outage of the API server.
 //!
-//! In: a scene with Sesame. Out: no request failed, and changes are served soon after the API server's return.
+//! In: a scene with Sesame. Out: no requests failed, and changes are served soon after the API server is back.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use super::load::Load;
 use super::scene::{Scene, until};
 use super::shop;
 
-/// Time limit for serving changes after its return.
+/// Time limit for serving changes made after the outage.
 const SERVED: Duration = Duration::from_secs(5);
 
-/// Time limit for updating statuses, which may need a leader election.
+/// Time limit for updating statuses, which may require a leader election.
 const RIGHT: Duration = Duration::from_secs(30);
 
 /// Runs the test.
@@ -40,7 +40,7 @@ pub(super) fn outage(scene: &Scene) -> Result<String> {
     let served = changed.elapsed();
     ensure!(
         served <= SERVED,
-        "changes were served {served:?} after they were made, not within {SERVED:?}"
+        "changes took {served:?} to be served, more than {SERVED:?}"
     );
     let ((), right) = until("all statuses are right", RIGHT, || {
         shop::statuses_are_right(scene, shop::GATEWAY)
@@ -49,7 +49,7 @@ pub(super) fn outage(scene: &Scene) -> Result<String> {
     let of = format!("of={}", shop::GATEWAY);
     scene.kubectl(&["-n", shop::NAMESPACE, "delete", "httproutes", "-l", &of])?;
     Ok(format!(
-        "{tally}; away for {} s; changes right after it served within {:.1} s, statuses right {:.1} s later",
+        "{tally}; down for {} s; changes right afterwards served within {:.1} s, statuses up to date {:.1} s later",
         scene.outage.as_secs(),
         served.as_secs_f32(),
         right.as_secs_f32()

@@ -1,7 +1,6 @@
 //! Parameters of Envoys.
 //!
-//! In: a scene with Sesame. Out: each parameter takes effect, and invalid ones end no
-//! Envoy.
+//! In: a scene with Sesame. Out: each parameter takes effect, and invalid ones terminate no Envoys.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
@@ -23,13 +22,13 @@ const NAME: &str = "chosen";
 /// Time limit for a parameter to take effect.
 const DONE: Duration = Duration::from_secs(120);
 
-/// A HorizontalPodAutoscaler's resource name.
+/// Resource name of HorizontalPodAutoscalers.
 const AUTOSCALERS: &str = "horizontalpodautoscalers";
 
 /// Time after an invalid parameter until the check for terminated Envoys.
 const SLIP: Duration = Duration::from_secs(5);
 
-/// A ConfigMap of parameters.
+/// A ConfigMap with parameters.
 pub(super) fn parameters(name: &str, text: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -75,7 +74,7 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
     sleep(SLIP);
     ensure!(
         shop::made_for(scene, NAME, "pods")?.len() == 1,
-        "Envoys came or went for a slip"
+        "invalid parameters started or stopped Envoys"
     );
     choose("replicas: 1")?;
     shop::programmed(scene, NAME)?;
@@ -158,7 +157,7 @@ fn reported(scene: &Scene) -> Result<()> {
     let conditions = &gateway["status"]["conditions"];
     ensure!(
         is_true(&gateway, conditions, "Accepted").is_err(),
-        "it is accepted"
+        "the invalid parameters are accepted"
     );
     let accepted = conditions
         .as_array()
@@ -178,7 +177,7 @@ fn text(value: &Value) -> Result<&str> {
     value.as_str().context("a field is missing")
 }
 
-/// A watch of a kind's objects, from their creation.
+/// A watch on objects of a kind, from their creation.
 struct Labels {
     kind: &'static str,
     watching: Child,
@@ -205,7 +204,7 @@ impl Labels {
         })
     }
 
-    /// The number of events about the Gateway's objects; an error if one lacked the label.
+    /// The number of events for the Gateway's objects; an error if any lacked the label.
     fn all_labelled(mut self) -> Result<usize> {
         self.end();
         let mut text = String::new();

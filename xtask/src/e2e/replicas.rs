@@ -1,6 +1,6 @@
 //! Sesame's replicas crash and are replaced while routes change.
 //!
-//! In: a scene with Sesame. Out: no request failed, and all changes are served in the end.
+//! In: a scene with Sesame. Out: no requests failed, and all changes are eventually served.
 
 use std::path::Path;
 use std::time::Duration;
@@ -23,10 +23,10 @@ const CHANGES: usize = 200;
 /// Time limit for serving the last change.
 const RIGHT: Duration = Duration::from_secs(30);
 
-/// Time limit for a new leader.
+/// Time limit for electing a new leader.
 const LED: Duration = Duration::from_secs(30);
 
-/// The tag of another version, which is the same program.
+/// The image tag of another version, which contains the same program.
 const NEXT: &str = "localhost/sesame/next:1";
 
 /// The leader crashes during changes.
@@ -76,8 +76,7 @@ pub(super) fn rollout(scene: &Scene) -> Result<String> {
     Ok(figures)
 }
 
-/// An upgrade and a downgrade: all replicas are replaced, and all Envoys, since their sidecar is
-/// Sesame.
+/// An upgrade and a downgrade: all replicas are replaced, and all Envoys, since their sidecar is Sesame.
 pub(super) fn upgrade(scene: &Scene) -> Result<String> {
     let program = cargo::built("release", "sesame");
     let mut next = image::recipes::sesame(Path::new(program.get_program()))?;
@@ -179,17 +178,17 @@ fn while_routes_change<T>(
     let tally = load.stop()?;
     let of = format!("of={}", shop::GATEWAY);
     scene.kubectl(&["-n", shop::NAMESPACE, "delete", "httproutes", "-l", &of])?;
-    let done = done.context("there is no middle")?;
+    let done = done.context("`middle` didn't run")?;
     Ok((
         done,
         format!(
-            "{tally}; {CHANGES} changes, all statuses right {:.1} s after the last",
+            "{tally}; {CHANGES} changes, all statuses up to date {:.1} s after the last",
             right.as_secs_f32()
         ),
     ))
 }
 
-/// The leader's pod, which is the Lease's holder.
+/// The leader's pod: the holder of the Lease.
 fn leading(scene: &Scene) -> Result<String> {
     let lease = ["-n", install::NAMESPACE, "lease", "sesame-leader"];
     let lease = scene.get(&lease)?;

@@ -1,6 +1,6 @@
-//! A cluster for tests, and queries of it.
+//! A cluster for tests, and queries on it.
 //!
-//! In: kubectl's arguments, objects. Out: objects of the cluster, at once or when they are as expected.
+//! In: kubectl arguments and objects. Out: objects from the cluster, at once or when they are as expected.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,10 +19,10 @@ use sesame_tools::cluster::Cluster;
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Kinds whose objects Kubernetes creates and deletes by itself.
+/// Kinds whose objects Kubernetes creates and deletes on its own.
 const VOLATILE: [&str; 2] = ["events", "leases"];
 
-/// A cluster, and settings of the tests.
+/// A cluster and the test settings.
 pub(super) struct Scene {
     pub(super) cluster: Cluster,
     pub(super) network: Network,
@@ -31,7 +31,7 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// The scene of a running cluster.
+    /// The scene for a running cluster.
     pub(super) fn new(cluster: Cluster, outage: Duration) -> Result<Self> {
         let network = Network::new(cluster.network()?);
         Ok(Self {
@@ -73,7 +73,7 @@ impl Scene {
         self.network.send(request)
     }
 
-    /// All objects in the cluster as `Kind namespace/name`, except for those of [`VOLATILE`].
+    /// All objects in the cluster as `Kind namespace/name`, except [`VOLATILE`] kinds.
     pub(super) fn everything(&self) -> Result<BTreeSet<String>> {
         let kinds = self.kubectl(&["api-resources", "--verbs=list", "-o", "name"])?;
         let restless = |kind: &&str| {
@@ -86,8 +86,7 @@ impl Scene {
         Ok(all.lines().map(str::to_owned).collect())
     }
 
-    /// Kills the program of a pod. It is a process of this machine, found by the pod's UID in the name of its
-    /// cgroup.
+    /// Kills a pod's program. It is a process on this machine, found by the pod's UID in its cgroup name.
     pub(super) fn kill(&self, namespace: &str, pod: &str, program: &str) -> Result<()> {
         let pod = self.get(&["-n", namespace, "pod", pod])?;
         let uid = pod["metadata"]["uid"]
@@ -117,7 +116,7 @@ impl Scene {
     }
 }
 
-/// Retries `look` until it succeeds, and returns the time it took.
+/// Retries `look` until it succeeds. Also returns the time it took.
 ///
 /// # Errors
 /// The last error, after the time limit.

@@ -1,6 +1,6 @@
 //! The shop of `deploy/example.yaml`: backends, Gateways and routes.
 //!
-//! In: a scene. Out: Gateways that serve, or that are removed with all their objects.
+//! In: a scene. Out: Gateways that serve, or that are removed along with all their objects.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -13,20 +13,20 @@ use super::scene::{Scene, is_true, until};
 use crate::install;
 use sesame_tools::cargo;
 
-/// Its namespace.
+/// The shop's namespace.
 pub(super) const NAMESPACE: &str = "shop";
 
-/// The example's Gateway, and the host of its route.
+/// The example's Gateway and its route's host.
 pub(super) const GATEWAY: &str = "web";
 pub(super) const HOST: &str = "shop.example.com";
 
-/// Time limit for a new Gateway to serve, for busy machines.
+/// Time limit for a new Gateway to serve; long enough for busy machines.
 const START: Duration = Duration::from_secs(90);
 
-/// Time limit for the removal of Envoys, including their drain.
+/// Time limit for removing Envoys, including their drain.
 const END: Duration = Duration::from_secs(120);
 
-/// Time limit for a rollout of Envoys, including a drain of each.
+/// Time limit for an Envoy rollout, including the drain of each.
 const ROLLED: Duration = Duration::from_secs(240);
 
 /// Time limit for a route to be served.
@@ -53,7 +53,7 @@ pub(super) fn close(scene: &Scene) -> Result<()> {
         .map(drop)
 }
 
-/// A Gateway with a route for `NAME.example.com` to the shop, and one for gRPC calls.
+/// A Gateway with one route from `NAME.example.com` to the shop, and one for gRPC calls.
 pub(super) fn gateway(name: &str, infrastructure: Value) -> Vec<Value> {
     let gateway = json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
@@ -81,7 +81,7 @@ fn grpc_route(gateway: &str) -> Value {
     })
 }
 
-/// A route of a Gateway for `NAME.example.com`, whose responses have a version.
+/// A route for `NAME.example.com` on a Gateway, whose responses include a version.
 pub(super) fn route(gateway: &str, name: &str, version: &str) -> Value {
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
@@ -123,7 +123,7 @@ pub(super) fn host(route: &str) -> String {
     format!("{route}.example.com")
 }
 
-/// A request for `/` of a host.
+/// A request for `/` on a host.
 pub(super) fn request(address: SocketAddr, host: &str) -> Request {
     Request {
         address,
@@ -149,7 +149,7 @@ pub(super) fn programmed(scene: &Scene, gateway: &str) -> Result<SocketAddr> {
     until(&format!("{gateway} is programmed"), START, look).map(|(address, _)| address)
 }
 
-/// Waits until a response has this version (any if empty), and returns the time it took.
+/// Waits until a response has this version (any if empty). Returns the time it took.
 pub(super) fn served(scene: &Scene, request: &Request, version: &str) -> Result<Duration> {
     let look = || {
         let response = scene.send(request)?;
@@ -169,7 +169,7 @@ pub(super) fn served(scene: &Scene, request: &Request, version: &str) -> Result<
     until(&format!("{} is served", request.host), SERVED, look).map(|((), took)| took)
 }
 
-/// Whether the statuses of all routes of a Gateway are up to date.
+/// Checks that the statuses of all routes of a Gateway are up to date.
 pub(super) fn statuses_are_right(scene: &Scene, gateway: &str) -> Result<()> {
     let of = format!("of={gateway}");
     let routes = scene.list(&["-n", NAMESPACE, "httproutes", "-l", &of])?;
@@ -178,7 +178,7 @@ pub(super) fn statuses_are_right(scene: &Scene, gateway: &str) -> Result<()> {
         let parents = &route["status"]["parents"];
         ensure!(
             parents.as_array().is_some_and(|parents| parents.len() == 1),
-            "{} has another number of parents than 1: {parents}",
+            "{} should have 1 parent: {parents}",
             route["metadata"]["name"]
         );
         for condition in ["Accepted", "ResolvedRefs"] {
@@ -188,7 +188,7 @@ pub(super) fn statuses_are_right(scene: &Scene, gateway: &str) -> Result<()> {
     Ok(())
 }
 
-/// A Gateway's fleet objects of some kinds.
+/// A Gateway's fleet objects of the given kinds.
 pub(super) fn made_for(scene: &Scene, gateway: &str, kinds: &str) -> Result<Vec<Value>> {
     let of = format!("gateway.networking.k8s.io/gateway-name={gateway}");
     scene.list(&["-n", NAMESPACE, kinds, "-l", &of])
@@ -203,7 +203,7 @@ pub(super) fn one_made_for(scene: &Scene, gateway: &str, kind: &str) -> Result<V
     }
 }
 
-/// Deletes a Gateway and its routes, waits until all their objects are removed, and returns the time it took.
+/// Deletes a Gateway and its routes, and waits until all their objects are removed. Returns the time it took.
 pub(super) fn delete(scene: &Scene, gateway: &str) -> Result<Duration> {
     let of = format!("of={gateway}");
     scene.kubectl(&["-n", NAMESPACE, "delete", "httproutes", "-l", &of])?;
@@ -219,7 +219,7 @@ pub(super) fn delete(scene: &Scene, gateway: &str) -> Result<Duration> {
         let labelled = made_for(scene, gateway, "all,secrets,configmaps,serviceaccounts")?;
         ensure!(
             labelled.is_empty(),
-            "{} labelled objects are left of {gateway}",
+            "{} labelled objects of {gateway} remain",
             labelled.len()
         );
         Ok(())
@@ -227,7 +227,7 @@ pub(super) fn delete(scene: &Scene, gateway: &str) -> Result<Duration> {
     until(&format!("{gateway} is removed"), END, look).map(|((), took)| took)
 }
 
-/// Waits until exactly this number of Envoys exists, all of them ready and none of them old or terminating.
+/// Waits until exactly this number of Envoys exists, all ready and none outdated or terminating.
 pub(super) fn rolled_out(
     scene: &Scene,
     gateway: &str,
@@ -238,7 +238,7 @@ pub(super) fn rolled_out(
         let workload = one_made_for(scene, gateway, "deployments")?;
         ensure!(
             workload["status"]["observedGeneration"] == workload["metadata"]["generation"],
-            "the Deployment isn't looked at yet"
+            "the Deployment hasn't been observed yet"
         );
         let pods = made_for(scene, gateway, "pods")?;
         let ready = pods.iter().filter(|pod| is_ready(pod)).count();

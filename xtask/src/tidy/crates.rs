@@ -1,9 +1,10 @@
 //! The table of crates in ARCHITECTURE.md matches the workspace.
 //!
-//! In: the file and the members. Out: missing and unknown crates, and dependencies that the table doesn't permit.
+//! In: ARCHITECTURE.md and the workspace members. Out: missing and unknown crates, and dependencies that the table
+//! doesn't permit.
 //!
-//! The table is the one with a column `may depend on`. Its first column names a crate, a folder of `crates/`, in
-//! backticks; `may depend on` lists crates in backticks, or is `all`.
+//! The table is the one with a `may depend on` column. Its first column names a crate, a folder in `crates/`, in
+//! backticks; `may depend on` lists crates in backticks or is `all`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +19,7 @@ const COLUMN: &str = "may depend on";
 #[derive(Debug, PartialEq)]
 struct Row<'a> {
     line: usize,
-    /// `None`: all.
+    /// `None` means all.
     allowed: Option<BTreeSet<&'a str>>,
 }
 
@@ -26,7 +27,7 @@ pub(super) fn check(sources: &[Source], members: &[Member]) -> Vec<Problem> {
     let Some(source) = sources.iter().find(|source| source.path == FILE) else {
         return vec![Problem::file(
             FILE,
-            "is missing: it lists the crates and their dependencies",
+            "is missing; it must list the crates and their dependencies",
         )];
     };
     let rows = match table(source) {
@@ -83,8 +84,7 @@ fn table(source: &Source) -> Result<BTreeMap<&str, Row<'_>>, Problem> {
         let name = cells.first().and_then(|cell| quoted(cell).next());
         let allowed = column.and_then(|column| cells.get(column));
         let (Some(name), Some(allowed)) = (name, allowed) else {
-            let message =
-                "a row of the table of crates names its crate in backticks and has all columns";
+            let message = "each row of the table of crates must name its crate in backticks and have all columns";
             return Err(Problem::line(FILE, line, message));
         };
         let row = Row {

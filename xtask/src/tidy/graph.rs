@@ -1,6 +1,6 @@
-//! Which crate may depend on which.
+//! Allowed dependencies between crates.
 //!
-//! In: the members' manifests, as Cargo reads them, and `cargo tree`. Out: dependencies that break a rule.
+//! In: the members' manifests as Cargo reads them, and `cargo tree`. Out: dependencies that break a rule.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use super::Problem;
 /// Prefix of the workspace's package names.
 const PREFIX: &str = "sesame-";
 
-/// Crates without IO and Envoy types, which also keeps their build short.
+/// Crates without IO and Envoy types, which also keeps their builds short.
 const PURE: &[&str] = &["api", "engine", "model", "translate"];
 
-/// What pure crates must not depend on, not even indirectly.
+/// Crates that pure crates must not depend on, even indirectly.
 const IMPURE: &[&str] = &["tokio", "kube", "kube-client", "tonic", "envoy-types"];
 
 /// Forbidden dependencies within the workspace: from, to, why.
@@ -32,7 +32,7 @@ const NEVER: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// External crates with a list of permitted users, tests included: which, users, why.
+/// External crates reserved for certain users, including in tests: which, users, why.
 const RESERVED: &[(&[&str], &[&str], &str)] = &[
     (
         &["envoy-types"],
@@ -48,12 +48,12 @@ const RESERVED: &[(&[&str], &[&str], &str)] = &[
     ),
 ];
 
-/// A crate of the workspace.
+/// A workspace crate.
 #[derive(Clone, Debug)]
 pub(super) struct Member {
     /// Its package name.
     pub(super) package: String,
-    /// Its folder, relative to the repository: `crates/model`.
+    /// Its folder relative to the repository: `crates/model`.
     pub(super) folder: String,
     /// Root files of its targets, relative to the repository.
     pub(super) roots: Vec<String>,
@@ -64,7 +64,7 @@ pub(super) struct Member {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dependency {
     pub(super) name: String,
-    /// Only for tests, examples and benches.
+    /// Whether it is only for tests, examples and benches.
     pub(super) dev: bool,
 }
 
@@ -73,7 +73,7 @@ impl Member {
         let relative = |path: &Path| {
             let path = path
                 .strip_prefix(root)
-                .context("a crate outside of the repository")?;
+                .context("a crate outside the repository")?;
             Ok::<_, anyhow::Error>(path.to_string_lossy().into_owned())
         };
         let manifest = package.manifest_path.as_std_path();
@@ -107,7 +107,7 @@ impl Member {
         self.folder.starts_with("crates/")
     }
 
-    /// The workspace's crates that it depends on, and whether only in tests.
+    /// The workspace crates it depends on, and whether only for tests.
     pub(super) fn workspace_dependencies(&self) -> impl Iterator<Item = (&str, bool)> {
         self.dependencies
             .iter()
@@ -169,7 +169,7 @@ fn check_member(member: &Member) -> Vec<Problem> {
     problems
 }
 
-/// Impure dependencies of a pure crate. `tree` is the output of `cargo tree --prefix depth`.
+/// Finds impure dependencies of a pure crate. `tree` is the output of `cargo tree --prefix depth`.
 pub(super) fn check_reach(member: &Member, tree: &str) -> Vec<Problem> {
     let mut path: Vec<&str> = Vec::new();
     let mut problems = Vec::new();
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn crates_are_named_by_their_folder() {
+    fn crates_are_named_after_their_folders() {
         let mut wrong = member("crates/model", &[]);
         wrong.package = "sesame-modell".to_owned();
         let problems = check(&[wrong]);

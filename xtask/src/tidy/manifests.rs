@@ -1,4 +1,4 @@
-//! Versions are written once, in the workspace's manifest.
+//! Dependency versions are only specified in the workspace's manifest.
 //!
 //! In: the members' manifests. Out: dependencies that aren't inherited from the workspace.
 
@@ -36,7 +36,9 @@ fn check_manifest(source: &Source) -> Vec<Problem> {
                 problems.push(Problem::line(
                     &source.path,
                     line_of(source, name),
-                    format!("`{name}` must be taken from the workspace: `{name}.workspace = true`"),
+                    format!(
+                        "`{name}` must be inherited from the workspace: `{name}.workspace = true`"
+                    ),
                 ));
             }
         }
@@ -44,7 +46,7 @@ fn check_manifest(source: &Source) -> Vec<Problem> {
     problems
 }
 
-/// The line of a dependency, or 1 if it isn't found.
+/// The line of a dependency; 1 if not found.
 fn line_of(source: &Source, name: &str) -> usize {
     source
         .lines()
@@ -71,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn dependencies_with_own_versions_are_found() {
+    fn dependencies_with_their_own_versions_are_found() {
         assert_eq!(
             lines("[dependencies]\nab.workspace = true\na = \"1\"\n"),
             [Some(3)]

@@ -1,6 +1,6 @@
-//! Every Rust file is part of a crate: a file without a `mod` is never compiled.
+//! Every Rust file belongs to a crate: a file without a `mod` declaration is never compiled.
 //!
-//! In: the files and the roots of all targets. Out: files that can't be reached from a root.
+//! In: the files and the roots of all targets. Out: files that can't be reached from any root.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,8 +58,8 @@ impl Declared<'_> {
     }
 }
 
-/// The `mod name;` declarations of a file, each on a line of its own as rustfmt formats them. Those inside inline modules
-/// count as if they were outside; the repository has none.
+/// The `mod name;` declarations in a file, each on a separate line, as formatted by rustfmt. Those inside inline
+/// modules are treated as if they were outside; the repository has none.
 fn modules_named(source: &Source) -> Vec<Declared<'_>> {
     let mut found = Vec::new();
     let mut at = None;

@@ -1,16 +1,16 @@
-//! Rules about one source file as text. Rules that need the compiler's view are lints.
+//! Text-based rules for single source files. Rules that need the compiler's view are lints.
 //!
-//! In: one file. Out: its problems.
+//! In: a file. Out: its problems.
 
 use super::{Problem, Source};
 
-/// The most lines of a Rust file, except for those in [`LONG`].
+/// Maximum number of lines in a Rust file, except those in [`LONG`].
 const LONGEST: usize = 600;
 
 /// Files that may be longer: path, reason.
 const LONG: &[(&str, &str)] = &[];
 
-/// Forbidden text, and what to do instead. Written in two parts, so that it isn't found here.
+/// Forbidden text and what to do instead. Split in two, so that it isn't found in this file.
 const FORBIDDEN: &[(&str, &str)] = &[
     (
         concat!("#[", "ignore"),
@@ -19,14 +19,14 @@ const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("to", "do!("), "unfinished code is not committed"),
     (
         concat!("unimple", "mented!("),
-        "unfinished code is not committed",
+        "don't commit unfinished code",
     ),
 ];
 
 /// The crate that carries Envoy's resources without decoding them.
 const XDS: &str = "crates/xds/";
 
-/// The parts of Envoy's protobuf API that the xds crate may use: the protocol and its messages' types.
+/// The parts of Envoy's protobuf API that the xds crate may use: the protocol and its message types.
 const PROTOCOL: &[&str] = &[
     "pb::envoy::service::discovery::v3::",
     "pb::envoy::config::core::v3::",
@@ -43,7 +43,7 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
     if length > LONGEST && !LONG.iter().any(|(long, _)| *long == path) {
         problems.push(Problem::file(
             path,
-            format!("{length} lines, {LONGEST} at most: split it by dependencies"),
+            format!("{length} lines, but at most {LONGEST} are allowed: split it by dependencies"),
         ));
     }
     let file = path.rsplit('/').next().unwrap_or_default();
@@ -97,7 +97,7 @@ fn names_only_the_protocol(line: &str) -> bool {
         .all(|rest| PROTOCOL.iter().any(|allowed| rest.starts_with(allowed)))
 }
 
-/// Unused exceptions.
+/// Finds unused exceptions.
 pub(super) fn stale_exceptions(sources: &[Source]) -> Vec<Problem> {
     let needed = |path: &str| {
         let source = sources.iter().find(|source| source.path == path);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_finds_what_breaks_it() {
+    fn each_rule_finds_violations() {
         finds("a/b.rs", &"\n".repeat(601), None, "601 lines");
         finds("a/mod.rs", "", None, "beside the folder");
         finds("a/lib.rs", "mod a;\n", Some(1), "begins with");
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn xds_names_only_the_protocol() {
+    fn xds_uses_only_the_protocol() {
         for line in [
             "use envoy_types::pb::envoy::config::route::v3::Route;",
             "use envoy_types::pb::envoy;",

@@ -1,4 +1,4 @@
-//! The repository's manifests have no problems, and each problem is found.
+//! The repository's manifests have no problems, and each kind of problem is found.
 
 use std::fs;
 
@@ -18,7 +18,7 @@ fn of_kind<'a>(objects: &'a mut [Value], kind: &str) -> &'a mut Value {
         .unwrap()
 }
 
-/// The only problem after a change of the first object of a kind.
+/// The only problem after changing the first object of a kind.
 fn after(kind: &str, change: impl FnOnce(&mut Value)) -> String {
     let mut objects = shipped();
     change(of_kind(&mut objects, kind));
@@ -68,7 +68,7 @@ fn wide_permissions_are_found() {
 }
 
 #[test]
-fn permissions_of_the_wrong_scope_are_found() {
+fn permissions_in_the_wrong_scope_are_found() {
     let problem = after("Role", |role| add_rule(role, "", "namespaces", "get"));
     assert!(problem.contains("no effect in a Role"), "{problem}");
 
@@ -81,7 +81,7 @@ fn permissions_of_the_wrong_scope_are_found() {
     objects.extend([role, binding]);
     let problems = problems(&objects);
     assert!(!problems.is_empty());
-    let wide = |problem: &String| problem.ends_with("some namespaces only are watched");
+    let wide = |problem: &String| problem.ends_with("only some namespaces are watched");
     assert!(problems.iter().all(wide), "{problems:#?}");
 }
 
@@ -149,7 +149,7 @@ fn dangling_references_are_found() {
         container["readinessProbe"]["httpGet"]["port"] = "other".into();
     });
     assert!(
-        problem.contains("the readinessProbe uses a missing port"),
+        problem.contains("the readinessProbe uses an undefined container port"),
         "{problem}"
     );
 }

@@ -13,20 +13,20 @@ use serde_json::Value;
 /// The attributes of a request that matter for authorization.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Request {
-    /// `None` for cluster-scoped resources and all namespaces.
+    /// `None` for cluster-scoped resources and for requests to all namespaces.
     pub(super) namespace: Option<String>,
     pub(super) group: String,
-    /// With a subresource after a slash.
+    /// Includes a subresource after a slash.
     pub(super) resource: String,
     pub(super) verb: String,
-    /// `None` for several objects, or one without a name.
+    /// `None` for requests to several objects, or to one without a name.
     pub(super) name: Option<String>,
     /// Whether it was allowed.
     pub(super) allowed: bool,
 }
 
-/// The requests of a user in several files, except for those without a resource (`/version`, `/apis`), which every account
-/// may make.
+/// A user's requests from several files, except those without a resource (`/version`, `/apis`), which every account may
+/// make.
 pub(super) fn requests(files: &[PathBuf], user: &str) -> Result<BTreeSet<Request>> {
     let mut requests = BTreeSet::new();
     for file in files {
@@ -45,7 +45,7 @@ pub(super) fn requests(files: &[PathBuf], user: &str) -> Result<BTreeSet<Request
     Ok(requests)
 }
 
-/// The requests of an event; none for other users and unfinished events.
+/// The requests of an event; empty for other users and unfinished events.
 fn read(event: &Value, user: &str) -> Vec<Request> {
     let decision = event["annotations"]["authorization.k8s.io/decision"].as_str();
     let (Some(decision), true) = (decision, event["user"]["username"] == user) else {
@@ -72,7 +72,7 @@ fn read(event: &Value, user: &str) -> Vec<Request> {
         name: text(&about["name"]),
         allowed: decision == "allow",
     };
-    // A patch that creates its object (server-side apply) is authorized twice, but logged once.
+    // A patch that creates its object (server-side apply) is authorized twice but logged once.
     let created = request.verb == "patch" && event["responseStatus"]["code"] == 201;
     let second = created.then(|| Request {
         verb: "create".to_owned(),
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(read(&event("get", &Value::Null, 200, "allow"), USER), []);
         let mut early = event("list", &about, 200, "allow");
         early["annotations"] = Value::Null;
-        assert_eq!(read(&early, USER), [], "nothing was decided yet");
+        assert_eq!(read(&early, USER), [], "not yet authorized");
     }
 
     #[test]

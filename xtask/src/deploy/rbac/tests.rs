@@ -1,4 +1,4 @@
-//! Small manifests and small logs.
+//! Tests with small manifests and small logs.
 
 use std::io::Write;
 
@@ -94,7 +94,7 @@ fn used_permissions_match() {
 
 #[test]
 fn each_unused_permission_is_reported() {
-    // `list` belongs to `watch`, `get` to patching a status.
+    // `list` accompanies `watch`, `get` accompanies patching a status.
     let expected = [
         vec![
             "granted, unused: list gateways.gateway.networking.k8s.io",

@@ -15,17 +15,17 @@ const COMPANIONS: &[(&str, &str, &str, &str)] = &[
         "list",
         "watch",
         "",
-        "an API server with streaming lists needs only `watch`; others, and this one as a fallback, need `list`",
+        "with streaming lists, an API server needs only `watch`; without them, or as a fallback, `list`",
     ),
     (
         "get",
         "patch",
         "/status",
-        "after a conflict, which tests can't provoke, the object is read",
+        "the object is read after a conflict, which tests can't provoke",
     ),
 ];
 
-/// Requests that Kubernetes' default roles allow every account.
+/// API groups that Kubernetes' default roles open to every account.
 const OF_EVERYONE: &[&str] = &["authorization.k8s.io", "authentication.k8s.io"];
 
 /// The differences.
@@ -33,9 +33,9 @@ const OF_EVERYONE: &[&str] = &["authorization.k8s.io", "authentication.k8s.io"];
 pub(crate) struct Verdict {
     /// Unused permissions.
     pub(super) unused: BTreeSet<Right>,
-    /// Rejected requests, unless the same permission allowed another one.
+    /// Rejected requests whose permission was never honoured.
     pub(super) refused: BTreeSet<Request>,
-    /// Requests that were allowed by permissions outside the manifests.
+    /// Requests allowed by permissions outside the manifests.
     pub(super) foreign: BTreeSet<Request>,
     /// The number of permissions.
     rights: usize,
@@ -86,7 +86,7 @@ pub(super) fn of(granted: &BTreeSet<Right>, requests: &BTreeSet<Request>) -> Ver
     let unused = granted
         .iter()
         .filter(|right| !used(right) && !excused(right));
-    // An API server that has just started rejects all requests until it has read the roles.
+    // A freshly started API server rejects all requests until it has read the roles.
     let honoured = |request: &Request| {
         let mut rights = granted.iter();
         rights.any(|right| covers(right, request) && used(right))
