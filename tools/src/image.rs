@@ -1,7 +1,7 @@
-//! `cargo xtask image`: builds the images of Sesame and Envoy without a container engine.
+//! `cargo xtask image`: builds images of Sesame and Envoy without a container engine.
 //!
 //! In: the images to build. Out: archives in the cache folder, which `cargo xtask cluster up` imports, and in an output
-//! folder. Other tools build images of their programs with [`Image`].
+//! folder. Other tools use [`Image`] to build images of their programs.
 
 mod archive;
 mod libraries;
@@ -65,18 +65,18 @@ pub fn sesame(profile: Profile) -> Result<Image> {
     recipes::sesame(&cargo::sesame(profile)?)
 }
 
-/// The image of Envoy: the given one, else the pinned one.
+/// The image of the given Envoy, otherwise of the pinned one.
 pub fn envoy(named: Option<&Path>) -> Result<Image> {
     recipes::envoy(&envoy::obtain(named)?)
 }
 
-/// The folder of archives that every cluster imports.
+/// The folder of archives imported by every cluster.
 pub fn archives() -> Result<PathBuf> {
     let cache = binary::cache_dir().context("no cache folder: set HOME or SESAME_CACHE")?;
     Ok(cache.join("images"))
 }
 
-/// Writes an image's archive into that folder, and returns its path.
+/// Writes an image's archive into that folder and returns its path.
 pub fn store(file: &str, image: &Image) -> Result<PathBuf> {
     let archive = archives()?.join(format!("{file}.tar"));
     let step = Step::new(format!("Packing {}", image.names.join(", ")));

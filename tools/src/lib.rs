@@ -1,8 +1,8 @@
-//! Tools for building and testing Sesame, used by `cargo xtask`: Envoy, Go, images and a Kubernetes cluster, all without a
-//! container engine.
+//! Tools for building and testing Sesame, used by `cargo xtask`: Envoy, Go, images and a Kubernetes cluster, all
+//! without a container engine.
 //!
-//! In: the workspace, Python packages, Go modules. Out: programs in the cache folder, image archives, a running cluster. It
-//! must not depend on how Sesame is installed or tested.
+//! In: the workspace, Python packages, Go modules. Out: programs in the cache folder, image archives, a running
+//! cluster. They must not depend on how Sesame is installed or tested.
 
 // Command-line tools print.
 #![allow(clippy::print_stdout, clippy::print_stderr)]

@@ -1,10 +1,10 @@
-//! Progress of long steps: a spinner on a terminal, otherwise lines, on standard error.
+//! Progress of long steps on standard error: a spinner on a terminal, otherwise lines.
 
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// A running step. Dropped without [`Step::done`], it leaves no line, since an error follows.
+/// A running step. If dropped without [`Step::done`], it leaves no line, since an error follows.
 pub struct Step {
     what: String,
     since: Instant,

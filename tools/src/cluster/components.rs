@@ -1,6 +1,6 @@
-//! The components of the node.
+//! The node's components.
 //!
-//! In: the cluster's layout, its programs. Out: command lines.
+//! In: the cluster's layout and programs. Out: command lines.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ pub(super) struct Component {
     /// The program's name.
     pub(super) name: &'static str,
     pub(super) args: Vec<String>,
-    /// Whether it starts only when the API server is ready.
+    /// Whether to wait for the API server before starting it.
     pub(super) later: bool,
 }
 
@@ -162,7 +162,7 @@ impl Here<'_> {
                 ("enable-aggregator-routing", "true"),
                 ("audit-policy-file", &self.setting("audit.yaml")),
                 ("audit-log-path", &text(self.layout.audit_log())),
-                // One file, without rotation.
+                // A single file, without rotation.
                 ("audit-log-maxsize", "0"),
             ],
         )
@@ -181,10 +181,10 @@ impl Here<'_> {
                 ("leader-elect", "false"),
                 ("use-service-account-credentials", "true"),
                 ("profiling", "false"),
-                // With lower limits, the first token of the last controller takes seconds.
+                // With lower limits, the last controller waits seconds for its first token.
                 ("kube-api-qps", "200"),
                 ("kube-api-burst", "400"),
-                // The default is a folder of the machine.
+                // The default is a folder on the host.
                 ("flex-volume-plugin-dir", "/var/lib/kubelet/volumeplugins"),
                 ("root-ca-file", &authority),
                 (

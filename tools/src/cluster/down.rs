@@ -1,6 +1,6 @@
 //! Removes a cluster.
 //!
-//! In: a layout. Out: no process, mount, network, cgroup or file of the cluster.
+//! In: a layout. Out: no processes, mounts, networks, cgroups or files of the cluster remain.
 
 use std::fs::{self, File};
 use std::thread::sleep;
@@ -36,7 +36,7 @@ pub(super) fn down(layout: &Layout) -> Result<bool> {
     Ok(true)
 }
 
-/// Takes the lock against concurrent starts and removals.
+/// Takes the lock that serializes starts and removals.
 pub(super) fn lock(layout: &Layout) -> Result<File> {
     let shelf = layout.home().parent().unwrap_or(layout.home());
     fs::create_dir_all(shelf).with_context(|| format!("can't create {}", shelf.display()))?;
@@ -52,7 +52,7 @@ pub(super) fn lock(layout: &Layout) -> Result<File> {
 /// Removes a cluster without progress output, even if it is incomplete.
 pub(super) fn clean(layout: &Layout) -> Result<()> {
     if let Some(pid) = process::read(&layout.first_process()) {
-        // The init process takes all processes of its PID namespace with it, and they take mounts and network.
+        // Killing the init process kills all processes in its PID namespace; mounts and network disappear with them.
         kill(Pid::from_raw(pid), Signal::SIGKILL).context("can't kill the node")?;
         retry("the node doesn't exit", || {
             Ok(process::read(&layout.first_process()).is_none())
@@ -62,7 +62,7 @@ pub(super) fn clean(layout: &Layout) -> Result<()> {
         mounts::remove_control_groups(layout)
     })?;
     retry("can't remove files", || {
-        // Mounts inside may still be busy.
+        // Mounts inside it may still be busy.
         let removed = fs::remove_dir_all(layout.home());
         Ok(removed.is_ok() || !layout.home().exists())
     })

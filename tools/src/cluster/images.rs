@@ -21,7 +21,7 @@ pub(super) fn import(layout: &Layout, built: &Built, archive: &Path) -> Result<(
     let mut command = ctr(layout, built)?;
     command
         .args(["images", "import"])
-        // When the disk is full, the kubelet removes images that aren't pinned.
+        // When the disk is full, the kubelet removes unpinned images.
         .args(["--label", "io.cri-containerd.pinned=pinned"])
         .arg(archive);
     run(&mut command).with_context(|| format!("can't import {}", archive.display()))
@@ -38,7 +38,7 @@ fn ctr(layout: &Layout, built: &Built) -> Result<Command> {
     Ok(command)
 }
 
-/// A path on the node, as seen from the machine.
+/// A path on the node, as seen from the host.
 fn from_outside(pid: i32, path: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{pid}/root{path}"))
 }

@@ -1,7 +1,6 @@
 //! A cluster's name, paths and addresses.
 //!
-//! The addresses exist only in the cluster's network namespace, so they are the same for every cluster, and clusters don't
-//! interfere.
+//! The addresses exist only in the cluster's network namespace, so all clusters use the same ones without interfering.
 
 use std::path::{Path, PathBuf};
 
@@ -12,13 +11,14 @@ use sesame_fleet::local::binary;
 pub(crate) const NODE_ADDRESS: &str = "10.77.0.1";
 /// The node's network.
 pub(super) const NODE_NETWORK: &str = "10.77.0.1/24";
-/// The pool for Services of type LoadBalancer, assigned in ascending order. A Service can request a free address.
+/// The pool for Services of type LoadBalancer, assigned in ascending order. A Service can request a specific free
+/// address.
 pub const LOAD_BALANCERS: &str = "10.77.1.0/24";
 /// The pool for Services.
 pub(super) const SERVICES: &str = "10.77.64.0/18";
 /// The API server's Service: the first address of [`SERVICES`].
 pub(super) const API_SERVICE: &str = "10.77.64.1";
-/// The Service of DNS.
+/// The DNS Service.
 pub(super) const DNS_SERVICE: &str = "10.77.64.10";
 /// The pool for pods.
 pub(super) const PODS: &str = "10.77.128.0/18";
@@ -26,13 +26,13 @@ pub(super) const PODS: &str = "10.77.128.0/18";
 /// The image that keeps a pod's namespaces open.
 pub(super) const PAUSE_IMAGE: &str = "localhost/sesame/pause:1";
 
-/// The longest name of a cluster, since it is part of node names, cgroups and paths of sockets.
+/// Maximum length of a cluster name, which is part of node names, cgroups and socket paths.
 const LONGEST_NAME: usize = 30;
 
-/// Folders whose content differs on the node.
+/// Folders whose contents differ on the node.
 const HIDDEN: &[&str] = &["/var/lib", "/var/log", "/run", "/proc", "/sys"];
 
-/// A cluster's name and its folder, which exists as long as the cluster.
+/// A cluster's name and its folder, which exists as long as the cluster does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Layout {
     name: String,
@@ -46,7 +46,7 @@ impl Layout {
         Self::below(&cache.join("cluster/run"), name)
     }
 
-    /// The layout of a cluster in a folder of clusters.
+    /// The layout of a cluster in the given folder of clusters.
     pub(super) fn below(shelf: &Path, name: &str) -> Result<Self> {
         let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
         ensure!(
@@ -73,7 +73,7 @@ impl Layout {
         &self.name
     }
 
-    /// The folder of all its files.
+    /// The folder with all its files.
     pub(super) fn home(&self) -> &Path {
         &self.home
     }
@@ -103,7 +103,7 @@ impl Layout {
         self.home.join("lib")
     }
 
-    /// A file for each stopped component.
+    /// Contains a file for each stopped component.
     pub(super) fn held(&self) -> PathBuf {
         self.home.join("held")
     }
@@ -113,12 +113,12 @@ impl Layout {
         self.home.join("first-process")
     }
 
-    /// The folder of its programs: the modules may change while it runs.
+    /// Records the folder of its programs, since the modules may change while it is running.
     pub(super) fn built(&self) -> PathBuf {
         self.home.join("built")
     }
 
-    /// Exists once the image archives are imported.
+    /// Exists once the image archives have been imported.
     pub(super) fn images_imported(&self) -> PathBuf {
         self.home.join("images-imported")
     }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn fixed_services_are_in_the_pool_of_services() {
+    fn fixed_services_are_in_the_services_pool() {
         let (network, bits) = SERVICES.split_once('/').unwrap();
         assert_eq!(bits, "18");
         let number = |text: &str| u32::from(text.parse::<std::net::Ipv4Addr>().unwrap());

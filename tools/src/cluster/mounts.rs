@@ -1,7 +1,7 @@
 //! The node's mounts and cgroups.
 //!
 //! In: the cluster's layout. Out: mounts in the node's mount namespace, which disappear with its last process; cgroups.
-//! It must not change the machine's mounts.
+//! It must not change the host's mounts.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,11 +11,11 @@ use nix::mount::{MntFlags, MsFlags, mount, umount2};
 
 use super::layout::Layout;
 
-/// The machine's cgroup hierarchies (v1), or its single hierarchy (v2).
+/// The host's cgroup hierarchies (v1), or its single hierarchy (v2).
 const CONTROL_GROUPS: &str = "/sys/fs/cgroup";
 
-/// Sysctls of the whole machine with the values that the kubelet requires. It sees copies, so that it doesn't change the
-/// machine's.
+/// Host-wide sysctls, with the values that the kubelet requires. The kubelet sees copies, so it doesn't change the
+/// host's.
 const SETTINGS: &[(&str, &str)] = &[
     ("vm/overcommit_memory", "1"),
     ("vm/panic_on_oom", "0"),
@@ -28,7 +28,7 @@ const SETTINGS: &[(&str, &str)] = &[
 /// Creates the node's mounts.
 pub(super) fn make(layout: &Layout) -> Result<()> {
     let none: Option<&str> = None;
-    // Stops the propagation of mounts in both directions.
+    // Stops mount propagation in both directions.
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
         .context("can't make mounts private")?;
     file_system("proc", Path::new("/proc"), None)?;
@@ -55,7 +55,7 @@ pub(super) fn make(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Mounts a `/sys` of the node's network namespace, with the machine's cgroups.
+/// Mounts a `/sys` for the node's network namespace, with the host's cgroups.
 fn sys() -> Result<()> {
     let keep = tempfile::tempdir()?;
     bind(Path::new(CONTROL_GROUPS), keep.path())?;
@@ -93,8 +93,8 @@ pub(super) fn control_groups(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Removes the cluster's cgroups recursively; returns whether all are removed. Those of processes that are still exiting can't
-/// be removed yet.
+/// Removes the cluster's cgroups recursively; returns whether all are gone. Cgroups whose processes are still exiting
+/// can't be removed yet.
 pub(super) fn remove_control_groups(layout: &Layout) -> Result<bool> {
     let mut gone = true;
     for group in groups(&layout.cgroup())? {

@@ -11,8 +11,8 @@ use anyhow::{Context, Result, ensure};
 use super::layout::{Layout, NODE_ADDRESS, NODE_NETWORK};
 use crate::wheel::last_lines;
 
-/// The device of the node's address and default route, which drops all packets. It is one end of a veth pair, since not every
-/// kernel has dummy devices; without ARP the other end drops packets.
+/// The device for the node's address and default route. It drops all packets, as it is one end of a veth pair whose
+/// other end doesn't use ARP. Not every kernel has dummy devices.
 const DEVICES: &[&str] = &[
     "link set lo up",
     "link add node0 type veth peer name node0-end",
@@ -20,11 +20,11 @@ const DEVICES: &[&str] = &[
     "link set node0-end arp off up",
 ];
 
-/// Sysctls of the namespace, and whether they are optional.
+/// The namespace's sysctls, and whether they are optional.
 const SETTINGS: &[(&str, &str, bool)] = &[
     ("net/ipv6/conf/node0-end/disable_ipv6", "1", true),
     ("net/ipv4/ip_forward", "1", false),
-    // Traffic between pods through a Service must return the same way.
+    // Traffic between pods through a Service must return along the same path.
     ("net/bridge/bridge-nf-call-iptables", "1", true),
 ];
 

@@ -1,7 +1,7 @@
 //! The node: the init process of a PID namespace, which supervises the components.
 //!
-//! In: the cluster's layout, its programs; a file in `held` for each stopped component. Out: running components. It
-//! reaps orphaned processes, as an init process must. When it is killed, the kernel kills all processes of the node and
+//! In: the cluster's layout and programs; a file in `held` for each stopped component. Out: running components. Reaps
+//! orphaned processes, as an init process must. When it is killed, the kernel kills all processes on the node and
 //! removes the namespaces.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ use super::components::{self, Component};
 use super::layout::Layout;
 use super::{mounts, network, process};
 
-/// Time between two turns of the supervisor.
+/// Interval of the supervisor's loop.
 const TURN: Duration = Duration::from_millis(50);
 
 /// Pause before a component is restarted.
@@ -38,7 +38,7 @@ pub(super) const SUBCOMMAND: &str = "node";
 /// Starts the node's init process.
 ///
 /// # Errors
-/// Without root or a required kernel feature; the error has the node's log.
+/// Without root or a required kernel feature; the error includes the node's log.
 pub(super) fn start(layout: &Layout, programs: &Path) -> Result<()> {
     fs::create_dir_all(layout.logs())?;
     let log_path = components::log(layout, SUBCOMMAND);
@@ -61,7 +61,7 @@ pub(super) fn start(layout: &Layout, programs: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Creates namespaces and starts the init process in them; as PID 1, runs as init process.
+/// Creates the namespaces and starts the init process in them; as PID 1, runs as the init process.
 pub(super) fn run(layout: &Layout, programs: &Path) -> Result<()> {
     if getpid().as_raw() == 1 {
         return init_process(layout, programs);
@@ -74,20 +74,20 @@ pub(super) fn run(layout: &Layout, programs: &Path) -> Result<()> {
             | CloneFlags::CLONE_NEWIPC,
     )
     .context("can't create namespaces: this needs root")?;
-    // The next child is PID 1 of the new namespace.
+    // The next child becomes PID 1 of the new namespace.
     let mut child = Command::new(OURSELVES)
         .args(std::env::args_os().skip(1))
         .spawn()
         .context("can't start the init process")?;
     let pid = i32::try_from(child.id()).context("invalid PID")?;
     process::write(&layout.first_process(), pid).inspect_err(|_| {
-        // Without this file the process can't be found. If it has exited, its error is in the log.
+        // Without this file, the process can't be found. If it has exited, its error is in the log.
         let _ = child.kill();
     })
 }
 
 fn init_process(layout: &Layout, programs: &Path) -> Result<()> {
-    // Not earlier: the parent looks up our PID in the machine's /proc.
+    // Not earlier: the parent looks up our PID in the host's /proc.
     unshare(CloneFlags::CLONE_NEWNS).context("can't create a mount namespace")?;
     nix::unistd::sethostname(layout.name()).context("can't set the hostname")?;
     mounts::make(layout).context("can't set up the node's mounts")?;
@@ -143,7 +143,7 @@ impl Node<'_> {
         for kept in self.components.values_mut() {
             let held = self.layout.held().join(kept.component.name).exists();
             match kept.pid() {
-                // Reaped in a later turn.
+                // Reaped in a later iteration.
                 Some(pid) if held => drop(kill(pid, Signal::SIGKILL)),
                 None if !held && kept.not_before <= now => {
                     match spawn(self.layout, self.programs, &kept.component) {
@@ -160,7 +160,7 @@ impl Node<'_> {
         Ok(())
     }
 
-    /// Reaps all processes that have exited: components and orphans.
+    /// Reaps all exited processes: components and orphans.
     fn reap(&mut self) -> Result<()> {
         loop {
             let status = match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
@@ -185,7 +185,7 @@ fn spawn(layout: &Layout, programs: &Path, component: &Component) -> Result<Chil
         .create(true)
         .append(true)
         .open(components::log(layout, component.name))?;
-    // Components run each other by PATH, and nft is in a folder that PATH may lack.
+    // Components find each other by PATH, and nft is in a folder that PATH may lack.
     let path = std::env::join_paths(
         [programs.to_owned()].into_iter().chain(
             [

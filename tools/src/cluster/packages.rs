@@ -1,4 +1,4 @@
-//! Debian packages that a cluster needs.
+//! Debian packages required by a cluster.
 //!
 //! In: requirements. Out: installed packages, or an error that names the missing ones.
 
@@ -31,14 +31,14 @@ pub(super) const TO_BUILD: &[Need] = &[
     need("/usr/include/seccomp.h", "libseccomp-dev"),
 ];
 
-/// For running: kube-proxy, and the node's network.
+/// For running: kube-proxy and the node's network.
 pub(super) const TO_RUN: &[Need] = &[
     need("nft", "nftables"),
     need("ip", "iproute2"),
     need("nsenter", "util-linux"),
 ];
 
-/// Installs what is missing.
+/// Installs missing packages.
 pub(super) fn ensure(needs: &[Need]) -> Result<()> {
     let missing = missing(needs, is_there);
     if missing.is_empty() {
@@ -46,7 +46,7 @@ pub(super) fn ensure(needs: &[Need]) -> Result<()> {
     }
     let list = missing.join(" ");
     if !nix::unistd::geteuid().is_root() || !on_path("apt-get") {
-        bail!("packages are missing: install {list} (these are Debian's names), then try again");
+        bail!("missing packages: install {list} (Debian names), then try again");
     }
     let step = Step::new(format!("Installing {list} by apt-get"));
     let install =
@@ -59,7 +59,7 @@ pub(super) fn ensure(needs: &[Need]) -> Result<()> {
     Ok(())
 }
 
-/// The packages of missing files.
+/// The packages that provide the missing files.
 fn missing(needs: &[Need], is_there: impl Fn(&str) -> bool) -> Vec<&'static str> {
     needs
         .iter()
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_by_its_package() {
+    fn missing_files_are_reported_by_package() {
         let needs = [
             need("nft", "nftables"),
             need("/usr/include/x.h", "libx-dev"),
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_looked_for_on_the_path() {
+    fn programs_are_searched_on_the_path() {
         assert!(is_there("sh"));
         assert!(!is_there("no-such-program-as-this"));
         assert!(is_there("/dev/null"));

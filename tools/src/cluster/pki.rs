@@ -1,6 +1,6 @@
-//! Certificates, keys and kubeconfigs of a cluster, generated at each start.
+//! Certificates, keys and kubeconfigs of a cluster, generated on each start.
 //!
-//! In: the API server's address, the node's name. Out: files; secret ones are readable only by their owner.
+//! In: the API server's address and the node's name. Out: files; secret ones are readable only by their owner.
 
 use std::fs;
 use std::io::Write;
@@ -36,7 +36,7 @@ pub(super) fn write(layout: &Layout) -> Result<()> {
     let authority = shelf.authority("ca")?;
     let proxies = shelf.authority("front-proxy-ca")?;
 
-    // Signs tokens of service accounts.
+    // Signs service account tokens.
     let tokens = KeyPair::generate()?;
     shelf.secret("service-accounts.key", &tokens.serialize_pem())?;
     shelf.write("service-accounts.pub", &tokens.public_key_pem(), 0o644)?;
@@ -80,7 +80,7 @@ pub(super) fn write(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// The folder of the files.
+/// The folder for these files.
 struct Shelf {
     folder: PathBuf,
 }
@@ -115,7 +115,7 @@ impl Shelf {
     }
 }
 
-/// A certificate and its key, PEM.
+/// A certificate and its key, as PEM.
 struct Pair {
     certificate: String,
     key: String,
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn secrets_are_for_their_owner_and_kubeconfigs_can_be_read() {
+    fn secrets_are_private_and_kubeconfigs_are_valid() {
         let dir = tempfile::tempdir().unwrap();
         let layout = Layout::below(dir.path(), "a").unwrap();
         write(&layout).unwrap();

@@ -1,4 +1,4 @@
-//! Process references that survive reuse of PIDs.
+//! Process references that survive PID reuse.
 //!
 //! In: PIDs, `/proc`. Out: whether a PID still refers to the same process.
 
@@ -7,16 +7,16 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// Writes a process's PID and its start time in clock ticks since boot.
+/// Writes a process's PID and its start time, in clock ticks since boot.
 pub(super) fn write(path: &Path, pid: i32) -> Result<()> {
-    let started = started(pid).with_context(|| format!("process {pid} has ended"))?;
+    let started = started(pid).with_context(|| format!("process {pid} has exited"))?;
     // Atomically.
     let part = path.with_extension("part");
     fs::write(&part, format!("{pid} {started}\n"))?;
     fs::rename(&part, path).with_context(|| format!("can't write {}", path.display()))
 }
 
-/// Reads a process's PID if it still runs.
+/// Reads a process's PID if it is still running.
 pub(super) fn read(path: &Path) -> Option<i32> {
     let text = fs::read_to_string(path).ok()?;
     let (pid, since) = text.trim().split_once(' ')?;
@@ -29,8 +29,8 @@ fn started(pid: i32) -> Option<String> {
     start_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The fields behind the program's name, which may have spaces and brackets in it: the state is the first, the start the
-/// twentieth (proc_pid_stat(5) counts two more before).
+/// Parses the fields after the program's name, which may contain spaces and parentheses: the first is the state, the
+/// twentieth the start time (fields 3 and 22 in proc_pid_stat(5)).
 fn start_in(stat: &str) -> Option<String> {
     let (_, fields) = stat.rsplit_once(") ")?;
     let mut fields = fields.split(' ');
@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_start_is_found_behind_any_name() {
+    fn the_start_is_found_after_any_name() {
         let stat = |name: &str, state: &str| {
             format!("7 ({name}) {state} 1 7 7 0 -1 4194560 1 0 0 0 3 4 0 0 20 0 1 0 4242 1000 1")
         };
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn another_process_of_the_same_id_is_not_meant() {
+    fn another_process_with_the_same_pid_is_not_returned() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("first-process");
         assert_eq!(read(&path), None);

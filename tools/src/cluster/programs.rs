@@ -1,15 +1,15 @@
 //! The programs of a cluster, each built from a Go module in `tools/go`.
 //!
-//! Out: the list in build order. The versions are in the modules' `go.mod`.
+//! Out: the list in build order. The modules' `go.mod` files define the versions.
 
 /// A program to build.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Program {
-    /// Its path in the folder of programs.
+    /// Path in the programs folder.
     pub(super) name: &'static str,
-    /// Its module's folder in `tools/go`.
+    /// Folder of its module in `tools/go`.
     pub(super) module: &'static str,
-    /// The package of its `main`.
+    /// Its main package.
     pub(super) package: &'static str,
     pub(super) stamp: Stamp,
     /// Whether it needs cgo.
@@ -18,22 +18,22 @@ pub(super) struct Program {
     pub(super) tags: &'static str,
 }
 
-/// How a program gets its version.
+/// How a program's version is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stamp {
     /// Not at all.
     None,
-    /// From a variable, set to a module's version with or without its `v`.
+    /// In a variable, which is set to a module's version with or without the leading `v`.
     Variable {
         module: &'static str,
         variable: &'static str,
         v: bool,
     },
-    /// From Kubernetes' variables. Its programs check each other's versions.
+    /// In Kubernetes' variables, since its programs check each other's versions.
     Kubernetes,
 }
 
-/// The programs for tests with an API server: a prefix of [`ALL`].
+/// The programs for tests with an API server: the first ones in [`ALL`].
 pub(super) const API_SERVER: &[Program] = ALL.split_at(2).0;
 
 /// All programs.
@@ -92,7 +92,7 @@ pub(super) const ALL: &[Program] = &[
     plain("coredns", "coredns", "."),
 ];
 
-/// The module with the Gateway API's CRDs: its folder in `tools/go`, and its name.
+/// The module with the Gateway API's CRDs: its folder in `tools/go` and its name.
 pub(super) const DEFINITIONS: (&str, &str) = ("crds", "sigs.k8s.io/gateway-api");
 
 const fn plain(name: &'static str, module: &'static str, package: &'static str) -> Program {

@@ -1,6 +1,6 @@
 //! Renders the components' configuration files from `templates`.
 //!
-//! In: the cluster's layout, the folder of its programs. Out: files in its folder of settings.
+//! In: the cluster's layout and the folder of its programs. Out: files in its settings folder.
 
 use std::fs;
 use std::path::Path;
@@ -55,7 +55,7 @@ fn values(layout: &Layout, programs: &Path) -> Result<Values> {
     ];
     for (name, path) in paths {
         let path = path.to_str().context("a path is not UTF-8")?;
-        // The same text goes into YAML, TOML and CoreDNS's format, without quotes.
+        // The same text is inserted into YAML, TOML and CoreDNS's format without quotes.
         let plain = |c: char| c.is_alphanumeric() || "/._-+@~".contains(c);
         ensure!(
             path.chars().all(plain),

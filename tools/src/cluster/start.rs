@@ -1,7 +1,7 @@
 //! Starts a cluster and waits until it is ready for pods.
 //!
-//! In: a layout, programs. Out: a ready node with all archives of the images folder. Idempotent, also after an interrupted
-//! start.
+//! In: a layout and programs. Out: a ready node with all archives from the images folder. Idempotent, even after an
+//! interrupted start.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,13 +17,13 @@ use crate::image::{self, Image};
 use crate::progress::Step;
 use crate::wheel::last_lines;
 
-/// Time limit of each step, for busy machines.
+/// Time limit for each step; long enough for busy machines.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Starts a cluster unless it runs.
+/// Starts a cluster unless it is running.
 pub(super) fn up(layout: &Layout, built: &Built) -> Result<Cluster> {
     ensure!(
         nix::unistd::geteuid().is_root(),
@@ -141,7 +141,7 @@ fn import(layout: &Layout, cluster: &Cluster) -> Result<()> {
     fs::write(&done, "").context("can't write to the cluster's folder")
 }
 
-/// Retries `check` until it succeeds. `problem` is the error's context.
+/// Retries `check` until it succeeds. On timeout, the error's context is `problem`.
 fn wait(layout: &Layout, problem: &str, check: impl Fn() -> Result<()>) -> Result<()> {
     let until = Instant::now() + PATIENCE;
     loop {

@@ -18,7 +18,7 @@ pub(super) fn running(layout: &Layout) -> BTreeMap<String, i32> {
     children
         .split_whitespace()
         .filter_map(|pid| {
-            // The first argument is the program's full path, whereas `comm` is truncated. Zombies have none.
+            // The first argument is the program's full path, whereas `comm` is truncated. Zombies have no arguments.
             let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
             let program = line.split(|byte| *byte == 0).next()?;
             let program = String::from_utf8_lossy(program).into_owned();
@@ -28,7 +28,7 @@ pub(super) fn running(layout: &Layout) -> BTreeMap<String, i32> {
         .collect()
 }
 
-/// Prints the status; returns whether all components run.
+/// Prints the status; returns whether all components are running.
 pub(super) fn print(layout: &Layout, cluster: &Cluster) -> bool {
     let (text, all) = components_of(layout);
     // Standard output may be closed.
@@ -43,7 +43,7 @@ pub(super) fn print(layout: &Layout, cluster: &Cluster) -> bool {
     all
 }
 
-/// A line for each component, and whether all of them run.
+/// A line for each component, and whether all of them are running.
 fn components_of(layout: &Layout) -> (String, bool) {
     let running = running(layout);
     let mut text = format!(

@@ -1,8 +1,8 @@
-//! Image archives, written without a container engine.
+//! Writes image archives without a container engine.
 //!
-//! In: an image's files and settings. Out: a tar file with an OCI image layout (image
-//! specification 1.1: `oci-layout`, `index.json`, `blobs/`) and the `manifest.json` of older engines.
-//! The same image gives the same bytes: times, owners and order are fixed.
+//! In: an image's files and settings. Out: a tar file with an OCI image layout (image specification 1.1: `oci-layout`,
+//! `index.json`, `blobs/`) and the `manifest.json` for older engines.
+//! The same image always produces the same bytes: times, owners and order are fixed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,9 +26,9 @@ const INDEX: &str = "application/vnd.oci.image.index.v1+json";
 /// An image.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Image {
-    /// Full names, with host and tag.
+    /// Full names, with registry and tag.
     pub names: Vec<String>,
-    /// Its files: one layer.
+    /// Its files, as a single layer.
     pub files: Tree,
     /// How to run it.
     pub run: Run,
@@ -50,7 +50,7 @@ pub struct Run {
 }
 
 impl Image {
-    /// Writes the archive atomically, and returns the digest of the image's manifest (`sha256:…`).
+    /// Writes the archive atomically and returns the digest of the image's manifest (`sha256:…`).
     pub fn write(&self, archive: &Path) -> Result<String> {
         ensure!(!self.names.is_empty(), "an image needs a name");
         let folder = archive.parent().context("an archive needs a folder")?;
@@ -82,7 +82,8 @@ impl Image {
         let digest = manifest["digest"].as_str().unwrap_or_default().to_owned();
         let named = self.names.iter().map(|name| {
             let mut entry = manifest.clone();
-            // containerd reads the first, other tools the second, which is the specification's and holds only the tag.
+            // containerd reads the first; other tools read the second, which is in the specification and contains only
+            // the tag.
             entry["annotations"] = json!({
                 "io.containerd.image.name": name,
                 "org.opencontainers.image.ref.name": tag(name),
@@ -106,7 +107,7 @@ impl Image {
         let layout = json!({"imageLayoutVersion": "1.0.0"});
         blobs.insert("oci-layout".to_owned(), serde_json::to_vec(&layout)?);
 
-        // Readable by other users: nodes and engines may run as one.
+        // Readable by other users: nodes and engines may run as a different one.
         let readable = fs::Permissions::from_mode(0o666);
         let part = tempfile::Builder::new()
             .permissions(readable)
@@ -125,7 +126,7 @@ impl Image {
         Ok(digest)
     }
 
-    /// The image's configuration according to the specification.
+    /// The image's configuration as defined in the specification.
     fn config(&self, layer_hash: &str) -> Result<Value> {
         let run = &self.run;
         let environment: Vec<String> = run
@@ -154,7 +155,7 @@ impl Image {
     }
 }
 
-/// The machine's architecture in Go's terms, which the specification uses.
+/// The machine's architecture in Go's terms, as required by the specification.
 fn architecture() -> Result<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => Ok("amd64"),
@@ -163,7 +164,7 @@ fn architecture() -> Result<&'static str> {
     }
 }
 
-/// The tag of a name: the part after its last colon, unless that is a port.
+/// The tag in a name: the part after the last colon, unless that is a port.
 fn tag(name: &str) -> &str {
     match name.rsplit_once(':') {
         Some((_, tag)) if !tag.contains('/') => tag,

@@ -1,6 +1,6 @@
-//! The loader and shared libraries of a program.
+//! A program's loader and shared libraries.
 //!
-//! In: an executable of this machine. Out: the paths of its loader and shared libraries, which are the same in an
+//! In: an executable on this machine. Out: the paths of its loader and shared libraries, which are the same in an
 //! image.
 
 use std::collections::BTreeSet;
@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The type of the ELF program header with the loader's path (`PT_INTERP`).
+/// The type of the ELF program header that contains the loader's path (`PT_INTERP`).
 const LOADER: u32 = 3;
 
-/// The loader and libraries of a program; none for a statically linked one.
+/// The loader and libraries of a program; empty if it is statically linked.
 ///
 /// # Errors
 /// If it isn't an executable for this machine, or a library is missing.
@@ -24,7 +24,7 @@ pub(super) fn of(program: &Path) -> Result<BTreeSet<PathBuf>> {
     let Some(loader) = loader else {
         return Ok(BTreeSet::new());
     };
-    // Lists the libraries by the loader itself, without Cargo's search path.
+    // The loader itself lists the libraries, without Cargo's search path.
     let output = Command::new(&loader)
         .arg("--list")
         .arg(program)
@@ -45,7 +45,7 @@ pub(super) fn of(program: &Path) -> Result<BTreeSet<PathBuf>> {
     Ok(files)
 }
 
-/// The loader of an executable; `None` for a statically linked one.
+/// The loader of an executable; `None` if it is statically linked.
 fn loader(elf: &[u8]) -> Result<Option<String>> {
     // The only formats that Sesame and Envoy are built for.
     ensure!(
@@ -80,7 +80,7 @@ fn loader(elf: &[u8]) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Parses a loader's list: `name => /path (0x…)` or `/path (0x…)`; other entries are the kernel's.
+/// Parses a loader's list of `name => /path (0x…)` or `/path (0x…)`; other entries are from the kernel.
 fn listed(list: &str) -> Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
     for line in list.lines().map(str::trim) {
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_static_program_needs_nothing() {
+    fn a_static_program_has_no_dependencies() {
         let mut elf = b"\x7fELF\x02\x01\x01".to_vec();
         elf.resize(64, 0);
         assert_eq!(loader(&elf).unwrap(), None);

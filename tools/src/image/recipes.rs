@@ -1,6 +1,6 @@
-//! The images and their content.
+//! The images and their contents.
 //!
-//! In: executables. Out: images with the files of this machine that they need. `deploy/Dockerfile` builds the same images
+//! In: executables. Out: images with the files they need from this machine. `deploy/Dockerfile` builds the same images
 //! with a container engine; a test compares them.
 
 use std::path::Path;
@@ -18,20 +18,20 @@ pub const SESAME_VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The registry of published images.
 const REGISTRY: &str = "ghcr.io/projectsesame";
 
-/// The images' user: the customary number of `nonroot`.
+/// The images' user: the conventional UID and GID of `nonroot`.
 pub const NONROOT: &str = "65532:65532";
 
-/// CA bundles of the machine: on Debian, Fedora, Alpine.
+/// Paths of the host's CA bundle on Debian, Fedora and Alpine.
 const CA_BUNDLES: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
     "/etc/ssl/cert.pem",
 ];
 
-/// The CA bundle in images, where Envoy's configuration expects it.
+/// Path of the CA bundle in images, as expected by Envoy's configuration.
 const CA_BUNDLE_IN_IMAGE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Sesame's own image.
+/// The Sesame image.
 pub fn sesame(program: &Path) -> Result<Image> {
     let name = format!("{REGISTRY}/sesame:{SESAME_VERSION}");
     let mut image = Image::of_program(&name, program, "/usr/local/bin/sesame")?;
@@ -46,7 +46,7 @@ pub fn sesame(program: &Path) -> Result<Image> {
     Ok(image)
 }
 
-/// The Envoy that Sesame is tested with.
+/// An image of the Envoy that Sesame is tested with.
 pub fn envoy(program: &Path) -> Result<Image> {
     let name = format!("{REGISTRY}/envoy:{ENVOY_VERSION}");
     let mut image = Image::of_program(&name, program, "/usr/local/bin/envoy")?;
@@ -61,8 +61,8 @@ pub fn envoy(program: &Path) -> Result<Image> {
 }
 
 impl Image {
-    /// An image that runs a program of this machine as root: the program at `path`, its loader and libraries, `/tmp`, users
-    /// and name resolution. Callers add more files or another user.
+    /// An image that runs a program from this machine as root: the program at `path`, its loader and libraries, `/tmp`,
+    /// users and name resolution. Callers can add files or set another user.
     pub fn of_program(name: &str, program: &Path, path: &str) -> Result<Self> {
         let mut files = Tree::default();
         for library in libraries::of(program)? {
@@ -95,7 +95,7 @@ impl Image {
             .iter()
             .map(Path::new)
             .find(|path| path.is_file())
-            .context("this machine has no authorities' certificates: install ca-certificates")?;
+            .context("this machine has no CA certificates: install ca-certificates")?;
         self.files.file(CA_BUNDLE_IN_IMAGE, found)
     }
 }

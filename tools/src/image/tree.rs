@@ -1,8 +1,7 @@
 //! The files of an image.
 //!
-//! In: files of this machine and texts, each with its path in the image. Out: the layer of an image, or a folder.
-//! Owners, times and unusual modes are normalised, so that two machines with the same files produce the same
-//! bytes.
+//! In: files on this machine and texts, each with its path in the image. Out: an image layer, or a folder. Owners,
+//! times and unusual modes are normalized, so two machines with the same files produce the same bytes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,7 +26,7 @@ enum Content {
     Bytes(Vec<u8>),
 }
 
-/// Entries by path in the image, without the leading slash. Folders precede their content.
+/// Entries by path in the image, without the leading slash. Folders precede their contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     nodes: BTreeMap<String, Node>,
@@ -39,7 +38,7 @@ impl Tree {
         self.put(path, Node::Folder { mode })
     }
 
-    /// Adds a file of this machine; it keeps its executable bit.
+    /// Adds a file from this machine; keeps its executable bit.
     pub fn file(&mut self, path: &str, source: &Path) -> Result<()> {
         let about = fs::metadata(source)
             .with_context(|| format!("can't read {} for {path}", source.display()))?;
@@ -94,7 +93,7 @@ impl Tree {
         Ok(())
     }
 
-    /// Writes the layer: a tar archive with root as owner and 1970 as time.
+    /// Writes the layer: a tar archive owned by root and dated 1970.
     pub(super) fn write_layer(&self, to: impl Write) -> Result<()> {
         let mut tar = Builder::new(to);
         for (path, node) in &self.nodes {
@@ -111,7 +110,7 @@ impl Tree {
                     tar.append_data(&mut header, format!("{path}/"), io::empty())
                 }
                 Node::File { content, mode } => {
-                    // Read at once, so that the size matches even if the file changes.
+                    // Read in full, so that the size matches even if the file changes.
                     let bytes = content.bytes()?;
                     header.set_mode(*mode);
                     header.set_size(bytes.len() as u64);

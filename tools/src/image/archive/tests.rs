@@ -39,7 +39,7 @@ fn read(archive: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
-/// The blob of a descriptor, with its size and hash checked.
+/// The blob of a descriptor; checks its size and hash.
 fn blob<'a>(files: &'a BTreeMap<String, Vec<u8>>, descriptor: &Value) -> &'a [u8] {
     let hash = descriptor["digest"]
         .as_str()
@@ -120,7 +120,7 @@ fn the_index_refers_to_all_blobs_and_files() {
         ]
     );
 
-    // The manifest of older engines refers to the same blobs.
+    // The manifest for older engines refers to the same blobs.
     let older = &json(&files["manifest.json"])[0];
     assert_eq!(older["RepoTags"], json!(names));
     assert_eq!(json(&files[older["Config"].as_str().unwrap()]), config);

@@ -1,11 +1,11 @@
-//! Tests of the images' content, and of their equality with `deploy/Dockerfile`.
+//! Checks the images' contents, and that they match `deploy/Dockerfile`.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use super::*;
 
-/// The instructions of a stage: keyword and arguments.
+/// The instructions of a build stage: keyword and arguments.
 type Stage = Vec<(String, String)>;
 
 /// The stages of a Dockerfile by name. Joins lines that end in a backslash.
@@ -41,7 +41,7 @@ fn arguments_of(stage: &Stage, word: &str) -> Vec<String> {
     named.map(|(_, rest)| rest.clone()).collect()
 }
 
-/// `key="value"` as a pair.
+/// Parses `key="value"` pairs.
 fn pairs(lines: Vec<String>) -> BTreeMap<String, String> {
     let pair = |line: String| {
         let (key, value) = line.split_once('=').unwrap();
@@ -50,7 +50,7 @@ fn pairs(lines: Vec<String>) -> BTreeMap<String, String> {
     lines.into_iter().map(pair).collect()
 }
 
-/// A final stage's settings of the image, and the command that writes its files.
+/// The image settings in a final stage, and the command that writes its files.
 fn described(stages: &BTreeMap<String, Stage>, name: &str) -> (Run, String) {
     let stage = &stages[name];
     let copies = arguments_of(stage, "COPY");
@@ -82,7 +82,7 @@ fn described(stages: &BTreeMap<String, Stage>, name: &str) -> (Run, String) {
     (run, command)
 }
 
-/// Any program: the recipes differ in the rest.
+/// An arbitrary program: the recipes differ only in the rest.
 fn program() -> std::path::PathBuf {
     std::env::current_exe().unwrap()
 }
