@@ -63,7 +63,7 @@ pub(crate) async fn run(gateway: &Gateway, backends: &[Backend]) -> bool {
             preflight(plain).await,
         ),
         report(
-            "CORS, other origin",
+            "CORS, other site",
             "OPTIONS http://api.example.com/",
             foreign(plain).await,
         ),
@@ -167,7 +167,7 @@ async fn rewrite(address: SocketAddr) -> Result<String> {
     );
     ensure!(
         seen["headers"]["x-api-version"][0] == "1",
-        "the backend got no x-api-version: {seen}"
+        "the backend saw no x-api-version: {seen}"
     );
     Ok("200; the backend saw http://api.internal/cups with x-api-version: 1".into())
 }
