@@ -6,7 +6,7 @@
 //! Each fleet has a Deployment or a DaemonSet, a Service and related objects. A Gateway's fleet lives in the Gateway's
 //! namespace, and ownerReferences delete it with the Gateway; a fleet without an owner lives in Sesame's own namespace.
 //! Every replica of Sesame watches these objects; the leader writes them by server-side apply, and only where they differ
-//! from the desired state. Fields that others add stay, fields that others overwrite are restored, and an object of the same
+//! from the desired state. Fields added by others are kept, fields overwritten by others are restored, and an object of the same
 //! name that Sesame didn't create is never modified.
 //!
 //! - [`start`]: starts the reconciling task; [`Provisioner`] sets the desired state, [`FleetStates`] reports the observed state.

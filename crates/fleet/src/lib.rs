@@ -4,7 +4,7 @@
 //! the contents of a bootstrap, on routes or on xDS.
 //!
 //! - [`local`]: processes on this machine.
-//! - `kube`: pods of a cluster; behind the feature of that name, on by default.
+//! - `kube`: pods in a cluster; behind the feature of the same name, on by default.
 //! - [`module`]: the dynamic module that Envoys load.
 
 #[cfg(feature = "kube")]

@@ -13,7 +13,7 @@ pub const SEARCH_PATH: &str = "ENVOY_DYNAMIC_MODULES_SEARCH_PATH";
 /// Writes the module into an existing folder. Returns `false` if Envoy can't load it from there: the module isn't built for
 /// this platform, or the folder is mounted `noexec`.
 ///
-/// A running Envoy keeps the file that it has loaded.
+/// A running Envoy keeps the file that it has already loaded.
 ///
 /// # Errors
 /// The file can't be written.
@@ -45,7 +45,7 @@ pub fn install(folder: &Path) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Whether files in the folder may be executed, and thus loaded.
+/// Whether files in the folder may be executed, and therefore loaded.
 #[cfg(target_os = "linux")]
 fn allows_exec(folder: &Path) -> io::Result<bool> {
     use nix::sys::statvfs::{FsFlags, statvfs};

@@ -46,7 +46,7 @@ struct Requests {
 }
 
 impl Requests {
-    /// A client whose requests are counted.
+    /// A client that counts its requests.
     fn count(self: &Arc<Self>, client: Client) -> Client {
         let this = Arc::clone(self);
         let namespace = client.default_namespace().to_owned();

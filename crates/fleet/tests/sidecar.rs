@@ -1,4 +1,4 @@
-//! The sidecar with a real Envoy: a drain loses no request, and can't be started over the network.
+//! The sidecar with a real Envoy: a drain loses no requests and can't be started over the network.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,7 +18,7 @@ use tokio::time::timeout;
 /// Long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Long enough to detect a premature end of a drain.
+/// Long enough to detect that a drain ends too early.
 const SETTLE_TIME: Duration = Duration::from_millis(700);
 
 const FLEET: &str = "default/web";

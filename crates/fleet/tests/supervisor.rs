@@ -103,7 +103,7 @@ fn pid_of(pid: u32) -> Pid {
     Pid::from_raw(i32::try_from(pid).expect("a process number"))
 }
 
-/// Whether the process runs. A zombie doesn't.
+/// Whether the process is running. Zombies don't count.
 fn alive(pid: u32) -> bool {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => !stat.contains(") Z "),
@@ -332,7 +332,7 @@ async fn shutdown_stops_all_concurrently_and_accepts_no_more() {
     let mut fixture = fixture(|_| {});
     let shared_dir = fixture.dir.path().display().to_string();
     for id in ["a", "b", "c"] {
-        // Ends only once all three have received SIGTERM.
+        // Returns only once all three have received SIGTERM.
         fixture.ensure(
             id,
             &format!(

@@ -1,9 +1,9 @@
-//! Compares the requested addresses of a fleet with those that its Service has.
+//! Compares a fleet's requested addresses with those assigned to its Service.
 //!
-//! Pure. A requested address is not usable until the Service has it.
+//! Pure. A requested address isn't usable until it is assigned to the Service.
 //!
-//! A Service of type LoadBalancer can request one IP address. Services of other types can't request any. Their addresses are their
-//! cluster IPs, because at the nodes' addresses the ports differ from the Gateway's.
+//! A Service of type LoadBalancer can request one IP address; other types can't request any. Their addresses are their
+//! cluster IPs, since on the nodes' addresses the ports differ from the Gateway's.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -18,9 +18,9 @@ use super::spec::FleetSpec;
 pub(super) struct RequestedAddresses {
     /// In the order of the request, without duplicates.
     ips: Vec<IpAddr>,
-    /// What is wrong with the first unsupported request.
+    /// The problem with the first unsupported request.
     unsupported: Option<String>,
-    /// What is wrong with the first value that is not an IP address.
+    /// The problem with the first value that is not an IP address.
     invalid: Option<String>,
 }
 
@@ -69,7 +69,7 @@ impl RequestedAddresses {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct AssignedAddresses {
     load_balancer: bool,
-    /// Those of the load balancer, or the cluster IPs.
+    /// The load balancer's addresses, or the cluster IPs.
     addresses: BTreeSet<FleetAddress>,
 }
 
@@ -111,7 +111,7 @@ impl AssignedAddresses {
     }
 }
 
-/// How the assigned addresses fall short of the request. `service` is the Service's name, for messages.
+/// Describes how the assigned addresses fall short of the request. `service` is the Service's name, for messages.
 pub(super) fn problem(
     requested: &RequestedAddresses,
     assigned: Option<&AssignedAddresses>,
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn all_requested_addresses_have_to_be_assigned() {
+    fn all_requested_addresses_must_be_assigned() {
         let requested = request(&[ip("203.0.113.1"), ip("192.0.2.7"), ip("192.0.2.7")]);
         for ip in ["203.0.113.1", "192.0.2.7"] {
             let assigned = load_balancer(json!([{ "ip": ip }]));

@@ -108,7 +108,8 @@ impl Executor<'_> {
                 },
             },
         };
-        // With a uid, the patch applies to that object only. Without one, an object created meanwhile is not overwritten.
+        // With a UID, the patch applies to that object only. Without one, an object created in the meantime is not
+        // overwritten.
         let params = PatchParams {
             force: uid.is_some(),
             field_manager: Some(FIELD_MANAGER.to_owned()),
@@ -151,7 +152,7 @@ impl Executor<'_> {
         };
         match self.api(kind).delete(&self.key.name, &params).await {
             Ok(_) => Ok(Some(Outcome::Deleted(kind))),
-            // The object is gone, or another one has its name.
+            // The object is gone, or another object has its name.
             Err(Error::Api(status)) if matches!(status.code, 404 | 409) => {
                 Ok(Some(Outcome::Deleted(kind)))
             }

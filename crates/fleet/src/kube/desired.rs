@@ -20,15 +20,15 @@ use super::layout;
 use super::observed::FleetKey;
 use super::spec::{FleetSpec, FleetsConfig};
 
-/// The default number of Envoys: one of two can fail without an outage.
+/// The default number of Envoys: one of them can fail without an outage.
 const DEFAULT_REPLICAS: u32 = 2;
 
 /// A fleet's objects.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct DesiredObjects {
-    /// By kind. A fleet has at most one object of a kind, and all have the same name.
+    /// By kind. A fleet has at most one object of each kind, and all have the same name.
     pub(super) objects: BTreeMap<ObjectKind, Value>,
-    /// The initial number of Envoys if an autoscaler manages it.
+    /// The initial number of Envoys if an autoscaler manages the number.
     pub(super) initial_replicas: Option<u32>,
 }
 
@@ -159,7 +159,7 @@ impl Common<'_> {
     }
 }
 
-/// The owner reference by which Kubernetes deletes a fleet's objects with their Gateway, even while Sesame isn't running.
+/// The owner reference that makes Kubernetes delete a fleet's objects with their Gateway, even while Sesame isn't running.
 /// `blockOwnerDeletion` would require permission to update the Gateway's finalizers.
 pub(super) fn owner_reference(owner: &GatewayOwner) -> OwnerReference {
     OwnerReference {

@@ -46,7 +46,7 @@ pub(super) fn of_observed(object: &Value, managed: Option<&Value>) -> Fingerprin
 /// A JSON object.
 type Fields = Map<String, Value>;
 
-/// Values nested deeper than this are taken whole. None of ours are.
+/// Values nested deeper than this are treated as a whole. None of ours are.
 const MAX_DEPTH: usize = 64;
 
 /// The part of a value that is managed.

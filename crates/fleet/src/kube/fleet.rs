@@ -39,7 +39,7 @@ struct DesiredFleet {
 /// A write to the API server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Action {
-    /// Applies an object; with the uid of the observed one, if any.
+    /// Applies an object, with the UID of the observed one, if any.
     Apply {
         kind: ObjectKind,
         object: Value,
@@ -156,8 +156,8 @@ impl Fleet {
                     fingerprint,
                     uid,
                 };
-                // Without a manager, `spec.replicas` falls back to 1. So on an existing object the other manager takes it over
-                // first.
+                // Without a manager, `spec.replicas` falls back to 1, so on an existing object the other manager must
+                // take it over first.
                 match scale {
                     Some(scale) if exists => actions.extend([scale, apply]),
                     other => actions.extend([apply].into_iter().chain(other)),
@@ -206,7 +206,7 @@ impl Fleet {
         })
     }
 
-    /// Sets `spec.replicas` as another manager than [`fingerprint::FIELD_MANAGER`], until an autoscaler takes over.
+    /// Sets `spec.replicas` under a manager other than [`fingerprint::FIELD_MANAGER`], until an autoscaler takes over.
     fn scale(&self, key: &FleetKey, initial: u32) -> Option<Action> {
         let replicas = match self.observed.get(&ObjectKind::Deployment) {
             None => initial,
@@ -232,7 +232,8 @@ impl Fleet {
         }
     }
 
-    /// Records an outcome. Returns the kind if the same fingerprint was applied before, so another client has reverted it.
+    /// Records an outcome. Returns the kind if the same fingerprint had already been applied, which means that another
+    /// client has reverted it.
     pub(super) fn done(&mut self, outcome: Outcome) -> Option<ObjectKind> {
         match outcome {
             Outcome::Applied(kind, fingerprint, observed) => {
@@ -247,7 +248,7 @@ impl Fleet {
             }
             Outcome::Deleted(kind) => {
                 self.problems.remove(&kind);
-                // If a finalizer keeps it, the watch reports it again.
+                // If a finalizer keeps the object, the watch reports it again.
                 self.observed.remove(&kind);
             }
             Outcome::Failed(kind, message) | Outcome::Transient(kind, message) => {
@@ -257,7 +258,8 @@ impl Fleet {
         None
     }
 
-    /// The fleet's state. `unwatchable` has the kinds that can't be watched, each in a namespace or (`None`) in all, and why.
+    /// The fleet's state. `unwatchable` contains the kinds that can't be watched, each in a namespace or (`None`) in
+    /// all namespaces, and the reasons.
     pub(super) fn state(
         &self,
         key: &FleetKey,

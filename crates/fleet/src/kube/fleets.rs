@@ -1,7 +1,7 @@
 //! All fleets: which of them to reconcile, and when.
 //!
-//! In: the desired fleets, watch events, the outcomes of jobs, and the time. Out: jobs, one at a time for each fleet, and
-//! states of fleets. Pure: no clock. The cost of a change doesn't depend on the number of fleets.
+//! In: the desired fleets, watch events, the outcomes of jobs, and the time. Out: jobs, at most one per fleet at a
+//! time, and states of fleets. Pure: no clock. The cost of a change doesn't depend on the number of fleets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use super::kind::ObjectKind;
 use super::observed::{FleetKey, ObservedObject};
 use super::spec::{FleetSpec, FleetsConfig};
 
-/// The delay before a deleted object is recreated. Usually its Gateway is being deleted, too.
+/// The delay before a deleted object is recreated. Usually its Gateway is being deleted too.
 const RECREATE_DELAY: Duration = Duration::from_millis(700);
 
-/// The delay after the first failure. It doubles with each further one.
+/// The delay after the first failure. It doubles with each further failure.
 const MIN_BACKOFF: Duration = Duration::from_millis(500);
 
 /// Consecutive transient failures that aren't reported.
@@ -25,7 +25,7 @@ const MAX_UNREPORTED_FAILURES: u32 = 3;
 /// The longest delay after a failure. The cause may go away without a watch event.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
-/// The backoff of an object that needed no repair for this long starts over.
+/// The backoff for an object resets once the object has needed no repair for this long.
 const BACKOFF_RESET: Duration = Duration::from_secs(600);
 
 /// An event of a watch.
@@ -74,7 +74,7 @@ pub(super) struct Fleets {
 #[derive(Debug, Default)]
 struct FleetEntry {
     fleet: Fleet,
-    /// Explicitly removed, as opposed to not known yet.
+    /// Explicitly removed, as opposed to not yet known.
     removed: bool,
     /// A job is running.
     job_running: bool,
@@ -107,7 +107,7 @@ impl Fleets {
         }
     }
 
-    /// Sets the desired state of a fleet; `None`: its objects are deleted.
+    /// Sets the desired state of a fleet; `None` deletes its objects.
     pub(super) fn set_fleet(&mut self, id: FleetId, spec: Option<FleetSpec>) {
         let key = FleetKey::new(&self.config, &id);
         let entry = self.fleets.entry(key.clone()).or_default();
@@ -230,7 +230,7 @@ impl Fleets {
         None
     }
 
-    /// When to call [`Fleets::next_job`] again if no event comes before.
+    /// When to call [`Fleets::next_job`] again if no event arrives first.
     pub(super) fn next_time(&self) -> Option<Instant> {
         self.scheduled.first().map(|(at, _)| *at)
     }
@@ -383,7 +383,7 @@ fn backoff(failures: u32) -> Duration {
         .min(MAX_BACKOFF)
 }
 
-/// The namespaces in which each kind is watched; `None`: all.
+/// The namespaces in which each kind is watched; `None` means all.
 pub(super) fn scopes(config: &FleetsConfig) -> Vec<Option<String>> {
     match &config.namespaces {
         None => vec![None],

@@ -1,7 +1,7 @@
 //! Mutual TLS between Sesame and its Envoys: CAs, certificates, and the Secrets that store them.
 //!
-//! In: the fleets, and the namespace and name of each one's Secret. Out: Secrets, and the files for this replica's discovery
-//! server. Must not depend on how discovery is served or how Envoys run.
+//! In: the fleets, and the namespace and name of each fleet's Secret. Out: Secrets, and the files for this replica's
+//! discovery server. Must not depend on how discovery is served or how Envoys run.
 //!
 //! The leader issues, renews and repairs certificates. Every replica watches the Secrets and serves with their contents. An
 //! Envoy has its Secret mounted as files and reloads them when they change, so a renewal restarts nothing and closes no stream.
@@ -39,7 +39,7 @@ pub struct CaConfig {
     pub namespace: String,
     /// The DNS names by which Envoys reach Sesame, such as `sesame-xds.sesame-system.svc`.
     pub dns_names: Vec<String>,
-    /// The namespaces of fleets. `None`: all.
+    /// The namespaces of fleets; `None` means all.
     pub fleet_namespaces: Option<Vec<String>>,
     /// The clock.
     pub clock: Clock,
@@ -80,7 +80,7 @@ struct PendingChanges {
     complete: bool,
 }
 
-/// A handle to the task. Calls return at once. When the last clone is dropped, the task ends.
+/// A handle to the task. Calls return immediately. The task ends when the last clone is dropped.
 #[derive(Clone, Debug)]
 pub struct Handle {
     pending: Arc<Mutex<PendingChanges>>,
@@ -101,12 +101,12 @@ impl Handle {
         self.update(|pending| pending.leading = Some(leading));
     }
 
-    /// All desired fleets are known. From now on Secrets of other fleets are orphans and deleted.
+    /// All desired fleets are known. From now on, Secrets of other fleets are orphans and are deleted.
     pub fn mark_complete(&self) {
         self.update(|pending| pending.complete = true);
     }
 
-    /// Why Secrets can't be watched or written, if so.
+    /// Why Secrets can't be watched or written, if they can't.
     pub fn failure(&self) -> watch::Receiver<Option<Arc<str>>> {
         self.failure.clone()
     }

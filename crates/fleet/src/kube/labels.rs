@@ -17,7 +17,7 @@ pub(super) const FLEET: &str = "projectsesame.io/fleet";
 const GATEWAY: &str = "gateway.networking.k8s.io/gateway-name";
 /// The Gateway's class.
 const GATEWAY_CLASS: &str = "gateway.networking.k8s.io/gateway-class-name";
-/// On pods: a hash of their files. A changed file changes the pod template, so the pods are replaced.
+/// On pods: a hash of their files. Changing a file changes the pod template, so the pods are replaced.
 pub(super) const BOOTSTRAP: &str = "projectsesame.io/bootstrap";
 
 /// Labels that Kubernetes' controllers set to distinguish pods. Owners can't override them.

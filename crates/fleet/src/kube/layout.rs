@@ -16,7 +16,7 @@ pub const CONFIG_DIR: &str = "/etc/envoy";
 /// The name of the bootstrap file, and its key in the ConfigMap.
 pub(super) const BOOTSTRAP_FILE: &str = "bootstrap.json";
 /// The folder of Envoy's certificate, its key and the CA bundle: `tls.crt`, `tls.key`, `ca.crt`. The kubelet replaces
-/// all three atomically, by a symbolic link.
+/// all three atomically with a symbolic link.
 pub const CERTIFICATES_DIR: &str = "/etc/envoy-certificates";
 
 /// The user ID of the pod's processes: not root.
@@ -30,7 +30,7 @@ pub const DRAIN_TIMEOUT: Duration = Duration::from_secs(60);
 /// The sidecar's preferred port.
 const SIDECAR_PORT: u16 = 19_001;
 
-/// The port of the sidecar: one that no listener has.
+/// The sidecar's port: one that no listener uses.
 pub(super) fn sidecar_port(ports: &BTreeSet<Port>) -> u16 {
     let taken = |number| ports.contains(&Port::tcp(number));
     // `find` always succeeds: a Gateway has far fewer listeners than there are ports.
@@ -46,8 +46,8 @@ pub fn heap_limit(parameters: &FleetParameters) -> Option<u64> {
     parameters.memory_limit.map(|limit| limit / 10 * 8)
 }
 
-/// Worker threads, from the CPU limit or else the request. By default Envoy would start one for each CPU of the node, each
-/// with its own connections to every backend.
+/// Worker threads, from the CPU limit or else the request. By default, Envoy would start one for each of the node's
+/// CPUs, each with separate connections to every backend.
 pub(super) fn concurrency(parameters: &FleetParameters) -> u64 {
     let whole = |thousandths: u64| thousandths.div_ceil(1000).max(1);
     match (parameters.cpu_limit, parameters.cpu_request) {

@@ -1,8 +1,8 @@
 //! The names of a fleet's objects.
 //!
 //! A Gateway's name can have 253 characters, contain dots and start with a digit. A Service's name has at most 63
-//! characters, no dots, and starts with a letter. So an object's name is a readable part of the Gateway's name and a hash
-//! of the fleet's full name, which makes it unique.
+//! characters, no dots, and starts with a letter. So an object's name combines a readable part of the Gateway's name
+//! with a hash of the fleet's full name, which makes it unique.
 
 use sesame_model::FleetId;
 use sha2::{Digest, Sha256};
@@ -17,7 +17,7 @@ const MAX_LABEL_VALUE: usize = 63;
 /// Characters of a hash (49 bits).
 const HASH_LEN: usize = 10;
 
-/// The name of all objects of a fleet but its Secret: a DNS label (RFC 1035) of at most 47 bytes.
+/// The name of all of a fleet's objects except its Secret: a DNS label (RFC 1035) of at most 47 bytes.
 pub fn object(fleet: &FleetId) -> String {
     let id = fleet.to_string();
     let name = match fleet {
@@ -46,7 +46,7 @@ pub fn certificate_secret(fleet: &FleetId) -> String {
     format!("{}-xds", object(fleet))
 }
 
-/// A Gateway's or class's name as the value of a label: unchanged if it fits, else truncated with a hash.
+/// A Gateway's or class's name as a label value: unchanged if it fits, otherwise truncated with a hash.
 pub fn label_value(name: &str) -> String {
     if name.len() <= MAX_LABEL_VALUE {
         return name.to_owned();

@@ -42,7 +42,7 @@ pub(super) struct ObservedObject {
     pub(super) version: u64,
     /// Fingerprint of the fields that Sesame manages.
     pub(super) fingerprint: Fingerprint,
-    /// It has a deletion timestamp.
+    /// Whether it has a deletion timestamp.
     pub(super) deleting: bool,
     /// The Gateway that owns it.
     pub(super) owner: Option<Owner>,
@@ -139,7 +139,7 @@ impl ObservedObject {
         self.uid == other.uid && self.version < other.version
     }
 
-    /// Whether Sesame may write it for a fleet with this owner. A recreated Gateway adopts the objects of its predecessor.
+    /// Whether Sesame may write it for a fleet with this owner. A recreated Gateway adopts its predecessor's objects.
     pub(super) fn is_ours(&self, desired: Option<&GatewayOwner>) -> bool {
         match (&self.owner, desired) {
             (Some(owner), Some(desired)) if owner.uid == desired.uid => true,

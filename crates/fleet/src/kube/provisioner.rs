@@ -28,11 +28,11 @@ const STATE_CAPACITY: usize = 64;
 /// The capacity of the channel of watch events. While it is full, watches wait.
 const EVENT_CAPACITY: usize = 256;
 
-/// The state of a fleet whenever it changes; `None`: the fleet has been removed.
+/// The state of a fleet whenever it changes; `None` means that the fleet has been removed.
 pub type FleetStates = mpsc::Receiver<(FleetId, Option<FleetState>)>;
 
-/// Sets the desired fleets. Calls return at once and may come from any thread; the last call for a fleet counts.
-/// When the receiver of states is dropped, the task ends. All objects stay.
+/// Sets the desired fleets. Calls return immediately and may come from any thread; the last call for a fleet wins. When
+/// the receiver of states is dropped, the task ends. All objects are kept.
 #[derive(Clone, Debug)]
 pub struct Provisioner {
     config: Arc<FleetsConfig>,
@@ -77,14 +77,14 @@ impl Provisioner {
             .update(|pending| drop(pending.fleets.insert(fleet, spec.map(Box::new))));
     }
 
-    /// Sets whether this replica leads; false at first. Only the leader writes; followers report states, too.
+    /// Sets whether this replica leads; initially false. Only the leader writes; followers also report states.
     pub fn set_leading(&self, leading: bool) {
         self.shared
             .update(|pending| pending.leading = Some(leading));
     }
 
-    /// All desired fleets are known. From now on other fleets are orphans and deleted: the class of their Gateway changed while
-    /// Sesame wasn't running.
+    /// All desired fleets are known. From now on, other fleets are orphans and are deleted: their Gateway's class
+    /// changed while Sesame wasn't running.
     pub fn mark_complete(&self) {
         self.shared.update(|pending| pending.complete = true);
     }
@@ -152,7 +152,7 @@ async fn run(
                 for (fleet, spec) in pending.fleets {
                     fleets.set_fleet(fleet, spec.map(|spec| *spec));
                 }
-                // After `set_fleet`: the fleets of this batch are no orphans.
+                // After `set_fleet`: the fleets in this batch aren't orphans.
                 if pending.complete {
                     fleets.mark_complete();
                 }

@@ -1,9 +1,9 @@
 //! The sidecar of each Envoy: serves the readiness probe, and drains Envoy before its pod stops.
 //!
-//! In: requests of the kubelet, and Envoy's admin interface. Out: responses. Must not depend on the API server or on
+//! In: requests from the kubelet, and Envoy's admin interface. Out: responses. Must not depend on the API server or on
 //! Envoy's configuration.
 //!
-//! On a TCP port that is open to the network and read-only:
+//! Endpoints on a TCP port that is open to the network and read-only:
 //!
 //! - `GET /ready`, the readiness probe: 200 while Envoy has its listeners and isn't draining, else 503.
 //! - `GET /drained`, the `preStop` hook of Envoy's container: responds when the drain is over, so that Envoy gets SIGTERM
@@ -50,7 +50,7 @@ pub struct SidecarConfig {
 }
 
 impl Default for SidecarConfig {
-    /// As in the pod template.
+    /// The same as in the pod template.
     fn default() -> Self {
         Self {
             admin_socket: layout::ADMIN_SOCKET.into(),

@@ -17,7 +17,7 @@ pub struct FleetsConfig {
     pub envoy_image: String,
     /// Sesame's own image, for the sidecar.
     pub sidecar_image: String,
-    /// The namespaces to watch; `None`: all.
+    /// The namespaces to watch; `None` means all.
     pub namespaces: Option<Vec<String>>,
     /// The maximum number of fleets that are written concurrently.
     pub concurrency: usize,
@@ -53,6 +53,6 @@ pub struct FleetSpec {
     pub bootstrap: Arc<str>,
     /// Whether the bootstrap loads Sesame's module from [`super::layout::RUN_DIR`].
     pub module: bool,
-    /// Files by name, to which the bootstrap refers in [`super::layout::CONFIG_DIR`].
+    /// Files by name, which the bootstrap refers to in [`super::layout::CONFIG_DIR`].
     pub files: BTreeMap<String, String>,
 }

@@ -20,8 +20,8 @@ use super::labels;
 use super::observed::ObservedObject;
 use super::spec::FleetsConfig;
 
-/// Refusals are reported from this consecutive one on. An API server that has just started refuses all requests until it has loaded
-/// its roles.
+/// Number of consecutive refusals after which they are reported. An API server that has just started refuses all
+/// requests until it has loaded its roles.
 const REPORT_AFTER_REFUSALS: u32 = 4;
 
 /// The delay before a relist.

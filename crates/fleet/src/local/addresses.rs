@@ -9,8 +9,8 @@ use std::ops::Bound;
 
 use sesame_model::FleetId;
 
-/// Assigns 127.0.0.1, 127.0.0.2 … A fleet keeps its address as long as it exists. New fleets get the lowest free addresses
-/// in the order of their names, so that the same fleets get the same addresses after a restart.
+/// Assigns 127.0.0.1, 127.0.0.2 … A fleet keeps its address as long as it exists. New fleets get the lowest free
+/// addresses in order of their names, so the same fleets get the same addresses after a restart.
 #[derive(Clone, Debug, Default)]
 pub struct Allocator {
     by_fleet: BTreeMap<FleetId, Ipv4Addr>,
@@ -22,8 +22,8 @@ impl Allocator {
         Self::default()
     }
 
-    /// Releases the addresses of removed fleets, and assigns one to each new fleet, but none of `avoid` (addresses that a
-    /// Gateway requests explicitly). A fleet that has an address keeps it even if it is in `avoid` now.
+    /// Releases the addresses of removed fleets and assigns one to each new fleet, except those in `avoid` (addresses
+    /// that a Gateway requests explicitly). A fleet that has an address keeps it even if it is now in `avoid`.
     ///
     /// Returns all addresses by fleet. A fleet is missing only if all of 127.0.0.0/8 is taken.
     pub fn assign<'a>(
@@ -55,7 +55,7 @@ impl Allocator {
     }
 }
 
-/// The lowest free address from `from` on.
+/// The lowest free address starting at `from`.
 fn lowest_free(from: Ipv4Addr, taken: &BTreeSet<Ipv4Addr>) -> Option<Ipv4Addr> {
     let mut candidate = from;
     for &next_taken in taken.range((Bound::Included(from), Bound::Unbounded)) {

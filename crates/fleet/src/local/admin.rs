@@ -1,4 +1,4 @@
-//! A client of Envoy's admin interface on a Unix socket.
+//! A client for Envoy's admin interface on a Unix socket.
 //!
 //! In: a socket and a path. Out: a response, limited in size and time. Must not start, stop or wait for a process.
 
@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// The maximum response body, in bytes. A config dump with 10,000 routes is a tenth of it.
+/// The maximum response body, in bytes. A config dump with 10,000 routes takes a tenth of it.
 const MAX_RESPONSE: usize = 256 << 20;
 
 /// The timeout of each request.
@@ -99,7 +99,7 @@ impl Admin {
             .unwrap_or(Err(AdminError::Timeout))
     }
 
-    /// Returns once Envoy is ready. Doesn't return if the process ends before.
+    /// Returns once Envoy is ready. Never returns if the process exits first.
     pub(super) async fn ready(&self) {
         let mut delay = Duration::from_millis(20);
         while self.get("/ready").await.is_err() {
@@ -108,8 +108,8 @@ impl Admin {
         }
     }
 
-    /// Drains: clients get `Connection: close` or GOAWAY, while listeners stay open. Returns when all clients have disconnected, or
-    /// when Envoy no longer responds. Use a timeout: a client may keep an idle connection open forever.
+    /// Drains: clients get `Connection: close` or GOAWAY, while listeners stay open. Returns when all clients have
+    /// disconnected or Envoy no longer responds. Use a timeout: a client may keep an idle connection open forever.
     pub(super) async fn drain(&self) -> Result<(), AdminError> {
         self.post("/drain_listeners?graceful&skip_exit").await?;
         while self.has_connections().await? {

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use backon::{BackoffBuilder, ExponentialBackoff, ExponentialBuilder};
 
-/// The delays between restarts: none after the first crash, then `min`, doubled each time up to `max`. Jitter shortens each by up
-/// to a half, so that fleets that crash together don't restart together.
+/// The delays between restarts: none after the first crash, then `min`, doubling each time up to `max`. Jitter shortens
+/// each by up to half, so that fleets that crash together don't restart together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartBackoff {
-    /// The first delay that is not zero.
+    /// The first non-zero delay.
     pub min: Duration,
     /// The longest delay.
     pub max: Duration,
-    /// A process that has run this long is stable, and its next crash counts as the first.
+    /// A process that has run this long is stable: its next crash counts as the first.
     pub stable_after: Duration,
 }
 
@@ -49,7 +49,7 @@ impl Crashes {
         if let Some(delays) = self.delays.as_mut().filter(|_| !stable) {
             return delays.next().unwrap_or(self.backoff.max);
         }
-        // Jitter adds up to the same again.
+        // Jitter adds up to the same amount again.
         let builder = ExponentialBuilder::new()
             .with_min_delay(self.backoff.min / 2)
             .with_max_delay(self.backoff.max / 2)

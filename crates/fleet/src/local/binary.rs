@@ -46,7 +46,7 @@ pub enum BinaryError {
         source_name: &'static str,
         /// As set.
         path: PathBuf,
-        /// `is not a file`, `is not executable` or similar.
+        /// Such as `is not a file` or `is not executable`.
         problem: &'static str,
     },
     /// None is set, and there is none in the cache or on `PATH`.
@@ -70,7 +70,7 @@ pub struct SearchPaths {
 }
 
 impl SearchPaths {
-    /// This process's environment, and the flag if there is one.
+    /// This process's environment, and the flag, if given.
     pub fn from_env(flag: Option<&Path>) -> Self {
         Self {
             flag: flag.map(Path::to_owned),
@@ -103,7 +103,7 @@ impl SearchPaths {
         }))
     }
 
-    /// The Envoy to run: the explicitly set one, else the cached one, else the one on `PATH`.
+    /// The Envoy to run: the explicitly set one, otherwise the cached one, otherwise the one on `PATH`.
     ///
     /// # Errors
     /// There is none, or the explicitly set one can't be run.

@@ -46,7 +46,7 @@ pub enum ProcessEvent {
         status: ExitStatus,
         /// The time since the process started.
         uptime: Duration,
-        /// The delay before the next one starts; `None`: Sesame stopped it.
+        /// The delay before the next one starts; `None` if Sesame stopped it.
         restart_in: Option<Duration>,
     },
     /// A process printed a line.

@@ -24,7 +24,7 @@ use super::paths::{self, FleetDir};
 use super::supervisor::{EnvoySpec, SupervisorConfig};
 use crate::module::SEARCH_PATH;
 
-/// A thread that starts processes. It ends when the launcher is dropped, and its processes die with it.
+/// A thread that starts processes. It ends when the launcher is dropped, which also kills its processes.
 #[derive(Debug)]
 pub(super) struct Launcher {
     requests: mpsc::Sender<Request>,
@@ -116,7 +116,7 @@ fn launch(config: &SupervisorConfig, spec: &EnvoySpec) -> Result<Child, LaunchEr
     command
         .arg("-c")
         .arg(&bootstrap)
-        // Hot restart uses shared memory with a base ID, which must be unique on a machine.
+        // Hot restart uses shared memory with a base ID, which must be unique per machine.
         .arg("--disable-hot-restart")
         .args(["--log-level", config.log_level.as_str()])
         .args(["--log-format", log::FORMAT])
@@ -131,7 +131,7 @@ fn launch(config: &SupervisorConfig, spec: &EnvoySpec) -> Result<Child, LaunchEr
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        // Its own process group, so that Ctrl-C in the terminal doesn't reach Envoy before Sesame has drained it.
+        // A separate process group, so that Ctrl-C in the terminal doesn't reach Envoy before Sesame has drained it.
         .process_group(0);
     die_with_parent(&mut command);
 
@@ -162,7 +162,7 @@ fn write_files(dir: &FleetDir, bootstrap: &Path, spec: &EnvoySpec) -> io::Result
     file.write_all(&spec.bootstrap)
 }
 
-/// The drain time for Envoy's flag: whole seconds, and at least one, since 0 would close listeners at once.
+/// The drain time for Envoy's flag: whole seconds, at least one, since 0 would close listeners immediately.
 fn drain_seconds(drain: Duration) -> u64 {
     drain
         .as_secs()
@@ -170,10 +170,10 @@ fn drain_seconds(drain: Duration) -> u64 {
         .clamp(1, 3600)
 }
 
-/// Makes the kernel kill the child when this process ends for whatever reason.
+/// Makes the kernel kill the child when this process ends for any reason.
 ///
-/// On other systems than Linux, a child survives if its parent is killed by SIGKILL. The same happens on Linux if Envoy's
-/// executable has file capabilities (`setcap`).
+/// On systems other than Linux, a child survives if its parent is killed by SIGKILL. The same happens on Linux if
+/// Envoy's executable has file capabilities (`setcap`).
 #[cfg(target_os = "linux")]
 fn die_with_parent(command: &mut Command) {
     use nix::errno::Errno;

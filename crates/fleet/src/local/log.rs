@@ -1,6 +1,6 @@
 //! Parses Envoy's output into lines with a level.
 //!
-//! In: bytes of a pipe. Out: lines of bounded length.
+//! In: bytes from a pipe. Out: lines of bounded length.
 
 use std::fmt;
 
@@ -73,8 +73,8 @@ pub struct Line {
 }
 
 impl Line {
-    /// A line of standard error. If it isn't in [`FORMAT`], Envoy printed it before it set up its log (invalid flags, a
-    /// missing library), so it is a warning.
+    /// A line from standard error. If it isn't in [`FORMAT`], Envoy printed it before setting up its log (invalid
+    /// flags, a missing library), so it is a warning.
     pub(super) fn from_stderr(text: &str) -> Self {
         let structured = || {
             let (level, rest) = text.strip_prefix('[')?.split_once("][")?;
@@ -92,7 +92,7 @@ impl Line {
         })
     }
 
-    /// A line of standard output.
+    /// A line from standard output.
     pub(super) fn from_stdout(text: &str) -> Self {
         Self {
             level: Level::Info,

@@ -23,10 +23,10 @@ use crate::module;
 pub struct SupervisorConfig {
     /// The Envoy to run; see [`super::binary`].
     pub envoy: PathBuf,
-    /// A private folder for bootstraps and sockets, created with mode 700 if it doesn't exist. Keep its path short: the paths of
-    /// the Unix sockets in it can have 107 bytes at most (103 on macOS).
+    /// A private folder for bootstraps and sockets, created with mode 700 if it doesn't exist. Keep its path short: the
+    /// paths of the Unix sockets in it can have at most 107 bytes (103 on macOS).
     pub run_dir: PathBuf,
-    /// The timeout of a drain before an Envoy is stopped. Zero: no drain.
+    /// The drain timeout before an Envoy is stopped. Zero means no drain.
     pub drain: Duration,
     /// The time between SIGTERM and SIGKILL.
     pub kill_after: Duration,
@@ -81,20 +81,21 @@ pub struct EnvoySpec {
     pub bootstrap: Vec<u8>,
     /// The format of `bootstrap`.
     pub format: BootstrapFormat,
-    /// Worker threads; `None`: one per CPU.
+    /// Worker threads; `None` means one per CPU.
     pub concurrency: Option<u32>,
-    /// The Unix socket of the admin interface in the bootstrap, usually [`FleetDir::admin_socket`]. If it doesn't respond, the fleet
-    /// still runs, but is never ready and is stopped without a drain.
+    /// The Unix socket of the admin interface in the bootstrap, usually [`FleetDir::admin_socket`]. If it doesn't
+    /// respond, the fleet still runs but is never ready, and is stopped without a drain.
     pub admin_socket: PathBuf,
 }
 
 /// Keeps Envoys running.
 ///
-/// Each fleet has one process. A process that crashes is restarted: at once the first time, then with backoff. When the
-/// supervisor is dropped or this process ends, all processes are killed; [`Supervisor::shutdown`] stops them gracefully.
+/// Each fleet has one process. A process that crashes is restarted: immediately the first time, then with backoff. When
+/// the supervisor is dropped or this process ends, all processes are killed; [`Supervisor::shutdown`] stops them
+/// gracefully.
 #[derive(Debug)]
 pub struct Supervisor {
-    /// The run folder has Sesame's module.
+    /// Whether the run folder contains Sesame's module.
     module: bool,
     shared: Arc<Shared>,
     workers: Arc<Mutex<Workers>>,
@@ -105,7 +106,7 @@ pub struct Supervisor {
 #[derive(Debug, Default)]
 pub(super) struct Workers {
     by_fleet: HashMap<FleetId, WorkerHandle>,
-    /// After a shutdown: no new workers.
+    /// Set after a shutdown: no new workers.
     closed: bool,
 }
 
@@ -183,7 +184,7 @@ impl Supervisor {
         if workers.closed {
             return;
         }
-        // A worker removes itself before it ends, so a listed one that has ended has panicked.
+        // A worker removes itself before it ends, so a listed one that has ended must have panicked.
         if let Some(worker) = workers.by_fleet.get(&id).filter(|w| !w.target.is_closed()) {
             worker.target.send_modify(|target| target.spec = Some(spec));
             return;
@@ -198,8 +199,9 @@ impl Supervisor {
         self.runtime.spawn(worker.run());
     }
 
-    /// Stops a fleet: drains it, then ends the process. The fleet may be unknown. The call itself requests the stop, so it
-    /// precedes all later calls. The future completes when the process has ended and its ports are free, and may be dropped.
+    /// Stops a fleet: drains it, then ends the process. The fleet may be unknown. The call itself requests the stop, so
+    /// it takes effect before all later calls. The future completes when the process has ended and its ports are free;
+    /// it may be dropped.
     pub fn stop(&self, id: &FleetId) -> impl Future<Output = ()> + Send + use<> {
         let pending_stop = lock(&self.workers).by_fleet.get(id).map(WorkerHandle::stop);
         async move {

@@ -1,6 +1,6 @@
 //! Runs the process of one fleet: starts, restarts and stops it.
 //!
-//! In: targets, of which the last one counts. Out: a process, and events.
+//! In: targets, of which only the last counts. Out: a process, and events.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -132,7 +132,7 @@ impl Worker {
         }
     }
 
-    /// Runs a process and restarts it until the target changes. On return it has ended.
+    /// Runs a process and restarts it until the target changes. When this returns, the process has ended.
     async fn keep_running(&mut self, spec: Arc<EnvoySpec>, stops: u64) -> Interrupt {
         let mut crashes = Crashes::new(self.shared.config.backoff);
         for attempt in 1_u32.. {
@@ -213,7 +213,7 @@ impl Worker {
         }
     }
 
-    /// Stops a process; if `gracefully`, after a drain.
+    /// Stops a process, after a drain if `gracefully`.
     async fn stop(&self, mut running: Running, gracefully: bool) {
         let SupervisorConfig {
             drain, kill_after, ..

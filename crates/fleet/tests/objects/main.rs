@@ -1,4 +1,5 @@
-//! Objects of fleets on a real API server. It has no controllers, so there are no pods, and the tests write statuses.
+//! Fleets' objects on a real API server. It runs no controllers, so there are no pods, and the tests write the
+//! statuses.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod fixture;
@@ -49,7 +50,7 @@ async fn a_restart_writes_nothing() {
         let created = versions(&fixture).await;
         assert!(created.len() >= 5, "{created:?}");
 
-        // An apply without changes leaves no trace. But a read-only replica would report that it failed.
+        // An apply without changes leaves no trace, but a read-only replica would report that it failed.
         fixture.run_read_only().await;
         fixture.set_fleet(Some(spec.clone()));
         fixture.lead();

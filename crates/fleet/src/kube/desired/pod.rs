@@ -101,10 +101,10 @@ fn envoy(common: &Common<'_>) -> Value {
             "--drain-time-s", seconds(drain_timeout(parameters)).max(1).to_string(),
         ],
         "env": env,
-        // The response comes when the drain is over, and SIGTERM only after that.
+        // The response is sent when the drain is over; SIGTERM follows only after that.
         "lifecycle": { "preStop": { "httpGet": { "path": "/drained", "port": port, "scheme": "HTTP" } } },
-        // No liveness probe: the kubelet restarts a crashed Envoy anyway, and a probe would kill a busy Envoy with all its
-        // connections.
+        // No liveness probe: the kubelet restarts a crashed Envoy anyway, and a probe would kill a busy Envoy along
+        // with all its connections.
         "readinessProbe": {
             "httpGet": { "path": "/ready", "port": port, "scheme": "HTTP" },
             "periodSeconds": 1,
@@ -125,8 +125,8 @@ fn envoy(common: &Common<'_>) -> Value {
 fn sidecar(common: &Common<'_>) -> Value {
     let parameters = &common.spec.parameters;
     let milliseconds = |time: Duration| time.as_millis().to_string();
-    // Only a command in this container can start a drain, and the kubelet runs it when the pod is stopped. Over the network one
-    // can only wait for the end of the drain.
+    // Only a command in this container can start a drain; the kubelet runs it when the pod is stopped. Network clients
+    // can only wait for the drain to end.
     let drain = json!({ "exec": { "command": ["sesame", "envoy-sidecar", "drain"] } });
     let mut lifecycle = json!({ "preStop": drain });
     if common.spec.module {
@@ -271,7 +271,7 @@ fn cpu(thousandths: u64) -> String {
     }
 }
 
-/// Bytes as a quantity, in canonical form as well.
+/// Bytes as a quantity, also in canonical form.
 fn memory(bytes: u64) -> String {
     let scaled = |base: u64, suffixes: [&str; 4]| {
         let mut out = (bytes, "");

@@ -2,11 +2,11 @@
 //!
 //! Pure: certificates and the time in, certificates out.
 //!
-//! 1. *Introduce*: when a third of the issuing CA's validity is left, the next CA is added to the bundle. It doesn't issue
-//!    yet.
-//! 2. *Promote*: 31 days later the next CA issues, and every leaf certificate is reissued. The key of the previous CA is
-//!    deleted. All leaf certificates that are still valid were issued with a bundle that has both CAs, so a valid peer is never
-//!    rejected.
+//! 1. *Introduce*: when a third of the issuing CA's validity is left, the next CA is added to the bundle. It doesn't
+//!    issue yet.
+//! 2. *Promote*: 31 days later, the next CA starts issuing, and every leaf certificate is reissued. The previous CA's
+//!    key is deleted. All leaf certificates that are still valid were issued with a bundle that contains both CAs, so a
+//!    valid peer is never rejected.
 //! 3. *Retire*: the previous CA is removed from the bundle when it expires, after every leaf certificate that it issued.
 //!
 //! A CA whose key is lost becomes a previous CA. The next CA is introduced and issues missing certificates at once;
@@ -120,8 +120,8 @@ impl CaBundle {
         })
     }
 
-    /// A peer's files with the current bundle, and with a new certificate if the present one is invalid or due for renewal. Also
-    /// returns when the certificate has to be renewed.
+    /// A peer's files with the current bundle, and with a new certificate if the current one is invalid or due for
+    /// renewal. Also returns when the certificate must be renewed.
     ///
     /// # Errors
     /// A certificate is needed and can't be issued.
@@ -172,7 +172,7 @@ fn promotion(ca: &Ca) -> Timestamp {
     cert::after(introduced, cert::PROMOTE_AFTER)
 }
 
-/// The time when this share of a validity is left.
+/// The time when this share of a validity period is left.
 fn before_expiry(not_before: Timestamp, not_after: Timestamp, share: f64) -> Timestamp {
     let validity = Duration::try_from(not_after.duration_since(not_before)).unwrap_or_default();
     let left = SignedDuration::try_from(validity.mul_f64(share)).unwrap_or_default();

@@ -23,8 +23,8 @@ const CA_VALIDITY: Duration = DAY.saturating_mul(5 * 365);
 const LEAF_VALIDITY: Duration = DAY.saturating_mul(30);
 /// How far certificates are backdated, for peers whose clocks are behind.
 pub(super) const BACKDATE: Duration = Duration::from_secs(300);
-/// How long a CA is in the bundle before it issues. Longer than [`LEAF_VALIDITY`], so that every leaf certificate that is
-/// still valid was issued with a bundle that has the new CA.
+/// How long a CA is in the bundle before it issues. Longer than [`LEAF_VALIDITY`], so every leaf certificate that is
+/// still valid was issued with a bundle that contains the new CA.
 pub(super) const PROMOTE_AFTER: Duration = DAY.saturating_mul(31);
 
 /// The subject of a leaf certificate.
@@ -93,7 +93,7 @@ impl Ca {
     /// The system's random number generator fails.
     pub fn generate(now: Timestamp) -> Result<Self, CertificateError> {
         let key = KeyPair::generate()?;
-        // Peers look up issuers by name, so each CA has its own.
+        // Peers look up issuers by name, so each CA has a different one.
         let name = format!("Sesame CA {now}");
         let mut params = params(&name, now, after(now, CA_VALIDITY));
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
@@ -290,7 +290,7 @@ fn decode(text: &str) -> Result<Vec<u8>, CertificateError> {
     decode_all(text).into_iter().next().ok_or(NOT_A_CERTIFICATE)
 }
 
-/// All certificates of a PEM file, in DER; none if any part of it is invalid.
+/// All certificates in a PEM file, in DER; empty if any part of it is invalid.
 fn decode_all(text: &str) -> Vec<Vec<u8>> {
     let all = pem::parse_many(text).unwrap_or_default().into_iter();
     let certificates = all.filter(|pem| pem.tag() == PEM_TAG).take(MAX_CAS);

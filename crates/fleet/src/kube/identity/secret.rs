@@ -34,7 +34,7 @@ const NEXT_KEY: &str = "next.key";
 /// The type of a Secret with a certificate and its key. Other keys are allowed.
 const TYPE: &str = "kubernetes.io/tls";
 
-/// Replaces a Secret's data by CAs.
+/// Replaces a Secret's data with CAs.
 pub(super) fn write_cas(secret: &mut Secret, cas: &CaBundle) {
     let mut data = BTreeMap::from([(BUNDLE, cas.pem())]);
     for (ca, certificate, key) in [
@@ -74,7 +74,7 @@ pub(super) fn read_cas(secret: &Secret) -> Result<CaBundle, CertificateError> {
     })
 }
 
-/// Replaces a Secret's data by a peer's files.
+/// Replaces a Secret's data with a peer's files.
 pub(super) fn write_files(secret: &mut Secret, files: TlsFiles) {
     let data = BTreeMap::from([
         (CERTIFICATE, files.certificate),

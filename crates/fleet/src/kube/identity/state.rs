@@ -28,7 +28,7 @@ const BACKOFF: ExponentialBuilder = ExponentialBuilder::new()
     .with_min_delay(Duration::from_millis(500))
     .with_max_delay(Duration::from_secs(120))
     .without_max_times();
-/// The backoff of a Secret that needed no write for this long starts over.
+/// The backoff for a Secret resets once the Secret has needed no write for this long.
 const BACKOFF_RESET: Duration = Duration::from_secs(600);
 
 /// A Secret's namespace and name.
@@ -47,7 +47,7 @@ pub(super) enum SecretSource {
 
 /// The action for a Secret.
 pub(super) enum SecretAction {
-    /// Nothing to write before that time or the next event.
+    /// Nothing to write before this time or the next event.
     Keep(Option<Timestamp>),
     Write(Box<Secret>),
     Delete,
@@ -65,12 +65,12 @@ pub(super) enum SecretError {
 /// The purpose of a Secret.
 #[derive(Default, PartialEq)]
 enum Purpose {
-    /// None, or not known yet.
+    /// None, or not yet known.
     #[default]
     Unknown,
     Ca,
     Leaf(Subject, Option<Box<FleetSecret>>),
-    /// That of a removed fleet.
+    /// The Secret of a removed fleet.
     Orphan,
 }
 
@@ -261,8 +261,8 @@ impl SecretsState {
             && let Some(secret) = &secret
         {
             let files = secret::read_files(secret);
-            // Even with other names: the leader may have another version, and a replica without a certificate never becomes
-            // ready, so it could never lead.
+            // Even with other names: the leader may run another version, and a replica without a certificate never
+            // becomes ready, so it could never become the leader.
             match Leaf::read(&files) {
                 Ok(_) => self.server_files = Some(files),
                 Err(error) => tracing::warn!("Secret {}/{}: {error}", name.0, name.1),
@@ -320,7 +320,7 @@ impl SecretsState {
             }
             self.queue.insert(name);
         }
-        // The server has to trust a CA before fleets get certificates that it issued.
+        // The server must trust a CA before fleets get certificates issued by it.
         for name in [self.ca.clone(), self.server.clone()] {
             if name != self.ca && !self.cas_stored {
                 return Vec::new();
@@ -360,7 +360,7 @@ impl SecretsState {
         false
     }
 
-    /// The action for a Secret, which is now `found`.
+    /// The action for a Secret, which is currently `found`.
     ///
     /// # Errors
     /// It can't be reconciled.
@@ -419,7 +419,7 @@ impl SecretsState {
         })
     }
 
-    /// A Secret has been reconciled and is now `secret`. `written`: a write was sent.
+    /// A Secret has been reconciled and is now `secret`. `written`: whether a write was sent.
     pub(super) fn done(
         &mut self,
         now: Timestamp,
@@ -447,12 +447,12 @@ impl SecretsState {
         }
     }
 
-    /// When to call [`SecretsState::next`] again if no event comes before.
+    /// When to call [`SecretsState::next`] again if no event arrives first.
     pub(super) fn next_time(&self) -> Option<Timestamp> {
         self.due.first().map(|(at, _)| *at)
     }
 
-    /// Why Secrets can't be reconciled, if so.
+    /// Why Secrets can't be reconciled, if they can't.
     pub(super) fn failure(&self) -> Option<String> {
         let mut failing = self
             .entries

@@ -1,7 +1,7 @@
 //! The task that watches and writes the Secrets.
 //!
-//! A write has the resourceVersion of the read right before it. If two replicas both write as the leader, the second one gets a
-//! conflict, reads again and has nothing left to write.
+//! A write includes the resourceVersion of the read right before it. If two replicas both write as the leader, the
+//! second one gets a conflict, reads again and has nothing left to write.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -27,7 +27,7 @@ const FIELD_MANAGER: &str = "sesame-identity";
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// The server ends a watch after this many seconds, and it is started again.
 const WATCH_TIMEOUT: u32 = 290;
-/// Conflicts that are retried at once.
+/// Conflicts that are retried immediately.
 const MAX_CONFLICTS: usize = 3;
 /// How long a watch failure is reported. A watch that recovers may have no event to show it, but one that doesn't fails
 /// again within seconds.

@@ -53,7 +53,7 @@ impl Activity {
     }
 }
 
-/// Whether a listener's statistic is that of one thread, such as `0.0.0.0_80.worker_1`.
+/// Whether a listener's statistic covers only one thread, such as `0.0.0.0_80.worker_1`.
 fn is_per_thread(listener: &str) -> bool {
     listener.rsplit_once('.').is_some_and(|(_, last)| {
         last == "main_thread"

@@ -25,8 +25,8 @@ const MAX_CONNECTIONS: usize = 256;
 /// The timeout for the headers of a request.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long `/drained` waits for the start of a drain. The kubelet runs both hooks at the same time, but the one that starts the
-/// drain has to start a process first.
+/// How long `/drained` waits for a drain to start. The kubelet runs both hooks at the same time, but the one that
+/// starts the drain must first start a process.
 const DRAIN_START_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The delay after a failed accept: too many files are open.
@@ -61,7 +61,7 @@ pub(super) async fn control(listener: UnixListener, shared: Arc<Shared>) {
     }
 }
 
-/// Serves a connection on a task of its own, once a permit is free.
+/// Serves a connection on a separate task, once a permit is free.
 async fn accept<S>(
     accepted: io::Result<S>,
     interface: Interface,

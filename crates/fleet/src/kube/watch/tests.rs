@@ -9,7 +9,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::*;
 use crate::kube::testing;
 
-/// The verbs that are refused now: `list`, `watch`.
+/// The verbs that are currently refused: `list`, `watch`.
 type Refused = Arc<Mutex<BTreeSet<&'static str>>>;
 
 /// Serves until the runtime is dropped.
@@ -45,7 +45,7 @@ async fn respond(mut stream: TcpStream, refused: Refused) {
         let status = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"no right","reason":"Forbidden","code":403}"#;
         ("403 Forbidden", status)
     } else if verb == "watch" {
-        // The watch ends, so that the next one can be refused.
+        // The watch ends, so the next one can be refused.
         ("200 OK", "")
     } else {
         let list = r#"{"kind":"ConfigMapList","apiVersion":"v1","metadata":{"resourceVersion":"5"},"items":[]}"#;
@@ -80,7 +80,7 @@ async fn a_refused_watch_recovers() {
 
     let first = events.recv().await;
     assert!(is_list(&first), "{first:?}");
-    // A short refusal is not reported, and a new list follows.
+    // A short refusal isn't reported and is followed by a new list.
     refused.lock().unwrap().insert("watch");
     let relist = events.recv().await;
     assert!(is_list(&relist), "{relist:?}");

@@ -83,12 +83,12 @@ fn repeated_reverts_back_off() {
     }
     assert_eq!(repairs[..4], [0, 100, 600, 1600], "the first at once");
     assert!(repairs.len() < 20, "{repairs:?}");
-    // A change by the owner is applied at once.
+    // A change by the owner is applied immediately.
     let mut other = spec();
     other.request.ports.insert(Port::tcp(443));
     fixture.set_fleet(Some(other));
     assert!(fixture.run_jobs().contains(&"apply Service".to_owned()));
-    // After a period without reverts the delays start over.
+    // After a period without reverts, the delays start over.
     fixture.advance(MAX_BACKOFF);
     fixture.run_jobs();
     fixture.advance(BACKOFF_RESET);
