@@ -93,7 +93,7 @@ async fn readyz(State(pages): State<Pages>) -> Response {
     }
 }
 
-/// 200 when every desired fleet has an Envoy that has ACKed its resources, 503 before.
+/// 200 once every desired fleet has an Envoy that has ACKed its resources, otherwise 503.
 async fn local_readiness(pages: &Pages, running: &watch::Receiver<BTreeSet<FleetId>>) -> Response {
     let desired = running.borrow().clone();
     let waiting: Vec<String> = desired
@@ -109,7 +109,7 @@ async fn local_readiness(pages: &Pages, running: &watch::Receiver<BTreeSet<Fleet
     }
 }
 
-/// 200 when connecting Envoys are served, 503 before. Lists all failures.
+/// 200 once connecting Envoys are served, otherwise 503. Lists all failures.
 fn replica_readiness(health: &Health) -> Response {
     let not_ready = health.not_ready_reason();
     let mut text = format!("{}\n", not_ready.unwrap_or("ok"));

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use sesame_envoy::{Admin, BootstrapOptions, XdsAddress};
 
-/// The longest portable path of a Unix socket, in bytes: `sun_path` without the final zero (unix(7)).
+/// The longest portable Unix socket path, in bytes: `sun_path` without the terminating null byte (unix(7)).
 const MAX_SOCKET_PATH: usize = 103;
 
 /// Why a bootstrap can't be generated. The message says how to fix it.
@@ -19,7 +19,7 @@ pub enum BootstrapError {
         "the path {0:?} is longer than {MAX_SOCKET_PATH} bytes, the limit for a Unix socket: choose a shorter path"
     )]
     LongPath(PathBuf),
-    /// A value has no JSON form.
+    /// A value can't be represented in JSON.
     #[error("the bootstrap can't be written as JSON: {0}")]
     Render(#[from] sesame_envoy::RenderError),
 }

@@ -1,6 +1,6 @@
 //! Reads the statuses of a cluster's objects.
 //!
-//! In: an API server. Out: a [`StatusStore`], as in a local run, with the statuses that the objects have. Nothing is
+//! In: an API server. Out: a [`StatusStore`] as in a local run, containing the objects' own statuses. Nothing is
 //! translated.
 
 use std::path::Path;
@@ -36,10 +36,10 @@ pub enum ClusterError {
     /// No API server is configured.
     #[error("no API server is configured: {0}; name a file with --kubeconfig, or set KUBECONFIG")]
     Kubeconfig(String),
-    /// A request failed, or its answer is invalid.
+    /// A request failed, or the response is invalid.
     #[error("can't list {kind}s: {source}")]
     List {
-        /// The kind that was listed.
+        /// The listed kind.
         kind: Kind,
         /// The cause.
         source: Box<kube::Error>,
@@ -149,7 +149,7 @@ async fn list(
 /// The object, if it is valid: an invalid object has no status from Sesame.
 fn decode(kind: Kind, item: &DynamicObject) -> Option<Object> {
     let mut value = serde_json::to_value(item).ok()?;
-    // Items of a list lack `apiVersion` and `kind`.
+    // List items lack `apiVersion` and `kind`.
     value["apiVersion"] = Value::from(kind.api_version());
     value["kind"] = Value::from(kind.as_str());
     Object::decode_admitted(value).ok().flatten()

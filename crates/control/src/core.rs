@@ -1,6 +1,6 @@
 //! Translation as a state machine: changed inputs in, changed outputs out.
 //!
-//! In: changed objects, states of fleets, resources that Envoys rejected. Out: the commit, and each fleet's changed
+//! In: changed objects, fleet states, resources that Envoys rejected. Out: the commit, and each fleet's changed
 //! resources. No IO, no time, no threads: the caller provides them.
 
 use sesame_api::{Kind, Object, ObjectKey};
@@ -20,11 +20,11 @@ pub enum Input {
     Upsert(Object),
     /// An object was removed.
     Remove(ObjectKey),
-    /// The state of a fleet; `None`: the fleet is gone.
+    /// The state of a fleet; `None` if the fleet is gone.
     Fleet(FleetId, Option<FleetState>),
-    /// An Envoy rejected a resource, with its message; `None`: it accepted the resource.
+    /// An Envoy rejected a resource, with its message; `None` if it accepted the resource.
     Rejection(Rejected, Option<String>),
-    /// The version of the Gateway API CRDs, from their annotation `gateway.networking.k8s.io/bundle-version`; `None`:
+    /// The version of the Gateway API CRDs, from their annotation `gateway.networking.k8s.io/bundle-version`; `None` if
     /// unknown.
     ApiVersion(Option<String>),
     /// Changed settings.
@@ -45,9 +45,10 @@ pub struct Core {
     pipeline: Pipeline,
     assembler: Assembler,
     settings: Settings,
-    /// The user has defined the GatewayClass `sesame`, which replaces the built-in one; always true in a cluster.
+    /// Whether the user has defined the GatewayClass `sesame`, which replaces the built-in one; always true in a
+    /// cluster.
     user_defines_class: bool,
-    /// There has been a commit, even an empty one.
+    /// Whether there has been a commit, even an empty one.
     committed: bool,
 }
 
@@ -145,19 +146,19 @@ impl Core {
         self.committed
     }
 
-    /// The second half of [`apply`](Self::apply), to be called with every commit in order. It joins route tables, at a cost
-    /// proportional to the length of the tables, or of their shards.
+    /// The second half of [`apply`](Self::apply); must be called with every commit, in order. It joins route tables, at
+    /// a cost proportional to the length of the tables or of their shards.
     pub fn assemble(&mut self, commit: &Commit) -> Vec<ResourceChange> {
         self.assembler.apply(commit)
     }
 
-    /// Number of listeners replaced so far whose connections may still need resources that only [`settle`](Self::settle)
-    /// removes.
+    /// Number of listeners replaced so far whose connections may still need resources that only
+    /// [`settle`](Self::settle) removes.
     pub(crate) fn replaced(&self) -> u64 {
         self.assembler.replaced()
     }
 
-    /// Removes the resources that only replaced listeners needed. To be called when their connections have drained.
+    /// Removes the resources that only replaced listeners needed. Call it once their connections have drained.
     pub fn settle(&mut self) -> Vec<ResourceChange> {
         self.assembler.settle()
     }

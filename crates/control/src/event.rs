@@ -82,7 +82,7 @@ pub enum RunEvent {
         status: String,
         /// How long it ran, in milliseconds.
         uptime_ms: f64,
-        /// Delay until the next start, in milliseconds; absent: it was stopped.
+        /// Delay until the next start, in milliseconds; absent if it was stopped.
         #[serde(skip_serializing_if = "Option::is_none")]
         restart_in_ms: Option<f64>,
     },
@@ -92,7 +92,7 @@ pub enum RunEvent {
         gateway: String,
         /// The reason.
         message: String,
-        /// Delay until the next try, in milliseconds.
+        /// Delay until the next attempt, in milliseconds.
         retry_in_ms: f64,
     },
     /// An Envoy rejected a resource and keeps its last good version. All other resources are served.
@@ -117,7 +117,7 @@ pub enum RunEvent {
     },
     /// A note for the user.
     Note {
-        /// A sentence.
+        /// The text, a sentence.
         message: String,
     },
 }
@@ -173,10 +173,10 @@ pub enum ChangeKind {
 pub struct ProblemView {
     /// The file or folder.
     pub file: String,
-    /// The line, from 1.
+    /// The line, starting at 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// The column, from 1.
+    /// The column, starting at 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub column: Option<u32>,
     /// The object, if known.
@@ -220,7 +220,7 @@ pub(crate) fn truncate<T>(mut list: Vec<T>) -> (Vec<T>, usize) {
     (list, more)
 }
 
-/// A duration in milliseconds, as in events.
+/// A duration in milliseconds, as used in events.
 pub(crate) fn millis(duration: std::time::Duration) -> f64 {
     duration.as_micros() as f64 / 1000.0
 }

@@ -1,7 +1,7 @@
 //! Wires the crates: from a source of objects to running Envoys, statuses and events.
 //!
-//! In: objects and settings, as plain values. Out: resources for Envoys, statuses, events. It must not depend on command
-//! lines or terminals, and it translates nothing itself: that is `sesame-translate`.
+//! In: objects and settings, as plain values. Out: resources for Envoys, statuses, events. It must not depend on
+//! command lines or terminals, and it translates nothing itself: that is the job of `sesame-translate`.
 //!
 //! - [`translate()`]: once, without Envoys and without a network.
 //! - [`local`]: a local run, with its own Envoys on this machine.

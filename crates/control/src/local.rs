@@ -1,6 +1,6 @@
 //! A local run: files are the source, and every Gateway has an Envoy process on this machine.
 //!
-//! In: settings. Out: running Envoys, a [`StatusStore`], [`RunEvent`]s. Dropping the run ends everything that it started.
+//! In: settings. Out: running Envoys, a [`StatusStore`], [`RunEvent`]s. Dropping the run stops everything it started.
 
 mod fleets;
 pub(crate) mod ports;
@@ -41,13 +41,13 @@ use crate::translator::{Message, Translator, TranslatorOutputs};
 
 pub use crate::running::RunError;
 
-/// Bound of the translator's queue of messages; senders wait when it is full.
+/// Capacity of the translator's message queue; senders wait when it is full.
 const MESSAGES: usize = 4096;
-/// Bound of the event queue; a slow receiver gets the number of events that it missed.
+/// Capacity of the event queue; a slow receiver gets the number of events that it missed.
 const EVENTS: usize = 4096;
 /// Time limit for an Envoy to replace a listener.
 const LISTENER_REPLACEMENT: Duration = Duration::from_secs(5);
-/// Bound of the queue of change sets; the source coalesces further changes.
+/// Capacity of the queue of change sets; the source coalesces further changes.
 const CHANGE_SETS: usize = 2;
 
 /// Settings of a local run.
@@ -63,18 +63,18 @@ pub struct LocalConfig {
     pub sharding: Sharding,
     /// Whether Envoys load Sesame's module.
     pub module: bool,
-    /// Worker threads of each Envoy; `None`: one for each processor.
+    /// Worker threads of each Envoy; `None` means one per CPU.
     pub concurrency: Option<u32>,
     /// Envoy's log levels.
     pub envoy_log: Level,
-    /// How long an Envoy drains before it ends.
+    /// How long an Envoy drains before it exits.
     pub drain: Duration,
-    /// Address of the admin pages; `None`: no admin pages. Port 0 is any free one.
+    /// Address of the admin pages; `None` disables them. Port 0 means any free port.
     pub admin: Option<SocketAddr>,
 }
 
 impl LocalConfig {
-    /// Files, an Envoy, and the defaults: no admin pages, two threads for each Envoy, warnings only, 5 s to drain.
+    /// Files, an Envoy, and the defaults: no admin pages, two threads per Envoy, warnings only, 5 s to drain.
     pub fn new(files: FilesConfig, envoy: impl Into<PathBuf>) -> Self {
         Self {
             files,
@@ -130,14 +130,14 @@ impl Local {
     /// Starts a run. Must be called within a Tokio runtime with IO and time.
     ///
     /// # Errors
-    /// If a requirement of all Gateways is missing on this machine. Failures of single Gateways are reported in their
-    /// statuses.
+    /// If something that all Gateways require is missing on this machine. Failures of single Gateways are reported in
+    /// their statuses.
     pub async fn start(config: LocalConfig) -> Result<(Self, Events), StartError> {
         let files = config.files.clone();
         Self::start_with(config, |translator| watch_files(files, translator)).await
     }
 
-    /// As [`start`](Self::start), with `sets` as the source instead of files. The first set holds all objects.
+    /// Like [`start`](Self::start), with `sets` as the source instead of files. The first set contains all objects.
     ///
     /// # Errors
     /// As [`start`](Self::start).

@@ -45,7 +45,7 @@ struct ResourceLabels {
     resource: String,
 }
 
-/// Histogram buckets from 0.1 ms to 30 s, each two to three times the one before.
+/// Histogram buckets from 0.1 ms to 30 s, each two to three times the previous one.
 const SECONDS: [f64; 17] = [
     0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0, 30.0,

@@ -22,9 +22,9 @@ pub(crate) struct Planner {
 /// The addresses that a fleet requests, parsed.
 #[derive(Debug, Default)]
 struct RequestedAddresses {
-    /// Explicit addresses without duplicates, in the order of the Gateway.
+    /// Explicit addresses without duplicates, in the Gateway's order.
     explicit: Vec<IpAddr>,
-    /// Also one that Sesame chooses.
+    /// Whether it also gets an address chosen by Sesame.
     any: bool,
     problem: Option<FleetProblem>,
 }
@@ -128,7 +128,7 @@ impl Planner {
                 }
             }
         }
-        // Stable: otherwise by name.
+        // The sort is stable: ties are resolved by name.
         claims.sort_by_key(|(held, ..)| Reverse(*held));
         let mut owners: BTreeMap<Port, Vec<(IpAddr, &FleetId)>> = BTreeMap::new();
         for (_, fleet, port, addresses) in claims {

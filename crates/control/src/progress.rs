@@ -1,8 +1,7 @@
 //! Measures how long a change takes to reach Envoys.
 //!
-//! In: revisions as they are published to a fleet, each with the time at which its change was detected; acknowledgements.
-//! Out: the revisions that a fleet has acknowledged, each with its delay. At most `MAX_PENDING`
-//! revisions of a fleet wait.
+//! In: revisions as they are published to a fleet, each with the time at which its change was detected; ACKs. Out: the
+//! revisions that a fleet has ACKed, each with its delay. At most `MAX_PENDING` revisions are pending per fleet.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use sesame_model::FleetId;
 
-/// Unacknowledged revisions kept for each fleet; older ones are dropped.
+/// Unacknowledged revisions kept per fleet; older ones are dropped.
 const MAX_PENDING: usize = 64;
 
 /// Unacknowledged revisions. Shared by the publisher and the receiver of acknowledgements.

@@ -12,8 +12,8 @@ pub(crate) type Requests = BTreeMap<FleetId, FleetRequest>;
 
 /// Runs fleets. No method blocks.
 pub(crate) trait FleetRunner: Send {
-    /// States of fleets: those in `changed`, whose request was added, changed or removed, and those whose state has changed
-    /// since the last call. An unchanged state may be repeated; `None`: the fleet is gone.
+    /// States of fleets: those in `changed`, whose request was added, changed or removed, and those whose state has
+    /// changed since the last call. An unchanged state may be repeated; `None` means that the fleet is gone.
     ///
     /// A fleet is also ready if one of its Envoys has ACKed its resources.
     fn plan(
@@ -26,7 +26,7 @@ pub(crate) trait FleetRunner: Send {
     /// Applies the requests. Called after resources have been published, so that new Envoys find their resources.
     fn apply(&mut self, requests: &Requests, changed: &BTreeSet<FleetId>);
 
-    /// The next call of [`apply`](Self::apply) has all requested fleets: other running fleets are orphans.
+    /// The next call of [`apply`](Self::apply) contains all requested fleets: other running fleets are orphans.
     fn requests_complete(&mut self) {}
 
     /// When to call [`plan`](Self::plan) again without new requests.
@@ -39,7 +39,7 @@ pub(crate) trait FleetRunner: Send {
         false
     }
 
-    /// The last Envoy of a removed fleet has ended; its ports are free.
+    /// The last Envoy of a removed fleet has exited; its ports are free.
     fn stopped(&mut self, _fleet: &FleetId) {}
 
     /// Fleets whose Envoys must have served or failed before [`RunEvent::Ready`](crate::event::RunEvent::Ready).

@@ -1,7 +1,6 @@
 //! The tasks of a run, and why it failed.
 //!
-//! In: tasks, and the translator thread. Out: the first failure. It must not depend on what
-//! the tasks do.
+//! In: tasks and the translator thread. Out: the first failure. It must not depend on what the tasks do.
 
 use std::future::Future;
 use std::io;
@@ -17,16 +16,16 @@ pub enum RunError {
     /// The translator thread panicked: a bug. The panic has been printed.
     #[error("the translator thread panicked; please report the panic printed above")]
     Translator,
-    /// The files can't be read any more.
+    /// The files can no longer be read.
     #[error(transparent)]
     Files(#[from] files::WatchError),
     /// The API server can't be watched.
     #[error(transparent)]
     Kube(#[from] kube::WatchError),
-    /// Envoys can't be served any more.
+    /// Envoys can no longer be served.
     #[error(transparent)]
     Xds(#[from] xds::ServeError),
-    /// The admin pages can't be served any more.
+    /// The admin pages can no longer be served.
     #[error("the admin pages can't be served any more: {0}")]
     Admin(io::Error),
     /// A task ended unexpectedly or panicked: a bug.
@@ -38,7 +37,7 @@ pub enum RunError {
 #[derive(Debug)]
 pub(crate) struct Running {
     tasks: Tasks,
-    /// Becomes true when the translator's thread ends normally; closes before that if it panics.
+    /// Becomes true when the translator thread ends normally; closes first if it panics.
     translator: watch::Receiver<bool>,
 }
 
@@ -73,7 +72,7 @@ impl Running {
         }
     }
 
-    /// Waits until every task has ended by itself.
+    /// Waits until every task has ended on its own.
     pub(crate) async fn finish(&mut self) {
         while self.tasks.join_next().await.is_some() {}
     }
@@ -89,7 +88,7 @@ impl Running {
     }
 }
 
-/// Adds a task without an outcome.
+/// Adds a task without a result.
 pub(crate) fn spawn(tasks: &mut Tasks, task: impl Future<Output = ()> + Send + 'static) {
     tasks.spawn(async move {
         task.await;

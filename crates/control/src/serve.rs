@@ -35,20 +35,20 @@ pub const SERVICE: &str = "sesame-xds";
 /// Settings of a replica.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
-    /// The kubeconfig; `None`: the pod's service account, or `KUBECONFIG`.
+    /// The kubeconfig; `None` means the pod's service account or `KUBECONFIG`.
     pub kubeconfig: Option<PathBuf>,
     /// Sesame's own namespace.
     pub namespace: String,
     /// The unique name of this replica: its pod's name.
     pub replica: String,
-    /// The namespaces to watch; `None`: all.
+    /// The namespaces to watch; `None` means all.
     pub watch_namespaces: Option<Vec<String>>,
     /// How Envoys run.
     pub envoys: Envoys,
     /// Address of the discovery server.
     pub xds: SocketAddr,
-    /// A folder with `tls.crt`, `tls.key` and `ca.crt` of the discovery server; `None`: Sesame issues them and keeps them in
-    /// Secrets.
+    /// A folder with `tls.crt`, `tls.key` and `ca.crt` for the discovery server; `None` means that Sesame issues them
+    /// and stores them in Secrets.
     pub certificates: Option<PathBuf>,
     /// Which route tables are sharded.
     pub sharding: Sharding,
@@ -56,46 +56,46 @@ pub struct ServeConfig {
     pub module: bool,
     /// Whether replicas elect a leader; otherwise this replica always leads.
     pub leader_election: bool,
-    /// Address of the pages for the kubelet and Prometheus; `None`: no such pages.
+    /// Address of the pages for the kubelet and Prometheus; `None` disables them.
     pub probes: Option<SocketAddr>,
-    /// Address of all admin pages; `None`: no admin pages. They show all configuration, but no private key, to any client
-    /// that reaches them.
+    /// Address of all admin pages; `None` disables them. They show all configuration, but no private keys, to any
+    /// client that can reach them.
     pub admin: Option<SocketAddr>,
 }
 
 /// How Envoys run.
 #[derive(Clone, Debug)]
 pub enum Envoys {
-    /// Sesame runs them: one Deployment or DaemonSet for each Gateway.
+    /// Sesame runs them: one Deployment or DaemonSet per Gateway.
     Managed {
         /// The image of Envoy.
         envoy_image: String,
         /// Sesame's own image, for the sidecar of each Envoy.
         sidecar_image: String,
-        /// The DNS name through which pods reach [`ServeConfig::xds`]; `None`: that of [`SERVICE`].
+        /// The DNS name through which pods reach [`ServeConfig::xds`]; `None` means that of [`SERVICE`].
         xds_host: Option<String>,
-        /// Its port; `None`: that of [`ServeConfig::xds`].
+        /// Its port; `None` means that of [`ServeConfig::xds`].
         xds_port: Option<u16>,
     },
     /// Envoys run outside Sesame (unmanaged), with the output of `sesame bootstrap`. They are one fleet, which serves one
     /// Gateway.
     Unmanaged {
-        /// The Gateway; `None`: the oldest one of Sesame's oldest GatewayClass.
+        /// The Gateway; `None` means the oldest one of Sesame's oldest GatewayClass.
         gateway: Option<NamespacedName>,
         /// Addresses and hostnames at which clients reach them.
         addresses: Vec<String>,
-        /// A Service whose status has the addresses.
+        /// A Service whose status contains the addresses.
         service: Option<NamespacedName>,
     },
 }
 
-/// A running replica. Dropping it ends it at once; [`Serve::shutdown`] ends it gracefully.
+/// A running replica. Dropping it stops it immediately; [`Serve::shutdown`] stops it gracefully.
 #[derive(Debug)]
 pub struct Serve {
     xds: SocketAddr,
     probes: Option<SocketAddr>,
     admin: Option<SocketAddr>,
-    /// Releases the Lease, so that another replica may lead.
+    /// Releases the Lease, so that another replica can lead.
     step_down: CancellationToken,
     /// Ends all tasks.
     stop: CancellationToken,
@@ -125,7 +125,7 @@ impl Serve {
         self.running.failed().await
     }
 
-    /// Releases the Lease, so that another replica can lead at once, then closes all streams: Envoys keep their
+    /// Releases the Lease, so that another replica can lead immediately, then closes all streams: Envoys keep their
     /// configuration and connect to another replica.
     pub async fn shutdown(mut self) {
         self.step_down.cancel();

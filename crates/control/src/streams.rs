@@ -1,6 +1,6 @@
-//! Events of Envoys' xDS streams.
+//! Handles events from Envoys' xDS streams.
 //!
-//! In: events of the discovery server. Out: messages to the translator, events, metrics.
+//! In: events from the discovery server. Out: messages to the translator, events, metrics.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,14 +20,14 @@ pub(crate) const SUPPORTS_VARIANTS: xds::SupportsVariants =
 
 /// How the stream events of Envoys are interpreted.
 pub(crate) trait StreamPolicy: Send + Sync {
-    /// Whether the ACK of an Envoy makes its fleet ready; otherwise the fleet runner reports readiness.
+    /// Whether an Envoy's ACK makes its fleet ready; otherwise the fleet runner reports readiness.
     fn ack_means_ready(&self) -> bool;
 
-    /// Whether to ignore the ACKs of this Envoy.
+    /// Whether to ignore this Envoy's ACKs.
     fn is_stale(&self, fleet: &FleetId, node_id: &str) -> bool;
 }
 
-/// Forwards events of streams, forever.
+/// Forwards stream events forever.
 pub(crate) async fn forward_events(
     mut events: xds::EventReceiver,
     translator: mpsc::WeakSender<Message>,
@@ -104,7 +104,7 @@ pub(crate) async fn forward_events(
     }
 }
 
-/// If Sesame doesn't start the Envoys, the time before an Envoy connects is not counted as the delay of a change.
+/// If Sesame doesn't start the Envoys, the time until an Envoy connects isn't included in a change's delay.
 fn connected(progress: &Progress, policy: &dyn StreamPolicy, fleet: &FleetId) {
     if !policy.ack_means_ready() {
         progress.forget(fleet);
@@ -124,7 +124,7 @@ fn served(outputs: &TranslatorOutputs, fleet: &FleetId, revision: u64) {
 
 fn rejected(fleet: FleetId, resource_type: ResourceType, name: Arc<str>) -> Rejected {
     let name = match resource_type {
-        // The resource has the name of its shard.
+        // The resource is named after its shard.
         ResourceType::ScopedRoute => format!("{name}#scope").into(),
         _ => name,
     };

@@ -15,7 +15,7 @@ use sesame_model::{FleetId, FleetRequest};
 use crate::core::{Core, Input};
 use crate::plan::Planner;
 
-/// The outcome of [`translate`]. The same objects give the same outcome, in any order.
+/// The outcome of [`translate`]. The same objects produce the same outcome, in any order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Translation {
     /// Resources of each fleet; fleets without resources are included.
@@ -88,7 +88,7 @@ pub fn translate(objects: Vec<Object>, options: Options) -> Translation {
         state.ready = true;
         Input::Fleet(fleet, Some(state))
     }));
-    // No Envoy still uses earlier resources.
+    // No Envoy is still using earlier resources.
     let settled = core.settle();
     let changes = before.into_iter().chain(after.resources).chain(settled);
     Translation {

@@ -33,20 +33,20 @@ use crate::progress::Progress;
 use crate::runner::{FleetRunner, Requests};
 use crate::status_store::StatusStore;
 
-/// Message limit of a turn, which bounds the delay of the first message.
+/// Maximum number of messages per turn, which bounds the delay of the first one.
 const MAX_BATCH: usize = 1024;
 
 /// A message to the translator.
 pub(crate) enum Message {
-    /// Changed objects. The first set has all objects.
+    /// Changed objects. The first set contains all objects.
     Changes(ChangeSet),
     /// An Envoy has ACKed its resources.
     EnvoyReady(FleetId),
-    /// An Envoy ended or can't be started, whether or not it will be restarted.
+    /// An Envoy exited or can't be started, whether or not it will be restarted.
     EnvoyDown(FleetId),
-    /// The last Envoy of a removed fleet has ended.
+    /// The last Envoy of a removed fleet has exited.
     FleetStopped(FleetId),
-    /// An Envoy rejected a resource, with its message; `None`: it accepted the resource.
+    /// An Envoy rejected a resource, with its message; `None` if it accepted the resource.
     Rejection(Rejected, Option<String>),
     /// The version of the installed Gateway API CRDs, if known.
     ApiVersion(Option<String>),
@@ -75,7 +75,7 @@ pub(crate) async fn inspect<T: Send + 'static>(
     result.await.ok()
 }
 
-/// TranslatorOutputs of the translator.
+/// Outputs of the translator.
 #[derive(Clone, Debug)]
 pub(crate) struct TranslatorOutputs {
     pub(crate) registry: xds::Registry,
@@ -87,7 +87,7 @@ pub(crate) struct TranslatorOutputs {
     pub(crate) statuses: Option<Writer>,
     /// Time limit for Envoys to replace a listener and drain its connections.
     pub(crate) drain: Duration,
-    /// Cancelled when shutdown begins: the translator ends, and exits of Envoys are expected.
+    /// Cancelled when shutdown begins: from then on the translator ends, and Envoy exits are expected.
     pub(crate) shutdown: CancellationToken,
 }
 
@@ -97,19 +97,19 @@ pub(crate) struct Translator {
     runner: Box<dyn FleetRunner>,
     outputs: TranslatorOutputs,
     start: Instant,
-    /// All objects have been read once; nothing is translated before.
+    /// Whether all objects have been read once; nothing is translated before that.
     synced: bool,
     /// Inputs received before `synced`.
     early_inputs: Vec<Input>,
-    /// [`RunEvent::Ready`] has been sent.
+    /// Whether [`RunEvent::Ready`] has been sent.
     ready_sent: bool,
-    /// All fleet-owning objects are known.
+    /// Whether all fleet-owning objects are known.
     fleet_owners_known: bool,
-    /// The writer has the statuses of all objects.
+    /// Whether the writer has the statuses of all objects.
     statuses_complete: bool,
     object_keys: ObjectKeys,
     requests: Requests,
-    /// As in the engine.
+    /// The same as in the engine.
     states: BTreeMap<FleetId, FleetState>,
     /// Fleets whose Envoys serve.
     serving: BTreeSet<FleetId>,
@@ -126,7 +126,7 @@ pub(crate) struct Translator {
     settled_at: Option<Instant>,
 }
 
-/// Hashes of the keys of all objects; less memory than the keys. A collision only makes a metric wrong.
+/// Hashes of the keys of all objects, which take less memory than the keys. A collision only makes a metric inaccurate.
 #[derive(Default)]
 struct ObjectKeys {
     hashes: HashSet<u64>,
@@ -149,14 +149,14 @@ impl ObjectKeys {
     }
 }
 
-/// The messages that are handled together.
+/// Messages that are handled together.
 #[derive(Default)]
 struct Turn {
     inputs: Vec<Input>,
     objects: Vec<ObjectChange>,
     /// When the oldest of the changes was detected.
     detected: Option<Instant>,
-    /// The runner may have new fleet states.
+    /// Whether the runner may have new fleet states.
     plan: bool,
     /// Fleets whose requests changed.
     fleets: BTreeSet<FleetId>,
@@ -342,7 +342,7 @@ impl Translator {
 
     fn handle_changes(&mut self, set: ChangeSet, turn: &mut Turn) {
         self.synced = true;
-        // An empty first set needs a plan, too.
+        // An empty first set also needs a plan.
         turn.plan |= self.core.engine().revision() == 0;
         if !set.changes.is_empty() {
             let detected = turn.detected.unwrap_or(set.detected);

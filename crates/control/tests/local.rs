@@ -1,4 +1,4 @@
-//! A local run over real files and real streams, with fake Envoys.
+//! A local run with real files and real streams, and fake Envoys.
 //!
 //! Each test has its own loopback address, so tests don't interfere.
 
@@ -19,7 +19,7 @@ use sesame_xds::ResourceType::{Cluster, Listener, Route};
 use tempfile::TempDir;
 use tokio::time::timeout;
 
-/// Longer than any step takes on a busy machine.
+/// Longer than any step takes, even on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
 const PORT: u16 = 8080;
 

@@ -1,6 +1,6 @@
 //! The Envoys of a local run.
 //!
-//! In: commands to start and stop, events of processes. Out: calls of the supervisor, messages to the translator, events.
+//! In: commands to start and stop, process events. Out: calls to the supervisor, messages to the translator, events.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -23,13 +23,13 @@ use crate::translator::{Message, TranslatorOutputs};
 pub(crate) struct LaunchConfig {
     /// The socket of the discovery server.
     pub(crate) xds_socket: PathBuf,
-    /// Worker threads of each; `None`: one for each processor.
+    /// Worker threads of each; `None` means one per CPU.
     pub(crate) concurrency: Option<u32>,
     /// Generations of the Envoys.
     pub(crate) generations: Arc<Generations>,
 }
 
-/// Numbers the Envoys of each fleet, to distinguish an Envoy that drains from its successor.
+/// Numbers the Envoys of each fleet, to distinguish a draining Envoy from its successor.
 #[derive(Debug, Default)]
 pub(crate) struct Generations {
     inner: Mutex<Inner>,
@@ -101,7 +101,7 @@ pub(crate) async fn supervise(
         match command {
             FleetCommand::Start(fleet) => supervisor.ensure(spec(&supervisor, &fleet, &launch)),
             FleetCommand::Stop(fleet) => {
-                // Not in the task, or the fleet's next start could come before this stop.
+                // Not in the task: otherwise the fleet's next start could overtake this stop.
                 let stopped = supervisor.stop(&fleet);
                 let (translator, generations) =
                     (translator.clone(), Arc::clone(&launch.generations));
@@ -137,7 +137,7 @@ fn spec(supervisor: &Supervisor, fleet: &FleetId, launch: &LaunchConfig) -> Envo
     }
 }
 
-/// Forwards events of processes until the supervisor is gone.
+/// Forwards process events until the supervisor is gone.
 pub(crate) async fn forward_process_events(
     mut events: processes::ProcessEvents,
     translator: mpsc::WeakSender<Message>,
@@ -235,7 +235,7 @@ mod tests {
         assert!(generations.is_stale(&a, &first));
         let second = generations.node_id(&a);
         assert!(generations.is_stale(&a, &first) && !generations.is_stale(&a, &second));
-        // The end of the first Envoy doesn't affect the second.
+        // The first Envoy's exit doesn't affect the second.
         generations.stopped(&a, stop);
         assert!(!generations.is_stale(&a, &second) && !generations.is_stale(&b, &other));
         let stop = generations.next(&a);

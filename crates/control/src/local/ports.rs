@@ -13,12 +13,12 @@ use sesame_model::{FleetId, FleetProblem, FleetRequest, FleetState, Port};
 
 use crate::plan::Planner;
 
-/// The first backoff; each further one is twice as long.
+/// The first backoff delay; each further one is twice as long.
 const MIN_BACKOFF: Duration = Duration::from_millis(100);
 /// The longest backoff.
 const MAX_BACKOFF: Duration = Duration::from_secs(2);
 
-/// Envoy's message for a port that another process has: the operating system's text for `EADDRINUSE`.
+/// Envoy's message for a port that is in use by another process: the operating system's text for `EADDRINUSE`.
 const ADDRESS_IN_USE: &str = "Address already in use";
 
 /// A port of an address.
@@ -26,7 +26,7 @@ type Socket = (IpAddr, Port);
 
 /// Probes ports.
 pub(crate) trait PortProber: Send {
-    /// Whether a port is free now; port 0 probes the address alone.
+    /// Whether a port is free now; port 0 probes only the address.
     fn probe(&self, address: IpAddr, port: Port) -> Result<(), PortProblem>;
 }
 
@@ -45,9 +45,9 @@ pub(crate) struct Ports {
     prober: Box<dyn PortProber>,
     planner: Planner,
     port_offset: u16,
-    /// Ports assigned to a fleet when they were free. Its Envoy holds them now.
+    /// Ports assigned to a fleet when they were free, and now held by its Envoy.
     assigned: BTreeMap<FleetId, BTreeSet<Socket>>,
-    /// Ports of removed fleets whose Envoys may still run.
+    /// Ports of removed fleets whose Envoys may still be running.
     stopping: BTreeMap<FleetId, BTreeSet<Socket>>,
     /// Unavailable ports and addresses of the last plan.
     failures: BTreeSet<String>,
@@ -94,7 +94,7 @@ impl Ports {
         states
     }
 
-    /// The sockets that the fleet gets. Adds unavailable ports to its state.
+    /// The sockets assigned to the fleet. Adds unavailable ports to its state.
     fn assign(
         &self,
         fleet: &FleetId,
@@ -122,7 +122,7 @@ impl Ports {
         assigned
     }
 
-    /// Why a socket is unavailable to a fleet; `None`: it is available.
+    /// Why a socket is unavailable to a fleet; `None` if it is available.
     fn unavailable(&self, fleet: &FleetId, socket: Socket) -> Option<String> {
         if contains(&self.assigned, fleet, socket) {
             return None;
@@ -130,7 +130,7 @@ impl Ports {
         let (ip, port) = socket;
         let problem = self.prober.probe(ip, port).err()?;
         if matches!(problem, PortProblem::InUse(_)) {
-            // The fleet's former Envoy releases its ports soon.
+            // The fleet's former Envoy will soon release its ports.
             if contains(&self.stopping, fleet, socket) {
                 return None;
             }

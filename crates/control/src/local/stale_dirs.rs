@@ -1,6 +1,7 @@
 //! Removes the folders of killed runs.
 //!
-//! In: the folder of this run. Out: folders of dead runs beside it are removed. Folders that might not be Sesame's stay.
+//! In: the folder of this run. Out: folders of dead runs next to it are removed. Folders that might not be Sesame's are
+//! kept.
 
 use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
@@ -10,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::net::UnixStream;
 
-/// Prefix of the name of a run's folder. Letters and digits follow.
+/// Prefix of the name of a run's folder, followed by letters and digits.
 pub(super) const PREFIX: &str = "sesame-";
 /// Name of the socket in each folder.
 pub(super) const SOCKET: &str = "xds.sock";
@@ -19,7 +20,7 @@ const SUFFIX_LEN: usize = 6;
 /// Minimum age of a stale socket. A younger one may belong to a run that is about to listen on it.
 const MIN_AGE: Duration = Duration::from_secs(60);
 
-/// Removes folders beside `run_dir` that belong to the same user and on whose socket no process listens.
+/// Removes folders next to `run_dir` that belong to the same user and whose socket no process is listening on.
 pub(super) async fn sweep(run_dir: &Path, now: SystemTime) -> io::Result<()> {
     let Some(parent) = run_dir.parent() else {
         return Ok(());

@@ -1,7 +1,7 @@
 //! Metrics of a replica in a cluster, collected on each scrape.
 //!
-//! In: counters of other crates. Out: their current values. The number of series doesn't grow with the
-//! number of objects.
+//! In: counters from other crates. Out: their current values. The number of series doesn't grow with the number of
+//! objects.
 
 use std::collections::BTreeMap;
 use std::fmt;

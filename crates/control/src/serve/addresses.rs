@@ -17,7 +17,7 @@ use super::fleet_updates::FleetUpdates;
 use crate::streams::send;
 use crate::translator::Message;
 
-/// Watches a Service forever. `observed` becomes true when it has been read or found missing.
+/// Watches a Service forever. `observed` becomes true once it has been read or found missing.
 pub(super) async fn watch_service(
     client: Client,
     service: NamespacedName,

@@ -1,6 +1,6 @@
-//! Distributes the events of the API server.
+//! Distributes events from the API server.
 //!
-//! In: events of the source. Out: objects for the translator, live statuses for the status writer, watch failures for
+//! In: events from the source. Out: objects for the translator, live statuses for the status writer, watch failures for
 //! the health page and the log.
 
 use std::collections::BTreeSet;

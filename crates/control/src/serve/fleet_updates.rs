@@ -1,13 +1,13 @@
 //! A coalescing queue of fleet updates for the translator.
 //!
-//! In: the state of a fleet, whenever it changes. Out: the latest state of each fleet. Bounded: one entry for each fleet.
+//! In: the state of a fleet, whenever it changes. Out: the latest state of each fleet. Bounded: one entry per fleet.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 use sesame_model::FleetId;
 
-/// The latest update of each fleet, until it is taken. `None`: the fleet is gone.
+/// The latest update of each fleet, until it is taken. `None` means that the fleet is gone.
 #[derive(Debug)]
 pub(super) struct FleetUpdates<T> {
     updates: Mutex<BTreeMap<FleetId, Option<T>>>,
@@ -22,7 +22,7 @@ impl<T> Default for FleetUpdates<T> {
 }
 
 impl<T> FleetUpdates<T> {
-    /// Adds an update, which replaces an earlier one of the same fleet.
+    /// Adds an update, which replaces an earlier one for the same fleet.
     pub(super) fn put(&self, fleet: FleetId, update: Option<T>) {
         self.with(|all| drop(all.insert(fleet, update)));
     }

@@ -70,7 +70,7 @@ impl Health {
         failures.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Why connecting Envoys would have to wait; `None`: they are served.
+    /// Why connecting Envoys would have to wait; `None` if they are served.
     pub(crate) fn not_ready_reason(&self) -> Option<&'static str> {
         if !self.synced.load(Ordering::Acquire) {
             return Some("the objects have not been read yet");

@@ -20,9 +20,9 @@ use crate::event::RunEvent;
 use crate::status_store::{Severity, StatusChange};
 use crate::translator::{Message, inspect};
 
-/// Events per second on average. Excess Events are dropped: conditions and logs have the same information.
+/// Average Events per second. Excess Events are dropped: conditions and logs contain the same information.
 const EVENTS_PER_SECOND: u32 = 10;
-/// Events in a burst.
+/// Maximum Events in a burst.
 const BURST: u32 = 50;
 /// Timeout of a write to the API server.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -118,7 +118,7 @@ pub(super) fn is_reportable(event: &RunEvent) -> bool {
     }
 }
 
-/// The Events that an event becomes.
+/// Converts an event to Kubernetes Events.
 fn notes(event: RunEvent, is_leader: bool) -> Vec<Note> {
     match event {
         RunEvent::Rejected {

@@ -18,7 +18,7 @@ use crate::core::Core;
 use crate::streams::StreamPolicy;
 use crate::translator::{Message, inspect};
 
-/// Time limit for observing every fleet, after which statuses are written anyway.
+/// Time limit for observing every fleet; after that, statuses are written anyway.
 const OBSERVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The writers that depend on leadership, and what they wait for.
@@ -41,7 +41,7 @@ pub(super) struct ElectionState {
     pub(super) stepped_down: watch::Receiver<bool>,
 }
 
-/// Takes part in the leader election. If it is disabled, this replica is always the leader.
+/// Takes part in the leader election. If election is disabled, this replica is always the leader.
 pub(super) fn start(
     config: &ServeConfig,
     client: &kube::Client,
@@ -139,7 +139,7 @@ async fn first_commit(translator: &mpsc::WeakSender<Message>) {
     }
 }
 
-/// Envoys that Sesame doesn't start as processes. Readiness of pods comes from Kubernetes, and unmanaged Envoys count as
+/// Envoys that Sesame doesn't start as processes. Pod readiness comes from Kubernetes, and unmanaged Envoys count as
 /// ready.
 pub(super) struct ClusterEnvoys;
 

@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 
 use self::candidate::{Candidate, LeaseRequest, LeaseResponse};
 
-/// Name of the Lease that all replicas share.
+/// Name of the Lease shared by all replicas.
 const NAME: &str = "sesame-leader";
-/// Timeout of the release at shutdown.
+/// Timeout for releasing the Lease at shutdown.
 const RELEASE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Settings of a candidate.
@@ -39,7 +39,7 @@ pub(super) struct LeaseConfig {
 /// Durations of the election. A dead leader is replaced within `lease_duration + poll_interval`, plus two requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Timings {
-    /// A Lease expires when it has been observed unchanged for this long. In whole seconds.
+    /// A Lease expires once it has been observed unchanged for this long. In whole seconds.
     pub lease_duration: Duration,
     /// A leader that hasn't renewed the Lease for this long steps down. Shorter than `lease_duration` by more than the
     /// clock drift in that time.
@@ -76,7 +76,7 @@ impl LeaseConfig {
     }
 }
 
-/// Why the last request of the election failed; `None`: it succeeded.
+/// Why the last request of the election failed; `None` if it succeeded.
 pub(super) type ElectionFailure = Option<Arc<str>>;
 
 /// Takes part in the election until `stop`, and reports failures to `failure`. Returns whether this replica is the leader,
@@ -186,7 +186,7 @@ impl Election {
         }
     }
 
-    /// Releases the Lease, so that another replica can lead at once.
+    /// Releases the Lease, so that another replica can lead immediately.
     async fn release(&mut self) {
         while let Some(lease) = self.candidate.release(Timestamp::now()) {
             let request = LeaseRequest::Replace(lease);

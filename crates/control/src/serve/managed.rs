@@ -19,7 +19,7 @@ use crate::runner::{FleetRunner, Requests};
 
 pub(super) struct ManagedRunner {
     provisioner: Provisioner,
-    /// `None`: the Envoys' certificates are issued outside Sesame.
+    /// `None` if the Envoys' certificates are issued outside Sesame.
     identities: Option<Handle>,
     updates: Arc<FleetUpdates<FleetState>>,
     observed: BTreeMap<FleetId, FleetState>,
@@ -29,7 +29,7 @@ pub(super) struct ManagedRunner {
     parameters: LastValid,
     /// All requests are known.
     complete: bool,
-    /// The provisioner has all specs, so it may delete orphans.
+    /// Whether the provisioner has all specs, so that it may delete orphans.
     settled: bool,
 }
 

@@ -37,17 +37,17 @@ use crate::running::{RunError, Running, Tasks};
 use crate::streams::{self, send};
 use crate::translator::{Message, Translator, TranslatorOutputs};
 
-/// Bound of the translator's queue of messages; senders wait when it is full.
+/// Capacity of the translator's message queue; senders wait when it is full.
 const MESSAGES: usize = 4096;
-/// Bound of the event queue.
+/// Capacity of the event queue.
 const EVENTS: usize = 1024;
-/// Bound of the queue of watch events; the source coalesces further changes.
+/// Capacity of the queue of watch events; the source coalesces further changes.
 const WATCH_EVENTS: usize = 64;
-/// Timeout of connecting to the API server.
+/// Timeout for connecting to the API server.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a shutdown waits for the tasks.
 pub(super) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long Envoys take to replace a listener and to drain its connections: the default drain time plus a margin.
+/// How long Envoys take to replace a listener and drain its connections: the default drain time plus a margin.
 const DRAIN: Duration = Duration::from_secs(90);
 
 /// Why a replica can't start. The message says how to fix it.
@@ -81,7 +81,7 @@ pub(super) struct Spawner {
 }
 
 impl Spawner {
-    /// Spawns a task that runs until shutdown. Its end before that is a failure.
+    /// Spawns a task that runs until shutdown. Ending earlier is a failure.
     pub(super) fn spawn(&mut self, task: impl Future<Output = ()> + Send + 'static) {
         let stop = self.stop.clone();
         self.tasks.spawn(async move {

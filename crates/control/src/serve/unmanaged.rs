@@ -1,7 +1,7 @@
 //! The runner of the fleet of unmanaged Envoys.
 //!
-//! In: the addresses of the Envoys, from a Service's status or from the operator. Out: the fleet's state. Each replica of
-//! Sesame sees only the Envoys that are connected to it, so it doesn't report whether they run.
+//! In: the Envoys' addresses, from a Service's status or from the operator. Out: the fleet's state. Each replica of
+//! Sesame sees only the Envoys connected to it, so it doesn't report whether they are running.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -65,7 +65,7 @@ pub struct ListenerView {
 pub struct RouteView {
     /// The route.
     pub key: ObjectKey,
-    /// Its hostnames; empty: those of its listeners.
+    /// Its hostnames; if empty, those of its listeners.
     pub hostnames: Vec<String>,
     /// Its parents that belong to Sesame.
     pub parents: Vec<ParentView>,

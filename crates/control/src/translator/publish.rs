@@ -36,7 +36,7 @@ impl Translator {
         for fleet in &turn.fleets {
             if self.requests.contains_key(fleet) {
                 if self.published.insert(fleet.clone()) {
-                    // A fleet without resources is published too, or its Envoys would wait.
+                    // A fleet without resources is also published; otherwise its Envoys would wait.
                     updates.entry(fleet.clone()).or_default();
                 }
             } else {

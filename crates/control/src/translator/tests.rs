@@ -12,7 +12,7 @@ use super::*;
 use crate::local::ports::{PortProber, Ports};
 use crate::local::runner::{FleetCommand, LocalRunner};
 
-/// All ports are free, or all are in use.
+/// Either all ports are free, or all are in use.
 #[derive(Clone, Default)]
 struct FakeProber {
     all_in_use: Arc<AtomicBool>,

@@ -1,4 +1,4 @@
-//! Replicas over a real API server and real streams, with fake Envoys.
+//! Replicas with a real API server, real streams and fake Envoys.
 //!
 //! No pods run: the tests write the statuses of Deployments and Services.
 
@@ -77,7 +77,7 @@ async fn a_restart_writes_nothing() {
     let before = rig.versions().await;
     let second = rig.replica("two").await;
     rig.until_leader(&second).await;
-    // Writes are in order: once a new route's status is written, all earlier writes are done.
+    // Writes are ordered: once a new route's status is written, all earlier writes are done.
     rig.route("other", "web", "shop").await;
     rig.until_accepted("other").await;
     let mut after = rig.versions().await;
@@ -132,7 +132,7 @@ async fn envoys_are_served_while_the_api_server_is_down() {
         .await
         .unwrap();
     rig.server().stop().await.unwrap();
-    // A new Envoy is served, too.
+    // A new Envoy is also served.
     let late = rig.another_envoy(&replica, "web").await;
     late.until(|state| state.names(Cluster).len() == 1)
         .await

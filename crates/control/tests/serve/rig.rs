@@ -21,12 +21,12 @@ use tempfile::TempDir;
 use tokio::sync::OnceCell;
 use tokio::time::{Instant, sleep};
 
-/// Longer than any step takes on a busy machine.
+/// Longer than any step takes, even on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Delay between polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// An API server that is shared with other tests, or not.
+/// An API server, shared with other tests or dedicated to one.
 enum ServerRef {
     Shared(&'static ApiServer),
     Own(Box<ApiServer>),
@@ -324,7 +324,7 @@ impl Rig {
         self.connect(replica, gateway, certificate).await
     }
 
-    /// Another Envoy of the same fleet, which needs no access to the API server.
+    /// Another Envoy of the same fleet, which doesn't need access to the API server.
     pub(crate) async fn another_envoy(&self, replica: &Serve, gateway: &str) -> FakeEnvoy {
         self.connect(replica, gateway, gateway).await
     }
@@ -364,7 +364,7 @@ impl Rig {
     }
 }
 
-/// Subscriptions that follow from a plain listener: the route table of its port.
+/// Subscriptions that follow from a plain listener: its port's route table.
 fn follow(ty: ResourceType, _: &[u8]) -> Vec<(ResourceType, String)> {
     match ty {
         ResourceType::Listener => vec![(ResourceType::Route, "80".to_owned())],

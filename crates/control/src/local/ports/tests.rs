@@ -77,7 +77,7 @@ fn a_port_in_use_is_reported_and_probed_again_with_exponential_backoff() {
     prober.release("127.0.0.1:80");
     assert!(ports.plan(&desired, start)[&fleet("a")].ports.is_empty());
     assert_eq!(ports.due(), None);
-    // Its Envoy has the port now.
+    // Now its Envoy holds the port.
     prober.occupy("127.0.0.1:80");
     assert!(ports.plan(&desired, start)[&fleet("a")].ports.is_empty());
 }
@@ -161,7 +161,7 @@ fn a_port_taken_between_probe_and_listen_is_probed_again() {
     prober.release("127.0.0.9:80");
     assert!(ports.plan(&desired, start)[&fleet("a")].ports.is_empty());
 
-    // The port is free again when it is probed, so nothing changes and no retry is scheduled.
+    // The port is free again when probed, so nothing changes and no retry is scheduled.
     assert!(ports.listener_rejected(&fleet("a"), Port::tcp(80), in_use));
     assert!(ports.plan(&desired, start)[&fleet("a")].ports.is_empty());
     assert_eq!(ports.due(), None);

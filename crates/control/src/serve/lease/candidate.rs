@@ -38,7 +38,7 @@ pub(super) enum LeaseResponse {
     NotFound,
     /// Another write came first.
     Conflict,
-    /// The request failed, and may have taken effect all the same.
+    /// The request failed, but may still have taken effect.
     Failed(String),
 }
 
@@ -62,7 +62,7 @@ enum Observed {
     NotFound,
     /// Read, and when it was first observed in this state.
     Lease(Box<Lease>, Instant),
-    /// Possibly outdated: it has to be read again.
+    /// Possibly outdated: must be read again.
     Stale(Box<Lease>, Instant),
 }
 
@@ -211,11 +211,11 @@ impl Candidate {
         holder(lease) == Some(&*self.identity)
     }
 
-    /// When this candidate may write a Lease that is unchanged since `since`.
+    /// When this candidate may write a Lease that has been unchanged since `since`.
     fn available_at(&self, lease: &Lease, since: Instant) -> Instant {
         match holder(lease) {
             None => since,
-            // Renewable at once, also after a restart under the same name.
+            // Renewable immediately, even after a restart under the same name.
             Some(holder) if holder == self.identity => since,
             Some(_) => since + self.duration(lease.spec.as_ref()),
         }

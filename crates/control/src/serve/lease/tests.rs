@@ -46,7 +46,7 @@ impl FakeServer {
 struct InFlight {
     sent_at: Instant,
     request: LeaseRequest,
-    /// When it reaches the server; `None`: it already has.
+    /// When it reaches the server; `None` if it already has.
     arrives_at: Option<Instant>,
     /// The response, and when it reaches the candidate.
     response: Option<LeaseResponse>,
@@ -242,7 +242,7 @@ fn a_leader_that_cannot_renew_stops_before_the_lease_expires() {
     simulation.run(Duration::from_secs(5));
     let leader = simulation.leader().unwrap();
     let (candidate, sent) = simulation.candidates.get_mut(leader).unwrap();
-    // From now on all its requests fail.
+    // From now on, all its requests fail.
     *sent = None;
     let until = candidate.leader_until().unwrap();
     let mut now = candidate.next_request_at();

@@ -54,14 +54,14 @@ async fn a_dead_leader_is_replaced_and_does_not_return_as_leader() {
     let mut first = replica(&client, "killed", "a");
     until_leader(&mut first).await;
     let mut second = replica(&client, "killed", "b");
-    // Longer than the duration of the Lease: the leader renews it.
+    // Longer than the Lease's duration: the leader renews it.
     tokio::time::sleep(SHORT.lease_duration + SHORT.poll_interval).await;
     assert!(*first.is_leader.borrow() && !*second.is_leader.borrow());
     first.election.abort();
     assert!(first.election.await.unwrap_err().is_cancelled());
     let died = Instant::now();
     until_leader(&mut second).await;
-    // Not before the deadline of the old leader.
+    // Not before the old leader's deadline.
     assert!(died.elapsed() + SHORT.renew_interval >= SHORT.renew_deadline);
     let spec = lease(&client, "killed").await;
     assert_eq!(spec.holder_identity.as_deref(), Some("b"));
