@@ -1,7 +1,7 @@
 //! Admin pages: health, state and metrics of Sesame.
 //!
-//! In: HTTP requests, on an address that the user chose. Out: JSON, and text for Prometheus. The pages change nothing and
-//! show no private key.
+//! In: HTTP requests, on an address that the user chose. Out: JSON, and text for Prometheus. The pages change nothing
+//! and show no private key.
 
 use std::collections::BTreeSet;
 use std::future::Future;

@@ -1,7 +1,7 @@
 //! Events of a run, for terminals, tests and other receivers.
 //!
-//! Plain data: each event serializes to one JSON object, tagged by `type`. Long lists are truncated and carry the number of
-//! omitted items. Events must not depend on the receivers.
+//! Plain data: each event serializes to one JSON object, tagged by `type`. Long lists are truncated and carry the
+//! number of omitted items. Events must not depend on the receivers.
 
 use std::fmt::Display;
 

@@ -40,8 +40,8 @@ impl Planner {
 
     /// A state for every requested fleet: not ready, ports not probed.
     ///
-    /// `usable` returns the problem with a requested address. If two Gateways request the same port of the same address, the
-    /// one that `holds` it keeps it; otherwise the first by name gets it.
+    /// `usable` returns the problem with a requested address. If two Gateways request the same port of the same
+    /// address, the one that `holds` it keeps it; otherwise the first by name gets it.
     pub(crate) fn plan(
         &mut self,
         requests: &BTreeMap<FleetId, FleetRequest>,

@@ -1,7 +1,8 @@
 //! A replica in a cluster: objects come from the API server, statuses are written back to it, and Envoys are pods.
 //!
-//! In: settings. Out: discovery over mutual TLS for every Envoy, from every replica; and from the leader, statuses and the
-//! objects that run Envoys. Failures are retried. While the API server is unavailable, Envoys keep their configuration.
+//! In: settings. Out: discovery over mutual TLS for every Envoy, from every replica; and from the leader, statuses and
+//! the objects that run Envoys. Failures are retried. While the API server is unavailable, Envoys keep their
+//! configuration.
 
 mod addresses;
 mod feed;
@@ -77,8 +78,8 @@ pub enum Envoys {
         /// Its port; `None` means that of [`ServeConfig::xds`].
         xds_port: Option<u16>,
     },
-    /// Envoys run outside Sesame (unmanaged), with the output of `sesame bootstrap`. They are one fleet, which serves one
-    /// Gateway.
+    /// Envoys run outside Sesame (unmanaged), with the output of `sesame bootstrap`. They are one fleet, which serves
+    /// one Gateway.
     Unmanaged {
         /// The Gateway; `None` means the oldest one of Sesame's oldest GatewayClass.
         gateway: Option<NamespacedName>,

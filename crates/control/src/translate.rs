@@ -1,7 +1,7 @@
 //! Translates once, and returns plain data.
 //!
-//! In: objects. Out: Envoy resources and object statuses, as JSON. Without Envoys or a network: fleets get the addresses of
-//! a local run and count as ready.
+//! In: objects. Out: Envoy resources and object statuses, as JSON. Without Envoys or a network: fleets get the
+//! addresses of a local run and count as ready.
 
 use std::collections::BTreeMap;
 

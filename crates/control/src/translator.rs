@@ -1,7 +1,8 @@
 //! The translator: the thread that owns the engine.
 //!
 //! In: messages. Out: resources for Envoys, statuses for the status store, requests for the fleet runner, events.
-//! Messages that are queued at the same time become one change: there is no timer, and no intermediate state is visible.
+//! Messages that are queued at the same time become one change: there is no timer, and no intermediate state is
+//! visible.
 
 mod publish;
 mod statuses;
@@ -192,8 +193,8 @@ impl Translator {
         }
     }
 
-    /// Starts the thread, from within a Tokio runtime. The result becomes true when the thread ends normally, and closes if
-    /// it panics.
+    /// Starts the thread, from within a Tokio runtime. The result becomes true when the thread ends normally, and
+    /// closes if it panics.
     ///
     /// # Errors
     /// If the system can't start a thread.
@@ -403,8 +404,8 @@ impl Translator {
         }
     }
 
-    /// Commits the inputs; if that changes fleet requests, also commits the resulting addresses, so that no output lacks
-    /// them.
+    /// Commits the inputs; if that changes fleet requests, also commits the resulting addresses, so that no output
+    /// lacks them.
     fn commit(&mut self, inputs: Vec<Input>, turn: &mut Turn) -> Vec<Step> {
         let first = self.core.apply(inputs);
         for (fleet, change) in first.commit.changes(self.core.outputs().fleets) {

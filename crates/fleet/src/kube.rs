@@ -1,15 +1,16 @@
 //! Envoys in a cluster: reconciles the objects that run them.
 //!
-//! In: the desired fleets. Out: Kubernetes objects, and the state of each fleet. Must not depend on routes or on Envoy's
-//! configuration.
+//! In: the desired fleets. Out: Kubernetes objects, and the state of each fleet. Must not depend on routes or on
+//! Envoy's configuration.
 //!
 //! Each fleet has a Deployment or a DaemonSet, a Service and related objects. A Gateway's fleet lives in the Gateway's
 //! namespace, and ownerReferences delete it with the Gateway; a fleet without an owner lives in Sesame's own namespace.
-//! Every replica of Sesame watches these objects; the leader writes them by server-side apply, and only where they differ
-//! from the desired state. Fields added by others are kept, fields overwritten by others are restored, and an object of the same
-//! name that Sesame didn't create is never modified.
+//! Every replica of Sesame watches these objects; the leader writes them by server-side apply, and only where they
+//! differ from the desired state. Fields added by others are kept, fields overwritten by others are restored, and an
+//! object of the same name that Sesame didn't create is never modified.
 //!
-//! - [`start`]: starts the reconciling task; [`Provisioner`] sets the desired state, [`FleetStates`] reports the observed state.
+//! - [`start`]: starts the reconciling task; [`Provisioner`] sets the desired state, [`FleetStates`] reports the
+//!   observed state.
 //! - [`identity`]: the certificates for mutual TLS between Envoys and Sesame.
 //! - [`sidecar`]: the sidecar of each Envoy, for readiness and graceful shutdown.
 //! - [`layout`], [`names`]: paths, ports and names that several parts share.

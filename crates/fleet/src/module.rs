@@ -10,8 +10,8 @@ use sesame_shard::{MODULE, MODULE_FILE};
 /// The environment variable with the folder in which Envoy looks for modules.
 pub const SEARCH_PATH: &str = "ENVOY_DYNAMIC_MODULES_SEARCH_PATH";
 
-/// Writes the module into an existing folder. Returns `false` if Envoy can't load it from there: the module isn't built for
-/// this platform, or the folder is mounted `noexec`.
+/// Writes the module into an existing folder. Returns `false` if Envoy can't load it from there: the module isn't built
+/// for this platform, or the folder is mounted `noexec`.
 ///
 /// A running Envoy keeps the file that it has already loaded.
 ///

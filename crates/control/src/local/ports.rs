@@ -1,8 +1,8 @@
 //! Assigns ports of addresses to local fleets.
 //!
-//! In: fleet requests, and a prober. Out: the state of each fleet: addresses, and unavailable ports with the reason. Ports
-//! are probed before Envoy listens on them: Envoy would silently share some ports with another process, and reject others
-//! only after the status has reported them as programmed.
+//! In: fleet requests, and a prober. Out: the state of each fleet: addresses, and unavailable ports with the reason.
+//! Ports are probed before Envoy listens on them: Envoy would silently share some ports with another process, and
+//! reject others only after the status has reported them as programmed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -175,8 +175,8 @@ impl Ports {
         self.retry.map(|(at, _)| at)
     }
 
-    /// An Envoy rejected the listener of a Gateway's port. Returns true if another process took the port after the probe.
-    /// The port is then unassigned, and the next plan probes it again.
+    /// An Envoy rejected the listener of a Gateway's port. Returns true if another process took the port after the
+    /// probe. The port is then unassigned, and the next plan probes it again.
     pub(crate) fn listener_rejected(&mut self, fleet: &FleetId, port: Port, message: &str) -> bool {
         // After other errors, the last good version of the listener may still hold the port.
         if !message.contains(ADDRESS_IN_USE) {

@@ -64,8 +64,8 @@ impl FleetRunner for LocalRunner {
         gone.chain(states).collect()
     }
 
-    /// An Envoy starts when its fleet has an available port, and runs as long as its Gateway exists: without ports, it keeps
-    /// its connections.
+    /// An Envoy starts when its fleet has an available port, and runs as long as its Gateway exists: without ports, it
+    /// keeps its connections.
     fn apply(&mut self, requests: &Requests, _changed: &BTreeSet<FleetId>) {
         let (ports, commands) = (&self.ports, &self.commands);
         self.desired.send_if_modified(|desired| {

@@ -79,9 +79,9 @@ impl LeaseConfig {
 /// Why the last request of the election failed; `None` if it succeeded.
 pub(super) type ElectionFailure = Option<Arc<str>>;
 
-/// Takes part in the election until `stop`, and reports failures to `failure`. Returns whether this replica is the leader,
-/// and the task to run. When the task has ended, this replica isn't the leader, and the Lease has been released unless the
-/// API server was unreachable.
+/// Takes part in the election until `stop`, and reports failures to `failure`. Returns whether this replica is the
+/// leader, and the task to run. When the task has ended, this replica isn't the leader, and the Lease has been released
+/// unless the API server was unreachable.
 pub(super) fn start(
     client: kube::Client,
     config: LeaseConfig,

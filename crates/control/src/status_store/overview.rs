@@ -1,7 +1,7 @@
 //! A short overview of a run.
 //!
-//! In: the status store. Out: Gateways, listeners, routes and problems, the worst first, as plain data. It must not depend
-//! on how it is displayed.
+//! In: the status store. Out: Gateways, listeners, routes and problems, the worst first, as plain data. It must not
+//! depend on how it is displayed.
 
 use std::net::IpAddr;
 
@@ -85,8 +85,8 @@ pub struct ParentView {
 }
 
 impl StatusStore {
-    /// An overview with at most `routes` routes. `port_offset` is added to ports in URLs. The cost is linear in the number
-    /// of routes.
+    /// An overview with at most `routes` routes. `port_offset` is added to ports in URLs. The cost is linear in the
+    /// number of routes.
     pub fn overview(&self, routes: usize, port_offset: u16) -> Overview {
         self.read(|inner| Overview {
             gateways: gateways(inner, port_offset),

@@ -19,7 +19,8 @@ pub(crate) enum Part<'a> {
     Parent(&'a ParentReference),
 }
 
-/// A status with times. The times are stored separately, in the order of the conditions, so that the status stays shared.
+/// A status with times. The times are stored separately, in the order of the conditions, so that the status stays
+/// shared.
 #[derive(Clone, Debug)]
 pub(crate) struct TimedStatus {
     status: ObjectStatus,

@@ -159,8 +159,8 @@ impl Common<'_> {
     }
 }
 
-/// The owner reference that makes Kubernetes delete a fleet's objects with their Gateway, even while Sesame isn't running.
-/// `blockOwnerDeletion` would require permission to update the Gateway's finalizers.
+/// The owner reference that makes Kubernetes delete a fleet's objects with their Gateway, even while Sesame isn't
+/// running. `blockOwnerDeletion` would require permission to update the Gateway's finalizers.
 pub(super) fn owner_reference(owner: &GatewayOwner) -> OwnerReference {
     OwnerReference {
         api_version: "gateway.networking.k8s.io/v1".to_owned(),

@@ -20,8 +20,8 @@ use super::spec::{FleetSpec, FleetsConfig};
 pub(super) struct Fleet {
     desired: Option<DesiredFleet>,
     pub(super) observed: BTreeMap<ObjectKind, ObservedObject>,
-    /// The fingerprint last applied, and that of the object as stored. They differ if the API server or a webhook normalizes
-    /// a field.
+    /// The fingerprint last applied, and that of the object as stored. They differ if the API server or a webhook
+    /// normalizes a field.
     applied: BTreeMap<ObjectKind, (Fingerprint, Fingerprint)>,
     /// Why an object can't be written.
     pub(super) problems: BTreeMap<ObjectKind, String>,

@@ -353,8 +353,8 @@ impl FleetEntry {
         self.not_before = Some(self.not_before.map_or(at, |before| before.max(at)));
     }
 
-    /// Backs off if an object keeps being reverted: two controllers that disagree would otherwise load the API server and keep
-    /// restarting pods. The first repair isn't delayed.
+    /// Backs off if an object keeps being reverted: two controllers that disagree would otherwise load the API server
+    /// and keep restarting pods. The first repair isn't delayed.
     fn record_repair(&mut self, key: &FleetKey, kind: ObjectKind, now: Instant) {
         let before = self
             .repairs

@@ -3,8 +3,9 @@
 //! In: the fleets, and the namespace and name of each fleet's Secret. Out: Secrets, and the files for this replica's
 //! discovery server. Must not depend on how discovery is served or how Envoys run.
 //!
-//! The leader issues, renews and repairs certificates. Every replica watches the Secrets and serves with their contents. An
-//! Envoy has its Secret mounted as files and reloads them when they change, so a renewal restarts nothing and closes no stream.
+//! The leader issues, renews and repairs certificates. Every replica watches the Secrets and serves with their
+//! contents. An Envoy has its Secret mounted as files and reloads them when they change, so a renewal restarts nothing
+//! and closes no stream.
 //!
 //! - [`cert`]: issues and reads certificates.
 //! - [`ca`]: CAs and their rotation.

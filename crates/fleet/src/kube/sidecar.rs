@@ -6,12 +6,13 @@
 //! Endpoints on a TCP port that is open to the network and read-only:
 //!
 //! - `GET /ready`, the readiness probe: 200 while Envoy has its listeners and isn't draining, else 503.
-//! - `GET /drained`, the `preStop` hook of Envoy's container: responds when the drain is over, so that Envoy gets SIGTERM
-//!   only after that. 409 if no drain starts soon.
+//! - `GET /drained`, the `preStop` hook of Envoy's container: responds when the drain is over, so that Envoy gets
+//!   SIGTERM only after that. 409 if no drain starts soon.
 //! - `GET /metrics`: Envoy's statistics in Prometheus' format.
 //!
-//! On a Unix socket inside the pod: `POST /drain` starts a drain ([`start_drain`]), which the `preStop` hook of the sidecar's
-//! container calls. The kubelet runs the hooks of all containers concurrently. So no client outside the pod can start a drain.
+//! On a Unix socket inside the pod: `POST /drain` starts a drain ([`start_drain`]), which the `preStop` hook of the
+//! sidecar's container calls. The kubelet runs the hooks of all containers concurrently. So no client outside the pod
+//! can start a drain.
 //!
 //! The state of a drain is in this process rather than in Envoy, so it doesn't survive a restart of the sidecar.
 

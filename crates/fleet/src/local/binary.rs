@@ -1,7 +1,7 @@
 //! Finds the Envoy executable.
 //!
-//! In: the flag, the environment, the cache folder. Out: the path of an executable, or an error that says how to fix it.
-//! Downloads nothing: `cargo xtask envoy` fills the cache.
+//! In: the flag, the environment, the cache folder. Out: the path of an executable, or an error that says how to fix
+//! it. Downloads nothing: `cargo xtask envoy` fills the cache.
 
 use std::env;
 use std::ffi::OsString;

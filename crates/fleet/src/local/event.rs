@@ -1,7 +1,7 @@
 //! The event channel of a supervisor.
 //!
-//! In: events of all fleets. Out: one bounded queue, in order. A slow receiver doesn't block a process: beyond a limit, log lines
-//! are dropped and counted. Other events have a reserve, which fills up only if the receiver stalls.
+//! In: events of all fleets. Out: one bounded queue, in order. A slow receiver doesn't block a process: beyond a limit,
+//! log lines are dropped and counted. Other events have a reserve, which fills up only if the receiver stalls.
 
 use std::process::ExitStatus;
 use std::sync::Arc;

@@ -65,8 +65,8 @@ impl fmt::Display for Level {
 pub struct Line {
     /// The level.
     pub level: Level,
-    /// Envoy's component: `main`, `upstream`, `config` …; `stdout` for standard output (access logs), empty if the line has
-    /// none.
+    /// Envoy's component: `main`, `upstream`, `config` …; `stdout` for standard output (access logs), empty if the line
+    /// has none.
     pub component: String,
     /// The text.
     pub message: String,

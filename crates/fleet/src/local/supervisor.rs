@@ -175,8 +175,8 @@ impl Supervisor {
         FleetDir::new(&self.shared.config.run_dir, &id.to_string())
     }
 
-    /// Sets the desired Envoy of a fleet. Returns at once. A process with another spec is drained and stopped first; one with the
-    /// same spec keeps running. Ignored after [`Supervisor::shutdown`].
+    /// Sets the desired Envoy of a fleet. Returns at once. A process with another spec is drained and stopped first;
+    /// one with the same spec keeps running. Ignored after [`Supervisor::shutdown`].
     pub fn ensure(&self, spec: EnvoySpec) {
         let id = spec.fleet.clone();
         let spec = Arc::new(spec);
@@ -211,7 +211,8 @@ impl Supervisor {
         }
     }
 
-    /// Stops all fleets concurrently, as [`Supervisor::stop`] does. Later calls of [`Supervisor::ensure`] have no effect.
+    /// Stops all fleets concurrently, as [`Supervisor::stop`] does. Later calls of [`Supervisor::ensure`] have no
+    /// effect.
     pub async fn shutdown(&self) {
         let pending: Vec<_> = {
             let mut workers = lock(&self.workers);

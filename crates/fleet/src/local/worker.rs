@@ -263,8 +263,8 @@ impl Worker {
         });
     }
 
-    /// Forwards output as log events. Never waits for their receiver: Envoy writes its log synchronously, so a full pipe would
-    /// block it.
+    /// Forwards output as log events. Never waits for their receiver: Envoy writes its log synchronously, so a full
+    /// pipe would block it.
     fn forward_output<P>(
         &self,
         mut pipe: P,

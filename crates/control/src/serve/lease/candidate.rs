@@ -2,10 +2,10 @@
 //!
 //! In: responses to requests, the time. Out: the next request, and whether this candidate is the leader. Pure.
 //!
-//! Clocks of other machines are never compared with ours. A Lease has expired when it has been *observed* unchanged for its
-//! duration. Its holder steps down earlier: its deadline is counted from when it *sent* the last successful renewal. So
-//! the old leader stops before a new one starts, however long requests take. Every write has the resourceVersion that it
-//! replaces, so of two concurrent writes only one succeeds.
+//! Clocks of other machines are never compared with ours. A Lease has expired when it has been *observed* unchanged for
+//! its duration. Its holder steps down earlier: its deadline is counted from when it *sent* the last successful
+//! renewal. So the old leader stops before a new one starts, however long requests take. Every write has the
+//! resourceVersion that it replaces, so of two concurrent writes only one succeeds.
 
 use std::time::{Duration, Instant};
 

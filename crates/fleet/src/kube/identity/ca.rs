@@ -7,7 +7,8 @@
 //! 2. *Promote*: 31 days later, the next CA starts issuing, and every leaf certificate is reissued. The previous CA's
 //!    key is deleted. All leaf certificates that are still valid were issued with a bundle that contains both CAs, so a
 //!    valid peer is never rejected.
-//! 3. *Retire*: the previous CA is removed from the bundle when it expires, after every leaf certificate that it issued.
+//! 3. *Retire*: the previous CA is removed from the bundle when it expires, after every leaf certificate that it
+//!    issued.
 //!
 //! A CA whose key is lost becomes a previous CA. The next CA is introduced and issues missing certificates at once;
 //! certificates of the lost CA stay in use until the next CA is promoted.
@@ -152,8 +153,8 @@ impl CaBundle {
     }
 }
 
-/// When a certificate is renewed: when a third of its validity is left, or up to a tenth earlier. The jitter is a hash of its
-/// names, so that certificates issued together aren't all renewed together.
+/// When a certificate is renewed: when a third of its validity is left, or up to a tenth earlier. The jitter is a hash
+/// of its names, so that certificates issued together aren't all renewed together.
 pub fn renewal(leaf: &Leaf, subject: &Subject) -> Timestamp {
     let digest = Sha256::digest(subject.names().join(" "));
     let jitter = f64::from(u16::from_be_bytes([digest[0], digest[1]])) / f64::from(u16::MAX);

@@ -1,7 +1,7 @@
 //! Decides which Secrets to reconcile, and their desired contents.
 //!
-//! Pure. In: watch events, desired fleets, and the time. Out: the Secrets to reconcile, and the action for each. A Secret is
-//! examined when it or its desired state changes, when its renewal is due, and when the CAs change.
+//! Pure. In: watch events, desired fleets, and the time. Out: the Secrets to reconcile, and the action for each. A
+//! Secret is examined when it or its desired state changes, when its renewal is due, and when the CAs change.
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! Drains an Envoy.
 //!
-//! While load balancers remove the pod, requests are served as before. After that delay Envoy sends `Connection: close` or
-//! GOAWAY with each response; its listeners stay open. The drain is over when all clients have disconnected or are idle, or on
-//! timeout.
+//! While load balancers remove the pod, requests are served as before. After that delay Envoy sends `Connection: close`
+//! or GOAWAY with each response; its listeners stay open. The drain is over when all clients have disconnected or are
+//! idle, or on timeout.
 
 use std::fmt;
 use std::time::{Duration, Instant};
