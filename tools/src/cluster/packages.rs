@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_are_searched_on_the_path() {
+    fn programs_are_looked_up_on_the_path() {
         assert!(is_there("sh"));
         assert!(!is_there("no-such-program-as-this"));
         assert!(is_there("/dev/null"));
