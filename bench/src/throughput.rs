@@ -2,9 +2,9 @@
 //!
 //! The Envoys run at the same time, each with one worker thread and its own configuration, in front of the same
 //! backend, which responds with 1 KiB. Clients send requests to one Envoy after another, for a quarter of a second
-//! each, over keep-alive connections; the order rotates. The figure is the Envoy's CPU time per request: the ratio of
-//! two such times is the inverse ratio of their throughputs. The request rate itself would depend on the clients, which
-//! share the machine.
+//! each, over keep-alive connections; the order rotates. The figure is the Envoy's CPU time per request; the throughput
+//! ratio of two Envoys is the inverse of the ratio of their times. The request rate isn't used: it would depend on the
+//! clients, which share the machine.
 
 use std::collections::BTreeMap;
 use std::io::{Read as _, Write as _};
@@ -35,9 +35,9 @@ use crate::probe::Probe;
 use crate::report::{Figure, Samples, Unit};
 use crate::rig::{self, Rig};
 
-/// Hosts in the large tables, and paths of the host with many paths.
+/// Hosts in a large table; also paths on the host with many paths.
 const LARGE: usize = 5_000;
-/// Hosts in a table without shards.
+/// Hosts in the small table.
 const SMALL: usize = 300;
 /// Concurrent clients, with one connection each.
 const CLIENTS: usize = 8;
@@ -114,17 +114,17 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     Ok(vec![
         cost("whole", format!("a request, one table of {LARGE} hosts")),
         cost("module", "a request, the same table in shards".to_owned()),
-        ratio("throughput of shards / of one table", "whole/module")
+        ratio("throughput, shards / one table", "whole/module")
             .at_least(0.94)
             .note("the goal is 0.97"),
         ratio(
-            "throughput of shards without the module / of one table",
+            "throughput, shards without the module / one table",
             "whole/expressions",
         ),
         cost("small", format!("a request, {SMALL} hosts")),
         cost("minimal", "a request, minimal configuration".to_owned()),
         ratio(
-            "throughput of ours / of the minimal configuration",
+            "throughput, Sesame's configuration / minimal configuration",
             "minimal/small",
         )
         .at_least(0.97),
@@ -133,7 +133,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
             format!("a request for the first of {LARGE} paths of a host"),
         ),
         cost("last", "a request for the last of these paths".to_owned()),
-        ratio("throughput of the last path / of the first", "first/last").at_least(0.8),
+        ratio("throughput, last path / first path", "first/last").at_least(0.8),
     ])
 }
 
@@ -206,8 +206,9 @@ fn hosts(
 
 /// An Envoy with many paths on one host; the request is for path number `asked`.
 fn paths(rig: &Rig, name: &'static str, asked: usize, backend: SocketAddr) -> Result<Contender> {
-    /// The Gateway API's limits on matches in a rule and rules in a route.
+    /// Matches per rule. With `RULES`, a route has the 128 matches that the Gateway API allows.
     const MATCHES: usize = 8;
+    /// Rules per route.
     const RULES: usize = 16;
     let port = rig::free_port()?;
     let path = |index: usize| format!("/path-{index:05}");
@@ -374,7 +375,7 @@ impl Contender {
                 Ok(response) if response.status == 200 => return Ok(()),
                 _ => ensure!(
                     begin.elapsed() < PATIENCE,
-                    "{} doesn't serve: {response:?}",
+                    "{} isn't serving: {response:?}",
                     self.name
                 ),
             }

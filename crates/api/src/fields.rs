@@ -64,7 +64,8 @@ static METADATA: Fields = Fields {
     ..Fields::ALL
 };
 
-/// Metadata of core kinds. Their annotations are unused, and one on EndpointSlices changes with every Pod.
+/// Metadata of core kinds. Annotations are dropped: none is used, and an EndpointSlice has one that changes with every
+/// Pod.
 static CORE_METADATA: Fields = Fields {
     only: Some(&["name", "namespace", "labels", "resourceVersion"]),
     ..Fields::ALL

@@ -49,7 +49,7 @@ pub(crate) fn with(kind: &str, changes: &[(&str, Value)]) -> Value {
     object
 }
 
-/// Decodes a value whose kind is in the table.
+/// Decodes an object of a supported kind.
 pub(crate) fn decode(value: Value) -> Result<Object, DecodeError> {
     Object::decode(value).map(|object| object.unwrap())
 }

@@ -26,7 +26,7 @@ use crate::sidecar::SidecarArgs;
     disable_help_subcommand = true,
     after_help = "\
 Examples:
-  sesame local examples/quickstart         serve the objects in a folder and follow its changes
+  sesame local examples/quickstart         serve the objects in a folder and watch it for changes
   sesame translate gateway.yaml routes/    print the Envoy resources and statuses
   sesame status -A                         show the Gateways and routes of a cluster
   sesame local --help                      show a command's options"
@@ -85,14 +85,14 @@ pub(crate) struct LocalArgs {
     /// Number added to a Gateway's ports to get the ports that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
-    /// Split route tables into shards, so that Envoy's cost of a change doesn't grow with the number of hosts
+    /// Split route tables into shards, so that the cost to Envoy of a change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
     /// Let Envoys load Sesame's module, which finds a request's route shard faster than regular expressions
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub(crate) envoy_module: bool,
-    /// Follow changes of the files; if false, read them once
+    /// Watch the files for changes; if false, read them once
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub(crate) watch: bool,
@@ -174,7 +174,7 @@ pub(crate) struct TranslateArgs {
     /// Number added to a Gateway's ports to get the ports that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
-    /// Split route tables into shards, so that Envoy's cost of a change doesn't grow with the number of hosts
+    /// Split route tables into shards, so that the cost to Envoy of a change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
 }
@@ -255,7 +255,7 @@ pub(crate) struct BootstrapArgs {
     /// DNS name in Sesame's certificate [default: the host of --xds-address]
     #[arg(long, value_name = "NAME", requires = "tls_certificate")]
     pub(crate) tls_server_name: Option<String>,
-    /// Limit of concurrent client connections; more are rejected
+    /// Limit on concurrent client connections; more are rejected
     #[arg(long, value_name = "N", default_value_t = sesame_control::MAX_CONNECTIONS)]
     pub(crate) max_connections: u64,
     /// Memory limit in bytes. Close to it, Envoy sheds requests instead of being killed

@@ -183,7 +183,10 @@ async fn get(from: SocketAddr, path: &str) -> u16 {
 }
 
 async fn drain_status(drained: JoinHandle<u16>) -> u16 {
-    timeout(TIMEOUT, drained).await.expect("an end").unwrap()
+    timeout(TIMEOUT, drained)
+        .await
+        .expect("the drain ends")
+        .unwrap()
 }
 
 fn bootstrap(admin: &std::path::Path, [web, raw]: [u16; 2], backend: u16) -> String {
@@ -234,7 +237,7 @@ static_resources:
 
 #[tokio::test]
 async fn requests_are_served_until_the_drain_ends() {
-    // The test would time out if the drain took the whole time.
+    // The test would time out if the drain lasted for its whole timeout.
     let fixture = Fixture::new(Duration::ZERO, TIMEOUT * 10).await;
     let (mut client, mut backend) = fixture.active_request().await;
     let mut drained = fixture.stop().await;

@@ -80,7 +80,7 @@ impl Failures {
         failure.objects -= 1;
         if failure.objects == 0 {
             self.by_reason.remove(&reason);
-            tracing::info!("statuses are written again; resolved: {reason}");
+            tracing::info!("status writes succeed again; resolved: {reason}");
         }
     }
 

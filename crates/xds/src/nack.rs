@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn listeners_are_named_on_lines() {
+    fn listeners_are_named_one_per_line() {
         let message = "Error adding/updating listener(s) l1: no filter\nl0: address, in use\n";
         assert_eq!(
             read(ResourceType::Listener, message, &["l0", "l1", "l2"]),

@@ -16,7 +16,7 @@ fn is_subdomain(text: &str) -> bool {
 pub(super) fn label(text: &str) -> Check {
     ensure(
         text.len() <= 63 && is_label(text),
-        "expected at most 63 characters of a-z, 0-9 and -, starting and ending with a letter or digit",
+        "expected at most 63 characters (a-z, 0-9 and -), starting and ending with a letter or digit",
     )
 }
 
@@ -24,7 +24,7 @@ pub(super) fn label(text: &str) -> Check {
 pub(super) fn subdomain(text: &str) -> Check {
     ensure(
         text.len() <= 253 && is_subdomain(text),
-        "expected at most 253 characters of a-z, 0-9, - and ., every part starting and ending with \
+        "expected at most 253 characters (a-z, 0-9, - and .), every part starting and ending with \
          a letter or digit",
     )
 }
@@ -65,7 +65,7 @@ pub fn is_header_name(text: &str) -> bool {
 pub(super) fn header_name(text: &str) -> Check {
     ensure(
         is_header_name(text),
-        "expected 1 to 256 letters, digits and characters of !#$%&'*+-.^_`|~",
+        "expected 1 to 256 letters, digits and any of !#$%&'*+-.^_`|~",
     )
 }
 
@@ -116,7 +116,7 @@ fn is_path_text(text: &str) -> bool {
 pub(super) fn path_text(text: &str) -> Check {
     ensure(
         is_path_text(text),
-        "expected a path of letters, digits, escapes such as %20 and characters of -/._~!$&'()*+,;=:@",
+        "expected a path of letters, digits, escapes such as %20 and any of -/._~!$&'()*+,;=:@",
     )
 }
 
@@ -186,7 +186,7 @@ pub(super) fn qualified_key(text: &str) -> Check {
 pub(super) fn label_value(text: &str) -> Check {
     ensure(
         text.is_empty() || is_qualified_name(text),
-        "expected at most 63 characters of letters, digits, -, _ and ., starting and ending with a \
+        "expected at most 63 characters (letters, digits, -, _ and .), starting and ending with a \
          letter or digit",
     )
 }

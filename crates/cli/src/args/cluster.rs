@@ -53,7 +53,7 @@ pub(crate) struct ServeArgs {
     /// certificates for itself and for Envoys, and stores them in Secrets]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) xds_certificates: Option<PathBuf>,
-    /// Split route tables into shards, so that Envoy's cost of a change doesn't grow with the number of hosts
+    /// Split route tables into shards, so that the cost to Envoy of a change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
     /// Let Envoys load Sesame's module, which finds a request's route shard faster than regular expressions
@@ -82,7 +82,7 @@ pub(crate) struct ServeArgs {
     /// Gateway that unmanaged Envoys serve [default: the oldest Gateway of the oldest GatewayClass]
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name, requires = "unmanaged")]
     pub(crate) gateway: Option<NamespacedName>,
-    /// Address of the unmanaged Envoys for clients: an IP address or a hostname
+    /// Address at which clients reach the unmanaged Envoys: an IP address or a hostname
     #[arg(
         long = "address",
         value_name = "ADDRESS",

@@ -164,7 +164,7 @@ async fn run(
             Some(result) = jobs.join_next() => match result {
                 Ok((key, outcomes)) => fleets.done(key, outcomes, Instant::now()),
                 // Unexpected: a job only sends requests.
-                Err(error) => tracing::error!("a job of a fleet panicked: {error}"),
+                Err(error) => tracing::error!("a fleet job panicked: {error}"),
             },
             permit = states.reserve(), if fleets.has_state() => match permit {
                 Ok(permit) => {

@@ -53,7 +53,7 @@ impl ParsedObject {
         let name = text(&metadata, "name").ok_or(ParseError::NoName)?;
         let namespace = text(&metadata, "namespace").filter(|_| kind.namespaced());
         let key = ObjectKey::new(kind, namespace.unwrap_or_default(), name);
-        // Not part of the object: a new version with no other difference is not a change.
+        // Excluded from the fingerprint: a new resourceVersion alone is not a change.
         let resource_version: Box<str> = match metadata.remove("resourceVersion") {
             Some(Value::String(version)) => version.into(),
             _ => Box::default(),
@@ -209,10 +209,10 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_exceeds_the_limits_of_our_release_is_decoded() {
+    fn objects_beyond_the_limits_of_the_supported_release_are_decoded() {
         let mut value = route();
         let rule = json!({"backendRefs": [{"name": "s", "port": 80}]});
-        // Our release allows 16.
+        // The supported Gateway API release allows 16 rules.
         value["spec"]["rules"] = Value::Array(vec![rule; 16 + 17]);
         assert!(Object::decode(value.clone()).is_err());
         let object = parsed(Kind::HTTPRoute, &value).decode().unwrap();

@@ -116,12 +116,14 @@ impl Served {
             None => match reader.get(self.oldest_gateway, &()) {
                 Some(served) if *served == *name => return None,
                 Some(served) => {
-                    format!("{served}, the oldest of the oldest GatewayClass")
+                    format!("{served}, the oldest Gateway of the oldest GatewayClass")
                 }
                 // One of our classes exists, since the Gateway is ours.
                 None => match reader.get(self.oldest_class, &()) {
                     Some(class) => {
-                        format!("one of the oldest GatewayClass, {class}, which has none")
+                        format!(
+                            "the oldest Gateway of the oldest GatewayClass, {class}, which has none yet"
+                        )
                     }
                     None => "none".to_owned(),
                 },

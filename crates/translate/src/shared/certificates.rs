@@ -84,7 +84,7 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
     let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
         .take(MAX_CHAIN + 1)
         .collect::<Result<_, _>>()
-        .map_err(|error| format!("has {CHAIN} that is not PEM: {error}"))?;
+        .map_err(|error| format!("has invalid PEM under {CHAIN}: {error}"))?;
     if certificates.is_empty() {
         return Err(format!("has no PEM certificate under {CHAIN}"));
     }
@@ -97,7 +97,7 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
     for (position, der) in certificates.iter().enumerate() {
         let (_, certificate) = X509Certificate::from_der(der).map_err(|_| {
             format!(
-                "has certificate {} under {CHAIN} that is not X.509",
+                "has an invalid X.509 certificate under {CHAIN}, at position {}",
                 position + 1
             )
         })?;
@@ -110,7 +110,7 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
         .map_err(|_| format!("has no PEM private key under {PRIVATE_KEY}"))?;
     let signer = any_supported_type(&private_key).map_err(|_| {
         format!(
-            "has a {PRIVATE_KEY} that is neither RSA of 2048 bits or more nor ECDSA P-256 or P-384"
+            "has an unsupported {PRIVATE_KEY}; use RSA with at least 2048 bits, ECDSA P-256 or P-384"
         )
     })?;
     let served = Certificate {

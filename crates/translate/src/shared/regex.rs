@@ -31,10 +31,12 @@ pub fn check(pattern: &str) -> Result<(), String> {
         .parse(pattern)
         .map_err(|error| format!("does not parse: {}", error.kind()))?;
     if repeats(&ast) > MAX_REPEAT {
-        return Err(format!("repeats something more than {MAX_REPEAT} times"));
+        return Err(format!(
+            "repeats an expression more than {MAX_REPEAT} times, counting nested repetitions"
+        ));
     }
     if cost(&ast)? > MAX_COST {
-        return Err("is too large: its repetitions multiply".into());
+        return Err("is too large with its repetitions expanded; use smaller counts".into());
     }
     Ok(())
 }

@@ -51,8 +51,8 @@ fn the_oldest_gateway_of_the_oldest_class_is_served_and_the_statuses_of_others_n
     assert_eq!(served(&rig).as_deref(), Some("early"));
     assert_eq!(rig.binds(), ["unmanaged 80 [0.0.0.0:80, [::]:80]"]);
     assert_eq!(accepted(&rig, "early"), "Accepted/Accepted");
-    let elsewhere = "not Accepted/NotServed: the unmanaged fleet serves one Gateway: ns/early, the oldest of the oldest \
-                     GatewayClass";
+    let elsewhere = "not Accepted/NotServed: the unmanaged fleet serves one Gateway: ns/early, the oldest Gateway of \
+                     the oldest GatewayClass";
     assert_eq!(accepted(&rig, "late"), elsewhere);
     assert_eq!(accepted(&rig, "first-of-all"), elsewhere);
     let late = rig.gateway("late");
@@ -109,10 +109,9 @@ fn the_next_oldest_gateway_is_served_once_the_oldest_is_removed() {
     // The oldest class is selected even without Gateways.
     rig.remove(Kind::Gateway, "ns", "b");
     assert_eq!(served(&rig), None);
-    assert!(
-        accepted(&rig, "c")
-            .ends_with("serves one Gateway: one of the oldest GatewayClass, old, which has none")
-    );
+    assert!(accepted(&rig, "c").ends_with(
+        "serves one Gateway: the oldest Gateway of the oldest GatewayClass, old, which has none yet"
+    ));
     rig.remove(Kind::GatewayClass, "", "old");
     assert_eq!(served(&rig).as_deref(), Some("c"));
     // An older Gateway replaces it.

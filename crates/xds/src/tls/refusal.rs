@@ -146,7 +146,7 @@ impl Refusals {
             } else {
                 tracing::warn!(
                     peer = %refusal.peer, reason = refusal.reason.as_str(), fleet, unlogged,
-                    "discovery client refused: {}", refusal.message
+                    "refused a discovery client: {}", refusal.message
                 );
             }
         }

@@ -6,7 +6,7 @@ use super::{accepted, many, refused};
 
 pub(super) const HTTP: &str = "HTTPRoute";
 
-/// An HTTPRoute whose first rule has `value` at `pointer` is rejected at `path`.
+/// Asserts that an HTTPRoute whose first rule has `value` at `pointer` is rejected, with an error at `path`.
 pub(super) fn rule(pointer: &str, value: Value, path: &str, message: &str) {
     let pointer = format!("/spec/rules/0/{pointer}");
     refused(

@@ -117,7 +117,7 @@ fn hosts_at(
         return Err(Problem::new(
             reason::route::NOT_ALLOWED_BY_LISTENERS,
             format!(
-                "no listener of {} that this parentRef selects allows {} objects from namespace {}; check the listeners' \
+                "this parentRef selects no listener of {} that allows {} objects from namespace {}; check the listeners' \
                  allowedRoutes",
                 display(owner),
                 route.kind,
