@@ -87,7 +87,7 @@
 //! assert_eq!(engine.get(backends, &"a".to_owned()).as_deref(), Some(&80));
 //! assert_eq!(engine.len(uses), 2);
 //!
-//! The service changes: only the route that read it runs; no count does.
+//! // The service changes: only the route that read it runs; no count does.
 //! let mut batch = Batch::new();
 //! batch.upsert(services, "web".to_owned(), 8080);
 //! let commit = engine.commit(batch);
