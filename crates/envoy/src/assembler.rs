@@ -233,7 +233,7 @@ impl Assembler {
     }
 }
 
-/// Gets a fleet's resource from a cluster's rows; the last argument stands in for missing endpoints.
+/// Selects a fleet's resource from a cluster's rows. The last argument is the resource for a cluster without endpoints.
 type Select<'a> = fn(&'a ClusterRows, &FleetId, &'a Bytes) -> Option<&'a Bytes>;
 
 impl ClusterRows {

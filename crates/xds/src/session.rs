@@ -84,7 +84,7 @@ impl Session {
         }
     }
 
-    /// Number of names examined so far, a measure of work.
+    /// Number of names examined so far: a measure of work, and of progress within a poll.
     pub(crate) fn examined(&self) -> u64 {
         self.types.iter().map(TypeState::examined).sum()
     }
