@@ -139,8 +139,10 @@ impl TryFrom<RawSubjectAltName> for SubjectAltName {
         match (&*raw.type_, hostname, uri) {
             ("Hostname", Some(hostname), None) => Ok(SubjectAltName::Hostname(hostname)),
             ("URI", None, Some(uri)) => Ok(SubjectAltName::Uri(uri)),
-            ("Hostname", ..) => Err("type Hostname needs hostname and no uri".to_owned()),
-            ("URI", ..) => Err("type URI needs uri and no hostname".to_owned()),
+            ("Hostname", ..) => {
+                Err("type Hostname requires hostname and does not allow uri".to_owned())
+            }
+            ("URI", ..) => Err("type URI requires uri and does not allow hostname".to_owned()),
             (other, None, None) => Ok(SubjectAltName::Unknown(other.into())),
             (other, ..) => Err(format!("type {other} allows neither hostname nor uri")),
         }

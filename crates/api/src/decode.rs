@@ -118,13 +118,13 @@ fn decode(mut value: Value, validation: Validation) -> Result<Option<Object>, De
     let text = |field: &str| match root.get(field) {
         Some(Value::String(text)) if !text.is_empty() => Ok(text.as_str()),
         None | Some(Value::Null) => Err(error(None, &[field], "is required")),
-        Some(_) => Err(error(None, &[field], "expected a string that is not empty")),
+        Some(_) => Err(error(None, &[field], "expected a non-empty string")),
     };
     let Some(kind) = Kind::from_api(text("apiVersion")?, text("kind")?) else {
         return Ok(None);
     };
     let Some(()) = prune(&mut value, MAX_DEPTH) else {
-        let message = format!("lists and mappings are nested more than {MAX_DEPTH} deep");
+        let message = format!("lists and mappings are nested more than {MAX_DEPTH} levels deep");
         return Err(error(None, &[], &message));
     };
     let key = read_metadata(kind, &mut value, validation)?;
@@ -149,7 +149,7 @@ fn decode(mut value: Value, validation: Validation) -> Result<Option<Object>, De
 /// If the value is not of type `T`. The error names no object.
 pub fn decode_value<T: DeserializeOwned>(mut value: Value) -> Result<T, DecodeError> {
     let Some(()) = prune(&mut value, MAX_DEPTH) else {
-        let message = format!("lists and mappings are nested more than {MAX_DEPTH} deep");
+        let message = format!("lists and mappings are nested more than {MAX_DEPTH} levels deep");
         return Err(error(None, &[], &message));
     };
     typed(value).map(|decoded| *decoded)
@@ -282,7 +282,7 @@ fn humanize(message: String, path: &mut Vec<PathSegment>) -> String {
         "a sequence" => "a list",
         "a boolean" => "true or false",
         other if other.starts_with("struct ") => "a mapping",
-        other if other.starts_with("enum ") => "a word",
+        other if other.starts_with("enum ") => "a string",
         other => other,
     };
     let found = match found {

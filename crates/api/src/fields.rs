@@ -1,4 +1,5 @@
-//! The fields that are kept when an object's JSON is parsed. Others cost neither memory nor comparisons.
+//! The fields that are kept when an object's JSON is parsed. Other fields are dropped, which saves memory and
+//! comparisons.
 
 /// The kept fields of a mapping, or of each mapping in a list.
 #[derive(Debug)]

@@ -151,7 +151,7 @@ impl RawFilter {
         let wanted = wanted?;
         if self.bodies().next().is_none() {
             return Some(format!(
-                "a filter of type {} needs the field {wanted}",
+                "{wanted} is required in a filter of type {}",
                 self.type_
             ));
         }

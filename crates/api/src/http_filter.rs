@@ -143,13 +143,15 @@ impl TryFrom<RawPathModifier> for PathModifier {
             ("ReplaceFullPath", Some(path), None) => Ok(PathModifier::ReplaceFullPath(path)),
             ("ReplacePrefixMatch", None, Some(path)) => Ok(PathModifier::ReplacePrefixMatch(path)),
             ("ReplaceFullPath", ..) => {
-                Err("type ReplaceFullPath needs replaceFullPath and nothing else".to_owned())
+                Err("type ReplaceFullPath requires replaceFullPath and no other field".to_owned())
             }
-            ("ReplacePrefixMatch", ..) => {
-                Err("type ReplacePrefixMatch needs replacePrefixMatch and nothing else".to_owned())
-            }
+            ("ReplacePrefixMatch", ..) => Err(
+                "type ReplacePrefixMatch requires replacePrefixMatch and no other field".to_owned(),
+            ),
             (other, None, None) => Ok(PathModifier::Unknown(other.into())),
-            (other, ..) => Err(format!("type {other} allows no replacement path")),
+            (other, ..) => Err(format!(
+                "type {other} allows neither replaceFullPath nor replacePrefixMatch"
+            )),
         }
     }
 }

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors() {
+    fn a_selector_matches_only_if_every_requirement_holds() {
         let (none, a, b) = (labels(&[]), labels(&[("k", "a")]), labels(&[("k", "b")]));
         for (selector, expected) in [
             (LabelSelector::default(), [true, true, true]),

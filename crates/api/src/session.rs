@@ -14,7 +14,7 @@ pub struct SessionPersistence {
     /// The maximum lifetime of a session; required with a permanent cookie.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub absolute_timeout: Option<Duration>,
-    /// What carries the session; a cookie by default.
+    /// Whether a cookie or a header carries the session; a cookie by default.
     #[serde(rename = "type", default)]
     pub type_: SessionPersistenceType,
     /// The cookie; required with type Cookie, not allowed otherwise.
@@ -26,7 +26,7 @@ pub struct SessionPersistence {
 }
 
 open_enum! {
-    /// What carries a session.
+    /// The type of session persistence.
     #[derive(Default)]
     pub enum SessionPersistenceType {
         /// A cookie.

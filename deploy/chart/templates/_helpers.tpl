@@ -1,16 +1,16 @@
-{{/* What things of Sesame are selected by. It never changes. */}}
+{{/* Selector labels; immutable after installation. */}}
 {{- define "sesame.selector" -}}
 app.kubernetes.io/name: sesame
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
-{{/* Labels of all that the chart makes. */}}
+{{/* Labels of every object in the chart. */}}
 {{- define "sesame.labels" -}}
 {{ include "sesame.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end }}
 
-{{/* A whole image name; arguments: the image's values, the tag where they have none. */}}
+{{/* A full image reference. Arguments: the image's values, and the default tag. */}}
 {{- define "sesame.image" -}}
 {{- $image := index . 0 -}}
 {{- if $image.digest -}}
@@ -20,7 +20,7 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 {{- end -}}
 {{- end }}
 
-{{/* Names of things that have no namespace: another release has others. */}}
+{{/* The name of cluster-scoped objects; differs between releases. */}}
 {{- define "sesame.clusterName" -}}
 {{ .Release.Name }}
 {{- end }}

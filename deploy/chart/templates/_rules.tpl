@@ -1,6 +1,6 @@
-{{/* Rules for what has no namespace. */}}
+{{/* Rules for cluster-scoped objects. */}}
 {{- define "sesame.rules.cluster" -}}
-# The installed kinds and their versions.
+# Discovery of the installed CRDs and their versions.
 - apiGroups: [apiextensions.k8s.io]
   resources: [customresourcedefinitions]
   verbs: [list, watch]
@@ -10,7 +10,7 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses/status]
   verbs: [patch]
-# Labels of namespaces, which `allowedRoutes` selects by.
+# Namespace labels, for selectors in `allowedRoutes`.
 - apiGroups: [""]
   resources: [namespaces]
   {{- with .Values.watchNamespaces }}
@@ -20,7 +20,7 @@
   verbs: [list, watch]
 {{- end }}
 
-{{/* Rules for what Sesame reads and says of what is in namespaces. */}}
+{{/* Rules for reading namespaced objects, and for writing their statuses and Events. */}}
 {{- define "sesame.rules.objects" -}}
 - apiGroups: [gateway.networking.k8s.io]
   resources:
@@ -37,7 +37,7 @@
     - grpcroutes/status
     - httproutes/status
   verbs: [patch]
-# Backends, and what Gateways and policies refer to: certificates, CA bundles, parameters.
+# Backends, and the objects that Gateways and policies reference: certificates, CA bundles, parameters.
 - apiGroups: [""]
   resources: [services]
   verbs: [list, watch]
@@ -57,7 +57,7 @@
   verbs: [create, patch]
 {{- end }}
 
-{{/* Rules for the Envoys of Gateways, which run where the Gateways are. Reading some of it is allowed already. */}}
+{{/* Rules for managed Envoys, which run in their Gateways' namespaces; `sesame.rules.objects` has further verbs. */}}
 {{- define "sesame.rules.fleets" -}}
 - apiGroups: [""]
   resources: [serviceaccounts]
@@ -68,7 +68,7 @@
 - apiGroups: [""]
   resources: [services]
   verbs: [create, delete, get, patch]
-# The certificates of Envoys.
+# Envoy certificates.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create, delete, update]
@@ -93,7 +93,7 @@
   resourceNames: [sesame-leader]
   verbs: [get, update]
 {{- if or .Values.watchNamespaces (ne .Values.mode "managed") }}
-# With Envoys in all namespaces, Sesame may write Secrets in this one, too.
+# Not needed for managed Envoys in all namespaces: the ClusterRole already covers these Secrets.
 - apiGroups: [""]
   resources: [secrets]
   verbs: [create]

@@ -16,8 +16,8 @@ use sesame_tools::wheel::last_lines;
 
 /// Header of the manifests.
 const HEADER: &str = "\
-# Sesame in a cluster, with the chart's own values. Generated from deploy/chart by `cargo xtask deploy`; don't edit.
-# Install the Gateway API's CRDs first (docs/install.md).
+# Sesame with the chart's default values. Generated from deploy/chart by `cargo xtask deploy`; do not edit.
+# Install the Gateway API CRDs first (docs/install.md).
 ";
 
 /// Namespace of the manifests.
@@ -27,7 +27,7 @@ const NAMESPACE: &str = "sesame-system";
 pub(super) fn run(helm: &Path, check: bool) -> Result<()> {
     let step = Step::new("Rendering the chart");
     let manifests = rendered(helm, None)?;
-    let mut problems = problems("the chart's own values", &manifests)?;
+    let mut problems = problems("the chart's default values", &manifests)?;
     for values in other_values()? {
         let name = values.file_name().unwrap_or_default().to_string_lossy();
         problems.extend(self::problems(&name, &rendered(helm, Some(&values))?)?);

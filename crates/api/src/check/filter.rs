@@ -13,7 +13,7 @@ use super::{Check, at, at_index, each, ensure, fail, optional, reference, text, 
 /// `filters`: at most 16, and some types at most once.
 pub(super) fn filters(list: &[RouteFilter]) -> Check {
     each("filters", list, 16, route)?;
-    let message = "another filter has this type, which is allowed only once";
+    let message = "only one filter of this type is allowed";
     unique("filters", list, message, |filter| {
         let once = matches!(
             filter,
@@ -47,7 +47,7 @@ pub(super) fn grpc_filters(list: &[RouteFilter]) -> Check {
     });
     let Some(index) = foreign else { return Ok(()) };
     let message = format!(
-        "a GRPCRoute can't have a filter of type {}",
+        "{} filters are not supported in a GRPCRoute",
         list[index].type_name()
     );
     at("filters", at_index(index, at("type", fail(message))))
@@ -86,7 +86,7 @@ fn headers(field: &str, list: &[HttpHeader]) -> Check {
         at("name", text::header_name(&header.name))?;
         at("value", text::header_value(&header.value))
     })?;
-    unique(field, list, "another entry has this name", |header| {
+    unique(field, list, "another entry has the same name", |header| {
         Some(&header.name)
     })
 }
@@ -117,7 +117,10 @@ fn request_mirror(mirror: &RequestMirror) -> Check {
         // The CRD types both as int32.
         at(
             "denominator",
-            ensure(i32::try_from(fraction.denominator).is_ok(), "is too large"),
+            ensure(
+                i32::try_from(fraction.denominator).is_ok(),
+                "must not be greater than 2147483647",
+            ),
         )?;
         let proper = fraction.numerator <= fraction.denominator;
         at(

@@ -59,9 +59,9 @@ pub(crate) fn listener_set(spec: &ListenerSetSpec) -> Check {
 /// `listeners`: 1 to 64, unique by name and by port, protocol and hostname.
 fn listeners(list: &[Listener]) -> Check {
     each_of_some("listeners", list, 64, listener)?;
-    let message = "another listener has this name";
+    let message = "another listener has the same name";
     unique("listeners", list, message, |l| Some(&l.name))?;
-    let message = "another listener has this port, protocol and hostname";
+    let message = "another listener has the same port, protocol and hostname";
     unique("listeners", list, message, |l| {
         Some((l.port, &l.protocol, &l.hostname))
     })
@@ -160,7 +160,8 @@ fn address(address: &GatewaySpecAddress) -> Check {
         "routability",
         ensure(
             good && routability.len() <= 253,
-            "expected an empty string, Cluster or a domain outside k8s.io with a path",
+            "expected an empty string, Cluster or a domain-prefixed name outside k8s.io, \
+             such as example.com/internal",
         ),
     )
 }
@@ -183,7 +184,7 @@ fn tls(tls: &GatewayTls) -> Check {
         unique(
             "perPort",
             &frontend.per_port,
-            "another entry has this port",
+            "another entry has the same port",
             |e| Some(e.port),
         )
     })
@@ -203,7 +204,7 @@ fn frontend_config(config: &FrontendTlsConfig) -> Check {
                     let bundle = r.group == Group::Certificates && r.kind == "ClusterTrustBundle";
                     let check = ensure(
                         !(bundle && r.namespace.is_some()),
-                        "is not allowed for a ClusterTrustBundle, which has none",
+                        "is not allowed for a ClusterTrustBundle, which is cluster-scoped",
                     );
                     at("namespace", check)
                 },

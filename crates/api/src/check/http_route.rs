@@ -62,7 +62,7 @@ fn prefix_replacement(rule: &HttpRouteRule) -> Check {
         rule.matches.as_slice(),
         [HttpRouteMatch { path, .. }] if path.type_ == PathMatchType::PathPrefix
     );
-    let message = "a filter with replacePrefixMatch needs exactly one match, with a PathPrefix";
+    let message = "replacePrefixMatch requires exactly one match, of type PathPrefix";
     at("matches", ensure(!replaces || one_prefix, message))
 }
 
@@ -76,7 +76,7 @@ fn matching(m: &HttpRouteMatch) -> Check {
     unique(
         "queryParams",
         &m.query_params,
-        "another entry has this name",
+        "another entry has the same name",
         |q| Some(&q.name),
     )
 }
@@ -97,9 +97,12 @@ pub(super) fn headers(list: &[HeaderMatch]) -> Check {
         at("name", text::header_name(&header.name))?;
         at("value", text::header_value(&header.value))
     })?;
-    unique("headers", list, "another entry has this name", |header| {
-        Some(&header.name)
-    })
+    unique(
+        "headers",
+        list,
+        "another entry has the same name",
+        |header| Some(&header.name),
+    )
 }
 
 fn timeouts(timeouts: &HttpRouteTimeouts) -> Check {
@@ -118,7 +121,7 @@ fn retry(retry: &HttpRouteRetry) -> Check {
     each("codes", &retry.codes, 200, |code| {
         ensure(
             (400..=599).contains(code),
-            "expected a status from 400 to 599",
+            "expected a status code from 400 to 599",
         )
     })?;
     unique("codes", &retry.codes, "duplicate entry", Some)

@@ -44,7 +44,7 @@ fn distinct_targets(list: &[PolicyTargetReference]) -> Check {
                     || target.section_name.is_none()
                     || other.section_name == target.section_name)
         });
-        let message = "another entry names the same target: each needs a different sectionName";
+        let message = "another entry refers to the same target; each needs a different sectionName";
         at("targetRefs", at_index(index, ensure(!clash, message)))?;
     }
     Ok(())

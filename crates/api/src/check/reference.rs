@@ -77,7 +77,7 @@ pub(super) fn parents(list: &[ParentReference]) -> Check {
             let differs = other.section_name != r.section_name || other.port != r.port;
             let check = ensure(
                 same_fields && differs,
-                "another entry names the same parent: each needs a different sectionName or port",
+                "another entry refers to the same parent; each needs a different sectionName or port",
             );
             at("parentRefs", at_index(index, check))?;
         }

@@ -57,13 +57,13 @@ fn grpc_method(m: &GrpcMethodMatch) -> Check {
         let parts = service.strip_prefix('.').unwrap_or(service);
         ensure(
             parts.split('.').all(is_identifier),
-            "expected a service such as package.Service",
+            "expected a service name such as package.Service",
         )
     })?;
     optional("method", m.method.as_ref(), |method| {
         ensure(
             is_identifier(method),
-            "expected a method such as GetFeature",
+            "expected a method name such as GetFeature",
         )
     })
 }
@@ -83,7 +83,7 @@ pub(crate) fn tls_route(spec: &L4RouteSpec) -> Check {
     each("hostnames", &spec.hostnames, 1024, |hostname| {
         ensure(
             hostname.parse::<IpAddr>().is_err(),
-            "an IP address is not allowed",
+            "must not be an IP address",
         )
     })?;
     l4_route(spec)
@@ -112,14 +112,14 @@ pub(super) fn unique_names<'a, T>(
     rules: &'a [T],
     name: impl Fn(&'a T) -> Option<&'a Arc<str>>,
 ) -> Check {
-    unique(field, rules, "another rule has this name", name)
+    unique(field, rules, "another rule has the same name", name)
 }
 
 /// At most 128 `matches` across all rules of a route.
 pub(super) fn total_matches(counts: impl Iterator<Item = usize>) -> Check {
     let total: usize = counts.sum();
     if total > 128 {
-        let message = format!("at most 128 matches are allowed in all rules, found {total}");
+        let message = format!("at most 128 matches are allowed across all rules, found {total}");
         return at("rules", fail(message));
     }
     Ok(())

@@ -34,7 +34,7 @@ fn many(count: usize, element: impl Fn(usize) -> Value) -> Value {
 }
 
 #[test]
-fn hostnames() {
+fn hostnames_are_lowercase_dns_names() {
     for good in [
         "a",
         "example.com",
@@ -59,7 +59,7 @@ fn hostnames() {
 }
 
 #[test]
-fn header_names() {
+fn header_names_are_tokens() {
     for good in [
         "a",
         "X-Forwarded-For",
@@ -84,7 +84,7 @@ fn header_names() {
 }
 
 #[test]
-fn string_patterns() {
+fn strings_must_match_their_patterns() {
     type Rule = fn(&str) -> super::Check;
     let table: [(Rule, &[&str], &[&str]); 8] = [
         (
@@ -168,7 +168,7 @@ fn string_patterns() {
 }
 
 #[test]
-fn reference_grant() {
+fn invalid_reference_grants_are_rejected() {
     let kind = "ReferenceGrant";
     for field in ["from", "to"] {
         let pointer = format!("/spec/{field}");
@@ -203,7 +203,7 @@ fn reference_grant() {
 }
 
 #[test]
-fn backend_tls_policy() {
+fn invalid_backend_tls_policies_are_rejected() {
     let kind = "BackendTLSPolicy";
     let no = |pointer: &str, value: Value, path: &str, message: &str| {
         refused(kind, &[(pointer, value)], &format!("spec.{path}"), message);
@@ -271,16 +271,16 @@ fn backend_tls_policy() {
     let name = |_| json!({"type": "Hostname", "hostname": "a"});
     no(names, many(6, name), path, "at most 5");
     for (name, path, message) in [
-        (json!({"type": "Hostname"}), "[0]", "needs hostname"),
+        (json!({"type": "Hostname"}), "[0]", "requires hostname"),
         (
             json!({"type": "Hostname", "hostname": ""}),
             "[0]",
-            "needs hostname",
+            "requires hostname",
         ),
         (
             json!({"type": "URI", "uri": "a:b", "hostname": "a"}),
             "[0]",
-            "needs uri",
+            "requires uri",
         ),
         (json!({"type": "Email", "hostname": "a"}), "[0]", "neither"),
         (
@@ -301,7 +301,7 @@ fn backend_tls_policy() {
 }
 
 #[test]
-fn kubernetes_kinds() {
+fn invalid_services_and_endpoint_slices_are_rejected() {
     refused(
         "Service",
         &[("/spec/ports/0/port", json!(0))],

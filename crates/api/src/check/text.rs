@@ -24,7 +24,7 @@ pub(super) fn label(text: &str) -> Check {
 pub(super) fn subdomain(text: &str) -> Check {
     ensure(
         text.len() <= 253 && is_subdomain(text),
-        "expected at most 253 characters (a-z, 0-9, - and .), every part starting and ending with \
+        "expected at most 253 characters (a-z, 0-9, - and .), each part starting and ending with \
          a letter or digit",
     )
 }
@@ -65,7 +65,7 @@ pub fn is_header_name(text: &str) -> bool {
 pub(super) fn header_name(text: &str) -> Check {
     ensure(
         is_header_name(text),
-        "expected 1 to 256 letters, digits and any of !#$%&'*+-.^_`|~",
+        "expected 1 to 256 characters: letters, digits and any of !#$%&'*+-.^_`|~",
     )
 }
 
@@ -116,7 +116,7 @@ fn is_path_text(text: &str) -> bool {
 pub(super) fn path_text(text: &str) -> Check {
     ensure(
         is_path_text(text),
-        "expected a path of letters, digits, escapes such as %20 and any of -/._~!$&'()*+,;=:@",
+        "expected a path of letters, digits, percent-encoded characters such as %20 and any of -/._~!$&'()*+,;=:@",
     )
 }
 
@@ -165,7 +165,7 @@ pub(super) fn domain_path(text: &str) -> Check {
     });
     ensure(
         text.len() <= 253 && good,
-        "expected a domain and a path such as example.com/name",
+        "expected a domain-prefixed path such as example.com/name",
     )
 }
 
@@ -229,6 +229,6 @@ pub(super) fn absolute_uri(text: &str) -> Check {
     let scheme = text.split_once(':').map_or("", |(scheme, _)| scheme);
     ensure(
         text.len() <= 253 && !scheme.is_empty() && !scheme.contains(['/', '?', '#']),
-        "expected a URI with a scheme such as spiffe://example.com/name",
+        "expected a URI with a scheme, such as spiffe://example.com/name",
     )
 }

@@ -97,7 +97,7 @@ fn defaults_match_the_api_server() {
 }
 
 #[test]
-fn defaults_of_a_listener() {
+fn a_listener_gets_defaults() {
     let listener = json!([{"name": "l", "port": 443, "protocol": "HTTPS", "allowedRoutes": {},
         "tls": {"certificateRefs": [{"name": "c"}]}}]);
     let gateway = decode(with("Gateway", &[("/spec/listeners", listener)])).unwrap();
@@ -268,7 +268,7 @@ fn admitted_objects_may_exceed_our_bounds() {
 }
 
 #[test]
-fn metadata() {
+fn metadata_is_validated_and_trimmed() {
     let long = "a".repeat(254);
     for (kind, field, value, message) in [
         ("HTTPRoute", "name", Value::Null, "is required"),
@@ -310,7 +310,7 @@ fn metadata() {
 }
 
 #[test]
-fn secrets() {
+fn secrets_are_decoded_and_never_quoted_in_errors() {
     let secret = with(
         "Secret",
         &[
@@ -388,7 +388,7 @@ fn errors_have_a_path_and_a_message() {
             "/spec/rules/0/filters/0",
             json!({"type": "CORS"}),
             "spec.rules[0].filters[0]",
-            "a filter of type CORS needs the field cors",
+            "cors is required in a filter of type CORS",
         ),
         (
             "/spec/rules/0/filters/0/cors",
@@ -406,7 +406,7 @@ fn errors_have_a_path_and_a_message() {
             "/spec/rules/0/filters/4/urlRewrite/path",
             json!({"type": "ReplaceFullPath", "replacePrefixMatch": "/"}),
             "spec.rules[0].filters[4].urlRewrite.path",
-            "type ReplaceFullPath needs replaceFullPath and nothing else",
+            "type ReplaceFullPath requires replaceFullPath and no other field",
         ),
         (
             "/metadata/creationTimestamp",
@@ -439,7 +439,7 @@ fn errors_and_nesting_are_bounded() {
 }
 
 #[test]
-fn generation_and_labels_of_any_kind() {
+fn every_kind_has_a_generation_and_labels() {
     for value in all() {
         let mut object = decode(value.clone()).unwrap();
         object.set_generation(41);

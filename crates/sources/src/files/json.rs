@@ -85,7 +85,7 @@ impl<'t> Reader<'t> {
         let collection = part.starts_with(['[', '{']);
         if collection && depth >= self.limits.nesting {
             let message = format!(
-                "nested more than {} lists and mappings deep",
+                "lists and mappings nested more than {} levels deep",
                 self.limits.nesting
             );
             return Err(SyntaxError::new(at, message));

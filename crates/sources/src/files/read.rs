@@ -68,7 +68,7 @@ pub(super) struct Content {
 pub(super) enum ReadError {
     #[error("no such file")]
     Missing,
-    #[error("can't be read: {0}")]
+    #[error("cannot be read: {0}")]
     Io(io::Error),
     #[error("not a regular file")]
     NotRegular,

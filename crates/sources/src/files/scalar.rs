@@ -32,7 +32,7 @@ pub(super) fn resolve(text: &str) -> Result<Value, String> {
         ".nan" | ".NaN" | ".NAN" | ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF"
         | "-.inf" | "-.Inf" | "-.INF" => {
             return Err(format!(
-                "`{text}` is not a JSON number: quote it if it is text"
+                "`{text}` is not a JSON number: quote it to make it a string"
             ));
         }
         _ => {}

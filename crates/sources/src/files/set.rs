@@ -332,8 +332,8 @@ impl FileSet {
         let error = FileError::of_file(&**path, error.to_string());
         file.errors = vec![match file.objects.len() {
             0 => error,
-            1 => error.hint("its object keeps the last good version"),
-            count => error.hint(format!("its {count} objects keep the last good version")),
+            1 => error.hint("its object keeps its last good version"),
+            count => error.hint(format!("its {count} objects keep their last good version")),
         }];
     }
 
@@ -430,7 +430,9 @@ impl FileSet {
                 "more than {} objects in all files",
                 self.config.limits.objects
             );
-            errors.push(FileError::of_file(&**path, message).hint("the others are not read"));
+            errors.push(
+                FileError::of_file(&**path, message).hint("objects beyond this limit are not read"),
+            );
         }
         if errors.len() > MAX_ERRORS {
             errors.sort();
@@ -551,11 +553,11 @@ fn duplicate(
     (line, column): (u32, u32),
 ) -> FileError {
     let first = first.display();
-    let message = format!("already defined at {first}:{line}:{column}, which is used");
+    let message = format!("already defined at {first}:{line}:{column}, which takes precedence");
     FileError::of_file(path, message)
         .at(location)
         .about(Some(key.clone()))
-        .hint("remove one of the two, or change its name or namespace")
+        .hint("remove one of them, or change its name or namespace")
 }
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ impl Walker<'_> {
             self.error(path, message);
         } else {
             self.walk.unseen.push(path.to_owned());
-            self.error(path, format!("can't be read: {error}"));
+            self.error(path, format!("cannot be read: {error}"));
         }
     }
 
@@ -180,7 +180,10 @@ impl Walker<'_> {
         }
         if depth > self.limits.folder_depth {
             let limit = self.limits.folder_depth;
-            return self.cut(path, format!("folders nested more than {limit} deep"));
+            return self.cut(
+                path,
+                format!("folders nested more than {limit} levels deep"),
+            );
         }
         if self.folders >= self.limits.folders {
             return self.cut(path, format!("more than {} folders", self.limits.folders));

@@ -29,7 +29,7 @@ const QUIET: Duration = Duration::from_millis(5);
 /// The same after a write to a file that is still open.
 const QUIET_WHILE_OPEN: Duration = Duration::from_millis(50);
 
-/// The longest wait for quiet.
+/// The maximum wait for a quiet period.
 const MAX_DEBOUNCE: Duration = Duration::from_millis(250);
 
 /// Capacity of the event channel.
@@ -39,10 +39,10 @@ const CAPACITY: usize = 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// The reader thread can't be started.
-    #[error("can't start the thread that reads files")]
+    #[error("cannot start the file reader thread")]
     Start(#[source] std::io::Error),
     /// The reader thread panicked.
-    #[error("the thread that reads files panicked")]
+    #[error("the file reader thread panicked")]
     Ended,
 }
 
@@ -100,7 +100,7 @@ async fn watch_by(
 /// An event at a path.
 struct Signal {
     at: Instant,
-    /// How long it must be quiet after the event.
+    /// The quiet period to wait for after the event.
     quiet: Duration,
     path: Option<PathBuf>,
 }
@@ -179,8 +179,8 @@ impl Reader {
         }
     }
 
-    /// Waits until `deadline`, or for events and then quiet, but not before `not_before` in the latter case. Returns
-    /// the time of the first event, or `None` if the watch ends.
+    /// Waits until `deadline`, or for events and a quiet period after them, but not before `not_before` in the latter
+    /// case. Returns the time of the first event, or `None` if the watch ends.
     fn wait(&mut self, deadline: Instant, not_before: Instant) -> Option<Instant> {
         let mut debounce = Debounce::default();
         loop {
@@ -228,7 +228,7 @@ impl Debounce {
     }
 }
 
-/// How long it must be quiet after an event. `None` if the event changes no file.
+/// The quiet period to wait for after an event. `None` if the event changes no file.
 fn quiet(kind: EventKind) -> Option<Duration> {
     match kind {
         EventKind::Access(AccessKind::Close(AccessMode::Write)) => Some(QUIET),
@@ -272,7 +272,7 @@ impl FolderWatcher {
             watched
         });
         if let Err(error) = result {
-            tracing::warn!(%error, "can't watch all files for changes; polling them");
+            tracing::warn!(%error, "cannot watch all files for changes; polling instead");
         }
         true
     }

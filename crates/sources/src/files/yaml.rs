@@ -171,7 +171,7 @@ impl<'l> Builder<'l> {
 
     fn too_deep(&self, at: Offset) -> SyntaxError {
         let message = format!(
-            "nested more than {} lists and mappings deep",
+            "lists and mappings nested more than {} levels deep",
             self.limits.nesting
         );
         SyntaxError::new(at, message)
@@ -237,8 +237,10 @@ impl<'l> Builder<'l> {
         }
         let Some(frame) = self.open.last_mut() else {
             if self.root.is_some() {
-                self.errors
-                    .push(SyntaxError::new(node.at, "a second document without `---`"));
+                self.errors.push(SyntaxError::new(
+                    node.at,
+                    "a second document must begin with `---`",
+                ));
             } else {
                 self.root = Some(node);
             }
@@ -269,7 +271,10 @@ impl<'l> Builder<'l> {
     fn alias(&mut self, at: Offset, anchor: usize) -> Result<(), SyntaxError> {
         let Some(anchored) = self.anchors.get(&anchor) else {
             // The anchor's node is still open.
-            return Err(SyntaxError::new(at, "an alias inside its own anchor"));
+            return Err(SyntaxError::new(
+                at,
+                "an alias cannot refer to an anchor that contains it",
+            ));
         };
         let (values, height, cost) = (anchored.values, anchored.height, anchored.cost);
         self.alias_bytes = self.alias_bytes.saturating_add(cost);
@@ -377,7 +382,7 @@ fn tagged(tag: &Tag, text: &str) -> Result<Value, String> {
 fn unknown_tag(tag: &Tag) -> String {
     let written = format!("{}{}", tag.handle(), tag.suffix());
     format!(
-        "unsupported tag `{}`: remove it (binary data is base64 text)",
+        "unsupported tag `{}`: remove it, and write binary data as base64",
         shown(&written)
     )
 }
@@ -392,7 +397,7 @@ fn key_name(value: Value) -> Result<String, String> {
             Some(float) if number.is_f64() => Ok((float as f32).to_string()),
             _ => Ok(number.to_string()),
         },
-        Value::Null => Err("null is not a valid key: quote it if it is text".to_owned()),
+        Value::Null => Err("null is not a valid key: quote it to make it a string".to_owned()),
         Value::List(_) | Value::Map(_) => Err("a list or mapping is not a valid key".to_owned()),
     }
 }

@@ -131,7 +131,7 @@ impl Failures {
     pub(super) fn unreachable(&mut self, requester: Requester, message: &str, now: Timestamp) {
         if self.unreachable.is_empty() {
             let message =
-                format!("no response; Sesame keeps serving the last state it read: {message}");
+                format!("no response; Sesame keeps serving the last known state: {message}");
             let reason = FailureReason::Unreachable;
             self.begin(Subject::ApiServer, reason, message, now);
         }
@@ -190,7 +190,7 @@ impl Failures {
         taken.extend(more.into_iter().map(|(kind, (count, since))| WatchFailure {
             subject: Subject::Kind(kind, None),
             reason: FailureReason::Unreadable,
-            message: format!("{count} more objects can't be read; fix the reported ones first"),
+            message: format!("{count} more objects cannot be decoded; fix the reported ones first"),
             since,
         }));
         Some(taken)

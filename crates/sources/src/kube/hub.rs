@@ -288,7 +288,7 @@ impl Hub {
             // A relist follows, or discovery shows whether the kind is installed.
             RequestError::Gone | RequestError::Missing | RequestError::Closed => return,
             RequestError::Invalid(message) | RequestError::Refused(message, _) => {
-                let message = format!("can't list or watch {resource}: {message}");
+                let message = format!("cannot list or watch {resource}: {message}");
                 (FailureReason::Refused, message)
             }
         };
@@ -338,7 +338,7 @@ impl Hub {
             }
             Err(RequestError::Invalid(message) | RequestError::Refused(message, _)) => {
                 grace = FETCH_GRACE;
-                let message = format!("can't get the object: {message}");
+                let message = format!("cannot get the object: {message}");
                 (Found::Denied, Some((FailureReason::Refused, message)))
             }
             Err(error) => {
@@ -368,12 +368,15 @@ impl Hub {
             Availability::Served(_) => return self.failures.end(&subject, &reasons),
             Availability::NotInstalled => (
                 FailureReason::NotInstalled,
-                format!("the CRD {resource} is not installed; its objects are read once it is"),
+                format!(
+                    "the CRD {resource} is not installed; Sesame reads its objects once it is installed"
+                ),
             ),
             Availability::OtherVersion(versions) => (
                 FailureReason::OtherVersion,
                 format!(
-                    "the CRD {resource} serves {}, but Sesame reads {}: install the CRD of another release of the Gateway API",
+                    "the CRD {resource} serves {}, but Sesame reads {}: \
+                     install a Gateway API release that serves one of these versions",
                     match versions.is_empty() {
                         true => "no version".to_owned(),
                         false => versions.join(", "),
@@ -397,7 +400,8 @@ impl Hub {
 
 fn undecodable(message: &str) -> (FailureReason, String) {
     let message = format!(
-        "{message}; fix the field, or check the version of the CRD. The last good version stays in use"
+        "{message}; fix the field, or check the version of the CRD. \
+         The last good version remains in use"
     );
     (FailureReason::Unreadable, message)
 }

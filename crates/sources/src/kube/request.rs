@@ -63,7 +63,7 @@ async fn in_time<T>(
     match timeout(TIMEOUT, answer).await {
         Ok(answer) => answer,
         Err(_) => Err(RequestError::Unreachable(format!(
-            "no answer within {TIMEOUT:?}"
+            "no response within {TIMEOUT:?}"
         ))),
     }
 }

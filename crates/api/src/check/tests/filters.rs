@@ -6,7 +6,7 @@ use super::routes::{HTTP, rule};
 use super::{accepted, many, refused};
 
 #[test]
-fn filter_combinations() {
+fn incompatible_filters_are_rejected() {
     let headers = json!({"type": "RequestHeaderModifier", "requestHeaderModifier": {}});
     let redirect = json!({"type": "RequestRedirect", "requestRedirect": {}});
     let rewrite = json!({"type": "URLRewrite", "urlRewrite": {}});
@@ -21,7 +21,7 @@ fn filter_combinations() {
             pointer,
             json!([headers, mirror, headers]),
             &format!("{path}[2]"),
-            "only once",
+            "only one filter",
         );
         rule(
             pointer,
@@ -73,7 +73,7 @@ fn filter_combinations() {
 }
 
 #[test]
-fn filter_bodies() {
+fn invalid_filter_bodies_are_rejected() {
     let filter = |filter: &str, field: &str, body: Value, path: &str, message: &str| {
         let value = json!([{"type": filter, field: body}]);
         let path = format!("spec.rules[0].filters[0].{field}{path}");
@@ -103,7 +103,7 @@ fn filter_bodies() {
             no(
                 json!([header("a", "1"), header("a", "2")]),
                 "[1]",
-                "this name",
+                "same name",
             );
             no(json!([header(":path", "1")]), "[0].name", "letters");
             no(json!([header("a", "")]), "[0].value", "empty");
@@ -146,7 +146,11 @@ fn filter_bodies() {
     let zero = json!({"fraction": {"numerator": 0, "denominator": 0}});
     mirror(zero, ".fraction.denominator", "at least 1");
     let large = json!({"fraction": {"numerator": 0, "denominator": 1u32 << 31}});
-    mirror(large, ".fraction.denominator", "too large");
+    mirror(
+        large,
+        ".fraction.denominator",
+        "not be greater than 2147483647",
+    );
     mirror(
         json!({"backendRef": {"name": "s"}}),
         ".backendRef.port",

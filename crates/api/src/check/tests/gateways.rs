@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{accepted, many, refused};
 
 #[test]
-fn gateway_class() {
+fn invalid_gateway_classes_are_rejected() {
     let spec = |field: &str| format!("/spec/{field}");
     let kind = "GatewayClass";
     refused(
@@ -32,7 +32,7 @@ fn gateway_class() {
 }
 
 #[test]
-fn gateway() {
+fn invalid_listeners_are_rejected() {
     let kind = "Gateway";
     let no = |changes: &[(&str, Value)], path: &str, message: &str| {
         refused(kind, changes, &format!("spec.{path}"), message);
@@ -65,7 +65,7 @@ fn gateway() {
             ),
         )],
         "listeners[1]",
-        "this name",
+        "same name",
     );
     let twin =
         |hostname: Value| json!({"name": "x", "port": 2, "protocol": "HTTP", "hostname": hostname});
@@ -171,7 +171,7 @@ fn gateway() {
 }
 
 #[test]
-fn gateway_addresses_and_infrastructure() {
+fn invalid_addresses_and_infrastructure_are_rejected() {
     let kind = "Gateway";
     let address = |t: &str, value: &str| json!({"type": t, "value": value});
     let twice = json!([
@@ -272,7 +272,7 @@ fn gateway_addresses_and_infrastructure() {
 }
 
 #[test]
-fn gateway_tls() {
+fn invalid_tls_settings_of_a_gateway_are_rejected() {
     let kind = "Gateway";
     let frontend = "/spec/tls/frontend";
     let port = |port: u16| json!({"port": port, "tls": {}});
@@ -282,7 +282,7 @@ fn gateway_tls() {
         kind,
         &[("/spec/tls/frontend/perPort", twice)],
         path,
-        "this port",
+        "same port",
     );
     let zero = json!([port(0)]);
     let path = "spec.tls.frontend.perPort[0].port";
@@ -311,7 +311,7 @@ fn gateway_tls() {
 }
 
 #[test]
-fn listener_set() {
+fn invalid_listener_sets_are_rejected() {
     let kind = "ListenerSet";
     refused(
         kind,

@@ -18,7 +18,7 @@ pub(super) fn rule(pointer: &str, value: Value, path: &str, message: &str) {
 }
 
 #[test]
-fn parents() {
+fn invalid_parents_are_rejected() {
     let parent = |n: usize| json!({"name": format!("g{n}")});
     for kind in [HTTP, "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute"] {
         let refs = "/spec/parentRefs";
@@ -63,7 +63,7 @@ fn parents() {
 }
 
 #[test]
-fn hostnames_and_rules() {
+fn invalid_hostnames_and_rules_are_rejected() {
     let host = |n: usize| json!(format!("h{n}.example.com"));
     for (kind, max) in [(HTTP, 16), ("GRPCRoute", 16), ("TLSRoute", 1024)] {
         accepted(kind, &[("/spec/hostnames", many(max, host))]);
@@ -114,7 +114,7 @@ fn hostnames_and_rules() {
             kind,
             &[("/spec/rules", names)],
             "spec.rules[3]",
-            "this name",
+            "same name",
         );
         let matches = |count| json!({"matches": many(count, |_| json!({}))});
         accepted(kind, &[("/spec/rules", json!([matches(64), matches(64)]))]);
@@ -153,7 +153,7 @@ fn hostnames_and_rules() {
 }
 
 #[test]
-fn backends() {
+fn invalid_backends_are_rejected() {
     for kind in [HTTP, "GRPCRoute", "TLSRoute", "TCPRoute", "UDPRoute"] {
         let refs = "/spec/rules/0/backendRefs";
         let path = "spec.rules[0].backendRefs";
@@ -194,7 +194,7 @@ fn backends() {
 }
 
 #[test]
-fn http_matches() {
+fn invalid_http_matches_are_rejected() {
     let path = |t: &str, value: &str| json!({"type": t, "value": value});
     rule(
         "matches/0/path",
@@ -224,7 +224,7 @@ fn http_matches() {
         let entries = many(17, |n| entry(&format!("n{n}"), "v"));
         rule(&pointer, entries, &path, "at most 16");
         let twice = json!([entry("a", "1"), entry("a", "2")]);
-        rule(&pointer, twice, &format!("{path}[1]"), "this name");
+        rule(&pointer, twice, &format!("{path}[1]"), "same name");
         rule(
             &pointer,
             json!([entry("a b", "1")]),
@@ -243,7 +243,7 @@ fn http_matches() {
 }
 
 #[test]
-fn timeouts_retries_and_sessions() {
+fn invalid_timeouts_retries_and_sessions_are_rejected() {
     let times =
         |request: &str, backend: &str| json!({"request": request, "backendRequest": backend});
     rule(
@@ -325,7 +325,7 @@ fn timeouts_retries_and_sessions() {
 }
 
 #[test]
-fn grpc() {
+fn invalid_grpc_rules_are_rejected() {
     let kind = "GRPCRoute";
     let method = "/spec/rules/0/matches/0/method";
     let path = "spec.rules[0].matches[0].method";
@@ -370,7 +370,7 @@ fn grpc() {
                 kind,
                 &[(&pointer, filter.clone())],
                 &path,
-                "a GRPCRoute can't have a filter",
+                "not supported in a GRPCRoute",
             );
         }
     }

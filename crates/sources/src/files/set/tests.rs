@@ -163,7 +163,7 @@ fn an_unreadable_file_is_an_error_and_doesnt_affect_others() {
     assert_eq!(messages[3], "missing.yaml: no such file or folder");
     assert_eq!(messages[4], "pipe.yaml: not a regular file");
     assert!(
-        messages[5].starts_with("self.yaml: can't be read: "),
+        messages[5].starts_with("self.yaml: cannot be read: "),
         "{messages:?}"
     );
     assert_eq!(messages.len(), 6);
@@ -199,7 +199,7 @@ fn an_exceeded_limit_of_the_walk_is_one_error() {
     });
     assert_eq!(found, ["a", "b", "c"]);
     assert!(
-        messages[0].starts_with("d/e/f: folders nested more than 2 deep"),
+        messages[0].starts_with("d/e/f: folders nested more than 2 levels deep"),
         "{messages:?}"
     );
     let (found, messages) = load_within(Limits {

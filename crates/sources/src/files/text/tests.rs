@@ -142,7 +142,7 @@ fn aliases_and_merges_are_expanded() {
     );
     assert_eq!(one("'<<': 1"), json!({"<<": 1}));
     assert!(invalid("a: *nothing").starts_with("1:4 "));
-    assert!(invalid("a: &a [*a]").contains("inside"));
+    assert!(invalid("a: &a [*a]").contains("anchor that contains it"));
     assert!(invalid("<<: 1").contains("<<"));
 }
 

@@ -170,7 +170,7 @@ fn errors_name_their_field() {
             "drain: {timeout: soon}",
             "drain.timeout: expected a duration",
         ),
-        ("logLevel: 3", "logLevel: expected a word, found"),
+        ("logLevel: 3", "logLevel: expected a string, found"),
         ("logLevel: loud", "logLevel: unknown variant `loud`"),
         ("maxConnections: 0", "maxConnections: expected 1"),
         ("image: ''", "image: expected a name"),

@@ -93,7 +93,8 @@ fn an_object_stays_with_its_file_until_another_takes_over() {
     assert_eq!(
         errors(&set),
         [
-            "a:1:1: Service/default/s: already defined at b:1:1, which is used (remove one of the two, or change its name or namespace)"
+            "a:1:1: Service/default/s: already defined at b:1:1, which takes precedence \
+             (remove one of them, or change its name or namespace)"
         ]
     );
     assert_eq!(
@@ -176,7 +177,7 @@ fn invalid_objects_keep_their_last_good_version() {
     set.unreadable(&path("a"), &ReadError::NotRegular);
     assert_eq!(
         errors(&set),
-        ["a: not a regular file (its object keeps the last good version)"]
+        ["a: not a regular file (its object keeps its last good version)"]
     );
     assert_eq!(apply(&mut set, &[("a", Some(&service("t", 92)))]), [""; 0]);
     assert_eq!(errors(&set), [""; 0]);
@@ -226,7 +227,7 @@ fn objects_and_errors_are_limited() {
     assert_eq!(apply(&mut set, &[("a", Some(&three))]), ["s@1:1", "t@1:1"]);
     assert_eq!(
         errors(&set),
-        ["a: more than 2 objects in all files (the others are not read)"]
+        ["a: more than 2 objects in all files (objects beyond this limit are not read)"]
     );
     assert_eq!(set.files.values().filter(|file| file.cut).count(), 1);
     assert_eq!(
