@@ -20,7 +20,7 @@ pub struct Duration {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "expected a duration such as 10s, 1h30m or 500ms: one to four numbers \
-     of at most five digits, each with the unit h, m, s or ms"
+     of at most five digits, each followed by h, m, s or ms"
 )]
 pub struct InvalidDuration;
 

@@ -133,7 +133,7 @@ impl Discovery<'_> {
             if availability == Availability::Unknown || *sender.borrow() == availability {
                 continue;
             }
-            tracing::debug!(%kind, ?availability, "discovered");
+            tracing::debug!(%kind, ?availability, "discovered kind");
             // Tell the hub first: the watcher may stop.
             let message = Message::Kind(kind, availability.clone());
             self.out.send(message).await?;

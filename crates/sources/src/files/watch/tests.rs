@@ -333,7 +333,7 @@ async fn the_folder_itself_may_be_replaced() {
     w.write("v2/a.yaml", &service("s", 5));
     w.until("s:5", 0).await;
     assert_eq!(w.removed, [""; 0]);
-    // Removed, it is an error; restored, it is read again.
+    // A removed folder is an error; a restored one is read again.
     fs::remove_file(w.path("current")).unwrap();
     w.until("", 1).await;
     fs::rename(w.path("v3"), w.path("current")).unwrap();

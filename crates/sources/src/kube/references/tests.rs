@@ -185,7 +185,7 @@ fn a_deletion_is_confirmed_by_a_get() {
     assert_eq!(test.commands(), ["fetch s 2"]);
     test.fetched("s", 2, Found::Nothing);
     assert_eq!(test.changes(), ["-s"]);
-    // Created again.
+    // Recreated.
     test.seen("s", 12);
     assert_eq!(test.commands(), ["fetch s 3"]);
     test.fetched("s", 3, found("s", 12));
