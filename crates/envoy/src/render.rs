@@ -24,7 +24,7 @@ pub enum RenderError {
     #[error("not a valid Envoy message: {0}")]
     Decode(#[from] prost::DecodeError),
     /// A packed message doesn't decode or has an unknown type.
-    #[error("can't convert to JSON: {0}")]
+    #[error("cannot convert to JSON: {0}")]
     Form(#[from] serde_json::Error),
     /// The message type has no descriptor.
     #[error("unknown type {0}")]

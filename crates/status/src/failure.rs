@@ -80,7 +80,7 @@ impl Failures {
         failure.objects -= 1;
         if failure.objects == 0 {
             self.by_reason.remove(&reason);
-            tracing::info!("status writes succeed again; resolved: {reason}");
+            tracing::info!("status writes recovered; resolved: {reason}");
         }
     }
 
@@ -94,12 +94,10 @@ impl fmt::Display for FailureReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             FailureReason::Unavailable => "the API server is unavailable",
-            FailureReason::ServerError => "the API server failed",
-            FailureReason::Forbidden => {
-                "Sesame lacks the permission; check the ClusterRole of the installation"
-            }
+            FailureReason::ServerError => "the API server returned an error",
+            FailureReason::Forbidden => "permission denied; check Sesame's ClusterRole",
             FailureReason::Invalid => "the API server rejected the status",
-            FailureReason::Full => "entries of other controllers fill the status",
+            FailureReason::Full => "the status is full of entries from other controllers",
         })
     }
 }

@@ -242,7 +242,7 @@ impl Queue {
             _ if !self.leading => {}
             Outcome::Failed(failure) => self.failures.set(key, failure.reason, failure.message),
             Outcome::Written(_, omitted) if omitted > 0 => {
-                let message = format!("no room for {omitted} of our entries");
+                let message = format!("no room for {omitted} of Sesame's entries");
                 self.failures.set(key, FailureReason::Full, message);
             }
             Outcome::UpToDate | Outcome::Written(..) => self.failures.clear(key),

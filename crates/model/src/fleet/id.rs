@@ -83,7 +83,7 @@ impl fmt::Display for ParseFleetIdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "not a fleet: expected `namespace/name`, `{DEFAULT}` or `{UNMANAGED}`"
+            "invalid fleet ID: expected `namespace/name`, `{DEFAULT}` or `{UNMANAGED}`"
         )
     }
 }

@@ -99,7 +99,8 @@ pub(crate) fn status(
     );
     let other = api.filter(|api| !is_release(api)).map(|api| {
         let message = format!(
-            "Sesame supports Gateway API {API_RELEASE}, but the cluster has {api}: features of only one of them may not work; install {API_RELEASE}"
+            "the cluster has Gateway API {api}, but Sesame supports {API_RELEASE}; features that differ between \
+             them may not work; install the {API_RELEASE} CRDs"
         );
         Problem::new(reason::gateway_class::UNSUPPORTED_VERSION, bounded(message))
     });

@@ -48,7 +48,7 @@ fn conflict<'a>(
         return Some(Problem::new(
             reason::listener::PROTOCOL_CONFLICT,
             format!(
-                "listener {} has port {} with another protocol; move one of them to another port",
+                "listener {} uses port {} with a different protocol; change the port of one of them",
                 other.name, listener.port
             ),
         ));
@@ -58,14 +58,14 @@ fn conflict<'a>(
     };
     others.clone().find(same_host).map(|other| {
         let host = if &*listener.domain == hostname::ANY {
-            "no hostname"
+            "without a hostname".to_owned()
         } else {
-            &*listener.domain
+            format!("with hostname {}", listener.domain)
         };
         Problem::new(
             reason::listener::HOSTNAME_CONFLICT,
             format!(
-                "listener {} also has port {} and {host}; change one of them",
+                "listener {} also uses port {} {host}; change the port or hostname of one of them",
                 other.name, listener.port
             ),
         )
@@ -114,7 +114,7 @@ fn overlap(
             && state.port == listener.port
             && state.conflicted.is_none()
     });
-    let advice = "requests for one of them on a connection to the other get status 421";
+    let advice = "requests to one of them over a connection to the other get a 421 response";
     let valid_for = |names: &[Arc<[String]>], domain: &str| {
         names
             .iter()
@@ -129,7 +129,7 @@ fn overlap(
         return Some(Problem::new(
             reason::listener::OVERLAPPING_CERTIFICATES,
             format!(
-                "a certificate is valid for this listener and for listener {}: {advice}",
+                "a certificate is valid for both this listener and listener {}; {advice}",
                 other.name
             ),
         ));
@@ -141,7 +141,7 @@ fn overlap(
             Problem::new(
                 reason::listener::OVERLAPPING_HOSTNAMES,
                 format!(
-                    "the hostname overlaps with that of listener {}: {advice}",
+                    "the hostname overlaps with the hostname of listener {}; {advice}",
                     other.name
                 ),
             )

@@ -107,7 +107,7 @@ fn judge(reader: &mut Reader<'_>, sources: &Sources<'_>, listener: &ListenerStat
     } else if sources.state.refused.is_some() {
         Some(Problem::new(
             reason::listener::INVALID,
-            "the Gateway is not accepted; see its conditions",
+            "the Gateway is not accepted; see its Accepted condition",
         ))
     } else {
         rejected(reader, sources, listener).or_else(|| pending(sources))
@@ -187,7 +187,10 @@ impl Verdict {
             of(
                 condition::listener::PROGRAMMED,
                 &self.idle,
-                (reason::listener::PROGRAMMED, "Envoy serves the listener"),
+                (
+                    reason::listener::PROGRAMMED,
+                    "the listener is programmed in Envoy",
+                ),
             ),
             of(
                 condition::listener::RESOLVED_REFS,
@@ -227,7 +230,7 @@ fn conditions(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> 
         condition::gateway::PROGRAMMED,
         (
             reason::gateway::PROGRAMMED,
-            "Envoy serves the Gateway at its addresses",
+            "the Gateway is programmed in Envoy",
         ),
         generation,
     );
@@ -278,11 +281,11 @@ fn accepted(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> Co
         .collect();
     let message = match good.is_empty() {
         true => format!(
-            "no valid listeners ({}); see their conditions",
+            "no valid listeners; see the conditions of {}",
             bad.join(", ")
         ),
         false => format!(
-            "invalid listeners: {}; valid: {}",
+            "invalid listeners: {}; valid listeners: {}",
             bad.join(", "),
             good.join(", ")
         ),
@@ -332,7 +335,7 @@ fn unprogrammed(
     if !accepted.is_true() {
         return no(
             reason::gateway::INVALID,
-            "the Gateway is not accepted; see condition Accepted",
+            "the Gateway is not accepted; see its Accepted condition",
         );
     }
     match sources.fleet.and_then(|fleet| fleet.problem.as_ref()) {

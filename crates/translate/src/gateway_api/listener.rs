@@ -137,7 +137,7 @@ fn refused(
     if asks_for_client_certificates(gateway, listener.port) {
         return unsupported(
             "spec.tls.frontend".to_owned(),
-            "client certificate validation is not supported, and the listener isn't served without it; remove the validation",
+            "client certificate validation is not supported; to serve the listener without it, remove the validation",
         );
     }
     None
@@ -180,7 +180,7 @@ fn kinds(
             None => unresolved.push(Problem::new(
                 reason::listener::INVALID_ROUTE_KINDS,
                 format!(
-                    "{field}.allowedRoutes.kinds[{index}]: {} of group {} is not supported on protocol {}",
+                    "{field}.allowedRoutes.kinds[{index}]: kind {} in group {} is not supported for protocol {}",
                     kind.kind, kind.group, listener.protocol
                 ),
             )),
@@ -249,7 +249,7 @@ impl Resolver<'_, '_> {
         let invalid = |message| Problem::new(reason::listener::INVALID_CERTIFICATE_REF, message);
         if reference.known_kind() != Some(Kind::Secret) {
             return Err(invalid(format!(
-                "{} of group {:?} is not supported as a certificate; use a Secret",
+                "kind {} in group {:?} is not supported as a certificate; use a Secret",
                 reference.kind,
                 reference.group.as_str()
             )));
@@ -266,7 +266,7 @@ impl Resolver<'_, '_> {
             return Err(Problem::new(
                 reason::listener::REF_NOT_PERMITTED,
                 format!(
-                    "no ReferenceGrant in namespace {} allows {kind}s of namespace {namespace} to refer to Secret {}",
+                    "no ReferenceGrant in namespace {} allows {kind}s in namespace {namespace} to reference Secret {}",
                     secret.namespace, secret.name
                 ),
             ));

@@ -48,7 +48,7 @@ pub(crate) fn chosen(config: &ConfigData) -> Chosen {
     };
     match parameters::parse(text) {
         Ok(parameters) => Chosen::Parameters(Box::new(parameters)),
-        Err(why) => Chosen::Wrong(format!("has a {KEY} that can't be read: {why}")),
+        Err(why) => Chosen::Wrong(format!("has an invalid {KEY}: {why}")),
     }
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn of_class(
     }
     let Some(namespace) = namespace else {
         return Err(invalid(format!(
-            "{field}.namespace: is required, since a ConfigMap is namespaced"
+            "{field}.namespace: is required because ConfigMaps are namespaced"
         )));
     };
     let name = NamespacedName::new(namespace.clone(), name.clone());
@@ -102,7 +102,7 @@ pub(crate) fn of_gateway(
             wrong: Some(Problem::new(
                 reason::gateway::INVALID,
                 format!(
-                    "GatewayClass {} is not accepted; see its status",
+                    "GatewayClass {} is not accepted; see its Accepted condition",
                     gateway.spec.gateway_class_name
                 ),
             )),
@@ -143,7 +143,7 @@ fn look_up(
 
 fn other_kind(field: &str, group: &Group, kind: &KindName) -> Problem {
     invalid(format!(
-        "{field}: {kind} of group {:?} can't hold parameters; use a ConfigMap with key {KEY}",
+        "{field}: kind {kind} in group {:?} is not supported; use a ConfigMap with key {KEY}",
         group.as_str()
     ))
 }

@@ -92,7 +92,7 @@ impl Served {
             Problem::new(
                 reason::gateway_class::UNSUPPORTED,
                 format!(
-                    "the unmanaged fleet serves a Gateway of the oldest GatewayClass, {oldest}"
+                    "the unmanaged fleet serves one Gateway of the oldest GatewayClass, {oldest}"
                 ),
             )
         })
@@ -110,28 +110,28 @@ impl Served {
             Mode::Local | Mode::Managed => return None,
             Mode::Unmanaged { gateway } => gateway,
         };
-        let because = match chosen {
+        let served = match chosen {
             Some(served) if served == name => return None,
-            Some(served) => format!("{served}, chosen by --gateway"),
+            Some(served) => format!("Gateway {served}, selected with --gateway"),
             None => match reader.get(self.oldest_gateway, &()) {
                 Some(served) if *served == *name => return None,
                 Some(served) => {
-                    format!("{served}, the oldest Gateway of the oldest GatewayClass")
+                    format!("Gateway {served}, the oldest Gateway of the oldest GatewayClass")
                 }
                 // One of our classes exists, since the Gateway is ours.
                 None => match reader.get(self.oldest_class, &()) {
                     Some(class) => {
                         format!(
-                            "the oldest Gateway of the oldest GatewayClass, {class}, which has none yet"
+                            "the oldest Gateway of GatewayClass {class}, which has no Gateways yet"
                         )
                     }
-                    None => "none".to_owned(),
+                    None => "one Gateway".to_owned(),
                 },
             },
         };
         Some(Problem::new(
             NOT_SERVED,
-            format!("the unmanaged fleet serves one Gateway: {because}"),
+            format!("the unmanaged fleet serves only {served}"),
         ))
     }
 }

@@ -68,7 +68,7 @@ pub fn read(secret: &SecretData) -> CertificateState {
 fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
     if &*secret.type_ != SECRET_TYPE {
         return Err(format!(
-            "has type {:?}; a listener needs type {SECRET_TYPE}",
+            "has type {:?}; listeners require type {SECRET_TYPE}",
             &*secret.type_
         ));
     }
@@ -77,27 +77,25 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
             .data
             .get(name)
             .filter(|bytes| !bytes.is_empty())
-            .ok_or_else(|| format!("has no data under {name}"))
+            .ok_or_else(|| format!("has no data in {name}"))
     };
     let (chain, key) = (field(CHAIN)?, field(PRIVATE_KEY)?);
 
     let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
         .take(MAX_CHAIN + 1)
         .collect::<Result<_, _>>()
-        .map_err(|error| format!("has invalid PEM under {CHAIN}: {error}"))?;
+        .map_err(|error| format!("has invalid PEM in {CHAIN}: {error}"))?;
     if certificates.is_empty() {
-        return Err(format!("has no PEM certificate under {CHAIN}"));
+        return Err(format!("has no PEM certificate in {CHAIN}"));
     }
     if certificates.len() > MAX_CHAIN {
-        return Err(format!(
-            "has more than {MAX_CHAIN} certificates under {CHAIN}"
-        ));
+        return Err(format!("has more than {MAX_CHAIN} certificates in {CHAIN}"));
     }
     let mut names = Vec::new();
     for (position, der) in certificates.iter().enumerate() {
         let (_, certificate) = X509Certificate::from_der(der).map_err(|_| {
             format!(
-                "has an invalid X.509 certificate under {CHAIN}, at position {}",
+                "has an invalid X.509 certificate in {CHAIN}, at position {}",
                 position + 1
             )
         })?;
@@ -107,10 +105,10 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
         }
     }
     let private_key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|_| format!("has no PEM private key under {PRIVATE_KEY}"))?;
+        .map_err(|_| format!("has no PEM private key in {PRIVATE_KEY}"))?;
     let signer = any_supported_type(&private_key).map_err(|_| {
         format!(
-            "has an unsupported {PRIVATE_KEY}; use RSA with at least 2048 bits, ECDSA P-256 or P-384"
+            "has an unsupported private key in {PRIVATE_KEY}; use RSA with at least 2048 bits, or ECDSA P-256 or P-384"
         )
     })?;
     let served = Certificate {
@@ -127,7 +125,9 @@ fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
     CertifiedKey::new(certificates, signer)
         .keys_match()
         .map_err(|_| {
-            format!("has a {PRIVATE_KEY} that does not belong to the certificate in {CHAIN}")
+            format!(
+                "has a private key in {PRIVATE_KEY} that does not match the certificate in {CHAIN}"
+            )
         })?;
     Ok((served, names))
 }
@@ -164,12 +164,12 @@ fn check_public_key(certificate: &X509Certificate<'_>) -> Result<(), String> {
         Ok(PublicKey::RSA(_) | PublicKey::EC(_)) => return Ok(()),
         _ => {
             return Err(format!(
-                "has a certificate under {CHAIN} whose key is neither RSA nor ECDSA"
+                "has a certificate in {CHAIN} whose key is neither RSA nor ECDSA"
             ));
         }
     };
     Err(format!(
-        "has an RSA key of {bits} bits; at least 2048 are needed"
+        "has a {bits}-bit RSA key; at least 2048 bits are required"
     ))
 }
 
@@ -246,9 +246,9 @@ mod tests {
         let (chain, key) = pair(&["a.example.com"], &rcgen::PKCS_ECDSA_P256_SHA256);
         let (_, other_key) = pair(&["a.example.com"], &rcgen::PKCS_ECDSA_P256_SHA256);
         let (ed_chain, ed_key) = pair(&["a.example.com"], &rcgen::PKCS_ED25519);
-        assert!(reason(&secret(&chain, &other_key)).contains("does not belong"));
+        assert!(reason(&secret(&chain, &other_key)).contains("does not match"));
         assert!(reason(&secret(&ed_chain, &ed_key)).contains("neither RSA nor ECDSA"));
-        assert!(reason(&secret("", &key)).contains("no data under tls.crt"));
+        assert!(reason(&secret("", &key)).contains("no data in tls.crt"));
         assert!(reason(&secret("Hello world\n", &key)).contains("no PEM certificate"));
         assert!(reason(&secret(&chain, "Hello world\n")).contains("no PEM private key"));
         let truncated = &chain[..chain.len() / 2];

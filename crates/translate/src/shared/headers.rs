@@ -30,17 +30,17 @@ pub(crate) fn check_name(field: String, name: &str) -> Result<(), FieldError> {
     let lower = name.to_ascii_lowercase();
     let token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     let message = if lower == "host" {
-        "Host can't be set, added or removed; use URLRewrite with hostname".to_owned()
+        "the Host header cannot be changed; use a URLRewrite filter with hostname".to_owned()
     } else if lower.starts_with(':') {
-        format!("{name:?} is a pseudo-header, which can't be changed; remove this entry")
+        format!("{name:?} is a pseudo-header, which cannot be changed; remove this entry")
     } else if lower.is_empty() || !lower.bytes().all(token) {
         format!("{name:?} is not a valid header name")
     } else if HOP_BY_HOP.contains(&&*lower) {
         format!(
-            "{name} is a framing or hop-by-hop header, which can't be changed; remove this entry"
+            "{name} is a framing or hop-by-hop header, which cannot be changed; remove this entry"
         )
     } else if INTERNAL.iter().any(|prefix| lower.starts_with(prefix)) {
-        format!("{name} is reserved, as are all x-envoy- and x-sesame- headers; use another name")
+        format!("{name} has a reserved prefix (x-envoy- or x-sesame-); use another name")
     } else {
         return Ok(());
     };

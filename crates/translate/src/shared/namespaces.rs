@@ -48,7 +48,7 @@ pub(crate) fn check_selector(field: &str, selector: &LabelSelector) -> Result<()
         };
         if takes_values == requirement.values.is_empty() {
             let message = if takes_values {
-                format!("operator {operator} needs at least one value; add one")
+                format!("operator {operator} requires at least one value; add one")
             } else {
                 format!("operator {operator} takes no values; remove them")
             };

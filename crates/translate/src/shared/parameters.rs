@@ -35,14 +35,14 @@ const MAX_DEPTH: usize = 16;
 /// would have no effect.
 pub fn parse(text: &str) -> Result<FleetParameters, String> {
     if text.len() > MAX_TEXT {
-        return Err(format!("the text is longer than {MAX_TEXT} bytes"));
+        return Err(format!("text is longer than the limit of {MAX_TEXT} bytes"));
     }
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! { max_depth: MAX_DEPTH },
         with_snippet: false,
     };
     let value: Option<Value> = serde_saphyr::from_str_with_options(text, options)
-        .map_err(|error| format!("not YAML: {}", error.to_string().replace('\n', " ")))?;
+        .map_err(|error| format!("invalid YAML: {}", error.to_string().replace('\n', " ")))?;
     let value = value.filter(|value| !value.is_null());
     let written: Written =
         sesame_api::decode_value(value.unwrap_or_else(|| Value::Object(serde_json::Map::new())))
@@ -226,7 +226,7 @@ impl Written {
         let autoscaling = match self.autoscaling {
             Some(WrittenAutoscaling::Between(_)) if self.replicas.is_some() => {
                 return Err(
-                    "replicas: can't be combined with autoscaling; remove one of them".to_owned(),
+                    "replicas: cannot be combined with autoscaling; remove one of them".to_owned(),
                 );
             }
             Some(WrittenAutoscaling::Between(between)) => Some(between.checked()?),
@@ -283,7 +283,7 @@ impl WrittenBetween {
         match (min, max, cpu_percent) {
             (0, ..) => Err("autoscaling.min: expected 1 or more".to_owned()),
             (_, max, _) if max < min => Err(format!(
-                "autoscaling.max: expected min ({min}) or more, found {max}"
+                "autoscaling.max: must not be less than autoscaling.min ({min}), found {max}"
             )),
             (.., 0) => Err("autoscaling.cpuPercent: expected 1 or more".to_owned()),
             _ => Ok(Autoscaling::Between {
@@ -299,10 +299,12 @@ impl WrittenResources {
     fn check(&self) -> Result<(), String> {
         let (requests, limits) = (&self.requests, &self.limits);
         if matches!((requests.cpu, limits.cpu), (Some(least), Some(most)) if least > most) {
-            return Err("resources.requests.cpu: more than resources.limits.cpu".to_owned());
+            return Err("resources.requests.cpu: must not exceed resources.limits.cpu".to_owned());
         }
         if matches!((requests.memory, limits.memory), (Some(least), Some(most)) if least > most) {
-            return Err("resources.requests.memory: more than resources.limits.memory".to_owned());
+            return Err(
+                "resources.requests.memory: must not exceed resources.limits.memory".to_owned(),
+            );
         }
         Ok(())
     }

@@ -20,7 +20,7 @@ const MAX_LENGTH: usize = 4_096;
 /// What is wrong, as a clause to follow "the regular expression".
 pub fn check(pattern: &str) -> Result<(), String> {
     if pattern.is_empty() {
-        return Err("is empty; write .* for everything".into());
+        return Err("is empty; use .* to match everything".into());
     }
     if pattern.len() > MAX_LENGTH {
         return Err(format!("is longer than {MAX_LENGTH} bytes"));
@@ -29,14 +29,16 @@ pub fn check(pattern: &str) -> Result<(), String> {
         .nest_limit(100)
         .build()
         .parse(pattern)
-        .map_err(|error| format!("does not parse: {}", error.kind()))?;
+        .map_err(|error| format!("is invalid: {}", error.kind()))?;
     if repeats(&ast) > MAX_REPEAT {
         return Err(format!(
             "repeats an expression more than {MAX_REPEAT} times, counting nested repetitions"
         ));
     }
     if cost(&ast)? > MAX_COST {
-        return Err("is too large with its repetitions expanded; use smaller counts".into());
+        return Err(
+            "is too large after expanding repetitions; use smaller repetition counts".into(),
+        );
     }
     Ok(())
 }
@@ -99,7 +101,7 @@ fn cost(ast: &Ast) -> Result<u64, String> {
         Ast::ClassBracketed(class) => class_cost(&class.kind)?,
         Ast::Repetition(repetition) => {
             if matches!(*repetition.ast, Ast::Repetition(_)) {
-                return unsupported("a repetition of a repetition");
+                return unsupported("consecutive repetition operators");
             }
             if matches!(&*repetition.ast, Ast::Literal(literal) if several_bytes(literal)) {
                 return Err("repeats a non-ASCII character; put it in a group".into());
@@ -147,7 +149,7 @@ fn flags_supported(flags: &ast::Flags) -> Result<(), String> {
                     | ast::Flag::SwapGreed
             )
         {
-            return Err("uses a flag other than i, m, s and U".into());
+            return Err("uses a flag other than i, m, s or U".into());
         }
     }
     Ok(())
@@ -164,7 +166,7 @@ fn within_bytes(literal: &ast::Literal) -> Result<(), String> {
         ast::LiteralKind::HexFixed(_) | ast::LiteralKind::HexBrace(_)
     );
     if escaped && u32::from(literal.c) > 0xff {
-        return Err("escapes a character beyond \\xff; write it literally".into());
+        return Err("escapes a character above \\xff; write it literally".into());
     }
     Ok(())
 }
@@ -186,7 +188,10 @@ fn property_cost(class: &ast::ClassUnicode) -> Result<u64, String> {
     if known {
         Ok(20)
     } else {
-        Err("uses a \\p class that is not a general category such as \\pL or \\p{Lu}".into())
+        Err(
+            "uses a \\p class that is not a Unicode general category such as \\pL or \\p{Lu}"
+                .into(),
+        )
     }
 }
 
@@ -194,7 +199,7 @@ fn property_cost(class: &ast::ClassUnicode) -> Result<u64, String> {
 fn class_cost(set: &ast::ClassSet) -> Result<u64, String> {
     match set {
         ast::ClassSet::BinaryOp(_) => {
-            Err("uses set operations in a class, which RE2 does not support".into())
+            Err("uses set operations in a character class, which RE2 does not support".into())
         }
         ast::ClassSet::Item(item) => class_item_cost(item),
     }
@@ -203,7 +208,7 @@ fn class_cost(set: &ast::ClassSet) -> Result<u64, String> {
 fn class_item_cost(item: &ast::ClassSetItem) -> Result<u64, String> {
     Ok(match item {
         ast::ClassSetItem::Bracketed(_) => {
-            return Err("nests a class in a class, which RE2 does not support".into());
+            return Err("uses nested character classes, which RE2 does not support".into());
         }
         ast::ClassSetItem::Unicode(class) => property_cost(class)?,
         ast::ClassSetItem::Literal(literal) => ascii_in_class(literal)?,
@@ -224,7 +229,10 @@ fn class_item_cost(item: &ast::ClassSetItem) -> Result<u64, String> {
 /// Rejects non-ASCII characters: in a class, their bytes would be separate members. An escape is one byte.
 fn ascii_in_class(literal: &ast::Literal) -> Result<u64, String> {
     if several_bytes(literal) {
-        return Err("has a non-ASCII character in a class; use (a|b)".into());
+        return Err(
+            "has a non-ASCII character in a character class; use an alternation such as (a|b)"
+                .into(),
+        );
     }
     within_bytes(literal)?;
     Ok(1)

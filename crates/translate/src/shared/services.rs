@@ -200,7 +200,7 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
     };
     if service.external {
         return Backend::NotFound(format!(
-            "Service {name} is of type ExternalName, which is not supported as a backend, since it could point anywhere; \
+            "Service {name} has type ExternalName, which is not supported because it can point outside the cluster; \
              use a Service with EndpointSlices"
         ));
     }
@@ -216,11 +216,13 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
             ports.into_iter().collect::<Vec<_>>().join(", ")
         };
         return Backend::NotFound(format!(
-            "Service {name} has no port {number} (it has {ports})"
+            "Service {name} has no port {number} (available ports: {ports})"
         ));
     };
     if !port.tcp {
-        return Backend::UnsupportedProtocol(format!("port {number} of Service {name} is not TCP"));
+        return Backend::UnsupportedProtocol(format!(
+            "port {number} of Service {name} is not a TCP port"
+        ));
     }
     match protocol(port.app_protocol.as_deref()) {
         Some((protocol, tls)) => {
@@ -234,8 +236,8 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
             })
         }
         None => Backend::UnsupportedProtocol(format!(
-            "port {number} of Service {name} has appProtocol {:?}; use http, https, h2c, kubernetes.io/h2c, \
-             kubernetes.io/ws or kubernetes.io/wss",
+            "port {number} of Service {name} has unsupported appProtocol {:?}; use http, https, h2c, \
+             kubernetes.io/h2c, kubernetes.io/ws or kubernetes.io/wss",
             port.app_protocol.as_deref().unwrap_or_default()
         )),
     }

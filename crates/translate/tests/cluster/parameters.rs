@@ -78,8 +78,8 @@ fn invalid_parameters_are_reported_and_listeners_stay() {
     ] {
         let commit = rig.put([config_map("own", text)]);
         assert!(commit.changes(rig.pipeline.outputs.listeners).is_empty());
-        let start = "not Accepted/InvalidParameters: spec.infrastructure.parametersRef: ConfigMap ns/own has a parameters.yaml \
-                     that can't be read: ";
+        let start = "not Accepted/InvalidParameters: spec.infrastructure.parametersRef: ConfigMap ns/own has an \
+                     invalid parameters.yaml: ";
         let said = accepted(&rig);
         assert!(said.starts_with(&format!("{start}{why}")), "{said}");
         // While parameters are invalid, an existing fleet stays unchanged and a new one isn't created.
@@ -110,7 +110,7 @@ fn invalid_parameters_of_a_class_apply_to_all_its_gateways() {
     );
     assert_eq!(
         accepted(&rig),
-        "not Accepted/Invalid: GatewayClass edge is not accepted; see its status"
+        "not Accepted/Invalid: GatewayClass edge is not accepted; see its Accepted condition"
     );
     assert_eq!((parameters(&rig), rig.binds().len()), (None, 1));
     rig.put([config_map("wide", "workload: DaemonSet")]);
@@ -128,8 +128,8 @@ fn invalid_parameter_references_are_reported() {
     let of_class = |rig: &Rig| said(&rig.class("edge").unwrap().conditions, "Accepted");
     assert_eq!(
         of_class(&rig),
-        "not Accepted/InvalidParameters: spec.parametersRef: Tuning of group \"example.com\" can't hold parameters; use a \
-         ConfigMap with key parameters.yaml"
+        "not Accepted/InvalidParameters: spec.parametersRef: kind Tuning in group \"example.com\" is not supported; \
+         use a ConfigMap with key parameters.yaml"
     );
     rig.put([set(
         class("edge", 0),

@@ -51,7 +51,7 @@ fn the_oldest_gateway_of_the_oldest_class_is_served_and_the_statuses_of_others_n
     assert_eq!(served(&rig).as_deref(), Some("early"));
     assert_eq!(rig.binds(), ["unmanaged 80 [0.0.0.0:80, [::]:80]"]);
     assert_eq!(accepted(&rig, "early"), "Accepted/Accepted");
-    let elsewhere = "not Accepted/NotServed: the unmanaged fleet serves one Gateway: ns/early, the oldest Gateway of \
+    let elsewhere = "not Accepted/NotServed: the unmanaged fleet serves only Gateway ns/early, the oldest Gateway of \
                      the oldest GatewayClass";
     assert_eq!(accepted(&rig, "late"), elsewhere);
     assert_eq!(accepted(&rig, "first-of-all"), elsewhere);
@@ -110,7 +110,7 @@ fn the_next_oldest_gateway_is_served_once_the_oldest_is_removed() {
     rig.remove(Kind::Gateway, "ns", "b");
     assert_eq!(served(&rig), None);
     assert!(accepted(&rig, "c").ends_with(
-        "serves one Gateway: the oldest Gateway of the oldest GatewayClass, old, which has none yet"
+        "serves only the oldest Gateway of GatewayClass old, which has no Gateways yet"
     ));
     rig.remove(Kind::GatewayClass, "", "old");
     assert_eq!(served(&rig).as_deref(), Some("c"));
@@ -165,7 +165,7 @@ fn a_gateway_chosen_by_name_is_served_at_any_age() {
         gateway("other", "old", 1),
     ]);
     assert_eq!(served(&rig), None);
-    let elsewhere = "not Accepted/NotServed: the unmanaged fleet serves one Gateway: ns/mine, chosen by --gateway";
+    let elsewhere = "not Accepted/NotServed: the unmanaged fleet serves only Gateway ns/mine, selected with --gateway";
     assert_eq!(accepted(&rig, "other"), elsewhere);
     rig.put([gateway("mine", "young", 9)]);
     assert_eq!(served(&rig).as_deref(), Some("mine"));

@@ -41,7 +41,7 @@ fn timeouts(
     {
         return Err(FieldError::new(
             format!("{field}.backendRequest"),
-            "is longer than timeouts.request; shorten it, or lengthen timeouts.request",
+            "must not be longer than timeouts.request; shorten it, or lengthen timeouts.request",
         ));
     }
     Ok((request, each_try))

@@ -117,7 +117,7 @@ fn hosts_at(
         return Err(Problem::new(
             reason::route::NOT_ALLOWED_BY_LISTENERS,
             format!(
-                "this parentRef selects no listener of {} that allows {} objects from namespace {}; check the listeners' \
+                "no listener of {} selected by this parentRef allows {}s from namespace {}; check the listeners' \
                  allowedRoutes",
                 display(owner),
                 route.kind,
@@ -133,7 +133,7 @@ fn hosts_at(
         return Err(Problem::new(
             reason::route::NO_MATCHING_LISTENER_HOSTNAME,
             format!(
-                "none of the hostnames {} intersects the hostname of a listener that this parentRef selects ({})",
+                "no hostname of the route ({}) intersects a hostname of the listeners selected by this parentRef ({})",
                 route.hostnames.join(", "),
                 allowed
                     .iter()
@@ -163,7 +163,7 @@ fn no_matching_parent(
         .map(|listener| format!("{} on port {}", listener.name(), listener.port))
         .collect();
     format!(
-        "{} has no {wanted}; it has {}",
+        "{} has no {wanted}; available listeners: {}",
         display(owner),
         there.join(", ")
     )

@@ -55,7 +55,7 @@ impl Resolver<'_, '_> {
             return Err(Problem::new(
                 reason::route::INVALID_KIND,
                 format!(
-                    "kind {} of group {group} is not supported as a backend; use a Service",
+                    "kind {} in group {group} is not supported as a backend; use a Service",
                     reference.kind
                 ),
             ));
@@ -72,7 +72,7 @@ impl Resolver<'_, '_> {
             return Err(Problem::new(
                 reason::route::REF_NOT_PERMITTED,
                 format!(
-                    "no ReferenceGrant in namespace {} allows {kind}s of namespace {namespace} to refer to Service {}",
+                    "no ReferenceGrant in namespace {} allows {kind}s in namespace {namespace} to reference Service {}",
                     service.namespace, service.name
                 ),
             ));
@@ -80,7 +80,7 @@ impl Resolver<'_, '_> {
         let Some(key) = cluster_key(reference, namespace, self.policy) else {
             return Err(Problem::new(
                 reason::route::BACKEND_NOT_FOUND,
-                format!("port is missing; set the port of Service {service}"),
+                format!("port is required; set it to a port of Service {service}"),
             ));
         };
         match self.reader.get(self.sources.backends, &key).as_deref() {

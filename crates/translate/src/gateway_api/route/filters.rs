@@ -57,7 +57,7 @@ pub(super) fn gather<'a>(
     {
         return Err(FieldError::new(
             field,
-            "RequestRedirect and URLRewrite can't be used together; remove one of them",
+            "RequestRedirect and URLRewrite cannot be used together; remove one of them",
         ));
     }
     Ok(gathered)
@@ -104,7 +104,7 @@ fn add<'a>(
             Err(FieldError::new(
                 format!("{field}.type"),
                 format!(
-                    "a backend can't have a {} filter; move it to the rule's filters",
+                    "a backendRef cannot have a {} filter; move it to the rule's filters",
                     filter.type_name()
                 ),
             ))
@@ -192,7 +192,7 @@ fn path_rewrite(
             let field = format!("{field}.{name}");
             return Err(FieldError::new(
                 field,
-                "a path can't have a query, a fragment, spaces or control characters",
+                "a path cannot contain a query, a fragment, spaces or control characters",
             ));
         }
         Ok(path.to_owned())
@@ -212,7 +212,7 @@ fn path_rewrite(
         }
         PathModifier::ReplacePrefixMatch(_) => Err(FieldError::new(
             format!("{field}.type"),
-            "ReplacePrefixMatch needs every match of the rule to be of type PathPrefix",
+            "ReplacePrefixMatch requires all matches of the rule to have path type PathPrefix",
         )),
         PathModifier::Unknown(other) => Err(FieldError::new(
             format!("{field}.type"),
@@ -234,7 +234,7 @@ fn redirect(
         Some(RedirectScheme::Other(other)) => {
             return Err(FieldError::new(
                 format!("{field}.scheme"),
-                format!("{other:?} is neither http nor https"),
+                format!("unknown scheme {other:?}; use http or https"),
             ));
         }
     };
@@ -327,7 +327,7 @@ fn read_origin(field: &str, origin: &str) -> Result<OriginMatch, FieldError> {
         Some(_) => Err(FieldError::new(
             field,
             format!(
-                "{origin:?} is not an origin; use scheme://host[:port], scheme://*.host[:port] or *"
+                "{origin:?} is not a valid origin; use scheme://host[:port], scheme://*.host[:port] or *"
             ),
         )),
     }

@@ -68,7 +68,7 @@ pub(crate) fn distinct<T>(
 }
 
 /// The error message for control characters in a header value.
-pub(crate) const CONTROLS: &str = "a header's value can't have control characters";
+pub(crate) const CONTROLS: &str = "a header value cannot contain control characters";
 
 /// Whether a header value has control characters, which requests can't contain.
 pub(crate) fn has_controls(value: &str) -> bool {

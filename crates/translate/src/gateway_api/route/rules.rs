@@ -327,7 +327,7 @@ fn mirror_share(
         Ok(share @ 0..1_000_000) => Ok(Some(PartsPerMillion(share))),
         _ => Err(FieldError::new(
             field,
-            "must be at most 100 percent of requests",
+            "must not exceed 100 percent of requests",
         )),
     }
 }

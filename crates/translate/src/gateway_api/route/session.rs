@@ -50,7 +50,7 @@ pub(super) fn read(
             if path.contains(|c: char| c.is_ascii_control() || c == ';') {
                 return Err(FieldError::new(
                     format!("{field}.cookie.path"),
-                    "a cookie's path can't contain control characters or semicolons; remove them",
+                    "a cookie path cannot contain control characters or semicolons; remove them",
                 ));
             }
             Session::Cookie {
@@ -88,6 +88,6 @@ pub(super) fn read(
 fn permanent_only(field: &str) -> FieldError {
     FieldError::new(
         format!("{field}.absoluteTimeout"),
-        "is supported only with cookie lifetimeType Permanent; use it, or remove the timeout",
+        "is supported only for cookies with lifetimeType Permanent; set that lifetimeType, or remove the timeout",
     )
 }

@@ -90,13 +90,13 @@ fn quantity<'de, D: Deserializer<'de>>(
 
 impl<'de> Deserialize<'de> for Cpu {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        quantity(deserializer, 1_000, "processors such as 500m or 2").map(Self)
+        quantity(deserializer, 1_000, "a CPU quantity such as 500m or 2").map(Self)
     }
 }
 
 impl<'de> Deserialize<'de> for Memory {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        quantity(deserializer, 1, "memory such as 128Mi or 1Gi").map(Self)
+        quantity(deserializer, 1, "a memory quantity such as 128Mi or 1Gi").map(Self)
     }
 }
 

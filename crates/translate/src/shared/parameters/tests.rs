@@ -113,11 +113,11 @@ fn errors_name_their_field() {
         ),
         (
             "resources: {limits: {memory: lots}}",
-            "resources.limits.memory: expected memory such as 128Mi or 1Gi",
+            "resources.limits.memory: expected a memory quantity such as 128Mi or 1Gi",
         ),
         (
             "resources: {requests: {cpu: [1]}}",
-            "resources.requests.cpu: expected processors such as 500m or 2",
+            "resources.requests.cpu: expected a CPU quantity such as 500m or 2",
         ),
         (
             "resources: {limits: {disk: 1Gi}}",
@@ -125,11 +125,11 @@ fn errors_name_their_field() {
         ),
         (
             "resources: {requests: {cpu: 2}, limits: {cpu: 1500m}}",
-            "resources.requests.cpu: more than resources.limits.cpu",
+            "resources.requests.cpu: must not exceed resources.limits.cpu",
         ),
         (
             "resources: {requests: {memory: 2Gi}, limits: {memory: 1Gi}}",
-            "resources.requests.memory: more than",
+            "resources.requests.memory: must not exceed",
         ),
         (
             "service: {type: ExternalName}",
@@ -151,7 +151,7 @@ fn errors_name_their_field() {
         ("autoscaling: {min: 2}", "autoscaling.max: is required"),
         (
             "autoscaling: {min: 3, max: 2, cpuPercent: 80}",
-            "autoscaling.max: expected min (3) or more",
+            "autoscaling.max: must not be less than autoscaling.min (3)",
         ),
         (
             "autoscaling: {min: 0, max: 2, cpuPercent: 80}",
@@ -163,7 +163,7 @@ fn errors_name_their_field() {
         ),
         (
             "{replicas: 2, autoscaling: {min: 1, max: 2, cpuPercent: 80}}",
-            "replicas: can't be combined",
+            "replicas: cannot be combined",
         ),
         ("drain: {delay: 3}", "drain.delay: expected"),
         (
@@ -189,9 +189,9 @@ fn errors_name_their_field() {
         ),
         ("- replicas", "expected a mapping"),
         ("replicas", "expected a mapping"),
-        ("replicas: 1\nreplicas: 2", "not YAML: "),
-        ("{replicas: 1", "not YAML: "),
-        ("a: &a [*a]", "not YAML: "),
+        ("replicas: 1\nreplicas: 2", "invalid YAML: "),
+        ("{replicas: 1", "invalid YAML: "),
+        ("a: &a [*a]", "invalid YAML: "),
     ] {
         let error = parse(text).expect_err(text);
         assert!(error.starts_with(start), "{text}: {error}");
