@@ -1,7 +1,7 @@
 //! Assembles encoded rows into each fleet's resources.
 //!
 //! In: each commit of an engine that runs the [`stages`](crate::stages()). Out: changed resources per fleet. It must
-//! not know the contents of resources or their subscribers.
+//! not depend on the contents of resources or on their subscribers.
 //!
 //! Three things depend on several keys, so stages can't do them: route tables, whole or sharded, are joined from
 //! their hosts; a fleet gets only its own clusters and certificates; and every cluster gets an endpoints resource,

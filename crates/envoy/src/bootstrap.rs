@@ -1,7 +1,7 @@
 //! Envoy's bootstrap configuration.
 //!
 //! In: Sesame's addresses and the Envoy's identity. Out: `Bootstrap`; everything else comes over xDS. It must not
-//! know the model, nor how Envoys are run.
+//! depend on the model or on how Envoys run.
 
 mod node;
 mod stats;

@@ -1,7 +1,7 @@
 //! Clusters as CDS resources.
 //!
-//! In: [`Cluster`]. Out: `Cluster`, with endpoints over EDS, so that Pod changes don't touch it. It must not know
-//! endpoints or routes.
+//! In: [`Cluster`]. Out: `Cluster`, with endpoints over EDS, so that Pod changes don't touch it. It must not
+//! depend on endpoints or routes.
 //!
 //! A cluster costs an Envoy tens of kilobytes, mostly statistics, so this module enables no further ones.
 

@@ -1,6 +1,6 @@
 //! Endpoints as EDS resources.
 //!
-//! In: [`Endpoints`]. Out: `ClusterLoadAssignment`. It must not know the cluster's protocol.
+//! In: [`Endpoints`]. Out: `ClusterLoadAssignment`. It must not depend on the cluster's protocol.
 
 use std::net::SocketAddr;
 

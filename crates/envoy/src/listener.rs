@@ -1,7 +1,7 @@
 //! Listeners as LDS resources.
 //!
-//! In: [`Listener`]. Out: `Listener`. It must not know routes or certificates beyond their names: they change often,
-//! and changing a listener closes its connections.
+//! In: [`Listener`]. Out: `Listener`. It must not depend on routes or certificates beyond their names: they change
+//! often, and changing a listener closes its connections.
 
 use std::net::SocketAddr;
 use std::time::Duration;

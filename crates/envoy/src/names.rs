@@ -1,6 +1,6 @@
 //! Names of resources and resource types.
 //!
-//! In: model keys. Out: names of xDS resources. It must not know what the resources contain.
+//! In: model keys. Out: names of xDS resources. It must not depend on the contents of resources.
 //!
 //! A name is unique within its type and fleet, identifies the object in a config dump, and depends only on the key.
 

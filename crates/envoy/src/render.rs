@@ -1,7 +1,7 @@
 //! Renders resources as readable JSON.
 //!
-//! In: resource bytes, or messages. Out: protobuf JSON, with Envoy's own field names. It must not know which resource
-//! types exist: it follows the descriptors of Envoy's API.
+//! In: resource bytes, or messages. Out: protobuf JSON, with Envoy's own field names. It must not depend on
+//! specific resource types: it follows the descriptors of Envoy's API.
 
 use std::sync::LazyLock;
 

@@ -1,7 +1,7 @@
 //! Routes as RDS resources.
 //!
 //! In: [`RouteTable`](sesame_model::RouteTable) and [`VirtualHost`](sesame_model::VirtualHost). Out:
-//! `RouteConfiguration` and `VirtualHost`. It must not know endpoints or listeners.
+//! `RouteConfiguration` and `VirtualHost`. It must not depend on endpoints or listeners.
 //!
 //! Envoy rebuilds the whole table on every change, which takes tens of microseconds per host. So settings common to
 //! all routes are in the table, and a route sets only fields that differ from Envoy's defaults.

@@ -1,6 +1,6 @@
 //! Certificates as SDS resources.
 //!
-//! In: [`Certificate`]. Out: `Secret`. It must not know listeners.
+//! In: [`Certificate`]. Out: `Secret`. It must not depend on listeners.
 
 use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source::Specifier};
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;

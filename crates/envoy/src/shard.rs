@@ -1,7 +1,7 @@
 //! Shards of large route tables.
 //!
 //! In: a host. Out: its shard number, and the extension with which Envoy writes it to the [`HEADER`] of each request.
-//! It must not know what a shard contains.
+//! It must not depend on the contents of a shard.
 //!
 //! Envoy rebuilds a whole route table on every change; with shards, it rebuilds only one of them. [`sesame_shard`]
 //! computes a host's number, both here and in Envoys that have its module. Other Envoys compute it with regular

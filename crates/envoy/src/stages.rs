@@ -1,7 +1,7 @@
 //! Engine stages that encode the model, one row at a time.
 //!
 //! In: model tables. Out: tables of encoded resources, where each row is encoded once for all Envoys. It must not
-//! know fleets or the xDS protocol; [`Assembler`](crate::Assembler) selects the resources of each fleet.
+//! depend on fleets or the xDS protocol; [`Assembler`](crate::Assembler) selects the resources of each fleet.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Deterministic encoding of protobuf messages.
 //!
-//! In: protobuf messages. Out: their bytes. It must not know what they mean.
+//! In: protobuf messages. Out: their bytes. It must not depend on their meaning.
 //!
 //! The generated types store map fields in hash maps, whose order differs between processes. If equal content had
 //! different bytes, every Envoy would get an update, so maps that can have several entries are encoded here, sorted

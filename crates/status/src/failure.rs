@@ -112,7 +112,7 @@ impl fmt::Display for StatusFailure {
         } = self;
         write!(
             f,
-            "cannot write the status of {objects} objects, such as {example}: {reason}: {message}"
+            "cannot write the status of {objects} object(s), such as {example}: {reason}: {message}"
         )
     }
 }

@@ -1,7 +1,7 @@
 //! Route tables, whole or sharded, and the listeners that use them.
 //!
-//! In: listeners, encoded tables and hosts. Out: changed listeners, scopes and route tables. It must not know other
-//! resources.
+//! In: listeners, encoded tables and hosts. Out: changed listeners, scopes and route tables. It must not depend on
+//! other resources.
 //!
 //! A small table is one resource. A table with many hosts is split into [`SHARDS`] resources, so a changed host costs
 //! an Envoy only one shard. Switching between the two forms replaces the listener and drains its connections; until

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn prefixes() {
+    fn a_prefix_is_replaced_with_exactly_one_slash() {
         assert_eq!(of_prefix("/foo", "/xyz"), matched("/xyz"));
         assert_eq!(of_prefix("/foo", "/xyz/"), matched("/xyz"));
         assert_eq!(of_prefix("/foo/", "xyz"), matched("/xyz"));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_paths() {
+    fn a_full_path_replaces_the_whole_path() {
         let full = PathRewrite::Full(r"/a\1".to_owned());
         let prefix = PathMatch::Prefix("/b".to_owned());
         assert_eq!(rewrite(&prefix, &full), regex("^.*$", r"/a\\1"));

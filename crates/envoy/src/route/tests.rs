@@ -41,7 +41,7 @@ fn forwarded(forward: Forward) -> Value {
 }
 
 #[test]
-fn simple_route_sets_only_non_default_fields() {
+fn a_simple_route_sets_only_non_default_fields() {
     let route = route(
         prefix("/a"),
         Action::Forward(Box::new(forward(vec![target("web", 7)]))),
@@ -56,7 +56,7 @@ fn simple_route_sets_only_non_default_fields() {
 }
 
 #[test]
-fn all_kinds_of_matches() {
+fn all_kinds_of_matches_are_encoded() {
     let mut route = route(PathMatch::Regex("/a+".to_owned()), Action::Respond(204));
     route.matches.method = Some("GET".to_owned());
     route.matches.headers = vec![
@@ -93,7 +93,7 @@ fn all_kinds_of_matches() {
 }
 
 #[test]
-fn root_prefix_and_whole_share_match_everything() {
+fn the_root_prefix_with_a_full_share_matches_everything() {
     let mut route = route(prefix("/"), Action::Respond(204));
     route.matches.share = Some(PartsPerMillion(1_000_000));
     assert_eq!(only(route)["match"], json!({"prefix": "/"}));
@@ -141,7 +141,7 @@ fn weights_never_exceed_envoys_limit_on_their_sum() {
 }
 
 #[test]
-fn refused_share_gets_its_status() {
+fn the_share_of_a_refused_target_gets_the_refused_status() {
     let part = forwarded(forward(vec![target("a", 1), refused(1)]));
     assert_eq!(
         part["cluster_not_found_response_code"],
@@ -164,7 +164,7 @@ fn refused_share_gets_its_status() {
 }
 
 #[test]
-fn timeouts_and_retries() {
+fn timeouts_and_retries_are_encoded() {
     let action = forwarded(Forward {
         timeout: Some(Duration::from_secs(2)),
         try_timeout: Some(Duration::from_millis(500)),
@@ -327,7 +327,7 @@ fn redirected(domain: &str, redirect: Redirect) -> Vec<Value> {
 }
 
 #[test]
-fn redirect_includes_only_non_default_ports() {
+fn a_redirect_includes_only_non_default_ports() {
     let plain = Redirect {
         scheme: None,
         hostname: None,

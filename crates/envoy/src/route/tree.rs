@@ -1,6 +1,6 @@
 //! A host's routes as a prefix tree of paths.
 //!
-//! In: routes in matching order. Out: an equivalent Envoy matcher. It must not know what a route does.
+//! In: routes in matching order. Out: an equivalent Envoy matcher. It must not depend on what a route does.
 //!
 //! Envoy tries a list of routes one by one. With a tree, it finds the longest key that is a prefix of the path and
 //! tries only that key's routes. It never falls back to a shorter key, so each key holds, in list order, all routes

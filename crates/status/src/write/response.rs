@@ -134,7 +134,7 @@ mod tests {
         let Response::Failed(failure) =
             read(StatusCode::TOO_MANY_REQUESTS, &headers, STATUS.as_bytes())
         else {
-            panic!("it isn't an object");
+            panic!("expected a failure");
         };
         assert_eq!(failure.retry_after, Some(Duration::from_secs(7)));
         assert_eq!(failure.message, "why");
@@ -146,7 +146,7 @@ mod tests {
             "managedFields":[{}]},"spec":{"a":1},"status":{"b" : 1.50}}"#;
         let Response::Object(live) = read(StatusCode::OK, &HeaderMap::new(), body.as_bytes())
         else {
-            panic!("it is an object");
+            panic!("expected an object");
         };
         assert_eq!(
             (&*live.uid, &*live.resource_version, live.generation),

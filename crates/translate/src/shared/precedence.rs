@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn path_then_method_then_headers_then_query() {
+    fn the_path_outranks_the_method_then_headers_then_query() {
         let exact = || PathMatch::Exact("/".into());
         let prefix = |text: &str| PathMatch::Prefix(text.into());
         let in_order = [
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn service_then_method_then_headers() {
+    fn the_service_outranks_the_method_then_headers() {
         let in_order = [
             MatchRank::of_call("a.Long", "B", 0),
             MatchRank::of_call("a.Long", "", 1),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn older_objects_come_first_then_alphabetical_order() {
+    fn older_objects_come_first_and_equal_ages_are_ordered_by_name() {
         let at = |second: i64, name: &str| Seniority {
             source: Source::GatewayApi,
             created: (second >= 0).then(|| Timestamp::from_second(second).expect("a valid time")),
