@@ -37,13 +37,13 @@ impl Served {
         let settings = inputs.settings;
         let (classes, gateways) = (inputs.gateway_classes, inputs.gateways);
         let class_times: Table<ObjectKey, Option<Timestamp>> =
-            b.derive("creation of class", classes, move |reader, name| {
+            b.derive("class creation time", classes, move |reader, name| {
                 let settings = reader.get(settings, &()).filter(|s| chooses_oldest(s))?;
                 let class = reader.get(classes, name)?;
                 let ours = class.spec.controller_name == settings.controller_name;
                 ours.then_some(class.meta.creation_timestamp)
             });
-        let our_classes = b.index(class_times, "classes of ours", |_, _| vec![()]);
+        let our_classes = b.index(class_times, "our classes", |_, _| vec![()]);
         let oldest_class: Table<(), Arc<str>> =
             b.derive("oldest class", our_classes, move |reader, ()| {
                 let classes = reader.by(our_classes, &());
@@ -51,7 +51,7 @@ impl Served {
                 oldest.map(|(key, _)| Arc::clone(&key.name))
             });
         let times: Table<ObjectKey, Created> =
-            b.derive("creation of gateway", gateways, move |reader, name| {
+            b.derive("gateway creation time", gateways, move |reader, name| {
                 reader.get(settings, &()).filter(|s| chooses_oldest(s))?;
                 let gateway = reader.get(gateways, name)?;
                 Some(Created {
@@ -59,7 +59,7 @@ impl Served {
                     time: gateway.meta.creation_timestamp,
                 })
             });
-        let by_class = b.index(times, "creations by class", |_, created| {
+        let by_class = b.index(times, "gateway creation times by class", |_, created| {
             vec![Arc::clone(&created.class)]
         });
         let oldest_gateway: Table<(), NamespacedName> =

@@ -96,7 +96,7 @@ fn cost(ast: &Ast) -> Result<u64, String> {
             | ast::AssertionKind::EndText
             | ast::AssertionKind::WordBoundary
             | ast::AssertionKind::NotWordBoundary => 1,
-            _ => return unsupported("\\b{…} or \\< boundaries"),
+            _ => return unsupported("\\b{…} or \\< word boundaries"),
         },
         Ast::ClassBracketed(class) => class_cost(&class.kind)?,
         Ast::Repetition(repetition) => {
