@@ -122,7 +122,7 @@ impl Served {
                 None => match reader.get(self.oldest_class, &()) {
                     Some(class) => {
                         format!(
-                            "the oldest Gateway of GatewayClass {class}, which has no Gateways yet"
+                            "the oldest Gateway of the oldest GatewayClass ({class}), which has none yet"
                         )
                     }
                     None => "one Gateway".to_owned(),
