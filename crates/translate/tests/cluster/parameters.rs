@@ -140,9 +140,7 @@ fn invalid_parameter_references_are_reported() {
 
     let web = set(tuned_gateway(), "/spec/infrastructure/parametersRef", other);
     rig.put([class("edge", 0), web]);
-    assert!(
-        accepted(&rig).starts_with(
-            "not Accepted/InvalidParameters: spec.infrastructure.parametersRef: Tuning"
-        )
-    );
+    assert!(accepted(&rig).starts_with(
+        "not Accepted/InvalidParameters: spec.infrastructure.parametersRef: kind Tuning"
+    ));
 }

@@ -103,8 +103,8 @@ fn a_different_api_version_is_reported_and_still_served() {
     tell(&mut rig, Some("v1.5.0"));
     assert_eq!(
         version(&rig),
-        "not SupportedVersion/UnsupportedVersion: Sesame supports Gateway API v1.7, but the cluster has v1.5.0: features of \
-         only one of them may not work; install v1.7"
+        "not SupportedVersion/UnsupportedVersion: the cluster has Gateway API v1.5.0, but Sesame supports v1.7; features that \
+         differ between them may not work; install the v1.7 CRDs"
     );
     assert_eq!(
         said(&rig.class("edge").unwrap().conditions, "Accepted"),
