@@ -98,7 +98,7 @@ impl Floor {
             parts: Mutex::new(Some((server, incoming))),
         };
         let _in_runtime = runtime.enter();
-        let listener = UnixListener::bind(socket).context("can't listen on the floor's socket")?;
+        let listener = UnixListener::bind(socket).context("cannot listen on the floor's socket")?;
         drop(_in_runtime);
         runtime.spawn(
             tonic::transport::Server::builder()

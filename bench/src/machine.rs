@@ -25,7 +25,7 @@ pub(crate) fn memory(pid: Option<u32>) -> Result<Memory> {
         Some(pid) => format!("/proc/{pid}/status"),
         None => "/proc/self/status".to_owned(),
     };
-    let text = fs::read_to_string(&path).with_context(|| format!("can't read {path}"))?;
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     let field = |name: &str| -> Result<f64> {
         let line = text.lines().find_map(|line| line.strip_prefix(name));
         let kibibytes: Option<f64> = line
@@ -73,7 +73,7 @@ pub(crate) fn pid_with_argument(text: &str, patience: Duration) -> Result<u32> {
 /// CPU time of a process's main thread in milliseconds.
 pub(crate) fn main_thread_milliseconds(pid: u32) -> Result<f64> {
     let path = format!("/proc/{pid}/task/{pid}/schedstat");
-    let text = fs::read_to_string(&path).with_context(|| format!("can't read {path}"))?;
+    let text = fs::read_to_string(&path).with_context(|| format!("cannot read {path}"))?;
     Ok(on_cpu(&text)? / 1e6)
 }
 

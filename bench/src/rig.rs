@@ -84,7 +84,7 @@ impl Rig {
         let any_port = SocketAddr::from((at, 0));
         self.runtime
             .block_on(Backend::start(name, any_port))
-            .context("can't start a backend")
+            .context("cannot start a backend")
     }
 
     /// Stops all Envoys and waits for their exit.

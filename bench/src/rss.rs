@@ -59,7 +59,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()
-        .with_context(|| format!("can't run {}", sesame.display()))?;
+        .with_context(|| format!("cannot run {}", sesame.display()))?;
     let mut running = Running(child);
     running.wait_until_ready()?;
     let ready = start.elapsed();
@@ -110,7 +110,7 @@ fn beside_this() -> Result<PathBuf> {
 fn yaml(values: &[Value]) -> Result<String> {
     let documents: Vec<String> = values
         .iter()
-        .map(|value| serde_saphyr::to_string(value).context("can't write an object as YAML"))
+        .map(|value| serde_saphyr::to_string(value).context("cannot write an object as YAML"))
         .collect::<Result<_>>()?;
     Ok(documents.join("---\n"))
 }

@@ -43,7 +43,7 @@ impl Gateway {
             .spawn()
             .with_context(|| {
                 format!(
-                    "can't start {}; `cargo xtask demo` builds it",
+                    "cannot start {}; `cargo xtask demo` builds it",
                     sesame.display()
                 )
             })?;
@@ -76,7 +76,7 @@ impl Gateway {
     /// Waits for Ctrl-C or for Sesame to exit.
     pub(crate) async fn stay(&mut self) -> Result<()> {
         tokio::select! {
-            done = tokio::signal::ctrl_c() => done.context("can't wait for Ctrl-C"),
+            done = tokio::signal::ctrl_c() => done.context("cannot wait for Ctrl-C"),
             status = self.child.wait() => bail!("sesame exited: {}", status?),
         }
     }

@@ -58,7 +58,7 @@ pub fn sesame(profile: Profile) -> Result<PathBuf> {
         "--profile",
         name,
     ];
-    run(cargo(build), "can't build Sesame")?;
+    run(cargo(build), "cannot build Sesame")?;
     Ok(built(name, "sesame").get_program().into())
 }
 
@@ -80,7 +80,7 @@ pub fn built(profile: &str, program: &str) -> Command {
 pub fn run(mut command: Command, what: &str) -> Result<()> {
     let status = command
         .status()
-        .with_context(|| format!("{what}: can't run {:?}", command.get_program()))?;
+        .with_context(|| format!("{what}: cannot run {:?}", command.get_program()))?;
     if !status.success() {
         let args: Vec<_> = command
             .get_args()

@@ -158,7 +158,7 @@ pub fn run(args: &Args) -> Result<()> {
 /// Replaces this process with another program.
 fn replace(command: &mut Command) -> Result<Infallible> {
     let error = command.exec();
-    Err(error).with_context(|| format!("can't run {}", command.get_program().display()))
+    Err(error).with_context(|| format!("cannot run {}", command.get_program().display()))
 }
 
 /// A running cluster.
@@ -267,7 +267,7 @@ impl Cluster {
     /// If the import fails, or for an existing cluster.
     pub fn load(&self, archives: &[PathBuf]) -> Result<()> {
         let Some(own) = &self.own else {
-            bail!("images can't be imported into an existing cluster");
+            bail!("images cannot be imported into an existing cluster");
         };
         archives
             .iter()

@@ -45,7 +45,7 @@ pub fn obtain(flag: Option<&Path>) -> Result<PathBuf> {
         .context("no cache folder: set HOME or SESAME_CACHE")?;
     let path = binary::cached(&cache);
     if !path.exists() {
-        fetch(&path).with_context(|| format!("can't download Envoy {VERSION} ({REMEDY})"))?;
+        fetch(&path).with_context(|| format!("cannot download Envoy {VERSION} ({REMEDY})"))?;
     }
     Ok(path)
 }
@@ -91,7 +91,7 @@ fn runs(executable: &Path) -> Result<()> {
         .arg("--version")
         .stdin(Stdio::null())
         .output()
-        .context("can't run the downloaded Envoy on this machine")?;
+        .context("cannot run the downloaded Envoy on this machine")?;
     ensure!(
         output.status.success() && String::from_utf8_lossy(&output.stdout).contains(VERSION),
         "the downloaded Envoy doesn't run on this machine: {}",

@@ -59,7 +59,7 @@ impl Go {
         args: impl IntoIterator<Item = S>,
     ) -> Result<String> {
         let mut command = self.command(module, args);
-        let output = command.output().context("can't run Go")?;
+        let output = command.output().context("cannot run Go")?;
         ensure!(
             output.status.success(),
             "`go {}` failed in {}: {}",
@@ -111,7 +111,7 @@ pub fn obtain() -> Result<Go> {
         step.done();
         Ok(root)
     })
-    .with_context(|| format!("can't download Go {VERSION}"))?;
+    .with_context(|| format!("cannot download Go {VERSION}"))?;
     Ok(Go { root })
 }
 

@@ -91,9 +91,9 @@ fn deliver(args: &Args, file: &str, image: &Image) -> Result<()> {
     }
     let mut archive = store(file, image)?;
     if let Some(out) = &args.out {
-        fs::create_dir_all(out).with_context(|| format!("can't create {}", out.display()))?;
+        fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
         let copy = out.join(format!("{file}.tar"));
-        fs::copy(&archive, &copy).with_context(|| format!("can't write {}", copy.display()))?;
+        fs::copy(&archive, &copy).with_context(|| format!("cannot write {}", copy.display()))?;
         archive = copy;
     }
     println!("{}", archive.display());

@@ -41,7 +41,7 @@ impl Wheel {
         )?;
         ensure!(
             output.status.success(),
-            "can't unpack the wheel: {}",
+            "cannot unpack the wheel: {}",
             last_lines(&output.stderr)
         );
         Ok(folder)
@@ -59,7 +59,7 @@ impl Wheel {
             &requirements,
             format!("{project}=={version} --hash=sha256:{sha256}\n"),
         )
-        .context("can't write the requirements file")?;
+        .context("cannot write the requirements file")?;
         let wheels = scratch.join("wheels");
         let output = python(
             Command::new("python3")
@@ -108,15 +108,15 @@ pub fn place(
         return Ok(());
     }
     let home = path.parent().context("the cache path has no folder")?;
-    fs::create_dir_all(shelf).with_context(|| format!("can't create {}", shelf.display()))?;
+    fs::create_dir_all(shelf).with_context(|| format!("cannot create {}", shelf.display()))?;
 
     let lock_path = shelf.join(".lock");
     let lock =
-        File::create(&lock_path).with_context(|| format!("can't write {}", lock_path.display()))?;
+        File::create(&lock_path).with_context(|| format!("cannot write {}", lock_path.display()))?;
     if lock.try_lock().is_err() {
         let step = Step::new(format!("Waiting for another process to download {what}"));
         lock.lock()
-            .with_context(|| format!("can't lock {}", lock_path.display()))?;
+            .with_context(|| format!("cannot lock {}", lock_path.display()))?;
         step.done();
     }
     if path.exists() {
@@ -126,17 +126,17 @@ pub fn place(
     // Left by a killed process, since we hold the lock.
     for entry in fs::read_dir(shelf)?.flatten() {
         if entry.file_name().to_string_lossy().starts_with(SCRATCH) {
-            fs::remove_dir_all(entry.path()).context("can't remove an old download")?;
+            fs::remove_dir_all(entry.path()).context("cannot remove an old download")?;
         }
     }
     // Next to the destination, since renaming is atomic only within a file system.
     let scratch = tempfile::Builder::new()
         .prefix(SCRATCH)
         .tempdir_in(shelf)
-        .with_context(|| format!("can't write to {}", shelf.display()))?;
+        .with_context(|| format!("cannot write to {}", shelf.display()))?;
     let made = make(scratch.path())?;
-    fs::create_dir_all(home).with_context(|| format!("can't create {}", home.display()))?;
-    fs::rename(&made, path).with_context(|| format!("can't place {}", path.display()))
+    fs::create_dir_all(home).with_context(|| format!("cannot create {}", home.display()))?;
+    fs::rename(&made, path).with_context(|| format!("cannot place {}", path.display()))
 }
 
 /// The last lines of a program's standard error, which contain the cause after any warnings.
@@ -156,11 +156,11 @@ fn python(command: &mut Command) -> Result<Output> {
     command
         .stdin(Stdio::null())
         .output()
-        .context("can't run python3; install Python 3 with pip")
+        .context("cannot run python3; install Python 3 with pip")
 }
 
 fn sha256_of(path: &Path) -> Result<String> {
-    let unreadable = || format!("can't read {}", path.display());
+    let unreadable = || format!("cannot read {}", path.display());
     let mut file = File::open(path).with_context(unreadable)?;
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; 64 << 10];

@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "--package",
         "sesame-bench",
     ];
-    cargo::run(cargo(build), "can't build the bench")?;
+    cargo::run(cargo(build), "cannot build the bench")?;
     let mut bench = cargo::built("release", "sesame-bench");
     bench.env("SESAME_ENVOY", envoy);
     if needs_binary(args) {

@@ -113,7 +113,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn runs(args: &Args, suite: &suite::Suite, cluster: &Cluster) -> Result<()> {
     let folder = folder();
     if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("can't empty {}", folder.display()))?;
+        fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
     }
     let mut bad = Vec::new();
     for number in 1..=args.repeat {
@@ -124,7 +124,7 @@ fn runs(args: &Args, suite: &suite::Suite, cluster: &Cluster) -> Result<()> {
         let done = run::run(cluster.command(&suite.program()), &wanted(args), &folder)?;
         print!("\n{}", table::table(&done.ended, done.took));
         if let (Some(to), Some(report)) = (&args.report, &done.report) {
-            fs::write(to, report).with_context(|| format!("can't write {}", to.display()))?;
+            fs::write(to, report).with_context(|| format!("cannot write {}", to.display()))?;
         }
         let complaints = complaints(&done, args.run.is_some())?;
         if complaints.is_empty() {

@@ -27,7 +27,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "--package",
         "sesame-examples",
     ];
-    cargo::run(cargo(build), "can't build Sesame")?;
+    cargo::run(cargo(build), "cannot build Sesame")?;
     let mut demo = cargo::built("debug", "demo");
     if args.once {
         demo.arg("--once");

@@ -158,12 +158,12 @@ pub(crate) fn kubectl_fed(cluster: &Cluster, args: &[&str], text: &str) -> Resul
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .context("can't run kubectl")?;
+        .context("cannot run kubectl")?;
     if let Some(mut stdin) = child.stdin.take() {
         // If kubectl doesn't read all of it, it prints why.
         let _ = stdin.write_all(text.as_bytes());
     }
-    let output = child.wait_with_output().context("can't wait for kubectl")?;
+    let output = child.wait_with_output().context("cannot wait for kubectl")?;
     if !output.status.success() {
         bail!(
             "`kubectl {}` failed: {}",

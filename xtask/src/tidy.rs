@@ -139,7 +139,7 @@ fn read_sources(root: &Path) -> Result<Vec<Source>> {
         if !full.symlink_metadata().is_ok_and(|meta| meta.is_file()) {
             continue;
         }
-        let bytes = fs::read(&full).with_context(|| format!("can't read {path}"))?;
+        let bytes = fs::read(&full).with_context(|| format!("cannot read {path}"))?;
         if let Ok(text) = String::from_utf8(bytes) {
             sources.push(Source {
                 path: path.to_owned(),
@@ -179,7 +179,7 @@ fn unformatted(root: &Path) -> Result<Vec<Problem>> {
         .args(["fmt", "--all", "--check", "--", "-l"])
         .stdin(Stdio::null())
         .output()
-        .context("can't run `cargo fmt`")?;
+        .context("cannot run `cargo fmt`")?;
     let list = String::from_utf8_lossy(&result.stdout);
     let problems: Vec<Problem> = list
         .lines()
@@ -202,7 +202,7 @@ fn output(command: &mut Command) -> Result<String> {
     let result = command
         .stdin(Stdio::null())
         .output()
-        .with_context(|| format!("can't run {program}"))?;
+        .with_context(|| format!("cannot run {program}"))?;
     ensure!(
         result.status.success(),
         "{program} failed: {}",

@@ -41,5 +41,5 @@ pub(crate) fn become_it() -> Result<Infallible> {
         .arg(std::env::current_exe()?)
         .args(std::env::args_os().skip(1))
         .env(MARK, "1");
-    Err(command.exec()).context("can't run `unshare` (util-linux)")
+    Err(command.exec()).context("cannot run `unshare` (util-linux)")
 }

@@ -93,7 +93,7 @@ impl Settings {
         let begun = Instant::now();
         let child = command
             .spawn()
-            .with_context(|| format!("can't run {}", self.sesame.display()))?;
+            .with_context(|| format!("cannot run {}", self.sesame.display()))?;
         Ok(Replica {
             child,
             probes: self.probes,

@@ -46,7 +46,7 @@ pub(crate) fn restart(
     replica.end()?;
     *replica = settings.start(name)?;
     let begun = replica.begun;
-    let read = |path| fs::read_to_string(path).context("can't read an Envoy's file");
+    let read = |path| fs::read_to_string(path).context("cannot read an Envoy's file");
     let identity = Identity {
         chain: read(&files.certificate)?,
         private_key: read(&files.private_key)?,

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &LocalArgs) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
-        .context("can't start the async runtime")?;
+        .context("cannot start the async runtime")?;
     runtime.block_on(serve(settings, screen))
 }
 

@@ -27,7 +27,7 @@ where
         LogFormat::Text => builder.with_ansi(colour).try_init(),
         LogFormat::Json => builder.json().try_init(),
     };
-    result.map_err(|error| anyhow::anyhow!("can't start logging: {error}"))
+    result.map_err(|error| anyhow::anyhow!("cannot start logging: {error}"))
 }
 
 /// Standard error; write errors are ignored.

@@ -37,7 +37,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         .worker_threads(thread::available_parallelism().map_or(1, |cores| cores.get().div_ceil(2)))
         .enable_all()
         .build()
-        .context("can't start the async runtime")?;
+        .context("cannot start the async runtime")?;
     runtime.block_on(serve(config))
 }
 
@@ -61,7 +61,7 @@ fn config(args: &ServeArgs) -> Result<ServeConfig> {
     let replica = match &args.name {
         Some(name) => name.clone(),
         None => fs::read_to_string("/proc/sys/kernel/hostname")
-            .context("can't read the hostname; set --name")?
+            .context("cannot read the hostname; set --name")?
             .trim()
             .to_owned(),
     };

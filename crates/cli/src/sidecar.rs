@@ -57,13 +57,13 @@ pub(crate) fn run(args: &SidecarArgs) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("can't start the async runtime")?;
+        .context("cannot start the async runtime")?;
     runtime.block_on(async {
         match &args.command {
             SidecarCommand::Serve(args) => serve(args).await,
             SidecarCommand::Drain => sidecar::start_drain(&SidecarConfig::default().control_socket)
                 .await
-                .context("can't reach the sidecar's control socket"),
+                .context("cannot reach the sidecar's control socket"),
             SidecarCommand::Module(args) => install_module(&args.folder),
         }
     })?;
@@ -73,10 +73,10 @@ pub(crate) fn run(args: &SidecarArgs) -> Result<ExitCode> {
 fn install_module(folder: &Path) -> Result<()> {
     let path = folder.display();
     let loadable =
-        module::install(folder).with_context(|| format!("can't write the module to {path}"))?;
+        module::install(folder).with_context(|| format!("cannot write the module to {path}"))?;
     ensure!(
         loadable,
-        "Envoy can't load a module from {path}: the system isn't Linux, or the folder is mounted with `noexec`"
+        "Envoy cannot load a module from {path}: the system isn't Linux, or the folder is mounted with `noexec`"
     );
     Ok(())
 }
@@ -85,10 +85,10 @@ async fn serve(args: &ServeArgs) -> Result<()> {
     logging::start("info", LogFormat::Text, false, logging::Stderr)?;
     // PID 1 ignores signals without a handler.
     let mut terminate =
-        signal(SignalKind::terminate()).context("can't register a signal handler")?;
+        signal(SignalKind::terminate()).context("cannot register a signal handler")?;
     let listener = sidecar::listen(args.port)
         .await
-        .with_context(|| format!("can't listen on port {}", args.port))?;
+        .with_context(|| format!("cannot listen on port {}", args.port))?;
     let config = SidecarConfig {
         delay: Duration::from_millis(args.delay_ms),
         timeout: Duration::from_millis(args.timeout_ms),
@@ -97,6 +97,6 @@ async fn serve(args: &ServeArgs) -> Result<()> {
     tokio::select! {
         // The kubelet sends SIGTERM only after Envoy has exited.
         _ = terminate.recv() => Ok(()),
-        served = sidecar::serve(listener, config) => served.context("can't create the control socket"),
+        served = sidecar::serve(listener, config) => served.context("cannot create the control socket"),
     }
 }

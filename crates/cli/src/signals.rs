@@ -14,7 +14,7 @@ impl Signals {
     /// # Errors
     /// If a handler can't be registered.
     pub(crate) fn new() -> Result<Self> {
-        let register = |kind| signal(kind).context("can't register a signal handler");
+        let register = |kind| signal(kind).context("cannot register a signal handler");
         Ok(Self {
             interrupt: register(SignalKind::interrupt())?,
             terminate: register(SignalKind::terminate())?,

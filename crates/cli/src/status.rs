@@ -17,7 +17,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .context("can't start the async runtime")?;
+        .context("cannot start the async runtime")?;
     let scope = match (&args.namespace, args.all_namespaces) {
         (_, true) => cluster::Scope::All,
         (Some(namespace), false) => cluster::Scope::Namespace(namespace.clone()),

@@ -37,7 +37,7 @@ pub enum ClusterError {
     #[error("no API server is configured: {0}; name a file with --kubeconfig, or set KUBECONFIG")]
     Kubeconfig(String),
     /// A request failed, or the response is invalid.
-    #[error("can't list {kind}s: {source}")]
+    #[error("cannot list {kind}s: {source}")]
     List {
         /// The listed kind.
         kind: Kind,

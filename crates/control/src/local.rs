@@ -94,10 +94,10 @@ impl LocalConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The private folder for sockets can't be created.
-    #[error("the folder for sockets can't be created: {0}; set TMPDIR to a writable folder")]
+    #[error("the folder for sockets cannot be created: {0}; set TMPDIR to a writable folder")]
     RunDir(io::Error),
     /// A file that Envoys need can't be created.
-    #[error("a file that Envoys need can't be created: {0}")]
+    #[error("a file that Envoys need cannot be created: {0}")]
     Supervisor(io::Error),
     /// The admin address can't be bound.
     #[error("--admin {address}: {reason}; choose another address or port")]
@@ -163,7 +163,7 @@ impl Local {
         let start = Instant::now();
         let run_dir = run_dir().map_err(StartError::RunDir)?;
         if let Err(error) = stale_dirs::sweep(run_dir.path(), SystemTime::now()).await {
-            tracing::debug!(%error, "can't search for folders of killed runs");
+            tracing::debug!(%error, "cannot search for folders of killed runs");
         }
         let xds_socket = run_dir.path().join(stale_dirs::SOCKET);
         let listener = UnixListener::bind(&xds_socket).map_err(StartError::RunDir)?;
@@ -302,7 +302,7 @@ impl Local {
         self.stop.cancel();
         self.running.shutdown().await;
         if let Err(error) = self.run_dir.close() {
-            tracing::warn!(%error, "the folder for sockets can't be removed");
+            tracing::warn!(%error, "the folder for sockets cannot be removed");
         }
     }
 }

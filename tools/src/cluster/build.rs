@@ -92,11 +92,11 @@ fn build(programs: &[Program]) -> Result<Built> {
     }
 
     fs::create_dir_all(built.programs().join("cni"))
-        .with_context(|| format!("can't create {}", built.home.display()))?;
-    let lock = File::create(built.home.join(".lock")).context("can't write to the cache folder")?;
+        .with_context(|| format!("cannot create {}", built.home.display()))?;
+    let lock = File::create(built.home.join(".lock")).context("cannot write to the cache folder")?;
     if lock.try_lock().is_err() {
         let step = Step::new("Waiting for another process that builds the cluster's programs");
-        lock.lock().context("can't lock the cache folder")?;
+        lock.lock().context("cannot lock the cache folder")?;
         step.done();
     }
     let missing = missing(programs);
@@ -112,10 +112,10 @@ fn build(programs: &[Program]) -> Result<Built> {
             missing.len()
         ));
         link(&go, &modules, program, &built)
-            .with_context(|| format!("can't build {}", program.name))?;
+            .with_context(|| format!("cannot build {}", program.name))?;
         step.done();
     }
-    copy_definitions(&go, &modules, &built).context("can't get the Gateway API's CRDs")?;
+    copy_definitions(&go, &modules, &built).context("cannot get the Gateway API's CRDs")?;
     Ok(built)
 }
 
@@ -138,7 +138,7 @@ fn link(go: &Go, modules: &Path, program: &Program, built: &Built) -> Result<()>
     if program.c {
         command.env("CGO_ENABLED", "1");
     }
-    let output = command.output().context("can't run Go")?;
+    let output = command.output().context("cannot run Go")?;
     ensure!(
         output.status.success(),
         "`go {}` failed in {}: {}",
@@ -146,7 +146,7 @@ fn link(go: &Go, modules: &Path, program: &Program, built: &Built) -> Result<()>
         module.display(),
         last_lines(&output.stderr)
     );
-    fs::rename(&part, &path).with_context(|| format!("can't move {} into place", path.display()))
+    fs::rename(&part, &path).with_context(|| format!("cannot move {} into place", path.display()))
 }
 
 /// Linker flags that set a program's version.
@@ -230,7 +230,7 @@ fn fingerprint(modules: &Path) -> Result<String> {
 }
 
 fn hash_folder(folder: &Path, hasher: &mut Sha256) -> Result<()> {
-    let unreadable = || format!("can't read {}", folder.display());
+    let unreadable = || format!("cannot read {}", folder.display());
     let mut paths = fs::read_dir(folder)
         .with_context(unreadable)?
         .map(|entry| entry.map(|entry| entry.path()))
@@ -242,7 +242,7 @@ fn hash_folder(folder: &Path, hasher: &mut Sha256) -> Result<()> {
             hash_folder(&path, hasher)?;
             continue;
         }
-        let content = fs::read(&path).with_context(|| format!("can't read {}", path.display()))?;
+        let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         hasher.update(format!("{name} {}\n", content.len()));
         hasher.update(content);

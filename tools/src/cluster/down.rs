@@ -39,11 +39,11 @@ pub(super) fn down(layout: &Layout) -> Result<bool> {
 /// Takes the lock that serializes starts and removals.
 pub(super) fn lock(layout: &Layout) -> Result<File> {
     let shelf = layout.home().parent().unwrap_or(layout.home());
-    fs::create_dir_all(shelf).with_context(|| format!("can't create {}", shelf.display()))?;
+    fs::create_dir_all(shelf).with_context(|| format!("cannot create {}", shelf.display()))?;
     let lock = File::open(shelf)?;
     if lock.try_lock().is_err() {
         let step = Step::new("Waiting for another process that starts or removes a cluster");
-        lock.lock().context("can't lock the folder of clusters")?;
+        lock.lock().context("cannot lock the folder of clusters")?;
         step.done();
     }
     Ok(lock)
@@ -53,15 +53,15 @@ pub(super) fn lock(layout: &Layout) -> Result<File> {
 pub(super) fn clean(layout: &Layout) -> Result<()> {
     if let Some(pid) = process::read(&layout.first_process()) {
         // Killing the init process kills all processes in its PID namespace; mounts and network disappear with them.
-        kill(Pid::from_raw(pid), Signal::SIGKILL).context("can't kill the node")?;
+        kill(Pid::from_raw(pid), Signal::SIGKILL).context("cannot kill the node")?;
         retry("the node doesn't exit", || {
             Ok(process::read(&layout.first_process()).is_none())
         })?;
     }
-    retry("can't remove cgroups", || {
+    retry("cannot remove cgroups", || {
         mounts::remove_control_groups(layout)
     })?;
-    retry("can't remove files", || {
+    retry("cannot remove files", || {
         // Mounts inside it may still be busy.
         let removed = fs::remove_dir_all(layout.home());
         Ok(removed.is_ok() || !layout.home().exists())

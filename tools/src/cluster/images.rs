@@ -24,7 +24,7 @@ pub(super) fn import(layout: &Layout, built: &Built, archive: &Path) -> Result<(
         // When the disk is full, the kubelet removes unpinned images.
         .args(["--label", "io.cri-containerd.pinned=pinned"])
         .arg(archive);
-    run(&mut command).with_context(|| format!("can't import {}", archive.display()))
+    run(&mut command).with_context(|| format!("cannot import {}", archive.display()))
 }
 
 fn ctr(layout: &Layout, built: &Built) -> Result<Command> {
@@ -44,7 +44,7 @@ fn from_outside(pid: i32, path: &str) -> PathBuf {
 }
 
 fn run(command: &mut Command) -> Result<()> {
-    let output = command.output().context("can't run ctr")?;
+    let output = command.output().context("cannot run ctr")?;
     ensure!(output.status.success(), "{}", last_lines(&output.stderr));
     Ok(())
 }

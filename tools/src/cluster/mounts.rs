@@ -30,7 +30,7 @@ pub(super) fn make(layout: &Layout) -> Result<()> {
     let none: Option<&str> = None;
     // Stops mount propagation in both directions.
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
-        .context("can't make mounts private")?;
+        .context("cannot make mounts private")?;
     file_system("proc", Path::new("/proc"), None)?;
     sys()?;
     file_system("tmpfs", Path::new("/run"), Some("mode=755"))?;
@@ -61,27 +61,27 @@ fn sys() -> Result<()> {
     bind(Path::new(CONTROL_GROUPS), keep.path())?;
     file_system("sysfs", Path::new("/sys"), None)?;
     bind(keep.path(), Path::new(CONTROL_GROUPS))?;
-    umount2(keep.path(), MntFlags::MNT_DETACH).context("can't unmount")?;
+    umount2(keep.path(), MntFlags::MNT_DETACH).context("cannot unmount")?;
     Ok(())
 }
 
 fn file_system(kind: &str, target: &Path, options: Option<&str>) -> Result<()> {
     mount(Some(kind), target, Some(kind), MsFlags::empty(), options)
-        .with_context(|| format!("can't mount {kind} at {}", target.display()))
+        .with_context(|| format!("cannot mount {kind} at {}", target.display()))
 }
 
 fn bind(source: &Path, target: &Path) -> Result<()> {
     let none: Option<&str> = None;
     let flags = MsFlags::MS_BIND | MsFlags::MS_REC;
     mount(Some(source), target, none, flags, none)
-        .with_context(|| format!("can't mount {} at {}", source.display(), target.display()))
+        .with_context(|| format!("cannot mount {} at {}", source.display(), target.display()))
 }
 
 /// Creates the parent cgroups of pods.
 pub(super) fn control_groups(layout: &Layout) -> Result<()> {
     for group in groups(&layout.cgroup())? {
         fs::create_dir_all(&group)
-            .with_context(|| format!("can't create the cgroup {}", group.display()))?;
+            .with_context(|| format!("cannot create the cgroup {}", group.display()))?;
         // In v1, a new cpuset is empty.
         let parent = group.parent().unwrap_or(&group);
         for file in ["cpuset.cpus", "cpuset.mems"] {

@@ -46,7 +46,7 @@ pub(super) fn make(layout: &Layout) -> Result<()> {
     for (name, value, optional) in SETTINGS {
         let path = Path::new("/proc/sys").join(name);
         if path.exists() || !optional {
-            fs::write(&path, value).with_context(|| format!("can't set {}", path.display()))?;
+            fs::write(&path, value).with_context(|| format!("cannot set {}", path.display()))?;
         }
     }
     run(Command::new("nft")
@@ -64,7 +64,7 @@ fn run(command: &mut Command) -> Result<()> {
     let output = command
         .env("PATH", path)
         .output()
-        .with_context(|| format!("can't run {:?}", command.get_program()))?;
+        .with_context(|| format!("cannot run {:?}", command.get_program()))?;
     ensure!(
         output.status.success(),
         "{command:?} failed: {}",

@@ -43,7 +43,7 @@ pub(super) fn start(layout: &Layout, programs: &Path) -> Result<()> {
     fs::create_dir_all(layout.logs())?;
     let log_path = components::log(layout, SUBCOMMAND);
     let log =
-        File::create(&log_path).with_context(|| format!("can't write {}", log_path.display()))?;
+        File::create(&log_path).with_context(|| format!("cannot write {}", log_path.display()))?;
     let status = Command::new(OURSELVES)
         .args(["cluster", "--name", layout.name(), SUBCOMMAND, "--programs"])
         .arg(programs)
@@ -52,7 +52,7 @@ pub(super) fn start(layout: &Layout, programs: &Path) -> Result<()> {
         .stdout(log.try_clone()?)
         .stderr(log)
         .status()
-        .context("can't start the node")?;
+        .context("cannot start the node")?;
     ensure!(
         status.success(),
         "the node doesn't start: {}",
@@ -66,19 +66,19 @@ pub(super) fn run(layout: &Layout, programs: &Path) -> Result<()> {
     if getpid().as_raw() == 1 {
         return init_process(layout, programs);
     }
-    setsid().context("can't leave the session")?;
+    setsid().context("cannot leave the session")?;
     unshare(
         CloneFlags::CLONE_NEWNET
             | CloneFlags::CLONE_NEWPID
             | CloneFlags::CLONE_NEWUTS
             | CloneFlags::CLONE_NEWIPC,
     )
-    .context("can't create namespaces: this needs root")?;
+    .context("cannot create namespaces: this needs root")?;
     // The next child becomes PID 1 of the new namespace.
     let mut child = Command::new(OURSELVES)
         .args(std::env::args_os().skip(1))
         .spawn()
-        .context("can't start the init process")?;
+        .context("cannot start the init process")?;
     let pid = i32::try_from(child.id()).context("invalid PID")?;
     process::write(&layout.first_process(), pid).inspect_err(|_| {
         // Without this file, the process can't be found. If it has exited, its error is in the log.
@@ -88,11 +88,11 @@ pub(super) fn run(layout: &Layout, programs: &Path) -> Result<()> {
 
 fn init_process(layout: &Layout, programs: &Path) -> Result<()> {
     // Not earlier: the parent looks up our PID in the host's /proc.
-    unshare(CloneFlags::CLONE_NEWNS).context("can't create a mount namespace")?;
-    nix::unistd::sethostname(layout.name()).context("can't set the hostname")?;
-    mounts::make(layout).context("can't set up the node's mounts")?;
-    mounts::control_groups(layout).context("can't create the node's cgroups")?;
-    network::make(layout).context("can't set up the node's network")?;
+    unshare(CloneFlags::CLONE_NEWNS).context("cannot create a mount namespace")?;
+    nix::unistd::sethostname(layout.name()).context("cannot set the hostname")?;
+    mounts::make(layout).context("cannot set up the node's mounts")?;
+    mounts::control_groups(layout).context("cannot create the node's cgroups")?;
+    network::make(layout).context("cannot set up the node's network")?;
     let mut node = Node {
         layout,
         programs,
@@ -167,7 +167,7 @@ impl Node<'_> {
                 Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => return Ok(()),
                 Ok(status) => status,
                 Err(Errno::EINTR) => continue,
-                Err(error) => return Err(error).context("can't wait for processes"),
+                Err(error) => return Err(error).context("cannot wait for processes"),
             };
             let ended = status.pid();
             let ours = |kept: &&mut Supervised| kept.process.is_some() && kept.pid() == ended;
@@ -211,5 +211,5 @@ fn spawn(layout: &Layout, programs: &Path, component: &Component) -> Result<Chil
         .stdout(log.try_clone()?)
         .stderr(log)
         .spawn()
-        .with_context(|| format!("can't run {}", component.name))
+        .with_context(|| format!("cannot run {}", component.name))
 }

@@ -76,7 +76,7 @@ pub(super) fn write(layout: &Layout) -> Result<()> {
         shelf.secret(&format!("{file}.kubeconfig"), &text)?;
     }
     let admin = shelf.folder.join("admin.kubeconfig");
-    fs::copy(&admin, layout.kubeconfig()).context("can't write the kubeconfig")?;
+    fs::copy(&admin, layout.kubeconfig()).context("cannot write the kubeconfig")?;
     Ok(())
 }
 
@@ -111,7 +111,7 @@ impl Shelf {
             .mode(mode)
             .open(&path)
             .and_then(|mut file| file.write_all(text.as_bytes()))
-            .with_context(|| format!("can't write {}", path.display()))
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 }
 

@@ -13,7 +13,7 @@ pub(super) fn write(path: &Path, pid: i32) -> Result<()> {
     // Atomically.
     let part = path.with_extension("part");
     fs::write(&part, format!("{pid} {started}\n"))?;
-    fs::rename(&part, path).with_context(|| format!("can't write {}", path.display()))
+    fs::rename(&part, path).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Reads a process's PID if it is still running.

@@ -31,7 +31,7 @@ pub(super) fn write(layout: &Layout, programs: &Path) -> Result<()> {
         let folder = path.parent().unwrap_or(&path);
         fs::create_dir_all(folder)
             .and_then(|()| fs::write(&path, fill(template, &values)))
-            .with_context(|| format!("can't write {}", path.display()))?;
+            .with_context(|| format!("cannot write {}", path.display()))?;
     }
     Ok(())
 }

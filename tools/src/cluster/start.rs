@@ -100,7 +100,7 @@ fn release(layout: &Layout) -> Result<()> {
 pub(super) fn start_component(layout: &Layout, name: &str) -> Result<()> {
     let file = layout.held().join(name);
     if file.exists() {
-        fs::remove_file(&file).with_context(|| format!("can't remove {}", file.display()))?;
+        fs::remove_file(&file).with_context(|| format!("cannot remove {}", file.display()))?;
     }
     Ok(())
 }
@@ -138,7 +138,7 @@ fn import(layout: &Layout, cluster: &Cluster) -> Result<()> {
         .collect();
     archives.sort();
     cluster.load(&archives)?;
-    fs::write(&done, "").context("can't write to the cluster's folder")
+    fs::write(&done, "").context("cannot write to the cluster's folder")
 }
 
 /// Retries `check` until it succeeds. On timeout, the error's context is `problem`.

@@ -54,7 +54,7 @@ impl Image {
     pub fn write(&self, archive: &Path) -> Result<String> {
         ensure!(!self.names.is_empty(), "an image needs a name");
         let folder = archive.parent().context("an archive needs a folder")?;
-        let unwritable = || format!("can't write {}", archive.display());
+        let unwritable = || format!("cannot write {}", archive.display());
         fs::create_dir_all(folder).with_context(unwritable)?;
         let mut layer = Hashed::new(tempfile::tempfile_in(folder).with_context(unwritable)?);
         self.files.write_layer(&mut layer)?;
@@ -160,7 +160,7 @@ fn architecture() -> Result<&'static str> {
     match std::env::consts::ARCH {
         "x86_64" => Ok("amd64"),
         "aarch64" => Ok("arm64"),
-        other => anyhow::bail!("can't build images on {other}: only on x86_64 and aarch64"),
+        other => anyhow::bail!("cannot build images on {other}: only on x86_64 and aarch64"),
     }
 }
 

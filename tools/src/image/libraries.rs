@@ -18,7 +18,7 @@ const LOADER: u32 = 3;
 /// # Errors
 /// If it isn't an executable for this machine, or a library is missing.
 pub(super) fn of(program: &Path) -> Result<BTreeSet<PathBuf>> {
-    let bytes = fs::read(program).with_context(|| format!("can't read {}", program.display()))?;
+    let bytes = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let loader =
         loader(&bytes).with_context(|| format!("{} isn't executable", program.display()))?;
     let Some(loader) = loader else {
@@ -32,15 +32,15 @@ pub(super) fn of(program: &Path) -> Result<BTreeSet<PathBuf>> {
         .env_remove("LD_PRELOAD")
         .stdin(Stdio::null())
         .output()
-        .with_context(|| format!("can't run {loader}, which loads {}", program.display()))?;
+        .with_context(|| format!("cannot run {loader}, which loads {}", program.display()))?;
     ensure!(
         output.status.success(),
-        "{loader} can't load {}: {}",
+        "{loader} cannot load {}: {}",
         program.display(),
         String::from_utf8_lossy(&output.stderr).trim()
     );
     let mut files = listed(&String::from_utf8_lossy(&output.stdout))
-        .with_context(|| format!("can't run {} on this machine", program.display()))?;
+        .with_context(|| format!("cannot run {} on this machine", program.display()))?;
     files.insert(loader.into());
     Ok(files)
 }

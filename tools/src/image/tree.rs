@@ -41,7 +41,7 @@ impl Tree {
     /// Adds a file from this machine; keeps its executable bit.
     pub fn file(&mut self, path: &str, source: &Path) -> Result<()> {
         let about = fs::metadata(source)
-            .with_context(|| format!("can't read {} for {path}", source.display()))?;
+            .with_context(|| format!("cannot read {} for {path}", source.display()))?;
         ensure!(about.is_file(), "{} isn't a file", source.display());
         let mode = if about.permissions().mode() & 0o111 == 0 {
             0o644
@@ -97,7 +97,7 @@ impl Tree {
     pub(super) fn write_layer(&self, to: impl Write) -> Result<()> {
         let mut tar = Builder::new(to);
         for (path, node) in &self.nodes {
-            let unwritable = || format!("can't add /{path} to the layer");
+            let unwritable = || format!("cannot add /{path} to the layer");
             let mut header = Header::new_ustar();
             header.set_mtime(0);
             header.set_uid(0);
@@ -121,12 +121,12 @@ impl Tree {
         }
         tar.into_inner()
             .and_then(|mut to| to.flush())
-            .context("can't finish the layer")
+            .context("cannot finish the layer")
     }
 
     /// Writes the tree into a folder, which must be missing or empty.
     pub(super) fn write_folder(&self, to: &Path) -> Result<()> {
-        let unwritable = |path: &Path| format!("can't write {}", path.display());
+        let unwritable = |path: &Path| format!("cannot write {}", path.display());
         fs::create_dir_all(to).with_context(|| unwritable(to))?;
         let empty = fs::read_dir(to).with_context(|| unwritable(to))?.next();
         ensure!(empty.is_none(), "{} isn't empty", to.display());
@@ -152,7 +152,7 @@ impl Content {
         match self {
             Self::Bytes(bytes) => Ok(bytes.clone()),
             Self::Path(path) => {
-                fs::read(path).with_context(|| format!("can't read {}", path.display()))
+                fs::read(path).with_context(|| format!("cannot read {}", path.display()))
             }
         }
     }

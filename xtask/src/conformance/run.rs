@@ -63,11 +63,11 @@ impl Done {
 
 /// Runs the suite.
 pub(crate) fn run(mut command: Command, wanted: &Wanted, folder: &Path) -> Result<Done> {
-    fs::create_dir_all(folder).with_context(|| format!("can't create {}", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     // The program runs in another folder.
     let folder = fs::canonicalize(folder)?;
     let report = folder.join("report.yaml");
-    let (output, input) = std::io::pipe().context("can't create a pipe")?;
+    let (output, input) = std::io::pipe().context("cannot create a pipe")?;
     command
         .args(arguments(wanted, &report))
         .env(EVIDENCE, &folder)
@@ -75,11 +75,11 @@ pub(crate) fn run(mut command: Command, wanted: &Wanted, folder: &Path) -> Resul
         .stdout(input.try_clone()?)
         .stderr(input);
     let since = Instant::now();
-    let mut child = command.spawn().context("can't start the suite")?;
+    let mut child = command.spawn().context("cannot start the suite")?;
     // Drops our copy of the pipe's write end, so that reading reaches the end.
     drop(command);
 
-    let mut log = File::create(folder.join("output.log")).context("can't write the output")?;
+    let mut log = File::create(folder.join("output.log")).context("cannot write the output")?;
     let mut reader = Reader::default();
     let mut lines = BufReader::new(output);
     let mut bytes = Vec::new();
@@ -96,7 +96,7 @@ pub(crate) fn run(mut command: Command, wanted: &Wanted, folder: &Path) -> Resul
             println!("{}", table::line(ended));
         }
     }
-    let success = child.wait().context("can't wait for the suite")?.success();
+    let success = child.wait().context("cannot wait for the suite")?.success();
     let took = since.elapsed();
     let (ended, setup) = reader.finish(took, wanted.test.as_deref());
     let done = Done {

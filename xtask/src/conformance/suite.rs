@@ -83,7 +83,7 @@ pub(crate) fn obtain() -> Result<Suite> {
         step.done();
         Ok(folder)
     })
-    .context("can't build the conformance suite")?;
+    .context("cannot build the conformance suite")?;
     Ok(Suite { home })
 }
 
@@ -93,7 +93,7 @@ fn build(go: &Go, module: &Path, how: &[&str], package: &str, path: &Path) -> Re
         .args(["-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o"])
         .arg(path)
         .arg(package);
-    let output = command.output().context("can't run Go")?;
+    let output = command.output().context("cannot run Go")?;
     ensure!(
         output.status.success(),
         "`go {}` failed: {}",
@@ -138,7 +138,7 @@ fn images(manifest: &str) -> impl Iterator<Item = &str> {
 
 /// A hash of the module's files and the Go version.
 fn fingerprint(module: &Path) -> Result<String> {
-    let unreadable = || format!("can't read {}", module.display());
+    let unreadable = || format!("cannot read {}", module.display());
     let files = fs::read_dir(module).with_context(unreadable)?;
     let mut paths = files
         .map(|file| file.map(|file| file.path()))
@@ -148,7 +148,7 @@ fn fingerprint(module: &Path) -> Result<String> {
     let mut hasher = Sha256::new();
     hasher.update(go::VERSION);
     for path in paths {
-        let content = fs::read(&path).with_context(|| format!("can't read {}", path.display()))?;
+        let content = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy();
         hasher.update(format!("\n{name} {}\n", content.len()));
         hasher.update(content);

@@ -49,7 +49,7 @@ pub(super) fn run(helm: &Path, check: bool) -> Result<()> {
     if check {
         bail!("{} is stale: run `cargo xtask deploy`", path.display());
     }
-    fs::write(&path, manifests).with_context(|| format!("can't write {}", path.display()))?;
+    fs::write(&path, manifests).with_context(|| format!("cannot write {}", path.display()))?;
     println!("{}", path.display());
     Ok(())
 }
@@ -67,7 +67,7 @@ fn problems(values: &str, manifests: &str) -> Result<Vec<String>> {
 /// Renders the chart in its namespace, with default values or other values.
 fn rendered(helm: &Path, values: Option<&Path>) -> Result<String> {
     // Isolated from the user's settings and plugins.
-    let home = tempfile::tempdir().context("can't create a folder for Helm")?;
+    let home = tempfile::tempdir().context("cannot create a folder for Helm")?;
     let mut command = Command::new(helm);
     for folder in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
         command.env(folder, home.path());
@@ -87,10 +87,10 @@ fn rendered(helm: &Path, values: Option<&Path>) -> Result<String> {
         Some(file) => command.arg("--values").arg(file),
         None => command.args(["--set", "createNamespace=true"]),
     };
-    let output = command.output().context("can't run Helm")?;
+    let output = command.output().context("cannot run Helm")?;
     ensure!(
         output.status.success(),
-        "Helm can't render the chart: {}",
+        "Helm cannot render the chart: {}",
         last_lines(&output.stderr)
     );
     let text = String::from_utf8(output.stdout).context("Helm's output isn't UTF-8")?;
@@ -115,7 +115,7 @@ fn tidied(text: &str) -> String {
 fn other_values() -> Result<Vec<PathBuf>> {
     let folder = cargo::root().join("deploy/chart/ci");
     let files =
-        fs::read_dir(&folder).with_context(|| format!("can't read {}", folder.display()))?;
+        fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
     let mut files: Vec<PathBuf> = files
         .map(|file| file.map(|file| file.path()))
         .collect::<Result<_, _>>()?;

@@ -38,10 +38,10 @@ pub(crate) fn obtain() -> Result<PathBuf> {
             .arg(&helm)
             .arg(PACKAGE)
             .output()
-            .context("can't run Go")?;
+            .context("cannot run Go")?;
         ensure!(
             output.status.success(),
-            "can't build Helm: {}",
+            "cannot build Helm: {}",
             last_lines(&output.stderr)
         );
         step.done();
@@ -62,7 +62,7 @@ fn path() -> Result<PathBuf> {
     hasher.update(go::VERSION);
     for file in ["go.mod", "go.sum"] {
         let path = module().join(file);
-        hasher.update(fs::read(&path).with_context(|| format!("can't read {}", path.display()))?);
+        hasher.update(fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?);
     }
     Ok(shelf()?.join(hex(&hasher.finalize()[..8])).join("helm"))
 }

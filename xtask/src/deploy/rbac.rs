@@ -48,9 +48,9 @@ pub(super) fn run(args: &Args) -> Result<()> {
 /// (`RESOURCE.GROUP`).
 pub(crate) fn compare(manifests: &Path, audit: &[PathBuf], without: &[String]) -> Result<Verdict> {
     let text = fs::read_to_string(manifests)
-        .with_context(|| format!("can't read {}", manifests.display()))?;
+        .with_context(|| format!("cannot read {}", manifests.display()))?;
     let objects =
-        super::objects(&text).with_context(|| format!("can't parse {}", manifests.display()))?;
+        super::objects(&text).with_context(|| format!("cannot parse {}", manifests.display()))?;
     let mut granted = granted(&objects);
     ensure!(
         !granted.is_empty(),

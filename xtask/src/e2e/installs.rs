@@ -38,7 +38,7 @@ pub(super) fn helm(scene: &Scene) -> Result<String> {
     let before = clean(scene)?;
     let begun = Instant::now();
     let chart = cargo::root().join("deploy/chart");
-    let home = tempfile::tempdir().context("can't create a folder for Helm")?;
+    let home = tempfile::tempdir().context("cannot create a folder for Helm")?;
     let mut command = command(scene, &helm, home.path());
     command.args(["install", "sesame"]).arg(chart).args([
         "--namespace",
@@ -179,7 +179,7 @@ fn command(scene: &Scene, helm: &Path, home: &Path) -> Command {
 }
 
 fn run(command: &mut Command) -> Result<()> {
-    let output = command.output().context("can't run Helm")?;
+    let output = command.output().context("cannot run Helm")?;
     ensure!(
         output.status.success(),
         "Helm failed: {}",

@@ -144,9 +144,9 @@ impl Network {
 
 /// Moves this thread into a network namespace, permanently.
 fn enter(path: &Path) -> Result<Runtime> {
-    let file = File::open(path).with_context(|| format!("can't open {}", path.display()))?;
-    setns(file, CloneFlags::CLONE_NEWNET).context("can't enter the cluster's network")?;
+    let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
+    setns(file, CloneFlags::CLONE_NEWNET).context("cannot enter the cluster's network")?;
     // Single-threaded: other threads would be in the original namespace.
     let runtime = Builder::new_current_thread().enable_all().build();
-    runtime.context("can't make requests")
+    runtime.context("cannot make requests")
 }

@@ -196,7 +196,7 @@ impl Labels {
             .stdout(Stdio::from(seen.try_clone()?))
             .stderr(Stdio::null())
             .spawn()
-            .context("can't run kubectl")?;
+            .context("cannot run kubectl")?;
         Ok(Self {
             kind,
             watching,

@@ -81,7 +81,7 @@ pub(super) fn upgrade(scene: &Scene) -> Result<String> {
     let program = cargo::built("release", "sesame");
     let mut next = image::recipes::sesame(Path::new(program.get_program()))?;
     next.names = vec![NEXT.to_owned()];
-    let folder = tempfile::tempdir().context("can't create a folder for an image")?;
+    let folder = tempfile::tempdir().context("cannot create a folder for an image")?;
     let archive = folder.path().join("next.tar");
     next.write(&archive)?;
     scene.cluster.load(&[archive])?;

@@ -104,7 +104,7 @@ impl Scene {
             // The process may have exited.
             let read = |file| fs::read_to_string(process.path().join(file)).unwrap_or_default();
             if read("comm").trim() == program && read("cgroup").contains(uid) {
-                kill(Pid::from_raw(pid), Signal::SIGKILL).context("can't kill")?;
+                kill(Pid::from_raw(pid), Signal::SIGKILL).context("cannot kill")?;
                 killed += 1;
             }
         }

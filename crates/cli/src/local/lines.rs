@@ -118,7 +118,7 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
             retry_in_ms,
         } => {
             let text = format!(
-                "{gateway}: can't start Envoy: {message}; retrying in {}",
+                "{gateway}: cannot start Envoy: {message}; retrying in {}",
                 format_duration(*retry_in_ms)
             );
             (RED, text)

@@ -35,7 +35,7 @@ pub(super) async fn sweep(run_dir: &Path, now: SystemTime) -> io::Result<()> {
         match fs::remove_dir_all(&path) {
             Ok(()) => tracing::debug!(path = %path.display(), "removed the folder of a killed run"),
             Err(error) => {
-                tracing::debug!(%error, path = %path.display(), "can't remove the folder of a killed run");
+                tracing::debug!(%error, path = %path.display(), "cannot remove the folder of a killed run");
             }
         }
     }

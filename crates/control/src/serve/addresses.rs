@@ -44,7 +44,7 @@ pub(super) async fn watch_service(
             Ok(Event::Apply(service)) => current = Some(service),
             Ok(Event::Delete(_)) => current = None,
             Err(error) => {
-                tracing::warn!(%service, %error, "can't watch the Service of the unmanaged Envoys");
+                tracing::warn!(%service, %error, "cannot watch the Service of the unmanaged Envoys");
                 continue;
             }
         }

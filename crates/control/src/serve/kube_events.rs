@@ -185,8 +185,8 @@ async fn send(recorder: &Recorder, note: &Note, uid: String) {
     };
     match timeout(WRITE_TIMEOUT, recorder.publish(&event, &object)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::debug!(object = %key, %error, "can't write an Event"),
-        Err(_) => tracing::debug!(object = %key, "can't write an Event: no response"),
+        Ok(Err(error)) => tracing::debug!(object = %key, %error, "cannot write an Event"),
+        Err(_) => tracing::debug!(object = %key, "cannot write an Event: no response"),
     }
 }
 

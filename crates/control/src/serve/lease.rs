@@ -114,7 +114,7 @@ impl Election {
         let released = tokio::time::timeout(RELEASE_TIMEOUT, self.release()).await;
         if released.is_err() {
             tracing::warn!(
-                "can't release the Lease: no response; other replicas wait until it expires"
+                "cannot release the Lease: no response; other replicas wait until it expires"
             );
         }
     }
@@ -202,7 +202,7 @@ impl Election {
                         .handle_response(&LeaseRequest::Get, observed, now, now);
                 }
                 LeaseResponse::Failed(error) => {
-                    tracing::warn!(error, "can't release the Lease");
+                    tracing::warn!(error, "cannot release the Lease");
                     return;
                 }
                 LeaseResponse::Lease(_) | LeaseResponse::NotFound => return,

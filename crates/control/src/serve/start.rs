@@ -70,7 +70,7 @@ pub enum StartError {
     #[error("--xds-certificates: {0}")]
     Certificates(#[from] tls::files::FilesError),
     /// The system can't start a thread.
-    #[error("can't start the translator thread: {0}")]
+    #[error("cannot start the translator thread: {0}")]
     Thread(io::Error),
 }
 

@@ -30,7 +30,7 @@ pub(super) struct Request {
 pub(super) fn requests(files: &[PathBuf], user: &str) -> Result<BTreeSet<Request>> {
     let mut requests = BTreeSet::new();
     for file in files {
-        let place = || format!("can't read {}", file.display());
+        let place = || format!("cannot read {}", file.display());
         let lines = BufReader::new(File::open(file).with_context(place)?).lines();
         for (number, line) in (1..).zip(lines) {
             let line = line.with_context(place)?;

@@ -21,7 +21,7 @@ const COMPANIONS: &[(&str, &str, &str, &str)] = &[
         "get",
         "patch",
         "/status",
-        "the object is read after a conflict, which tests can't provoke",
+        "the object is read after a conflict, which tests cannot provoke",
     ),
 ];
 
