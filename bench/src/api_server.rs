@@ -244,7 +244,9 @@ impl Run<'_> {
         thread::sleep(SETTLE);
         let memory = self.replica.memory()?;
         let envoy = machine::memory(Some(envoy))?;
-        let name = |whose: &str| format!("memory of {whose} with {size} routes, Services, slices");
+        let name = |whose: &str| {
+            format!("memory of {whose} with {size} routes, Services and EndpointSlices")
+        };
         self.figures.extend([
             Figure::new(name("Sesame"), Unit::Mebibytes, memory.now)
                 .at_most(targets.sesame)
@@ -357,27 +359,29 @@ impl Run<'_> {
         let written = format!("written within {:.0} ms", loaded.written);
         self.figures.extend([
             Figure::new(
-                format!("{count} routes attached: Gateway counts them, after the last write"),
+                format!(
+                    "attaching {count} routes: until the Gateway counts all, after the last write"
+                ),
                 Unit::Milliseconds,
                 loaded.attached,
             )
             .at_most(ATTACHED)
             .note(written),
             Figure::new(
-                format!("{count} routes attached: all have statuses, after the last write"),
+                format!("attaching {count} routes: until all have statuses, after the last write"),
                 Unit::Milliseconds,
                 loaded.statuses,
             )
             .at_most(STATUSES),
             Figure::new(
-                format!("{count} routes attached: status writes per route"),
+                format!("attaching {count} routes: status writes per route"),
                 Unit::Count,
                 loaded.writes as f64 / count as f64,
             )
             .at_most(1.0)
             .note(format!("at most {} for one route", loaded.most)),
             Figure::new(
-                format!("{count} routes attached: writes of the Gateway's status in a second"),
+                format!("attaching {count} routes: writes of the Gateway's status per second"),
                 Unit::Count,
                 loaded.gateway as f64,
             )
@@ -399,17 +403,17 @@ impl Run<'_> {
         };
         self.figures.extend([
             figure(
-                "Sesame's CPU time for a change",
+                "Sesame's CPU time per change",
                 Unit::Milliseconds,
                 costs.sesame,
             )
             .at_most(targets::PROCESSOR),
             figure(
-                "CPU time of Envoy's main thread for a change",
+                "CPU time of Envoy's main thread per change",
                 Unit::Milliseconds,
                 costs.envoy,
             ),
-            figure("sent to Envoy by a change", Unit::Kibibytes, costs.bytes)
+            figure("sent to Envoy per change", Unit::Kibibytes, costs.bytes)
                 .at_most(Targets::of(size).bytes),
         ]);
         mean(costs.sesame)
@@ -418,7 +422,7 @@ impl Run<'_> {
     /// Compares the cost of a change at the largest and the smallest route count.
     fn compare(&mut self, costs: &[(usize, f64)]) {
         if let [(few, cheap), .., (many, dear)] = costs {
-            let name = format!("Sesame's CPU time for a change, {many} / {few} routes");
+            let name = format!("Sesame's CPU time per change, {many} / {few} routes");
             self.figures
                 .push(Figure::new(name, Unit::Ratio, dear / cheap).at_most(1.3));
         }

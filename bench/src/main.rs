@@ -51,7 +51,7 @@ struct Settings {
     /// Rounds of `--api-server`
     #[arg(long, default_value_t = 100)]
     rounds: usize,
-    /// Use this `sesame` for `rss` and `--api-server` instead of the one next to this program
+    /// Use this `sesame` binary for `rss` and `--api-server` instead of the one next to this program
     #[arg(long, value_name = "PATH")]
     sesame: Option<PathBuf>,
     /// Use this Envoy
@@ -62,11 +62,11 @@ struct Settings {
 /// Groups of figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Group {
-    /// Translation alone, without Envoy and network
+    /// Translation alone, without Envoy or a network
     Translate,
     /// Memory of `sesame local`
     Rss,
-    /// Envoy's CPU time for a request
+    /// Envoy's CPU time per request
     Throughput,
 }
 

@@ -110,10 +110,10 @@ impl Figure {
         }
         match (self.target, self.ratio()) {
             (Some(Target::AtMost(_)), Some(ratio)) => {
-                format!("missed by {:.0} %", (ratio - 1.0) * 100.0)
+                format!("missed by {:.0}%", (ratio - 1.0) * 100.0)
             }
             (Some(Target::AtLeast(_)), Some(ratio)) => {
-                format!("missed by {:.0} %", (1.0 - ratio) * 100.0)
+                format!("missed by {:.0}%", (1.0 - ratio) * 100.0)
             }
             (
                 Some(Target::AtLeast(target) | Target::AtMost(target) | Target::Exactly(target)),
@@ -256,7 +256,7 @@ mod tests {
     fn verdicts_show_the_distance_from_the_target() {
         let figure = |measured| Figure::new("x", Unit::Milliseconds, measured);
         assert_eq!(figure(1.5).at_most(2.0).verdict(), "met");
-        assert_eq!(figure(2.5).at_most(2.0).verdict(), "missed by 25 %");
+        assert_eq!(figure(2.5).at_most(2.0).verdict(), "missed by 25%");
         assert_eq!(figure(3.0).exactly(1.0).verdict(), "missed by 2");
         assert_eq!(figure(3.0).at_most(0.0).verdict(), "missed by 3");
         assert_eq!(figure(0.0).exactly(0.0).verdict(), "met");

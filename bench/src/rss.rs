@@ -135,7 +135,7 @@ impl Running {
         match ready.recv_timeout(PATIENCE) {
             Ok(Some(1)) => Ok(()),
             Ok(_) => bail!("Sesame is ready but serves no Gateway"),
-            Err(_) => bail!("Sesame wasn't ready within the time limit"),
+            Err(_) => bail!("Sesame was not ready within the time limit"),
         }
     }
 
@@ -152,7 +152,7 @@ impl Running {
             }
             thread::sleep(Duration::from_millis(20));
         }
-        bail!("Sesame didn't exit")
+        bail!("Sesame did not exit")
     }
 }
 

@@ -375,7 +375,7 @@ impl Contender {
                 Ok(response) if response.status == 200 => return Ok(()),
                 _ => ensure!(
                     begin.elapsed() < PATIENCE,
-                    "{} isn't serving: {response:?}",
+                    "{} is not serving: {response:?}",
                     self.name
                 ),
             }
@@ -397,7 +397,7 @@ impl Contender {
                         let response = probe.get_path(&host, &path)?;
                         ensure!(
                             response.status == 200,
-                            "{host}{path} answers {}",
+                            "{host}{path} responded with {}",
                             response.status
                         );
                         count += 1;
@@ -413,7 +413,7 @@ impl Contender {
                 .map_err(|_| anyhow::anyhow!("a client panicked"))??;
         }
         let used = machine::process_milliseconds(self.pid)? - before;
-        ensure!(count > 0, "no request was answered");
+        ensure!(count > 0, "no request got a response");
         Ok(used * 1e3 / count as f64)
     }
 }

@@ -52,7 +52,9 @@ async fn run(args: &Args) -> Result<bool> {
     for (name, address) in BACKENDS {
         let address: SocketAddr = address.parse()?;
         let backend = Backend::start(name, address).await.with_context(|| {
-            format!("the demo's backend {name} cannot listen on {address}; is another demo running?")
+            format!(
+                "the demo's backend {name} cannot listen on {address}; is another demo running?"
+            )
         })?;
         backends.push(backend);
     }

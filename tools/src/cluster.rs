@@ -50,7 +50,7 @@ pub struct Args {
 
 #[derive(clap::Subcommand)]
 enum Subcommand {
-    /// Build all programs of a cluster, and print their folder (`up` builds them, too)
+    /// Build all of a cluster's programs, and print their folder (`up` also builds them)
     Build {
         /// Build only etcd and the API server, for tests
         #[arg(long)]
@@ -68,7 +68,7 @@ enum Subcommand {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },
-    /// Run a program of this machine in the cluster's network namespace, with KUBECONFIG set
+    /// Run one of this machine's programs in the cluster's network namespace, with KUBECONFIG set
     Exec {
         /// The program and its arguments
         #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
@@ -106,7 +106,7 @@ pub fn run(args: &Args) -> Result<()> {
     let own = || -> Result<(Layout, Cluster)> {
         ensure!(
             args.kubeconfig.is_none(),
-            "this subcommand doesn't support --kubeconfig"
+            "this subcommand does not support --kubeconfig"
         );
         Ok((Layout::of(&args.name)?, Cluster::find(&args.name, None)?))
     };
@@ -125,14 +125,14 @@ pub fn run(args: &Args) -> Result<()> {
         }
         Subcommand::Down => {
             if !Cluster::down(&args.name)? {
-                eprintln!("Cluster {} doesn't exist.", args.name);
+                eprintln!("Cluster {} does not exist.", args.name);
             }
         }
         Subcommand::Status => {
             let (layout, cluster) = own()?;
             ensure!(
                 status::print(&layout, &cluster),
-                "some components don't run"
+                "some components are not running"
             );
         }
         Subcommand::Kubectl { args } => {
@@ -197,7 +197,7 @@ impl Cluster {
         };
         ensure!(
             kubeconfig.exists(),
-            "{} doesn't exist",
+            "{} does not exist",
             kubeconfig.display()
         );
         Ok(Self {
@@ -219,7 +219,7 @@ impl Cluster {
         let pid = process::read(&layout.first_process()).with_context(|| {
             let name = layout.name();
             format!(
-                "cluster {name} doesn't run: start it with `cargo xtask cluster up --name {name}`"
+                "cluster {name} is not running: start it with `cargo xtask cluster up --name {name}`"
             )
         })?;
         let home =
@@ -267,7 +267,7 @@ impl Cluster {
     /// If the import fails, or for an existing cluster.
     pub fn load(&self, archives: &[PathBuf]) -> Result<()> {
         let Some(own) = &self.own else {
-            bail!("images cannot be imported into an existing cluster");
+            bail!("cannot import images into an existing cluster");
         };
         archives
             .iter()
@@ -304,7 +304,7 @@ impl Cluster {
     fn layout(&self) -> Result<&Layout> {
         let own = self.own.as_ref();
         own.map(|own| &own.layout)
-            .context("this isn't supported for an existing cluster")
+            .context("not supported for an existing cluster")
     }
 
     /// Audit log of requests by the service accounts in `sesame-system`, as JSON lines. Empty for an existing cluster.

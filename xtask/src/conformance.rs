@@ -62,7 +62,7 @@ pub(crate) struct Args {
     /// Name of the cluster
     #[arg(long, value_name = "CLUSTER", default_value = "conformance")]
     name: String,
-    /// Use this cluster, in which the Gateway API and Sesame are installed
+    /// Use this cluster, in which the Gateway API and Sesame are already installed
     #[arg(long, value_name = "FILE", conflicts_with_all = ["name", "channel", "sesame", "keep"])]
     kubeconfig: Option<PathBuf>,
     /// With --kubeconfig: an address that Gateways can request
@@ -73,7 +73,7 @@ pub(crate) struct Args {
         requires = "unusable_address"
     )]
     usable_address: Option<String>,
-    /// With --kubeconfig: an address that Gateways can't get
+    /// With --kubeconfig: an address that Gateways cannot get
     #[arg(
         long,
         value_name = "ADDRESS",
@@ -113,7 +113,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 fn runs(args: &Args, suite: &suite::Suite, cluster: &Cluster) -> Result<()> {
     let folder = folder();
     if folder.exists() {
-        fs::remove_dir_all(&folder).with_context(|| format!("cannot empty {}", folder.display()))?;
+        fs::remove_dir_all(&folder)
+            .with_context(|| format!("cannot empty {}", folder.display()))?;
     }
     let mut bad = Vec::new();
     for number in 1..=args.repeat {
@@ -140,7 +141,7 @@ fn runs(args: &Args, suite: &suite::Suite, cluster: &Cluster) -> Result<()> {
         let verdict = deploy::rbac::compare(&deploy::manifests(), &logs, &[])?;
         println!("\nPermissions:\n{verdict}");
         if !verdict.suffices() {
-            bad.push("Sesame made requests without a permission in the manifests".to_owned());
+            bad.push("Sesame made requests that the manifests do not permit".to_owned());
         }
     }
     if !bad.is_empty() {

@@ -9,7 +9,7 @@ use sesame_tools::envoy;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Exit after checking the answers: status 0 if all are right, else 1
+    /// Exit after checking the responses: with status 0 if all are correct, otherwise 1
     #[arg(long)]
     once: bool,
     /// Use this Envoy instead of the downloaded one

@@ -65,7 +65,7 @@ pub(crate) fn manifests() -> PathBuf {
 fn objects(text: &str) -> Result<Vec<Value>> {
     let objects: Vec<Value> = serde_saphyr::from_multiple(text)?;
     if let Some(odd) = objects.iter().find(|object| !object["kind"].is_string()) {
-        bail!("a document isn't a Kubernetes object: {odd}");
+        bail!("not a Kubernetes object: {odd}");
     }
     Ok(objects)
 }

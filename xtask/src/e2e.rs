@@ -43,11 +43,11 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Test {
-    /// Install by the chart, use and remove Sesame: no object is left
+    /// Install Sesame with the chart, use it and remove it: no objects remain
     Helm,
-    /// Install by the manifests, use and remove Sesame: no object is left
+    /// Install Sesame with the manifests, use it and remove it: no objects remain
     Manifests,
-    /// Labels and parameters of Envoys, including invalid ones
+    /// Envoys get labels and parameters, and keep running if these are invalid
     Parameters,
     /// Edited and deleted objects of fleets are restored
     Drift,

@@ -163,7 +163,9 @@ pub(crate) fn kubectl_fed(cluster: &Cluster, args: &[&str], text: &str) -> Resul
         // If kubectl doesn't read all of it, it prints why.
         let _ = stdin.write_all(text.as_bytes());
     }
-    let output = child.wait_with_output().context("cannot wait for kubectl")?;
+    let output = child
+        .wait_with_output()
+        .context("cannot wait for kubectl")?;
     if !output.status.success() {
         bail!(
             "`kubectl {}` failed: {}",

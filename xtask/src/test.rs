@@ -16,7 +16,7 @@ pub(crate) struct Args {
     /// Use this Envoy instead of the downloaded one
     #[arg(long, value_name = "PATH")]
     envoy: Option<PathBuf>,
-    /// Number of cases of each property test [default: set by the test]
+    /// Number of cases per property test [default: set by each test]
     #[arg(long, value_name = "N")]
     cases: Option<u32>,
     /// Arguments for `cargo test`: -p CRATE, a test's name, -- --nocapture …; skips tidy and clippy

@@ -154,7 +154,7 @@ impl Cluster {
                 }
             }
             if begin.elapsed() > PATIENCE {
-                bail!("timeout after {PATIENCE:?}: {what}");
+                bail!("timeout after {PATIENCE:?}; expected: {what}");
             }
             std::thread::sleep(PAUSE);
         }

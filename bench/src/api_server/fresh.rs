@@ -60,7 +60,7 @@ pub(crate) fn until_it_serves(
             }
             waited = true;
             if begun.elapsed() > PATIENCE {
-                bail!("{host} isn't served after {PATIENCE:?}, but {response:?}");
+                bail!("{host} is not served after {PATIENCE:?}; the response is {response:?}");
             }
             thread::sleep(PAUSE);
         }

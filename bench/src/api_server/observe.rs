@@ -56,7 +56,7 @@ impl Observer {
             let left = PATIENCE.saturating_sub(begin.elapsed());
             if left.is_zero() {
                 bail!(
-                    "timeout after {PATIENCE:?}: {what}; {} routes have statuses, attachedRoutes is {:?}",
+                    "timeout after {PATIENCE:?}; expected: {what}; {} routes have statuses, attachedRoutes is {:?}",
                     seen.routes.len(),
                     seen.gateway.last().map(|(_, attached)| attached)
                 );

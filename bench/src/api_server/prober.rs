@@ -67,8 +67,10 @@ impl Tally {
         self.requests += 1;
         match response {
             Ok(response) if right.iter().any(|right| right.is(response)) => {}
-            Ok(response) => self.wrong(format!("{host}: {response:?}, not one of {right:?}")),
-            Err(error) => self.wrong(format!("{host}: {error:#}, not one of {right:?}")),
+            Ok(response) => self.wrong(format!(
+                "{host}: got {response:?}, expected one of {right:?}"
+            )),
+            Err(error) => self.wrong(format!("{host}: {error:#}; expected one of {right:?}")),
         }
     }
 }

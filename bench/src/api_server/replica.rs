@@ -181,7 +181,7 @@ impl Replica {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        bail!("Sesame didn't exit")
+        bail!("Sesame did not exit")
     }
 }
 

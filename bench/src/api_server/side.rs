@@ -80,7 +80,7 @@ impl Side {
             match Probe::connect(address) {
                 Ok(probe) => break probe,
                 Err(_) if since.elapsed() < PATIENCE => thread::sleep(PAUSE),
-                Err(error) => return Err(error).context("Envoy doesn't listen"),
+                Err(error) => return Err(error).context("Envoy is not listening"),
             }
         };
         Ok(Self {
@@ -137,7 +137,7 @@ impl Side {
                 return Ok(());
             }
             if since.elapsed() > PATIENCE {
-                bail!("{host} still answers {response:?}");
+                bail!("{host} still responds with {response:?}");
             }
             thread::sleep(PACE);
         }

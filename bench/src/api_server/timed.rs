@@ -89,7 +89,7 @@ impl Place<'_> {
         let [sesame, floor] = sides.map(Side::close);
         tally.add(sesame);
         if floor.wrong > 0 {
-            eprintln!("the floor gave {} wrong responses", floor.wrong);
+            eprintln!("the floor returned {} wrong responses", floor.wrong);
         }
         self.clear(total, blue)?;
         let mut figures = Vec::new();

@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Translate(TranslateArgs),
     /// Print the bootstrap configuration of an Envoy that runs outside Sesame
     Bootstrap(BootstrapArgs),
-    /// Run beside an Envoy of a managed fleet, in its pod
+    /// Run as the sidecar of a managed Envoy, in the Envoy's pod
     #[command(hide = true)]
     EnvoySidecar(SidecarArgs),
     /// Print versions
@@ -72,23 +72,23 @@ Examples:
   kubectl get gateways,httproutes,services,endpointslices -A -o yaml | sesame local -
 
 Environment:
-  SESAME_ENVOY    path of Envoy, unless --envoy is given
-  RUST_LOG        log filter, unless --log-level is given
+  SESAME_ENVOY    path of Envoy; --envoy takes precedence
+  RUST_LOG        log filter; --log-level takes precedence
   NO_COLOR        disables colours")]
 pub(crate) struct LocalArgs {
-    /// Folders and files with YAML or JSON objects; - is standard input
+    /// Files and folders with YAML or JSON objects; - reads standard input
     #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
-    /// Envoy's executable [default: SESAME_ENVOY, else the one fetched by `cargo xtask envoy`, else the one in PATH]
+    /// Envoy executable [default: SESAME_ENVOY, then the one downloaded by `cargo xtask envoy`, then PATH]
     #[arg(long, value_name = "PATH", value_hint = ValueHint::ExecutablePath)]
     pub(crate) envoy: Option<PathBuf>,
-    /// Number added to a Gateway's ports to get the ports that Envoy listens on
+    /// Add this number to each Gateway port to get the port that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
-    /// Split route tables into shards, so that the cost to Envoy of a change doesn't grow with the number of hosts
+    /// Split route tables into shards, so that the cost of a change in Envoy doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
-    /// Let Envoys load Sesame's module, which finds a request's route shard faster than regular expressions
+    /// Load Sesame's module into Envoys; it selects a request's route shard faster than regular expressions do
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub(crate) envoy_module: bool,
@@ -96,7 +96,7 @@ pub(crate) struct LocalArgs {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub(crate) watch: bool,
-    /// Address of the admin pages: /status, /fleets, /config, /metrics and more, without authentication
+    /// Listen address of the admin pages (/status, /fleets, /config, /metrics and more), which are unauthenticated
     #[arg(long, value_name = "IP:PORT")]
     pub(crate) admin: Option<SocketAddr>,
     /// Output format
@@ -116,7 +116,7 @@ pub(crate) struct LocalArgs {
 /// Output formats of `sesame local`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LocalOutput {
-    /// A live table and a line for each event; only lines if standard output is not a terminal
+    /// A live table and a line per event; lines only if standard output is not a terminal
     Table,
     /// Each event as a line of JSON, with a field `type`
     Json,
@@ -159,7 +159,7 @@ Examples:
   kubectl get gateways,httproutes,services -A -o yaml | sesame translate - --only status
       the statuses of a cluster's objects, as a List")]
 pub(crate) struct TranslateArgs {
-    /// Folders and files with YAML or JSON objects; - is standard input
+    /// Files and folders with YAML or JSON objects; - reads standard input
     #[arg(required = true, value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
     /// Output format
@@ -171,10 +171,10 @@ pub(crate) struct TranslateArgs {
     /// Print only these parts
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
     pub(crate) only: Vec<OutputPart>,
-    /// Number added to a Gateway's ports to get the ports that Envoy listens on
+    /// Add this number to each Gateway port to get the port that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
-    /// Split route tables into shards, so that the cost to Envoy of a change doesn't grow with the number of hosts
+    /// Split route tables into shards, so that the cost of a change in Envoy doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
 }
@@ -227,7 +227,7 @@ Examples:
   envoy -c envoy.yaml
   sesame bootstrap --fleet default/web --xds-address unix:/run/sesame/xds.sock --admin none")]
 pub(crate) struct BootstrapArgs {
-    /// The Envoy's fleet, which is its Gateway's namespace and name [default: the fleet of `sesame serve --unmanaged`]
+    /// The Envoy's fleet: the namespace and name of its Gateway [default: the fleet of `sesame serve --unmanaged`]
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name)]
     pub(crate) fleet: Option<NamespacedName>,
     /// Node ID, unique in its fleet [default: the fleet's name]
@@ -246,7 +246,7 @@ pub(crate) struct BootstrapArgs {
     /// The Envoy's certificate: a PEM file on the Envoy's machine
     #[arg(long, value_name = "FILE", requires_all = ["tls_key", "tls_authority"])]
     pub(crate) tls_certificate: Option<PathBuf>,
-    /// Its private key: a PEM file
+    /// Private key of the Envoy's certificate: a PEM file
     #[arg(long, value_name = "FILE", requires = "tls_certificate")]
     pub(crate) tls_key: Option<PathBuf>,
     /// CA bundle that verifies Sesame's certificate: a PEM file
@@ -255,13 +255,13 @@ pub(crate) struct BootstrapArgs {
     /// DNS name in Sesame's certificate [default: the host of --xds-address]
     #[arg(long, value_name = "NAME", requires = "tls_certificate")]
     pub(crate) tls_server_name: Option<String>,
-    /// Limit on concurrent client connections; more are rejected
+    /// Maximum number of concurrent client connections; further ones are rejected
     #[arg(long, value_name = "N", default_value_t = sesame_control::MAX_CONNECTIONS)]
     pub(crate) max_connections: u64,
-    /// Memory limit in bytes. Close to it, Envoy sheds requests instead of being killed
+    /// Memory limit in bytes. Envoy sheds load as it approaches the limit, instead of being OOM-killed
     #[arg(long, value_name = "BYTES")]
     pub(crate) memory_limit: Option<u64>,
-    /// Use Sesame's module, which makes requests cheaper if there are many hosts. Install it with
+    /// Load Sesame's module, which reduces the cost of a request if there are many hosts. Install it with
     /// `sesame envoy-sidecar module --folder DIR` and start Envoy with ENVOY_DYNAMIC_MODULES_SEARCH_PATH=DIR
     #[arg(long)]
     pub(crate) module: bool,

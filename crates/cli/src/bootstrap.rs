@@ -37,7 +37,7 @@ fn options(args: &BootstrapArgs) -> Result<BootstrapOptions> {
 fn xds_address(args: &BootstrapArgs) -> Result<XdsAddress> {
     if let Some(path) = args.xds_address.strip_prefix("unix:") {
         if args.tls_certificate.is_some() {
-            bail!("--tls-certificate: a Unix socket has no TLS; remove the flag");
+            bail!("--tls-certificate: TLS is not supported on a Unix socket; remove the flag");
         }
         return Ok(XdsAddress::Unix(path.into()));
     }

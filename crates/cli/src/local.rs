@@ -104,7 +104,7 @@ async fn next(events: &mut Events) -> RunEvent {
     match events.recv().await {
         Ok(event) => event,
         Err(RecvError::Lagged(number)) => RunEvent::Note {
-            message: format!("{number} events were dropped: the output is too slow"),
+            message: format!("{number} events were dropped because the output is too slow"),
         },
         // `local.failed()` returns the reason.
         Err(RecvError::Closed) => std::future::pending().await,

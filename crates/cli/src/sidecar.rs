@@ -41,13 +41,13 @@ struct ModuleArgs {
 
 #[derive(Debug, clap::Args)]
 struct ServeArgs {
-    /// Port for the kubelet
+    /// Port for the kubelet's probes and hooks
     #[arg(long, value_name = "PORT")]
     port: u16,
-    /// Delay between the start of a drain and closing the listeners, in milliseconds
+    /// Delay before Envoy starts to drain, in milliseconds
     #[arg(long, value_name = "N")]
     delay_ms: u64,
-    /// Time limit for clients to disconnect after that, in milliseconds
+    /// Time limit for clients to disconnect after the delay, in milliseconds
     #[arg(long, value_name = "N")]
     timeout_ms: u64,
 }
@@ -76,7 +76,7 @@ fn install_module(folder: &Path) -> Result<()> {
         module::install(folder).with_context(|| format!("cannot write the module to {path}"))?;
     ensure!(
         loadable,
-        "Envoy cannot load a module from {path}: the system isn't Linux, or the folder is mounted with `noexec`"
+        "Envoy cannot load a module from {path}: the system is not Linux, or the folder is mounted with `noexec`"
     );
     Ok(())
 }

@@ -119,7 +119,7 @@ fn gateways(
         more,
         "listeners",
         listeners.is_empty(),
-        "no Gateways in Sesame's GatewayClasses",
+        "no Gateways use Sesame's GatewayClasses",
     )
 }
 
@@ -153,7 +153,7 @@ fn routes(
         more,
         "routes",
         routes.is_empty(),
-        "no routes for these Gateways",
+        "no routes attached to Sesame's Gateways",
     )
 }
 

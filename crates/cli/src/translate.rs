@@ -83,9 +83,9 @@ fn filter_by_gateway(translation: &mut Translation, gateway: &NamespacedName) ->
     if !translation.fleets.contains_key(&fleet) {
         let names: Vec<String> = translation.fleets.keys().map(ToString::to_string).collect();
         match names.is_empty() {
-            true => bail!("no Gateway {gateway} in Sesame's GatewayClasses; found none"),
+            true => bail!("Gateway {gateway} not found: no Gateways use Sesame's GatewayClasses"),
             false => bail!(
-                "no Gateway {gateway} in Sesame's GatewayClasses; found: {}",
+                "Gateway {gateway} not found; these Gateways use Sesame's GatewayClasses: {}",
                 names.join(", ")
             ),
         }

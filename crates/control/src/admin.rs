@@ -105,7 +105,7 @@ async fn local_readiness(pages: &Pages, running: &watch::Receiver<BTreeSet<Fleet
     match (synced, waiting.is_empty()) {
         (Some(true), true) => "ok\n".into_response(),
         (Some(true), false) => unavailable(format!("waiting for {}\n", waiting.join(", "))),
-        _ => unavailable("the objects have not been read yet\n".to_owned()),
+        _ => unavailable("waiting for the initial sync of objects\n".to_owned()),
     }
 }
 

@@ -20,7 +20,7 @@ pub enum BootstrapError {
     )]
     LongPath(PathBuf),
     /// A value can't be represented in JSON.
-    #[error("the bootstrap cannot be written as JSON: {0}")]
+    #[error("cannot encode the bootstrap as JSON: {0}")]
     Render(#[from] sesame_envoy::RenderError),
 }
 

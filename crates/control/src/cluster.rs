@@ -34,7 +34,7 @@ pub enum Scope {
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// No API server is configured.
-    #[error("no API server is configured: {0}; name a file with --kubeconfig, or set KUBECONFIG")]
+    #[error("no API server is configured: {0}; set --kubeconfig or KUBECONFIG")]
     Kubeconfig(String),
     /// A request failed, or the response is invalid.
     #[error("cannot list {kind}s: {source}")]

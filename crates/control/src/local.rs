@@ -94,10 +94,10 @@ impl LocalConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The private folder for sockets can't be created.
-    #[error("the folder for sockets cannot be created: {0}; set TMPDIR to a writable folder")]
+    #[error("cannot create the folder for sockets: {0}; set TMPDIR to a writable folder")]
     RunDir(io::Error),
     /// A file that Envoys need can't be created.
-    #[error("a file that Envoys need cannot be created: {0}")]
+    #[error("cannot create a file that Envoys need: {0}")]
     Supervisor(io::Error),
     /// The admin address can't be bound.
     #[error("--admin {address}: {reason}; choose another address or port")]
@@ -302,7 +302,7 @@ impl Local {
         self.stop.cancel();
         self.running.shutdown().await;
         if let Err(error) = self.run_dir.close() {
-            tracing::warn!(%error, "the folder for sockets cannot be removed");
+            tracing::warn!(%error, "cannot remove the folder for sockets");
         }
     }
 }

@@ -83,17 +83,17 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register(
             "commits",
-            "Engine commits, each of all changes queued by then",
+            "Engine commits, each of all changes queued at that time",
             self.commits.clone(),
         );
         registry.register(
             "keys_run",
-            "Keys that stages have run for: the cost of changes",
+            "Keys processed by stages, a measure of the cost of changes",
             self.keys_run.clone(),
         );
         registry.register_with_unit(
             "commit",
-            "Time from taking queued changes to publishing resources",
+            "Time from dequeuing changes to publishing resources",
             Unit::Seconds,
             self.commit_seconds.clone(),
         );
@@ -103,26 +103,22 @@ impl Metrics {
             Unit::Seconds,
             self.served_seconds.clone(),
         );
-        registry.register(
-            "objects",
-            "Objects that have been read, by kind",
-            self.objects.clone(),
-        );
+        registry.register("objects", "Objects read, by kind", self.objects.clone());
         registry.register("problems", "Errors in files", self.problems.clone());
         registry.register("fleets", "Fleets", self.fleets.clone());
         registry.register(
             "rejections",
-            "Resources that an Envoy rejected, by type",
+            "Resources rejected by an Envoy, by type",
             self.rejections.clone(),
         );
         registry.register(
             "rejected_resources",
-            "Resources whose latest version is rejected by an Envoy",
+            "Resources whose latest version was rejected by an Envoy",
             self.rejected.clone(),
         );
         registry.register(
             "envoy_starts",
-            "Envoy processes that were started",
+            "Envoy processes started",
             self.envoy_starts.clone(),
         );
         registry.register(

@@ -26,10 +26,10 @@ pub enum RunError {
     #[error(transparent)]
     Xds(#[from] xds::ServeError),
     /// The admin pages can no longer be served.
-    #[error("the admin pages cannot be served any more: {0}")]
+    #[error("cannot serve the admin pages: {0}")]
     Admin(io::Error),
     /// A task ended unexpectedly or panicked: a bug.
-    #[error("a task of Sesame ended unexpectedly; please report the output above")]
+    #[error("an internal task ended unexpectedly; please report the output above")]
     Task,
 }
 

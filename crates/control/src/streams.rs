@@ -37,13 +37,13 @@ pub(crate) async fn forward_events(
     loop {
         match events.next().await {
             XdsEvent::Connected(ClientId { fleet, .. }) => {
-                tracing::debug!(gateway = %fleet, "Envoy has connected");
+                tracing::debug!(gateway = %fleet, "Envoy connected");
                 if let Some(fleet) = parse_fleet(&fleet) {
                     connected(&outputs.progress, &*policy, &fleet);
                 }
             }
             XdsEvent::Disconnected(ClientId { fleet, .. }) => {
-                tracing::debug!(gateway = %fleet, "Envoy has disconnected");
+                tracing::debug!(gateway = %fleet, "Envoy disconnected");
             }
             XdsEvent::Acked { client, revision } => {
                 let Some(fleet) = parse_fleet(&client.fleet) else {

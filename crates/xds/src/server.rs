@@ -276,7 +276,7 @@ impl Registry {
 
 /// The discovery server failed.
 #[derive(Debug, thiserror::Error)]
-#[error("the discovery server failed: {0}")]
+#[error("the xDS server failed: {0}")]
 pub struct ServeError(#[source] tonic::transport::Error);
 
 /// The delta method of the gRPC service `envoy.service.discovery.v3.AggregatedDiscoveryService`. The state-of-the-world

@@ -35,7 +35,7 @@ pub(crate) async fn serve(
         _ = stop.wait_for(|stop| *stop) => Err(Status::unavailable("the server is shutting down")),
     };
     if let Err(status) = ended {
-        tracing::debug!(code = ?status.code(), message = status.message(), "discovery stream ended");
+        tracing::debug!(code = ?status.code(), message = status.message(), "xDS stream ended");
         // Fails if the client is gone or isn't reading.
         let _: Result<(), _> = responses.try_send(Err(status));
     }

@@ -93,9 +93,10 @@ fn build(programs: &[Program]) -> Result<Built> {
 
     fs::create_dir_all(built.programs().join("cni"))
         .with_context(|| format!("cannot create {}", built.home.display()))?;
-    let lock = File::create(built.home.join(".lock")).context("cannot write to the cache folder")?;
+    let lock =
+        File::create(built.home.join(".lock")).context("cannot write to the cache folder")?;
     if lock.try_lock().is_err() {
-        let step = Step::new("Waiting for another process that builds the cluster's programs");
+        let step = Step::new("Waiting for another process to build the cluster's programs");
         lock.lock().context("cannot lock the cache folder")?;
         step.done();
     }
@@ -186,7 +187,7 @@ fn copy_definitions(go: &Go, modules: &Path, built: &Built) -> Result<()> {
     if built.definitions().exists() {
         return Ok(());
     }
-    let step = Step::new("Fetching the Gateway API's definitions");
+    let step = Step::new("Downloading the Gateway API's CRDs");
     let (folder, of) = programs::DEFINITIONS;
     let module = modules.join(folder);
     go.output(&module, ["mod", "download", of])?;

@@ -42,7 +42,7 @@ pub(super) fn lock(layout: &Layout) -> Result<File> {
     fs::create_dir_all(shelf).with_context(|| format!("cannot create {}", shelf.display()))?;
     let lock = File::open(shelf)?;
     if lock.try_lock().is_err() {
-        let step = Step::new("Waiting for another process that starts or removes a cluster");
+        let step = Step::new("Waiting for another process to start or remove a cluster");
         lock.lock().context("cannot lock the folder of clusters")?;
         step.done();
     }
@@ -54,7 +54,7 @@ pub(super) fn clean(layout: &Layout) -> Result<()> {
     if let Some(pid) = process::read(&layout.first_process()) {
         // Killing the init process kills all processes in its PID namespace; mounts and network disappear with them.
         kill(Pid::from_raw(pid), Signal::SIGKILL).context("cannot kill the node")?;
-        retry("the node doesn't exit", || {
+        retry("the node is still running", || {
             Ok(process::read(&layout.first_process()).is_none())
         })?;
     }

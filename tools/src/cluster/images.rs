@@ -29,7 +29,7 @@ pub(super) fn import(layout: &Layout, built: &Built, archive: &Path) -> Result<(
 
 fn ctr(layout: &Layout, built: &Built) -> Result<Command> {
     let pid = process::read(&layout.first_process())
-        .with_context(|| format!("cluster {} doesn't run", layout.name()))?;
+        .with_context(|| format!("cluster {} is not running", layout.name()))?;
     let mut command = Command::new(built.program("ctr"));
     command
         .arg("--address")

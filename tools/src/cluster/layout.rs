@@ -58,7 +58,7 @@ impl Layout {
         );
         if let Some(hidden) = HIDDEN.iter().find(|hidden| shelf.starts_with(hidden)) {
             anyhow::bail!(
-                "clusters cannot be stored in {}, since {hidden} differs on the node; set SESAME_CACHE to another folder",
+                "cannot store clusters in {}, since {hidden} differs on the node; set SESAME_CACHE to another folder",
                 shelf.display()
             );
         }

@@ -55,7 +55,7 @@ pub(super) fn start(layout: &Layout, programs: &Path) -> Result<()> {
         .context("cannot start the node")?;
     ensure!(
         status.success(),
-        "the node doesn't start: {}",
+        "the node did not start: {}",
         fs::read_to_string(&log_path).unwrap_or_default().trim()
     );
     Ok(())

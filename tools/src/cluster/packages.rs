@@ -48,7 +48,7 @@ pub(super) fn ensure(needs: &[Need]) -> Result<()> {
     if !nix::unistd::geteuid().is_root() || !on_path("apt-get") {
         bail!("missing packages: install {list} (Debian names), then try again");
     }
-    let step = Step::new(format!("Installing {list} by apt-get"));
+    let step = Step::new(format!("Installing {list} with apt-get"));
     let install =
         || apt_get(&[&["install", "--yes", "--no-install-recommends"], &*missing].concat());
     // The package lists may be missing or outdated.

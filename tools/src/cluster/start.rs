@@ -108,9 +108,9 @@ pub(super) fn start_component(layout: &Layout, name: &str) -> Result<()> {
 /// Stops a component until [`start_component`].
 pub(super) fn stop_component(layout: &Layout, name: &str) -> Result<()> {
     fs::write(layout.held().join(name), "")?;
-    wait(layout, &format!("{name} doesn't exit"), || {
+    wait(layout, &format!("{name} is still running"), || {
         let runs = super::status::running(layout).contains_key(name);
-        ensure!(!runs, "it is still running");
+        ensure!(!runs, "its PID still exists");
         Ok(())
     })
 }

@@ -60,7 +60,8 @@ pub(crate) fn table(ended: &[Ended], took: Duration) -> String {
 /// # Errors
 /// If the report can't be parsed.
 pub(crate) fn profiles(report: &str) -> Result<(String, Vec<String>)> {
-    let report: Value = serde_saphyr::from_str(report).context("cannot parse the suite's report")?;
+    let report: Value =
+        serde_saphyr::from_str(report).context("cannot parse the suite's report")?;
     // Empty if no test belongs to a profile.
     let profiles = report
         .get("profiles")

@@ -182,7 +182,7 @@ fn selectors(objects: &[Value]) -> Vec<String> {
                 && wanted.all(|(key, value)| labels[key] == *value)
         });
         let Some(chosen) = chosen else {
-            problems.push(format!("{name} selects no pod"));
+            problems.push(format!("{name} selects no pods"));
             continue;
         };
         let ports = ports(&chosen["spec"]["template"]["spec"]["containers"][0]);

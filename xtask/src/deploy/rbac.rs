@@ -54,7 +54,7 @@ pub(crate) fn compare(manifests: &Path, audit: &[PathBuf], without: &[String]) -
     let mut granted = granted(&objects);
     ensure!(
         !granted.is_empty(),
-        "{} grants {}/{} nothing",
+        "{} grants no permissions to {}/{}",
         manifests.display(),
         ACCOUNT.0,
         ACCOUNT.1

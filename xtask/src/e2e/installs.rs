@@ -118,7 +118,7 @@ fn used(scene: &Scene, begun: Instant) -> Result<String> {
     let response = scene.send(&request)?;
     ensure!(
         response.body == "Welcome to the shop.\n",
-        "the shop answers {:?}",
+        "the shop responded with {:?}",
         response.body
     );
     request.path = "/old/cup".to_owned();
@@ -126,13 +126,13 @@ fn used(scene: &Scene, begun: Instant) -> Result<String> {
     let location = response.header("location");
     ensure!(
         response.status == 302 && location.ends_with("/new/cup"),
-        "{} to {location:?}, not 302 to /new/cup",
+        "got {} to {location:?}, expected 302 to /new/cup",
         response.status
     );
 
     let shown = scene.kubectl(&["-n", shop::NAMESPACE, "get", "gateway,httproute"])?;
     let line = |of: &str| shown.lines().find(|line| line.contains(of));
-    let gateway = line("/web ").context("`kubectl get gateway` doesn't show it")?;
+    let gateway = line("/web ").context("`kubectl get gateway` does not show the Gateway")?;
     let columns: Vec<&str> = gateway.split_whitespace().collect();
     ensure!(
         columns[1..4] == ["sesame", &address.ip().to_string(), "True"],
@@ -166,7 +166,7 @@ fn nothing_left(scene: &Scene, before: &BTreeSet<String>) -> Result<()> {
         );
         Ok(())
     };
-    until("the cluster is as before Sesame", GONE, look).map(drop)
+    until("the cluster is in its original state", GONE, look).map(drop)
 }
 
 /// A Helm command in the cluster's network, with temporary settings.

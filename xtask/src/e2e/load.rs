@@ -169,7 +169,7 @@ async fn exchange(open: Option<Connection>, request: &Request) -> Result<Option<
         Some(open) => open,
         None => Connection::open(request.address).await?,
     };
-    let how = if kept { "kept" } else { "new" };
+    let how = if kept { "keep-alive" } else { "new" };
     let asked = connection.send(request).await;
     let (response, left) = asked.with_context(|| format!("on a {how} connection"))?;
     check(&response)?;

@@ -42,7 +42,7 @@ pub(super) fn outage(scene: &Scene) -> Result<String> {
         served <= SERVED,
         "changes took {served:?} to be served, more than {SERVED:?}"
     );
-    let ((), right) = until("all statuses are right", RIGHT, || {
+    let ((), right) = until("all statuses are up to date", RIGHT, || {
         shop::statuses_are_right(scene, shop::GATEWAY)
     })?;
     let tally = load.stop()?;

@@ -87,7 +87,7 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
         until("an autoscaler", DONE, || {
             let autoscaler = shop::one_made_for(scene, NAME, AUTOSCALERS)?;
             let found = &autoscaler["spec"]["maxReplicas"];
-            ensure!(*found == most, "the maximum is {found}, not {most}");
+            ensure!(*found == most, "expected a maximum of {most}, got {found}");
             Ok(())
         })?;
     }
@@ -135,7 +135,7 @@ fn workload(scene: &Scene, kind: &str, other: &str) -> Result<Duration> {
         let others = shop::made_for(scene, NAME, other)?.len();
         ensure!(others == 0, "{others} {other} remain");
         let pods = shop::made_for(scene, NAME, "pods")?.len();
-        ensure!(pods == 1, "{pods} pods, not 1");
+        ensure!(pods == 1, "expected 1 pod, got {pods}");
         Ok(())
     };
     until(&format!("{kind} instead of {other}"), DONE, look).map(|((), took)| took)
@@ -168,7 +168,7 @@ fn reported(scene: &Scene) -> Result<()> {
     let message = accepted["message"].as_str().unwrap_or_default();
     ensure!(
         message.contains("replicas"),
-        "the field isn't named: {message}"
+        "the message does not name the field: {message}"
     );
     Ok(())
 }

@@ -168,7 +168,7 @@ fn while_routes_change<T>(
         }
         shop::change(scene, &names[change % ROUTES], &change.to_string())?;
     }
-    let ((), right) = until("all statuses are right", RIGHT, || {
+    let ((), right) = until("all statuses are up to date", RIGHT, || {
         shop::statuses_are_right(scene, shop::GATEWAY)
     })?;
     let version = |index: usize| (CHANGES - ROUTES + index).to_string();

@@ -110,7 +110,7 @@ impl Scene {
         }
         ensure!(
             killed == 1,
-            "{killed} processes of {program} in the pod, not 1"
+            "expected 1 process of {program} in the pod, killed {killed}"
         );
         Ok(())
     }
@@ -130,7 +130,8 @@ pub(super) fn until<T>(
         match look() {
             Ok(found) => return Ok((found, since.elapsed())),
             Err(error) if since.elapsed() > limit => {
-                return Err(error).with_context(|| format!("timeout after {limit:?}: {what}"));
+                return Err(error)
+                    .with_context(|| format!("timeout after {limit:?}; expected: {what}"));
             }
             Err(_) => sleep(PAUSE),
         }

@@ -162,7 +162,7 @@ pub(super) fn served(scene: &Scene, request: &Request, version: &str) -> Result<
         let found = response.header(VERSION);
         ensure!(
             version.is_empty() || found == version,
-            "version {found}, not {version}"
+            "expected version {version}, got {found}"
         );
         Ok(())
     };
@@ -199,7 +199,7 @@ pub(super) fn one_made_for(scene: &Scene, gateway: &str, kind: &str) -> Result<V
     let mut found = made_for(scene, gateway, kind)?;
     match found.len() {
         1 => Ok(found.remove(0)),
-        number => bail!("{number} {kind} for {gateway}, not 1"),
+        number => bail!("expected 1 {kind} for {gateway}, got {number}"),
     }
 }
 
@@ -247,7 +247,7 @@ pub(super) fn rolled_out(
             .all(|old| pods.iter().all(|pod| name(pod) != *old));
         ensure!(
             pods.len() == replicas && ready == replicas && gone,
-            "{} pods, {ready} ready, for {replicas}",
+            "{} pods, {ready} ready, expected {replicas}",
             pods.len()
         );
         Ok(())

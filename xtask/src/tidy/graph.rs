@@ -143,11 +143,13 @@ fn check_member(member: &Member) -> Vec<Problem> {
     for (other, dev) in member.workspace_dependencies() {
         if name == "model" && !dev {
             problems.push(member.problem(format!(
-                "`model` depends on `{other}`, but must depend on none of our crates"
+                "`model` depends on `{other}`, but must not depend on any of our crates"
             )));
         }
         if other == "testkit" && member.is_product() && !dev {
-            problems.push(member.problem("`testkit` is for tests: a dev-dependency".to_owned()));
+            problems.push(
+                member.problem("`testkit` is for tests: make it a dev-dependency".to_owned()),
+            );
         }
         for (from, to, why) in NEVER {
             if name == *from && to.contains(&other) && !dev {
@@ -224,7 +226,7 @@ mod tests {
 
     #[test]
     fn forbidden_dependencies_are_found() {
-        finds("crates/model", ("sesame-api", false), "none of our crates");
+        finds("crates/model", ("sesame-api", false), "any of our crates");
         finds("crates/xds", ("sesame-envoy", false), "carries bytes");
         finds("crates/cli", ("sesame-testkit", false), "dev-dependency");
         finds("crates/translate", ("envoy-types", false), "at the edge");

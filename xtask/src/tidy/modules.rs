@@ -34,7 +34,12 @@ pub(super) fn check(sources: &[Source], members: &[Member]) -> Vec<Problem> {
     files
         .into_keys()
         .filter(|path| !reached.contains(*path))
-        .map(|path| Problem::file(path, "no `mod` declares this file: it belongs to no crate"))
+        .map(|path| {
+            Problem::file(
+                path,
+                "no `mod` declares this file, so it is not part of any crate",
+            )
+        })
         .collect()
 }
 

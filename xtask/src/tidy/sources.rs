@@ -48,13 +48,12 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
     }
     let file = path.rsplit('/').next().unwrap_or_default();
     if file == "mod.rs" {
-        let message = "a module `a` is the file `a.rs` beside the folder `a`";
+        let message = "put module `a` in the file `a.rs` beside the folder `a`";
         problems.push(Problem::file(path, message));
     }
     let is_root = file == "lib.rs" || file == "main.rs";
     if is_root && !source.text.starts_with("//!") {
-        let message =
-            "a crate begins with `//!`: its inputs, its outputs, what it must not depend on";
+        let message = "a crate begins with a `//!` comment: its inputs, its outputs, what it must not depend on";
         problems.push(Problem::line(path, 1, message));
     }
     for (number, line) in source.lines() {

@@ -19,9 +19,9 @@ On SIGTERM the replica releases the Lease and closes its Envoys' streams; they k
 another replica.
 
 Environment:
-  POD_NAME, POD_NAMESPACE    --name and --namespace, unless given
-  KUBECONFIG                 kubeconfig, unless --kubeconfig is given
-  RUST_LOG                   log filter, unless --log-level is given")]
+  POD_NAME, POD_NAMESPACE    defaults of --name and --namespace
+  KUBECONFIG                 path of the kubeconfig; --kubeconfig takes precedence
+  RUST_LOG                   log filter; --log-level takes precedence")]
 pub(crate) struct ServeArgs {
     /// Namespace of Sesame's Lease and certificates
     #[arg(
@@ -49,21 +49,21 @@ pub(crate) struct ServeArgs {
     /// Port at which Envoys reach the xDS server [default: the port of --xds]
     #[arg(long, value_name = "PORT", conflicts_with = "unmanaged")]
     pub(crate) xds_port: Option<u16>,
-    /// Folder with tls.crt, tls.key and ca.crt for the xDS server, reloaded on changes [default: Sesame issues
+    /// Folder with tls.crt, tls.key and ca.crt for the xDS server, reloaded when they change [default: Sesame issues
     /// certificates for itself and for Envoys, and stores them in Secrets]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) xds_certificates: Option<PathBuf>,
-    /// Split route tables into shards, so that the cost to Envoy of a change doesn't grow with the number of hosts
+    /// Split route tables into shards, so that the cost of a change in Envoy doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
-    /// Let Envoys load Sesame's module, which finds a request's route shard faster than regular expressions
+    /// Load Sesame's module into Envoys; it selects a request's route shard faster than regular expressions do
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub(crate) envoy_module: bool,
     /// Listen address of /healthz, /readyz and /metrics
     #[arg(long, value_name = "IP:PORT", default_value = "0.0.0.0:8080")]
     pub(crate) probes: SocketAddr,
-    /// Listen address of the admin pages: /status, /fleets, /config and more, without authentication
+    /// Listen address of the admin pages (/status, /fleets, /config and more), which are unauthenticated
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:8081")]
     pub(crate) admin: SocketAddr,
     /// Elect a leader among the replicas; if false, this replica always leads
@@ -73,10 +73,10 @@ pub(crate) struct ServeArgs {
     /// Image of managed Envoys
     #[arg(long, value_name = "IMAGE", default_value_t = default_envoy_image(), conflicts_with = "unmanaged")]
     pub(crate) envoy_image: String,
-    /// Image of the sidecar in each Envoy's pod: Sesame's own
+    /// Image of the sidecar in each Envoy's pod (Sesame's own image)
     #[arg(long, value_name = "IMAGE", default_value_t = default_sidecar_image(), conflicts_with = "unmanaged")]
     pub(crate) sidecar_image: String,
-    /// Don't manage Envoys: they run outside Sesame
+    /// Don't manage Envoys; they run outside Sesame
     #[arg(long)]
     pub(crate) unmanaged: bool,
     /// Gateway that unmanaged Envoys serve [default: the oldest Gateway of the oldest GatewayClass]

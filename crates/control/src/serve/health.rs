@@ -73,7 +73,7 @@ impl Health {
     /// Why connecting Envoys would have to wait; `None` if they are served.
     pub(crate) fn not_ready_reason(&self) -> Option<&'static str> {
         if !self.synced.load(Ordering::Acquire) {
-            return Some("the objects have not been read yet");
+            return Some("waiting for the initial sync of objects");
         }
         let pending = self.identity.config().is_none();
         pending.then_some("the xDS server has no certificate yet")

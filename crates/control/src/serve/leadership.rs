@@ -98,7 +98,7 @@ pub(super) async fn propagate(mut leadership: Leadership) {
     });
     let mut is_ready = false;
     let mut is_leader = *leadership.is_leader.borrow_and_update();
-    tracing::info!(is_leader, "leadership of this replica");
+    tracing::info!(is_leader, "leadership at startup");
     loop {
         leadership.set_leader(is_leader, is_ready);
         tokio::select! {
@@ -106,7 +106,7 @@ pub(super) async fn propagate(mut leadership: Leadership) {
             changed = leadership.is_leader.changed() => {
                 // After the election task has ended, this replica isn't the leader.
                 is_leader = changed.is_ok() && *leadership.is_leader.borrow_and_update();
-                tracing::info!(is_leader, "leadership of this replica");
+                tracing::info!(is_leader, "leadership changed");
                 if changed.is_err() {
                     leadership.set_leader(false, is_ready);
                     return std::future::pending().await;

@@ -114,7 +114,7 @@ impl Election {
         let released = tokio::time::timeout(RELEASE_TIMEOUT, self.release()).await;
         if released.is_err() {
             tracing::warn!(
-                "cannot release the Lease: no response; other replicas wait until it expires"
+                "cannot release the Lease: no response; another replica takes over once it expires"
             );
         }
     }

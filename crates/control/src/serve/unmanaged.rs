@@ -13,8 +13,8 @@ use super::fleet_updates::FleetUpdates;
 use crate::runner::{FleetRunner, Requests};
 
 /// Message while the addresses are unknown.
-const NO_ADDRESS: &str = "the addresses of these Envoys are unknown: the Service that --envoy-service names has no address \
-                          yet, or Sesame was started without --envoy-service and --address";
+const NO_ADDRESS: &str = "the addresses of these Envoys are unknown: the Service in --envoy-service has no address \
+                          yet, or neither --envoy-service nor --address is set";
 
 pub(super) struct UnmanagedRunner {
     /// Updates of [`FleetId::Unmanaged`].

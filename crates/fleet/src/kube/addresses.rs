@@ -48,7 +48,7 @@ impl RequestedAddresses {
                     "{ip}: an address can be requested only if the fleet's Service is of type LoadBalancer"
                 ),
                 AddressRequest::Hostname(name) => format!(
-                    "{name}: a hostname cannot be requested from a load balancer; omit the value to get the one that it assigns"
+                    "{name}: cannot request a hostname from a load balancer; omit the value to use the one that it assigns"
                 ),
                 AddressRequest::Other(type_) => {
                     format!("addresses of type {type_} are not supported; use IPAddress")

@@ -175,7 +175,7 @@ impl Executor<'_> {
                 format!("not allowed to {verb} {object_name}: {}", status.message)
             }
             Error::Api(status) if status.code == 422 => {
-                format!("the API server rejects {object_name}: {}", status.message)
+                format!("the API server rejected {object_name}: {}", status.message)
             }
             Error::Api(status) => {
                 format!(

@@ -320,7 +320,7 @@ fn may_delete(config: &FleetsConfig, key: &FleetKey, observed: &ObservedObject) 
 /// The message for an object that Sesame didn't create but that has the name of a fleet's object.
 pub(super) fn foreign_message(kind: ObjectKind, key: &FleetKey) -> String {
     format!(
-        "{} {}/{} exists and was not created by Sesame; delete it so that Sesame can create its own",
+        "{} {}/{} already exists and was not created by Sesame; delete it so that Sesame can create its own",
         kind.name(),
         key.namespace,
         key.name

@@ -370,7 +370,7 @@ impl FleetEntry {
                 namespace = &*key.namespace,
                 name = &*key.name,
                 kind = kind.name(),
-                "another client keeps changing this object (another Sesame?); retries are backing off"
+                "another client (another Sesame?) keeps changing this object; backing off"
             );
         }
     }

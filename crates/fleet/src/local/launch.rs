@@ -94,7 +94,7 @@ pub(super) fn prepare_run_dir(run_dir: &Path) -> io::Result<()> {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             format!(
-                "{} is open to other users (mode {:o}, must be 700)",
+                "{} is accessible to other users (mode {:o}, must be 700)",
                 run_dir.display(),
                 mode & 0o777
             ),

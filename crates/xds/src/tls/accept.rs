@@ -71,7 +71,7 @@ impl Acceptor {
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, peer)) => self.begin(stream, peer),
                     Err(error) => {
-                        tracing::debug!(%error, "cannot accept a discovery connection");
+                        tracing::debug!(%error, "cannot accept an xDS connection");
                         tokio::time::sleep(ACCEPT_RETRY).await;
                     }
                 },
@@ -88,7 +88,9 @@ impl Acceptor {
                 peer,
                 reason: RefusalReason::TooManyHandshakes,
                 fleet: None,
-                message: format!("oldest of more than {MAX_HANDSHAKES} concurrent handshakes"),
+                message: format!(
+                    "aborted as the oldest of more than {MAX_HANDSHAKES} concurrent handshakes"
+                ),
             });
         }
         let number = self.next;

@@ -87,7 +87,7 @@ impl AsyncRead for Connection {
         if self.poll_expired(cx).is_ready() {
             tracing::info!(
                 peer = %self.peer.address, fleet = %self.peer.fleet,
-                "closing a discovery connection: the client's certificate has expired"
+                "closing an xDS connection: the client's certificate has expired"
             );
             return Poll::Ready(Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,

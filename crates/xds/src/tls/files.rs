@@ -19,7 +19,7 @@ pub const POLL_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// A file can't be read.
-    #[error("cannot read {}: {source}; the directory must contain {}", path.display(), FILES.join(", "))]
+    #[error("cannot read {}: {source}; the folder must contain {}", path.display(), FILES.join(", "))]
     Read {
         /// The file.
         path: PathBuf,
@@ -94,7 +94,7 @@ async fn follow(dir: PathBuf, interval: Duration, identity: Identity, mut seen: 
         match result {
             Ok(()) => {
                 logged = None;
-                tracing::info!(dir = %dir.display(), "replaced the discovery certificates");
+                tracing::info!(dir = %dir.display(), "the xDS server uses new certificates");
             }
             Err(error) => {
                 let error = error.to_string();

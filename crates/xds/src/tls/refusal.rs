@@ -142,11 +142,11 @@ impl Refusals {
             let fleet = refusal.fleet.as_ref().map(FleetId::as_str);
             // Port probes look like this.
             if refusal.reason == RefusalReason::ConnectionClosed {
-                tracing::debug!(peer = %refusal.peer, unlogged, "discovery connection closed: {}", refusal.message);
+                tracing::debug!(peer = %refusal.peer, unlogged, "xDS connection closed: {}", refusal.message);
             } else {
                 tracing::warn!(
                     peer = %refusal.peer, reason = refusal.reason.as_str(), fleet, unlogged,
-                    "refused a discovery client: {}", refusal.message
+                    "refused an xDS client: {}", refusal.message
                 );
             }
         }

@@ -135,7 +135,7 @@ fn dangling_references_are_found() {
     let problem = after("Service", |service| {
         service["spec"]["selector"] = json!({"app": "other"})
     });
-    assert!(problem.ends_with("selects no pod"), "{problem}");
+    assert!(problem.ends_with("selects no pods"), "{problem}");
     let problem = after("Service", |service| {
         service["spec"]["ports"][0]["targetPort"] = "other".into()
     });
@@ -143,7 +143,7 @@ fn dangling_references_are_found() {
     let problem = after("PodDisruptionBudget", |budget| {
         budget["spec"]["selector"]["matchLabels"] = json!({});
     });
-    assert!(problem.ends_with("selects no pod"), "{problem}");
+    assert!(problem.ends_with("selects no pods"), "{problem}");
     let problem = after("Deployment", |deployment| {
         let container = &mut deployment["spec"]["template"]["spec"]["containers"][0];
         container["readinessProbe"]["httpGet"]["port"] = "other".into();

@@ -56,7 +56,9 @@ pub(super) enum SecretAction {
 /// Why a Secret can't be reconciled.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SecretError {
-    #[error("it exists and was not created by Sesame; delete it")]
+    #[error(
+        "already exists and was not created by Sesame; delete it so that Sesame can create its own"
+    )]
     Foreign,
     #[error(transparent)]
     Certificate(#[from] CertificateError),

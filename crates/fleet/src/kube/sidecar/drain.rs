@@ -30,7 +30,7 @@ impl fmt::Display for DrainEnd {
         f.write_str(match self {
             Self::Gone => "all clients have disconnected",
             Self::Idle => "the remaining clients are idle",
-            Self::Timeout => "timeout; the remaining clients are disconnected",
+            Self::Timeout => "timed out; disconnecting the remaining clients",
             Self::EnvoyGone => "Envoy does not respond",
         })
     }
