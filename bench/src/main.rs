@@ -29,7 +29,7 @@ use crate::report::Figure;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// Measure Sesame.
+/// Measure Sesame
 #[derive(Parser)]
 #[command(name = "cargo xtask bench --", bin_name = "cargo xtask bench --")]
 struct Settings {
@@ -42,7 +42,7 @@ struct Settings {
     /// Measure `sesame serve` with a real API server, instead of the groups
     #[arg(long, conflicts_with = "figures")]
     api_server: bool,
-    /// Numbers of HTTPRoutes for `--api-server`
+    /// Increasing numbers of HTTPRoutes for `--api-server`
     #[arg(long, value_name = "NUMBERS", default_value = "10,1000,5000,10000")]
     api_server_routes: api_server::Sizes,
     /// Number of HTTPRoutes for `translate` and `rss`
@@ -54,7 +54,7 @@ struct Settings {
     /// Use this `sesame` binary for `rss` and `--api-server` instead of the one next to this program
     #[arg(long, value_name = "PATH")]
     sesame: Option<PathBuf>,
-    /// Use this Envoy
+    /// Use this Envoy instead of the downloaded one
     #[arg(long, value_name = "PATH")]
     envoy: Option<PathBuf>,
 }

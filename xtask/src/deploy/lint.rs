@@ -69,7 +69,7 @@ fn rights(objects: &[Value]) -> Vec<String> {
         for rule in role.rules() {
             if rule.get("nonResourceURLs").is_some() {
                 problems.push(format!(
-                    "{name}: only rules about resources are needed: {rule}"
+                    "{name}: only rules about resources are needed; remove {rule}"
                 ));
             }
         }

@@ -107,7 +107,7 @@ pub(super) fn stale_exceptions(sources: &[Source]) -> Vec<Problem> {
         .map(|(path, _)| {
             Problem::file(
                 *path,
-                "no longer a long file: remove it from the list in tidy",
+                "no longer a long file: remove it from the list of exceptions in tidy",
             )
         })
         .collect()

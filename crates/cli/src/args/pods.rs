@@ -26,7 +26,7 @@ fn container() -> Value {
 }
 
 fn words(list: &Value) -> Vec<&str> {
-    let words = list.as_array().expect("a list of strings");
+    let words = list.as_array().expect("the field is a list of strings");
     words.iter().map(|word| word.as_str().unwrap()).collect()
 }
 
@@ -44,7 +44,9 @@ fn deployment_arguments_are_valid() {
     let container = container();
     let deployed = serve(&words(&container["args"]));
     let port = |name: &str| {
-        let ports = container["ports"].as_array().expect("ports");
+        let ports = container["ports"]
+            .as_array()
+            .expect("the container has ports");
         let found = ports.iter().find(|port| port["name"] == name);
         found.map(|port| port["containerPort"].clone())
     };
@@ -67,7 +69,9 @@ fn deployment_sets_the_variables_that_serve_reads() {
     let serve = args.find_subcommand("serve").unwrap();
     let read: BTreeSet<_> = serve.get_arguments().filter_map(|a| a.get_env()).collect();
     let container = container();
-    let set = container["env"].as_array().expect("variables");
+    let set = container["env"]
+        .as_array()
+        .expect("the container has variables");
     let set = set
         .iter()
         .map(|variable| variable["name"].as_str().unwrap());

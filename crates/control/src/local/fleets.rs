@@ -158,7 +158,7 @@ pub(crate) async fn forward_process_events(
                 }
             }
             processes::ProcessEvent::Ready { after, .. } => {
-                tracing::debug!(gateway, ?after, "Envoy has its first configuration");
+                tracing::debug!(gateway, ?after, "Envoy received its first configuration");
                 continue;
             }
             processes::ProcessEvent::Exited {

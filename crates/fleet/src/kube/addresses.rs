@@ -239,7 +239,7 @@ mod tests {
             let Some(FleetProblem::AddressNotUsable(message)) =
                 problem(&requested, Some(&assigned), "s")
             else {
-                panic!("{ip} alone is enough");
+                panic!("{ip} alone satisfies the request");
             };
             assert!(
                 message.contains("Only one address") && message.ends_with("203.0.113.1"),

@@ -105,17 +105,17 @@ fn assert_golden(name: &str, spec: &FleetSpec) {
 }
 
 #[test]
-fn objects_with_default_parameters() {
+fn objects_with_default_parameters_match_the_golden_file() {
     assert_golden("defaults.json", &testing::spec("web"));
 }
 
 #[test]
-fn objects_with_all_parameters() {
+fn objects_with_all_parameters_match_the_golden_file() {
     assert_golden("all-parameters.json", &all_parameters());
 }
 
 #[test]
-fn objects_of_a_daemon_set_fleet() {
+fn objects_of_a_daemon_set_fleet_match_the_golden_file() {
     assert_golden("daemon-set.json", &daemon_set_fleet());
 }
 

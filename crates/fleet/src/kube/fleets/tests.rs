@@ -84,7 +84,7 @@ impl Fixture {
             let (key, outcomes) = self.execute(job);
             self.fleets.done(key, outcomes, self.now);
         }
-        panic!("jobs never end: {:?}", self.log);
+        panic!("jobs keep starting: {:?}", self.log);
     }
 
     fn execute(&mut self, job: Job) -> (FleetKey, Vec<Outcome>) {
@@ -185,7 +185,7 @@ impl Fixture {
     }
 
     fn state(&mut self) -> Option<FleetState> {
-        let (fleet, state) = self.fleets.next_state().expect("a state");
+        let (fleet, state) = self.fleets.next_state().expect("the state has changed");
         assert_eq!(fleet, id());
         assert!(!self.fleets.has_state());
         state

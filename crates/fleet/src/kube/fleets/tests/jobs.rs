@@ -136,7 +136,10 @@ fn a_transient_failure_is_reported_only_if_it_lasts() {
     let mut failures = 0;
     while !fixture.fleets.has_state() {
         fixture.advance(MAX_BACKOFF);
-        let job = fixture.fleets.next_job(fixture.now).expect("a retry");
+        let job = fixture
+            .fleets
+            .next_job(fixture.now)
+            .expect("the job is retried");
         let failure = Outcome::Transient(ObjectKind::Service, "busy".to_owned());
         fixture.fleets.done(job.key, vec![failure], fixture.now);
         failures += 1;

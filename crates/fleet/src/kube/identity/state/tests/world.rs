@@ -73,7 +73,7 @@ impl Cluster {
     pub(super) fn reconcile(&mut self, state: &mut SecretsState, now: Timestamp) -> usize {
         let mut cas_written = 0;
         for pass in 0.. {
-            assert!(pass < 1_000, "reconciling doesn't end");
+            assert!(pass < 1_000, "reconciliation does not converge");
             let names = state.next(now);
             if names.is_empty() {
                 break;
