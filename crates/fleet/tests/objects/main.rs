@@ -176,7 +176,10 @@ async fn a_foreign_object_is_reported_and_not_modified() {
         .await;
     let message = state.problem.unwrap().message().to_owned();
     assert!(
-        message.starts_with(&format!("ConfigMap foreign/{} already exists", fixture.name())),
+        message.starts_with(&format!(
+            "ConfigMap foreign/{} already exists",
+            fixture.name()
+        )),
         "{message}"
     );
     fixture.until_exists("PodDisruptionBudget").await;
