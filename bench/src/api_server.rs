@@ -1,14 +1,15 @@
-//! `--api-server`: `sesame serve` with a real API server, from writing an object to the response of a real Envoy.
+//! `--api-server`: `sesame serve` with a real API server, from writing an object to a real Envoy's response.
 //!
 //! In: route counts. Out: figures. A prober checks every response throughout the run, which has these steps:
 //!
 //! 1. Start etcd, the API server, Sesame's binary and an Envoy with the certificate that Sesame issued. Measure idle
 //!    memory.
 //! 2. For each route count, with a separate host, Service and EndpointSlice per route:
-//!    - create the missing routes at once: time until they have statuses, and until the Gateway counts them;
-//!    - time single changes, alternating with the [`floor`]: a watch on the same API server, and a server that only
-//!      pushes pre-encoded resources to its own Envoy. Both include the API server's time, so the ratio shows Sesame's
-//!      share. The floor doesn't use TLS. Sesame also sees the floor's changes, which belong to none of its Gateways;
+//!    - create the missing routes at once: time until all have statuses, and until `attachedRoutes` is right;
+//!    - time single changes, alternating between Sesame and the baseline server ([`floor`]), which watches the same API
+//!      server and only pushes pre-encoded resources to its own Envoy. Both include the API server's time, so the ratio
+//!      shows Sesame's share. The baseline server doesn't use TLS. Sesame also sees the changes made for it, which
+//!      belong to none of Sesame's Gateways;
 //!    - measure CPU time and bytes per change;
 //!    - time changes while other routes are rewritten;
 //!    - measure memory, restarts of Sesame, and a restart together with a fresh Envoy.
@@ -62,7 +63,7 @@ const SETTLE: Duration = Duration::from_secs(3);
 const RESTARTS: usize = 3;
 /// Time limit for an Envoy to start.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Target in milliseconds from the last new route until the Gateway counts all of them.
+/// Target in milliseconds from the last new route until the Gateway's `attachedRoutes` includes all of them.
 const ATTACHED: f64 = 1_000.0;
 /// Target in milliseconds from the last of up to 5,000 new routes until all have statuses.
 const STATUSES: f64 = 5_000.0;
@@ -198,7 +199,7 @@ impl Run<'_> {
         let after = self.replica.memory()?.now;
         self.figures.push(
             Figure::new(
-                "memory after deleting everything / empty",
+                "memory after deleting everything / initial memory",
                 Unit::Ratio,
                 after / empty,
             )
@@ -226,17 +227,19 @@ impl Run<'_> {
         let targets = Targets::of(size);
         let mut tally = Tally::default();
 
-        self.progress(&format!("changes at {size} routes, and the floor"));
+        self.progress(&format!(
+            "changes with {size} routes, Sesame and baseline server"
+        ));
         let figures = self.place(size).latency(rounds, &mut tally)?;
         self.figures.extend(figures);
 
-        self.progress(&format!("CPU time of changes at {size} routes"));
+        self.progress(&format!("CPU time per change with {size} routes"));
         let envoy = self.rig.pid(&self.envoy, PATIENCE)?;
         let place = self.place(size);
         let costs = place.cost(&self.replica, envoy, rounds, &mut tally)?;
         let processor = self.costs(size, &costs);
 
-        self.progress(&format!("changes at {size} routes, under churn"));
+        self.progress(&format!("changes with {size} routes, under churn"));
         let figures = self.place(size).under_churn(rounds, &mut tally)?;
         self.figures.extend(figures);
         self.tally.add(tally);
@@ -267,19 +270,19 @@ impl Run<'_> {
         let fresh = self.fresh(size)?;
         self.figures.extend([
             Figure::new(
-                format!("restart with {size} routes: a fresh Envoy serves all routes"),
+                format!("Sesame restart with a fresh Envoy, {size} routes: time until it serves everything"),
                 Unit::Milliseconds,
                 fresh.served.as_secs_f64() * 1e3,
             )
             .at_most(targets.fresh)
-            .note("both start at the same time"),
+            .note("Sesame and Envoy start at the same time"),
             Figure::new(
                 format!("memory of a fresh Envoy with {size} routes"),
                 Unit::Mebibytes,
                 fresh.memory,
             )
             .at_most(targets.envoy)
-            .note("before requests"),
+            .note("before any requests"),
         ]);
         Ok(processor)
     }
@@ -360,7 +363,7 @@ impl Run<'_> {
         self.figures.extend([
             Figure::new(
                 format!(
-                    "attaching {count} routes: until the Gateway counts all, after the last write"
+                    "attaching {count} routes: time from the last write until attachedRoutes is {count}"
                 ),
                 Unit::Milliseconds,
                 loaded.attached,
@@ -368,7 +371,9 @@ impl Run<'_> {
             .at_most(ATTACHED)
             .note(written),
             Figure::new(
-                format!("attaching {count} routes: until all have statuses, after the last write"),
+                format!(
+                    "attaching {count} routes: time from the last write until all have statuses"
+                ),
                 Unit::Milliseconds,
                 loaded.statuses,
             )
@@ -381,7 +386,7 @@ impl Run<'_> {
             .at_most(1.0)
             .note(format!("at most {} for one route", loaded.most)),
             Figure::new(
-                format!("attaching {count} routes: writes of the Gateway's status per second"),
+                format!("attaching {count} routes: Gateway status writes per second"),
                 Unit::Count,
                 loaded.gateway as f64,
             )
@@ -436,21 +441,23 @@ impl Run<'_> {
         let used = samples(|(restarted, _)| restarted.used).quantile(0.5);
         self.figures.extend([
             Figure::of(
-                format!("restart with {count} routes: a new stream has received everything"),
+                format!("Sesame restart with {count} routes: time until everything is sent"),
                 Unit::Milliseconds,
                 &complete,
             )
             .at_most(COMPLETE)
             .note(format!(
-                "{} times; connected after {connected:.0} ms; {used:.0} ms of CPU time",
+                "{} restarts; connected after {connected:.0} ms; {used:.0} ms of CPU time",
                 restarts.len()
             )),
             Figure::of(
-                format!("restart with {count} routes: the running Envoy has applied two changes"),
+                format!(
+                    "Sesame restart with {count} routes: time until Envoy has applied two changes"
+                ),
                 Unit::Milliseconds,
                 &samples(|(_, followed)| *followed),
             )
-            .note("since the start of the process, including Envoy's backoff"),
+            .note("from the start of the process, including Envoy's backoff"),
         ]);
     }
 
@@ -463,7 +470,7 @@ impl Run<'_> {
             .with_context(|| self.replicas.last_words())?;
         self.rig.close();
         for line in &tally.shown {
-            eprintln!("wrong: {line}");
+            eprintln!("wrong response: {line}");
         }
         self.figures.extend([
             Figure::new("wrong responses", Unit::Count, tally.wrong as f64)

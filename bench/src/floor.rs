@@ -1,5 +1,5 @@
-//! The floor: a minimal xDS server as a lower bound for Sesame. It pushes encoded resources to one client in a safe
-//! order, without translation, sessions, versions or NACKs.
+//! The baseline server: a minimal xDS server whose latency is a lower bound for Sesame's. It pushes encoded resources
+//! to one client in a safe order, without translation, sessions, versions or NACKs.
 //!
 //! In: encoded resources. Out: the same, to one Envoy, in this order:
 //!
@@ -98,7 +98,8 @@ impl Floor {
             parts: Mutex::new(Some((server, incoming))),
         };
         let _in_runtime = runtime.enter();
-        let listener = UnixListener::bind(socket).context("cannot listen on the floor's socket")?;
+        let listener =
+            UnixListener::bind(socket).context("cannot listen on the baseline server's socket")?;
         drop(_in_runtime);
         runtime.spawn(
             tonic::transport::Server::builder()
@@ -134,7 +135,7 @@ impl AggregatedDiscoveryService for Service {
         &self,
         _: Request<Streaming<DiscoveryRequest>>,
     ) -> Result<Response<Self::StreamAggregatedResourcesStream>, Status> {
-        Err(Status::unimplemented("delta only"))
+        Err(Status::unimplemented("only delta xDS is supported"))
     }
 
     async fn delta_aggregated_resources(
@@ -146,7 +147,7 @@ impl AggregatedDiscoveryService for Service {
             .lock()
             .await
             .take()
-            .ok_or_else(|| Status::unavailable("one stream only"))?;
+            .ok_or_else(|| Status::unavailable("only one stream is supported"))?;
         let mut requests = request.into_inner();
         let (out, responses) = mpsc::channel(QUEUE);
         tokio::spawn(async move {
@@ -200,7 +201,10 @@ impl Server {
             return Vec::new();
         };
         if let Some(error) = &request.error_detail {
-            eprintln!("the floor's Envoy rejected an update: {}", error.message);
+            eprintln!(
+                "the baseline server's Envoy rejected an update: {}",
+                error.message
+            );
         }
         let acknowledges = !request.response_nonce.is_empty();
         if type_url == names::ROUTES && acknowledges {

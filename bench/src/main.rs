@@ -42,13 +42,13 @@ struct Settings {
     /// Measure `sesame serve` with a real API server, instead of the groups
     #[arg(long, conflicts_with = "figures")]
     api_server: bool,
-    /// Increasing numbers of HTTPRoutes for `--api-server`
+    /// Numbers of HTTPRoutes for `--api-server`, in increasing order
     #[arg(long, value_name = "NUMBERS", default_value = "10,1000,5000,10000")]
     api_server_routes: api_server::Sizes,
     /// Number of HTTPRoutes for `translate` and `rss`
     #[arg(long, default_value_t = 10_000)]
     routes: usize,
-    /// Rounds of `--api-server`
+    /// Number of rounds for `--api-server`
     #[arg(long, default_value_t = 100)]
     rounds: usize,
     /// Use this `sesame` binary for `rss` and `--api-server` instead of the one next to this program

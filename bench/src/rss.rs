@@ -1,6 +1,6 @@
 //! `rss`: memory of `sesame local`.
 //!
-//! The release binary reads a folder of YAML files with a hundred apps each (a route, a Service and an EndpointSlice
+//! The release binary reads a folder of YAML files of a hundred apps each (a route, a Service and an EndpointSlice
 //! per app) and runs one real Envoy. Memory is the resident set size of the Sesame process without Envoy, one second
 //! after Envoy has ACKed everything, and its peak.
 
@@ -68,7 +68,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     running.end()?;
     Ok(vec![
         Figure::new(
-            format!("memory of `sesame local`, {count} routes"),
+            format!("memory of `sesame local` with {count} routes"),
             Unit::Mebibytes,
             memory.now,
         )
@@ -80,7 +80,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
             memory.peak,
         ),
         Figure::new(
-            "time from start until everything is served",
+            "startup time of `sesame local`, until everything is served",
             Unit::Milliseconds,
             ready.as_secs_f64() * 1e3,
         ),

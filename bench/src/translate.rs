@@ -1,4 +1,4 @@
-//! `translate`: time of the translation alone, without Envoy and network.
+//! `translate`: time of the translation alone, without Envoy or a network.
 //!
 //! Measures what `sesame local` and `serve` run: the engine, all stages, encoding, and the assembler that joins route
 //! tables, on one thread. Objects are decoded before the clock starts. `tests/cost.rs` counts keys and resources
@@ -41,7 +41,8 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
             resources.partition::<Vec<_>, _>(|change| of_table.contains(&change.type_url));
         ensure!(
             others.len() == 2 * count + 1 && !table.is_empty(),
-            "{} resources instead of a listener and two for each of {count} Services, and {} of a route table",
+            "expected {} other resources and a route table, got {} and {}",
+            2 * count + 1,
             others.len(),
             table.len()
         );
@@ -49,7 +50,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
 
     let mut figures = vec![
         Figure::of(
-            format!("translation of {count} decoded routes to resources"),
+            format!("translating {count} decoded routes into resources"),
             Unit::Milliseconds,
             &loads,
         )
@@ -76,11 +77,15 @@ fn one_route(core: &mut Core, count: usize) -> Result<Vec<Figure>> {
         }
     }
     Ok(vec![
-        Figure::of("one route changed, to commit", Unit::Milliseconds, &commits)
-            .at_most(0.5)
-            .note("another backend; engine and encoding"),
         Figure::of(
-            "one route changed, to the joined shard",
+            "changing one route: time to commit",
+            Unit::Milliseconds,
+            &commits,
+        )
+        .at_most(0.5)
+        .note("the route switches to another backend; includes the engine and encoding"),
+        Figure::of(
+            "changing one route: time until its shard is assembled",
             Unit::Milliseconds,
             &joins,
         ),

@@ -170,7 +170,7 @@ impl Cluster {
         let from = listed
             .metadata
             .resource_version
-            .context("a list without a resourceVersion")?;
+            .context("a list has no resourceVersion")?;
         let (sender, events) = mpsc::channel(EVENTS);
         runtime.spawn(follow(api, from, sender));
         Ok(events)
@@ -201,7 +201,7 @@ async fn follow(
                     from = mark.metadata.resource_version;
                     continue;
                 }
-                WatchEvent::Error(status) => bail!("a watch ended: {}", status.message),
+                WatchEvent::Error(status) => bail!("a watch failed: {}", status.message),
             };
             if let Some(version) = &object.metadata.resource_version {
                 from.clone_from(version);
@@ -246,7 +246,7 @@ async fn write(client: Client, one: Write) -> Result<()> {
 
 fn name(value: &Value) -> Result<&str> {
     let name = value["metadata"]["name"].as_str();
-    name.context("an object without a name")
+    name.context("an object has no name")
 }
 
 fn api(client: &Client, like: &Value) -> Result<Api<DynamicObject>> {

@@ -1,4 +1,4 @@
-//! The floor with an API server: a watch, and the [`Floor`] that pushes pre-encoded resources.
+//! The baseline server with an API server: a watch, and the [`Floor`] that pushes pre-encoded resources.
 //!
 //! In: changes. Out: the same configuration in a separate Envoy. An event triggers the push by its object's name only;
 //! the resources equal Sesame's byte for byte.
@@ -23,7 +23,7 @@ use crate::rig::{self, Rig};
 /// The resources to push on the next event for an object of this name.
 type Armed = Arc<Mutex<Option<(String, Push)>>>;
 
-/// A running floor.
+/// A running baseline server.
 pub(crate) struct WatchedFloor {
     rig: Rig,
     scribe: Core,
@@ -35,8 +35,8 @@ pub(crate) struct WatchedFloor {
 }
 
 impl WatchedFloor {
-    /// Starts a floor and an Envoy with this number of apps, plus the Services for the routes of this number of rounds.
-    /// Returns the Envoy's port.
+    /// Starts a baseline server and an Envoy with this number of apps, plus the Services for the routes of this number
+    /// of rounds. Returns the Envoy's port.
     pub(crate) fn start(
         cluster: &Cluster,
         envoy: Option<&std::path::Path>,
@@ -97,7 +97,7 @@ impl WatchedFloor {
         *self.armed.lock().unwrap_or_else(PoisonError::into_inner) = Some(armed);
     }
 
-    /// Stops the floor and its Envoy.
+    /// Stops the baseline server and its Envoy.
     pub(crate) fn close(self) {
         self.rig.close();
     }

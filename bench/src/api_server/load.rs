@@ -1,4 +1,4 @@
-//! Many new routes at once: time and writes until each has a status and the Gateway counts all of them.
+//! Many new routes at once: time and writes until each has a status and `attachedRoutes` includes it.
 //!
 //! Their Services and EndpointSlices already exist. The bench limits its concurrent requests; meanwhile Sesame writes
 //! statuses to the same API server.
@@ -21,7 +21,7 @@ const AFTERWARDS: Duration = Duration::from_secs(2);
 pub(crate) struct Loaded {
     /// Time to write the routes, in milliseconds.
     pub(crate) written: f64,
-    /// Time from the bench's last write until the Gateway counted all routes, in milliseconds.
+    /// Time from the bench's last write until `attachedRoutes` included all routes, in milliseconds.
     pub(crate) attached: f64,
     /// Time from the bench's last write until the last route had a status, in milliseconds.
     pub(crate) statuses: f64,

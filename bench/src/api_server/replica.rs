@@ -121,7 +121,7 @@ impl Settings {
         let secret = found.with_context(|| self.last_words())?;
         let write = |key: &str| -> Result<PathBuf> {
             let text = secret["data"][key].as_str();
-            let bytes = BASE64_STANDARD.decode(text.context("a Secret without a key")?)?;
+            let bytes = BASE64_STANDARD.decode(text.context("the Secret lacks a key")?)?;
             let path = cluster.folder().join(key);
             fs::write(&path, bytes)?;
             Ok(path)

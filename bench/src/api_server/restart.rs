@@ -34,7 +34,7 @@ pub(crate) struct Restarted {
     pub(crate) used: f64,
 }
 
-/// Replaces a replica with a new one and takes the times.
+/// Replaces a replica with a new one and measures the times.
 pub(crate) fn restart(
     cluster: &Cluster,
     settings: &Settings,

@@ -1,8 +1,8 @@
-//! One side of the comparison: Sesame or the floor.
+//! One side of the comparison: Sesame or the baseline server.
 //!
 //! In: a change. Out: the time until an Envoy's response reflects it. One clock starts with the request to the API
-//! server, the other with the event of the bench's own watch; both stop at the first new response on a connection that
-//! sends a request every 150 µs.
+//! server, the other with the event from the bench's own watch; both stop at the first new response on a connection
+//! that sends a request every 150 µs.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -14,7 +14,7 @@ use crate::probe::Response;
 pub(crate) const BLUE: &str = "blue";
 pub(crate) const GREEN: &str = "green";
 
-/// Namespace for the floor's changes: Sesame sees them, but they belong to no Gateway.
+/// Namespace for changes to the baseline server: Sesame sees them, but they belong to no Gateway.
 pub(crate) const FLOOR: &str = "floor";
 
 /// Sesame's own namespace.
@@ -22,7 +22,7 @@ pub(crate) const SYSTEM: &str = "sesame-system";
 
 /// A route that alternates between two Services.
 const SWAPPED: &str = "swapped";
-/// A route whose Service's endpoint changes.
+/// A route to a Service whose endpoint changes.
 const MOVED: &str = "moved";
 
 /// Number of permanent routes.
@@ -63,10 +63,10 @@ impl Kind {
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Self::NewRoute => "new HTTPRoute",
+            Self::NewRoute => "new route",
             Self::Backend => "backend changed",
             Self::Endpoint => "endpoint changed",
-            Self::Deleted => "HTTPRoute deleted",
+            Self::Deleted => "route deleted",
         }
     }
 }
@@ -109,7 +109,7 @@ pub(crate) fn extras([blue, green]: [SocketAddr; 2]) -> Vec<Value> {
     all
 }
 
-/// Those objects of [`extras`] that the floor changes; its other objects exist only in its Envoy.
+/// The objects of [`extras`] that are changed for the baseline server; all others exist only in its Envoy.
 pub(crate) fn floor_extras(backends: [SocketAddr; 2]) -> Vec<Value> {
     let mut all = extras(backends);
     let changed = [json!(SWAPPED), json!(format!("{MOVED}-1"))];

@@ -1,4 +1,4 @@
-//! Targets by route count; they should hardly depend on it.
+//! Targets by route count, on which they should hardly depend.
 
 use super::site::Kind;
 
@@ -25,7 +25,7 @@ pub(crate) struct Targets {
 pub(crate) const PROCESSOR: f64 = 1.0;
 /// The 95th percentile divided by the median.
 pub(crate) const SPREAD: f64 = 2.0;
-/// Sesame's time divided by the floor's.
+/// Sesame's time divided by the baseline server's.
 pub(crate) const FLOOR: f64 = 1.3;
 
 const ALL: [Targets; 3] = [

@@ -1,4 +1,4 @@
-//! Single changes: latency with Sesame and with the floor, and CPU time of Sesame and Envoy.
+//! Single changes: latency with Sesame and with the baseline server, and CPU time of Sesame and Envoy.
 //!
 //! Rounds alternate between both sides, as does the order within a round. A pause between changes lets all processes
 //! become idle. A new route's Service and EndpointSlice already exist.
@@ -56,7 +56,7 @@ pub(crate) struct Costs {
 }
 
 impl Place<'_> {
-    /// Latency of changes, alternating between Sesame and a floor.
+    /// Latency of changes, alternating between Sesame and a baseline server.
     pub(crate) fn latency(&self, rounds: usize, tally: &mut Tally) -> Result<Vec<Figure>> {
         let [blue, _] = self.backends;
         let total = (WARM_UP + rounds).next_multiple_of(2);
@@ -89,7 +89,10 @@ impl Place<'_> {
         let [sesame, floor] = sides.map(Side::close);
         tally.add(sesame);
         if floor.wrong > 0 {
-            eprintln!("the floor returned {} wrong responses", floor.wrong);
+            eprintln!(
+                "the baseline server's Envoy sent {} wrong responses",
+                floor.wrong
+            );
         }
         self.clear(total, blue)?;
         let mut figures = Vec::new();
@@ -103,7 +106,7 @@ impl Place<'_> {
         let name = format!("{}, {} routes", kind.name(), self.apps);
         let note = |from_request: &Samples| {
             format!(
-                "{} times; {:.1} ms from the request to the API server, p99 {:.1}",
+                "{} changes; {:.1} ms from the request to the API server, p99 {:.1}",
                 from_request.len(),
                 from_request.quantile(0.5),
                 from_request.quantile(0.99)
@@ -118,12 +121,12 @@ impl Place<'_> {
             of("Sesame", sesame)
                 .at_most(Targets::of(self.apps).shown(kind))
                 .note(note(&shown[0])),
-            of("floor", floor).note(note(&shown[1])),
+            of("baseline server", floor).note(note(&shown[1])),
             Figure::new(format!("{name}: p95 / median"), Unit::Ratio, spread(sesame))
                 .at_most(targets::SPREAD)
-                .note(format!("floor {:.2}", spread(floor))),
+                .note(format!("baseline server {:.2}", spread(floor))),
             Figure::new(
-                format!("{name}: Sesame / floor, from the request"),
+                format!("{name}: Sesame / baseline server, from the request"),
                 Unit::Ratio,
                 shown[0].quantile(0.5) / shown[1].quantile(0.5),
             )
