@@ -301,7 +301,7 @@ fn routes(world: &mut World) {
         &TABLES,
     );
 
-    // A route of another controller.
+    // A route that belongs to another controller.
     let mut foreign = route("foreign", "foreign.example.com", &service);
     foreign["spec"]["parentRefs"] = json!([{"name": "another-controllers"}]);
     costs(world, vec![upsert(foreign)], &[("our http_routes", 1)], &[]);
@@ -410,7 +410,7 @@ fn gateways(world: &mut World) {
     }
 }
 
-/// Changes without effect.
+/// Changes with no effect.
 fn no_ops(world: &mut World) {
     let identity = Identity::self_signed(&["example.com"]).expect("a certificate");
     let unrelated = vec![

@@ -78,7 +78,7 @@ fn check(case: &Case, outcome: &str, wrong: &mut Vec<String>) {
 fn finish(wrong: &[String]) {
     assert!(
         wrong.is_empty(),
-        "{} cases differ; if the new outcomes are right, run again with SESAME_UPDATE=1\n\n{}",
+        "{} cases differ; if the new outcomes are correct, run again with SESAME_UPDATE=1\n\n{}",
         wrong.len(),
         wrong.join("\n")
     );

@@ -5,7 +5,7 @@
 //! 1. Start etcd, the API server, Sesame's binary and an Envoy with the certificate that Sesame issued. Measure idle
 //!    memory.
 //! 2. For each route count, with a separate host, Service and EndpointSlice per route:
-//!    - create the missing routes at once: time until all have statuses, and until `attachedRoutes` is right;
+//!    - create the missing routes at once: time until all have statuses, and until `attachedRoutes` is up to date;
 //!    - time single changes, alternating between Sesame and the baseline server ([`floor`]), which watches the same API
 //!      server and only pushes pre-encoded resources to its own Envoy. Both include the API server's time, so the ratio
 //!      shows Sesame's share. The baseline server doesn't use TLS. Sesame also sees the changes made for it, which

@@ -12,7 +12,7 @@ use crate::gateway::Gateway;
 /// Number of requests for checking weights.
 const WEIGHED: usize = 400;
 
-/// Sends all requests and prints them with their responses. Returns whether all are right.
+/// Sends all requests and prints them with their responses. Returns whether all are correct.
 pub(crate) async fn run(gateway: &Gateway, backends: &[Backend]) -> bool {
     let plain = SocketAddr::new(gateway.address(), 8080);
     let secure = SocketAddr::new(gateway.address(), 8443);
@@ -49,7 +49,7 @@ pub(crate) async fn run(gateway: &Gateway, backends: &[Backend]) -> bool {
         ),
         report(
             "retry",
-            "GET http://orders.example.com/flaky, failing twice",
+            "GET http://orders.example.com/flaky, which fails twice",
             retry(plain).await,
         ),
         report(
@@ -70,7 +70,7 @@ pub(crate) async fn run(gateway: &Gateway, backends: &[Backend]) -> bool {
     ];
     let wrong = checks.iter().filter(|&&right| !right).count();
     match wrong {
-        0 => println!("\nAll {} responses are right.", checks.len()),
+        0 => println!("\nAll {} responses are correct.", checks.len()),
         wrong => println!("\n{wrong} of {} responses are wrong.", checks.len()),
     }
     wrong == 0
@@ -125,7 +125,7 @@ async fn tls(address: SocketAddr) -> Result<String> {
         .map(<[u8]>::len)
         .unwrap_or_default();
     Ok(format!(
-        "200 from shop, over HTTP/2 and TLS with a certificate of {bytes} bytes"
+        "200 from shop, over HTTP/2 and TLS with a {bytes}-byte certificate"
     ))
 }
 
@@ -278,7 +278,7 @@ async fn foreign(address: SocketAddr) -> Result<String> {
     let allowed = response.header("access-control-allow-origin");
     ensure!(allowed.is_empty(), "allow-origin is {allowed:?}");
     Ok(format!(
-        "{} without allow-origin: the browser keeps the script away",
+        "{} without allow-origin: the browser blocks the script",
         response.status.as_u16()
     ))
 }

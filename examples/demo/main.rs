@@ -18,7 +18,7 @@ use sesame_testkit::backend::Backend;
 
 use crate::gateway::Gateway;
 
-/// Run examples/quickstart and check some answers.
+/// Run examples/quickstart and check some responses.
 #[derive(Parser)]
 #[command(name = "demo")]
 struct Args {
@@ -46,7 +46,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// Returns whether all responses are right.
+/// Returns whether all responses are correct.
 async fn run(args: &Args) -> Result<bool> {
     let mut backends = Vec::new();
     for (name, address) in BACKENDS {

@@ -103,10 +103,19 @@ pub(crate) const STRICTER: List = &[
         "HTTPRoute.spec.rules[].matches[].path.value",
         "CEL: a normalized path",
     ),
-    ("TCPRoute.spec.rules", "v1alpha2 allows 16, v1 one"),
-    ("TLSRoute.spec.rules", "v1alpha2 allows 16, v1 one"),
-    ("UDPRoute.spec.rules", "v1alpha2 allows 16, v1 one"),
-    ("TLSRoute.spec.hostnames[]", "CEL: no address"),
+    (
+        "TCPRoute.spec.rules",
+        "v1alpha2 allows 16 rules, v1 allows one",
+    ),
+    (
+        "TLSRoute.spec.rules",
+        "v1alpha2 allows 16 rules, v1 allows one",
+    ),
+    (
+        "UDPRoute.spec.rules",
+        "v1alpha2 allows 16 rules, v1 allows one",
+    ),
+    ("TLSRoute.spec.hostnames[]", "CEL: not an IP address"),
 ];
 
 /// Number of differences to print per place.

@@ -27,7 +27,7 @@ fn read() -> Vec<Crd> {
 fn decode(object: &Value) -> Result<Object, String> {
     match Object::decode(object.clone()) {
         Ok(Some(object)) => Ok(object),
-        Ok(None) => Err("is of no kind that is read".to_owned()),
+        Ok(None) => Err("`api` does not read this kind".to_owned()),
         Err(error) => Err(error.to_string()),
     }
 }

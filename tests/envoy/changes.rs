@@ -141,7 +141,7 @@ async fn load(address: SocketAddr, allowed: &Allowed, done: &Cell<bool>, keep: b
             fits.extend(allowed.borrow()[&host].iter().cloned());
             assert!(
                 fits.contains(&response),
-                "{host} answers {response:?}; only {fits:?} fit"
+                "{host}: got {response:?}, expected one of {fits:?}"
             );
             asked += 1;
         }
@@ -175,7 +175,7 @@ async fn responses_match_either_the_old_or_the_new_objects() {
             allowed.borrow_mut().insert(host.clone(), both.clone());
             sesame.folder().replace(&format!("{host}.yaml"), &text);
             eventually(
-                &format!("change {number}: {host} answers {responses:?}"),
+                &format!("change {number}: {host} responds with {responses:?}"),
                 async || {
                     let mut seen = BTreeSet::new();
                     for _ in 0..IN_A_ROW {
@@ -197,7 +197,7 @@ async fn responses_match_either_the_old_or_the_new_objects() {
         load(address, &allowed, &done, true),
         load(address, &allowed, &done, false)
     );
-    println!("{CHANGES} changes under {} requests", kept + fresh);
+    println!("{CHANGES} changes during {} requests", kept + fresh);
     assert!(
         kept > CHANGES && fresh > CHANGES,
         "too few requests: {kept} and {fresh}"

@@ -198,7 +198,7 @@ async fn wildcards_allow_what_is_requested() {
 
 /// A rule that matches one method must also match its preflight requests.
 #[tokio::test]
-async fn rules_for_one_method_answer_its_preflights() {
+async fn a_rule_for_one_method_also_matches_its_preflights() {
     let (_backends, services) = backends(&["a"]).await;
     let one = "allowOrigins: ['https://foo.com'], allowMethods: [PUT], maxAge: 7";
     let rules = [format!(

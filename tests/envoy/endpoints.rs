@@ -117,7 +117,7 @@ async fn terminating_endpoints_serve_if_no_others_are_ready() {
     .await;
     let address = sesame.at(8080);
     let only = async |name: &str| {
-        let what = format!("only {name} answers");
+        let what = format!("only {name} responds");
         eventually(&what, async || {
             let found = shares(address, &Request::get("a.example.com", "/"), 20).await;
             anyhow::ensure!(found.keys().eq([name]), "{found:?}");
@@ -140,7 +140,7 @@ async fn terminating_endpoints_serve_if_no_others_are_ready() {
 
 /// A Gateway and endpoints with IPv4 and IPv6 addresses. Without IPv6 on the machine, tests IPv4 only.
 #[tokio::test]
-async fn both_address_families() {
+async fn both_address_families_are_served() {
     let loopback = Ipv6Addr::LOCALHOST;
     let v4 = start("v4").await;
     let v6 = match Backend::start("v6", (loopback, 0).into()).await {

@@ -124,7 +124,7 @@ async fn the_first_of_two_files_with_the_same_object_wins_and_both_are_reported(
 }
 
 #[tokio::test]
-async fn without_watching_files_are_read_once() {
+async fn files_are_read_only_once_without_watching() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let ip = new_ip();
     let folder = Folder::new(&[

@@ -1,4 +1,4 @@
-//! Filters that change headers of requests and responses, on rules and on backends.
+//! Filters that change request and response headers, on rules and on backends.
 
 use serde_json::Value;
 use sesame_testkit::client::{Request, Response};
@@ -28,7 +28,7 @@ const CHANGED: [(&str, &str, &str); 6] = [
 ];
 
 #[tokio::test]
-async fn request_headers() {
+async fn request_headers_are_changed() {
     let (_backends, services) = backends(&["a"]).await;
     let filter =
         format!("filters: [{{type: RequestHeaderModifier, requestHeaderModifier: {{{CHANGES}}}}}]");
@@ -68,7 +68,7 @@ async fn request_headers() {
 }
 
 #[tokio::test]
-async fn response_headers() {
+async fn response_headers_are_changed() {
     let (_backends, services) = backends(&["a"]).await;
     let filter = format!("{{type: ResponseHeaderModifier, responseHeaderModifier: {{{CHANGES}}}}}");
     let request = "{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x-request, value: changed}]}}";

@@ -7,7 +7,7 @@ use crate::harness::{
 };
 
 #[tokio::test]
-async fn exact_before_long_wildcard_before_short_wildcard_before_any() {
+async fn exact_hostnames_precede_longer_wildcards_then_shorter_ones_then_any() {
     let (_backends, services) = backends(&["exact", "long", "short", "any"]).await;
     let routes = route("exact", &["web"], &["a.b.example.com"], &[&to("exact")])
         + &route("long", &["web"], &["*.b.example.com"], &[&to("long")])

@@ -26,14 +26,16 @@ async fn check(connect: &Connect, address: SocketAddr, host: &str, cases: &[(&st
             .expect("a response");
         let found = (response.status.as_u16(), response.header("location"));
         if found != (*status, *location) {
-            wrong.push(format!("{host}{path}: {found:?}, not {status} {location}"));
+            wrong.push(format!(
+                "{host}{path}: got {found:?}, expected {status} {location}"
+            ));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[tokio::test]
-async fn hosts_paths_and_statuses() {
+async fn redirects_can_set_host_path_and_status() {
     let rules = [
         rule("/host", "hostname: b.example.org"),
         rule(

@@ -41,7 +41,7 @@ fn prefix(from: &str, to: &str) -> String {
 }
 
 #[tokio::test]
-async fn prefixes_and_whole_paths() {
+async fn prefixes_and_whole_paths_are_replaced() {
     let (_backends, services) = backends(&["a"]).await;
     let full = "path: {type: ReplaceFullPath, replaceFullPath: /whole}";
     let rules = [
@@ -99,7 +99,7 @@ async fn prefixes_and_whole_paths() {
 }
 
 #[tokio::test]
-async fn the_host_with_and_without_the_path() {
+async fn the_host_is_replaced_with_and_without_the_path() {
     let (_backends, services) = backends(&["a"]).await;
     let modifier =
         "{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: x-set, value: new}]}}";

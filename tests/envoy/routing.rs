@@ -7,7 +7,7 @@ use crate::harness::{
 };
 
 #[tokio::test]
-async fn paths() {
+async fn paths_are_matched() {
     let (_backends, services) = backends(&["one", "two", "exact", "regex", "any"]).await;
     let rules = [
         on("{path: {value: /one}}, {path: {value: /alias/}}", "one"),
@@ -61,7 +61,7 @@ async fn paths() {
 }
 
 #[tokio::test]
-async fn headers_queries_and_methods() {
+async fn headers_query_parameters_and_methods_are_matched() {
     let (_backends, services) = backends(&[
         "plain", "one", "two", "regex", "query", "queries", "post", "longer",
     ])
@@ -178,7 +178,7 @@ async fn across_routes_specificity_then_age_then_name_decides() {
 }
 
 #[tokio::test]
-async fn the_first_of_equal_rules_answers_even_if_its_backend_is_missing() {
+async fn the_first_of_equal_rules_responds_even_if_its_backend_is_missing() {
     let (_backends, services) = backends(&["first", "second"]).await;
     let both = |backend: &str, one: &str, other: &str| {
         on(

@@ -28,7 +28,7 @@ async fn returning(sesame: &Sesame, path: &str, header: &str, value: &str) -> BT
 }
 
 #[tokio::test]
-async fn by_cookie() {
+async fn a_cookie_keeps_a_client_on_its_endpoint() {
     let (_backends, sesame) = serving(&[
         "matches: [{path: {value: /named}}], sessionPersistence: {type: Cookie, cookie: {name: mine}}",
         "matches: [{path: {value: /unnamed}}], sessionPersistence: {cookie: {}}",
@@ -79,7 +79,7 @@ async fn by_cookie() {
 }
 
 #[tokio::test]
-async fn by_header() {
+async fn a_header_keeps_a_client_on_its_endpoint() {
     let (_backends, sesame) =
         serving(&["sessionPersistence: {type: Header, header: {name: x-session}}"]).await;
     let mut homes = BTreeSet::new();
@@ -120,7 +120,7 @@ async fn a_session_whose_endpoint_is_removed_moves_to_another() {
         "all.yaml",
         &format!("{before}{}apiVersion: gateway{after}", service("a", &left)),
     );
-    crate::harness::eventually("another endpoint answers", async || {
+    crate::harness::eventually("another endpoint responds", async || {
         let response = sesame
             .ask_well(&Request::get("a.example.com", "/").header("cookie", &cookie))
             .await;

@@ -322,12 +322,15 @@ async fn under_requests(at: SocketAddr, work: impl Future<Output = ()>) {
 }
 
 async fn responses(at: SocketAddr, host: usize, status: u16) {
-    eventually(&format!("h{host}.test answers {status}"), async || {
-        let request = Request::get(&format!("h{host}.test"), "/");
-        let response = Connect::plain().send(at, &request).await?;
-        ensure!(response.status == status, "{}", response.status);
-        Ok(())
-    })
+    eventually(
+        &format!("h{host}.test responds with {status}"),
+        async || {
+            let request = Request::get(&format!("h{host}.test"), "/");
+            let response = Connect::plain().send(at, &request).await?;
+            ensure!(response.status == status, "{}", response.status);
+            Ok(())
+        },
+    )
     .await;
 }
 

@@ -167,7 +167,7 @@ async fn a_port_in_use_by_another_process_is_reported_until_it_is_free() {
 }
 
 #[tokio::test]
-async fn two_gateways_on_the_same_address_and_port() {
+async fn two_gateways_on_the_same_address_and_port_conflict() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let ip = new_ip();
     let text = gateway("first", ip, &[HTTP])

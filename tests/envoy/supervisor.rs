@@ -54,7 +54,7 @@ fn assert_no_files_left(sesame: &Sesame) {
         .flatten()
         .map(|entry| entry.path())
         .collect();
-    assert!(left.is_empty(), "{left:?} is left");
+    assert!(left.is_empty(), "files remain: {left:?}");
 }
 
 #[tokio::test]
@@ -145,7 +145,7 @@ async fn ctrl_c_and_sigterm_leave_nothing_behind() {
         assert!(status.success(), "{signal}: {status}");
         // They exited before Sesame.
         for pid in envoys {
-            assert!(!is_running(pid), "{signal}: Envoy {pid} is left");
+            assert!(!is_running(pid), "{signal}: Envoy {pid} is still running");
         }
         assert_no_files_left(&sesame);
         for address in [sesame.at(8080), (other, 8080).into()] {
@@ -156,7 +156,7 @@ async fn ctrl_c_and_sigterm_leave_nothing_behind() {
 }
 
 #[tokio::test]
-async fn requests_in_flight_are_answered_during_shutdown() {
+async fn requests_in_flight_complete_during_shutdown() {
     let (_backends, sesame, _other) = two().await;
     let mut connection = sesame.open().await;
     let slow = Request::get("a.example.com", "/?delay=1s");
@@ -208,7 +208,7 @@ async fn gateways_without_addresses_get_stable_ones() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let loopback = |last| IpAddr::from(Ipv4Addr::new(127, 0, 0, last));
     // A port that is currently free at both addresses.
-    let port = eventually("a port that is free twice", async || {
+    let port = eventually("a port that is free at both addresses", async || {
         let one = TcpListener::bind((loopback(1), 0))?;
         let port = one.local_addr()?.port();
         TcpListener::bind((loopback(2), port))?;

@@ -28,7 +28,7 @@ async fn serving(services: &str, rules: &[(&str, &str)]) -> Sesame {
 }
 
 #[tokio::test]
-async fn a_timeout_is_504_and_there_is_no_default_timeout() {
+async fn timeouts_return_504_and_there_is_no_default_timeout() {
     let (_backends, services) = backends(&["a"]).await;
     let sesame = serving(
         &services,

@@ -209,7 +209,7 @@ async fn requests_for_another_listener_are_misdirected() {
             };
             if found != expected {
                 wrong.push(format!(
-                    "{host} on the connection for {sni}: {found}, not {expected}"
+                    "{host} on the connection for {sni}: got {found}, expected {expected}"
                 ));
             }
         }
@@ -219,7 +219,7 @@ async fn requests_for_another_listener_are_misdirected() {
 
 /// Without a catch-all listener, no other listener would serve an unknown hostname.
 #[tokio::test]
-async fn a_hostname_without_a_listener_is_404_and_not_421() {
+async fn a_hostname_without_a_listener_gets_404_not_421() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let listeners = [
         listener("a", "a.org", &["both"]),
@@ -279,7 +279,7 @@ async fn a_new_certificate_is_used_for_new_connections_and_keeps_open_ones() {
         assert_eq!(response.status, 200);
         anyhow::ensure!(
             has_certificate(&connection, "new.example.com"),
-            "it is the old one"
+            "it is still the old one"
         );
         Ok(())
     })

@@ -64,7 +64,7 @@ enum Subcommand {
     Status,
     /// Run kubectl
     Kubectl {
-        /// Arguments of kubectl
+        /// Arguments for kubectl
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         args: Vec<OsString>,
     },

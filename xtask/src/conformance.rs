@@ -150,7 +150,7 @@ fn runs(args: &Args, suite: &suite::Suite, cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Prints the suite's report on the profiles and returns the problems of a run.
+/// Prints the suite's report for each profile and returns the run's problems.
 fn complaints(done: &Done, alone: bool) -> Result<Vec<String>> {
     let mut complaints = Vec::new();
     let bad: Vec<&str> = done.bad().map(|ended| ended.test.as_str()).collect();

@@ -49,7 +49,7 @@ enum Test {
     Manifests,
     /// Envoys get labels and parameters, and keep running if these are invalid
     Parameters,
-    /// Edited and deleted objects of fleets are restored
+    /// Edited and deleted fleet objects are restored
     Drift,
     /// Envoys roll out and scale
     Envoys,
@@ -57,7 +57,7 @@ enum Test {
     Leader,
     /// Sesame's replicas are replaced during changes
     Rollout,
-    /// Sesame is upgraded and downgraded, and its Envoys with it
+    /// Sesame and its Envoys are upgraded and downgraded
     Upgrade,
     /// The API server is down
     Outage,

@@ -26,7 +26,7 @@ use sesame_tools::{cluster, envoy, image};
 enum Command {
     /// Run the quickstart with a real Envoy, and check some responses
     Demo(demo::Args),
-    /// Run all tests that need no cluster
+    /// Run all tests that don't need a cluster
     Test(test::Args),
     /// Run benchmarks
     Bench(bench::Args),
@@ -42,7 +42,7 @@ enum Command {
     E2e(e2e::Args),
     /// Render deploy/manifests from deploy/chart, or check them
     Deploy(deploy::Args),
-    /// Check the repository's structure, words and formatting
+    /// Check the repository's structure, wording and formatting
     Tidy(tidy::Args),
 }
 

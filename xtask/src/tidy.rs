@@ -110,10 +110,7 @@ pub(crate) fn run(_: &Args) -> Result<()> {
     for problem in &problems {
         println!("{problem}");
     }
-    bail!(
-        "the repository is not tidy: problems found: {}",
-        problems.len()
-    );
+    bail!("tidy failed; number of problems: {}", problems.len());
 }
 
 /// The repository's root.

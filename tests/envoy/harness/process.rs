@@ -46,9 +46,9 @@ fn parent_of(pid: u32) -> Option<u32> {
 
 /// Waits until all of these processes have exited.
 pub(crate) async fn ended(pids: &[u32]) {
-    eventually("processes end", async || {
+    eventually("the processes exit", async || {
         let left: Vec<_> = pids.iter().filter(|pid| is_running(**pid)).collect();
-        anyhow::ensure!(left.is_empty(), "still there: {left:?}");
+        anyhow::ensure!(left.is_empty(), "still running: {left:?}");
         Ok(())
     })
     .await;

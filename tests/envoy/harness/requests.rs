@@ -31,7 +31,7 @@ pub(crate) async fn eventually_within<T>(
         match check().await {
             Ok(value) => return value,
             Err(error) if start.elapsed() > patience => {
-                panic!("{what}: not within {} s: {error:#}", patience.as_secs())
+                panic!("{what}: timeout after {} s: {error:#}", patience.as_secs())
             }
             Err(_) => sleep(Duration::from_millis(20)).await,
         }
@@ -40,7 +40,7 @@ pub(crate) async fn eventually_within<T>(
 
 /// A request with a summary of its response.
 pub(crate) trait Summary {
-    /// The name of the backend that responded with 200, or another status, or `no answer`.
+    /// The name of the backend that responded with 200, or another status, or `no response`.
     async fn of(&self, address: SocketAddr) -> String;
 }
 
@@ -88,9 +88,7 @@ pub(crate) async fn check_requests<'a>(
     for (request, expected) in cases {
         let found = request.of(address).await;
         if found != expected {
-            wrong.push(format!(
-                "{request:?}\n    expected {expected}, found {found}"
-            ));
+            wrong.push(format!("{request:?}\n    expected {expected}, got {found}"));
         }
     }
     assert!(wrong.is_empty(), "at {address}:\n{}", wrong.join("\n"));
@@ -101,7 +99,7 @@ pub(crate) async fn becomes(address: SocketAddr, host: &str, path: &str, expecte
     let what = format!("{host}{path} at {address} becomes {expected}");
     eventually(&what, async || {
         let found = Request::get(host, path).of(address).await;
-        anyhow::ensure!(found == expected, "it is {found}");
+        anyhow::ensure!(found == expected, "got {found}");
         Ok(())
     })
     .await;

@@ -163,7 +163,7 @@ impl Sesame {
 
     /// Waits until its admin server responds.
     pub(crate) async fn answering(&self) {
-        eventually("Sesame answers", async || {
+        eventually("Sesame responds", async || {
             if let Some(status) = lock(&self.child).try_wait()? {
                 panic!("Sesame exited: {status}");
             }
@@ -195,7 +195,11 @@ impl Sesame {
     /// A page of its admin server as JSON.
     pub(crate) async fn page(&self, path: &str) -> Result<Value> {
         let response = send(self.admin, &Request::get("admin", path)).await?;
-        ensure!(response.status == 200, "{path} answers {}", response.status);
+        ensure!(
+            response.status == 200,
+            "{path} responds with {}",
+            response.status
+        );
         Ok(serde_json::from_slice(&response.body)?)
     }
 
@@ -294,10 +298,10 @@ impl Sesame {
         if let Some(signal) = signal {
             process::send_signal(self.pid(), signal);
         }
-        eventually("Sesame ends", async || {
+        eventually("Sesame exits", async || {
             match lock(&self.child).try_wait()? {
                 Some(status) => Ok(status),
-                None => bail!("it is still there"),
+                None => bail!("it is still running"),
             }
         })
         .await

@@ -45,7 +45,7 @@ pub(super) fn up(layout: &Layout, built: &Built) -> Result<Cluster> {
         &Image::of_program(layout::PAUSE_IMAGE, &pause, "/pause")?,
     )?;
 
-    let step = Step::new("Waiting for the API server, importing images");
+    let step = Step::new("Waiting for the API server and importing images");
     thread::scope(|scope| {
         let importing = scope.spawn(|| import(layout, &cluster));
         ready(layout, &cluster)?;
@@ -54,7 +54,7 @@ pub(super) fn up(layout: &Layout, built: &Built) -> Result<Cluster> {
         output(&cluster, &["apply", "-f", &objects.to_string_lossy()])?;
         importing
             .join()
-            .unwrap_or_else(|_| bail!("the thread that imports images panicked"))
+            .unwrap_or_else(|_| bail!("the image import thread panicked"))
     })?;
     step.done();
 

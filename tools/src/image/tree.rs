@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_gets_the_same_files_with_the_same_modes() {
+    fn a_folder_has_the_same_files_with_the_same_modes() {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("program");
         fs::write(&program, "run").unwrap();

@@ -69,7 +69,9 @@ pub(crate) fn profiles(report: &str) -> Result<(String, Vec<String>)> {
     let profiles = profiles.as_array().map_or(&[][..], Vec::as_slice);
     let (mut text, mut bad) = (String::new(), Vec::new());
     for profile in profiles {
-        let name = profile["name"].as_str().unwrap_or("a profile without name");
+        let name = profile["name"]
+            .as_str()
+            .unwrap_or("a profile without a name");
         let mut parts = Vec::new();
         for part in ["core", "extended"] {
             let Some(status) = profile.get(part).filter(|status| status.is_object()) else {

@@ -1,6 +1,6 @@
 //! Rules for the manifests, whatever the chart values.
 //!
-//! In: objects. Out: problems: permissions that are too wide, unused or in the wrong scope, pods with more privileges
+//! In: objects. Out: problems: permissions that are too broad, unused or in the wrong scope, pods with more privileges
 //! than needed, and dangling references.
 
 use std::collections::BTreeSet;
@@ -69,7 +69,7 @@ fn rights(objects: &[Value]) -> Vec<String> {
         for rule in role.rules() {
             if rule.get("nonResourceURLs").is_some() {
                 problems.push(format!(
-                    "{name}: only rules about resources are needed; remove {rule}"
+                    "{name}: only rules for resources are needed; remove {rule}"
                 ));
             }
         }
@@ -94,7 +94,7 @@ fn rights(objects: &[Value]) -> Vec<String> {
 fn wrong(role: &str, in_cluster: bool, objects: &[Value], right: &Right) -> Vec<String> {
     let mut problems = Vec::new();
     if NEVER.contains(&right.verb.as_str()) || right.resource.contains('*') || right.group == "*" {
-        problems.push(format!("{role}: {right} is too wide"));
+        problems.push(format!("{role}: {right} is too broad"));
     }
     let without = WITHOUT_NAMESPACE.contains(&(right.group.as_str(), right.resource.as_str()));
     if without && !in_cluster {
@@ -143,7 +143,7 @@ fn deployment(object: &Value) -> Vec<String> {
         }
     }
     if containers.is_empty() {
-        problems.push(format!("{name} has no container"));
+        problems.push(format!("{name} has no containers"));
     }
     problems
 }
@@ -192,7 +192,7 @@ fn selectors(objects: &[Value]) -> Vec<String> {
                 .is_some_and(|target| ports.contains(target))
             {
                 problems.push(format!(
-                    "{name} refers to a missing port of the pods: {port}"
+                    "{name} refers to a port that the pods don't have: {port}"
                 ));
             }
         }

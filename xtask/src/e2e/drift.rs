@@ -107,7 +107,7 @@ fn deleted(scene: &Scene, kind: &str) -> Result<Duration> {
         let now = shop::one_made_for(scene, NAME, kind)?;
         ensure!(
             now["metadata"]["uid"] != before["metadata"]["uid"],
-            "it is still the deleted one"
+            "the old object still exists"
         );
         Ok(())
     };

@@ -31,26 +31,39 @@ pub(super) fn envoys(scene: &Scene) -> Result<String> {
     let mut times = Vec::new();
     let first = shop::envoys(scene, NAME)?;
     scene.apply(&shop::gateway(NAME, named("second")))?;
-    times.push(("annotation", shop::rolled_out(scene, NAME, 2, &first)?));
+    times.push((
+        "annotation changed",
+        shop::rolled_out(scene, NAME, 2, &first)?,
+    ));
     let second = shop::envoys(scene, NAME)?;
     scene.apply(&[parameters(NAME, "{replicas: 2, logLevel: info}")])?;
-    times.push(("parameter", shop::rolled_out(scene, NAME, 2, &second)?));
+    times.push((
+        "parameter changed",
+        shop::rolled_out(scene, NAME, 2, &second)?,
+    ));
     for replicas in [4, 1] {
         let level = format!("{{replicas: {replicas}, logLevel: info}}");
         scene.apply(&[parameters(NAME, &level)])?;
-        let what = if replicas == 4 { "2 to 4" } else { "4 to 1" };
+        let what = if replicas == 4 {
+            "scaled from 2 to 4"
+        } else {
+            "scaled from 4 to 1"
+        };
         times.push((what, shop::rolled_out(scene, NAME, replicas, &[])?));
     }
-    // Also when it is the only one.
+    // Also if there is only one.
     let last = shop::envoys(scene, NAME)?;
     scene.apply(&[parameters(NAME, "{replicas: 1, logLevel: warning}")])?;
-    times.push(("the only one", shop::rolled_out(scene, NAME, 1, &last)?));
+    times.push((
+        "single Envoy replaced",
+        shop::rolled_out(scene, NAME, 1, &last)?,
+    ));
     let tally = load.stop()?;
 
     shop::delete(scene, NAME)?;
     let times: Vec<String> = times
         .iter()
-        .map(|(what, took)| format!("{what} {:.0} s", took.as_secs_f32()))
+        .map(|(what, took)| format!("{what}: {:.0} s", took.as_secs_f32()))
         .collect();
     Ok(format!("{tally}; {}", times.join(", ")))
 }

@@ -65,7 +65,7 @@ impl Load {
     pub(super) fn stop(self) -> Result<Tally> {
         self.stop.store(true, Ordering::Relaxed);
         let tally = self.thread.join();
-        let tally = tally.unwrap_or_else(|_| bail!("the load's thread panicked"))?;
+        let tally = tally.unwrap_or_else(|_| bail!("the load thread panicked"))?;
         if tally.failed > 0 || tally.answered == 0 {
             bail!("{tally}{}", tally.reasons());
         }

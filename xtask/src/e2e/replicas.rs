@@ -45,7 +45,7 @@ pub(super) fn leader(scene: &Scene) -> Result<String> {
     })?;
     ensure!(
         now == before + 1,
-        "{leader} was started {} times, not once",
+        "{leader} was restarted {} times, expected once",
         now - before
     );
     install::ready(&scene.cluster)?;
@@ -110,7 +110,7 @@ pub(super) fn upgrade(scene: &Scene) -> Result<String> {
     let back = shop::rolled_out(scene, shop::GATEWAY, between.len(), &between)?;
     let tally = load.stop()?;
     Ok(format!(
-        "{tally}; Envoys replaced {:.0} s after Sesame, and back after {:.0} s",
+        "{tally}; Envoys upgraded {:.0} s after Sesame, downgraded {:.0} s after it",
         there.as_secs_f32(),
         back.as_secs_f32()
     ))

@@ -73,11 +73,13 @@ impl Member {
         let relative = |path: &Path| {
             let path = path
                 .strip_prefix(root)
-                .context("a crate outside the repository")?;
+                .context("a crate is outside the repository")?;
             Ok::<_, anyhow::Error>(path.to_string_lossy().into_owned())
         };
         let manifest = package.manifest_path.as_std_path();
-        let folder = manifest.parent().context("a manifest in no folder")?;
+        let folder = manifest
+            .parent()
+            .context("the manifest has no parent folder")?;
         Ok(Self {
             package: package.name.to_string(),
             folder: relative(folder)?,
@@ -143,7 +145,7 @@ fn check_member(member: &Member) -> Vec<Problem> {
     for (other, dev) in member.workspace_dependencies() {
         if name == "model" && !dev {
             problems.push(member.problem(format!(
-                "`model` depends on `{other}`, but must not depend on any of our crates"
+                "`model` depends on `{other}`, but must not depend on any workspace crate"
             )));
         }
         if other == "testkit" && member.is_product() && !dev {
@@ -226,7 +228,7 @@ mod tests {
 
     #[test]
     fn forbidden_dependencies_are_found() {
-        finds("crates/model", ("sesame-api", false), "any of our crates");
+        finds("crates/model", ("sesame-api", false), "any workspace crate");
         finds("crates/xds", ("sesame-envoy", false), "carries bytes");
         finds("crates/cli", ("sesame-testkit", false), "dev-dependency");
         finds("crates/translate", ("envoy-types", false), "at the edge");

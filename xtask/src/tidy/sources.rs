@@ -43,7 +43,9 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
     if length > LONGEST && !LONG.iter().any(|(long, _)| *long == path) {
         problems.push(Problem::file(
             path,
-            format!("{length} lines, but at most {LONGEST} are allowed: split it by dependencies"),
+            format!(
+                "{length} lines, but at most {LONGEST} are allowed: split it into smaller files"
+            ),
         ));
     }
     let file = path.rsplit('/').next().unwrap_or_default();
@@ -66,7 +68,7 @@ pub(super) fn check(source: &Source) -> Vec<Problem> {
             problems.push(Problem::line(
                 path,
                 number,
-                "the xds crate may use only `FleetId` of `sesame_model`",
+                "the xds crate may use only `FleetId` from `sesame_model`",
             ));
         }
         if path.starts_with(XDS) && !names_only_the_protocol(line) {

@@ -8,16 +8,16 @@ use super::{Problem, Source};
 /// Texts that are forbidden in all files, case-insensitively, and why. Split in two, so that they aren't found in this
 /// file.
 const FORBIDDEN: &[(&str, &str)] = &[
-    (concat!("/wo", "rk/"), "a path of one machine"),
-    (concat!("/ro", "ot/"), "a path of one machine"),
-    (concat!("/ho", "me/"), "a path of one machine"),
-    (concat!("/tmp/br", "ief"), "a path of one machine"),
-    (concat!("bash_", "jobs"), "a path of one machine"),
+    (concat!("/wo", "rk/"), "a machine-specific path"),
+    (concat!("/ro", "ot/"), "a machine-specific path"),
+    (concat!("/ho", "me/"), "a machine-specific path"),
+    (concat!("/tmp/br", "ief"), "a machine-specific path"),
+    (concat!("bash_", "jobs"), "a machine-specific path"),
     (
         concat!("iss", "ue #"),
         "describe the problem instead of its number",
     ),
-    (concat!("arti", "factory"), "a host of one workplace"),
+    (concat!("arti", "factory"), "an internal host"),
     (
         concat!("files.python", "hosted.org"),
         "a package registry: let its client find the host",

@@ -128,7 +128,7 @@ fn the_index_refers_to_all_blobs_and_files() {
 }
 
 #[test]
-fn the_same_files_give_the_same_bytes() {
+fn the_same_files_produce_the_same_bytes() {
     let (here, there) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let digests = [here.path(), there.path()].map(|dir| {
         let archive = dir.join("a.tar");

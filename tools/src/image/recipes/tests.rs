@@ -57,7 +57,7 @@ fn described(stages: &BTreeMap<String, Stage>, name: &str) -> (Run, String) {
     assert_eq!(
         copies,
         [format!("--from=build-{name} /rootfs/ /")],
-        "only the files of xtask"
+        "only the files from xtask"
     );
     assert_eq!(arguments_of(stage, "FROM"), [format!("scratch AS {name}")]);
     assert_eq!(arguments_of(stage, "RUN"), [""; 0]);
@@ -88,7 +88,7 @@ fn program() -> std::path::PathBuf {
 }
 
 #[test]
-fn the_dockerfile_builds_the_same_image_of_sesame() {
+fn the_dockerfile_builds_the_same_sesame_image() {
     let (run, command) = described(&dockerfile(), "sesame");
     assert_eq!(run, sesame(&program()).unwrap().run);
     assert_eq!(
@@ -98,14 +98,14 @@ fn the_dockerfile_builds_the_same_image_of_sesame() {
 }
 
 #[test]
-fn the_dockerfile_builds_the_same_image_of_envoy() {
+fn the_dockerfile_builds_the_same_envoy_image() {
     let (run, command) = described(&dockerfile(), "envoy");
     assert_eq!(run, envoy(&program()).unwrap().run);
     assert_eq!(command, "cargo xtask image envoy --rootfs /rootfs");
 }
 
 #[test]
-fn the_dockerfile_builds_with_the_toolchain_of_the_repository() {
+fn the_dockerfile_uses_the_repositorys_toolchain() {
     let root = crate::cargo::root();
     let toolchain: toml::Table = fs::read_to_string(root.join("rust-toolchain.toml"))
         .unwrap()

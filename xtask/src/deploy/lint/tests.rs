@@ -53,7 +53,7 @@ fn the_manifests_have_no_problems() {
 }
 
 #[test]
-fn wide_permissions_are_found() {
+fn broad_permissions_are_found() {
     for (group, resource, verb) in [
         ("apps", "replicasets", "*"),
         ("apps", "*", "get"),
@@ -63,7 +63,7 @@ fn wide_permissions_are_found() {
         ("", "users", "impersonate"),
     ] {
         let problem = after("ClusterRole", |role| add_rule(role, group, resource, verb));
-        assert!(problem.ends_with("is too wide"), "{problem}");
+        assert!(problem.ends_with("is too broad"), "{problem}");
     }
 }
 
@@ -100,7 +100,7 @@ fn useless_permissions_are_found() {
         let rule = json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]});
         role["rules"].as_array_mut().unwrap().push(rule);
     });
-    assert!(problem.contains("only rules about resources"), "{problem}");
+    assert!(problem.contains("only rules for resources"), "{problem}");
 }
 
 #[test]
@@ -139,7 +139,10 @@ fn dangling_references_are_found() {
     let problem = after("Service", |service| {
         service["spec"]["ports"][0]["targetPort"] = "other".into()
     });
-    assert!(problem.contains("refers to a missing port"), "{problem}");
+    assert!(
+        problem.contains("refers to a port that the pods don't have"),
+        "{problem}"
+    );
     let problem = after("PodDisruptionBudget", |budget| {
         budget["spec"]["selector"]["matchLabels"] = json!({});
     });

@@ -123,7 +123,7 @@ fn each_unused_permission_is_reported() {
 }
 
 #[test]
-fn permissions_apply_to_their_namespace_and_object_only() {
+fn permissions_apply_only_to_their_namespace_and_object() {
     for (namespace, name) in [("a", "sesame-leader"), ("sesame-system", "another")] {
         let mut events = ALL.to_vec();
         events[3] = (
