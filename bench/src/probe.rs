@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 
-/// Time limit of a request.
+/// Time limit for a request.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Size limit of a response.
+/// Size limit for a response.
 const LONGEST: usize = 1 << 20;
 
 /// A client.

@@ -46,7 +46,7 @@ impl Rig {
         self.folder.path().join(format!("{name}.sock"))
     }
 
-    /// Starts an Envoy of a fleet, with one worker thread.
+    /// Starts an Envoy for a fleet, with one worker thread.
     pub(crate) fn envoy(&self, fleet: &FleetId, name: &str, xds: XdsAddress) -> Result<()> {
         let admin_socket = self.supervisor.dir(&process(name)).admin_socket();
         let bootstrap = sesame_envoy::bootstrap(&BootstrapOptions {

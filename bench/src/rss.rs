@@ -1,6 +1,6 @@
 //! `rss`: memory of `sesame local`.
 //!
-//! The release binary reads a folder of YAML files of a hundred apps each (a route, a Service and an EndpointSlice
+//! The release binary reads a folder of YAML files with a hundred apps each (a route, a Service and an EndpointSlice
 //! per app) and runs one real Envoy. Memory is the resident set size of the Sesame process without Envoy, one second
 //! after Envoy has ACKed everything, and its peak.
 

@@ -166,7 +166,7 @@ fn of_two(taken: &BTreeMap<&str, Samples>, which: &str) -> f64 {
     quotients.quantile(0.5)
 }
 
-/// A backend that answers every request with 1 KiB. Its threads live as long as this process.
+/// A backend that responds to every request with 1 KiB. Its threads live as long as this process.
 fn backend() -> Result<SocketAddr> {
     let listener = TcpListener::bind((objects::ADDRESS, 0))?;
     let address = listener.local_addr()?;

@@ -141,7 +141,7 @@ async fn the_routes_own_hostname_decides_if_the_intersection_is_the_same() {
     }
 }
 
-/// A request belongs only to the most specific listener of its port.
+/// A request belongs only to the most specific listener on its port.
 #[tokio::test]
 async fn listeners_are_isolated_from_each_other() {
     let (_backends, services) = backends(&["any", "wide", "narrow", "exact"]).await;

@@ -274,7 +274,7 @@ async fn gateways_respond_differently_on_the_same_port() {
     .await;
 }
 
-/// A route tree requires paths: Envoy would reject a host without any, and with it every host of the port.
+/// A route tree requires paths: Envoy would reject a host without any, and with it every host on the port.
 #[tokio::test]
 async fn many_routes_without_a_path_leave_other_hosts_alone() {
     let (_backends, services) = backends(&["many", "other"]).await;

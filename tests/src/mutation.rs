@@ -74,7 +74,7 @@ fn collect(value: &Value, path: &str, out: &mut Vec<String>) {
 
 /// The number of mutations at a place.
 pub fn count(value: &Value, path: &str) -> usize {
-    ways(value.pointer(path).expect("a path of the value")).len()
+    ways(value.pointer(path).expect("a path in the value")).len()
 }
 
 /// Returns a mutation at a place by number.
@@ -83,7 +83,7 @@ pub fn count(value: &Value, path: &str) -> usize {
 /// If there is no such place or mutation.
 pub fn mutate(value: &Value, path: &str, number: usize) -> Mutation {
     let mut whole = value.clone();
-    let place = whole.pointer_mut(path).expect("a path of the value");
+    let place = whole.pointer_mut(path).expect("a path in the value");
     let way = ways(place).swap_remove(number);
     match way.replacement(place) {
         Some(replacement) => *place = replacement,
@@ -98,7 +98,7 @@ pub fn mutate(value: &Value, path: &str, number: usize) -> Mutation {
 
 fn remove(whole: &mut Value, path: &str) {
     let (parent, name) = path.rsplit_once('/').expect("the path is not the root's");
-    match whole.pointer_mut(parent).expect("a path of the value") {
+    match whole.pointer_mut(parent).expect("a path in the value") {
         Value::Object(fields) => {
             fields.remove(&name.replace("~1", "/").replace("~0", "~"));
         }

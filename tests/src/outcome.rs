@@ -99,7 +99,7 @@ impl Constants {
         ))
     }
 
-    /// Whether a value equals the constant of this name.
+    /// Whether a value equals the constant with this name.
     fn is(&mut self, name: &'static str, value: &Value) -> bool {
         if !self.known {
             self.values.entry(name).or_insert_with(|| value.clone());

@@ -187,7 +187,7 @@ impl Cluster {
         start::up(&layout, &build::everything()?)
     }
 
-    /// The running cluster of this name, or the one in a kubeconfig.
+    /// The running cluster with this name, or the one in a kubeconfig.
     ///
     /// # Errors
     /// If it isn't running.

@@ -1,4 +1,4 @@
-//! `cargo xtask`: the entry point for building, trying out and testing Sesame. Each subcommand is a file of the same
+//! `cargo xtask`: the entry point for building, trying out and testing Sesame. Each subcommand is a file with the same
 //! name or a module of `sesame-tools`.
 //!
 //! In: a command line. Out: exit status 0, or 1 with an error message.

@@ -1,4 +1,4 @@
-//! Background load: rewrites other routes at a steady pace, without changing which backend answers.
+//! Background load: rewrites other routes at a steady pace, without changing which backend responds.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +53,7 @@ fn rewrite(writer: &Writer, apps: usize, stop: &AtomicBool) -> Result<usize> {
             "type": "ResponseHeaderModifier",
             "responseHeaderModifier": {"set": [{"name": "x-turn", "value": turn.to_string()}]},
         }]);
-        // A merge patch of the rules only.
+        // A merge patch that contains only the rules.
         if let Some(spec) = spec.as_object_mut() {
             spec.retain(|field, _| field == "rules");
         }

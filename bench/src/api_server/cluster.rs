@@ -24,7 +24,7 @@ use tokio::task::JoinHandle;
 const AT_ONCE: usize = 48;
 /// Threads for the bench's requests.
 const THREADS: usize = 2;
-/// Time limit of a wait.
+/// Time limit for waiting.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Time between two checks.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -58,7 +58,7 @@ pub(crate) enum Write {
     Delete(Value),
 }
 
-/// An event of a watch.
+/// A watch event.
 #[derive(Clone, Debug)]
 pub(crate) struct Observed {
     pub(crate) at: Instant,
@@ -160,7 +160,7 @@ impl Cluster {
         }
     }
 
-    /// Watches objects of this kind and namespace from now on, on the given runtime.
+    /// Watches objects of this kind in this namespace from now on, on the given runtime.
     pub(crate) fn watch(&self, like: &Value, runtime: &Handle) -> Result<mpsc::Receiver<Observed>> {
         let api = api(&self.client, like)?;
         // The watch starts at this version, so it misses no later write.

@@ -20,7 +20,7 @@ use crate::floor::{Floor, Push};
 use crate::objects;
 use crate::rig::{self, Rig};
 
-/// The resources to push on the next event for an object of this name.
+/// The resources to push on the next event for an object with this name.
 type Armed = Arc<Mutex<Option<(String, Push)>>>;
 
 /// A running baseline server.

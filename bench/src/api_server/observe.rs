@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use super::cluster::{Cluster, Observed};
 use crate::rig;
 
-/// Time limit of a wait.
+/// Time limit for waiting.
 const PATIENCE: Duration = Duration::from_secs(240);
 /// Window for the Gateway's write rate.
 const SECOND: Duration = Duration::from_secs(1);

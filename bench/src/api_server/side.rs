@@ -39,7 +39,7 @@ pub(crate) struct Side {
     events: Events,
     /// Runs the watches.
     _runtime: Runtime,
-    /// Counts of all responses.
+    /// Response counts.
     pub(crate) tally: Tally,
 }
 

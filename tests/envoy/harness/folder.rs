@@ -27,7 +27,7 @@ impl Folder {
         folder
     }
 
-    /// The folder of the objects.
+    /// The folder with the objects.
     pub(crate) fn path(&self) -> PathBuf {
         self.dir.path().join("objects")
     }

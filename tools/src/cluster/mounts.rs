@@ -113,7 +113,7 @@ fn remove(group: &Path) {
     let _ = fs::remove_dir(group);
 }
 
-/// The cgroup of this name in each hierarchy.
+/// The cgroup with this name in each hierarchy.
 fn groups(name: &str) -> Result<Vec<PathBuf>> {
     let root = Path::new(CONTROL_GROUPS);
     if !is_v1() {

@@ -20,10 +20,10 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
-/// Time limit of a request.
+/// Time limit for a request.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Size limit of a body, in bytes.
+/// Size limit for a body, in bytes.
 const LONGEST_BODY: usize = 1 << 16;
 
 /// A `GET` request.

@@ -49,7 +49,7 @@ pub(super) fn outage(scene: &Scene) -> Result<String> {
     let of = format!("of={}", shop::GATEWAY);
     scene.kubectl(&["-n", shop::NAMESPACE, "delete", "httproutes", "-l", &of])?;
     Ok(format!(
-        "{tally}; down for {} s; changes right afterwards served within {:.1} s, statuses up to date {:.1} s later",
+        "{tally}; down for {} s; subsequent changes served within {:.1} s, statuses up to date {:.1} s later",
         scene.outage.as_secs(),
         served.as_secs_f32(),
         right.as_secs_f32()

@@ -120,8 +120,8 @@ pub(super) fn chosen(scene: &Scene) -> Result<String> {
 
     let gone = shop::delete(scene, NAME)?;
     Ok(format!(
-        "{events} objects labelled from the first moment; to a DaemonSet {:.0} s, back {:.0} s: {tally}; ClusterIP and \
-         NodePort answered; all gone after {:.0} s",
+        "{events} events, all with the label; switched to a DaemonSet in {:.0} s, back in {:.0} s: {tally}; ClusterIP \
+         and NodePort responded; all objects removed in {:.0} s",
         to.as_secs_f32(),
         back.as_secs_f32(),
         gone.as_secs_f32()

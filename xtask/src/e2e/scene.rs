@@ -138,7 +138,7 @@ pub(super) fn until<T>(
     }
 }
 
-/// Fails unless a condition of the object's current generation is true.
+/// Fails unless a condition is true for the object's current generation.
 pub(super) fn is_true(object: &Value, conditions: &Value, condition: &str) -> Result<()> {
     let conditions = conditions.as_array().into_iter().flatten();
     let found = conditions
