@@ -65,8 +65,8 @@ static METADATA: Fields = Fields {
     ..Fields::ALL
 };
 
-/// Metadata of core kinds. Annotations are dropped: none is used, and an EndpointSlice has one that changes with every
-/// Pod.
+/// Metadata of core kinds. Annotations are dropped: Sesame uses none, and one on EndpointSlices changes whenever a Pod
+/// does.
 static CORE_METADATA: Fields = Fields {
     only: Some(&["name", "namespace", "labels", "resourceVersion"]),
     ..Fields::ALL

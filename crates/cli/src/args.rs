@@ -44,9 +44,9 @@ pub(crate) enum Command {
     Serve(Box<ServeArgs>),
     /// Show the Gateways and routes of a cluster, problems first
     Status(StatusArgs),
-    /// Print the Envoy resources and statuses that objects translate to
+    /// Print the Envoy resources and statuses generated from objects
     Translate(TranslateArgs),
-    /// Print the bootstrap configuration of an Envoy that runs outside Sesame
+    /// Print the bootstrap configuration of an Envoy that Sesame doesn't manage
     Bootstrap(BootstrapArgs),
     /// Run as the sidecar of a managed Envoy, in the Envoy's pod
     #[command(hide = true)]
@@ -116,7 +116,7 @@ pub(crate) struct LocalArgs {
 /// Output formats of `sesame local`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum LocalOutput {
-    /// A live table and a line per event; lines only if standard output is not a terminal
+    /// A live table and a line per event; only the lines if standard output is not a terminal
     Table,
     /// Each event as a line of JSON, with a field `type`
     Json,
@@ -255,7 +255,7 @@ pub(crate) struct BootstrapArgs {
     /// DNS name in Sesame's certificate [default: the host of --xds-address]
     #[arg(long, value_name = "NAME", requires = "tls_certificate")]
     pub(crate) tls_server_name: Option<String>,
-    /// Maximum number of concurrent client connections; further ones are rejected
+    /// Maximum number of concurrent client connections; further connections are rejected
     #[arg(long, value_name = "N", default_value_t = sesame_control::MAX_CONNECTIONS)]
     pub(crate) max_connections: u64,
     /// Memory limit in bytes. Envoy sheds load as it approaches the limit, instead of being OOM-killed

@@ -153,7 +153,7 @@ fn routes(
         more,
         "routes",
         routes.is_empty(),
-        "no routes attached to Sesame's Gateways",
+        "no routes are attached to Sesame's Gateways",
     )
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn run(args: &VersionArgs) -> Result<ExitCode> {
     let sesame = env!("CARGO_PKG_VERSION");
     match args.output {
         VersionFormat::Text => output::print_text(&format!(
-            "sesame {sesame}\nEnvoy {ENVOY_VERSION} (tested with)\nGateway API {GATEWAY_API}\n"
+            "sesame {sesame}\nEnvoy {ENVOY_VERSION} (tested version)\nGateway API {GATEWAY_API}\n"
         ))?,
         VersionFormat::Json => output::print(
             &json!({ "sesame": sesame, "envoy": ENVOY_VERSION, "gatewayAPI": GATEWAY_API }),

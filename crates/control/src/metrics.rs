@@ -83,7 +83,7 @@ impl Metrics {
         let registry = &mut self.registry;
         registry.register(
             "commits",
-            "Engine commits, each of all changes queued at that time",
+            "Engine commits; each applies all changes queued at that point",
             self.commits.clone(),
         );
         registry.register(

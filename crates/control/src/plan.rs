@@ -80,7 +80,7 @@ impl Planner {
                 Some(address) => addresses.push(address.into()),
                 None => {
                     problem = problem.or(Some(FleetProblem::AddressNotAssigned(
-                        "all addresses of 127.0.0.0/8 are in use: set one in spec.addresses"
+                        "all addresses in 127.0.0.0/8 are in use: set one in spec.addresses"
                             .to_owned(),
                     )));
                 }
@@ -137,7 +137,7 @@ impl Planner {
                 let mut owners = owners.iter();
                 let (_, owner) = owners.find(|(other, _)| overlap(*other, address))?;
                 Some(format!(
-                    "port {port} of {address} is taken by Gateway {owner}: use another port or address"
+                    "port {port} on {address} is already used by Gateway {owner}: use another port or address"
                 ))
             });
             match (conflict, states.get_mut(fleet)) {

@@ -14,7 +14,7 @@ use crate::event::{RunEvent, millis};
 use crate::progress::Progress;
 use crate::translator::{Message, TranslatorOutputs};
 
-/// Envoys with Sesame's module get the resource variants for it.
+/// Envoys that have loaded Sesame's module get the resource variants written for that module.
 pub(crate) const SUPPORTS_VARIANTS: xds::SupportsVariants =
     |first| first.node.as_ref().is_some_and(sesame_envoy::has_module);
 
@@ -147,7 +147,8 @@ fn parse_fleet(name: &xds::FleetId) -> Option<FleetId> {
     name.as_str().parse().ok()
 }
 
-/// Sends a message to the translator, unless it is gone: then Sesame is shutting down.
+/// Sends a message to the translator. Does nothing if the translator has exited, which means that Sesame is shutting
+/// down.
 pub(crate) async fn send(translator: &mpsc::WeakSender<Message>, message: Message) {
     if let Some(translator) = translator.upgrade() {
         let _ = translator.send(message).await;
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn the_wait_for_an_envoy_that_sesame_does_not_start_is_not_measured() {
+    fn connect_time_counts_only_for_envoys_started_by_sesame() {
         let fleet = FleetId::of_gateway("ns", "web");
         for (started_by_sesame, counted) in [(false, 0), (true, 1)] {
             let progress = Progress::default();

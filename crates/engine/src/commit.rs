@@ -86,7 +86,7 @@ impl Commit {
         };
         (&**changes as &dyn Any)
             .downcast_ref::<Vec<(K, Change<V>)>>()
-            .expect("a handle of this engine has the types of its table")
+            .expect("a handle's types match its table")
     }
 
     /// The keys for which the stage of `table` ran, sorted. Empty for input tables.
@@ -109,7 +109,7 @@ impl Commit {
             return Vec::new();
         };
         let keys = (&*run.keys as &dyn Any).downcast_ref::<Vec<Arc<S>>>();
-        let keys = keys.expect("ran_keys is called with the type of the source's keys");
+        let keys = keys.expect("ran_keys is called with the source's key type");
         keys.iter().map(|key| S::clone(key)).collect()
     }
 
@@ -121,7 +121,7 @@ impl Commit {
     fn check(&self, table: TableId) {
         assert!(
             table.stamp == self.stamp,
-            "the table belongs to another engine than the commit"
+            "the table and the commit belong to different engines"
         );
     }
 }

@@ -50,7 +50,7 @@ pub(crate) enum Origin {
 /// The key of a slot in a source.
 pub(crate) fn source_key<K: Key>(table: &dyn AnyTable, part: u8, slot: u32) -> &Arc<K> {
     let key = table.subjects(part).key_any(slot).downcast_ref();
-    key.expect("a handle of this engine has the types of its table")
+    key.expect("a handle's types match its table")
 }
 
 /// A stage with its types erased.

@@ -75,14 +75,14 @@ pub(crate) trait AnyTable: Any + Send + Sync {
 pub(crate) fn typed<K: Key, V: Value>(table: &dyn AnyTable) -> &TableStore<K, V> {
     (table as &dyn Any)
         .downcast_ref()
-        .expect("a handle of this engine has the types of its table")
+        .expect("a handle's types match its table")
 }
 
 /// Like [`typed`].
 pub(crate) fn typed_mut<K: Key, V: Value>(table: &mut dyn AnyTable) -> &mut TableStore<K, V> {
     (table as &mut dyn Any)
         .downcast_mut()
-        .expect("a handle of this engine has the types of its table")
+        .expect("a handle's types match its table")
 }
 
 impl<K: Key, V: Value> TableStore<K, V> {
@@ -112,13 +112,13 @@ impl<K: Key, V: Value> TableStore<K, V> {
     pub(crate) fn index<I: Key>(&self, part: u8) -> &IndexStore<K, V, I> {
         (&*self.indexes[usize::from(part) - 1] as &dyn Any)
             .downcast_ref()
-            .expect("a handle of this engine has the types of its index")
+            .expect("a handle's types match its index")
     }
 
     pub(crate) fn index_mut<I: Key>(&mut self, part: u8) -> &mut IndexStore<K, V, I> {
         (&mut *self.indexes[usize::from(part) - 1] as &mut dyn Any)
             .downcast_mut()
-            .expect("a handle of this engine has the types of its index")
+            .expect("a handle's types match its index")
     }
 
     /// The value of a slot.
@@ -236,7 +236,7 @@ impl<K: Key, V: Value> AnyTable for TableStore<K, V> {
     fn apply_batch(&mut self, changes: Erased) -> Delta {
         let changes = changes
             .downcast::<TableBatch<K, V>>()
-            .expect("a handle of this engine has the types of its table");
+            .expect("a handle's types match its table");
         let mut changed = Vec::with_capacity(changes.len());
         for (key, value) in *changes {
             match (self.rows.find(&key), value) {

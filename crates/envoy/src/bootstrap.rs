@@ -48,7 +48,7 @@ pub struct BootstrapOptions {
     pub xds: XdsAddress,
     /// Envoy's admin interface.
     pub admin: Admin,
-    /// Limit on client connections across all listeners; further ones are rejected. See [`MAX_CONNECTIONS`].
+    /// Limit on client connections across all listeners; further connections are rejected. See [`MAX_CONNECTIONS`].
     pub max_connections: u64,
     /// Heap limit in bytes: near it, Envoy first releases memory, then rejects requests. `None`: no limit.
     pub memory_limit: Option<u64>,

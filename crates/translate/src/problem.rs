@@ -10,7 +10,7 @@ const MAX_MESSAGE: usize = 2_000;
 /// The reason and message of a condition that reports a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// One of the reasons of [`sesame_api::reason`].
+    /// One of the reasons in [`sesame_api::reason`].
     pub reason: &'static str,
     /// What is wrong, where, and how to fix it.
     pub message: String,
@@ -42,7 +42,8 @@ impl Problem {
 }
 
 impl Problem {
-    /// The condition `type_` that reports the problem. `status` is true for condition types that name a problem.
+    /// The condition `type_` that reports the problem. `status` is true for types where True means a problem,
+    /// such as Conflicted.
     pub fn condition(&self, type_: &'static str, status: bool, generation: i64) -> Condition {
         Condition::new(type_, status, self.reason, self.message.clone(), generation)
     }

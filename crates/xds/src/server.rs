@@ -137,7 +137,7 @@ impl Inner {
             let waiting: usize = all.map(|shared| shared.with(clients)).sum();
             if waiting >= self.config.limits.waiting_streams {
                 return Err(Status::resource_exhausted(
-                    "too many streams wait for unknown fleets",
+                    "too many streams are waiting for unknown fleets",
                 ));
             }
         }
@@ -313,7 +313,7 @@ where
                 return Box::pin(async move { Ok(grpc.streaming(service, request).await) });
             }
             STATE_OF_THE_WORLD => Status::unimplemented(
-                "only incremental discovery is supported: set api_type DELTA_GRPC",
+                "only incremental discovery is supported: set api_type to DELTA_GRPC",
             ),
             _ => Status::unimplemented("no such method"),
         };

@@ -34,7 +34,7 @@ pub(crate) struct Response {
 pub(crate) enum LimitExceeded {
     #[error("more than {limit} names of type {ty}")]
     TooManyNames { ty: ResourceType, limit: usize },
-    #[error("a name of type {ty} has more than {limit} bytes")]
+    #[error("a resource name of type {ty} is longer than {limit} bytes")]
     NameTooLong { ty: ResourceType, limit: usize },
 }
 

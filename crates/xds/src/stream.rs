@@ -121,7 +121,7 @@ fn join(
     })?;
     if node.encoded_len() > limits.node_bytes {
         return Err(Status::resource_exhausted(format!(
-            "the node has more than {} bytes",
+            "the node is larger than {} bytes",
             limits.node_bytes
         )));
     }
@@ -132,7 +132,7 @@ fn join(
     }
     if node.cluster.len().max(node.id.len()) > limits.name_bytes {
         return Err(Status::resource_exhausted(format!(
-            "node.cluster or node.id has more than {} bytes",
+            "node.cluster or node.id is longer than {} bytes",
             limits.name_bytes
         )));
     }

@@ -353,7 +353,11 @@ async fn a_client_without_an_allowed_fleet_is_refused() {
     while running.registry.status(&FleetId::new("unknown")).is_none() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert!(refused("other").await.contains("too many streams wait"));
+    assert!(
+        refused("other")
+            .await
+            .contains("too many streams are waiting")
+    );
     drop(waiting);
     until(&mut events, |event| {
         matches!(event, XdsEvent::Disconnected(_))

@@ -11,9 +11,9 @@ use super::{LogFormat, LogLevel, RouteShards, namespaced_name};
 /// `sesame serve`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Runs as a Deployment of any number of replicas (see deploy/). Every replica watches the API server and serves Envoys. \
+Runs as a Deployment with any number of replicas (see deploy/). Every replica watches the API server and serves Envoys. \
 The leader, which holds the Lease `sesame-leader`, writes statuses and manages a Deployment of Envoys for each Gateway. \
-With --unmanaged, Envoys run outside Sesame, started from `sesame bootstrap`, and serve one Gateway.
+With --unmanaged, Envoys are managed by you, with the configuration from `sesame bootstrap`, and serve one Gateway.
 
 On SIGTERM the replica releases the Lease and closes its Envoys' streams; they keep their configuration and connect to \
 another replica.
@@ -76,7 +76,7 @@ pub(crate) struct ServeArgs {
     /// Image of the sidecar in each Envoy's pod (Sesame's own image)
     #[arg(long, value_name = "IMAGE", default_value_t = default_sidecar_image(), conflicts_with = "unmanaged")]
     pub(crate) sidecar_image: String,
-    /// Don't manage Envoys; they run outside Sesame
+    /// Don't manage Envoys; run them yourself
     #[arg(long)]
     pub(crate) unmanaged: bool,
     /// Gateway that unmanaged Envoys serve [default: the oldest Gateway of the oldest GatewayClass]
@@ -90,7 +90,7 @@ pub(crate) struct ServeArgs {
         conflicts_with = "envoy_service"
     )]
     pub(crate) addresses: Vec<String>,
-    /// Service whose status has the addresses of the unmanaged Envoys
+    /// Service whose status lists the addresses of the unmanaged Envoys
     #[arg(long, value_name = "NAMESPACE/NAME", value_parser = namespaced_name, requires = "unmanaged")]
     pub(crate) envoy_service: Option<NamespacedName>,
     /// Log level; logs go to standard error

@@ -130,7 +130,7 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
             message,
         } => {
             let text = format!(
-                "{gateway}: Envoy rejected {resource} {name} and keeps the last good version: {message}"
+                "{gateway}: Envoy rejected {resource} {name} ({message}) and keeps the last good version"
             );
             (RED, text)
         }
@@ -140,7 +140,7 @@ pub(crate) fn describe(event: &RunEvent, ready: bool, colour: bool) -> Option<St
             name,
         } => (
             GREEN,
-            format!("{gateway}: Envoy accepts {resource} {name} again"),
+            format!("{gateway}: Envoy now accepts {resource} {name}"),
         ),
         RunEvent::Note { message } => (YELLOW, format!("note: {message}")),
     };

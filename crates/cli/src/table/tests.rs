@@ -105,6 +105,6 @@ fn an_empty_overview_is_reported() {
     let text = draw(&Overview::default(), false, Some(80), 20);
     assert_eq!(
         text,
-        " no Gateways use Sesame's GatewayClasses\n no routes attached to Sesame's Gateways\n"
+        " no Gateways use Sesame's GatewayClasses\n no routes are attached to Sesame's Gateways\n"
     );
 }

@@ -1,4 +1,4 @@
-//! Removes the folders of killed runs.
+//! Removes folders left behind by killed processes.
 //!
 //! In: the folder of this run. Out: folders of dead runs next to it are removed. Folders that might not be Sesame's are
 //! kept.
@@ -33,9 +33,15 @@ pub(super) async fn sweep(run_dir: &Path, now: SystemTime) -> io::Result<()> {
             continue;
         }
         match fs::remove_dir_all(&path) {
-            Ok(()) => tracing::debug!(path = %path.display(), "removed the folder of a killed run"),
+            Ok(()) => {
+                tracing::debug!(path = %path.display(), "removed a folder left behind by a killed process")
+            }
             Err(error) => {
-                tracing::debug!(%error, path = %path.display(), "cannot remove the folder of a killed run");
+                tracing::debug!(
+                    %error,
+                    path = %path.display(),
+                    "cannot remove a folder left behind by a killed process"
+                );
             }
         }
     }

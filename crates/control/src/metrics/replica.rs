@@ -93,7 +93,7 @@ impl ReplicaMetrics {
     fn rejected(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let counts = self.refusals.counts().into_iter();
         let counts = counts.filter(|(_, count)| *count > 0);
-        let help = "Rejected connections and streams of Envoys, by reason";
+        let help = "Rejected connections and streams from Envoys, by reason";
         let counts = counts.map(|(reason, count)| ([("reason", reason.as_str())], count));
         counters(encoder, "xds_refused", help, counts)
     }

@@ -88,7 +88,7 @@ impl Health {
         failures.extend(identity.map(|failure| failure.to_string()));
         let election = self.election_failure.borrow().clone();
         failures.extend(election.map(|error| {
-            format!("leader election failed, so this replica writes no statuses: {error}")
+            format!("leader election failed ({error}), so this replica does not write statuses")
         }));
         failures
     }

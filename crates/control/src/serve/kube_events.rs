@@ -140,7 +140,7 @@ fn notes(event: RunEvent, is_leader: bool) -> Vec<Note> {
                 reason: "RejectedByEnvoy".to_owned(),
                 action: "Configure",
                 text: format!(
-                    "an Envoy rejected {resource} {name} and keeps the last good version: {message}"
+                    "an Envoy rejected {resource} {name} ({message}) and keeps the last good version"
                 ),
             }]
         }

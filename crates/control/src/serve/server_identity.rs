@@ -59,7 +59,7 @@ pub(super) async fn start(
                     ca_bundle: files.ca_bundle,
                 };
                 match current.replace(&pem) {
-                    Ok(()) => tracing::info!("the xDS server uses a new certificate"),
+                    Ok(()) => tracing::info!("the xDS server now uses a new certificate"),
                     Err(error) => {
                         tracing::error!(%error, "the xDS server's certificate is invalid")
                     }

@@ -48,7 +48,8 @@ impl RequestedAddresses {
                     "{ip}: an address can be requested only if the fleet's Service is of type LoadBalancer"
                 ),
                 AddressRequest::Hostname(name) => format!(
-                    "{name}: cannot request a hostname from a load balancer; omit the value to use the one that it assigns"
+                    "{name}: cannot request a hostname from a load balancer; omit the value to use \
+                     whatever address the load balancer assigns"
                 ),
                 AddressRequest::Other(type_) => {
                     format!("addresses of type {type_} are not supported; use IPAddress")
@@ -141,7 +142,7 @@ pub(super) fn problem(
         );
         if !others.is_empty() {
             message.push_str(&format!(
-                ". Only one address can be requested from it: {first}"
+                ". A Service can request only one address; Sesame requested {first}"
             ));
         }
         return Some(FleetProblem::AddressNotUsable(message));

@@ -92,7 +92,7 @@ impl Shared {
             let shared = Arc::clone(self);
             tokio::spawn(async move {
                 let end = drain::drain(&shared.admin, &shared.config).await;
-                tracing::info!("drained: {end}");
+                tracing::info!("drain ended: {end}");
                 shared.stage.send_replace(Stage::Drained);
             });
         }

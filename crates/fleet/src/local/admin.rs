@@ -34,7 +34,7 @@ pub enum AdminError {
     #[error("invalid path: {0}")]
     Path(#[from] http::Error),
     /// The request timed out.
-    #[error("Envoy's admin interface does not respond")]
+    #[error("Envoy's admin interface is not responding")]
     Timeout,
     /// The status of the response isn't 200.
     #[error("Envoy's admin interface responded with {0}")]

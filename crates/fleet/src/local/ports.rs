@@ -13,7 +13,7 @@ pub enum PortProblem {
     #[error("{0} is in use by another program: stop it, or move all ports with --port-offset N")]
     InUse(SocketAddr),
     /// The machine doesn't have the address.
-    #[error("{} is not an address of this machine{}", .0.ip(), how_to_add(.0.ip()))]
+    #[error("{} is not a local address{}", .0.ip(), how_to_add(.0.ip()))]
     NotLocal(SocketAddr),
     /// The user may not bind the port.
     #[error(

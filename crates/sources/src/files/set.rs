@@ -332,8 +332,10 @@ impl FileSet {
         let error = FileError::of_file(&**path, error.to_string());
         file.errors = vec![match file.objects.len() {
             0 => error,
-            1 => error.hint("its object keeps its last good version"),
-            count => error.hint(format!("its {count} objects keep their last good version")),
+            1 => error.hint("the object in it keeps its last good version"),
+            count => error.hint(format!(
+                "the {count} objects in it keep their last good version"
+            )),
         }];
     }
 
@@ -427,7 +429,7 @@ impl FileSet {
         }
         if file.cut {
             let message = format!(
-                "more than {} objects in all files",
+                "more than {} objects across all files",
                 self.config.limits.objects
             );
             errors.push(

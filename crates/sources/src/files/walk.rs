@@ -161,7 +161,7 @@ impl Walker<'_> {
         if metadata.len() <= self.limits.file_bytes {
             if bytes > self.limits.total_bytes {
                 let limit = self.limits.total_bytes;
-                return self.cut(path, format!("more than {limit} bytes in all files"));
+                return self.cut(path, format!("more than {limit} bytes across all files"));
             }
             self.bytes = bytes;
         }

@@ -272,7 +272,7 @@ impl FolderWatcher {
             watched
         });
         if let Err(error) = result {
-            tracing::warn!(%error, "cannot watch all files for changes; polling instead");
+            tracing::warn!(%error, "some files cannot be watched; polling instead");
         }
         true
     }

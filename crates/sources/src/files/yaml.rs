@@ -280,7 +280,7 @@ impl<'l> Builder<'l> {
         self.alias_bytes = self.alias_bytes.saturating_add(cost);
         if self.alias_bytes > self.limits.alias_bytes {
             let message = format!(
-                "the aliases of this document expand to more than {} bytes",
+                "the aliases in this document expand to more than {} bytes",
                 self.limits.alias_bytes
             );
             return Err(SyntaxError::new(at, message));

@@ -299,7 +299,7 @@ impl Handler for CrdHandler {
             && duration >= FORBIDDEN_GRACE
             && !mem::replace(&mut self.forbidden, true)
         {
-            tracing::info!("CRDs cannot be watched; polling discovery instead: {message}");
+            tracing::info!("cannot watch CRDs ({message}); polling discovery instead");
             let forget = |crds: &mut Crds| crds.names.take().is_some();
             self.crds.send_if_modified(forget);
         }

@@ -131,7 +131,7 @@ impl Failures {
     pub(super) fn unreachable(&mut self, requester: Requester, message: &str, now: Timestamp) {
         if self.unreachable.is_empty() {
             let message =
-                format!("no response; Sesame keeps serving the last known state: {message}");
+                format!("no response ({message}); Sesame keeps serving the last known state");
             let reason = FailureReason::Unreachable;
             self.begin(Subject::ApiServer, reason, message, now);
         }

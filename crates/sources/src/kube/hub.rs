@@ -282,7 +282,9 @@ impl Hub {
             }
             RequestError::Forbidden(message) => {
                 watcher.ready |= duration >= FORBIDDEN_GRACE;
-                let message = format!("grant the verbs list and watch on {resource}: {message}");
+                let message = format!(
+                    "missing permission: grant the verbs list and watch on {resource}: {message}"
+                );
                 (FailureReason::Forbidden, message)
             }
             // A relist follows, or discovery shows whether the kind is installed.
@@ -333,7 +335,8 @@ impl Hub {
             Err(RequestError::Forbidden(message)) => {
                 grace = FORBIDDEN_GRACE;
                 let resource = path::full_resource(key.kind);
-                let message = format!("grant the verb get on {resource}: {message}");
+                let message =
+                    format!("missing permission: grant the verb get on {resource}: {message}");
                 (Found::Denied, Some((FailureReason::Forbidden, message)))
             }
             Err(RequestError::Invalid(message) | RequestError::Refused(message, _)) => {
@@ -369,7 +372,7 @@ impl Hub {
             Availability::NotInstalled => (
                 FailureReason::NotInstalled,
                 format!(
-                    "the CRD {resource} is not installed; Sesame reads its objects once it is installed"
+                    "the CRD {resource} is not installed; Sesame will read its objects once it is installed"
                 ),
             ),
             Availability::OtherVersion(versions) => (

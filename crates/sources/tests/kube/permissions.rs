@@ -67,9 +67,9 @@ async fn forbidden_kinds_are_reported_and_read_once_they_are_allowed() {
         .iter()
         .map(|failure| failure.message.clone())
         .collect();
-    let routes = "grant the verbs list and watch on httproutes.gateway.networking.k8s.io: ";
+    let routes = "missing permission: grant the verbs list and watch on httproutes.gateway.networking.k8s.io: ";
     assert!(messages[0].starts_with(routes), "{}", messages[0]);
-    let get = "grant the verb get on secrets: ";
+    let get = "missing permission: grant the verb get on secrets: ";
     assert!(messages[2].starts_with(get), "{}", messages[2]);
 
     let all = rule(

@@ -114,7 +114,7 @@ fn overlap(
             && state.port == listener.port
             && state.conflicted.is_none()
     });
-    let advice = "requests to one of them over a connection to the other get a 421 response";
+    let advice = "a request for one listener on a connection to the other gets a 421 response";
     let valid_for = |names: &[Arc<[String]>], domain: &str| {
         names
             .iter()

@@ -151,7 +151,7 @@ fn rejected(
     Some(Problem::new(
         reason::listener::INVALID,
         bounded(format!(
-            "Envoy rejected the configuration and keeps its last good version: {message}"
+            "Envoy rejected the configuration ({message}) and keeps its last good version"
         )),
     ))
 }

@@ -92,7 +92,7 @@ impl Served {
             Problem::new(
                 reason::gateway_class::UNSUPPORTED,
                 format!(
-                    "the unmanaged fleet serves one Gateway of the oldest GatewayClass, {oldest}"
+                    "the unmanaged fleet serves only one Gateway, and it must use the oldest GatewayClass ({oldest})"
                 ),
             )
         })
@@ -122,7 +122,7 @@ impl Served {
                 None => match reader.get(self.oldest_class, &()) {
                     Some(class) => {
                         format!(
-                            "the oldest Gateway of the oldest GatewayClass ({class}), which has none yet"
+                            "Gateways of the oldest GatewayClass, {class}; that class has no Gateway yet"
                         )
                     }
                     None => "one Gateway".to_owned(),

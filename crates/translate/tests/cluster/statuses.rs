@@ -44,7 +44,7 @@ fn a_nack_is_reported_until_the_resource_is_accepted() {
         rig.change(|inputs, batch| inputs.set_rejection(batch, key.clone(), message));
         assert_eq!(
             of_listener(&rig),
-            "not Programmed/Invalid: Envoy rejected the configuration and keeps its last good version: too large"
+            "not Programmed/Invalid: Envoy rejected the configuration (too large) and keeps its last good version"
         );
         // The Gateway has no other listener.
         let gateway = rig.gateway("web");

@@ -110,7 +110,7 @@ fn the_next_oldest_gateway_is_served_once_the_oldest_is_removed() {
     rig.remove(Kind::Gateway, "ns", "b");
     assert_eq!(served(&rig), None);
     assert!(accepted(&rig, "c").ends_with(
-        "serves only the oldest Gateway of the oldest GatewayClass (old), which has none yet"
+        "serves only Gateways of the oldest GatewayClass, old; that class has no Gateway yet"
     ));
     rig.remove(Kind::GatewayClass, "", "old");
     assert_eq!(served(&rig).as_deref(), Some("c"));

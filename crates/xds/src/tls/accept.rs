@@ -89,7 +89,7 @@ impl Acceptor {
                 reason: RefusalReason::TooManyHandshakes,
                 fleet: None,
                 message: format!(
-                    "aborted as the oldest of more than {MAX_HANDSHAKES} concurrent handshakes"
+                    "handshake aborted: more than {MAX_HANDSHAKES} in progress, and this was the oldest"
                 ),
             });
         }
@@ -124,7 +124,10 @@ async fn handshake(
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return Err(refusal(reason(&error), error.to_string())),
         Err(_) => {
-            let message = format!("no handshake within {} s", HANDSHAKE_TIMEOUT.as_secs());
+            let message = format!(
+                "handshake not completed within {} s",
+                HANDSHAKE_TIMEOUT.as_secs()
+            );
             return Err(refusal(RefusalReason::HandshakeTimeout, message));
         }
     };

@@ -94,7 +94,7 @@ async fn follow(dir: PathBuf, interval: Duration, identity: Identity, mut seen: 
         match result {
             Ok(()) => {
                 logged = None;
-                tracing::info!(dir = %dir.display(), "the xDS server uses new certificates");
+                tracing::info!(dir = %dir.display(), "the xDS server now uses new certificates");
             }
             Err(error) => {
                 let error = error.to_string();

@@ -46,7 +46,7 @@ pub enum IdentityError {
     #[error("no valid private key")]
     PrivateKey,
     /// Most likely, the certificate and the key don't match.
-    #[error("invalid pair of certificate and private key: {0}")]
+    #[error("the certificate and private key are not a valid pair: {0}")]
     KeyPair(#[source] rustls::Error),
     /// A certificate in the CA bundle is not a CA.
     #[error("invalid CA certificate: {0}")]

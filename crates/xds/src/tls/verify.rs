@@ -15,7 +15,7 @@ use crate::resource::FleetId;
 
 /// A client certificate names no fleet, or several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the certificate must have exactly one URI, which starts with spiffe://sesame/fleet/")]
+#[error("the certificate must have exactly one URI SAN, starting with spiffe://sesame/fleet/")]
 pub(super) struct NoFleet;
 
 /// The claim of a client certificate.

@@ -117,7 +117,7 @@ fn a_new_gateway_does_not_get_an_assigned_port() {
     let both = requests(&[("a", &["127.0.0.9"], &[80]), ("b", &["127.0.0.9"], &[80])]);
     let states = ports.plan(&both, start);
     assert!(states[&fleet("b")].ports.is_empty());
-    assert!(states[&fleet("a")].ports[&Port::tcp(80)].contains("taken by Gateway ns/b"));
+    assert!(states[&fleet("a")].ports[&Port::tcp(80)].contains("already used by Gateway ns/b"));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn an_address_of_another_machine_is_reported_and_probed_again() {
         panic!("{states:?}");
     };
     assert!(
-        reason.contains("192.0.2.1 is not an address of this machine"),
+        reason.contains("192.0.2.1 is not a local address"),
         "{reason}"
     );
     assert!(!ports.has_ports(&fleet("a")));

@@ -211,7 +211,7 @@ impl Leaf {
                     other => other.to_string(),
                 })
                 .collect(),
-            issuer: encode(issuer.ok_or(Invalid("no CA in ca.crt issued tls.crt"))?),
+            issuer: encode(issuer.ok_or(Invalid("tls.crt was not issued by a CA in ca.crt"))?),
             not_before,
             not_after,
         })

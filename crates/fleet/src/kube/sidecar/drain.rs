@@ -31,7 +31,7 @@ impl fmt::Display for DrainEnd {
             Self::Gone => "all clients have disconnected",
             Self::Idle => "the remaining clients are idle",
             Self::Timeout => "timed out; disconnecting the remaining clients",
-            Self::EnvoyGone => "Envoy does not respond",
+            Self::EnvoyGone => "Envoy is not responding",
         })
     }
 }

@@ -133,7 +133,8 @@ fn hosts_at(
         return Err(Problem::new(
             reason::route::NO_MATCHING_LISTENER_HOSTNAME,
             format!(
-                "no hostname of the route ({}) intersects a hostname of the listeners selected by this parentRef ({})",
+                "none of the route's hostnames ({}) matches a hostname of the listeners selected by this \
+                 parentRef ({})",
                 route.hostnames.join(", "),
                 allowed
                     .iter()

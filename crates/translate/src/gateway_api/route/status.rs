@@ -89,7 +89,7 @@ pub(crate) fn rejected_backend<'a>(
                     return Some(Problem::new(
                         REJECTED,
                         format!(
-                            "Envoy rejected backend {cluster} and keeps its last good version: {message}"
+                            "Envoy rejected backend {cluster} ({message}) and keeps its last good version"
                         ),
                     ));
                 }

@@ -177,7 +177,7 @@ fn invalid_objects_keep_their_last_good_version() {
     set.unreadable(&path("a"), &ReadError::NotRegular);
     assert_eq!(
         errors(&set),
-        ["a: not a regular file (its object keeps its last good version)"]
+        ["a: not a regular file (the object in it keeps its last good version)"]
     );
     assert_eq!(apply(&mut set, &[("a", Some(&service("t", 92)))]), [""; 0]);
     assert_eq!(errors(&set), [""; 0]);
@@ -227,7 +227,7 @@ fn objects_and_errors_are_limited() {
     assert_eq!(apply(&mut set, &[("a", Some(&three))]), ["s@1:1", "t@1:1"]);
     assert_eq!(
         errors(&set),
-        ["a: more than 2 objects in all files (objects beyond this limit are not read)"]
+        ["a: more than 2 objects across all files (objects beyond this limit are not read)"]
     );
     assert_eq!(set.files.values().filter(|file| file.cut).count(), 1);
     assert_eq!(
