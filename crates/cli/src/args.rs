@@ -72,7 +72,7 @@ Examples:
   kubectl get gateways,httproutes,services,endpointslices -A -o yaml | sesame local -
 
 Environment:
-  SESAME_ENVOY    path of Envoy; --envoy takes precedence
+  SESAME_ENVOY    path to Envoy; --envoy takes precedence
   RUST_LOG        log filter; --log-level takes precedence
   NO_COLOR        disables colours")]
 pub(crate) struct LocalArgs {
@@ -102,10 +102,10 @@ pub(crate) struct LocalArgs {
     /// Output format
     #[arg(short, long, value_enum, default_value = "table")]
     pub(crate) output: LocalOutput,
-    /// Number of worker threads of each Envoy
+    /// Number of worker threads per Envoy
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub(crate) concurrency: u32,
-    /// Log level of Sesame and Envoy; logs go to standard error
+    /// Log level for Sesame and Envoy; logs go to standard error
     #[arg(long, value_enum, value_name = "LEVEL")]
     pub(crate) log_level: Option<LogLevel>,
     /// Log format
@@ -210,7 +210,7 @@ pub(crate) enum OutputPart {
     Routes,
     /// Clusters, one for each Service port (CDS)
     Clusters,
-    /// Endpoints of clusters (EDS)
+    /// Cluster endpoints (EDS)
     Endpoints,
     /// Certificates, without private keys (SDS)
     Secrets,

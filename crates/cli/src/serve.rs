@@ -52,7 +52,7 @@ async fn serve(config: ServeConfig) -> Result<ExitCode> {
     tracing::info!("shutting down; Envoys keep their configuration");
     tokio::select! {
         () = serve.shutdown() => {}
-        () = signals.next() => output::warn(format_args!("second signal: exiting without waiting")),
+        () = signals.next() => output::warn(format_args!("second signal received: exiting immediately")),
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -79,7 +79,7 @@ async fn index() -> &'static str {
      /healthz       liveness\n\
      /readyz        readiness; if not ready, the reason\n\
      /status        statuses of objects\n\
-     /problems      errors in files, or failures of a replica\n\
+     /problems      errors in files, or a replica's failures\n\
      /fleets        connected Envoys and their resources\n\
      /config?fleet= resources of a fleet, by the namespace/name of its Gateway\n\
      /metrics       metrics for Prometheus\n\

@@ -40,7 +40,7 @@ pub struct Resources {
     /// Clusters (CDS).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub clusters: Vec<Value>,
-    /// Endpoints of clusters (EDS).
+    /// Cluster endpoints (EDS).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub endpoints: Vec<Value>,
     /// Certificates (SDS).

@@ -19,8 +19,8 @@ On SIGTERM the replica releases the Lease and closes its Envoys' streams; they k
 another replica.
 
 Environment:
-  POD_NAME, POD_NAMESPACE    defaults of --name and --namespace
-  KUBECONFIG                 path of the kubeconfig; --kubeconfig takes precedence
+  POD_NAME, POD_NAMESPACE    defaults for --name and --namespace
+  KUBECONFIG                 path to the kubeconfig; --kubeconfig takes precedence
   RUST_LOG                   log filter; --log-level takes precedence")]
 pub(crate) struct ServeArgs {
     /// Namespace of Sesame's Lease and certificates
@@ -70,10 +70,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set, num_args = 0..=1,
           require_equals = true, default_missing_value = "true")]
     pub(crate) leader_election: bool,
-    /// Image of managed Envoys
+    /// Image for managed Envoys
     #[arg(long, value_name = "IMAGE", default_value_t = default_envoy_image(), conflicts_with = "unmanaged")]
     pub(crate) envoy_image: String,
-    /// Image of the sidecar in each Envoy's pod (Sesame's own image)
+    /// Image for the sidecar in each Envoy's pod (Sesame's own image)
     #[arg(long, value_name = "IMAGE", default_value_t = default_sidecar_image(), conflicts_with = "unmanaged")]
     pub(crate) sidecar_image: String,
     /// Don't manage Envoys; run them yourself
@@ -115,7 +115,7 @@ fn default_sidecar_image() -> String {
 /// `sesame status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Problems come first. The command reads the statuses of the objects: it needs permission to list Gateways and \
+Problems come first. The command reads the objects' statuses, so it needs permission to list Gateways and \
 HTTPRoutes, but no connection to Sesame.
 
 Examples:

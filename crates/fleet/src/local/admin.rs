@@ -28,7 +28,7 @@ pub enum AdminError {
     #[error("Envoy's admin interface closed the connection: {0}")]
     Closed(#[from] hyper::Error),
     /// The body is incomplete or too large.
-    #[error("cannot read the response of Envoy's admin interface: {0}")]
+    #[error("cannot read the response from Envoy's admin interface: {0}")]
     Body(Box<dyn std::error::Error + Send + Sync>),
     /// The path isn't valid in a request.
     #[error("invalid path: {0}")]

@@ -42,7 +42,7 @@ pub(super) enum LaunchError {
     #[error("cannot write the fleet's files: {0}")]
     Files(io::Error),
     #[error(
-        "the path of the admin socket is too long for a Unix socket: {0}; choose a shorter run folder"
+        "the admin socket's path is too long for a Unix socket: {0}; choose a shorter run folder"
     )]
     SocketPath(String),
     #[error("cannot start {program}: {error}")]

@@ -24,7 +24,7 @@ pub(super) enum RequestError {
     #[error("not found (status 404)")]
     Missing,
     /// 410: the resourceVersion or continue token is too old.
-    #[error("too old (status 410)")]
+    #[error("resource version too old (status 410)")]
     Gone,
     /// 400 or 422: the server doesn't support the request.
     #[error("{0}")]

@@ -403,7 +403,7 @@ impl Hub {
 
 fn undecodable(message: &str) -> (FailureReason, String) {
     let message = format!(
-        "{message}; fix the field, or check the version of the CRD. \
+        "{message}; fix the field, or check the CRD's version. \
          The last good version remains in use"
     );
     (FailureReason::Unreadable, message)
