@@ -3,7 +3,7 @@
 //! In: [`Cluster`]. Out: `Cluster`, with endpoints over EDS, so that Pod changes don't touch it. It must not
 //! depend on endpoints or routes.
 //!
-//! A cluster costs an Envoy tens of kilobytes, mostly statistics, so this module enables no further ones.
+//! A cluster costs an Envoy tens of kilobytes, mostly statistics, so this module enables no additional ones.
 
 use envoy_types::pb::envoy::config::cluster::v3 as pb;
 use envoy_types::pb::envoy::config::core::v3 as core;

@@ -1,4 +1,4 @@
-//! Assigns ports of addresses to local fleets.
+//! Assigns ports on addresses to local fleets.
 //!
 //! In: fleet requests, and a prober. Out: the state of each fleet: addresses, and unavailable ports with the reason.
 //! Ports are probed before Envoy listens on them: Envoy would silently share some ports with another process, and

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_folders_of_killed_runs_are_removed() {
+    async fn only_folders_left_behind_by_killed_processes_are_removed() {
         let parent = tempfile::tempdir().unwrap();
         let make = |name: &str| {
             let folder = parent.path().join(name);

@@ -7,7 +7,7 @@
 pub struct Limits {
     /// Bytes in one file, or from standard input.
     pub file_bytes: u64,
-    /// Bytes in all files.
+    /// Bytes across all files.
     pub total_bytes: u64,
     /// Number of files read.
     pub files: usize,
@@ -23,7 +23,7 @@ pub struct Limits {
     pub nesting: usize,
     /// Bytes that aliases (`*name`) may add to one document: 64 per value, plus its text.
     pub alias_bytes: usize,
-    /// Objects in all files.
+    /// Objects across all files.
     pub objects: usize,
 }
 

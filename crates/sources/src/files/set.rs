@@ -83,7 +83,7 @@ pub(super) struct FileSet {
     objects: FxHashMap<ObjectKey, Box<Slot>>,
     walk_errors: Vec<FileError>,
     folders: BTreeMap<PathBuf, Identity>,
-    /// Number of objects in all files, including duplicates.
+    /// Number of objects across all files, including duplicates.
     count: usize,
     /// When to look again at a file in a transient state.
     due: Option<Instant>,
@@ -123,7 +123,7 @@ struct Definition {
     object: Option<Object>,
 }
 
-/// An object in all files.
+/// An object, with all files that define it.
 #[derive(Debug, Default)]
 struct Slot {
     /// The files that define it, sorted.

@@ -13,7 +13,7 @@ use rcgen::{
 use sesame_model::FleetId;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
-/// The maximum number of CAs read from a bundle. Further ones are ignored.
+/// The maximum number of CAs read from a bundle. The rest are ignored.
 const MAX_CAS: usize = 16;
 
 const DAY: Duration = Duration::from_secs(86_400);

@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{Shared, Stage};
 
-/// Concurrent connections per interface; further ones wait.
+/// Concurrent connections per interface; further connections wait.
 const MAX_CONNECTIONS: usize = 256;
 
 /// The timeout for the headers of a request.
