@@ -116,7 +116,8 @@ fn is_path_text(text: &str) -> bool {
 pub(super) fn path_text(text: &str) -> Check {
     ensure(
         is_path_text(text),
-        "expected a path with only letters, digits, percent-encoded characters such as %20 and any of -/._~!$&'()*+,;=:@",
+        "expected a path with only letters, digits, percent-encoded characters such as %20 and \
+         any of -/._~!$&'()*+,;=:@",
     )
 }
 
