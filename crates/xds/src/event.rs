@@ -29,8 +29,9 @@ pub enum XdsEvent {
     Connected(ClientId),
     /// A client's stream has ended.
     Disconnected(ClientId),
-    /// A client has acknowledged this revision and all earlier ones, so its traffic follows it. [`XdsEvent::Rejected`]
-    /// for the revision's rejected resources comes first. Unreferenced clusters may be removed later.
+    /// A client has acknowledged this revision and all earlier ones, so its traffic is routed
+    /// accordingly. The [`XdsEvent::Rejected`] events of the revision come first. Unreferenced clusters may be removed
+    /// later.
     Acked {
         /// The client.
         client: ClientId,
@@ -39,7 +40,8 @@ pub enum XdsEvent {
     },
     /// A client hasn't acknowledged clusters in time; listeners and routes no longer wait for them.
     WarmingTimedOut(ClientId),
-    /// A client rejected a version of a resource. It is no longer sent to other clients. Reported once per version.
+    /// A client rejected a version of a resource. Other clients are no longer sent that version. Reported once per
+    /// version.
     Rejected {
         /// The fleet.
         fleet: FleetId,
@@ -104,7 +106,7 @@ struct Unread {
     by_number: BTreeMap<u64, XdsEvent>,
     by_subject: BTreeMap<Subject, u64>,
     next: u64,
-    /// Resources whose rejection the receiver has read, but not yet their recovery.
+    /// Resources whose rejection the receiver has read but whose recovery it has not.
     rejected: BTreeSet<Subject>,
 }
 
@@ -173,7 +175,7 @@ impl EventReceiver {
             if let Some(event) = self.try_next() {
                 return event;
             }
-            // A notification sent since `try_next` has stored a permit.
+            // A notification that came after `try_next` is stored as a permit, so it is not missed.
             self.queue.notify.notified().await;
         }
     }

@@ -351,7 +351,8 @@ impl Fleet {
         self.clients.insert(stream, client);
     }
 
-    /// A client has disconnected. Its rejections end: the cause may have been its machine, so the next client may try.
+    /// A client has disconnected. Its rejections end: the cause may have been its machine, so another client may
+    /// try the versions.
     pub(crate) fn leave(&mut self, stream: u64) {
         let mut recovered = Vec::new();
         for (ty, name) in self.rejections.keys() {

@@ -96,7 +96,7 @@ fn message_for<'a>(list: &'a str, name: &str) -> Option<&'a str> {
     Some(message.trim_end_matches([',', ' ', '\n']))
 }
 
-/// Names with more `: ` than this are not found.
+/// Names that contain `: ` more often than this are not found.
 const MAX_COLONS: usize = 8;
 
 /// All parts of a list that may be names, with their positions: from a separator (comma for clusters, newline for

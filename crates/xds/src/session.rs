@@ -51,7 +51,7 @@ pub(crate) struct Session {
     /// Epochs up to this one no longer wait for clusters.
     warming_bypass: u64,
     /// Until then, or until the client subscribes to listeners, only listeners are removed: the listeners that a
-    /// reconnecting client already has may use everything else.
+    /// reconnecting client already has may use anything else.
     removals_held_until: Option<Instant>,
     /// Set while the client may route with an older version than the fleet's because a listener or route was rejected.
     stale_routing: Option<StaleRouting>,
@@ -62,7 +62,7 @@ pub(crate) struct Session {
 /// How long a client may route with an older version.
 #[derive(Debug)]
 enum StaleRouting {
-    /// As long as the rejection stands.
+    /// While the rejection stands.
     Rejected,
     /// Until the client has completed this epoch.
     Until(u64),

@@ -1,7 +1,7 @@
 //! The subscription of one stream to one type.
 //!
 //! Follows the xDS protocol, "How the client specifies what resources to return": `*` subscribes to all resources, as
-//! does a first request without names for some types. Names can be subscribed to in addition, and are unsubscribed from
+//! does a first request without names for some types. Clients may also subscribe to names, and unsubscribe from them
 //! individually.
 
 use std::collections::HashSet;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_subscribed_to_and_unsubscribed_from_in_one_request_is_not_covered() {
+    fn subscribing_and_unsubscribing_in_one_request_has_no_effect() {
         let mut sub = Subscription::default();
         let change = request(&mut sub, ResourceType::Route, &["a", "*"], &["a", "*"]);
         assert_eq!(

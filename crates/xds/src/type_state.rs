@@ -134,7 +134,7 @@ impl TypeState {
         self.in_flight.is_some()
     }
 
-    /// Since when upserts have been in flight.
+    /// When the upserts in flight were sent, or when [`TypeState::restart_timer`] was last called for them.
     pub(crate) fn in_flight_since(&self) -> Option<Instant> {
         let in_flight = self.in_flight.as_ref()?;
         (!in_flight.upserts.is_empty()).then_some(in_flight.since)
@@ -302,7 +302,7 @@ impl TypeState {
         }
     }
 
-    /// Reports, once, that a name for which the client waits has no resource.
+    /// Reports once that a name the client is waiting for has no resource.
     fn report_missing(&mut self, name: &Arc<str>) {
         if self.waits_for(name) && !self.reported_missing.contains(name) {
             self.missing.insert(Arc::clone(name));

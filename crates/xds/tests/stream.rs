@@ -91,7 +91,7 @@ fn update(
     }
 }
 
-/// A client that subscribes to the route that a listener's body names, and rejects bodies that begin with `bad`.
+/// A client that subscribes to the route named in a listener's body and rejects bodies that begin with `bad`.
 fn envoy(node_id: &str) -> Builder {
     FakeEnvoy::builder("ns/gateway", node_id)
         .follow(|ty, body| match ty {

@@ -19,7 +19,7 @@ pub(super) struct Stamp {
     pub(super) size: u64,
     /// Seconds and nanoseconds of the last content change (mtime).
     modified: (i64, i64),
-    /// The same for the inode (ctime), which also changes with permissions and when `modified` is set back.
+    /// The same for the inode (ctime), which also changes when permissions change or `modified` is set back.
     changed: (i64, i64),
 }
 

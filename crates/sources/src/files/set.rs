@@ -3,7 +3,7 @@
 //! In: the configured paths. Out: changes. A refresh costs a stat per file, and reads the files whose stat changed.
 //!
 //! - An object belongs to the file in which it was first seen, or to the first by name if several files appear in the
-//!   same refresh. The same object in another file is an error until the first one is gone.
+//!   same refresh. The same object in another file is an error until the first file is gone.
 //! - Invalid input keeps its last good version: an object that can't be decoded, or all objects of a file that can't be
 //!   read. A document without a readable name may be any object of its file, so none of them is removed while it is
 //!   invalid.

@@ -102,7 +102,7 @@ impl Node {
         node.at
     }
 
-    /// Converts to plain JSON. The first of duplicate keys is used.
+    /// Converts to plain JSON. Of duplicate keys, the first is used.
     pub(super) fn to_json(&self) -> serde_json::Value {
         match &self.value {
             Value::Null => serde_json::Value::Null,

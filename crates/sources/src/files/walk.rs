@@ -54,7 +54,7 @@ fn is_eligible(name: &OsStr) -> bool {
         })
 }
 
-/// Whether a name is hidden, like files of editors and version control, and the dated folders of a ConfigMap volume.
+/// Whether a name is hidden, like those of editor and version control files, or of dated folders in a ConfigMap volume.
 fn is_hidden(name: &OsStr) -> bool {
     name.as_encoded_bytes().starts_with(b".")
 }

@@ -179,8 +179,8 @@ impl Reader {
         }
     }
 
-    /// Waits until `deadline`, or for events and a quiet period after them, but not before `not_before` in the latter
-    /// case. Returns the time of the first event, or `None` if the watch ends.
+    /// Waits until `deadline`, or for events and a quiet period after them; in the latter case, until `not_before` or
+    /// later. Returns the time of the first event, or `None` if the watch ends.
     fn wait(&mut self, deadline: Instant, not_before: Instant) -> Option<Instant> {
         let mut debounce = Debounce::default();
         loop {

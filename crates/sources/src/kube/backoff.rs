@@ -63,8 +63,8 @@ impl RetryDelays {
     }
 }
 
-/// The state of a retried request. Only consecutive errors of one kind form a streak: if an unreachable server starts
-/// to forbid a request, it has forbidden it once.
+/// The state of a retried request. Only consecutive errors of one kind form a streak: if an unreachable server
+/// comes back and forbids a request, a new streak begins.
 #[derive(Debug)]
 pub(super) struct Retries {
     delays: RetryDelays,

@@ -9,7 +9,7 @@ use sesame_api::Kind;
 
 use super::path;
 
-/// Number of equal consecutive results after which discovery is trusted without CRDs, or over them.
+/// Number of equal consecutive results after which discovery is trusted even if CRDs are unknown or disagree.
 const STABLE: u32 = 4;
 
 /// Whether a kind can be watched.

@@ -28,7 +28,7 @@ use super::watcher::{self, Context, Handler, Target};
 /// Delay between discoveries while CRDs and discovery disagree.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// The CRD whose annotation gives the release of all of them, since they are installed together.
+/// The CRD whose annotation gives the release of all Gateway API CRDs, since they are installed together.
 const RELEASE_CRD: &str = "gatewayclasses.gateway.networking.k8s.io";
 
 const RELEASE_ANNOTATION: &str = "gateway.networking.k8s.io/bundle-version";

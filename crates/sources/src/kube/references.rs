@@ -9,7 +9,7 @@
 //! referenced Secret takes one GET, plus one per change.
 //!
 //! Data can't be stale: metadata only triggers a GET, which reads the latest state because it specifies no
-//! resourceVersion. If metadata arrives during a GET, another one follows. Versions are compared only to skip a GET
+//! resourceVersion. If metadata arrives during a GET, another GET follows. Versions are compared only to skip a GET
 //! that would return nothing new.
 
 use std::collections::{BTreeSet, HashMap, HashSet};

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn kinds_with_a_namespace_are_watched_in_each() {
+fn kinds_with_a_namespace_are_watched_in_each_namespace() {
     let config = WatchConfig {
         namespaces: Some(vec!["b".to_owned(), "a".to_owned(), "b".to_owned()]),
         kinds: vec![Kind::Service, Kind::GatewayClass, Kind::Namespace],

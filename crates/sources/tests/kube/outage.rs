@@ -129,7 +129,7 @@ struct Exchange {
     retry_after: Option<Duration>,
 }
 
-/// Number of Gateway lists that get the response of a server that is still initializing its storage.
+/// Number of Gateway lists answered as if the server were still initializing its storage.
 const INITIALIZING: usize = 5;
 
 /// A client that records its requests.
@@ -196,7 +196,7 @@ async fn retries_respect_retry_after_and_wait_at_most_a_second() {
             let delay = exchange.sent - before.ended;
             let retry_after = before.retry_after.unwrap_or_default();
             assert!(delay >= retry_after, "{before:?} {exchange:?}");
-            // Only failed requests have a maximum delay. A busy machine adds to it.
+            // Only the delay after a failed request has a maximum. A busy machine adds to it.
             let max = retry_after.max(Duration::from_secs(1)) + Duration::from_secs(2);
             assert!(before.succeeded || delay <= max, "{before:?} {exchange:?}");
             retries += usize::from(before.retry_after.is_some());

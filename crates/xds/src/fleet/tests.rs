@@ -160,7 +160,7 @@ fn a_long_error_is_cut_at_a_character_boundary() {
 }
 
 #[test]
-fn the_rejections_of_a_client_end_with_its_stream() {
+fn a_clients_rejections_end_with_its_stream() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
     fleet.join(1, "n".into());
@@ -193,7 +193,7 @@ fn the_rejections_of_a_client_end_with_its_stream() {
 }
 
 #[test]
-fn an_accepted_version_recovers_when_the_client_that_rejected_it_disconnects() {
+fn an_accepted_version_recovers_when_the_rejecting_client_disconnects() {
     let (mut fleet, name) = (new(), Arc::from("r"));
     let one = put(&mut fleet, "r", "1");
     fleet.acked(Route, &name, one);

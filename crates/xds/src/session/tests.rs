@@ -58,7 +58,7 @@ fn settled_events(fleet: &mut Fleet, client: &mut Client) -> Vec<String> {
 }
 
 #[test]
-fn clusters_come_first_and_traffic_when_they_are_acknowledged() {
+fn listeners_and_routes_are_sent_once_clusters_are_acknowledged() {
     let mut fleet = fleet();
     let mut client = Client::connect(&mut fleet, 1, limits());
     assert!(client.log.is_empty(), "nothing before the first update");
@@ -105,7 +105,7 @@ fn a_wildcard_subscription_without_resources_gets_one_empty_response() {
 }
 
 #[test]
-fn a_changed_listener_repeats_all_scopes() {
+fn all_scopes_are_resent_with_a_changed_listener() {
     use ResourceType::ScopedRoute;
     let (mut fleet, mut client) = served();
     let scopes = [(ScopedRoute, "s0", "v0"), (ScopedRoute, "s1", "v0")];
@@ -137,7 +137,7 @@ fn a_changed_listener_repeats_all_scopes() {
 }
 
 #[test]
-fn a_changed_cluster_repeats_its_endpoints() {
+fn endpoints_are_resent_with_their_changed_cluster() {
     let (mut fleet, mut client) = served();
     fleet.apply(update(
         2,
@@ -220,7 +220,7 @@ fn changes_merge_while_a_response_is_in_flight() {
 }
 
 #[test]
-fn removals_go_in_reverse_order_and_clusters_after_the_removal_delay() {
+fn removals_go_in_reverse_order_with_clusters_after_the_removal_delay() {
     let limits = Limits::default();
     let delay = limits.removal_delay;
     let (mut fleet, mut client) = served_with(limits);
@@ -279,7 +279,7 @@ fn scopes_are_removed_last_and_nothing_waits_for_them() {
 }
 
 #[test]
-fn a_cluster_that_returns_within_the_removal_delay_is_not_removed() {
+fn a_cluster_restored_within_the_removal_delay_is_not_removed() {
     let (mut fleet, mut client) = served_with(Limits::default());
     fleet.apply(update(2, &[], &[(Cluster, "c0"), (Endpoint, "c0")]));
     client.settle(&mut fleet);
@@ -348,7 +348,7 @@ fn a_reconnecting_client_is_sent_only_the_differences() {
 }
 
 #[test]
-fn a_changed_cluster_repeats_the_endpoints_of_a_reconnecting_client() {
+fn a_reconnecting_client_is_resent_the_endpoints_of_a_changed_cluster() {
     let (mut fleet, mut client) = served();
     fleet.apply(update(2, &[(Cluster, "c0", "v1")], &[]));
     client.reconnect(&mut fleet);
@@ -357,7 +357,7 @@ fn a_changed_cluster_repeats_the_endpoints_of_a_reconnecting_client() {
 }
 
 #[test]
-fn versions_of_another_server_are_unknown() {
+fn versions_from_another_server_are_unknown() {
     let (mut fleet, _) = served();
     let mut session = Session::new(9, limits(), std::time::Instant::now());
     let mut ask = request(Cluster);

@@ -27,7 +27,7 @@ impl RemovalDelay {
     }
 
     /// Applies the delay to `limit`, the epoch before which removals could otherwise be sent. `next` is the epoch of
-    /// the oldest one.
+    /// the oldest removal.
     pub(super) fn limit(&mut self, next: Option<u64>, limit: u64, epoch: u64, now: Instant) -> u64 {
         if self.delay.is_zero() {
             return limit;

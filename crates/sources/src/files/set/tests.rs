@@ -54,7 +54,7 @@ fn keys(changes: &[Change]) -> Vec<String> {
 }
 
 #[test]
-fn folders_are_read_recursively_and_given_files_may_have_any_name() {
+fn folders_are_read_recursively_and_files_given_by_path_may_have_any_name() {
     let dir = dir(&[
         ("b/c.yml", &service("c")),
         ("a.yaml", &service("a")),
@@ -258,7 +258,7 @@ fn only_changed_files_are_read_and_parsed() {
     let all: Vec<_> = all.iter().map(|(n, t)| (n.as_str(), t.as_str())).collect();
     let dir = dir(&all);
     let mut set = read(config(&[dir.path()]));
-    // Files written just before they were read are reread, and found to be equal.
+    // Files written just before they were read are reread and found unchanged.
     assert_eq!(refresh(&mut set), []);
     let before = set.counters();
     assert_eq!(before.parses, 50);

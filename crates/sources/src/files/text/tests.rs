@@ -1,4 +1,4 @@
-//! YAML and JSON as trees: kubectl's values, locations, limits, no panics.
+//! YAML and JSON as trees: values are the same as kubectl's, locations are correct, limits hold, nothing panics.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -84,7 +84,7 @@ fn an_error_stays_in_its_document() {
     assert_eq!(all[0], Ok(json!({"a": 1})));
     assert_eq!(all[2], Ok(json!({"c": 3})));
     assert_eq!(all[4], Ok(json!({"f": 4})));
-    // The error is located where the bracket should be, or at the end of the part at the latest.
+    // The error is located where the bracket is missing, or no later than the end of the document.
     assert!(
         all[1].as_ref().unwrap_err().starts_with("4:1 ")
             || all[1].as_ref().unwrap_err().starts_with("3:"),
@@ -94,7 +94,7 @@ fn an_error_stays_in_its_document() {
 }
 
 #[test]
-fn quotes_and_tags_decide_the_type() {
+fn quotes_and_tags_determine_the_type() {
     assert_eq!(
         one(
             "[yes, 'yes', \"010\", 010, !!str 010, !!int '7', !!float 1, !!bool 'on', ! 1, !!null '']"
@@ -123,7 +123,7 @@ fn keys_become_text() {
 }
 
 #[test]
-fn a_duplicate_key_is_an_error_at_the_second_one() {
+fn a_duplicate_key_is_an_error_at_its_second_occurrence() {
     assert_eq!(
         invalid("a:\n  b: 1\n  c: 2\n  b: 3\n"),
         "4:3 duplicate key `b`"
@@ -232,7 +232,7 @@ fn exceeded_limits_are_errors() {
 }
 
 #[test]
-fn json_reads_as_json() {
+fn json_is_parsed_as_json() {
     assert_eq!(
         one("{\"a\": [1, -2.5, true, null, \"\\u00e9\\ud83d\\ude00\\/\"],\n\t\"b\": {}}"),
         json!({"a": [1, -2.5, true, null, "é😀/"], "b": {}})

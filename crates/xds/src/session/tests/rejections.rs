@@ -68,7 +68,7 @@ fn a_rejected_route_among_others_is_found_by_bisection() {
 }
 
 #[test]
-fn a_suspect_is_sent_again_separately() {
+fn a_suspected_resource_is_resent_separately() {
     let (mut fleet, mut client) = served();
     fleet.apply(update(
         2,
@@ -92,7 +92,7 @@ fn a_suspect_is_sent_again_separately() {
 }
 
 #[test]
-fn a_rejected_version_that_returns_is_sent_again() {
+fn a_rejected_version_that_is_restored_is_sent_again() {
     let (mut fleet, mut client) = served();
     for (revision, body) in [(2, "bad"), (3, "v0;r0"), (4, "bad")] {
         fleet.apply(update(revision, &[(Listener, "l0", body)], &[]));
@@ -112,7 +112,7 @@ fn a_rejected_version_that_returns_is_sent_again() {
 }
 
 #[test]
-fn endpoints_whose_rejection_ends_are_sent_to_a_client_that_waits_for_them() {
+fn endpoints_are_sent_to_a_waiting_client_once_no_longer_rejected() {
     let (mut fleet, mut client) = served();
     let mut other = Client::connect(&mut fleet, 2, limits());
     other.settle(&mut fleet);
@@ -139,7 +139,7 @@ fn endpoints_whose_rejection_ends_are_sent_to_a_client_that_waits_for_them() {
 }
 
 #[test]
-fn the_last_good_version_follows_a_version_that_another_client_rejected_first() {
+fn a_client_that_has_a_version_rejected_by_another_gets_the_last_good_one() {
     let (mut fleet, mut client) = served();
     let mut ask = request(Route);
     ask.resource_names_subscribe = vec!["r1".to_owned()];

@@ -111,7 +111,7 @@ fn an_object_stays_with_its_file_until_another_takes_over() {
 }
 
 #[test]
-fn the_first_by_name_of_files_seen_together_is_used() {
+fn of_files_seen_together_the_first_by_name_is_used() {
     let mut set = empty(100);
     let files = [
         ("b", Some(&*service("s", 80))),
@@ -163,7 +163,7 @@ fn invalid_objects_keep_their_last_good_version() {
         all[0].ends_with("(the object keeps its last good version)"),
         "{all:?}"
     );
-    // Once repaired, its generation increases.
+    // Repairing it increases its generation.
     let repaired = format!("{}{}", service("s", 81), service("t", 91));
     assert_eq!(apply(&mut set, &[("a", Some(&repaired))]), ["s@2:81"]);
     assert_eq!(errors(&set), [""; 0]);
