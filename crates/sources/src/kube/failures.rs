@@ -236,7 +236,7 @@ mod tests {
         }
         let taken = failures.take().unwrap();
         assert_eq!(taken.len(), 1);
-        assert!(taken[0].message.ends_with("refused 0"));
+        assert!(taken[0].message.contains("(refused 0)"));
         for watcher in 0..2 {
             failures.reached(&Requester::Watcher(watcher));
         }

@@ -154,7 +154,7 @@ fn aliases_are_limited() {
         let list = vec![format!("*a{before}"); 10].join(", ");
         bomb.push_str(&format!("a{level}: &a{level} [{list}]\n"));
     }
-    assert!(invalid(&bomb).contains("aliases of this document expand to more than"));
+    assert!(invalid(&bomb).contains("aliases in this document expand to more than"));
     let long = format!(
         "a: &a {}\nb: [{}]\n",
         "x".repeat(1 << 20),
