@@ -127,7 +127,7 @@ pub enum WatchError {
     Namespace(String),
 }
 
-/// Watches until `out` is closed. Its tasks end with the future, even if that is dropped.
+/// Watches until `out` is closed. Its tasks end with the future, even if it is dropped.
 ///
 /// The read timeout of `client` must be at least five minutes: quiet watches receive nothing for that long.
 ///

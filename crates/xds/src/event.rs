@@ -29,9 +29,8 @@ pub enum XdsEvent {
     Connected(ClientId),
     /// A client's stream has ended.
     Disconnected(ClientId),
-    /// A client has acknowledged this revision and all earlier ones, so its traffic is routed
-    /// accordingly. The [`XdsEvent::Rejected`] events of the revision come first. Unreferenced clusters may be removed
-    /// later.
+    /// A client has acknowledged this revision and all earlier ones, so its traffic is routed accordingly.
+    /// The [`XdsEvent::Rejected`] events of the revision come first. Unreferenced clusters may be removed later.
     Acked {
         /// The client.
         client: ClientId,

@@ -121,8 +121,8 @@ impl fmt::Display for ResourceType {
 pub struct Version(u128);
 
 impl Version {
-    /// An unknown version at a client. Differs from every resource's version (a resource that hashes to zero would cost
-    /// one superfluous response).
+    /// Stands for an unknown version at a client. Differs from every resource's version (a resource that hashes to zero
+    /// would cost one superfluous response).
     pub(crate) const UNKNOWN: Version = Version(0);
 
     /// The version of these bytes.

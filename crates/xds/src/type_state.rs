@@ -248,8 +248,8 @@ impl TypeState {
         shrink::set(&mut self.resend);
     }
 
-    /// Compares all resources with all versions at the client. Costs O(resources): only for wildcard subscriptions and
-    /// for clients that lag behind the log.
+    /// Compares all resources with all versions at the client. Costs O(resources); done only for wildcard subscriptions
+    /// and for clients that lag behind the log.
     pub(crate) fn refresh_all(&mut self, fleet: &Fleet) {
         let mut names: Vec<Arc<str>> = self.subscription.names().iter().cloned().collect();
         if self.subscription.wildcard() {
@@ -283,7 +283,7 @@ impl TypeState {
                 }
             }
             Lookup::Keep => {
-                // A required resource is sent once a version may be sent, even if the client already has it.
+                // A required resource is sent as soon as one of its versions may be, even if the client already has it.
                 if !self.required.contains_key(name) {
                     self.resend.remove(name);
                 }

@@ -1,8 +1,8 @@
 //! Secrets and ConfigMaps referenced by other objects.
 //!
-//! In: objects and their references, metadata seen by watchers, results of GETs. Out: objects, each once everything it
-//! references is known, and commands to GET. Unreferenced data is never read, and data is removed with its last
-//! reference.
+//! In: objects and their references, metadata seen by watchers, results of GETs. Out: objects, each passed on once
+//! everything it references is known, and commands to GET. Unreferenced data is never read, and data is removed with
+//! its last reference.
 //!
 //! Secrets are not watched with their data: a watch would transfer and hold every Secret in the cluster, most of which
 //! are unrelated and some as large as 1 MiB. Metadata takes a few hundred bytes per Secret, none of which is kept. A

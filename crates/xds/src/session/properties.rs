@@ -382,7 +382,7 @@ proptest! {
     }
 }
 
-/// A request of a client that violates the protocol.
+/// A request from a client that violates the protocol.
 fn any_request() -> impl Strategy<Value = DeltaDiscoveryRequest> {
     let name =
         || prop::sample::select(vec!["*", "", "c0", "c1", "r0", "x"]).prop_map(str::to_owned);

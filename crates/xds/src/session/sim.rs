@@ -195,7 +195,7 @@ impl Client {
         );
     }
 
-    /// Checks that no removed cluster is used by one of the client's routes.
+    /// Checks that no removed cluster is used by any of the client's routes.
     fn check_removals(&self, response: &Response) {
         if self.reconnected && self.limits.removal_delay.is_zero() {
             // Clusters may be removed before the client has listed its routes.

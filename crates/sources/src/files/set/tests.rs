@@ -170,7 +170,7 @@ fn an_unreadable_file_is_an_error_and_doesnt_affect_others() {
 }
 
 #[test]
-fn an_exceeded_limit_of_the_walk_is_one_error() {
+fn exceeding_a_walk_limit_is_one_error() {
     let dir = dir(&[
         ("a.yaml", &service("a")),
         ("b.yaml", &service("b")),
