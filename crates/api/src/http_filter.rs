@@ -254,8 +254,8 @@ pub struct HttpAuth {
     /// Authorization.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_headers: Vec<Arc<str>>,
-    /// The response headers of the service that are sent to the backend; all except pseudo-headers
-    /// if empty.
+    /// The service's response headers that are sent to the backend; if empty, all except
+    /// pseudo-headers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_response_headers: Vec<Arc<str>>,
 }

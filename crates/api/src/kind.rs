@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn planned_kinds_are_those_without_a_type_or_not_served() {
+    fn planned_kinds_have_no_type_or_are_not_served() {
         assert!(Kind::is_planned("networking.k8s.io/v1", "Ingress"));
         assert!(Kind::is_planned("projectsesame.io/v1", "HTTPProxy"));
         assert!(!Kind::is_planned("networking.k8s.io/v1", "NetworkPolicy"));

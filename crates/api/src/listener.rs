@@ -231,7 +231,7 @@ pub struct FrontendTlsValidation {
         skip_serializing_if = "Vec::is_empty"
     )]
     pub ca_certificate_refs: Vec<ObjectReference>,
-    /// What to do if the certificate is missing or invalid; rejects it by default.
+    /// What to do if the certificate is missing or invalid; by default, the connection is rejected.
     #[serde(default)]
     pub mode: FrontendValidationMode,
 }

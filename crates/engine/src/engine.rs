@@ -170,7 +170,7 @@ impl Engine {
     }
 
     /// Compacts the edge arena if it is sparse: an edge at its end prevents truncation of the free
-    /// positions before it. Costs O(remaining edges), after three quarters of them were removed.
+    /// positions before it. Costs O(remaining edges), but only once three quarters of all edges are gone.
     fn compact(&mut self) {
         while let Some((stage, node)) = self.edges.last_if_sparse() {
             let Some(head) = self.stages[usize::from(stage)].reads_mut(node) else {
@@ -225,8 +225,8 @@ impl Engine {
     /// Explains why `key` has its row, or none: the last run of the stage for it. For a union, that run
     /// belongs to the table that provides the row.
     ///
-    /// `None` for an input table, for a union of keys, and if the stage did not run for `key`: it is not in
-    /// the source or, for `derive_many`, no run output it.
+    /// `None` for an input table, for a union of keys, and if the stage did not run for `key`: the key is
+    /// not in the source or, for `derive_many`, was not output by any run.
     pub fn explain<K: Key, V: Value>(&self, table: Table<K, V>, key: &K) -> Option<Explain> {
         self.check(table.id);
         let mut at = table.id.table;

@@ -71,7 +71,7 @@ fn a_row_moves_between_source_keys_within_a_commit() {
 }
 
 #[test]
-fn the_last_row_that_a_run_outputs_for_a_key_wins() {
+fn if_a_run_outputs_a_key_twice_the_last_row_wins() {
     let mut lists = Lists::new();
     let changes = lists.set(&[(3, &[(1, "first"), (1, "last")])]);
     assert_eq!(changes, [upsert(1, "last")]);
@@ -85,7 +85,7 @@ fn two_source_keys_cannot_output_one_row() {
 
 #[test]
 #[should_panic(expected = "table \"out\": source keys 7 and 5 both output key 0")]
-fn a_source_key_cannot_take_a_row_of_another() {
+fn a_source_key_cannot_take_over_the_row_of_another() {
     let mut lists = Lists::new();
     lists.set(&[(7, &[(0, "a")])]);
     lists.set(&[(5, &[(0, "a")])]);
@@ -146,7 +146,7 @@ fn a_union_has_the_rows_of_all_its_tables() {
     let given = world.engine.get(world.given, &1).expect("it has a row");
     assert!(Arc::ptr_eq(&row, &given), "the value is shared");
 
-    // A key moves between tables: with another value, then with the same.
+    // A key moves between tables: with another value, then with the same one.
     let commit = world.commit(&[(1, None), (2, Some("two"))], &[(1, Some(1)), (2, None)]);
     let both = [upsert(1, "1".to_owned()), upsert(2, "two".to_owned())];
     assert_eq!(commit.changes(names), both);

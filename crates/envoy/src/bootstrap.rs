@@ -143,7 +143,7 @@ fn ads_stream() -> core::ApiConfigSource {
             })),
             ..Default::default()
         }],
-        // The node lists all built-in extensions (60 kB), which otherwise every ACK would carry.
+        // The node lists all built-in extensions (60 kB), which every ACK would otherwise carry.
         set_node_on_first_message_only: true,
         ..Default::default()
     }

@@ -21,8 +21,8 @@ pub(crate) const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpPr
 
 /// The cluster for a key.
 ///
-/// Load balancing uses least request. Circuit breakers are open: Envoy's defaults (1,024 connections and requests, 3
-/// concurrent retries) would turn load into errors that no object configures.
+/// Load balancing uses least request. Circuit breakers never trip: Envoy's defaults (1,024 connections and requests,
+/// 3 concurrent retries) would turn load into errors that no object configures.
 ///
 /// The endpoint's certificate is not verified: [`UpstreamTls`] has no CA.
 pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
@@ -36,7 +36,7 @@ pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
             ..Default::default()
         }),
         lb_policy: pb::cluster::LbPolicy::LeastRequest.into(),
-        circuit_breakers: Some(wide_open()),
+        circuit_breakers: Some(unlimited()),
         transport_socket: cluster.tls.as_ref().map(transport_socket),
         ..Default::default()
     };
@@ -47,7 +47,7 @@ pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
     out
 }
 
-fn wide_open() -> pb::CircuitBreakers {
+fn unlimited() -> pb::CircuitBreakers {
     pb::CircuitBreakers {
         thresholds: vec![pb::circuit_breakers::Thresholds {
             max_connections: wire::uint32(u32::MAX),

@@ -3,7 +3,7 @@
 //! In: a route table's name, and whether it is sharded. Out: `HttpConnectionManager`. It must not depend on
 //! routes or certificates.
 //!
-//! **These bytes are frozen**: apart from two names and the shards they are the same in all listeners, because
+//! **These bytes are frozen**: apart from two names and the shards, they are the same in all listeners, because
 //! changing a listener closes its connections. So every filter that a route may need is present but disabled, and
 //! routes enable the filters they use.
 

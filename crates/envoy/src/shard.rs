@@ -121,8 +121,8 @@ fn parity(bit: &Bit) -> String {
     format!("^(?:{even}|{count}(?:{even})*{count})*(?:{off})?(?::|$)")
 }
 
-/// A class of the host characters that satisfy `holds`, in both cases, as ranges. A negated class would make the
-/// expression large.
+/// A character class, as ranges, of the host characters that satisfy `holds`, in upper and lower case. A negated class
+/// would make the expression large.
 fn class(holds: impl Fn(u8) -> bool) -> String {
     let wanted = |byte: u8| {
         let lower = byte.to_ascii_lowercase();

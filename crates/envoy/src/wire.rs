@@ -69,7 +69,7 @@ fn any_head(type_url: &str, value: usize, out: &mut BytesMut) {
     encode_varint(value as u64, out);
 }
 
-/// The value in bytes from [`any_bytes`] or [`join_table`], without copying.
+/// The value inside the bytes that [`any_bytes`] or [`join_table`] returned, without copying.
 pub(crate) fn any_value(type_url: &str, any: &Bytes) -> Bytes {
     let mut rest = any.slice(delimited_len(1, type_url.len()) + key_len(2)..);
     let len = decode_varint(&mut rest).expect("an Any's head contains the length of its value");

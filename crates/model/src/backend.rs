@@ -16,8 +16,8 @@ pub struct ClusterKey {
     pub policy: Option<Arc<ClusterPolicy>>,
 }
 
-/// How routes or policies override connections to a Service. It is part of the cluster's key: a different policy is a
-/// different cluster, and neither drains the other's connections.
+/// How routes or policies override connections to a Service. It is part of the cluster's key: a different policy
+/// means a different cluster, and neither cluster drains the other's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterPolicy {
     /// Overrides the HTTP version of the Service's `appProtocol`.

@@ -101,7 +101,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_config_ne
 /// Destroys a configuration.
 ///
 /// # Safety
-/// See `abi.h`: `config` comes from `config_new` and no longer in use.
+/// See `abi.h`: `config` comes from `config_new` and is no longer in use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_config_destroy(
     config: *mut Config,
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_config_de
 /// Processes a request.
 ///
 /// # Safety
-/// See `abi.h`: `config` comes from `config_new`, `envoy` is valid during the call.
+/// See `abi.h`: `config` comes from `config_new`, and `envoy` is valid during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn envoy_dynamic_module_on_early_header_mutation_mutate(
     config: *const Config,

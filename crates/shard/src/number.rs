@@ -32,7 +32,7 @@ impl Bit {
     }
 }
 
-/// The number of hosts that are empty or have no counted characters: all bits set.
+/// The shard number for hosts that are empty or have no counted characters: all bits set.
 const ALL: u8 = (1 << BITS.len()) - 1;
 
 /// For each character, the bits it counts for and the bits it switches.

@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Maximum number of attempts, each with new ports, in case another process takes a port first.
 const ATTEMPTS: usize = 3;
 
-/// A running API server. It stops, and its files are removed, on drop or when the test's process ends in any way.
+/// A running API server. It stops, and its files are removed, on drop or when the test's process ends, for any reason.
 #[derive(Debug)]
 pub struct ApiServer {
     folder: PathBuf,

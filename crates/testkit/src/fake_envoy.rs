@@ -5,9 +5,9 @@
 //!
 //! Like Envoy, it subscribes to all clusters and listeners, to the endpoints of each cluster, and to whatever the test
 //! says a resource refers to. It acknowledges clusters once all are warm: once it has received their endpoints, or a
-//! response that there are none. It accepts the valid clusters and listeners of a response and names the invalid ones;
-//! for other types it accepts whatever precedes the first invalid resource and names none. It sends its node with the
-//! first message only, and its versions when it reconnects.
+//! response saying that there are none. It accepts the valid clusters and listeners of a response and names the invalid
+//! ones; for other types, it accepts the resources before the first invalid one and names none. It sends its node only
+//! with the first message, and its versions when it reconnects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;

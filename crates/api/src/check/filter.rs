@@ -114,7 +114,7 @@ fn request_mirror(mirror: &RequestMirror) -> Check {
             "denominator",
             ensure(fraction.denominator >= 1, "must be at least 1"),
         )?;
-        // The CRD types both as int32.
+        // In the CRD, both are int32.
         at(
             "denominator",
             ensure(

@@ -18,7 +18,7 @@ fn rows(members: &Members<u32>) -> Vec<u32> {
 proptest! {
     #[test]
     fn behaves_like_a_set_sorted_by_key(
-        // Both small sets and sets that cross the limit in both directions.
+        // Small sets, and sets that cross the limit in both directions.
         steps in prop_oneof![
             prop::collection::vec((any::<bool>(), 0u32..10), 0..50),
             prop::collection::vec((prop::bool::weighted(0.6), 0u32..150), 0..600),

@@ -24,8 +24,8 @@ use crate::{Encoded, EncodedTable, Inputs, Sharding, listener, names, wire};
 const MANY: usize = 400;
 /// With fewer hosts than this, a sharded table becomes whole.
 const FEW: usize = 200;
-/// A table becomes sharded only if it has at least this many hosts in a single shard per host in every shard: the
-/// latter cost memory in every shard, and changing one changes all shards.
+/// A table becomes sharded only if, for each host in every shard, it has at least this many hosts in a single shard.
+/// Hosts in every shard cost memory in each, and changing one changes all shards.
 const OWN_TO_EVERYWHERE: usize = 16;
 
 /// The shard number of hosts that are in every shard.

@@ -403,7 +403,7 @@ fn perform(op: Op, inputs: &Inputs, batch: &mut Batch) {
 
 proptest! {
     #[test]
-    fn resources_depend_on_the_final_rows_only(
+    fn resources_depend_only_on_the_final_rows(
         batches in prop::collection::vec(prop::collection::vec(any_op(), 1..6), 1..12),
         sharding in prop_oneof![Just(Sharding::Auto), Just(Sharding::Always)],
     ) {
@@ -420,7 +420,7 @@ proptest! {
 }
 
 #[test]
-fn a_changed_host_is_the_only_one_encoded_and_changes_one_table() {
+fn only_the_changed_host_is_encoded_and_only_one_table_changes() {
     let mut world = World::new(Sharding::Never);
     let (host, key) = (plain_host, numbered);
     world.commit(|inputs, batch| {

@@ -494,7 +494,7 @@ fn reserved_and_misdirected_hosts_are_in_the_table() {
 proptest! {
     /// Each hash map has its own iteration order.
     #[test]
-    fn equal_hosts_encode_to_equal_bytes_that_decode_to_them(host in any_virtual_host()) {
+    fn equal_hosts_encode_to_equal_bytes_and_decode_back(host in any_virtual_host()) {
         let key = VirtualHostKey { table: table_key(), domain: "*.example.com".into() };
         let bytes = wire::virtual_host(virtual_host(&key, &host, &mut |port| port));
         for _ in 0..3 {

@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn few_routes_or_many_that_match_any_path_stay_a_list() {
+    fn short_lists_and_lists_with_many_routes_for_any_path_get_no_tree() {
         let few = routes((1..MANY).map(|number| prefix(&format!("/n{number}"))));
         assert_eq!(Tree::new(&few), None);
         let any = (0..MANY).map(|number| PathMatch::Regex(format!("/{number}")));

@@ -109,7 +109,7 @@ fn parent() -> Json {
         .boxed()
 }
 
-/// For references to the same parent, keeps only those that set the same fields as the first, to other values.
+/// For references to the same parent, keeps only those that set the same fields as the first but to different values.
 fn repair_parents(parents: &mut Value) {
     let identity = |parent: &Value| {
         let part = |field: &str| parent[field].to_string();

@@ -49,7 +49,7 @@ const INFRASTRUCTURE: &str = "GatewayInfrastructure";
 /// The Gateway API release that Sesame supports, as annotated on its CRDs.
 const API_RELEASE: &str = "v1.7";
 
-/// A GatewayClass of ours.
+/// One of our GatewayClasses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClassState {
     /// Why it isn't accepted.
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_claims_only_the_features_that_it_supports() {
+    fn each_mode_claims_only_supported_features() {
         let has = |mode: &Mode, feature: &str| features(mode).contains(&feature);
         let unmanaged = Mode::Unmanaged { gateway: None };
         assert!(has(&Mode::Managed, INFRASTRUCTURE));

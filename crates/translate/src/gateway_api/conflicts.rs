@@ -72,8 +72,8 @@ fn conflict<'a>(
     })
 }
 
-/// Marks HTTPS listeners on the same port whose hostnames or certificates overlap: a client may reuse one listener's
-/// connection for requests to the other, and gets 421 (Listener condition OverlappingTLSConfig).
+/// Marks HTTPS listeners on the same port whose hostnames or certificates overlap: a client that
+/// reuses one listener's connection for requests to the other gets 421 (Listener condition OverlappingTLSConfig).
 pub(super) fn mark_overlaps(
     reader: &mut Reader<'_>,
     certificates: Table<CertificateKey, CertificateState>,
@@ -114,7 +114,7 @@ fn overlap(
             && state.port == listener.port
             && state.conflicted.is_none()
     });
-    let advice = "a request for one listener on a connection to the other gets a 421 response";
+    let advice = "a request for one listener gets a 421 response if it arrives on a connection to the other";
     let valid_for = |names: &[Arc<[String]>], domain: &str| {
         names
             .iter()

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn unservable_certificates_are_refused_with_the_reason() {
+    fn unservable_certificates_are_refused_with_a_reason() {
         let (chain, key) = pair(&["a.example.com"], &rcgen::PKCS_ECDSA_P256_SHA256);
         let (_, other_key) = pair(&["a.example.com"], &rcgen::PKCS_ECDSA_P256_SHA256);
         let (ed_chain, ed_key) = pair(&["a.example.com"], &rcgen::PKCS_ED25519);

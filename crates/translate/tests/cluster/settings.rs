@@ -73,7 +73,7 @@ fn outputs(rig: &Rig) -> Vec<String> {
 }
 
 #[test]
-fn after_a_settings_change_outputs_equal_those_of_a_new_engine() {
+fn outputs_after_a_settings_change_equal_those_of_a_new_engine() {
     for before in all_settings() {
         let mut running = rig(before.clone());
         for after in all_settings() {

@@ -1,4 +1,4 @@
-//! Statuses that follow feedback from fleets and from the API server.
+//! Statuses that depend on feedback from fleets and from the API server.
 
 use sesame_api::Kind;
 use sesame_model::{FleetAddress, FleetState, Port};

@@ -38,7 +38,7 @@ fn accepted(rig: &Rig, gateway: &str) -> String {
 }
 
 #[test]
-fn the_oldest_gateway_of_the_oldest_class_is_served_and_the_statuses_of_others_name_it() {
+fn the_oldest_gateway_of_the_oldest_class_is_served_and_named_in_other_statuses() {
     let mut rig = oldest();
     rig.put([
         class("young", 2),
@@ -145,7 +145,7 @@ fn objects_of_other_controllers_are_ignored() {
 
 /// An invalid edit must not move traffic to another Gateway.
 #[test]
-fn an_invalid_oldest_gateway_is_not_replaced() {
+fn the_oldest_gateway_is_not_replaced_even_if_it_is_invalid() {
     let mut rig = oldest();
     let listeners = json!([{"name": "x", "port": 1, "protocol": "OTHER"}]);
     let bad = set(gateway("bad", "c", 1), "/spec/listeners", listeners);
@@ -155,7 +155,7 @@ fn an_invalid_oldest_gateway_is_not_replaced() {
 }
 
 #[test]
-fn a_gateway_chosen_by_name_is_served_at_any_age() {
+fn a_gateway_chosen_by_name_is_served_regardless_of_age() {
     let mut rig = Rig::new(Mode::Unmanaged {
         gateway: Some(named("mine")),
     });
@@ -196,9 +196,9 @@ fn addresses_are_neither_required_nor_assigned() {
     assert_eq!(programmed(&rig), "Programmed/Programmed");
 }
 
-/// An edit compares no ages; a new Gateway is compared with other Gateways only, not with routes.
+/// An edit compares no ages, and a new Gateway is compared only with other Gateways, not with routes.
 #[test]
-fn only_added_and_removed_gateways_reselect_the_oldest() {
+fn only_adding_or_removing_a_gateway_reselects_the_oldest() {
     let mut rig = oldest();
     rig.put([class("c", 0)]);
     rig.put((0..20).map(|n| gateway(&format!("g{n}"), "c", n)));

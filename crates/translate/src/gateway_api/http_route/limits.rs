@@ -11,7 +11,7 @@ use crate::problem::FieldError;
 /// Reads timeouts and retries.
 ///
 /// # Errors
-/// If the timeout of a try exceeds the request's.
+/// If the per-try timeout exceeds the request timeout.
 pub(super) fn read(
     field: &str,
     limits: Option<&HttpRouteTimeouts>,
@@ -25,7 +25,7 @@ pub(super) fn read(
     })
 }
 
-/// The timeouts of the request and of each try (GEP-1742); `0s` means none.
+/// The timeouts for the request and for each try (GEP-1742); `0s` means none.
 fn timeouts(
     field: &str,
     timeouts: Option<&HttpRouteTimeouts>,

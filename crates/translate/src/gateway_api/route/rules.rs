@@ -1,8 +1,8 @@
 //! The rules of a route, without its attachments: the filters and backends of each rule, in the same way for
 //! HTTPRoute and GRPCRoute. Matches, timeouts and retries come from the folder of each kind.
 //!
-//! An invalid rule keeps its valid matches and responds with an error: without them, a wider rule would serve its
-//! requests. A rule is never applied in part, and doesn't affect other rules.
+//! An invalid rule keeps its valid matches and responds with an error: if they were dropped, a wider rule would serve
+//! its requests. A rule is never applied in part, and doesn't affect other rules.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -127,7 +127,7 @@ pub(crate) fn read_matches<M: Default>(
     (valid, errors)
 }
 
-/// Two alternatives for the errors: the problem of a wholly invalid route, or that of a partially invalid one.
+/// The problem of the whole route if no rule is valid, and the problem of its invalid rules if others are valid.
 fn judge(errors: &[FieldError], valid_rules: usize) -> (Option<Problem>, Option<Problem>) {
     if errors.is_empty() {
         return (None, None);
