@@ -114,7 +114,8 @@ fn overlap(
             && state.port == listener.port
             && state.conflicted.is_none()
     });
-    let advice = "a request for one listener gets a 421 response if it arrives on a connection to the other";
+    let advice =
+        "a request for one listener gets a 421 response if it arrives on a connection to the other";
     let valid_for = |names: &[Arc<[String]>], domain: &str| {
         names
             .iter()
