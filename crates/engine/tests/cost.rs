@@ -248,7 +248,7 @@ fn a_group_exists_while_it_has_members() {
 }
 
 #[test]
-fn a_stage_on_an_index_does_not_run_for_members_it_does_not_read() {
+fn a_stage_on_an_index_does_not_run_for_unread_members() {
     let mut b = Builder::new();
     let rows: Table<u32, u32> = b.input("rows");
     let by_ten = b.index(rows, "by_ten", |key, _| vec![key / 10]);
