@@ -1,5 +1,5 @@
-//! The output doesn't depend on history: after any sequence of changes, in any batches, it equals the output of a new
-//! core with the final objects byte for byte, and the emitted changes add up to it. A core whose objects are all
+//! The output doesn't depend on history: after any sequence of changes, in any batches, it equals, byte for byte, the
+//! output of a new core with the final objects, and the emitted changes add up to it. A core whose objects are all
 //! removed retains nothing.
 
 use std::collections::BTreeMap;
@@ -256,7 +256,7 @@ fn assembler(world: &World) -> String {
     text[from..].to_owned()
 }
 
-/// Guards against the property above holding only because worlds have no output.
+/// The property above would hold trivially if worlds had no output.
 #[test]
 fn random_sets_yield_every_type_of_resource() {
     const SETS: usize = 100;

@@ -29,8 +29,8 @@ const MAX_MESSAGE: usize = 1_000;
 /// Maximum number of keys that may run for a changed object.
 const MAX_WORK: usize = 10_000;
 
-/// Maximum number of bytes by which resources may grow per byte of the changed object: a hostname appears once in the
-/// object, but in each of its Envoy routes.
+/// Maximum growth of resources, in bytes per byte of the changed object: a hostname appears once in the object, but in
+/// each of its Envoy routes.
 const MAX_GROWTH: usize = 64;
 
 /// Maximum number of failures to print.

@@ -8,8 +8,8 @@
 //!    - create the missing routes at once: time until all have statuses, and until `attachedRoutes` is up to date;
 //!    - time single changes, alternating between Sesame and the baseline server ([`floor`]), which watches the same API
 //!      server and only pushes pre-encoded resources to its own Envoy. Both include the API server's time, so the ratio
-//!      shows Sesame's share. The baseline server doesn't use TLS. Sesame also sees the changes made for it, which
-//!      belong to none of Sesame's Gateways;
+//!      shows Sesame's share. The baseline server doesn't use TLS. Sesame also sees the changes made for the baseline
+//!      server, which belong to none of Sesame's Gateways;
 //!    - measure CPU time and bytes per change;
 //!    - time changes while other routes are rewritten;
 //!    - measure memory, restarts of Sesame, and a restart together with a fresh Envoy.
@@ -333,7 +333,7 @@ impl Run<'_> {
         Ok((restarted, followed))
     }
 
-    /// Restarts Sesame with a fresh Envoy, and measures until it serves everything.
+    /// Restarts Sesame with a fresh Envoy, and measures the time until the Envoy serves everything.
     fn fresh(&mut self, apps: usize) -> Result<Fresh> {
         let address = SocketAddr::from((objects::ADDRESS, self.port));
         // No Envoy is serving in the meantime.

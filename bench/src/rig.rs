@@ -108,7 +108,8 @@ pub(crate) fn free_port() -> Result<u16> {
     Ok(listener.local_addr()?.port())
 }
 
-/// The name of an Envoy for the supervisor, which runs one per fleet: here several Envoys may belong to one fleet.
+/// A fleet ID that identifies an Envoy to the supervisor, which runs one per ID. The Envoy's actual fleet may have
+/// several.
 fn process(name: &str) -> FleetId {
     FleetId::of_gateway("bench", name)
 }

@@ -124,7 +124,7 @@ fn build(schema: &Value, path: &[Step], leaf: &Value) -> Value {
     }
 }
 
-/// Makes a union consistent: among the fields named after enum values, keeps only the chosen one, and always the field
+/// Makes a union consistent: among the fields named after enum values, keeps only the chosen one and the field
 /// `given`.
 fn choose(schema: &Value, fields: &mut Map<String, Value>, given: Option<&str>) {
     let Some(properties) = schema["properties"].as_object() else {

@@ -72,9 +72,9 @@ async fn requests_fall_through_to_wider_hostnames() {
     .await;
 }
 
-/// Two routes intersect in the same host on a narrower listener: their own hostnames decide.
+/// On a narrower listener, two routes may have the same intersection: their own hostnames decide.
 #[tokio::test]
-async fn the_routes_own_hostname_decides_if_the_intersection_is_the_same() {
+async fn routes_with_the_same_intersection_are_ordered_by_their_own_hostnames() {
     let (_backends, services) = backends(&["narrow", "wide"]).await;
     let header = |name: &str, backend: &str| {
         format!(

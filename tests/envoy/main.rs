@@ -1,7 +1,7 @@
 //! Real requests through a real Envoy run by `sesame local`: one file per subject.
 //!
 //! Every test starts its own Sesame with its own folder and loopback addresses, so tests can run in parallel. The
-//! process ends with the test, even if the test fails. The expected responses are those the Gateway API defines.
+//! process is stopped when the test ends, even if it fails. The Gateway API defines the expected responses.
 
 #![allow(clippy::print_stderr, reason = "a failing test shows Sesame's output")]
 

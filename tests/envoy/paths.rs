@@ -24,7 +24,7 @@ fn path(dice: &mut Dice) -> String {
 
 fn some_match(dice: &mut Dice) -> String {
     let path = path(dice);
-    // Few matches apply to any path, since each key of a tree contains all of them.
+    // Matches for every path are rare, since each key of a tree contains all of them.
     let path = match dice.roll(120) {
         0 => "{value: /}".to_owned(),
         1 => format!("{{type: RegularExpression, value: \"{path}[ab]?\"}}"),

@@ -94,7 +94,6 @@ async fn a_header_keeps_a_client_on_its_endpoint() {
     assert!(homes.len() > 1, "{homes:?}");
 }
 
-/// A session whose endpoint was removed moves to another one.
 #[tokio::test]
 async fn a_session_whose_endpoint_is_removed_moves_to_another() {
     let (mut backends, sesame) = serving(&["sessionPersistence: {cookie: {name: mine}}"]).await;

@@ -2,7 +2,7 @@
 //!
 //! A case is a file `<area>/<case>.yaml`. It starts with a comment that states the spec's requirement, followed by
 //! objects as YAML documents, [`MARK`], and the expected outcome. `_defaults.yaml` contains the objects shared by all
-//! cases of its area, and the one in the parent folder those shared by all cases; neither has an outcome.
+//! cases of its area; the one in the parent folder contains those shared by all cases. Neither has an outcome.
 
 use std::fs;
 use std::path::{Path, PathBuf};

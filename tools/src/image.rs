@@ -28,7 +28,7 @@ pub struct Args {
     /// Copy the archives to this folder
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Build profile of Sesame: `dist` is the one for releases and takes minutes longer
+    /// Build profile of Sesame: `dist` is for releases; it takes minutes longer
     #[arg(long, value_enum, default_value_t = Profile::Release)]
     profile: Profile,
     /// Write the image's files into this empty folder instead of an archive

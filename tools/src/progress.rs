@@ -31,7 +31,7 @@ impl Step {
         }
     }
 
-    /// Ends the step and prints its duration.
+    /// Completes the step and prints its duration.
     pub fn done(self) {
         self.bar.finish_and_clear();
         let seconds = self.since.elapsed().as_secs_f32();

@@ -28,7 +28,7 @@ pub struct Wheel {
 }
 
 impl Wheel {
-    /// Downloads it and unpacks it into a folder in `scratch`, which is returned. Its files aren't executable, since
+    /// Downloads it, unpacks it into a folder in `scratch`, and returns that folder. Its files aren't executable, since
     /// Python's zip extraction drops modes.
     pub fn unpacked(&self, scratch: &Path) -> Result<PathBuf> {
         let wheel = self.download(scratch)?;

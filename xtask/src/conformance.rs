@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 .and_then(|cluster| runs(args, &suite, &cluster));
             if args.keep {
                 println!(
-                    "The cluster keeps running: `cargo xtask cluster kubectl --name {} -- get gateways -A`",
+                    "The cluster keeps running: `cargo xtask cluster --name {} kubectl get gateways -A`",
                     args.name
                 );
             } else {

@@ -1,7 +1,7 @@
 //! A network namespace for the run: the API server rejects loopback endpoints, and the host's own addresses must not be
 //! used.
 //!
-//! Out: this program again, in a network namespace whose loopback device also has [`BACKENDS`].
+//! Out: this program, re-executed in a network namespace whose loopback device also has [`BACKENDS`].
 
 use std::convert::Infallible;
 use std::fs;

@@ -1,7 +1,7 @@
 //! The baseline server with an API server: a watch, and the [`Floor`] that pushes pre-encoded resources.
 //!
-//! In: changes. Out: the same configuration in a separate Envoy. An event triggers the push by its object's name only;
-//! the resources equal Sesame's byte for byte.
+//! In: changes. Out: the same configuration in a separate Envoy. Only the name of an event's object selects what to
+//! push; the resources equal Sesame's byte for byte.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -35,8 +35,8 @@ pub(crate) struct WatchedFloor {
 }
 
 impl WatchedFloor {
-    /// Starts a baseline server and an Envoy with this number of apps, plus the Services for the routes of this number
-    /// of rounds. Returns the Envoy's port.
+    /// Starts a baseline server and an Envoy with `apps` apps, and with the Services for the routes of `rounds` rounds.
+    /// Returns the Envoy's port.
     pub(crate) fn start(
         cluster: &Cluster,
         envoy: Option<&std::path::Path>,

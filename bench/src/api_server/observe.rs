@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_count_starts_at_its_last_change() {
+    fn attached_since_is_the_time_of_the_last_change() {
         let begin = Instant::now();
         let mut seen = Seen::default();
         assert_eq!(seen.attached_since(), None);

@@ -152,7 +152,7 @@ fn new(round: usize) -> String {
     format!("new-{round}")
 }
 
-/// The change of a round. Rounds of each kind count from 0; a round's route is created before it is deleted.
+/// The change in a round. Each kind counts its rounds from 0. Create a round's route before deleting it.
 pub(crate) fn step(kind: Kind, round: usize, [blue, green]: [SocketAddr; 2]) -> Step {
     let name = new(round);
     let route = || many::route(&name, &host(&name), &[(&name, 1)]);

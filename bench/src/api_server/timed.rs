@@ -1,7 +1,7 @@
 //! Single changes: latency with Sesame and with the baseline server, and CPU time of Sesame and Envoy.
 //!
-//! Rounds alternate between both sides, as does the order within a round. A pause between changes lets all processes
-//! become idle. A new route's Service and EndpointSlice already exist.
+//! Each round measures both servers; the order alternates from round to round. A pause between changes lets all
+//! processes become idle. A new route's Service and EndpointSlice already exist.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -25,11 +25,12 @@ use crate::report::{Figure, Samples, Unit};
 const REST: Duration = Duration::from_millis(60);
 /// Warm-up rounds.
 const WARM_UP: usize = 4;
-/// Pause before and after changes whose cost is measured: statuses are written after the response.
+/// Pause before and after changes whose cost is measured, so that the status writes that follow the response are
+/// included.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Consecutive changes of one kind when measuring their cost; even, since every second change reverts the first. Adds
-/// at most this many routes.
+/// Consecutive changes of one kind when measuring their cost; even, since changes come in pairs: the second reverts the
+/// first. A measurement adds at most this many routes.
 const IN_A_ROW: usize = 10;
 
 /// The site to change.
@@ -106,7 +107,7 @@ impl Place<'_> {
         let name = format!("{}, {} routes", kind.name(), self.apps);
         let note = |from_request: &Samples| {
             format!(
-                "{} changes; {:.1} ms from the request to the API server, p99 {:.1}",
+                "{} changes; {:.1} ms including the API server, p99 {:.1}",
                 from_request.len(),
                 from_request.quantile(0.5),
                 from_request.quantile(0.99)

@@ -67,7 +67,8 @@ fn summary(response: Result<Response>) -> String {
     }
 }
 
-/// Sends plain requests, each on a separate connection. A case is host, path and the summary of the expected response.
+/// Sends plain requests, each on a separate connection. A case is a host, a path and the expected
+/// summary.
 ///
 /// # Panics
 /// If any response is not as expected; lists all that aren't.

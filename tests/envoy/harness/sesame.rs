@@ -50,7 +50,8 @@ pub(crate) struct Condition {
 }
 
 impl Sesame {
-    /// Starts it with files for an address; waits until it responds and every Gateway is programmed.
+    /// Starts it with the files that `files` returns for its address; waits until it responds and every Gateway is
+    /// programmed.
     pub(crate) async fn serving(files: impl FnOnce(IpAddr) -> Vec<(&'static str, String)>) -> Self {
         let ip = new_ip();
         let sesame = Self::start(ip, Folder::new(&files(ip)), &[]).await;

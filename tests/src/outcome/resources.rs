@@ -261,7 +261,7 @@ fn socket(address: Value) -> Node {
     }
 }
 
-/// A certificate by name, without the chain, which is in the case, and without the key, which is hidden.
+/// A certificate by name. The chain is in the case, and the key is hidden.
 fn secret(value: Value) -> (String, Node) {
     let mut fields = Fields::of(value);
     let name = fields.text("name");

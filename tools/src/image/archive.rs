@@ -107,7 +107,7 @@ impl Image {
         let layout = json!({"imageLayoutVersion": "1.0.0"});
         blobs.insert("oci-layout".to_owned(), serde_json::to_vec(&layout)?);
 
-        // Readable by other users: nodes and engines may run as a different one.
+        // Readable by other users: nodes and engines may run as a different user.
         let readable = fs::Permissions::from_mode(0o666);
         let part = tempfile::Builder::new()
             .permissions(readable)

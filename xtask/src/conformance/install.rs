@@ -27,7 +27,7 @@ pub(crate) fn cluster(
     suite: &Suite,
     flags: &[String],
 ) -> Result<Cluster> {
-    // Build before starting the cluster, which uses half of the CPU time.
+    // Build first: a running cluster uses half of the CPU time.
     let mut archives = install::archives()?;
     archives.push(image::store("echo-basic", &suite.backend()?)?);
     let cluster = Cluster::up(name)?;
@@ -35,7 +35,7 @@ pub(crate) fn cluster(
     install::gateway_api(&cluster, channel)?;
     install::manifests(&cluster)?;
     install::flags(&cluster, flags)?;
-    // Use a separate field manager, so that applying the manifests again keeps it.
+    // Use a separate field manager, so that applying the manifests again keeps the parameters.
     let apply = [
         "apply",
         "--server-side",

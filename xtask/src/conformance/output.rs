@@ -1,8 +1,7 @@
 //! Parses the suite's output while it runs.
 //!
-//! In: timestamped lines. Out: results of tests with their times and output. `go test` prints the name of the test that
-//! the following lines belong to, and results of subtests only at the end; the suite's program adds a line for each
-//! result.
+//! In: timestamped lines. Out: results of tests with their times and output. `go test` prints a test's name
+//! before its lines, but results of subtests only at the end; the suite's program adds a line for each result.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_duration_of_a_waiting_test_starts_when_it_continues() {
+    fn a_waiting_test_is_timed_from_when_it_continues() {
         let mut reader = read(&[
             (1, "=== RUN   TestConformance/B"),
             (1, "=== PAUSE TestConformance/B"),

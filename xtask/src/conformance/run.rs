@@ -76,7 +76,7 @@ pub(crate) fn run(mut command: Command, wanted: &Wanted, folder: &Path) -> Resul
         .stderr(input);
     let since = Instant::now();
     let mut child = command.spawn().context("cannot start the suite")?;
-    // Drops our copy of the pipe's write end, so that reading reaches the end.
+    // Drops our copy of the pipe's write end, so that reading stops when the suite exits.
     drop(command);
 
     let mut log = File::create(folder.join("output.log")).context("cannot write the output")?;

@@ -43,7 +43,9 @@ impl Suite {
     pub(crate) fn backend(&self) -> Result<Image> {
         let names = fs::read_to_string(self.home.join("names")).context("corrupt cache folder")?;
         let names: Vec<String> = names.lines().map(str::to_owned).collect();
-        let first = names.first().context("no manifest uses the backend")?;
+        let first = names
+            .first()
+            .context("no manifest uses the image echo-basic")?;
         let mut image = Image::of_program(first, &self.home.join("echo-basic"), "/echo-basic")?;
         image.names = names;
         image.run.user = NONROOT.to_owned();
@@ -51,7 +53,7 @@ impl Suite {
     }
 }
 
-/// Builds the programs unless they exist, which takes minutes.
+/// Builds the programs unless they exist. Building takes minutes.
 pub(crate) fn obtain() -> Result<Suite> {
     let module = cargo::root().join("tools/go/conformance");
     let shelf = binary::cache_dir()

@@ -69,7 +69,7 @@ fn rights(objects: &[Value]) -> Vec<String> {
         for rule in role.rules() {
             if rule.get("nonResourceURLs").is_some() {
                 problems.push(format!(
-                    "{name}: only rules for resources are needed; remove {rule}"
+                    "{name}: rules for nonResourceURLs are not needed; remove {rule}"
                 ));
             }
         }

@@ -116,5 +116,5 @@ fn deleted(scene: &Scene, kind: &str) -> Result<Duration> {
 
 fn name(object: &Value) -> Result<&str> {
     let name = object["metadata"]["name"].as_str();
-    name.context("an object has a name")
+    name.context("an object has no name")
 }

@@ -51,7 +51,7 @@ pub(super) fn envoys(scene: &Scene) -> Result<String> {
         };
         times.push((what, shop::rolled_out(scene, NAME, replicas, &[])?));
     }
-    // Also if there is only one.
+    // A single Envoy is also replaced without failed requests.
     let last = shop::envoys(scene, NAME)?;
     scene.apply(&[parameters(NAME, "{replicas: 1, logLevel: warning}")])?;
     times.push((

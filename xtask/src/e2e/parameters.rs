@@ -25,7 +25,7 @@ const DONE: Duration = Duration::from_secs(120);
 /// Resource name of HorizontalPodAutoscalers.
 const AUTOSCALERS: &str = "horizontalpodautoscalers";
 
-/// Time after an invalid parameter until the check for terminated Envoys.
+/// Time between an invalid parameter and the check for terminated Envoys.
 const SLIP: Duration = Duration::from_secs(5);
 
 /// A ConfigMap with parameters.

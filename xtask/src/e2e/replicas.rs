@@ -76,7 +76,7 @@ pub(super) fn rollout(scene: &Scene) -> Result<String> {
     Ok(figures)
 }
 
-/// An upgrade and a downgrade: all replicas are replaced, and all Envoys, since their sidecar is Sesame.
+/// An upgrade and a downgrade: all replicas are replaced, as are all Envoys, since their sidecar is Sesame.
 pub(super) fn upgrade(scene: &Scene) -> Result<String> {
     let program = cargo::built("release", "sesame");
     let mut next = image::recipes::sesame(Path::new(program.get_program()))?;

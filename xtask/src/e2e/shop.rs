@@ -26,7 +26,7 @@ const START: Duration = Duration::from_secs(90);
 /// Time limit for removing Envoys, including their drain.
 const END: Duration = Duration::from_secs(120);
 
-/// Time limit for an Envoy rollout, including the drain of each.
+/// Time limit for an Envoy rollout, including each Envoy's drain.
 const ROLLED: Duration = Duration::from_secs(240);
 
 /// Time limit for a route to be served.

@@ -32,7 +32,7 @@ const NEVER: &[(&str, &[&str], &str)] = &[
     ),
 ];
 
-/// External crates reserved for certain users, including in tests: which, users, why.
+/// External crates that only certain crates may use, even in tests: which, users, why.
 const RESERVED: &[(&[&str], &[&str], &str)] = &[
     (
         &["envoy-types"],

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn xds_uses_only_fleet_ids_of_the_model() {
+    fn xds_uses_only_fleet_ids_from_the_model() {
         let line = "use sesame_model::Listener;";
         finds("crates/xds/src/a.rs", line, Some(1), "only `FleetId`");
         assert_eq!(check("crates/envoy/src/a.rs", line), []);

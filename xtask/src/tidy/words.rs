@@ -15,7 +15,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("bash_", "jobs"), "a machine-specific path"),
     (
         concat!("iss", "ue #"),
-        "describe the problem instead of its number",
+        "describe the problem instead of citing its number",
     ),
     (concat!("arti", "factory"), "an internal host"),
     (

@@ -82,7 +82,7 @@ fn described(stages: &BTreeMap<String, Stage>, name: &str) -> (Run, String) {
     (run, command)
 }
 
-/// An arbitrary program: the recipes differ only in the rest.
+/// Any program will do: the tests compare everything else.
 fn program() -> std::path::PathBuf {
     std::env::current_exe().unwrap()
 }

@@ -100,7 +100,7 @@ fn useless_permissions_are_found() {
         let rule = json!({"nonResourceURLs": ["/metrics"], "verbs": ["get"]});
         role["rules"].as_array_mut().unwrap().push(rule);
     });
-    assert!(problem.contains("only rules for resources"), "{problem}");
+    assert!(problem.contains("rules for nonResourceURLs"), "{problem}");
 }
 
 #[test]

@@ -162,7 +162,7 @@ fn rejected_requests_and_foreign_permissions_are_reported() {
         lines(&verdict),
         [
             "requested, rejected: list pods",
-            r#"used, granted elsewhere: delete deployments.apps "web" in a"#,
+            r#"allowed by other roles: delete deployments.apps "web" in a"#,
             "7 of 7 permissions were used",
         ]
     );

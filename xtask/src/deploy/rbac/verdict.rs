@@ -15,7 +15,7 @@ const COMPANIONS: &[(&str, &str, &str, &str)] = &[
         "list",
         "watch",
         "",
-        "with streaming lists, an API server needs only `watch`; without them, or as a fallback, `list`",
+        "if the API server supports streaming lists, Sesame uses only `watch`; otherwise, or as a fallback, `list`",
     ),
     (
         "get",
@@ -33,7 +33,7 @@ const OF_EVERYONE: &[&str] = &["authorization.k8s.io", "authentication.k8s.io"];
 pub(crate) struct Verdict {
     /// Unused permissions.
     pub(super) unused: BTreeSet<Right>,
-    /// Rejected requests whose permission was never honoured.
+    /// Rejected requests, except those whose permission was used by other requests.
     pub(super) refused: BTreeSet<Request>,
     /// Requests allowed by permissions outside the manifests.
     pub(super) foreign: BTreeSet<Request>,
@@ -62,7 +62,7 @@ impl fmt::Display for Verdict {
             writeln!(f, "requested, rejected:     {request}")?;
         }
         for request in &self.foreign {
-            writeln!(f, "used, granted elsewhere: {request}")?;
+            writeln!(f, "allowed by other roles:  {request}")?;
         }
         let used = self.rights - self.unused.len();
         write!(f, "{used} of {} permissions were used", self.rights)
