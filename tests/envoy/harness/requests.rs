@@ -67,8 +67,7 @@ fn summary(response: Result<Response>) -> String {
     }
 }
 
-/// Sends plain requests, each on a separate connection. A case is a host, a path and the expected
-/// summary.
+/// Sends plain requests, each on a separate connection. A case is a host, a path and the expected summary.
 ///
 /// # Panics
 /// If any response is not as expected; lists all that aren't.

@@ -1,7 +1,7 @@
 //! Parses the suite's output while it runs.
 //!
-//! In: timestamped lines. Out: results of tests with their times and output. `go test` prints a test's name
-//! before its lines, but results of subtests only at the end; the suite's program adds a line for each result.
+//! In: timestamped lines. Out: results of tests with their times and output. `go test` prints a test's name before its
+//! lines, but results of subtests only at the end; the suite's program adds a line for each result.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
