@@ -129,7 +129,7 @@ impl Viewer {
         }
     }
 
-    /// Shows an event and draws the table, now or soon.
+    /// Shows an event and draws the table, at once or shortly after.
     fn show(&mut self, event: &RunEvent, local: &Local) -> Result<()> {
         self.print(event)?;
         if let RunEvent::Ready { .. } = event {

@@ -27,7 +27,7 @@ pub(crate) fn print(value: &impl Serialize, format: Format) -> Result<()> {
     print_text(&text)
 }
 
-/// Prints text, and a newline unless it ends with one.
+/// Prints text, adding a newline unless it ends with one.
 pub(crate) fn print_text(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;

@@ -24,7 +24,7 @@ pub(crate) struct SidecarArgs {
 
 #[derive(Debug, Subcommand)]
 enum SidecarCommand {
-    /// Report Envoy's readiness (/ready) and drain (/drained) until SIGTERM
+    /// Report Envoy's readiness (/ready) and drain state (/drained) until SIGTERM
     Serve(ServeArgs),
     /// Make the running sidecar drain Envoy
     Drain,

@@ -260,7 +260,7 @@ fn local_without_an_envoy_suggests_a_fix() {
 }
 
 #[test]
-fn local_ends_on_a_signal_and_leaves_no_files() {
+fn local_exits_on_a_signal_and_leaves_no_files() {
     let (folder, path) = folder();
     let tmp = folder.path().join("tmp");
     fs::create_dir(&tmp).unwrap();

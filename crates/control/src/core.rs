@@ -152,13 +152,13 @@ impl Core {
         self.assembler.apply(commit)
     }
 
-    /// Number of listeners replaced so far whose connections may still need resources that only
+    /// Number of listeners replaced so far. Their connections may still need resources, which only
     /// [`settle`](Self::settle) removes.
     pub(crate) fn replaced(&self) -> u64 {
         self.assembler.replaced()
     }
 
-    /// Removes the resources that only replaced listeners needed. Call it once their connections have drained.
+    /// Removes the resources that only replaced listeners need. Call it once their connections have drained.
     pub fn settle(&mut self) -> Vec<ResourceChange> {
         self.assembler.settle()
     }

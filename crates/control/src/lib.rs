@@ -1,4 +1,4 @@
-//! Wires the crates: from a source of objects to running Envoys, statuses and events.
+//! Wires the crates together: from a source of objects to running Envoys, statuses and events.
 //!
 //! In: objects and settings, as plain values. Out: resources for Envoys, statuses, events. It must not depend on
 //! command lines or terminals, and it translates nothing itself: that is the job of `sesame-translate`.

@@ -26,7 +26,7 @@ pub(crate) trait FleetRunner: Send {
     /// Applies the requests. Called after resources have been published, so that new Envoys find their resources.
     fn apply(&mut self, requests: &Requests, changed: &BTreeSet<FleetId>);
 
-    /// The next call of [`apply`](Self::apply) contains all requested fleets: other running fleets are orphans.
+    /// The next call to [`apply`](Self::apply) contains all requested fleets: other running fleets are orphans.
     fn requests_complete(&mut self) {}
 
     /// When to call [`plan`](Self::plan) again without new requests.

@@ -37,7 +37,7 @@ pub enum RunError {
 #[derive(Debug)]
 pub(crate) struct Running {
     tasks: Tasks,
-    /// Becomes true when the translator thread ends normally; closes first if it panics.
+    /// Becomes true when the translator thread ends normally; closes without becoming true if it panics.
     translator: watch::Receiver<bool>,
 }
 
@@ -53,7 +53,7 @@ impl Running {
     pub(crate) async fn failed(&mut self) -> RunError {
         let translator = &mut self.translator;
         let panicked = async {
-            // The thread ends normally after a task failed, or at shutdown.
+            // The thread ends normally after a task has failed, or at shutdown.
             if translator.wait_for(|ended| *ended).await.is_ok() {
                 std::future::pending::<()>().await;
             }

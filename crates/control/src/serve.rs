@@ -133,7 +133,7 @@ impl Serve {
         // Closes once the Lease is released.
         while self.stepped_down.changed().await.is_ok() {}
         self.stop.cancel();
-        // Aborts the tasks that wait for an API server that doesn't respond.
+        // Aborts any tasks that are still waiting for an unresponsive API server.
         let _ = tokio::time::timeout(start::SHUTDOWN_TIMEOUT, self.running.finish()).await;
         self.running.shutdown().await;
     }

@@ -150,7 +150,8 @@ impl StatusStore {
     }
 }
 
-/// The items only in the first of two sorted lists, and those only in the second, in one pass. Duplicates count once.
+/// The items found only in the first of two sorted lists, and those found only in the second, in one pass. Duplicates
+/// count once.
 fn difference<T: Ord>(new: Vec<T>, old: Vec<T>) -> (Vec<T>, Vec<T>) {
     let (mut added, mut gone) = (Vec::new(), Vec::new());
     let mut old = old.into_iter().peekable();

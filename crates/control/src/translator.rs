@@ -142,7 +142,7 @@ impl ObjectKeys {
 
     fn remove(&mut self, key: &ObjectKey) {
         self.hashes.remove(&self.hasher.hash_one(key));
-        // Amortized: the set has lost three quarters of its capacity since.
+        // Shrinks only once three quarters of the capacity is unused, so the cost is amortized.
         let (len, capacity) = (self.hashes.len(), self.hashes.capacity());
         if capacity > 64 && len < capacity / 4 {
             self.hashes.shrink_to(2 * len);

@@ -73,7 +73,7 @@ fn write(folder: &Path, name: &str, text: &str) {
 }
 
 impl Run {
-    /// An Envoy of the Gateway that rejects route tables for whose bytes `bad` is true.
+    /// An Envoy of the Gateway. It rejects a route table if `bad` is true of its bytes.
     async fn envoy(&self, bad: impl Fn(&[u8]) -> bool + Send + Sync + 'static) -> FakeEnvoy {
         FakeEnvoy::builder("ns/edge", "local")
             .follow(|ty, _| match ty {
@@ -188,7 +188,7 @@ async fn files_and_their_changes_are_served() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rejection_is_in_the_status_until_it_is_fixed() {
+async fn a_rejection_stays_in_the_status_until_it_is_fixed() {
     let mut run = start("127.0.77.2", |_| {}).await;
     let bad = |body: &[u8]| String::from_utf8_lossy(body).contains("bad.example");
     let _envoy = run.envoy(bad).await;

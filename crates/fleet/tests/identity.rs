@@ -155,7 +155,7 @@ impl Replica {
             .files
             .wait_for(|files| files.as_ref().is_some_and(&condition));
         let files = tokio::time::timeout(TIMEOUT, files).await;
-        files.expect("a change in time").unwrap().clone().unwrap()
+        files.expect("a timely change").unwrap().clone().unwrap()
     }
 
     /// Waits until the replica has listed all Secrets: only then do its watches start.

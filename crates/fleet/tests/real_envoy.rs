@@ -150,7 +150,7 @@ impl Client {
         let mut response = String::new();
         let mut buffer = [0; 4096];
         while !response.ends_with("hello") {
-            let n = self.0.read(&mut buffer).await.expect("an response");
+            let n = self.0.read(&mut buffer).await.expect("a response");
             assert!(n > 0, "connection closed after {response:?}");
             response.push_str(std::str::from_utf8(&buffer[..n]).expect("text"));
         }
@@ -247,7 +247,7 @@ async fn the_admin_interface_responds() {
             .dir(&FLEET.parse().expect("a fleet"))
             .admin_socket(),
     );
-    let info = admin.get("/server_info").await.expect("an response");
+    let info = admin.get("/server_info").await.expect("a response");
     let info = String::from_utf8_lossy(&info);
     assert!(info.contains(binary::VERSION), "{info}");
     let error = admin.get("/no-such-page").await.unwrap_err();

@@ -328,7 +328,7 @@ async fn fleets_are_independent() {
 }
 
 #[tokio::test]
-async fn shutdown_stops_all_concurrently_and_accepts_no_more() {
+async fn shutdown_stops_all_fleets_concurrently_and_accepts_no_more() {
     let mut fixture = fixture(|_| {});
     let shared_dir = fixture.dir.path().display().to_string();
     for id in ["a", "b", "c"] {
@@ -397,7 +397,7 @@ async fn dropping_the_supervisor_ends_its_processes() {
     assert!(!alive(pid));
 }
 
-/// The test starts its own executable again as the parent that is killed.
+/// The test starts its own executable again, as the parent to kill.
 #[cfg(target_os = "linux")]
 #[tokio::test]
 async fn processes_die_with_a_killed_parent() {

@@ -50,23 +50,23 @@ impl WriteResult {
 }
 
 impl Counters {
-    /// Writes of a kind with this result.
+    /// The number of writes to objects of this kind that had this result.
     pub fn writes(&self, kind: Kind, result: WriteResult) -> u64 {
         self.writes[kind as usize][result as usize].load(Ordering::Relaxed)
     }
 
-    /// All writes.
+    /// The total number of writes.
     pub fn sent(&self) -> u64 {
         let all = self.writes.iter().flatten();
         all.map(|count| count.load(Ordering::Relaxed)).sum()
     }
 
-    /// Comparisons of live and desired statuses.
+    /// The number of comparisons of live and desired statuses.
     pub fn comparisons(&self) -> u64 {
         self.comparisons.load(Ordering::Relaxed)
     }
 
-    /// Objects whose write is currently waiting or in flight.
+    /// The number of objects whose write is currently waiting or in flight.
     pub fn waiting(&self) -> u64 {
         self.waiting.load(Ordering::Relaxed)
     }

@@ -91,8 +91,8 @@ impl Writer {
     /// Sets the desired status of an object; `None` if Sesame should not set one.
     ///
     /// With `None`, entries that name this controller are removed. Gateways, GatewayClasses and ListenerSets have no
-    /// such entries: their conditions and fields written by this process are removed, unless another client has changed
-    /// them.
+    /// such entries; instead, the conditions and fields that this process wrote are removed, unless another client has
+    /// changed them since.
     pub fn set_desired(&self, key: ObjectKey, status: Option<ObjectStatus>) {
         self.update(|queue, now| queue.set_desired(key, status, now));
     }

@@ -13,8 +13,8 @@
 //!
 //! So ownership is derived from content. An entry is ours if it names our controller. A Gateway, GatewayClass or
 //! ListenerSet has only one controller, so its conditions are ours if the table of kinds lists their type. Conditions
-//! of other types are foreign and stay byte for byte. When a listener is removed, its entry is removed with any foreign
-//! conditions.
+//! of other types are foreign and are kept byte for byte. When a listener is removed, its entry is removed along with
+//! any foreign conditions.
 
 mod json;
 mod list;
@@ -176,7 +176,7 @@ impl<'a> Merge<'a> {
         }
     }
 
-    /// Merges a list of conditions. Foreign ones stay.
+    /// Merges a list of conditions. Foreign ones are kept.
     fn conditions<'l>(
         &mut self,
         live: Option<&'l RawValue>,
@@ -230,7 +230,7 @@ impl<'a> Merge<'a> {
         }))
     }
 
-    /// Merges listener entries. Their foreign conditions stay.
+    /// Merges listener entries. Their foreign conditions are kept.
     fn listeners(&mut self, desired: &[ListenerStatus]) {
         let live = json::items(self.live.get("listeners").copied());
         let owner = |raw: &RawValue| {

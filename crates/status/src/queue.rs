@@ -89,7 +89,7 @@ pub(crate) struct Queue {
     /// The keys in the state `Ready`, without duplicates: first Gateways, GatewayClasses and ListenerSets, then routes
     /// and policies.
     ready: [VecDeque<ObjectKey>; 2],
-    /// The ready queue last used.
+    /// The ready queue used last.
     turn: usize,
     /// The keys in the state `Waiting`, by time.
     timers: BTreeSet<(Instant, ObjectKey)>,
@@ -221,7 +221,7 @@ impl Queue {
         timer.into_iter().chain(retry).min()
     }
 
-    /// Ends a job.
+    /// Handles the outcome of a job.
     pub(crate) fn finish(&mut self, key: &ObjectKey, outcome: Outcome, now: Instant) {
         self.in_flight -= 1;
         match &outcome {

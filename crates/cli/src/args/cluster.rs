@@ -13,8 +13,7 @@ use super::{LogFormat, LogLevel, RouteShards, namespaced_name};
 #[command(after_help = "\
 Runs as a Deployment with any number of replicas (see deploy/). Every replica watches the API server and serves \
 Envoys. The leader, which holds the Lease `sesame-leader`, writes statuses and manages a Deployment of Envoys for each \
-Gateway. With --unmanaged, Envoys are managed by you, with the configuration from `sesame bootstrap`, and serve one \
-Gateway.
+Gateway. With --unmanaged, you run the Envoys, using the output of `sesame bootstrap`; they serve one Gateway.
 
 On SIGTERM the replica releases the Lease and closes its Envoys' streams; they keep their configuration and connect to \
 another replica.

@@ -23,7 +23,7 @@ use crate::translator::{Message, TranslatorOutputs};
 pub(crate) struct LaunchConfig {
     /// The socket of the discovery server.
     pub(crate) xds_socket: PathBuf,
-    /// Worker threads of each; `None` means one per CPU.
+    /// Worker threads of each Envoy; `None` means one per CPU.
     pub(crate) concurrency: Option<u32>,
     /// Generations of the Envoys.
     pub(crate) generations: Arc<Generations>,
@@ -38,7 +38,7 @@ pub(crate) struct Generations {
 #[derive(Debug, Default)]
 struct Inner {
     last: u64,
-    /// The number of the last start or stop of each fleet that runs or drains.
+    /// For each fleet that runs or drains, the number of its latest start or stop.
     by_fleet: BTreeMap<FleetId, u64>,
 }
 

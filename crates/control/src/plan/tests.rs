@@ -163,7 +163,7 @@ fn a_fleet_keeps_a_port_that_it_holds() {
 }
 
 #[test]
-fn a_port_that_the_offset_moves_beyond_65535_is_unavailable() {
+fn a_port_above_65535_after_the_offset_is_unavailable() {
     let states = plan(&mut Planner::new(60_000), &[("a", &[], &[80, 8080])]);
     assert_eq!(
         states["a"].ports.keys().collect::<Vec<_>>(),

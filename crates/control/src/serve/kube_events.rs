@@ -106,7 +106,7 @@ pub(super) async fn report(
     }
 }
 
-/// Whether an event may become an Event. The receiver isn't woken for the others.
+/// Whether an event may become an Event. The receiver isn't woken for others.
 pub(super) fn is_reportable(event: &RunEvent) -> bool {
     match event {
         RunEvent::Rejected { .. } => true,

@@ -82,7 +82,7 @@ pub(super) fn start(
     }
 }
 
-/// Informs the writers of leadership, forever.
+/// Informs the writers of every change in leadership. Never returns.
 pub(super) async fn propagate(mut leadership: Leadership) {
     let (translator, health) = (
         leadership.translator.clone(),
@@ -98,7 +98,7 @@ pub(super) async fn propagate(mut leadership: Leadership) {
     });
     let mut is_ready = false;
     let mut is_leader = *leadership.is_leader.borrow_and_update();
-    tracing::info!(is_leader, "leadership at startup");
+    tracing::info!(is_leader, "initial leadership");
     loop {
         leadership.set_leader(is_leader, is_ready);
         tokio::select! {
@@ -139,8 +139,8 @@ async fn first_commit(translator: &mpsc::WeakSender<Message>) {
     }
 }
 
-/// Envoys that Sesame doesn't start as processes. Pod readiness comes from Kubernetes, and unmanaged Envoys count as
-/// ready.
+/// Envoys that Sesame doesn't start as processes. Kubernetes reports the readiness of pods, and unmanaged Envoys count
+/// as ready.
 pub(super) struct ClusterEnvoys;
 
 impl StreamPolicy for ClusterEnvoys {

@@ -214,7 +214,7 @@ impl Election {
     fn log(&self, response: &LeaseResponse) {
         let failure: ElectionFailure = match response {
             LeaseResponse::Failed(error) => Some(error.as_str().into()),
-            // The outcome of the create follows.
+            // The Lease is created next; that outcome is logged.
             LeaseResponse::NotFound => return,
             LeaseResponse::Lease(_) | LeaseResponse::Conflict => None,
         };

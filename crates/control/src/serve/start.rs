@@ -101,7 +101,7 @@ impl Serve {
     /// responds.
     ///
     /// # Errors
-    /// If the settings are invalid here: no API server is configured, an address is in use, a file is missing.
+    /// If the settings can't be used: no API server is configured, an address is in use, or a file is missing.
     pub async fn start(config: ServeConfig) -> Result<Self, StartError> {
         let begin = Instant::now();
         let client = client(&config).await?;
@@ -306,7 +306,7 @@ fn served_kinds() -> Vec<Kind> {
     all.filter(|kind| kind.is_served()).collect()
 }
 
-/// Whether this node has IPv6. The nodes of Envoys are assumed to be the same.
+/// Whether this node has IPv6. Envoys' nodes are assumed to match.
 fn has_ipv6() -> bool {
     std::net::TcpListener::bind("[::]:0").is_ok()
 }

@@ -165,7 +165,7 @@ fn new_and_fixed_problems_are_returned() {
 
 proptest! {
     #[test]
-    fn a_difference_has_the_items_of_only_one_list(
+    fn a_difference_contains_the_items_found_in_only_one_list(
         mut new in prop::collection::vec(0..8_u8, 0..8),
         mut old in prop::collection::vec(0..8_u8, 0..8),
     ) {

@@ -65,7 +65,7 @@ pub(crate) fn xds_fleet(fleet: &FleetId) -> xds::FleetId {
     xds::FleetId::new(fleet.to_string())
 }
 
-/// The last change of each resource in `before` and then the steps, sorted by fleet, type and name.
+/// The last change to each resource, from `before` followed by the steps, sorted by fleet, type and name.
 pub(super) fn merged(before: Vec<ResourceChange>, steps: &mut [Step]) -> Vec<ResourceChange> {
     let steps = steps.iter_mut();
     let steps = steps.map(|step| std::mem::take(&mut step.resources));

@@ -358,7 +358,7 @@ impl Rig {
     pub(crate) async fn until(&self, what: &str, condition: impl AsyncFn() -> bool) {
         let end = Instant::now() + TIMEOUT;
         while !condition().await {
-            assert!(Instant::now() < end, "{what}: not in time");
+            assert!(Instant::now() < end, "timed out: {what}");
             sleep(POLL_INTERVAL).await;
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! Pure. A requested address isn't usable until it is assigned to the Service.
 //!
-//! A Service of type LoadBalancer can request one IP address; other types can't request any. Their addresses are their
-//! cluster IPs, since on the nodes' addresses the ports differ from the Gateway's.
+//! A Service of type LoadBalancer can request one IP address. Services of other types can't request any; their
+//! addresses are their cluster IPs, since the ports on the nodes' addresses differ from the Gateway's.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

@@ -188,7 +188,7 @@ impl Executor<'_> {
     }
 }
 
-/// Whether a retry may succeed: a conflict, or the API server is busy or unavailable.
+/// Whether a retry may succeed: after a conflict, or if the API server is busy or unavailable.
 fn is_transient(error: &Error) -> bool {
     match error {
         Error::Api(status) => matches!(status.code, 401 | 409 | 429 | 500..),

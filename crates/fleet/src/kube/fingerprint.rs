@@ -1,8 +1,8 @@
 //! Detects whether an object is up to date without storing it.
 //!
 //! The API server records the manager of each field (`metadata.managedFields`). A fingerprint is a hash of the fields
-//! that Sesame manages. Those of the observed and the desired object differ if another client has changed or removed
-//! such a field, or if the desired state has changed. Fields added by others don't count.
+//! that Sesame manages. The observed and the desired object's fingerprints differ if another client has changed or
+//! removed such a field, or if the desired state has changed. Fields added by others don't count.
 //!
 //! The format is `FieldsV1` of structured-merge-diff: nested maps whose keys are `f:<field>`, `k:<JSON of a list
 //! element's keys>`, `v:<JSON of a set's element>`, and `.` for the value itself. An empty map stands for the whole

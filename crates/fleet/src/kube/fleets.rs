@@ -19,7 +19,7 @@ const RECREATE_DELAY: Duration = Duration::from_millis(700);
 /// The delay after the first failure. It doubles with each further failure.
 const MIN_BACKOFF: Duration = Duration::from_millis(500);
 
-/// Consecutive transient failures that aren't reported.
+/// Number of consecutive transient failures that go unreported.
 const MAX_UNREPORTED_FAILURES: u32 = 3;
 
 /// The longest delay after a failure. The cause may go away without a watch event.
@@ -353,8 +353,8 @@ impl FleetEntry {
         self.not_before = Some(self.not_before.map_or(at, |before| before.max(at)));
     }
 
-    /// Backs off if an object keeps being reverted: two controllers that disagree would otherwise load the API server
-    /// and keep restarting pods. The first repair isn't delayed.
+    /// Backs off if an object keeps being reverted: two controllers that disagree would otherwise put load on the
+    /// API server and keep restarting pods. The first repair isn't delayed.
     fn record_repair(&mut self, key: &FleetKey, kind: ObjectKind, now: Instant) {
         let before = self
             .repairs
@@ -376,7 +376,7 @@ impl FleetEntry {
     }
 }
 
-/// The delay after a failure that follows `failures` others.
+/// The delay after a failure preceded by `failures` others.
 fn backoff(failures: u32) -> Duration {
     MIN_BACKOFF
         .saturating_mul(1 << failures.min(16))

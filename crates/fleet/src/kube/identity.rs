@@ -69,7 +69,7 @@ pub struct FleetSecret {
     pub labels: BTreeMap<String, String>,
     /// Its annotations, besides Sesame's own.
     pub annotations: BTreeMap<String, String>,
-    /// Its owner. Without one it exists until [`Handle::set_fleet`] deletes it.
+    /// Its owner. Without one, it exists until [`Handle::set_fleet`] deletes it.
     pub owner_reference: Option<OwnerReference>,
 }
 

@@ -1,4 +1,4 @@
-//! The kinds of objects that a fleet is made of.
+//! The kinds of objects that make up a fleet.
 
 use kube::core::{ApiResource, GroupVersionKind};
 

@@ -55,7 +55,7 @@ pub(super) fn labels(
     labels
 }
 
-/// The selector of a fleet's pods. It depends on the name only, since a Deployment's selector is immutable.
+/// The selector of a fleet's pods. It depends only on the name, since a Deployment's selector is immutable.
 pub(super) fn selector(fleet_name: &str) -> BTreeMap<String, String> {
     BTreeMap::from([(FLEET.to_owned(), fleet_name.to_owned())])
 }

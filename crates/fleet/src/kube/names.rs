@@ -7,8 +7,8 @@
 use sesame_model::FleetId;
 use sha2::{Digest, Sha256};
 
-/// The maximum length of an object's name, in bytes. A Deployment's pods get a suffix of 16 more, and Kubernetes
-/// shouldn't truncate their names.
+/// The maximum length of an object's name, in bytes. A Deployment's pod names are 16 bytes longer, and
+/// Kubernetes shouldn't truncate them.
 const MAX_NAME: usize = 47;
 
 /// The maximum length of a label's value, in bytes.

@@ -1,5 +1,5 @@
-//! What is stored of an observed object: enough to decide whether Sesame created it and whether it is up to date, its
-//! addresses, and its number of pods.
+//! The stored part of an observed object: enough to decide whether Sesame created it and whether it is up to date, plus
+//! its addresses and its number of pods.
 
 use std::sync::Arc;
 

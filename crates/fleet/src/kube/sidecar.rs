@@ -10,9 +10,9 @@
 //!   SIGTERM only after that. 409 if no drain starts soon.
 //! - `GET /metrics`: Envoy's statistics in Prometheus' format.
 //!
-//! On a Unix socket inside the pod: `POST /drain` starts a drain ([`start_drain`]), which the `preStop` hook of the
-//! sidecar's container calls. The kubelet runs the hooks of all containers concurrently. So no client outside the pod
-//! can start a drain.
+//! On a Unix socket inside the pod, so that no client outside the pod can start a drain: `POST /drain` starts a drain
+//! ([`start_drain`]). The `preStop` hook of the sidecar's container sends it; the kubelet runs the hooks of all
+//! containers concurrently.
 //!
 //! The state of a drain is in this process rather than in Envoy, so it doesn't survive a restart of the sidecar.
 
@@ -44,7 +44,7 @@ pub struct SidecarConfig {
     pub admin_socket: PathBuf,
     /// The control socket to create: a Unix socket.
     pub control_socket: PathBuf,
-    /// The time before the drain in which load balancers remove the pod.
+    /// The delay before the drain, during which load balancers remove the pod.
     pub delay: Duration,
     /// The timeout of the drain after that delay.
     pub timeout: Duration,
@@ -135,7 +135,7 @@ pub async fn serve(listener: TcpListener, config: SidecarConfig) -> io::Result<(
     Ok(())
 }
 
-/// Starts a drain through the control socket of a sidecar. Doesn't wait for its end.
+/// Starts a drain through the control socket of a sidecar. Doesn't wait for it to finish.
 ///
 /// # Errors
 /// The sidecar doesn't respond.

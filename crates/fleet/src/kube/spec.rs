@@ -10,8 +10,8 @@ use sesame_model::{FleetParameters, FleetRequest};
 pub struct FleetsConfig {
     /// Sesame's own namespace, where fleets without an owner live.
     pub namespace: String,
-    /// The value of the label `app.kubernetes.io/instance`, which distinguishes the fleets of several Sesames in one
-    /// cluster. By default Sesame's own namespace.
+    /// The value of the label `app.kubernetes.io/instance`, which distinguishes the fleets of several
+    /// instances of Sesame in one cluster. By default Sesame's own namespace.
     pub instance: String,
     /// The image of Envoy, unless a fleet's parameters set another.
     pub envoy_image: String,

@@ -12,7 +12,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tokio::time::timeout;
 
-/// The maximum response body, in bytes. A config dump with 10,000 routes takes a tenth of it.
+/// The maximum response body, in bytes. A config dump with 10,000 routes takes a tenth of that.
 const MAX_RESPONSE: usize = 256 << 20;
 
 /// The timeout of each request.

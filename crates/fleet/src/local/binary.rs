@@ -140,7 +140,7 @@ pub fn cache_dir() -> Option<PathBuf> {
     cache_dir_of(non_empty)
 }
 
-/// The path in a cache folder of the Envoy of [`VERSION`] for this machine. The file exists only if it is complete.
+/// The path in a cache folder of this machine's Envoy, version [`VERSION`]. The file exists only if it is complete.
 pub fn cached(cache: &Path) -> PathBuf {
     let platform = format!("{VERSION}-{}-{}", env::consts::OS, env::consts::ARCH);
     cache.join("envoy").join(platform).join("envoy")

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
-/// The maximum path of a Unix socket, in bytes: `sun_path` without the terminating null byte (unix(7)).
+/// The maximum length of a Unix socket's path, in bytes: `sun_path` without the terminating null byte (unix(7)).
 const MAX_SOCKET_PATH: usize = if cfg!(target_os = "macos") { 103 } else { 107 };
 
 /// Characters of the fleet's name in the folder's name.

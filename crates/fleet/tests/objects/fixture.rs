@@ -251,7 +251,7 @@ impl Fixture {
         };
         match timeout(TIMEOUT, search).await {
             Ok(object) => object,
-            Err(_) => panic!("{kind} never became as expected: {:#}", json!(last)),
+            Err(_) => panic!("{kind} never reached the expected state: {:#}", json!(last)),
         }
     }
 
@@ -287,7 +287,7 @@ impl Fixture {
         self.api(kind).delete(&self.name(), &params).await.unwrap();
     }
 
-    /// A merge patch, as by `kubectl patch`.
+    /// Applies a merge patch, as `kubectl patch` does.
     pub(crate) async fn merge(&self, kind: &str, patch: Value) {
         let params = PatchParams {
             field_manager: Some("another-manager".to_owned()),

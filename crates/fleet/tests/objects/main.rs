@@ -1,5 +1,4 @@
-//! Fleets' objects on a real API server. It runs no controllers, so there are no pods, and the tests write the
-//! statuses.
+//! Fleets' objects on a real API server. No controllers run, so there are no pods, and the tests write the statuses.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 mod fixture;
@@ -71,7 +70,7 @@ async fn a_restart_writes_nothing() {
 }
 
 #[tokio::test]
-async fn a_new_port_keeps_the_node_ports_of_others() {
+async fn adding_a_port_keeps_the_node_ports_of_others() {
     let fixture = Fixture::new("ports").await;
     let mut desired = spec();
     desired.request.ports.insert(Port::tcp(443));
@@ -110,7 +109,7 @@ async fn a_new_port_keeps_the_node_ports_of_others() {
 }
 
 #[tokio::test]
-async fn changed_fields_are_reverted_and_added_ones_stay() {
+async fn changed_fields_are_reverted_and_added_ones_are_kept() {
     let mut fixture = Fixture::new("drift").await;
     fixture.set_fleet(Some(spec()));
     fixture.lead();

@@ -1,4 +1,4 @@
-//! Splits and joins JSON text without decoding it, so that foreign parts stay byte for byte.
+//! Splits and joins JSON text without decoding it, so that foreign parts are kept byte for byte.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -96,7 +96,7 @@ fn assert_up_to_date(kind: Kind, live: &LiveStatus, desired: &Desired) {
 }
 
 #[test]
-fn a_route_without_status_gets_an_entry_with_the_time_in_whole_seconds() {
+fn a_route_without_a_status_gets_an_entry_with_a_time_in_whole_seconds() {
     let mut bare = live(1, "{}");
     bare.status = None;
     let desired = route(&[("g", desired_condition("Accepted", "True", 1))]);
@@ -142,7 +142,7 @@ fn the_transition_time_changes_only_with_the_status() {
 }
 
 #[test]
-fn entries_of_other_controllers_stay_byte_for_byte() {
+fn entries_of_other_controllers_are_kept_byte_for_byte() {
     let foreign = r#"{ "controllerName":"other\/x", "parentRef" : {"name":"g"},"n":1.50,"é":[ ] }"#;
     let old = entry("g", OURS, &[live_condition("Accepted", "True", 1)]);
     let stored = live(2, &format!(r#"{{"parents":[{foreign},{old},{foreign}]}}"#));
@@ -184,7 +184,7 @@ fn a_duplicate_entry_is_removed() {
 }
 
 #[test]
-fn foreign_conditions_in_our_entries_stay() {
+fn foreign_conditions_in_our_entries_are_kept() {
     let foreign = r#"{"type":"example.com/Seen","status":"True","lastTransitionTime":"x"}"#;
     let conditions = [
         live_condition("Accepted", "True", 1),
@@ -246,7 +246,7 @@ fn only_changed_fields_of_a_gateway_are_sent() {
 }
 
 #[test]
-fn our_conditions_that_are_not_desired_are_removed() {
+fn our_undesired_conditions_are_removed() {
     let stored = format!(
         r#"{{"conditions":[{},{}]}}"#,
         live_condition("Accepted", "True", 1),
@@ -264,7 +264,7 @@ fn our_conditions_that_are_not_desired_are_removed() {
 }
 
 #[test]
-fn the_entry_of_a_removed_listener_is_removed_with_foreign_conditions() {
+fn a_removed_listeners_entry_is_removed_with_its_foreign_conditions() {
     let foreign = r#"{"type":"example.com/Seen","status":"True"}"#;
     let stored = format!(
         r#"{{"listeners":[{{"name":"a","attachedRoutes":0,"conditions":[{foreign}]}},{{"name":"b","attachedRoutes":0,"conditions":[]}}]}}"#
@@ -354,7 +354,7 @@ fn entries_beyond_the_limit_are_omitted() {
 }
 
 #[test]
-fn a_retracted_gateway_status_is_removed_where_it_is_unchanged() {
+fn only_unchanged_parts_of_a_retracted_gateway_status_are_removed() {
     let written = json!({
         "addresses": [{"type": "IPAddress", "value": "10.0.0.1"}],
         "conditions": [desired_condition("Accepted", "True", 2), desired_condition("Programmed", "True", 2)],

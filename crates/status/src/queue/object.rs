@@ -14,7 +14,7 @@ use crate::merge::{self, Desired};
 pub(super) enum QueueState {
     #[default]
     Idle,
-    /// Waits for a time.
+    /// Waits until this time.
     Waiting(Instant),
     /// Waits for its turn.
     Ready,
@@ -177,7 +177,7 @@ impl Object {
         }
     }
 
-    /// Ends a job.
+    /// Handles the outcome of a job.
     pub(super) fn finish(&mut self, outcome: &Outcome, now: Instant) {
         match outcome {
             Outcome::UpToDate => {
@@ -271,8 +271,8 @@ impl Object {
 
 /// Whether `live` is a later version of the object than `known`.
 ///
-/// Resource versions of a kind are increasing numbers. If a server uses another format, the last one received counts: a
-/// write based on an older version gives a conflict.
+/// Resource versions of a kind are increasing numbers. If a server uses another format, the last one received is
+/// taken as the latest: a write based on an older version causes a conflict.
 fn is_newer(live: &LiveStatus, known: &LiveStatus) -> bool {
     let number = |status: &LiveStatus| status.resource_version.parse::<u64>().ok();
     match (number(live), number(known)) {

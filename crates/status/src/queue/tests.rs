@@ -147,7 +147,7 @@ fn a_status_is_written_when_the_live_status_is_known() {
 }
 
 #[test]
-fn changes_during_a_write_are_written_once_after_it() {
+fn changes_during_a_write_are_written_together_afterwards() {
     let mut fixture = leading();
     fixture.set_live(&route("a"), live(7, 1));
     fixture.set_desired(&route("a"), 1, "1");
@@ -186,7 +186,7 @@ fn a_gateway_is_written_at_most_four_times_a_second() {
 }
 
 #[test]
-fn the_watch_event_of_a_write_causes_no_job() {
+fn the_watch_event_for_our_own_write_causes_no_job() {
     let mut fixture = leading();
     fixture.set_live(&route("a"), live(7, 1));
     fixture.set_desired(&route("a"), 1, "");

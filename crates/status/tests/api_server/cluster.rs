@@ -208,7 +208,7 @@ impl Replica {
         self.writer.set_desired(key.clone(), Some(status.clone()));
     }
 
-    /// Waits for this many comparisons and until no writes are left.
+    /// Waits until this many comparisons have been made and no writes are left.
     pub(crate) async fn settle(&self, comparisons: u64) {
         let (counters, writer) = (&self.counters, &self.writer);
         let settled = || counters.comparisons() >= comparisons && counters.waiting() == 0;

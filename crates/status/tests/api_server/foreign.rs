@@ -36,7 +36,7 @@ fn fields(raw: &RawValue) -> BTreeMap<String, &RawValue> {
 }
 
 #[tokio::test]
-async fn entries_of_other_controllers_stay_byte_for_byte() {
+async fn entries_of_other_controllers_are_kept_byte_for_byte() {
     let cluster = cluster("foreign-entries").await;
     let key = cluster.route("r");
     cluster.create_route("r").await;
@@ -70,7 +70,7 @@ async fn entries_of_other_controllers_stay_byte_for_byte() {
 }
 
 #[tokio::test]
-async fn foreign_conditions_stay_byte_for_byte_in_a_gateway_and_its_listeners() {
+async fn foreign_conditions_of_a_gateway_and_its_listeners_are_kept_byte_for_byte() {
     let cluster = cluster("foreign-conditions").await;
     let key = cluster.key(Kind::Gateway, "g");
     cluster.create(Kind::Gateway, "g", gateway_spec()).await;
@@ -115,7 +115,7 @@ async fn foreign_conditions_stay_byte_for_byte_in_a_gateway_and_its_listeners() 
 }
 
 #[tokio::test]
-async fn a_removed_listener_is_removed_with_its_foreign_conditions() {
+async fn a_removed_listeners_entry_is_removed_with_its_foreign_conditions() {
     let cluster = cluster("removed-listener").await;
     let key = cluster.key(Kind::Gateway, "g");
     cluster.create(Kind::Gateway, "g", gateway_spec()).await;

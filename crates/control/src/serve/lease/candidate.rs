@@ -1,11 +1,11 @@
-//! One candidate of the leader election.
+//! One candidate in the leader election.
 //!
 //! In: responses to requests, the time. Out: the next request, and whether this candidate is the leader. Pure.
 //!
 //! Clocks of other machines are never compared with ours. A Lease has expired when it has been *observed* unchanged for
 //! its duration. Its holder steps down earlier: its deadline is counted from when it *sent* the last successful
-//! renewal. So the old leader stops before a new one starts, however long requests take. Every write has the
-//! resourceVersion that it replaces, so of two concurrent writes only one succeeds.
+//! renewal. So the old leader stops before a new one starts, however long requests take. Every write names the
+//! resourceVersion that it replaces, so only one of two concurrent writes succeeds.
 
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ pub(super) enum LeaseResponse {
     Failed(String),
 }
 
-/// A candidate of the leader election.
+/// A candidate in the leader election.
 #[derive(Debug)]
 pub(super) struct Candidate {
     namespace: String,

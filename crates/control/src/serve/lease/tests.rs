@@ -262,7 +262,7 @@ fn a_leader_that_cannot_renew_stops_before_the_lease_expires() {
 }
 
 #[test]
-fn a_leader_that_reads_another_holder_steps_down() {
+fn a_leader_that_sees_another_holder_steps_down() {
     let mut simulation = Simulation::new(&["a"], vec![(1, 1)]);
     simulation.run(Duration::from_secs(5));
     let mut lease = simulation.server.lease.clone().unwrap();
@@ -300,7 +300,7 @@ fn an_invalid_lease_expires() {
 }
 
 #[test]
-fn changed_labels_of_a_lease_are_kept_and_are_not_a_renewal() {
+fn changed_lease_labels_are_kept_and_do_not_count_as_a_renewal() {
     let mut simulation = Simulation::new(&["a", "b"], vec![(1, 1)]);
     simulation.run(Duration::from_secs(5));
     let dead = simulation.leader().unwrap();
@@ -325,7 +325,7 @@ fn changed_labels_of_a_lease_are_kept_and_are_not_a_renewal() {
 }
 
 proptest! {
-    /// There are never two leaders, whatever the network delays; once the delays are short, there is one.
+    /// There are never two leaders, however long the network delays; once the delays are short, there is one.
     #[test]
     fn there_are_never_two_leaders(
         delays in prop::collection::vec((0..6000u64, 0..6000u64), 1..60),

@@ -101,7 +101,7 @@ fn envoy(common: &Common<'_>) -> Value {
             "--drain-time-s", seconds(drain_timeout(parameters)).max(1).to_string(),
         ],
         "env": env,
-        // The response is sent when the drain is over; SIGTERM follows only after that.
+        // The response is sent when the drain is over; the kubelet sends SIGTERM only after that.
         "lifecycle": { "preStop": { "httpGet": { "path": "/drained", "port": port, "scheme": "HTTP" } } },
         // No liveness probe: the kubelet restarts a crashed Envoy anyway, and a probe would kill a busy Envoy along
         // with all its connections.

@@ -49,7 +49,7 @@ pub(super) fn write_cas(secret: &mut Secret, cas: &CaBundle) {
     write(secret, data);
 }
 
-/// The CAs in a Secret. An invalid bundle loses only the previous CAs.
+/// The CAs in a Secret. If the bundle is invalid, only the previous CAs are lost.
 ///
 /// # Errors
 /// There is no CA with a key, or one is invalid.
@@ -120,7 +120,7 @@ pub(super) fn write_metadata(
     }
 }
 
-/// Whether a Secret belongs to the fleet: it has its label or its annotation.
+/// Whether a Secret belongs to the fleet: it has this Sesame's label or the fleet's annotation.
 pub(super) fn belongs_to(metadata: &ObjectMeta, sesame_namespace: &str, fleet: &FleetId) -> bool {
     let has = |map: &Option<BTreeMap<String, String>>, key, value: &str| {
         let map = map.as_ref();

@@ -237,7 +237,7 @@ impl SecretsState {
         }
     }
 
-    /// Whether a watch would list a Secret of this name.
+    /// Whether a watch would list a Secret with this name.
     fn covers(&self, source: &SecretSource, name: &Name) -> bool {
         match source {
             SecretSource::Ca => *name == self.ca,
@@ -263,7 +263,7 @@ impl SecretsState {
             && let Some(secret) = &secret
         {
             let files = secret::read_files(secret);
-            // Even with other names: the leader may run another version, and a replica without a certificate never
+            // Even with other DNS names: the leader may run another version, and a replica without a certificate never
             // becomes ready, so it could never become the leader.
             match Leaf::read(&files) {
                 Ok(_) => self.server_files = Some(files),

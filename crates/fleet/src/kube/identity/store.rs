@@ -29,8 +29,8 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const WATCH_TIMEOUT: u32 = 290;
 /// Conflicts that are retried immediately.
 const MAX_CONFLICTS: usize = 3;
-/// How long a watch failure is reported. A watch that recovers may have no event to show it, but one that doesn't fails
-/// again within seconds.
+/// How long a watch failure is reported. A recovered watch may have no event to show it, but a broken one fails again
+/// within seconds.
 const WATCH_FAILURE: Duration = Duration::from_secs(90);
 /// The maximum sleep, since the system clock may be adjusted.
 const MAX_SLEEP: Duration = Duration::from_secs(600);

@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_idle_after_a_quiet_period_or_gone() {
+    fn clients_become_idle_after_a_quiet_period() {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let mut tracker = ActivityTracker::default();

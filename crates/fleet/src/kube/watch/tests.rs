@@ -84,7 +84,7 @@ async fn a_refused_watch_recovers() {
     refused.lock().unwrap().insert("watch");
     let relist = events.recv().await;
     assert!(is_list(&relist), "{relist:?}");
-    // A lasting refusal is reported, and so is its end.
+    // A lasting refusal is reported, and so is the recovery.
     refused.lock().unwrap().insert("list");
     let refusal = events.recv().await;
     let reported = matches!(&refusal, Some(ObjectEvent::Unwatchable(_, None, reason)) if reason.contains("no right"));

@@ -1,4 +1,4 @@
-//! For any live and desired status, foreign parts stay and a single patch suffices.
+//! For any live and desired status, foreign parts are kept and a single patch suffices.
 
 use proptest::prelude::*;
 
@@ -147,7 +147,7 @@ fn check_times(before: &Value, after: &Value) {
 
 proptest! {
     #[test]
-    fn foreign_route_entries_stay_and_one_patch_suffices(
+    fn foreign_route_entries_are_kept_and_one_patch_suffices(
         before in parents(vec![OURS, OTHERS], conditions()),
         desired_entries in parents(vec![OURS], desired_conditions()),
         has_status in any::<bool>(),
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn foreign_gateway_conditions_stay_and_one_patch_suffices(
+    fn foreign_gateway_conditions_are_kept_and_one_patch_suffices(
         conditions_before in conditions(),
         listeners_before in listeners(conditions()),
         desired_conditions_of_gateway in desired_conditions(),

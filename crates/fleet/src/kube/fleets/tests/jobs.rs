@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_object_that_the_api_server_normalizes_is_written_once() {
+fn an_object_normalized_by_the_api_server_is_written_once() {
     let mut fixture = Fixture::new();
     fixture.set_fleet(Some(spec()));
     let job = fixture.fleets.next_job(fixture.now).unwrap();
@@ -28,7 +28,7 @@ fn an_object_that_the_api_server_normalizes_is_written_once() {
 }
 
 #[test]
-fn watch_events_during_a_job_survive_its_older_outcomes() {
+fn job_outcomes_do_not_overwrite_newer_watch_events() {
     let mut fixture = Fixture::new();
     fixture.set_fleet(Some(spec()));
     let job = fixture.fleets.next_job(fixture.now).unwrap();
@@ -47,7 +47,7 @@ fn watch_events_during_a_job_survive_its_older_outcomes() {
 }
 
 #[test]
-fn a_spec_changed_during_a_job_is_applied_after_it() {
+fn a_spec_changed_during_a_job_is_applied_afterwards() {
     let mut fixture = Fixture::new();
     fixture.set_fleet(Some(spec()));
     let job = fixture.fleets.next_job(fixture.now).unwrap();

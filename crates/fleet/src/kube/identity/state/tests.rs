@@ -254,7 +254,7 @@ fn removed_labels_are_restored_without_reissuing() {
 }
 
 #[test]
-fn a_lost_ca_key_is_replaced_without_rejecting_its_certificates() {
+fn a_lost_ca_key_is_replaced_and_its_certificates_stay_valid() {
     let (mut cluster, _) = leader(&["a"]);
     let mut replicas = replicas(&cluster, [0, 13 * HOUR]);
     let mut envoys = envoys(&cluster, &["a"], [20 * HOUR]);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_foreign_secret_backs_off_and_delays_no_other() {
+fn a_foreign_secret_causes_backoff_without_delaying_others() {
     let mut cluster = Cluster::default();
     let name = secret_name("a");
     cluster.secrets.insert(name.clone(), Secret::default());
@@ -42,7 +42,7 @@ fn everything_is_reissued_after_years_without_a_leader() {
 }
 
 #[test]
-fn a_failed_deletion_is_retried_and_delays_no_other() {
+fn a_failed_deletion_is_retried_without_delaying_others() {
     let (mut cluster, mut leader) = leader(&["a"]);
     leader.set_fleet(fleet("a"), None);
     leader.set_fleet(fleet("b"), Some(desired_secret("b")));

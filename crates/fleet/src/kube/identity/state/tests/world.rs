@@ -154,7 +154,7 @@ fn trusted_cas(files: &TlsFiles) -> Vec<String> {
     bundle.into_iter().map(|ca| ca.pem).collect()
 }
 
-/// Replicas, by the period of each.
+/// Replicas with these periods.
 pub(super) fn replicas<const N: usize>(cluster: &Cluster, periods: [i64; N]) -> [Process; N] {
     periods.map(|period| {
         let subject = Subject::Server(vec![DNS_NAME.to_owned()]);
@@ -162,7 +162,7 @@ pub(super) fn replicas<const N: usize>(cluster: &Cluster, periods: [i64; N]) -> 
     })
 }
 
-/// An Envoy of each fleet, by the period of each.
+/// An Envoy of each fleet, with these periods.
 pub(super) fn envoys<const N: usize>(
     cluster: &Cluster,
     fleets: &[&str],
