@@ -8,7 +8,7 @@ use sesame_api::ObjectKey;
 /// Maximum length of a message, in bytes.
 const MAX_MESSAGE: usize = 1024;
 
-/// Objects whose status can't be written now, for the same reason.
+/// Objects whose statuses currently can't be written, all for the same reason.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StatusFailure {
     /// The reason.
@@ -24,7 +24,7 @@ pub struct StatusFailure {
 /// Why a status isn't written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailureReason {
-    /// The API server is unavailable or accepts no more requests now.
+    /// The API server is unavailable or overloaded.
     Unavailable,
     /// The API server failed to process the request.
     ServerError,

@@ -20,7 +20,7 @@ const SUFFIX_LEN: usize = 6;
 /// Minimum age of a stale socket. A younger one may belong to a run that is about to listen on it.
 const MIN_AGE: Duration = Duration::from_secs(60);
 
-/// Removes folders next to `run_dir` that belong to the same user and whose socket no process is listening on.
+/// Removes folders next to `run_dir` that belong to the same user and have a socket on which no process listens.
 pub(super) async fn sweep(run_dir: &Path, now: SystemTime) -> io::Result<()> {
     let Some(parent) = run_dir.parent() else {
         return Ok(());

@@ -128,7 +128,7 @@ impl Leadership {
     }
 }
 
-/// Waits for the first commit, and until all earlier messages have been handled.
+/// Waits for the first commit, and for all earlier messages to be handled.
 async fn first_commit(translator: &mpsc::WeakSender<Message>) {
     loop {
         match inspect(translator, Core::committed).await {

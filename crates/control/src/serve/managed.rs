@@ -36,7 +36,7 @@ pub(super) struct ManagedRunner {
 /// How Envoys reach Sesame.
 #[derive(Clone, Debug)]
 pub(super) struct XdsTarget {
-    /// A DNS name for pods, which Sesame's certificate has as a SAN.
+    /// A DNS name that pods can resolve, and a SAN of Sesame's certificate.
     pub(super) host: String,
     pub(super) port: u16,
     /// Whether they have Sesame's module.
@@ -224,7 +224,7 @@ fn tls(server_name: &str) -> XdsTls {
     }
 }
 
-/// The bootstrap of the fleet's Envoys. The node ID is the pod's name, which the Deployment sets.
+/// The bootstrap of the fleet's Envoys. The pod template sets the node ID to the pod's name.
 fn bootstrap(
     fleet: &FleetId,
     parameters: &FleetParameters,

@@ -187,7 +187,7 @@ impl Rig {
         .await;
     }
 
-    /// A Gateway `web`, and a route `shop` through it to a Service of that name.
+    /// A Gateway `web`, a Service `shop`, and a route `shop` between them.
     pub(crate) async fn shop(&self) {
         self.gateway("web").await;
         self.service("shop").await;
@@ -364,7 +364,7 @@ impl Rig {
     }
 }
 
-/// Subscriptions that follow from a plain listener: its port's route table.
+/// What an Envoy subscribes to for a plain listener: its port's route table.
 fn follow(ty: ResourceType, _: &[u8]) -> Vec<(ResourceType, String)> {
     match ty {
         ResourceType::Listener => vec![(ResourceType::Route, "80".to_owned())],

@@ -60,7 +60,7 @@ impl Admin {
         &self.socket
     }
 
-    /// Gets a path with query, such as `/stats?format=json`.
+    /// Gets a path with a query, such as `/stats?format=json`.
     ///
     /// # Errors
     /// There is no response with status 200 within ten seconds.

@@ -132,7 +132,7 @@ fn a_changing_status_is_written_after_the_initial_delay() {
 }
 
 #[test]
-fn a_status_is_written_when_the_live_status_is_known() {
+fn a_status_is_written_once_the_live_status_is_known() {
     let mut fixture = leading();
     fixture.set_desired(&route("a"), 1, "");
     fixture.expect_none();
@@ -485,7 +485,7 @@ fn a_recreated_object_starts_over() {
 }
 
 #[test]
-fn our_entries_without_a_desired_status_are_removed_when_complete() {
+fn our_entries_without_a_desired_status_are_removed_once_statuses_are_complete() {
     let mut fixture = leading();
     fixture.queue = Queue::new(OURS.into(), 4, Duration::ZERO);
     fixture.queue.set_leading(true, fixture.now);

@@ -87,7 +87,7 @@ impl Candidate {
         self.leader_until.is_some_and(|until| now < until)
     }
 
-    /// When leadership ends without a further renewal.
+    /// When leadership ends unless it is renewed.
     pub(super) fn leader_until(&self) -> Option<Instant> {
         self.leader_until
     }

@@ -25,7 +25,7 @@ use crate::kube::watch::watch_backoff;
 const FIELD_MANAGER: &str = "sesame-identity";
 /// The timeout for reconciling a Secret.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The server ends a watch after this many seconds, and it is started again.
+/// The server closes a watch after this many seconds; a new one is then started.
 const WATCH_TIMEOUT: u32 = 290;
 /// Conflicts that are retried immediately.
 const MAX_CONFLICTS: usize = 3;

@@ -29,7 +29,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(5);
 /// starts the drain must first start a process.
 const DRAIN_START_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// The delay after a failed accept: too many files are open.
+/// The delay after a failed accept, usually because too many files are open.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 type HttpResponse = Response<BoxBody<Bytes, hyper::Error>>;
