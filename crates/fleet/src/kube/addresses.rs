@@ -243,7 +243,7 @@ mod tests {
                 panic!("{ip} alone satisfies the request");
             };
             assert!(
-                message.contains("Only one address") && message.ends_with("203.0.113.1"),
+                message.contains("only one address") && message.ends_with("203.0.113.1"),
                 "{message}"
             );
         }
