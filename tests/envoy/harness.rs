@@ -19,11 +19,11 @@ pub(crate) use self::dice::Dice;
 pub(crate) use self::folder::{Folder, new_ip};
 pub(crate) use self::objects::{
     HTTP, Https, at, backend, backends, certificate, created, gateway, grant, grpc_route, https,
-    namespace, on, route, service, to,
+    namespace, on, route, service, tcp_route, tls_route, to,
 };
 pub(crate) use self::process::{children, ended, is_running, send_signal};
 pub(crate) use self::requests::{
     Summary, assert_share, becomes, check, check_requests, eventually, eventually_within,
-    listening, shares,
+    has_certificate, listening, shares,
 };
 pub(crate) use self::sesame::{Condition, Sesame};

@@ -7,6 +7,7 @@
 
 mod backends;
 mod changes;
+mod connections;
 mod cors;
 mod endpoints;
 mod files;

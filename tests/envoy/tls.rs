@@ -4,25 +4,12 @@ use sesame_testkit::certs::Identity;
 use sesame_testkit::client::{Connect, Connection, Request};
 
 use crate::harness::{
-    Https, Sesame, Summary, at, backends, certificate, eventually, gateway, https, listening,
-    route, to,
+    Https, Sesame, Summary, at, backends, certificate, eventually, gateway, has_certificate, https,
+    listening, route, to,
 };
 
 fn identity(names: &[&str]) -> Identity {
     Identity::self_signed(names).expect("a certificate")
-}
-
-/// Whether the server's certificate is for this name. DER contains names as plain bytes.
-fn has_certificate(connection: &Connection, name: &str) -> bool {
-    let certificate = connection
-        .certificate()
-        .expect("a TLS server sends a certificate");
-    let length = u8::try_from(name.len()).expect("a short name");
-    // A dNSName of a SubjectAltName: context tag 2, length, text.
-    let encoded = [&[0x82, length], name.as_bytes()].concat();
-    certificate
-        .windows(encoded.len())
-        .any(|window| window == encoded)
 }
 
 /// Sends a request on each open connection.

@@ -167,11 +167,13 @@ kinds! {
     TLSRoute {
         versions: &["v1", "v1alpha3", "v1alpha2"],
         plural: "tlsroutes",
+        served: true,
         status: ROUTE,
     }
     TCPRoute {
         versions: &["v1", "v1alpha2"],
         plural: "tcproutes",
+        served: true,
         status: ROUTE,
     }
     UDPRoute {

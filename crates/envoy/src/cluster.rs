@@ -60,7 +60,7 @@ fn unlimited() -> pb::CircuitBreakers {
     }
 }
 
-/// `None` for Envoy's default, HTTP/1.1.
+/// `None` for Envoy's default, HTTP/1.1, and for bytes.
 fn http_options(cluster: &Cluster) -> Option<http::HttpProtocolOptions> {
     use http::http_protocol_options::explicit_http_config::ProtocolConfig;
     use http::http_protocol_options::{
@@ -75,6 +75,7 @@ fn http_options(cluster: &Cluster) -> Option<http::HttpProtocolOptions> {
         })
     };
     let protocol = match cluster.protocol {
+        Protocol::Opaque => return None,
         Protocol::Http1 if !auto_sni => return None,
         Protocol::Http2 => explicit(ProtocolConfig::Http2ProtocolOptions(Default::default())),
         // Negotiation uses ALPN: Envoy rejects such a cluster without TLS.

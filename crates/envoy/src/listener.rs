@@ -13,8 +13,8 @@ use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3 as tcp;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
 use envoy_types::util::pack_any;
 use sesame_model::{
-    CertificateKey, Chain, ChainTarget, Listener, ListenerKey, RouteTableKey, TlsMode,
-    WeightedCluster,
+    CertificateKey, Chain, ChainTarget, Listener, ListenerKey, RouteTableKey, Target, TlsMode,
+    WeightedBackend,
 };
 
 use tcp::tcp_proxy::ClusterSpecifier;
@@ -47,7 +47,7 @@ pub fn listener(
                 true => Routes::Shards(table, lookup),
             },
         ),
-        ChainTarget::Tcp(targets) => tcp_proxy(key, targets),
+        ChainTarget::Tcp(backends) => tcp_proxy(key, backends),
     };
     let chains = listener.chains.iter();
     let filter_chains = chains.map(|chain| filter_chain(chain, network_filter(chain)));
@@ -74,6 +74,11 @@ fn additional(address: SocketAddr) -> pb::AdditionalAddress {
 }
 
 fn filter_chain(chain: &Chain, network_filter: pb::Filter) -> pb::FilterChain {
+    // Sesame doesn't know which protocols a TCP backend speaks.
+    let alpn: &[&str] = match chain.target {
+        ChainTarget::Http(_) => &["h2", "http/1.1"],
+        ChainTarget::Tcp(_) => &[],
+    };
     let mut out = pb::FilterChain {
         filters: vec![network_filter],
         ..Default::default()
@@ -84,18 +89,29 @@ fn filter_chain(chain: &Chain, network_filter: pb::Filter) -> pb::FilterChain {
             server_names: vec![name.clone()],
             ..Default::default()
         });
-        if let TlsMode::Terminate(certificates) = &chain.mode {
-            out.transport_socket = Some(transport_socket(certificates));
-            out.transport_socket_connect_timeout = Some(wire::duration(HANDSHAKE));
+        match &chain.mode {
+            TlsMode::Terminate(certificates) => {
+                out.transport_socket = Some(transport_socket(certificates, alpn));
+                out.transport_socket_connect_timeout = Some(wire::duration(HANDSHAKE));
+            }
+            // Without a transport socket, only the match keeps out connections without TLS.
+            TlsMode::Passthrough => {
+                out.filter_chain_match
+                    .get_or_insert_default()
+                    .transport_protocol = "tls".to_owned();
+            }
         }
     }
     out
 }
 
-fn tcp_proxy(key: &ListenerKey, targets: &[WeightedCluster]) -> pb::Filter {
-    let clusters = targets.iter().map(|target| ClusterWeight {
-        name: names::cluster(&target.cluster),
-        weight: target.weight,
+fn tcp_proxy(key: &ListenerKey, backends: &[WeightedBackend]) -> pb::Filter {
+    let clusters = backends.iter().map(|backend| ClusterWeight {
+        name: match &backend.target {
+            Target::Cluster(cluster) => names::cluster(cluster),
+            Target::Refused => names::REFUSED.to_owned(),
+        },
+        weight: backend.weight,
         ..Default::default()
     });
     let proxy = tcp::TcpProxy {
@@ -132,7 +148,7 @@ fn tls_inspector() -> pb::ListenerFilter {
     }
 }
 
-fn transport_socket(certificates: &[CertificateKey]) -> core::TransportSocket {
+fn transport_socket(certificates: &[CertificateKey], alpn: &[&str]) -> core::TransportSocket {
     let context = tls::DownstreamTlsContext {
         common_tls_context: Some(tls::CommonTlsContext {
             tls_certificate_sds_secret_configs: certificates
@@ -142,7 +158,7 @@ fn transport_socket(certificates: &[CertificateKey]) -> core::TransportSocket {
                     sds_config: Some(wire::ads()),
                 })
                 .collect(),
-            alpn_protocols: vec!["h2".to_owned(), "http/1.1".to_owned()],
+            alpn_protocols: alpn.iter().map(|&protocol| protocol.to_owned()).collect(),
             ..Default::default()
         }),
         ..Default::default()

@@ -24,8 +24,8 @@ pub const ROUTES: &str = "type.googleapis.com/envoy.config.route.v3.RouteConfigu
 /// All resource types of this crate, in dependency order: each type comes before those that refer to it.
 pub const TYPES: [&str; 6] = [CLUSTER, ENDPOINTS, SECRET, LISTENER, SCOPE, ROUTES];
 
-/// A cluster that never exists: requests for it get `RouteAction.cluster_not_found_response_code`. Other cluster
-/// names contain a slash.
+/// A cluster that never exists: requests for it get `RouteAction.cluster_not_found_response_code`, and connections to
+/// it are closed. Other cluster names contain a slash.
 pub const REFUSED: &str = "refused";
 
 /// `namespace/service:port`.

@@ -20,7 +20,7 @@ pub struct ClusterKey {
 /// means a different cluster, and neither cluster drains the other's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterPolicy {
-    /// Overrides the HTTP version of the Service's `appProtocol`.
+    /// Overrides the protocol of the Service's `appProtocol`.
     pub protocol: Option<Protocol>,
     /// Overrides the TLS of the Service's `appProtocol`.
     pub tls: Option<UpstreamTls>,
@@ -44,6 +44,7 @@ impl fmt::Display for ClusterPolicy {
             Protocol::Http1 => "protocol=http1".to_owned(),
             Protocol::Http2 => "protocol=h2".to_owned(),
             Protocol::Negotiated => "protocol=alpn".to_owned(),
+            Protocol::Opaque => "protocol=tcp".to_owned(),
         });
         let tls = self.tls.as_ref().map(|tls| match &tls.server_name {
             Some(name) => format!("tls={name}"),
@@ -57,21 +58,23 @@ impl fmt::Display for ClusterPolicy {
 /// How to connect to the endpoints of a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
-    /// The HTTP version.
+    /// The protocol.
     pub protocol: Protocol,
     /// TLS settings; `None` for plaintext connections.
     pub tls: Option<UpstreamTls>,
 }
 
-/// The HTTP version used with endpoints.
+/// The protocol used with endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Protocol {
     /// HTTP/1.1.
     Http1,
     /// HTTP/2 with prior knowledge (`kubernetes.io/h2c` on plaintext connections).
     Http2,
-    /// Negotiated by ALPN. Only with [`Cluster::tls`].
+    /// HTTP/1.1 or HTTP/2, negotiated by ALPN. Only with [`Cluster::tls`].
     Negotiated,
+    /// Bytes, forwarded unchanged.
+    Opaque,
 }
 
 /// TLS for connections to endpoints.

@@ -28,7 +28,7 @@ pub use fleet::{
     FleetProblem, FleetRequest, FleetState, GatewayOwner, ParseFleetIdError, ServiceType,
     TaintEffect, Toleration, TrafficPolicy, Workload,
 };
-pub use listener::{Chain, ChainTarget, ChainTls, Listener, ListenerKey, TlsMode, WeightedCluster};
+pub use listener::{Chain, ChainTarget, ChainTls, Listener, ListenerKey, TlsMode, WeightedBackend};
 pub use port::{Port, Transport};
 pub use route::{
     Action, Cors, Forward, HeaderChanges, HeaderLists, HeaderMatch, List, Mirror, OriginMatch,

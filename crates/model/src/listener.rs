@@ -1,6 +1,6 @@
 use std::net::SocketAddr;
 
-use crate::{CertificateKey, ClusterKey, FleetId, Port, RouteTableKey};
+use crate::{CertificateKey, FleetId, Port, RouteTableKey, Target};
 
 /// Identifies a port of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,15 +67,23 @@ pub enum TlsMode {
 pub enum ChainTarget {
     /// Serve HTTP requests from this route table.
     Http(RouteTableKey),
-    /// Forward the bytes of each connection to one of these clusters. Never empty.
-    Tcp(Vec<WeightedCluster>),
+    /// Forward the bytes of each connection to one of these backends. Never empty.
+    Tcp(Vec<WeightedBackend>),
 }
 
-/// A cluster and its weight.
+/// A backend for a share of connections.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WeightedCluster {
-    /// The cluster.
-    pub cluster: ClusterKey,
-    /// The share of the sum of all weights. A cluster with weight 0 gets no connections.
+pub struct WeightedBackend {
+    /// A cluster, or [`Target::Refused`] to close the connections.
+    pub target: Target,
+    /// The share of the sum of all weights; at least 1.
     pub weight: u32,
+}
+
+impl WeightedBackend {
+    /// Closes all connections.
+    pub const CLOSED: WeightedBackend = WeightedBackend {
+        target: Target::Refused,
+        weight: 1,
+    };
 }

@@ -185,12 +185,13 @@ pub struct WeightedTarget {
     pub host_rewrite: Option<String>,
 }
 
-/// The target of a request.
+/// The target of requests or connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A cluster.
     Cluster(ClusterKey),
-    /// The reference is invalid or not permitted: its share of the requests gets [`Forward::refused_status`].
+    /// The reference is invalid or not permitted: its share of requests gets [`Forward::refused_status`], and its share
+    /// of connections is closed.
     Refused,
 }
 

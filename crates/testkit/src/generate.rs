@@ -17,6 +17,7 @@ mod gateway;
 mod grant;
 mod grpc_route;
 mod json;
+mod l4_route;
 mod pool;
 mod route;
 mod secret;
@@ -71,6 +72,8 @@ pub fn sets() -> BoxedStrategy<Set> {
         secret::secrets(),
         prop::collection::vec(route::http_route(), 1..10).boxed(),
         prop::collection::vec(grpc_route::grpc_route(), 0..4).boxed(),
+        prop::collection::vec(l4_route::tls_route(), 0..3).boxed(),
+        prop::collection::vec(l4_route::tcp_route(), 0..3).boxed(),
         prop::option::weighted(0.02, prop::sample::select(route::crowds()))
             .prop_map(Vec::from_iter)
             .boxed(),
@@ -107,6 +110,8 @@ pub fn objects() -> BoxedStrategy<Value> {
         2 => secret::secret(),
         6 => route::http_route(),
         2 => grpc_route::grpc_route(),
+        1 => l4_route::tls_route(),
+        1 => l4_route::tcp_route(),
     ]
     .boxed()
 }

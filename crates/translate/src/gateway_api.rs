@@ -4,7 +4,8 @@
 //! - `parameters`: the fleet parameters of classes and Gateways
 //! - `unmanaged`: which Gateway the unmanaged fleet serves
 //! - `gateway`, `listener`, `conflicts`: which listeners are valid
-//! - `route`: where routes attach, and their rules; `http_route` and `grpc_route` contain what is specific to each kind
+//! - `route`: where routes attach, and their rules; `http_route`, `grpc_route` and `l4_route` contain what is specific
+//!   to each kind
 //! - `fleet_request`: the fleet of a Gateway
 //! - `gateway_status`, `route/status`: the statuses
 
@@ -15,6 +16,7 @@ pub mod gateway;
 pub(crate) mod gateway_status;
 pub(crate) mod grpc_route;
 pub(crate) mod http_route;
+pub(crate) mod l4_route;
 pub(crate) mod listener;
 pub mod parameters;
 pub(crate) mod route;

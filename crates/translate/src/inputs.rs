@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sesame_api::{
     GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, NamespacedName, Object, ObjectKey,
-    ReferenceGrant,
+    ReferenceGrant, TCPRoute, TLSRoute,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Table};
 use sesame_model::{FleetId, FleetState};
@@ -25,6 +25,8 @@ pub struct Inputs {
     pub(crate) gateways: Table<ObjectKey, Gateway>,
     pub(crate) http_routes: Table<ObjectKey, HTTPRoute>,
     pub(crate) grpc_routes: Table<ObjectKey, GRPCRoute>,
+    pub(crate) tls_routes: Table<ObjectKey, TLSRoute>,
+    pub(crate) tcp_routes: Table<ObjectKey, TCPRoute>,
     pub(crate) reference_grants: Table<NamespacedName, ReferenceGrant>,
     pub(crate) services: Table<NamespacedName, Service>,
     pub(crate) slices: Table<NamespacedName, Slice>,
@@ -51,6 +53,8 @@ impl Inputs {
             gateways: b.input("gateways"),
             http_routes: b.input("http_routes"),
             grpc_routes: b.input("grpc_routes"),
+            tls_routes: b.input("tls_routes"),
+            tcp_routes: b.input("tcp_routes"),
             reference_grants,
             services: b.input("services"),
             slices,
@@ -208,6 +212,8 @@ input_tables! {
     Gateway => gateways,
     HTTPRoute => http_routes,
     GRPCRoute => grpc_routes,
+    TLSRoute => tls_routes,
+    TCPRoute => tcp_routes,
     ReferenceGrant => reference_grants,
     Namespace => namespaces,
     Service => services,
@@ -240,6 +246,8 @@ whole_objects! {
     Gateway without status,
     HTTPRoute without status,
     GRPCRoute without status,
+    TLSRoute without status,
+    TCPRoute without status,
     ReferenceGrant,
 }
 

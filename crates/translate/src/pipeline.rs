@@ -7,8 +7,10 @@ mod reach;
 
 use std::sync::Arc;
 
-use sesame_api::{GRPCRoute, HTTPRoute, NamespacedName, ObjectKey, ObjectStatus};
-use sesame_engine::{Builder, Index, Table};
+use sesame_api::{
+    GRPCRoute, HTTPRoute, NamespacedName, ObjectKey, ObjectStatus, TCPRoute, TLSRoute,
+};
+use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{
     Certificate, CertificateKey, Cluster, ClusterKey, Endpoints, FleetId, FleetRequest, Listener,
     ListenerKey, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey,
@@ -18,13 +20,14 @@ use self::reach::{certificates_of, clusters_of, tcp_clusters_of};
 use crate::gateway_api::class::{self, ClassState};
 use crate::gateway_api::gateway::{self, GatewayState, Obstacles};
 use crate::gateway_api::parameters::{self, Chosen, GatewayParameters};
-use crate::gateway_api::route::status::Rejections;
+use crate::gateway_api::route::status::{Findings, Rejections};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
 use crate::gateway_api::unmanaged::Served;
-use crate::gateway_api::{fleet_request, gateway_status, listener};
+use crate::gateway_api::{fleet_request, gateway_status, l4_route, listener};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates::{self, CertificateState};
+use crate::shared::connections::{self, ChainKey, ServedChain};
 use crate::shared::hosts::{self, Attachments, RouteRules};
 use crate::shared::listeners::{AttachPoints, ListenerId};
 use crate::shared::ports::{self, Bind};
@@ -72,9 +75,16 @@ pub fn stages(b: &mut Builder) -> Pipeline {
 
     let http_by_backend = by_backend(b, "http_routes by backend", inputs.http_routes);
     let grpc_by_backend = by_backend(b, "grpc_routes by backend", inputs.grpc_routes);
+    let tls_by_backend = by_backend(b, "tls_routes by backend", inputs.tls_routes);
+    let tcp_by_backend = by_backend(b, "tcp_routes by backend", inputs.tcp_routes);
     let referenced = b.union_keys(
         "referenced clusters",
-        [http_by_backend.into(), grpc_by_backend.into()],
+        [
+            http_by_backend.into(),
+            grpc_by_backend.into(),
+            tls_by_backend.into(),
+            tcp_by_backend.into(),
+        ],
     );
     let backends: Table<ClusterKey, Backend> =
         b.derive("backend", referenced, move |reader, key: &ClusterKey| {
@@ -131,15 +141,45 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         inputs.grpc_routes,
         sources,
     );
+    let tls = l4_route::stages::<TLSRoute>(
+        b,
+        ["our tls_routes", "tls backends", "tls attachments"],
+        inputs.tls_routes,
+        sources,
+    );
+    let tcp = l4_route::stages::<TCPRoute>(
+        b,
+        ["our tcp_routes", "tcp backends", "tcp attachments"],
+        inputs.tcp_routes,
+        sources,
+    );
     let rules: Table<ObjectKey, RouteRules> = b.union("route rules", [http.rules, grpc.rules]);
-    let attachments: Table<ObjectKey, Attachments> =
-        b.union("attachments", [http.attachments, grpc.attachments]);
+    let attachments: Table<ObjectKey, Attachments> = b.union(
+        "attachments",
+        [
+            http.attachments,
+            grpc.attachments,
+            tls.attachments,
+            tcp.attachments,
+        ],
+    );
     let by_host = b.index(attachments, "attachments by host", |_, attachments| {
         attachments.host_keys()
     });
     let by_listener = b.index(attachments, "attachments by listener", |_, attachments| {
         attachments.listener_ids()
     });
+
+    let of_chains = connections::Sources {
+        by_chain: b.index(attachments, "attachments by chain", |_, attachments| {
+            attachments.chain_keys()
+        }),
+        backends: b.union("connection backends", [tls.backends, tcp.backends]),
+    };
+    let chains: Table<ChainKey, ServedChain> =
+        b.derive("chain", of_chains.by_chain, move |reader, key| {
+            connections::chain(reader, of_chains, key)
+        });
 
     let points_by_port = b.index(gateways.points, "attach points by port", |_, points| {
         points.ports()
@@ -167,6 +207,9 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let of_ports = ports::Sources {
         points_by_port,
         certificates: served_certificates,
+        chains: b.index(chains, "chains by listener", |key: &ChainKey, _| {
+            vec![key.listener.clone()]
+        }),
     };
     let listeners = b.derive(
         "listener",
@@ -202,11 +245,17 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             [inputs.rejected_backends_by_fleet.into()],
         ),
     };
+    let of_requests = |stages: route::Stages| {
+        move |reader: &mut Reader<'_>, key: &ObjectKey, _: &Attachments| {
+            Some(Findings::of(&*reader.get(stages.rules, key)?))
+        }
+    };
     let http_status = route_statuses(
         b,
         "http_route status",
         inputs.http_routes,
-        http,
+        http.attachments,
+        of_requests(http),
         inputs.settings,
         rejections,
     );
@@ -214,7 +263,38 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         b,
         "grpc_route status",
         inputs.grpc_routes,
-        grpc,
+        grpc.attachments,
+        of_requests(grpc),
+        inputs.settings,
+        rejections,
+    );
+    let of_connections = |stages: l4_route::Stages| {
+        move |reader: &mut Reader<'_>, key: &ObjectKey, attachments: &Attachments| {
+            let backends = reader.get(stages.backends, key)?;
+            Some(l4_route::findings(
+                reader,
+                chains,
+                key,
+                attachments,
+                &backends,
+            ))
+        }
+    };
+    let tls_status = route_statuses(
+        b,
+        "tls_route status",
+        inputs.tls_routes,
+        tls.attachments,
+        of_connections(tls),
+        inputs.settings,
+        rejections,
+    );
+    let tcp_status = route_statuses(
+        b,
+        "tcp_route status",
+        inputs.tcp_routes,
+        tcp.attachments,
+        of_connections(tcp),
         inputs.settings,
         rejections,
     );
@@ -225,6 +305,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             gateway_status,
             http_status,
             grpc_status,
+            tls_status,
+            tcp_status,
         ],
     );
 
@@ -406,14 +488,18 @@ fn route_statuses<R: RouteKind>(
     b: &mut Builder,
     name: &'static str,
     routes: Table<ObjectKey, R>,
-    stages: route::Stages,
+    attachments: Table<ObjectKey, Attachments>,
+    findings: impl Fn(&mut Reader<'_>, &ObjectKey, &Attachments) -> Option<Findings>
+    + Send
+    + Sync
+    + 'static,
     settings: Table<(), Settings>,
     rejections: Rejections,
 ) -> Table<ObjectKey, ObjectStatus> {
-    b.derive(name, stages.attachments, move |reader, key| {
+    b.derive(name, attachments, move |reader, key| {
         let route = reader.get(routes, key)?;
-        let attachments = reader.get(stages.attachments, key)?;
-        let rules = reader.get(stages.rules, key)?;
+        let attachments = reader.get(attachments, key)?;
+        let findings = findings(reader, key, &attachments)?;
         let clusters = || route::referenced(&*route);
         let rejected =
             route::status::rejected_backend(reader, rejections, attachments.fleets(), clusters);
@@ -421,7 +507,7 @@ fn route_statuses<R: RouteKind>(
         let status = route::status::status(
             &reader.get(settings, &())?.controller_name,
             &attachments,
-            &rules,
+            &findings,
             rejected.as_ref(),
             generation,
         );

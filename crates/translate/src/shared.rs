@@ -1,7 +1,8 @@
-//! Shared by all configuration sources: listeners, ports and hosts, which merge the rows of all sources; hostnames,
-//! references and grants, certificates, Services.
+//! Shared by all configuration sources: listeners, ports, hosts and connections, which merge the rows of all
+//! sources; hostnames, references and grants, certificates, Services.
 
 pub mod certificates;
+pub(crate) mod connections;
 pub(crate) mod grants;
 pub(crate) mod headers;
 pub mod hostname;

@@ -27,6 +27,8 @@
     - gateways
     - grpcroutes
     - httproutes
+    - tcproutes
+    - tlsroutes
   verbs: [get, list, watch]
 - apiGroups: [gateway.networking.k8s.io]
   resources: [referencegrants]
@@ -36,6 +38,8 @@
     - gateways/status
     - grpcroutes/status
     - httproutes/status
+    - tcproutes/status
+    - tlsroutes/status
   verbs: [patch]
 # Backends, and the objects that Gateways and policies reference: certificates, CA bundles, parameters.
 - apiGroups: [""]

@@ -76,6 +76,21 @@ pub(crate) fn grpc_route(
     any_route("GRPCRoute", name, parents, hostnames, rules)
 }
 
+/// A TLSRoute, with the same parameters as [`route`].
+pub(crate) fn tls_route(
+    name: &str,
+    parents: &[&str],
+    hostnames: &[&str],
+    rules: &[impl AsRef<str>],
+) -> String {
+    any_route("TLSRoute", name, parents, hostnames, rules)
+}
+
+/// A TCPRoute, with the same parameters as [`route`].
+pub(crate) fn tcp_route(name: &str, parents: &[&str], rules: &[impl AsRef<str>]) -> String {
+    any_route("TCPRoute", name, parents, &[], rules).replace("  hostnames: []\n", "")
+}
+
 fn any_route(
     kind: &str,
     name: &str,

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use sesame_testkit::client::{Connect, Request, Response};
+use sesame_testkit::client::{Connect, Connection, Request, Response};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
@@ -103,6 +103,19 @@ pub(crate) async fn becomes(address: SocketAddr, host: &str, path: &str, expecte
         Ok(())
     })
     .await;
+}
+
+/// Whether the server's certificate is for this name. DER contains names as plain bytes.
+pub(crate) fn has_certificate(connection: &Connection, name: &str) -> bool {
+    let certificate = connection
+        .certificate()
+        .expect("a TLS server sends a certificate");
+    let length = u8::try_from(name.len()).expect("a short name");
+    // A dNSName of a SubjectAltName: context tag 2, length, text.
+    let encoded = [&[0x82, length], name.as_bytes()].concat();
+    certificate
+        .windows(encoded.len())
+        .any(|window| window == encoded)
 }
 
 /// Waits until the port is open: Envoy opens it shortly after accepting the listener.

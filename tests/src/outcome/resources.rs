@@ -147,7 +147,10 @@ fn filter_chain(value: Value, port: &str, constants: &mut Constants) -> (String,
             let names = matches.list("server_names");
             matches.rest(&mut out);
             let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
-            names.join(" ")
+            match names[..] {
+                [] => name,
+                _ => names.join(" "),
+            }
         }
     };
     if let Some(socket) = fields.take("transport_socket") {
@@ -159,19 +162,44 @@ fn filter_chain(value: Value, port: &str, constants: &mut Constants) -> (String,
     }
     let mut filters = fields.list("filters");
     assert_eq!(filters.len(), 1, "a chain has one filter: {filters:?}");
-    let mut manager = filters.remove(0);
-    let config = &mut manager["typed_config"];
-    let routes = config["rds"]["route_config_name"].take();
+    let mut filter = filters.remove(0);
+    let is_tcp = filter["name"] == "envoy.filters.network.tcp_proxy";
+    let config = &mut filter["typed_config"];
     let prefix = config["stat_prefix"].take();
     if prefix != port {
         out.push(("stat_prefix".to_owned(), Node::from(prefix)));
     }
-    out.push(("routes".to_owned(), Node::from(routes)));
-    if !constants.is("http connection manager", &manager) {
-        out.push(("http".to_owned(), Node::from(manager)));
+    if is_tcp {
+        let backends = config["weighted_clusters"]["clusters"].take();
+        out.push(("connections".to_owned(), shares(&backends)));
+        if !constants.is("tcp proxy", &filter) {
+            out.push(("tcp_proxy".to_owned(), Node::from(filter)));
+        }
+    } else {
+        let routes = config["rds"]["route_config_name"].take();
+        out.push(("routes".to_owned(), Node::from(routes)));
+        if !constants.is("http connection manager", &filter) {
+            out.push(("http".to_owned(), Node::from(filter)));
+        }
     }
     fields.rest(&mut out);
     (name, Node::Map(out))
+}
+
+/// Clusters and their weights.
+fn shares(clusters: &Value) -> Node {
+    let clusters = clusters.as_array().into_iter().flatten();
+    let shares = clusters.map(|cluster| {
+        let mut fields = Fields::of(cluster.clone());
+        let name = fields.text("name");
+        let weight = fields.take("weight").unwrap_or_default();
+        assert!(
+            fields.0.is_empty(),
+            "more than a name and a weight: {cluster}"
+        );
+        (name, Node::from(weight))
+    });
+    Node::Map(shares.collect())
 }
 
 fn transport_socket(mut socket: Value, constants: &mut Constants, out: &mut Vec<(String, Node)>) {

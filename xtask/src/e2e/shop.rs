@@ -53,7 +53,7 @@ pub(super) fn close(scene: &Scene) -> Result<()> {
         .map(drop)
 }
 
-/// A Gateway with one route from `NAME.example.com` to the shop, and one for gRPC calls.
+/// A Gateway with one route from `NAME.example.com` to the shop, and one of each other kind.
 pub(super) fn gateway(name: &str, infrastructure: Value) -> Vec<Value> {
     let gateway = json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
@@ -62,22 +62,37 @@ pub(super) fn gateway(name: &str, infrastructure: Value) -> Vec<Value> {
         "spec": {
             "gatewayClassName": "sesame",
             "infrastructure": infrastructure,
-            "listeners": [{ "name": "http", "port": PORT, "protocol": "HTTP" }],
+            "listeners": [
+                { "name": "http", "port": PORT, "protocol": "HTTP" },
+                { "name": "tls", "port": 443, "protocol": "TLS", "tls": { "mode": "Passthrough" } },
+                { "name": "tcp", "port": 9000, "protocol": "TCP" },
+            ],
         },
     });
-    vec![gateway, route(name, name, "0"), grpc_route(name)]
+    let hosts = json!([host(name)]);
+    vec![
+        gateway,
+        route(name, name, "0"),
+        simple_route("GRPCRoute", name, "http", Some(&hosts)),
+        simple_route("TLSRoute", name, "tls", Some(&hosts)),
+        simple_route("TCPRoute", name, "tcp", None),
+    ]
 }
 
-fn grpc_route(gateway: &str) -> Value {
+/// A route from a listener to the shop.
+fn simple_route(kind: &str, gateway: &str, listener: &str, hostnames: Option<&Value>) -> Value {
+    let mut spec = json!({
+        "parentRefs": [{ "name": gateway, "sectionName": listener }],
+        "rules": [{ "backendRefs": [{ "name": "shop", "port": 8080 }] }],
+    });
+    if let Some(hostnames) = hostnames {
+        spec["hostnames"] = hostnames.clone();
+    }
     json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
-        "kind": "GRPCRoute",
+        "kind": kind,
         "metadata": { "name": gateway, "namespace": NAMESPACE },
-        "spec": {
-            "parentRefs": [{ "name": gateway }],
-            "hostnames": [host(gateway)],
-            "rules": [{ "backendRefs": [{ "name": "shop", "port": 8080 }] }],
-        },
+        "spec": spec,
     })
 }
 

@@ -234,8 +234,8 @@ fn a_chain_can_pass_tls_connections_through_to_a_backend() {
         port: 5432,
         policy,
     };
-    let http2 = ClusterPolicy {
-        protocol: Some(Protocol::Http2),
+    let opaque = ClusterPolicy {
+        protocol: Some(Protocol::Opaque),
         tls: None,
     };
     let listener = Listener {
@@ -246,14 +246,15 @@ fn a_chain_can_pass_tls_connections_through_to_a_backend() {
                 mode: TlsMode::Passthrough,
             }),
             target: ChainTarget::Tcp(vec![
-                WeightedCluster {
-                    cluster: cluster(None),
+                WeightedBackend {
+                    target: Target::Cluster(cluster(None)),
                     weight: 3,
                 },
-                WeightedCluster {
-                    cluster: cluster(Some(http2.into())),
+                WeightedBackend {
+                    target: Target::Cluster(cluster(Some(opaque.into()))),
                     weight: 1,
                 },
+                WeightedBackend::CLOSED,
             ]),
         }],
     };
@@ -262,14 +263,15 @@ fn a_chain_can_pass_tls_connections_through_to_a_backend() {
     let chain = &shown["filter_chains"][0];
     assert_eq!(
         chain["filter_chain_match"],
-        json!({"server_names": ["db.example.com"]})
+        json!({"server_names": ["db.example.com"], "transport_protocol": "tls"})
     );
     assert!(chain.get("transport_socket").is_none());
     assert_eq!(
         chain["filters"][0]["typed_config"]["weighted_clusters"]["clusters"],
         json!([
             {"name": "ns/db:5432", "weight": 3},
-            {"name": "ns/db:5432?protocol=h2", "weight": 1},
+            {"name": "ns/db:5432?protocol=tcp", "weight": 1},
+            {"name": "refused", "weight": 1},
         ])
     );
     assert_eq!(shown["listener_filters"].as_array().map(Vec::len), Some(1));

@@ -103,7 +103,9 @@ fn listener() -> Json {
     let protocol = prop_oneof![
         8 => just("HTTP"),
         8 => just("HTTPS"),
-        1 => any_of(&["TLS", "TCP", "UDP", "example.net/QUIC", "http"]),
+        3 => just("TLS"),
+        1 => just("TCP"),
+        1 => any_of(&["UDP", "example.net/QUIC", "http"]),
     ];
     let ports: Vec<u32> = pool::PORTS.iter().map(|&port| port.into()).collect();
     // Null selects the protocol's default, to avoid too many conflicts.
@@ -142,6 +144,9 @@ fn fitting(mut listener: Value) -> Value {
         if !matches!(protocol.as_str(), "HTTP" | "HTTPS") {
             fields.remove("filters");
         }
+        if protocol == "HTTPS" {
+            fields["tls"]["mode"] = "Terminate".into();
+        }
         if matches!(protocol.as_str(), "TCP" | "UDP") {
             fields.remove("hostname");
         }
@@ -152,7 +157,7 @@ fn fitting(mut listener: Value) -> Value {
 fn listener_tls() -> Json {
     let options = just(json!({"example.net/option": "value"}));
     record(vec![
-        ("mode", may(0.3, just("Terminate"))),
+        ("mode", may(0.3, any_of(&["Terminate", "Passthrough"]))),
         ("certificateRefs", must(list(certificate_ref(), 1..4))),
         ("options", may(0.05, options)),
     ])
@@ -175,6 +180,7 @@ fn allowed_routes() -> Json {
     let kind = prop_oneof![
         6 => just(json!({"kind": "HTTPRoute"})),
         2 => just(json!({"kind": "GRPCRoute"})),
+        1 => just(json!({"kind": "TLSRoute"})),
         1 => just(json!({"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"})),
         1 => just(json!({"kind": "TCPRoute"})),
         1 => just(json!({"group": "example.net", "kind": "HTTPRoute"})),

@@ -13,7 +13,10 @@ pub(super) fn grant() -> Json {
         ("group", must(mostly(&[GATEWAY_API], &["", "example.net"]))),
         (
             "kind",
-            must(mostly(&["HTTPRoute", "GRPCRoute", "Gateway"], &["Service"])),
+            must(mostly(
+                &["HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "Gateway"],
+                &["Service"],
+            )),
         ),
         ("namespace", must(any_of(pool::NAMESPACES))),
     ]);

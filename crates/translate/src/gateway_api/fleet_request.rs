@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use sesame_api::{AddressType, Gateway, GatewaySpecAddress};
 use sesame_model::{AddressRequest, FleetId, FleetRequest, GatewayOwner, Port};
 
-use super::gateway::GatewayState;
+use super::gateway::{GatewayState, ListenerState};
 use super::parameters::GatewayParameters;
 use crate::settings::Settings;
 
@@ -63,6 +63,6 @@ fn ports(settings: &Settings, state: &GatewayState) -> BTreeSet<Port> {
             true => listener.accepted(),
             false => listener.serving(),
         })
-        .map(|listener| Port::tcp(listener.port))
+        .map(ListenerState::bound_port)
         .collect()
 }

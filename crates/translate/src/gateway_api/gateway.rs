@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sesame_api::{Gateway, Kind, ObjectKey, RouteGroupKind};
 use sesame_engine::Reader;
-use sesame_model::{CertificateKey, FleetId, Port, Transport};
+use sesame_model::{CertificateKey, FleetId, ListenerKey, Port};
 
 use super::{conflicts, listener};
 use crate::problem::Problem;
@@ -36,6 +36,8 @@ pub struct ListenerState {
     pub port: u16,
     /// Its protocol.
     pub protocol: Protocol,
+    /// True if it forwards TLS connections without terminating them.
+    pub passthrough: bool,
     /// Its hostname, or `*` if it has none.
     pub domain: Arc<str>,
     /// The kinds of routes that may attach.
@@ -59,10 +61,7 @@ impl ListenerState {
     pub fn bound_port(&self) -> Port {
         Port {
             number: self.port,
-            transport: match self.protocol {
-                Protocol::Udp => Transport::Udp,
-                _ => Transport::Tcp,
-            },
+            transport: self.protocol.transport(),
         }
     }
 
@@ -71,14 +70,14 @@ impl ListenerState {
         self.refused.is_none() && self.conflicted.is_none()
     }
 
-    /// True if it serves requests.
+    /// True if it terminates TLS but has no valid certificate.
+    pub fn lacks_certificate(&self) -> bool {
+        self.protocol.is_tls() && !self.passthrough && self.certificates.is_empty()
+    }
+
+    /// True if it serves requests or connections.
     pub fn serving(&self) -> bool {
-        self.accepted()
-            && match self.protocol {
-                Protocol::Http => true,
-                Protocol::Https => !self.certificates.is_empty(),
-                _ => false,
-            }
+        self.accepted() && !self.lacks_certificate()
     }
 
     /// The supported kinds of routes, as shown in a status.
@@ -140,11 +139,15 @@ pub(crate) fn attach_points(
             owner: owner.clone(),
             name: Arc::clone(&listener.name),
         };
-        let table = id.table(fleet, listener.port, listener.protocol);
-        ListenerPoint {
-            listener: Arc::new(ListenerRef { id, table }),
+        let port = ListenerKey {
+            fleet: fleet.clone(),
             port: listener.bound_port(),
+        };
+        let table = id.table(&port, listener.protocol);
+        ListenerPoint {
+            listener: Arc::new(ListenerRef { id, port, table }),
             protocol: listener.protocol,
+            passthrough: listener.passthrough,
             domain: Arc::clone(&listener.domain),
             serving: state.refused.is_none() && listener.serving(),
             kinds: listener.kinds.clone(),

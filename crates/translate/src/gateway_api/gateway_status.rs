@@ -14,7 +14,7 @@ use crate::inputs::Inputs;
 use crate::problem::{Problem, bounded};
 use crate::settings::Mode;
 use crate::shared::hosts::Attachments;
-use crate::shared::listeners::{AttachPoints, ListenerId, Protocol};
+use crate::shared::listeners::{AttachPoints, ListenerId};
 
 /// The inputs of a Gateway's status, besides the Gateway itself.
 pub(crate) struct Sources<'a> {
@@ -127,17 +127,17 @@ fn rejected(
         .iter()
         .find(|point| *point.name() == listener.name)?;
     let (fleet, inputs) = (&sources.points.fleet, sources.inputs);
-    let table = point.listener.table.name();
     let key = |what, name: String| Rejected {
         fleet: fleet.clone(),
         what,
         name: name.into(),
     };
     let port = Rejected::listener(fleet.clone(), listener.bound_port());
-    let table = (fleet.clone(), table.into());
+    let table = point.listener.table.as_ref();
     let message = reader
         .get(inputs.rejections, &port)
         .or_else(|| {
+            let table = (fleet.clone(), table?.name().into());
             let routes = reader.by(inputs.rejected_routes_by_table, &table);
             routes.into_iter().next().map(|(_, message)| message)
         })
@@ -259,10 +259,7 @@ fn accepted(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> Co
         .listeners
         .iter()
         .zip(listeners)
-        .filter(|(listener, verdict)| {
-            verdict.refused.is_some()
-                || (listener.protocol == Protocol::Https && listener.certificates.is_empty())
-        })
+        .filter(|(listener, verdict)| verdict.refused.is_some() || listener.lacks_certificate())
         .map(|(listener, _)| &*listener.name)
         .collect();
     if bad.is_empty() {

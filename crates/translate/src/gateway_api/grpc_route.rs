@@ -7,18 +7,10 @@ use std::sync::Arc;
 use sesame_api::{BackendRef, GRPCRoute, GrpcRouteRule, RouteFilter};
 use sesame_model::{ClusterPolicy, Protocol};
 
-use super::route::RouteKind;
 use super::route::rules::{Limits, Rule, read_matches};
+use super::route::{HttpRouteKind, RouteKind};
 
 impl RouteKind for GRPCRoute {
-    /// gRPC clients treat it as UNAVAILABLE.
-    const INVALID_RULE: u16 = 503;
-
-    fn rules(&self) -> impl Iterator<Item = Rule<'_>> {
-        let rules = self.spec.rules.iter().enumerate();
-        rules.map(|(index, rule)| read(&format!("spec.rules[{index}]"), rule))
-    }
-
     fn references(&self) -> impl Iterator<Item = (&[RouteFilter], &[BackendRef])> {
         let rules = self.spec.rules.iter();
         rules.map(|rule| (&rule.filters[..], &rule.backend_refs[..]))
@@ -30,6 +22,16 @@ impl RouteKind for GRPCRoute {
             protocol: Some(Protocol::Http2),
             ..ClusterPolicy::default()
         }))
+    }
+}
+
+impl HttpRouteKind for GRPCRoute {
+    /// gRPC clients treat it as UNAVAILABLE.
+    const INVALID_RULE: u16 = 503;
+
+    fn rules(&self) -> impl Iterator<Item = Rule<'_>> {
+        let rules = self.spec.rules.iter().enumerate();
+        rules.map(|(index, rule)| read(&format!("spec.rules[{index}]"), rule))
     }
 }
 

@@ -5,20 +5,22 @@ pub(crate) mod matches;
 
 use sesame_api::{BackendRef, HTTPRoute, HttpRouteRule, RouteFilter};
 
-use super::route::RouteKind;
 use super::route::rules::{Rule, read_matches};
+use super::route::{HttpRouteKind, RouteKind};
 
 impl RouteKind for HTTPRoute {
+    fn references(&self) -> impl Iterator<Item = (&[RouteFilter], &[BackendRef])> {
+        let rules = self.spec.rules.iter();
+        rules.map(|rule| (&rule.filters[..], &rule.backend_refs[..]))
+    }
+}
+
+impl HttpRouteKind for HTTPRoute {
     const INVALID_RULE: u16 = 500;
 
     fn rules(&self) -> impl Iterator<Item = Rule<'_>> {
         let rules = self.spec.rules.iter().enumerate();
         rules.map(|(index, rule)| read(&format!("spec.rules[{index}]"), rule))
-    }
-
-    fn references(&self) -> impl Iterator<Item = (&[RouteFilter], &[BackendRef])> {
-        let rules = self.spec.rules.iter();
-        rules.map(|rule| (&rule.filters[..], &rule.backend_refs[..]))
     }
 }
 

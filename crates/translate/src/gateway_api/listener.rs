@@ -11,6 +11,7 @@ use super::gateway::{ListenerState, domain_of};
 use crate::problem::Problem;
 use crate::shared::certificates::CertificateState;
 use crate::shared::grants::{self, Grants, Referrer};
+use crate::shared::hostname;
 use crate::shared::listeners::{AllowedNamespaces, Protocol};
 use crate::shared::namespaces::check_selector;
 
@@ -18,7 +19,9 @@ use crate::shared::namespaces::check_selector;
 fn kinds_of(protocol: Protocol) -> &'static [Kind] {
     match protocol {
         Protocol::Http | Protocol::Https => &[Kind::HTTPRoute, Kind::GRPCRoute],
-        Protocol::Tls | Protocol::Tcp | Protocol::Udp | Protocol::Unknown => &[],
+        Protocol::Tls => &[Kind::TLSRoute],
+        Protocol::Tcp => &[Kind::TCPRoute],
+        Protocol::Udp | Protocol::Unknown => &[],
     }
 }
 
@@ -68,15 +71,21 @@ fn read(
     };
     let mut unresolved = Vec::new();
     let kinds = kinds(field, protocol, listener, &mut unresolved);
-    let certificates = match protocol {
-        Protocol::Https => resolver.certificates(field, listener, &mut unresolved),
-        _ => Vec::new(),
+    let mode = listener.tls.as_ref().map(|tls| &tls.mode);
+    let passthrough = protocol == Protocol::Tls && mode == Some(&TlsMode::Passthrough);
+    let certificates = match protocol.is_tls() && !passthrough {
+        true => resolver.certificates(field, listener, &mut unresolved),
+        false => Vec::new(),
     };
     ListenerState {
         name: listener.name.clone(),
         port: listener.port,
         protocol,
-        domain: domain_of(listener),
+        passthrough,
+        domain: match protocol.has_hostname() {
+            true => domain_of(listener),
+            false => hostname::ANY.into(),
+        },
         kinds,
         namespaces: namespaces(listener),
         certificates,
@@ -105,7 +114,7 @@ fn refused(
         return Some(Problem::new(
             reason::listener::UNSUPPORTED_PROTOCOL,
             format!(
-                "{field}.protocol: {} is not supported; use HTTP or HTTPS",
+                "{field}.protocol: {} is not supported; use HTTP, HTTPS, TLS or TCP",
                 listener.protocol
             ),
         ));
@@ -124,15 +133,22 @@ fn refused(
     {
         return unsupported(error.field, &error.message);
     }
-    if protocol != Protocol::Https {
+    if !protocol.is_tls() {
         return None;
     }
-    let mode = listener.tls.as_ref().map(|tls| &tls.mode);
-    if let Some(mode) = mode.filter(|mode| **mode != TlsMode::Terminate) {
-        return unsupported(
-            format!("{field}.tls.mode"),
-            &format!("{mode} is not valid for protocol HTTPS; use Terminate"),
-        );
+    match listener.tls.as_ref().map(|tls| &tls.mode) {
+        None | Some(TlsMode::Terminate) => {}
+        Some(TlsMode::Passthrough) if protocol == Protocol::Tls => return None,
+        Some(mode) => {
+            let valid = match protocol {
+                Protocol::Tls => "Terminate or Passthrough",
+                _ => "Terminate",
+            };
+            return unsupported(
+                format!("{field}.tls.mode"),
+                &format!("{mode} is not valid for protocol {protocol}; use {valid}"),
+            );
+        }
     }
     if asks_for_client_certificates(gateway, listener.port) {
         return unsupported(

@@ -1,6 +1,6 @@
-//! Shared by all kinds of HTTP routes: attachments, rules and statuses.
+//! Shared by all kinds of routes: references, attachments and statuses; and by the kinds of HTTP routes: rules.
 //!
-//! Each kind implements [`RouteKind`] in its own folder.
+//! Each kind implements [`RouteKind`], and each kind of HTTP route [`HttpRouteKind`], in its own module.
 
 pub(crate) mod attach;
 pub(crate) mod backends;
@@ -14,24 +14,17 @@ pub(crate) mod status;
 use std::sync::Arc;
 
 use sesame_api::{BackendRef, ObjectKey, Route, RouteFilter};
-use sesame_engine::{Builder, Table, Value};
+use sesame_engine::{Builder, Reader, Table, Value};
 use sesame_model::{ClusterKey, ClusterPolicy};
 
 use self::attach::Attaching;
 use self::backends::Resolver;
 use self::rules::Rule;
 use crate::problem::Problem;
-use crate::shared::grants::Referrer;
 use crate::shared::hosts::{Attachments, RouteRules};
 
-/// A kind of HTTP route.
+/// A kind of route.
 pub(crate) trait RouteKind: Route + Value {
-    /// The HTTP status for requests to invalid rules and to backends that can't be resolved.
-    const INVALID_RULE: u16;
-
-    /// The rules, in their order.
-    fn rules(&self) -> impl Iterator<Item = Rule<'_>>;
-
     /// The filters and backends of each rule.
     fn references(&self) -> impl Iterator<Item = (&[RouteFilter], &[BackendRef])>;
 
@@ -41,6 +34,15 @@ pub(crate) trait RouteKind: Route + Value {
     }
 }
 
+/// A kind of HTTP route.
+pub(crate) trait HttpRouteKind: RouteKind {
+    /// The HTTP status for requests to invalid rules and to backends that can't be resolved.
+    const INVALID_RULE: u16;
+
+    /// The rules, in their order.
+    fn rules(&self) -> impl Iterator<Item = Rule<'_>>;
+}
+
 /// The tables that the stages of a kind read.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources {
@@ -48,7 +50,7 @@ pub(crate) struct Sources {
     pub(crate) backends: backends::Sources,
 }
 
-/// The tables that the stages of a kind fill.
+/// The tables that the stages of a kind of HTTP route fill.
 #[derive(Clone, Copy)]
 pub(crate) struct Stages {
     pub(crate) rules: Table<ObjectKey, RouteRules>,
@@ -69,8 +71,8 @@ pub(crate) fn referenced<R: RouteKind>(route: &R) -> Vec<ClusterKey> {
     keys
 }
 
-/// Declares the stages of one kind. `names` are the table names: our routes, rules, refusals, attachments.
-pub(crate) fn stages<R: RouteKind>(
+/// Declares the stages of a kind of HTTP route. `names` are the table names: our routes, rules, refusals, attachments.
+pub(crate) fn stages<R: HttpRouteKind>(
     b: &mut Builder,
     names: [&'static str; 4],
     routes: Table<ObjectKey, R>,
@@ -78,28 +80,11 @@ pub(crate) fn stages<R: RouteKind>(
 ) -> Stages {
     let [ours, rules, refused, attachments] = names;
     let policy = R::policy();
-    // For routes of other controllers, only this check runs.
-    let ours: Table<ObjectKey, ()> = b.derive(ours, routes, move |reader, key| {
-        let route = reader.get(routes, key)?;
-        let parents = route.parent_refs().iter();
-        let mut owners = parents.filter_map(|parent| attach::owner_of(parent, &key.namespace));
-        owners
-            .any(|owner| reader.exists(sources.attach.points, &owner))
-            .then_some(())
-    });
+    let ours = self::ours(b, ours, routes, sources.attach);
     let rules: Table<ObjectKey, RouteRules> = b.derive(rules, ours, move |reader, key| {
         let route = reader.get(routes, key)?;
-        let mut resolver = Resolver {
-            reader,
-            sources: sources.backends,
-            referrer: Referrer {
-                kind: R::KIND,
-                namespace: &key.namespace,
-            },
-            policy: policy.as_ref(),
-            problems: Vec::new(),
-        };
         let invalid = R::INVALID_RULE;
+        let mut resolver = Resolver::new::<R>(reader, sources.backends, key, policy.as_ref());
         Some(rules::read(
             route.meta(),
             route.rules(),
@@ -111,9 +96,40 @@ pub(crate) fn stages<R: RouteKind>(
     let refusals: Table<ObjectKey, Problem> = b.derive(refused, rules, move |reader, key| {
         reader.get(rules, key)?.refused.clone()
     });
-    let attachments = b.derive(attachments, ours, move |reader, key| {
+    let refusal = move |reader: &mut Reader<'_>, key: &ObjectKey| reader.get(refusals, key);
+    let attachments = self::attachments(b, attachments, routes, ours, sources.attach, refusal);
+    Stages { rules, attachments }
+}
+
+/// Declares the table of routes that refer to one of our objects. For all others, only this check runs.
+pub(crate) fn ours<R: RouteKind>(
+    b: &mut Builder,
+    name: &'static str,
+    routes: Table<ObjectKey, R>,
+    sources: attach::Sources,
+) -> Table<ObjectKey, ()> {
+    b.derive(name, routes, move |reader, key: &ObjectKey| {
         let route = reader.get(routes, key)?;
-        let refused = reader.get(refusals, key);
+        let parents = route.parent_refs().iter();
+        let mut owners = parents.filter_map(|parent| attach::owner_of(parent, &key.namespace));
+        owners
+            .any(|owner| reader.exists(sources.points, &owner))
+            .then_some(())
+    })
+}
+
+/// Declares the table of attachments. `refusal` is why all parents refuse a route.
+pub(crate) fn attachments<R: RouteKind>(
+    b: &mut Builder,
+    name: &'static str,
+    routes: Table<ObjectKey, R>,
+    ours: Table<ObjectKey, ()>,
+    sources: attach::Sources,
+    refusal: impl Fn(&mut Reader<'_>, &ObjectKey) -> Option<Arc<Problem>> + Send + Sync + 'static,
+) -> Table<ObjectKey, Attachments> {
+    b.derive(name, ours, move |reader, key| {
+        let route = reader.get(routes, key)?;
+        let refused = refusal(reader, key);
         let attaching = Attaching {
             kind: R::KIND,
             namespace: &key.namespace,
@@ -121,7 +137,6 @@ pub(crate) fn stages<R: RouteKind>(
             hostnames: route.hostnames(),
             refused: refused.as_deref(),
         };
-        attach::attach(reader, sources.attach, &attaching)
-    });
-    Stages { rules, attachments }
+        attach::attach(reader, sources, &attaching)
+    })
 }

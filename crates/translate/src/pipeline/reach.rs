@@ -38,8 +38,14 @@ pub(super) fn tcp_clusters_of(
             ChainTarget::Tcp(targets) => &targets[..],
             ChainTarget::Http(_) => &[],
         });
-    targets
-        .map(|target| (key.fleet.clone(), target.cluster.clone()))
+    let clusters = targets.filter_map(|backend| match &backend.target {
+        Target::Cluster(cluster) => Some(cluster),
+        Target::Refused => None,
+    });
+    let clusters: BTreeSet<_> = clusters.collect();
+    clusters
+        .into_iter()
+        .map(|cluster| (key.fleet.clone(), cluster.clone()))
         .collect()
 }
 

@@ -13,6 +13,7 @@ use sesame_engine::{Index, Reader, Table};
 use sesame_model::{FleetId, ListenerKey, PathMatch, Port, Route, VirtualHost, VirtualHostKey};
 
 use crate::problem::Problem;
+use crate::shared::connections::ChainKey;
 use crate::shared::hostname;
 use crate::shared::listeners::{AttachPoints, ListenerId, ListenerPoint, ListenerRef, isolated};
 use crate::shared::precedence::{MatchRank, Seniority};
@@ -75,19 +76,39 @@ pub struct AttachedHost {
     pub original: Arc<str>,
 }
 
+impl AttachedHost {
+    /// The chain for its connections.
+    pub fn chain(&self) -> ChainKey {
+        ChainKey {
+            listener: self.listener.id.clone(),
+            domain: Arc::clone(&self.domain),
+        }
+    }
+}
+
 impl Attachments {
     /// The virtual hosts to which it adds routes, for the index by host.
     pub fn host_keys(&self) -> Vec<VirtualHostKey> {
-        let keys = self.hosts.iter().map(|host| VirtualHostKey {
-            table: host.listener.table.clone(),
-            domain: Arc::clone(&host.domain),
+        let hosts = self.hosts.iter();
+        let keys = hosts.filter_map(|host| {
+            Some(VirtualHostKey {
+                table: host.listener.table.clone()?,
+                domain: Arc::clone(&host.domain),
+            })
         });
         keys.collect()
     }
 
+    /// The chains that may lead to its backends, for the index by chain.
+    pub fn chain_keys(&self) -> Vec<ChainKey> {
+        let hosts = self.hosts.iter();
+        let connections = hosts.filter(|host| host.listener.table.is_none());
+        connections.map(AttachedHost::chain).collect()
+    }
+
     /// The fleets that serve it; no duplicates if its hosts are grouped by fleet.
     pub fn fleets(&self) -> impl Iterator<Item = &FleetId> {
-        let fleets = self.hosts.iter().map(|host| &host.listener.table.fleet);
+        let fleets = self.hosts.iter().map(|host| &host.listener.port.fleet);
         let mut last = None;
         fleets.filter(move |fleet| last.replace(*fleet) != Some(*fleet))
     }
@@ -112,7 +133,9 @@ impl Attachments {
     fn original(&self, key: &VirtualHostKey, listeners: &[&ListenerPoint]) -> Option<&Arc<str>> {
         self.hosts
             .iter()
-            .filter(|host| host.domain == key.domain && host.listener.table == key.table)
+            .filter(|host| {
+                host.domain == key.domain && host.listener.table.as_ref() == Some(&key.table)
+            })
             .filter(|host| {
                 listeners
                     .iter()
@@ -148,7 +171,7 @@ pub(crate) fn virtual_host(
     let owners = reader.by(sources.points_by_port, &port);
     let on_port = || owners.iter().flat_map(|(_, points)| &points.listeners);
     let listeners: Vec<&ListenerPoint> = on_port()
-        .filter(|point| point.serving && point.listener.table == key.table)
+        .filter(|point| point.serving && point.listener.table.as_ref() == Some(&key.table))
         .filter(|point| hostname::covers(&point.domain, &key.domain))
         .filter(|point| !isolated(point, on_port(), &key.domain))
         .collect();

@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sesame_api::{Kind, LabelSelector, ObjectKey};
-use sesame_model::{FleetId, ListenerKey, Port, RouteTableKey};
+use sesame_model::{FleetId, ListenerKey, Port, RouteTableKey, Transport};
 
 use crate::problem::Problem;
 use crate::shared::hostname;
@@ -20,13 +20,15 @@ pub struct ListenerId {
     pub name: Arc<str>,
 }
 
-/// A listener and the route table for its HTTP requests.
+/// A listener, its port and its route table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerRef {
     /// The listener.
     pub id: ListenerId,
-    /// Its route table.
-    pub table: RouteTableKey,
+    /// Its port.
+    pub port: ListenerKey,
+    /// The route table for its HTTP requests; `None` if it forwards connections without reading them.
+    pub table: Option<RouteTableKey>,
 }
 
 /// The listeners of one object, in the form that routes need. Rotating a certificate doesn't change this row.
@@ -43,12 +45,12 @@ pub struct AttachPoints {
 /// A listener, in the form that routes need.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenerPoint {
-    /// The listener and its route table.
+    /// The listener, its port and its route table.
     pub listener: Arc<ListenerRef>,
-    /// Its port.
-    pub port: Port,
     /// Its protocol.
     pub protocol: Protocol,
+    /// True if it forwards TLS connections without terminating them.
+    pub passthrough: bool,
     /// Its hostname, or `*` if it has none.
     pub domain: Arc<str>,
     /// True if it serves requests. Routes also attach to listeners that don't.
@@ -63,6 +65,11 @@ impl ListenerPoint {
     /// Its name, unique within the owner.
     pub fn name(&self) -> &Arc<str> {
         &self.listener.id.name
+    }
+
+    /// Its port.
+    pub fn port(&self) -> Port {
+        self.listener.port.port
     }
 }
 
@@ -99,29 +106,29 @@ pub enum Protocol {
 impl AttachPoints {
     /// The ports of the listeners, for the index by port.
     pub fn ports(&self) -> Vec<ListenerKey> {
-        let ports = self.listeners.iter().map(|listener| ListenerKey {
-            fleet: self.fleet.clone(),
-            port: listener.port,
-        });
-        ports.collect()
+        let ports = self.listeners.iter().map(|point| &point.listener.port);
+        ports.cloned().collect()
     }
 }
 
 impl ListenerId {
-    /// The listener's route table. Plain listeners on a port share one, since only the Host separates their requests;
-    /// a TLS listener has its own, named after the listener: `web`, or `namespace/name/web` if the owner isn't a
-    /// Gateway.
-    pub fn table(&self, fleet: &FleetId, port: u16, protocol: Protocol) -> RouteTableKey {
+    /// The listener's route table; `None` unless it serves HTTP. Plain listeners on a port share one, since only the
+    /// Host separates their requests; an HTTPS listener has its own, named after the listener: `web`, or
+    /// `namespace/name/web` if the owner isn't a Gateway.
+    pub fn table(&self, port: &ListenerKey, protocol: Protocol) -> Option<RouteTableKey> {
         let listener = match (protocol, self.owner.kind) {
             (Protocol::Http, _) => None,
-            (_, Kind::Gateway) => Some(Arc::clone(&self.name)),
-            _ => Some(format!("{}/{}", self.owner.namespaced_name(), self.name).into()),
+            (Protocol::Https, Kind::Gateway) => Some(Arc::clone(&self.name)),
+            (Protocol::Https, _) => {
+                Some(format!("{}/{}", self.owner.namespaced_name(), self.name).into())
+            }
+            (Protocol::Tls | Protocol::Tcp | Protocol::Udp | Protocol::Unknown, _) => return None,
         };
-        RouteTableKey {
-            fleet: fleet.clone(),
-            port,
+        Some(RouteTableKey {
+            fleet: port.fleet.clone(),
+            port: port.port.number,
             listener,
-        }
+        })
     }
 }
 
@@ -134,7 +141,7 @@ pub fn isolated<'a>(
 ) -> bool {
     others.any(|other| {
         other.serving
-            && other.port == listener.port
+            && other.port() == listener.port()
             && other.domain != listener.domain
             && hostname::covers(&listener.domain, &other.domain)
             && hostname::covers(&other.domain, domain)
@@ -149,6 +156,14 @@ impl Protocol {
                 (self, other),
                 (Self::Https, Self::Tls) | (Self::Tls, Self::Https)
             )
+    }
+
+    /// The transport that carries it.
+    pub fn transport(self) -> Transport {
+        match self {
+            Self::Udp => Transport::Udp,
+            Self::Http | Self::Https | Self::Tls | Self::Tcp | Self::Unknown => Transport::Tcp,
+        }
     }
 
     /// Whether connections start with a TLS handshake.
@@ -182,13 +197,16 @@ mod tests {
 
     #[test]
     fn listeners_with_the_same_name_have_separate_tables() {
-        let fleet = FleetId::of_gateway("ns", "gw");
+        let port = ListenerKey {
+            fleet: FleetId::of_gateway("ns", "gw"),
+            port: Port::tcp(443),
+        };
         let table = |kind, owner: &str, protocol| {
             let id = ListenerId {
                 owner: ObjectKey::new(kind, "ns", owner),
                 name: "web".into(),
             };
-            id.table(&fleet, 443, protocol).name()
+            id.table(&port, protocol).unwrap().name()
         };
         assert_eq!(table(Kind::Gateway, "gw", Protocol::Https), "443/web");
         assert_eq!(

@@ -8,11 +8,12 @@ use sesame_api::ObjectKey;
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
     CertificateKey, Chain, ChainTarget, ChainTls, FleetAddress, FleetState, Listener, ListenerKey,
-    Port, RouteTable, RouteTableKey, TlsMode,
+    Port, RouteTable, RouteTableKey, TlsMode, WeightedBackend,
 };
 
+use crate::shared::connections::{ChainKey, ServedChain};
 use crate::shared::hostname;
-use crate::shared::listeners::{AttachPoints, ListenerPoint};
+use crate::shared::listeners::{AttachPoints, ListenerId, ListenerPoint, isolated};
 
 /// The valid certificates of an object's TLS listeners, by listener name.
 pub(crate) type ServedCertificates = BTreeMap<Arc<str>, Vec<CertificateKey>>;
@@ -24,6 +25,8 @@ pub(crate) struct Sources {
     pub(crate) points_by_port: Index<ObjectKey, AttachPoints, ListenerKey>,
     /// Certificates by owner.
     pub(crate) certificates: Table<ObjectKey, ServedCertificates>,
+    /// Forwarded connections by listener.
+    pub(crate) chains: Index<ChainKey, ServedChain, ListenerId>,
 }
 
 /// The addresses that an Envoy binds.
@@ -49,27 +52,67 @@ pub(crate) fn listener(
     if bind.is_empty() {
         return None;
     }
+    let owners = reader.by(sources.points_by_port, key);
+    let on_port: Vec<&ListenerPoint> = owners
+        .iter()
+        .flat_map(|(_, points)| serving_on(points, key))
+        .collect();
     let mut chains = Vec::new();
-    for (owner, points) in reader.by(sources.points_by_port, key) {
-        let certificates = reader.get(sources.certificates, &owner);
-        for point in serving_on(&points, key) {
-            let table = &point.listener.table;
-            let of_listener = |served: &Arc<ServedCertificates>| served.get(point.name()).cloned();
-            let served = certificates.as_ref().and_then(of_listener);
-            let tls = point.protocol.is_tls().then(|| ChainTls {
-                server_name: (&*point.domain != hostname::ANY).then(|| point.domain.to_string()),
-                mode: TlsMode::Terminate(served.unwrap_or_default()),
-            });
-            chains.push(Chain {
-                tls,
+    for point in &on_port {
+        let certificates = reader.get(sources.certificates, &point.listener.id.owner);
+        let of_listener = |served: Arc<ServedCertificates>| served.get(point.name()).cloned();
+        let certificates = certificates.and_then(of_listener).unwrap_or_default();
+        match &point.listener.table {
+            Some(table) => chains.push(Chain {
+                tls: tls(point, &point.domain, TlsMode::Terminate(certificates)),
                 target: ChainTarget::Http(table.clone()),
-            });
+            }),
+            None => chains.extend(forwarding(reader, sources, point, &on_port, &certificates)),
         }
     }
     // Plain listeners share a route table, and therefore a chain.
     chains.sort_by(|a, b| a.server_name().cmp(&b.server_name()));
     chains.dedup();
     (!chains.is_empty()).then_some(Listener { bind, chains })
+}
+
+/// The chains of a listener that forwards connections. Those that match no route are closed, before a TLS handshake.
+fn forwarding(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    point: &ListenerPoint,
+    on_port: &[&ListenerPoint],
+    certificates: &[CertificateKey],
+) -> Vec<Chain> {
+    let served = reader.by(sources.chains, &point.listener.id);
+    let closed = Chain {
+        tls: tls(point, &point.domain, TlsMode::Passthrough),
+        target: ChainTarget::Tcp(vec![WeightedBackend::CLOSED]),
+    };
+    let mut chains = BTreeMap::from([(&point.domain, closed)]);
+    for (key, chain) in &served {
+        if isolated(point, on_port.iter().copied(), &key.domain) {
+            continue;
+        }
+        let mode = match point.passthrough {
+            true => TlsMode::Passthrough,
+            false => TlsMode::Terminate(certificates.to_vec()),
+        };
+        let chain = Chain {
+            tls: tls(point, &key.domain, mode),
+            target: ChainTarget::Tcp(chain.targets.clone()),
+        };
+        chains.insert(&key.domain, chain);
+    }
+    chains.into_values().collect()
+}
+
+/// `None` if the listener's protocol has no TLS.
+fn tls(point: &ListenerPoint, domain: &str, mode: TlsMode) -> Option<ChainTls> {
+    point.protocol.is_tls().then(|| ChainTls {
+        server_name: (domain != hostname::ANY).then(|| domain.to_owned()),
+        mode,
+    })
 }
 
 /// An owner's listeners that serve a port.
@@ -81,33 +124,36 @@ fn serving_on<'a>(
     points
         .listeners
         .iter()
-        .filter(move |point| point.serving && point.port == port)
+        .filter(move |point| point.serving && point.port() == port)
 }
 
-/// The route tables of a port: one for all plain listeners, and one for each TLS listener.
+/// The route tables of a port: one for all plain listeners, and one for each HTTPS listener.
 pub(crate) fn route_tables(
     reader: &mut Reader<'_>,
     points_by_port: Index<ObjectKey, AttachPoints, ListenerKey>,
     key: &ListenerKey,
 ) -> Vec<(RouteTableKey, RouteTable)> {
     let owners = reader.by(points_by_port, key);
-    let mut members: BTreeMap<&RouteTableKey, Vec<&ListenerPoint>> = BTreeMap::new();
+    let mut members: BTreeMap<Option<&RouteTableKey>, Vec<&ListenerPoint>> = BTreeMap::new();
     for point in owners
         .iter()
         .flat_map(|(_, points)| serving_on(points, key))
     {
         members
-            .entry(&point.listener.table)
+            .entry(point.listener.table.as_ref())
             .or_default()
             .push(point);
     }
-    let tables = members.iter().map(|(table, own)| {
+    let http = members
+        .iter()
+        .filter_map(|(table, own)| Some(((*table)?, own)));
+    let tables = http.map(|(table, own)| {
         let reserved = domains(own).filter(|domain| domain != hostname::ANY);
         // On a TLS connection, other listeners' hosts are misdirected; a plain port has one table for all.
-        let others = members.iter().filter(|(other, _)| other != &table);
+        let others = members.iter().filter(|(other, _)| **other != Some(table));
         let misdirected = others.flat_map(|(_, points)| domains(points));
         (
-            RouteTableKey::clone(table),
+            table.clone(),
             RouteTable {
                 reserved: sorted(reserved),
                 misdirected: sorted(misdirected),

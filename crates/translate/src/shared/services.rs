@@ -224,10 +224,16 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
             "port {number} of Service {name} is not a TCP port"
         ));
     }
+    let policy = key.policy.as_deref();
+    if policy.and_then(|policy| policy.protocol) == Some(Protocol::Opaque) {
+        return Backend::Serves(Cluster {
+            protocol: Protocol::Opaque,
+            tls: policy.and_then(|policy| policy.tls.clone()),
+        });
+    }
     match protocol(port.app_protocol.as_deref()) {
         Some((protocol, tls)) => {
             let tls = tls.then_some(UpstreamTls { server_name: None });
-            let policy = key.policy.as_deref();
             Backend::Serves(Cluster {
                 protocol: policy
                     .and_then(|policy| policy.protocol)

@@ -124,7 +124,12 @@ fn only_translated_kinds_get_statuses() {
     for kind in Kind::ALL {
         let served = matches!(
             kind,
-            Kind::GatewayClass | Kind::Gateway | Kind::HTTPRoute | Kind::GRPCRoute
+            Kind::GatewayClass
+                | Kind::Gateway
+                | Kind::HTTPRoute
+                | Kind::GRPCRoute
+                | Kind::TLSRoute
+                | Kind::TCPRoute
         );
         let taken = sesame_translate::inputs::Inputs::takes(kind);
         assert_eq!(taken && kind.has_status(), served, "{kind}");

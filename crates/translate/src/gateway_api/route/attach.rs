@@ -97,7 +97,11 @@ fn hosts_at(
                 .as_deref()
                 .is_none_or(|name| name == &**listener.name())
         })
-        .filter(|listener| parent.port.is_none_or(|port| port == listener.port.number))
+        .filter(|listener| {
+            parent
+                .port
+                .is_none_or(|port| port == listener.port().number)
+        })
         .collect();
     if named.is_empty() {
         return Err(Problem::new(
@@ -161,7 +165,7 @@ fn no_matching_parent(
     let there: Vec<String> = points
         .listeners
         .iter()
-        .map(|listener| format!("{} on port {}", listener.name(), listener.port))
+        .map(|listener| format!("{} on port {}", listener.name(), listener.port()))
         .collect();
     format!(
         "{} has no {wanted}; available listeners: {}",

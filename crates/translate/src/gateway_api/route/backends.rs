@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use sesame_api::{BackendObjectReference, BackendRef, Kind, NamespacedName, RouteFilter, reason};
+use sesame_api::{
+    BackendObjectReference, BackendRef, Kind, NamespacedName, ObjectKey, Route, RouteFilter, reason,
+};
 use sesame_engine::{Reader, Table};
 use sesame_model::{ClusterKey, ClusterPolicy, Target};
 
@@ -22,15 +24,32 @@ pub(crate) struct Sources {
 
 /// Resolves the references of one route and collects errors.
 pub(crate) struct Resolver<'a, 'r> {
-    pub(crate) reader: &'a mut Reader<'r>,
-    pub(crate) sources: Sources,
-    /// The route.
-    pub(crate) referrer: Referrer<'a>,
-    pub(crate) policy: Policy<'a>,
+    reader: &'a mut Reader<'r>,
+    sources: Sources,
+    referrer: Referrer<'a>,
+    policy: Policy<'a>,
     pub(crate) problems: Vec<Problem>,
 }
 
-impl Resolver<'_, '_> {
+impl<'a, 'r> Resolver<'a, 'r> {
+    /// A resolver for a route.
+    pub(crate) fn new<R: Route>(
+        reader: &'a mut Reader<'r>,
+        sources: Sources,
+        route: &'a ObjectKey,
+        policy: Policy<'a>,
+    ) -> Self {
+        Self {
+            reader,
+            sources,
+            referrer: Referrer {
+                kind: R::KIND,
+                namespace: &route.namespace,
+            },
+            policy,
+            problems: Vec::new(),
+        }
+    }
     /// The target of a reference; [`Target::Refused`] if it is invalid or not permitted.
     pub(crate) fn target(&mut self, field: &str, reference: &BackendObjectReference) -> Target {
         match self.cluster(reference) {

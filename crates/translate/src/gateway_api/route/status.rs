@@ -18,24 +18,52 @@ pub(crate) struct Rejections {
     pub(crate) fleets: Table<FleetId, ()>,
 }
 
+/// What the rules of a route contribute to its status.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    /// For each parent, what users should know although it accepts the route. May be empty.
+    pub(crate) notes: Vec<Option<String>>,
+    /// Unresolved references.
+    pub(crate) unresolved: Option<Problem>,
+    /// Errors in some of the rules.
+    pub(crate) partially_invalid: Option<Problem>,
+}
+
+impl Findings {
+    /// Those of a kind of HTTP route.
+    pub(crate) fn of(rules: &RouteRules) -> Self {
+        Self {
+            notes: Vec::new(),
+            unresolved: rules.unresolved.clone(),
+            partially_invalid: rules.partially_invalid.clone(),
+        }
+    }
+}
+
 /// A route's status: an entry for each parentRef to one of our objects. `rejected` is a backend that Envoy rejected.
 pub(crate) fn status(
     controller: &Arc<str>,
     attachments: &Attachments,
-    rules: &RouteRules,
+    findings: &Findings,
     rejected: Option<&Problem>,
     generation: i64,
 ) -> RouteStatus {
-    let unresolved = rules.unresolved.as_ref().or(rejected);
+    let unresolved = findings.unresolved.as_ref().or(rejected);
     let parents = attachments
         .parents
         .iter()
-        .map(|parent| {
+        .enumerate()
+        .map(|(index, parent)| {
+            let note = findings.notes.get(index).and_then(Option::as_ref);
+            let attached = match note {
+                Some(note) => &format!("the route is attached, but {note}"),
+                None => "the route is attached",
+            };
             let mut conditions = vec![
                 Problem::or_true(
                     parent.refused.as_ref(),
                     condition::route::ACCEPTED,
-                    (reason::route::ACCEPTED, "the route is attached"),
+                    (reason::route::ACCEPTED, attached),
                     generation,
                 ),
                 Problem::or_true(
@@ -46,7 +74,7 @@ pub(crate) fn status(
                 ),
             ];
             // Only for accepted routes (RouteConditionPartiallyInvalid).
-            let partially_invalid = rules
+            let partially_invalid = findings
                 .partially_invalid
                 .as_ref()
                 .filter(|_| parent.refused.is_none());

@@ -1,0 +1,157 @@
+//! TLSRoute and TCPRoute: the backends of connections. Attachments and statuses are shared with other kinds of routes.
+
+use std::sync::Arc;
+
+use sesame_api::{BackendRef, L4RouteSpec, ObjectKey, RouteFilter, TCPRoute, TLSRoute};
+use sesame_engine::{Builder, Reader, Table};
+use sesame_model::{ClusterPolicy, Protocol, WeightedBackend};
+
+use super::route::backends::Resolver;
+use super::route::status::Findings;
+use super::route::{self, RouteKind, Sources};
+use crate::problem::{Problem, bounded};
+use crate::shared::connections::{Backends, ChainKey, ServedChain};
+use crate::shared::hostname;
+use crate::shared::hosts::{AttachedHost, Attachments, ParentVerdict};
+use crate::shared::precedence::{Seniority, Source};
+
+/// The tables that the stages of a kind fill.
+#[derive(Clone, Copy)]
+pub(crate) struct Stages {
+    pub(crate) backends: Table<ObjectKey, Backends>,
+    pub(crate) attachments: Table<ObjectKey, Attachments>,
+}
+
+impl RouteKind for TLSRoute {
+    fn references(&self) -> impl Iterator<Item = (&[RouteFilter], &[BackendRef])> {
+        references(&self.spec)
+    }
+
+    fn policy() -> Option<Arc<ClusterPolicy>> {
+        opaque()
+    }
+}
+
+impl RouteKind for TCPRoute {
+    fn references(&self) -> impl Iterator<Item = (&[RouteFilter], &[BackendRef])> {
+        references(&self.spec)
+    }
+
+    fn policy() -> Option<Arc<ClusterPolicy>> {
+        opaque()
+    }
+}
+
+/// These rules have no filters.
+fn references(spec: &L4RouteSpec) -> impl Iterator<Item = (&[RouteFilter], &[BackendRef])> {
+    let rules = spec.rules.iter();
+    rules.map(|rule| (&[][..], &rule.backend_refs[..]))
+}
+
+/// The bytes of a connection are for the backend, whatever the Service's appProtocol.
+fn opaque() -> Option<Arc<ClusterPolicy>> {
+    Some(Arc::new(ClusterPolicy {
+        protocol: Some(Protocol::Opaque),
+        ..ClusterPolicy::default()
+    }))
+}
+
+/// Declares the stages of one kind. `names` are the table names: our routes, backends, attachments.
+pub(crate) fn stages<R: RouteKind>(
+    b: &mut Builder,
+    names: [&'static str; 3],
+    routes: Table<ObjectKey, R>,
+    sources: Sources,
+) -> Stages {
+    let [ours, backends, attachments] = names;
+    let policy = R::policy();
+    let ours = route::ours(b, ours, routes, sources.attach);
+    let backends = b.derive(backends, ours, move |reader, key: &ObjectKey| {
+        let route = reader.get(routes, key)?;
+        let mut resolver = Resolver::new::<R>(reader, sources.backends, key, policy.as_ref());
+        Some(read_backends(&*route, &mut resolver))
+    });
+    let valid = |_: &mut Reader<'_>, _: &ObjectKey| None;
+    let attachments = route::attachments(b, attachments, routes, ours, sources.attach, valid);
+    Stages {
+        backends,
+        attachments,
+    }
+}
+
+/// The backends of a route. Connections for invalid ones are closed (BackendRef.weight, TCPRouteRule.backendRefs).
+fn read_backends<R: RouteKind>(route: &R, resolver: &mut Resolver<'_, '_>) -> Backends {
+    let mut targets = Vec::new();
+    for (rule, (_, backend_refs)) in route.references().enumerate() {
+        for (index, backend) in backend_refs.iter().enumerate() {
+            let field = format!("spec.rules[{rule}].backendRefs[{index}]");
+            targets.push(WeightedBackend {
+                target: resolver.target(&field, &backend.object_reference()),
+                weight: backend.weight,
+            });
+        }
+    }
+    targets.retain(|backend| backend.weight > 0);
+    if targets.is_empty() {
+        targets.push(WeightedBackend::CLOSED);
+    }
+    let meta = route.meta();
+    Backends {
+        seniority: Seniority {
+            source: Source::GatewayApi,
+            created: meta.creation_timestamp,
+            name: meta.namespaced_name(),
+        },
+        targets,
+        unresolved: Problem::merge(std::mem::take(&mut resolver.problems)),
+    }
+}
+
+/// What a route's status reports about its backends, and about connections that another route gets.
+pub(crate) fn findings(
+    reader: &mut Reader<'_>,
+    chains: Table<ChainKey, ServedChain>,
+    route: &ObjectKey,
+    attachments: &Attachments,
+    backends: &Backends,
+) -> Findings {
+    let notes = attachments.parents.iter().map(|parent| {
+        let of_parent = |host: &&AttachedHost| selects(parent, host);
+        let hosts = attachments.hosts.iter().filter(of_parent);
+        let mut notes = Vec::new();
+        for host in hosts {
+            if let Some(chain) = reader.get(chains, &host.chain())
+                && chain.route != *route
+            {
+                notes.push(taken(host, &chain.route));
+            }
+        }
+        (!notes.is_empty()).then(|| bounded(notes.join("; ")))
+    });
+    Findings {
+        notes: notes.collect(),
+        unresolved: backends.unresolved.clone(),
+        partially_invalid: None,
+    }
+}
+
+/// Whether a host is on a listener that a parentRef selects.
+fn selects(parent: &ParentVerdict, host: &AttachedHost) -> bool {
+    let listener = &host.listener.id;
+    let reference = &parent.parent;
+    let named = reference.section_name.as_ref();
+    let port = reference.port;
+    listener.owner == parent.owner
+        && named.is_none_or(|name| **name == *listener.name)
+        && port.is_none_or(|port| port == host.listener.port.port.number)
+}
+
+fn taken(host: &AttachedHost, winner: &ObjectKey) -> String {
+    let listener = &host.listener.id.name;
+    let connections = match &*host.domain {
+        hostname::ANY => format!("connections to listener {listener}"),
+        name => format!("connections to listener {listener} for {name}"),
+    };
+    let (kind, name) = (winner.kind, winner.namespaced_name());
+    format!("{kind} {name} takes precedence for {connections}")
+}

@@ -1,0 +1,86 @@
+//! Connections that Sesame forwards without reading them: the route for each listener and server name.
+//!
+//! Unlike the routes of a virtual host, those of a chain have no matches: the first in order of precedence gets all its
+//! connections (TLSRouteSpec.hostnames, TCPRouteSpec).
+
+use std::sync::Arc;
+
+use sesame_api::ObjectKey;
+use sesame_engine::{Index, Reader, Table};
+use sesame_model::WeightedBackend;
+
+use crate::problem::Problem;
+use crate::shared::hostname;
+use crate::shared::hosts::Attachments;
+use crate::shared::listeners::ListenerId;
+use crate::shared::precedence::Seniority;
+
+/// Identifies the connections to a listener with a server name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ChainKey {
+    /// The listener.
+    pub listener: ListenerId,
+    /// The server name: exact, with a `*.` prefix, or `*` for all connections.
+    pub domain: Arc<str>,
+}
+
+/// The backends of an object that routes connections.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Backends {
+    /// The order among objects for the same connections.
+    pub seniority: Seniority,
+    /// Never empty.
+    pub targets: Vec<WeightedBackend>,
+    /// The object's unresolved references.
+    pub unresolved: Option<Problem>,
+}
+
+/// The object that gets the connections of a chain.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct ServedChain {
+    /// The object.
+    pub route: ObjectKey,
+    /// Its backends.
+    pub targets: Vec<WeightedBackend>,
+}
+
+/// The tables needed to choose the object of a chain.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources {
+    /// Objects by chain.
+    pub(crate) by_chain: Index<ObjectKey, Attachments, ChainKey>,
+    /// Their backends.
+    pub(crate) backends: Table<ObjectKey, Backends>,
+}
+
+/// Chooses the object for a chain: the one with the most specific hostname, then the oldest, then the first by name.
+pub(crate) fn chain(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    key: &ChainKey,
+) -> Option<ServedChain> {
+    let mut candidates = Vec::new();
+    for (route, attachments) in reader.by(sources.by_chain, key) {
+        if let Some(backends) = reader.get(sources.backends, &route) {
+            candidates.push((attachments, backends, route));
+        }
+    }
+    let (_, backends, route) = candidates.iter().min_by(|(a, a_own, _), (b, b_own, _)| {
+        hostname::by_specificity(original(a, key), original(b, key))
+            .then_with(|| a_own.seniority.cmp(&b_own.seniority))
+    })?;
+    Some(ServedChain {
+        route: route.clone(),
+        targets: backends.targets.clone(),
+    })
+}
+
+/// The object's most specific hostname for a chain.
+fn original<'a>(attachments: &'a Attachments, key: &ChainKey) -> &'a str {
+    let hosts = attachments.hosts.iter();
+    hosts
+        .filter(|host| host.domain == key.domain && host.listener.id == key.listener)
+        .map(|host| &*host.original)
+        .min_by(|a, b| hostname::by_specificity(a, b))
+        .unwrap_or(hostname::ANY)
+}
