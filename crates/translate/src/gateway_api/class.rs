@@ -33,10 +33,6 @@ const MISSING: &[&str] = &[
     "GatewayFrontendClientCertificateValidationInsecureFallback",
     "GatewayListenerFilters",
     "ListenerSet",
-    "TCPRoute",
-    "TLSRoute",
-    "TLSRouteModeMixed",
-    "TLSRouteModeTerminate",
     "UDPRoute",
 ];
 

@@ -143,7 +143,7 @@ fn only_translated_kinds_get_statuses() {
     assert_eq!(kinds, [Some(Kind::HTTPRoute), Some(Kind::GRPCRoute)]);
     assert_eq!(rig.gateway("web").attached_listener_sets, None);
     for feature in &rig.class("edge").unwrap().supported_features {
-        let foreign = ["TLSRoute", "TCP", "UDP", "ListenerSet", "BackendTLS"];
+        let foreign = ["UDP", "ListenerSet", "BackendTLS"];
         assert!(
             !foreign.iter().any(|kind| feature.name.starts_with(kind)),
             "{}",
