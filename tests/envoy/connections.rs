@@ -98,7 +98,7 @@ async fn the_oldest_tcp_route_gets_the_connections_and_the_other_reports_it() {
     becomes(address, "any", "/", "old").await;
     assert_eq!(
         message().await.expect("a status"),
-        "the route is attached, but TCPRoute default/old takes precedence for connections to listener tcp"
+        "the route is attached, but TCPRoute default/old takes precedence on listener tcp"
     );
     let listener = sesame.listener("web", "tcp").await.expect("a listener");
     assert_eq!(listener["attachedRoutes"], 2, "{listener}");
@@ -209,7 +209,7 @@ async fn the_most_specific_listener_then_hostname_then_oldest_route_wins() {
         ("exact", "the route is attached"),
         (
             "late",
-            "the route is attached, but TLSRoute default/exact takes precedence for connections to listener any for \
+            "the route is attached, but TLSRoute default/exact takes precedence on listener any for server name \
              a.example.com",
         ),
     ] {

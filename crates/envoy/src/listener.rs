@@ -1,7 +1,7 @@
 //! Listeners as LDS resources.
 //!
-//! In: [`Listener`]. Out: `Listener`. It must not depend on routes or certificates beyond their names: they change
-//! often, and changing a listener closes its connections.
+//! In: [`Listener`]. Out: `Listener`. It must not depend on HTTP routes or certificates beyond their names: they
+//! change often, and changing a chain closes its connections. The backends of forwarded connections are in their chain.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -27,6 +27,13 @@ use crate::{names, wire};
 
 /// TLS handshake timeout. Without it, a silent client can hold a connection for an hour.
 const HANDSHAKE: Duration = Duration::from_secs(15);
+
+/// Connections without a byte in either direction are closed after this time, which is longer than idle connections of
+/// databases usually live. Otherwise, those of clients that have vanished would stay forever.
+const IDLE: Duration = Duration::from_hours(24);
+
+/// Envoy tries several endpoints before it closes a connection.
+const CONNECT_ATTEMPTS: u32 = 3;
 
 /// The listener of a port, on all its addresses. If `sharded` returns true for a route table, the listener uses its
 /// shards, selected by `lookup`.
@@ -121,6 +128,8 @@ fn tcp_proxy(key: &ListenerKey, backends: &[WeightedBackend]) -> pb::Filter {
                 clusters: clusters.collect(),
             },
         )),
+        idle_timeout: Some(wire::duration(IDLE)),
+        max_connect_attempts: wire::uint32(CONNECT_ATTEMPTS),
         ..Default::default()
     };
     pb::Filter {

@@ -72,8 +72,8 @@ fn conflict<'a>(
     })
 }
 
-/// Marks HTTPS listeners on the same port whose hostnames or certificates overlap: a client that
-/// reuses one listener's connection for requests to the other gets 421 (Listener condition OverlappingTLSConfig).
+/// Marks TLS listeners on the same port whose hostnames or certificates overlap: a client may reuse one listener's
+/// connection for requests to the other (Listener condition OverlappingTLSConfig).
 pub(super) fn mark_overlaps(
     reader: &mut Reader<'_>,
     certificates: Table<CertificateKey, CertificateState>,
@@ -105,17 +105,21 @@ fn overlap(
     names: &[Vec<Arc<[String]>>],
 ) -> Option<Problem> {
     let listener = &listeners[index];
-    if listener.protocol != Protocol::Https || listener.conflicted.is_some() {
+    if !listener.protocol.is_tls() || listener.conflicted.is_some() {
         return None;
     }
     let others = listeners.iter().enumerate().filter(|(other, state)| {
         *other != index
-            && state.protocol == Protocol::Https
+            && state.protocol.is_tls()
             && state.port == listener.port
             && state.conflicted.is_none()
     });
-    let advice =
-        "a request for one listener gets a 421 response if it arrives on a connection to the other";
+    let advice = |other: &ListenerState| match (listener.protocol, other.protocol) {
+        (Protocol::Https, Protocol::Https) => {
+            "a request for one listener gets a 421 response if it arrives on a connection to the other"
+        }
+        _ => "the server name of a connection decides which of the two gets all its requests",
+    };
     let valid_for = |names: &[Arc<[String]>], domain: &str| {
         names
             .iter()
@@ -130,8 +134,9 @@ fn overlap(
         return Some(Problem::new(
             reason::listener::OVERLAPPING_CERTIFICATES,
             format!(
-                "a certificate is valid for both this listener and listener {}; {advice}",
-                other.name
+                "a certificate is valid for both this listener and listener {}; {}",
+                other.name,
+                advice(other)
             ),
         ));
     }
@@ -142,8 +147,9 @@ fn overlap(
             Problem::new(
                 reason::listener::OVERLAPPING_HOSTNAMES,
                 format!(
-                    "the hostname overlaps with the hostname of listener {}; {advice}",
-                    other.name
+                    "the hostname overlaps with the hostname of listener {}; {}",
+                    other.name,
+                    advice(other)
                 ),
             )
         })

@@ -1,18 +1,20 @@
 //! TLSRoute and TCPRoute: the backends of connections. Attachments and statuses are shared with other kinds of routes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sesame_api::{BackendRef, L4RouteSpec, ObjectKey, RouteFilter, TCPRoute, TLSRoute};
 use sesame_engine::{Builder, Reader, Table};
 use sesame_model::{ClusterPolicy, Protocol, WeightedBackend};
 
+use super::route::attach::selects;
 use super::route::backends::Resolver;
 use super::route::status::Findings;
 use super::route::{self, RouteKind, Sources};
 use crate::problem::{Problem, bounded};
 use crate::shared::connections::{Backends, ChainKey, ServedChain};
 use crate::shared::hostname;
-use crate::shared::hosts::{AttachedHost, Attachments, ParentVerdict};
+use crate::shared::hosts::{AttachedHost, Attachments};
 use crate::shared::precedence::{Seniority, Source};
 
 /// The tables that the stages of a kind fill.
@@ -71,8 +73,8 @@ pub(crate) fn stages<R: RouteKind>(
         let mut resolver = Resolver::new::<R>(reader, sources.backends, key, policy.as_ref());
         Some(read_backends(&*route, &mut resolver))
     });
-    let valid = |_: &mut Reader<'_>, _: &ObjectKey| None;
-    let attachments = route::attachments(b, attachments, routes, ours, sources.attach, valid);
+    let no_refusal = |_: &mut Reader<'_>, _: &ObjectKey| None;
+    let attachments = route::attachments(b, attachments, routes, ours, sources.attach, no_refusal);
     Stages {
         backends,
         attachments,
@@ -95,13 +97,8 @@ fn read_backends<R: RouteKind>(route: &R, resolver: &mut Resolver<'_, '_>) -> Ba
     if targets.is_empty() {
         targets.push(WeightedBackend::CLOSED);
     }
-    let meta = route.meta();
     Backends {
-        seniority: Seniority {
-            source: Source::GatewayApi,
-            created: meta.creation_timestamp,
-            name: meta.namespaced_name(),
-        },
+        seniority: Seniority::of(Source::GatewayApi, route.meta()),
         targets,
         unresolved: Problem::merge(std::mem::take(&mut resolver.problems)),
     }
@@ -116,17 +113,20 @@ pub(crate) fn findings(
     backends: &Backends,
 ) -> Findings {
     let notes = attachments.parents.iter().map(|parent| {
-        let of_parent = |host: &&AttachedHost| selects(parent, host);
+        let of_parent = |host: &&AttachedHost| {
+            host.listener.id.owner == parent.owner && selects(&parent.parent, &host.listener)
+        };
         let hosts = attachments.hosts.iter().filter(of_parent);
-        let mut notes = Vec::new();
+        // Several parentRefs may select a listener.
+        let mut notes = BTreeSet::new();
         for host in hosts {
             if let Some(chain) = reader.get(chains, &host.chain())
                 && chain.route != *route
             {
-                notes.push(taken(host, &chain.route));
+                notes.insert(taken(host, &chain.route));
             }
         }
-        (!notes.is_empty()).then(|| bounded(notes.join("; ")))
+        (!notes.is_empty()).then(|| bounded(Vec::from_iter(notes).join("; ")))
     });
     Findings {
         notes: notes.collect(),
@@ -135,23 +135,12 @@ pub(crate) fn findings(
     }
 }
 
-/// Whether a host is on a listener that a parentRef selects.
-fn selects(parent: &ParentVerdict, host: &AttachedHost) -> bool {
-    let listener = &host.listener.id;
-    let reference = &parent.parent;
-    let named = reference.section_name.as_ref();
-    let port = reference.port;
-    listener.owner == parent.owner
-        && named.is_none_or(|name| **name == *listener.name)
-        && port.is_none_or(|port| port == host.listener.port.port.number)
-}
-
 fn taken(host: &AttachedHost, winner: &ObjectKey) -> String {
     let listener = &host.listener.id.name;
-    let connections = match &*host.domain {
-        hostname::ANY => format!("connections to listener {listener}"),
-        name => format!("connections to listener {listener} for {name}"),
-    };
     let (kind, name) = (winner.kind, winner.namespaced_name());
-    format!("{kind} {name} takes precedence for {connections}")
+    let precedence = format!("{kind} {name} takes precedence on listener {listener}");
+    match &*host.domain {
+        hostname::ANY => precedence,
+        server_name => format!("{precedence} for server name {server_name}"),
+    }
 }

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 
 use jiff::Timestamp;
-use sesame_api::NamespacedName;
+use sesame_api::{Meta, NamespacedName};
 use sesame_model::{PathMatch, RouteMatch};
 
 /// How specific a match is. The smallest is tried first.
@@ -84,6 +84,17 @@ pub struct Seniority {
     pub created: Option<Timestamp>,
     /// `namespace/name`.
     pub name: NamespacedName,
+}
+
+impl Seniority {
+    /// That of an object from a source.
+    pub fn of(source: Source, meta: &Meta) -> Self {
+        Self {
+            source,
+            created: meta.creation_timestamp,
+            name: meta.namespaced_name(),
+        }
+    }
 }
 
 #[cfg(test)]

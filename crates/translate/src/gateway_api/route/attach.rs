@@ -9,7 +9,7 @@ use sesame_engine::{Reader, Table};
 use crate::problem::Problem;
 use crate::shared::hostname;
 use crate::shared::hosts::{AttachedHost, Attachments, ParentVerdict};
-use crate::shared::listeners::{AllowedNamespaces, AttachPoints, ListenerPoint};
+use crate::shared::listeners::{AllowedNamespaces, AttachPoints, ListenerPoint, ListenerRef};
 use crate::shared::namespaces::{self, Labels};
 
 /// The fields of a route that determine its attachments.
@@ -91,17 +91,7 @@ fn hosts_at(
     let named: Vec<&ListenerPoint> = points
         .listeners
         .iter()
-        .filter(|listener| {
-            parent
-                .section_name
-                .as_deref()
-                .is_none_or(|name| name == &**listener.name())
-        })
-        .filter(|listener| {
-            parent
-                .port
-                .is_none_or(|port| port == listener.port().number)
-        })
+        .filter(|point| selects(parent, &point.listener))
         .collect();
     if named.is_empty() {
         return Err(Problem::new(
@@ -149,6 +139,15 @@ fn hosts_at(
         ));
     }
     Ok(hosts)
+}
+
+/// Whether a parentRef selects this listener of its parent.
+pub(crate) fn selects(parent: &ParentReference, listener: &ListenerRef) -> bool {
+    let name = parent.section_name.as_deref();
+    name.is_none_or(|name| *name == *listener.id.name)
+        && parent
+            .port
+            .is_none_or(|port| port == listener.port.port.number)
 }
 
 fn no_matching_parent(

@@ -50,6 +50,7 @@ impl<'a, 'r> Resolver<'a, 'r> {
             problems: Vec::new(),
         }
     }
+
     /// The target of a reference; [`Target::Refused`] if it is invalid or not permitted.
     pub(crate) fn target(&mut self, field: &str, reference: &BackendObjectReference) -> Target {
         match self.cluster(reference) {

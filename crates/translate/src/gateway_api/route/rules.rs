@@ -89,11 +89,7 @@ pub(crate) fn read<'a>(
     }
     let (refused, partially_invalid) = judge(&errors, valid_rules);
     RouteRules {
-        seniority: Seniority {
-            source: Source::GatewayApi,
-            created: meta.creation_timestamp,
-            name: meta.namespaced_name(),
-        },
+        seniority: Seniority::of(Source::GatewayApi, meta),
         matches: ranked,
         refused,
         partially_invalid,
