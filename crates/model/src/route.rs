@@ -161,8 +161,8 @@ pub struct Forward {
     pub host_rewrite: Option<String>,
     /// Mirrors of requests.
     pub mirrors: Vec<Mirror>,
-    /// From the end of the request to the end of the response, including retries; `None` for no limit. On expiry, the
-    /// response is 504.
+    /// From the end of the request to the end of the response, including retries; `None` for no limit, and zero for not
+    /// even an implicit one. On expiry, the response is 504.
     pub timeout: Option<Duration>,
     /// The timeout of each try; `None` for no limit.
     pub try_timeout: Option<Duration>,

@@ -44,11 +44,7 @@ pub(super) fn forward(forward: &Forward, matched: &PathMatch) -> Action {
             .map(|host| HostRewriteSpecifier::HostRewriteLiteral(host.to_owned())),
         // Explicit even without a timeout: Envoy's default is 15 s.
         timeout: Some(wire::duration(forward.timeout.unwrap_or_default())),
-        // The connection manager's idle timeout could end the stream before a longer request timeout does.
-        idle_timeout: forward
-            .timeout
-            .filter(|timeout| *timeout > hcm::STREAM_IDLE)
-            .map(wire::duration),
+        idle_timeout: idle_timeout(forward).map(wire::duration),
         retry_policy: retry_policy(forward),
         request_mirror_policies: mirrors(forward),
         ..Default::default()
@@ -125,6 +121,16 @@ fn cluster_name(target: &WeightedTarget) -> String {
     match &target.target {
         Target::Cluster(key) => names::cluster(key),
         Target::Refused => names::REFUSED.to_owned(),
+    }
+}
+
+/// Overrides the connection manager's idle timeout if it could end a stream before the route's limits allow.
+fn idle_timeout(forward: &Forward) -> Option<Duration> {
+    match forward.timeout {
+        Some(Duration::ZERO) => Some(Duration::ZERO),
+        request => request
+            .max(forward.try_timeout)
+            .filter(|longest| *longest > hcm::STREAM_IDLE),
     }
 }
 

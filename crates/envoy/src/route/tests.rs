@@ -200,11 +200,18 @@ fn timeouts_and_retries_are_encoded() {
     });
     assert!(none.is_null(), "{none}");
 
-    let long = forwarded(Forward {
-        timeout: Some(Duration::from_secs(7200)),
-        ..forward(vec![target("a", 1)])
-    });
-    assert_eq!(long["idle_timeout"], "7200s");
+    let idle = |timeout: Option<u64>, try_timeout: Option<u64>| {
+        let action = forwarded(Forward {
+            timeout: timeout.map(Duration::from_secs),
+            try_timeout: try_timeout.map(Duration::from_secs),
+            ..forward(vec![target("a", 1)])
+        });
+        action["idle_timeout"].clone()
+    };
+    assert_eq!(idle(Some(7200), None), "7200s");
+    assert_eq!(idle(None, Some(7200)), "7200s");
+    assert_eq!(idle(Some(0), Some(7200)), "0s");
+    assert_eq!(idle(None, None), json!(null));
 }
 
 #[test]

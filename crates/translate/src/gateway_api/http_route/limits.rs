@@ -25,7 +25,8 @@ pub(super) fn read(
     })
 }
 
-/// The timeouts for the request and for each try (GEP-1742); `0s` means none.
+/// The timeouts for the request and for each try (GEP-1742); `0s` means none. A zero for the request is kept, since it
+/// also excludes implicit limits.
 fn timeouts(
     field: &str,
     timeouts: Option<&HttpRouteTimeouts>,
@@ -33,10 +34,13 @@ fn timeouts(
     let Some(timeouts) = timeouts else {
         return Ok((None, None));
     };
-    let limit = |duration: &sesame_api::Duration| (!duration.is_zero()).then(|| duration.as_std());
-    let request = timeouts.request.as_ref().and_then(limit);
-    let each_try = timeouts.backend_request.as_ref().and_then(limit);
+    let request = timeouts.request.as_ref().map(sesame_api::Duration::as_std);
+    let each_try = timeouts.backend_request.as_ref();
+    let each_try = each_try
+        .map(sesame_api::Duration::as_std)
+        .filter(|each_try| !each_try.is_zero());
     if let (Some(request), Some(each_try)) = (request, each_try)
+        && !request.is_zero()
         && each_try > request
     {
         return Err(FieldError::new(
