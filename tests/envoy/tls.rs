@@ -89,11 +89,12 @@ async fn the_server_name_selects_listener_and_certificate() {
 async fn a_listener_with_several_certificates_sends_the_matching_one() {
     let (_backends, services) = backends(&["any"]).await;
     let names = ["a.example.com", "b.example.com"];
-    let objects = certificate("a", &identity(&["a.example.com"]))
+    let objects = certificate("wild", &identity(&["*.example.com"]))
+        + &certificate("a", &identity(&["a.example.com"]))
         + &certificate("b", &identity(&["b.example.com"]))
         + &route("any", &["web"], &[], &[&to("any")])
         + &services;
-    let sesame = Sesame::with_gateway(&[&listener("any", "", &["a", "b"])], &objects).await;
+    let sesame = Sesame::with_gateway(&[&listener("any", "", &["b", "wild", "a"])], &objects).await;
     let address = sesame.at(8443);
     listening(address).await;
     for name in names {
@@ -101,14 +102,15 @@ async fn a_listener_with_several_certificates_sends_the_matching_one() {
         let shown = names.map(|name| has_certificate(&connection, name));
         assert_eq!(shown, names.map(|other| other == name), "{name}");
     }
-    // None matches, so the first is used.
-    let connection = Connect::tls("c.example.com")
-        .open(address)
-        .await
-        .expect("a handshake");
-    assert!(has_certificate(&connection, "a.example.com"));
-    let connection = Connect::tls("").open(address).await.expect("a handshake");
-    assert!(has_certificate(&connection, "a.example.com"));
+    // If none matches, the first is used.
+    for (name, shown) in [
+        ("c.example.com", "*.example.com"),
+        ("example.org", "b.example.com"),
+        ("", "b.example.com"),
+    ] {
+        let connection = Connect::tls(name).open(address).await.expect("a handshake");
+        assert!(has_certificate(&connection, shown), "{name}");
+    }
 }
 
 /// Browsers reuse a connection for all names in its certificate, whichever listener it was opened for.
