@@ -29,8 +29,8 @@ const WARM_UP: usize = 4;
 /// included.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// Consecutive changes of one kind when measuring their cost; even, since changes come in pairs: the second reverts the
-/// first. A measurement adds at most this many routes.
+/// Number of consecutive changes in a cost measurement. It must be even: changes come in pairs, and the second reverts
+/// the first. A measurement adds at most this many routes.
 const IN_A_ROW: usize = 10;
 
 /// The site to change.

@@ -20,11 +20,11 @@ const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("arti", "factory"), "an internal host"),
     (
         concat!("files.python", "hosted.org"),
-        "a package registry: let its client find the host",
+        "a package registry host: use its client, which knows the host",
     ),
     (
         concat!("index.cra", "tes.io"),
-        "a package registry: let its client find the host",
+        "a package registry host: use its client, which knows the host",
     ),
 ];
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The client rejects a version of the route in an update that removes what only the older version uses.
+/// The client rejects a new version of the route. The same update removes the cluster that only the old version uses.
 fn reject_route(fleet: &mut Fleet, client: &mut Client) {
     fleet.apply(update(
         2,
