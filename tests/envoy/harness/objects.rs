@@ -88,7 +88,7 @@ pub(crate) fn tls_route(
 
 /// A TCPRoute, with the same parameters as [`route`].
 pub(crate) fn tcp_route(name: &str, parents: &[&str], rules: &[impl AsRef<str>]) -> String {
-    any_route("TCPRoute", name, parents, &[], rules).replace("  hostnames: []\n", "")
+    any_route("TCPRoute", name, parents, &[], rules)
 }
 
 fn any_route(
@@ -99,9 +99,13 @@ fn any_route(
     rules: &[impl AsRef<str>],
 ) -> String {
     let parents = parents.join("}, {name: ");
+    let hostnames = match hostnames {
+        [] => String::new(),
+        _ => format!("  hostnames: {hostnames:?}\n"),
+    };
     let mut text = format!(
         "apiVersion: gateway.networking.k8s.io/v1\nkind: {kind}\nmetadata: {{name: {name}}}\nspec:\n  \
-         parentRefs: [{{name: {parents}}}]\n  hostnames: {hostnames:?}\n  rules:\n"
+         parentRefs: [{{name: {parents}}}]\n{hostnames}  rules:\n"
     );
     for rule in rules {
         let _ = writeln!(text, "  - {{{}}}", rule.as_ref());

@@ -2,7 +2,6 @@ use std::collections::BTreeSet;
 
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-
 use sesame_api::Kind;
 
 use super::*;
@@ -51,12 +50,9 @@ fn every_kind_and_feature_is_generated() {
         seen.push_str(&set.to_string());
     }
     // No generated Gateway has valid parameters.
-    let served = Kind::ALL.into_iter().filter(|kind| kind.is_served());
-    assert!(
-        kinds
-            .into_iter()
-            .eq(served.filter(|kind| *kind != Kind::ConfigMap))
-    );
+    let mut served = BTreeSet::from(Kind::ALL);
+    served.retain(|kind| kind.is_served() && *kind != Kind::ConfigMap);
+    assert_eq!(kinds, served);
     for word in [
         "RequestHeaderModifier",
         "ResponseHeaderModifier",
