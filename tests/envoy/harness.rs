@@ -19,7 +19,7 @@ pub(crate) use self::dice::Dice;
 pub(crate) use self::folder::{Folder, new_ip};
 pub(crate) use self::objects::{
     HTTP, Https, at, backend, backends, certificate, created, gateway, grant, grpc_route, https,
-    namespace, on, route, service, tcp_route, tls_route, to,
+    namespace, on, route, service, tcp_route, tls_route, to, udp_route,
 };
 pub(crate) use self::process::{children, ended, is_running, send_signal};
 pub(crate) use self::requests::{

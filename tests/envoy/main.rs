@@ -9,6 +9,7 @@ mod backends;
 mod changes;
 mod connections;
 mod cors;
+mod datagrams;
 mod endpoints;
 mod files;
 mod grpc;

@@ -88,6 +88,7 @@ pub fn differences(a: &World, b: &World) -> Vec<String> {
         virtual_hosts,
         clusters,
         endpoints,
+        datagrams,
         certificates,
         fleet_clusters,
         fleet_certificates,

@@ -179,6 +179,7 @@ kinds! {
     UDPRoute {
         versions: &["v1", "v1alpha2"],
         plural: "udproutes",
+        served: true,
         status: ROUTE,
     }
     ReferenceGrant {

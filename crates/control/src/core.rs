@@ -77,6 +77,7 @@ impl Core {
             virtual_hosts: outputs.virtual_hosts,
             clusters: outputs.clusters,
             endpoints: outputs.endpoints,
+            datagrams: outputs.datagrams,
             certificates: outputs.certificates,
             fleet_clusters: outputs.fleet_clusters,
             fleet_certificates: outputs.fleet_certificates,

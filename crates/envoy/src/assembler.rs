@@ -13,11 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prost::bytes::Bytes;
 use sesame_engine::{Change, Commit};
-use sesame_model::{CertificateKey, ClusterKey, FleetId};
+use sesame_model::{CertificateKey, ClusterKey, FleetId, ListenerKey};
 
 use self::tables::Tables;
 use crate::stages::no_endpoints;
-use crate::{Encoded, Inputs, Options, names, wire};
+use crate::{Encoded, Inputs, Options, datagram_cluster, names, wire};
 
 /// A resource that a fleet gained, changed or lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +56,8 @@ pub struct Assembler {
     encoded: Encoded,
     tables: Tables,
     clusters: BTreeMap<ClusterKey, ClusterRows>,
+    /// Endpoints of UDP ports.
+    datagrams: BTreeMap<ListenerKey, Bytes>,
     certificates: BTreeMap<CertificateKey, CertificateRows>,
 }
 
@@ -83,6 +85,7 @@ impl Assembler {
             encoded: *encoded,
             tables: Tables::new(options.sharding),
             clusters: BTreeMap::new(),
+            datagrams: BTreeMap::new(),
             certificates: BTreeMap::new(),
         }
     }
@@ -98,6 +101,7 @@ impl Assembler {
     pub fn apply(&mut self, commit: &Commit) -> Vec<ResourceChange> {
         let mut out = Vec::new();
         self.clusters(commit, &mut out);
+        self.datagrams(commit, &mut out);
         self.certificates(commit, &mut out);
         self.tables
             .apply(&self.inputs, &self.encoded, commit, &mut out);
@@ -141,6 +145,13 @@ impl Assembler {
             }
             if let Some(body) = rows.endpoints_of(fleet, &empty) {
                 push(names::ENDPOINTS, names::cluster(key), body.clone());
+            }
+        }
+        for (key, endpoints) in &self.datagrams {
+            if key.fleet == *fleet {
+                let cluster = wire::resource(&datagram_cluster(key));
+                push(names::CLUSTER, names::datagrams(key), cluster);
+                push(names::ENDPOINTS, names::datagrams(key), endpoints.clone());
             }
         }
         for (key, rows) in &self.certificates {
@@ -195,6 +206,30 @@ impl Assembler {
             if !after.is_empty() {
                 self.clusters.insert(key, after);
             }
+        }
+    }
+
+    fn datagrams(&mut self, commit: &Commit, out: &mut Vec<ResourceChange>) {
+        for (key, change) in commit.changes(self.encoded.datagrams) {
+            let mut push = |type_url, body| {
+                out.push(ResourceChange {
+                    fleet: key.fleet.clone(),
+                    type_url,
+                    name: names::datagrams(key),
+                    body,
+                    with_module: None,
+                });
+            };
+            let endpoints = bytes(change);
+            let before = match &endpoints {
+                Some(endpoints) => self.datagrams.insert(key.clone(), endpoints.clone()),
+                None => self.datagrams.remove(key),
+            };
+            if before.is_some() != endpoints.is_some() {
+                let cluster = || wire::resource(&datagram_cluster(key));
+                push(names::CLUSTER, endpoints.is_some().then(cluster));
+            }
+            push(names::ENDPOINTS, endpoints);
         }
     }
 

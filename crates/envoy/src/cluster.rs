@@ -47,7 +47,8 @@ pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
     out
 }
 
-fn unlimited() -> pb::CircuitBreakers {
+/// Circuit breakers that never trip.
+pub(crate) fn unlimited() -> pb::CircuitBreakers {
     pb::CircuitBreakers {
         thresholds: vec![pb::circuit_breakers::Thresholds {
             max_connections: wire::uint32(u32::MAX),
@@ -75,7 +76,7 @@ fn http_options(cluster: &Cluster) -> Option<http::HttpProtocolOptions> {
         })
     };
     let protocol = match cluster.protocol {
-        Protocol::Opaque => return None,
+        Protocol::Opaque | Protocol::Datagrams => return None,
         Protocol::Http1 if !auto_sni => return None,
         Protocol::Http2 => explicit(ProtocolConfig::Http2ProtocolOptions(Default::default())),
         // Negotiation uses ALPN: Envoy rejects such a cluster without TLS.

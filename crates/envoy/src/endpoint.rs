@@ -27,7 +27,7 @@ pub fn endpoints(key: &ClusterKey, endpoints: &Endpoints) -> pb::ClusterLoadAssi
     }
 }
 
-fn host(endpoint: &Endpoint) -> pb::LbEndpoint {
+pub(crate) fn host(endpoint: &Endpoint) -> pb::LbEndpoint {
     let address = SocketAddr::new(endpoint.address, endpoint.port);
     pb::LbEndpoint {
         host_identifier: Some(pb::lb_endpoint::HostIdentifier::Endpoint(pb::Endpoint {

@@ -4,7 +4,7 @@
 //! Kubernetes or the xDS protocol, and does no IO.
 //!
 //! - pure builders, one per resource type: [`listener()`], [`route_table`], [`virtual_host`], [`cluster()`],
-//!   [`endpoints`], [`secret()`];
+//!   [`endpoints`], [`datagram_cluster`], [`datagram_endpoints`], [`secret()`];
 //! - [`stages()`]: the builders as engine stages, which encode each changed row once;
 //! - [`Assembler`]: turns engine commits into changed resources per fleet;
 //! - [`bootstrap()`]: Envoy's bootstrap configuration;
@@ -15,6 +15,7 @@ pub mod names;
 mod assembler;
 mod bootstrap;
 mod cluster;
+mod datagrams;
 mod endpoint;
 mod hcm;
 mod listener;
@@ -31,6 +32,7 @@ pub use bootstrap::{
     has_module, xds_secrets,
 };
 pub use cluster::cluster;
+pub use datagrams::{datagram_cluster, datagram_endpoints};
 pub use endpoint::endpoints;
 pub use listener::listener;
 pub use prost::bytes::Bytes;

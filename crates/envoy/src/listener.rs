@@ -3,7 +3,6 @@
 //! In: [`Listener`]. Out: `Listener`. It must not depend on HTTP routes or certificates beyond their names: they
 //! change often, and changing a chain closes its connections. The backends of forwarded connections are in their chain.
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3 as core;
@@ -14,7 +13,7 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
 use envoy_types::util::pack_any;
 use sesame_model::{
     CertificateKey, Chain, ChainTarget, Listener, ListenerKey, RouteTableKey, Target, TlsMode,
-    WeightedBackend,
+    Transport, WeightedBackend,
 };
 
 use tcp::tcp_proxy::ClusterSpecifier;
@@ -23,7 +22,7 @@ use tcp::tcp_proxy::weighted_cluster::ClusterWeight;
 use crate::cluster::TLS_SOCKET;
 use crate::hcm::{self, Routes};
 use crate::shard::ShardLookup;
-use crate::{names, wire};
+use crate::{datagrams, names, wire};
 
 /// TLS handshake timeout. Without it, a silent client can hold a connection for an hour.
 const HANDSHAKE: Duration = Duration::from_secs(15);
@@ -60,22 +59,34 @@ pub fn listener(
     let filter_chains = chains.map(|chain| filter_chain(chain, network_filter(chain)));
     let filter_chains = filter_chains.collect();
     let reads_tls = listener.chains.iter().any(|chain| chain.tls.is_some());
-    let mut addresses = listener.bind.iter().copied();
+    let transport = key.port.transport;
+    let listener_filter = match transport {
+        Transport::Tcp => reads_tls.then(tls_inspector),
+        Transport::Udp => Some(datagrams::filter(key)),
+    };
+    let mut addresses = listener
+        .bind
+        .iter()
+        .copied()
+        .map(|address| match transport {
+            Transport::Tcp => wire::socket_address(address),
+            Transport::Udp => wire::udp_address(address),
+        });
     pb::Listener {
         name: names::listener(key),
-        address: addresses.next().map(wire::socket_address),
+        address: addresses.next(),
         additional_addresses: addresses.map(additional).collect(),
         filter_chains,
-        listener_filters: reads_tls.then(tls_inspector).into_iter().collect(),
+        listener_filters: listener_filter.into_iter().collect(),
         // One set of statistics per port instead of one per address.
         stat_prefix: names::listener(key),
         ..Default::default()
     }
 }
 
-fn additional(address: SocketAddr) -> pb::AdditionalAddress {
+fn additional(address: core::Address) -> pb::AdditionalAddress {
     pb::AdditionalAddress {
-        address: Some(wire::socket_address(address)),
+        address: Some(address),
         ..Default::default()
     }
 }

@@ -43,6 +43,11 @@ pub fn listener(key: &ListenerKey) -> String {
     key.name()
 }
 
+/// `53/udp`: the cluster of a UDP port.
+pub fn datagrams(key: &ListenerKey) -> String {
+    key.name()
+}
+
 /// `80`, or `443/web` for the TLS listener `web`.
 pub fn routes(key: &RouteTableKey) -> String {
     key.name()

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use prost::bytes::Bytes;
 use sesame_engine::{Builder, Table};
 use sesame_model::{
-    Certificate, CertificateKey, Cluster, ClusterKey, Endpoints, FleetId, Listener, ListenerKey,
-    Port, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey,
+    Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, Endpoints, FleetId, Listener,
+    ListenerKey, Port, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey,
 };
 
 use crate::route::{reserved, table_head};
 use crate::shard::is_everywhere;
-use crate::{cluster, endpoints, secret, virtual_host, wire};
+use crate::{cluster, datagram_endpoints, endpoints, secret, virtual_host, wire};
 
 /// The tables of the model.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,8 @@ pub struct Inputs {
     pub virtual_hosts: Table<VirtualHostKey, VirtualHost>,
     /// Clusters.
     pub clusters: Table<ClusterKey, Cluster>,
+    /// The backends of UDP ports.
+    pub datagrams: Table<ListenerKey, Datagrams>,
     /// Endpoints of the clusters.
     pub endpoints: Table<ClusterKey, Endpoints>,
     /// Certificates.
@@ -70,6 +72,8 @@ pub struct Encoded {
     pub clusters: Table<ClusterKey, Bytes>,
     /// EDS resources.
     pub endpoints: Table<ClusterKey, Bytes>,
+    /// EDS resources of UDP ports.
+    pub datagrams: Table<ListenerKey, Bytes>,
     /// SDS resources.
     pub certificates: Table<CertificateKey, Bytes>,
 }
@@ -102,6 +106,7 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
         virtual_hosts,
         clusters,
         endpoints,
+        datagrams,
         certificates,
         ..
     } = inputs;
@@ -130,6 +135,10 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
         endpoints: b.derive("envoy.endpoints", endpoints, move |reader, key| {
             let row = reader.get(endpoints, key)?;
             Some(wire::resource(&crate::endpoints(key, &row)))
+        }),
+        datagrams: b.derive("envoy.datagrams", datagrams, move |reader, key| {
+            let row = reader.get(datagrams, key)?;
+            Some(wire::resource(&datagram_endpoints(key, &row)))
         }),
         certificates: b.derive("envoy.certificates", certificates, move |reader, key| {
             let row = reader.get(certificates, key)?;

@@ -7,6 +7,7 @@
 //! by key. On the wire, a map is a repeated field of entries, which may appear anywhere among the other fields.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3 as core;
@@ -230,10 +231,20 @@ pub(crate) fn ads() -> core::ConfigSource {
     }
 }
 
-/// An IP address with a port.
-pub(crate) fn socket_address(address: std::net::SocketAddr) -> core::Address {
+/// An IP address with a TCP port.
+pub(crate) fn socket_address(address: SocketAddr) -> core::Address {
+    address_of(address, core::socket_address::Protocol::Tcp)
+}
+
+/// An IP address with a UDP port.
+pub(crate) fn udp_address(address: SocketAddr) -> core::Address {
+    address_of(address, core::socket_address::Protocol::Udp)
+}
+
+fn address_of(address: SocketAddr, protocol: core::socket_address::Protocol) -> core::Address {
     core::Address {
         address: Some(core::address::Address::SocketAddress(core::SocketAddress {
+            protocol: protocol.into(),
             address: address.ip().to_string(),
             port_specifier: Some(core::socket_address::PortSpecifier::PortValue(
                 address.port().into(),

@@ -2,6 +2,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use crate::Transport;
+
 /// Identifies a cluster: one port of one Service, with one policy. Routes share clusters, so connections, health and
 /// statistics are per Service, not per route. A port used with two policies is two clusters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,6 +16,16 @@ pub struct ClusterKey {
     pub port: u16,
     /// Overrides by routes and policies; usually `None`.
     pub policy: Option<Arc<ClusterPolicy>>,
+}
+
+impl ClusterKey {
+    /// The transport of the Service's port: a Service may have a TCP port and a UDP port with the same number.
+    pub fn transport(&self) -> Transport {
+        match self.policy.as_ref().and_then(|policy| policy.protocol) {
+            Some(Protocol::Datagrams) => Transport::Udp,
+            _ => Transport::Tcp,
+        }
+    }
 }
 
 /// How routes or policies override connections to a Service. It is part of the cluster's key: a different policy
@@ -45,6 +57,7 @@ impl fmt::Display for ClusterPolicy {
             Protocol::Http2 => "protocol=h2".to_owned(),
             Protocol::Negotiated => "protocol=alpn".to_owned(),
             Protocol::Opaque => "protocol=tcp".to_owned(),
+            Protocol::Datagrams => "protocol=udp".to_owned(),
         });
         let tls = self.tls.as_ref().map(|tls| match &tls.server_name {
             Some(name) => format!("tls={name}"),
@@ -75,6 +88,8 @@ pub enum Protocol {
     Negotiated,
     /// Bytes, forwarded unchanged.
     Opaque,
+    /// UDP datagrams, forwarded unchanged.
+    Datagrams,
 }
 
 /// TLS for connections to endpoints.

@@ -12,10 +12,12 @@
 //! | [`RouteTable`] | [`RouteTableKey`] | a listener is added, is removed or changes its hostname |
 //! | [`VirtualHost`] | [`VirtualHostKey`] | a route for that host changes |
 //! | [`Cluster`] | [`ClusterKey`] | a Service port or its policy changes |
+//! | [`Datagrams`] | [`ListenerKey`] | a UDP port's route or its Pods change |
 //! | [`Endpoints`] | [`ClusterKey`] | Pods come and go |
 //! | [`Certificate`] | [`CertificateKey`] | a certificate is rotated |
 
 mod backend;
+mod datagrams;
 mod fleet;
 mod listener;
 mod port;
@@ -23,6 +25,7 @@ mod route;
 mod tls;
 
 pub use backend::{Cluster, ClusterKey, ClusterPolicy, Endpoint, Endpoints, Protocol, UpstreamTls};
+pub use datagrams::{DatagramShare, Datagrams};
 pub use fleet::{
     AddressRequest, Autoscaling, FleetAddress, FleetId, FleetLogLevel, FleetParameters,
     FleetProblem, FleetRequest, FleetState, GatewayOwner, ParseFleetIdError, ServiceType,

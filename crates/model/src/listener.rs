@@ -23,8 +23,8 @@ impl ListenerKey {
 pub struct Listener {
     /// The addresses to bind: sorted, without duplicates, never empty.
     pub bind: Vec<SocketAddr>,
-    /// Never empty: either one chain without TLS, or chains with TLS, sorted by server name without duplicates. A
-    /// connection whose server name has no chain is closed.
+    /// Either one chain without TLS, or chains with TLS, sorted by server name without duplicates. A connection whose
+    /// server name has no chain is closed. Empty only for a UDP port, which has [`Datagrams`](crate::Datagrams).
     pub chains: Vec<Chain>,
 }
 

@@ -74,6 +74,7 @@ pub fn sets() -> BoxedStrategy<Set> {
         prop::collection::vec(grpc_route::grpc_route(), 0..4).boxed(),
         prop::collection::vec(l4_route::tls_route(), 0..3).boxed(),
         prop::collection::vec(l4_route::tcp_route(), 0..3).boxed(),
+        prop::collection::vec(l4_route::udp_route(), 0..3).boxed(),
         prop::option::weighted(0.02, prop::sample::select(route::crowds()))
             .prop_map(Vec::from_iter)
             .boxed(),
@@ -112,6 +113,7 @@ pub fn objects() -> BoxedStrategy<Value> {
         2 => grpc_route::grpc_route(),
         1 => l4_route::tls_route(),
         1 => l4_route::tcp_route(),
+        1 => l4_route::udp_route(),
     ]
     .boxed()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sesame_api::{
     GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, NamespacedName, Object, ObjectKey,
-    ReferenceGrant, TCPRoute, TLSRoute,
+    ReferenceGrant, TCPRoute, TLSRoute, UDPRoute,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Table};
 use sesame_model::{FleetId, FleetState};
@@ -27,6 +27,7 @@ pub struct Inputs {
     pub(crate) grpc_routes: Table<ObjectKey, GRPCRoute>,
     pub(crate) tls_routes: Table<ObjectKey, TLSRoute>,
     pub(crate) tcp_routes: Table<ObjectKey, TCPRoute>,
+    pub(crate) udp_routes: Table<ObjectKey, UDPRoute>,
     pub(crate) reference_grants: Table<NamespacedName, ReferenceGrant>,
     pub(crate) services: Table<NamespacedName, Service>,
     pub(crate) slices: Table<NamespacedName, Slice>,
@@ -55,6 +56,7 @@ impl Inputs {
             grpc_routes: b.input("grpc_routes"),
             tls_routes: b.input("tls_routes"),
             tcp_routes: b.input("tcp_routes"),
+            udp_routes: b.input("udp_routes"),
             reference_grants,
             services: b.input("services"),
             slices,
@@ -214,6 +216,7 @@ input_tables! {
     GRPCRoute => grpc_routes,
     TLSRoute => tls_routes,
     TCPRoute => tcp_routes,
+    UDPRoute => udp_routes,
     ReferenceGrant => reference_grants,
     Namespace => namespaces,
     Service => services,
@@ -248,6 +251,7 @@ whole_objects! {
     GRPCRoute without status,
     TLSRoute without status,
     TCPRoute without status,
+    UDPRoute without status,
     ReferenceGrant,
 }
 

@@ -8,12 +8,12 @@ mod reach;
 use std::sync::Arc;
 
 use sesame_api::{
-    GRPCRoute, HTTPRoute, NamespacedName, ObjectKey, ObjectStatus, TCPRoute, TLSRoute,
+    GRPCRoute, HTTPRoute, NamespacedName, ObjectKey, ObjectStatus, TCPRoute, TLSRoute, UDPRoute,
 };
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{
-    Certificate, CertificateKey, Cluster, ClusterKey, Endpoints, FleetId, FleetRequest, Listener,
-    ListenerKey, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey,
+    Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, Endpoints, FleetId, FleetRequest,
+    Listener, ListenerKey, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey,
 };
 
 use self::reach::{certificates_of, clusters_of, tcp_clusters_of};
@@ -28,6 +28,7 @@ use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates::{self, CertificateState};
 use crate::shared::connections::{self, ChainKey, ServedChain};
+use crate::shared::datagrams;
 use crate::shared::hosts::{self, Attachments, RouteRules};
 use crate::shared::listeners::{AttachPoints, ListenerId};
 use crate::shared::ports::{self, Bind};
@@ -55,6 +56,8 @@ pub struct Outputs {
     pub virtual_hosts: Table<VirtualHostKey, VirtualHost>,
     /// Service ports that routes refer to.
     pub clusters: Table<ClusterKey, Cluster>,
+    /// The backends of each UDP port.
+    pub datagrams: Table<ListenerKey, Datagrams>,
     /// Endpoints of the clusters.
     pub endpoints: Table<ClusterKey, Endpoints>,
     /// Certificates that listeners refer to.
@@ -77,6 +80,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let grpc_by_backend = by_backend(b, "grpc_routes by backend", inputs.grpc_routes);
     let tls_by_backend = by_backend(b, "tls_routes by backend", inputs.tls_routes);
     let tcp_by_backend = by_backend(b, "tcp_routes by backend", inputs.tcp_routes);
+    let udp_by_backend = by_backend(b, "udp_routes by backend", inputs.udp_routes);
     let referenced = b.union_keys(
         "referenced clusters",
         [
@@ -84,6 +88,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             grpc_by_backend.into(),
             tls_by_backend.into(),
             tcp_by_backend.into(),
+            udp_by_backend.into(),
         ],
     );
     let backends: Table<ClusterKey, Backend> =
@@ -103,7 +108,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         let service = reader.get(inputs.services, &name)?;
         let slices = reader.by(inputs.slices_by_service, &name);
         Some(services::endpoints(
-            key.port,
+            key,
             &service,
             slices.iter().map(|(_, slice)| &**slice),
         ))
@@ -153,6 +158,12 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         inputs.tcp_routes,
         sources,
     );
+    let udp = l4_route::stages::<UDPRoute>(
+        b,
+        ["our udp_routes", "udp backends", "udp attachments"],
+        inputs.udp_routes,
+        sources,
+    );
     let rules: Table<ObjectKey, RouteRules> = b.union("route rules", [http.rules, grpc.rules]);
     let attachments: Table<ObjectKey, Attachments> = b.union(
         "attachments",
@@ -161,6 +172,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             grpc.attachments,
             tls.attachments,
             tcp.attachments,
+            udp.attachments,
         ],
     );
     let by_host = b.index(attachments, "attachments by host", |_, attachments| {
@@ -174,7 +186,10 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         by_chain: b.index(attachments, "attachments by chain", |_, attachments| {
             attachments.chain_keys()
         }),
-        backends: b.union("connection backends", [tls.backends, tcp.backends]),
+        backends: b.union(
+            "connection backends",
+            [tls.backends, tcp.backends, udp.backends],
+        ),
     };
     let chains: Table<ChainKey, ServedChain> =
         b.derive("chain", of_chains.by_chain, move |reader, key| {
@@ -226,6 +241,15 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             ports::listener(reader, of_ports, key, Bind::Fleet(&fleet))
         },
     );
+
+    let of_datagrams = datagrams::Sources {
+        points_by_port,
+        chains,
+        endpoints,
+    };
+    let datagrams = b.derive("datagrams", points_by_port, move |reader, key| {
+        datagrams::datagrams(reader, of_datagrams, key)
+    });
 
     let hosts_by_cluster = b.index(virtual_hosts, "virtual hosts by cluster", clusters_of);
     let listeners_by_cluster = b.index(listeners, "listeners by cluster", tcp_clusters_of);
@@ -298,6 +322,15 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         inputs.settings,
         rejections,
     );
+    let udp_status = route_statuses(
+        b,
+        "udp_route status",
+        inputs.udp_routes,
+        udp.attachments,
+        of_connections(udp),
+        inputs.settings,
+        rejections,
+    );
     let statuses = b.union(
         "statuses",
         [
@@ -307,6 +340,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             grpc_status,
             tls_status,
             tcp_status,
+            udp_status,
         ],
     );
 
@@ -315,6 +349,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         outputs: Outputs {
             fleets: fleets(b, &inputs, &gateways),
             listeners,
+            datagrams,
             route_tables,
             virtual_hosts,
             clusters,

@@ -1,8 +1,9 @@
-//! Shared by all configuration sources: listeners, ports, hosts and connections, which merge the rows of all
-//! sources; hostnames, references and grants, certificates, Services.
+//! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of
+//! all sources; hostnames, references and grants, certificates, Services.
 
 pub mod certificates;
 pub(crate) mod connections;
+pub(crate) mod datagrams;
 pub(crate) mod grants;
 pub(crate) mod headers;
 pub mod hostname;

@@ -29,6 +29,7 @@
     - httproutes
     - tcproutes
     - tlsroutes
+    - udproutes
   verbs: [get, list, watch]
 - apiGroups: [gateway.networking.k8s.io]
   resources: [referencegrants]
@@ -40,6 +41,7 @@
     - httproutes/status
     - tcproutes/status
     - tlsroutes/status
+    - udproutes/status
   verbs: [patch]
 # Backends, and the objects that Gateways and policies reference: certificates, CA bundles, parameters.
 - apiGroups: [""]

@@ -91,6 +91,11 @@ pub(crate) fn tcp_route(name: &str, parents: &[&str], rules: &[impl AsRef<str>])
     any_route("TCPRoute", name, parents, &[], rules)
 }
 
+/// A UDPRoute, with the same parameters as [`route`].
+pub(crate) fn udp_route(name: &str, parents: &[&str], rules: &[impl AsRef<str>]) -> String {
+    any_route("UDPRoute", name, parents, &[], rules)
+}
+
 fn any_route(
     kind: &str,
     name: &str,

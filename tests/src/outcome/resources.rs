@@ -112,11 +112,17 @@ fn listener(value: Value, constants: &mut Constants) -> (String, Node) {
     {
         fields.take("stat_prefix");
     }
-    let filters = fields.take_all(&["listener_filters"]);
-    let secure = filters
-        .as_object()
-        .is_some_and(|filters| !filters.is_empty());
-    if secure && !constants.is("listener filters with TLS", &filters) {
+    let mut filters = fields.take_all(&["listener_filters"]);
+    let constant = match filters.pointer_mut("/listener_filters/0/typed_config/stat_prefix") {
+        Some(prefix) if *prefix == name => {
+            prefix.take();
+            cluster_of_datagrams(&mut filters, &mut out);
+            "listener filters of UDP"
+        }
+        _ => "listener filters with TLS",
+    };
+    let any = filters.as_object().is_some_and(|all| !all.is_empty());
+    if any && !constants.is(constant, &filters) {
         out.push(("listener_filters".to_owned(), Node::from(filters)));
     }
     let chains = fields.list("filter_chains");
@@ -130,6 +136,13 @@ fn listener(value: Value, constants: &mut Constants) -> (String, Node) {
     }
     fields.rest(&mut out);
     (name, Node::Map(out))
+}
+
+fn cluster_of_datagrams(filters: &mut Value, out: &mut Vec<(String, Node)>) {
+    let action = "/listener_filters/0/typed_config/matcher/on_no_match/action";
+    if let Some(cluster) = filters.pointer_mut(&format!("{action}/typed_config/cluster")) {
+        out.push(("datagrams".to_owned(), Node::from(cluster.take())));
+    }
 }
 
 /// A filter chain, by server name; empty for a plain port.
@@ -230,8 +243,13 @@ fn cluster(value: Value, endpoints: Option<Value>, constants: &mut Constants) ->
         "eds_cluster_config",
         "lb_policy",
         "circuit_breakers",
+        "common_lb_config",
     ]);
-    if !constants.is("cluster", &usual) {
+    let constant = match name.ends_with("/udp") {
+        true => "cluster of a UDP port",
+        false => "cluster",
+    };
+    if !constants.is(constant, &usual) {
         out.push(("cluster".to_owned(), Node::from(usual)));
     }
     let endpoints = match endpoints {
@@ -253,14 +271,16 @@ fn assignment(value: Value, cluster: &str) -> Node {
     let same_name = fields.text("cluster_name") == cluster;
     for locality in fields.list("endpoints") {
         let mut locality = Fields::of(locality);
-        for endpoint in locality.list("lb_endpoints") {
-            match endpoint.pointer("/endpoint/address") {
-                Some(address)
-                    if endpoint == serde_json::json!({"endpoint": {"address": address}}) =>
-                {
-                    out.push(socket(address.clone()));
-                }
-                _ => out.push(Node::from(endpoint)),
+        let hosts = locality.list("lb_endpoints").into_iter().map(host);
+        match locality.take("load_balancing_weight") {
+            None => out.extend(hosts),
+            Some(weight) => {
+                let backend = locality.take("locality").unwrap_or_default();
+                let backend = backend["sub_zone"].as_str().unwrap_or_default();
+                out.push(Node::Map(vec![
+                    (backend.to_owned(), Node::List(hosts.collect())),
+                    ("weight".to_owned(), Node::from(weight)),
+                ]));
             }
         }
         if !locality.0.is_empty() {
@@ -273,7 +293,16 @@ fn assignment(value: Value, cluster: &str) -> Node {
     }
 }
 
-/// `ip:port`.
+fn host(endpoint: Value) -> Node {
+    match endpoint.pointer("/endpoint/address") {
+        Some(address) if endpoint == serde_json::json!({"endpoint": {"address": address}}) => {
+            socket(address.clone())
+        }
+        _ => Node::from(endpoint),
+    }
+}
+
+/// `ip:port`, followed by `/udp` for UDP.
 fn socket(address: Value) -> Node {
     let whole = Node::from(address.clone());
     let mut fields = Fields::of(address);
@@ -282,9 +311,14 @@ fn socket(address: Value) -> Node {
     };
     let mut socket = Fields::of(socket);
     let (ip, port) = (socket.text("address"), socket.take("port_value"));
+    let transport = match socket.take("protocol") {
+        None => "",
+        Some(protocol) if protocol == "UDP" => "/udp",
+        Some(_) => return whole,
+    };
     match (fields.0.is_empty() && socket.0.is_empty(), port) {
-        (true, Some(port)) if ip.contains(':') => Node::text(format!("[{ip}]:{port}")),
-        (true, Some(port)) => Node::text(format!("{ip}:{port}")),
+        (true, Some(port)) if ip.contains(':') => Node::text(format!("[{ip}]:{port}{transport}")),
+        (true, Some(port)) => Node::text(format!("{ip}:{port}{transport}")),
         _ => whole,
     }
 }

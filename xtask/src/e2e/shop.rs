@@ -66,6 +66,7 @@ pub(super) fn gateway(name: &str, infrastructure: Value) -> Vec<Value> {
                 { "name": "http", "port": PORT, "protocol": "HTTP" },
                 { "name": "tls", "port": 443, "protocol": "TLS", "tls": { "mode": "Passthrough" } },
                 { "name": "tcp", "port": 9000, "protocol": "TCP" },
+                { "name": "udp", "port": 9000, "protocol": "UDP" },
             ],
         },
     });
@@ -76,6 +77,7 @@ pub(super) fn gateway(name: &str, infrastructure: Value) -> Vec<Value> {
         simple_route("GRPCRoute", name, "http", Some(&hosts)),
         simple_route("TLSRoute", name, "tls", Some(&hosts)),
         simple_route("TCPRoute", name, "tcp", None),
+        simple_route("UDPRoute", name, "udp", None),
     ]
 }
 

@@ -37,6 +37,7 @@ impl World {
             route_tables: b.input("route_tables"),
             virtual_hosts: b.input("virtual_hosts"),
             clusters: b.input("clusters"),
+            datagrams: b.input("datagrams"),
             endpoints: b.input("endpoints"),
             certificates: b.input("certificates"),
             fleet_clusters: b.input("fleet_clusters"),

@@ -28,7 +28,7 @@ pub(super) fn service() -> Json {
 }
 
 fn service_of(metadata: Json) -> Json {
-    let protocols = mostly(&["TCP"], &["UDP", "SCTP"]);
+    let protocols = mostly(&["TCP", "UDP"], &["SCTP"]);
     let app_protocol = mostly(
         &[
             "http",

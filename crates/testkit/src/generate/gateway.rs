@@ -105,7 +105,8 @@ fn listener() -> Json {
         8 => just("HTTPS"),
         3 => just("TLS"),
         1 => just("TCP"),
-        1 => any_of(&["UDP", "example.net/QUIC", "http"]),
+        1 => just("UDP"),
+        1 => any_of(&["example.net/QUIC", "http"]),
     ];
     let ports: Vec<u32> = pool::PORTS.iter().map(|&port| port.into()).collect();
     // Null selects the protocol's default, to avoid too many conflicts.
@@ -183,6 +184,7 @@ fn allowed_routes() -> Json {
         1 => just(json!({"kind": "TLSRoute"})),
         1 => just(json!({"group": "gateway.networking.k8s.io", "kind": "HTTPRoute"})),
         1 => just(json!({"kind": "TCPRoute"})),
+        1 => just(json!({"kind": "UDPRoute"})),
         1 => just(json!({"group": "example.net", "kind": "HTTPRoute"})),
     ];
     record(vec![

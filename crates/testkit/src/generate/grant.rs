@@ -14,7 +14,14 @@ pub(super) fn grant() -> Json {
         (
             "kind",
             must(mostly(
-                &["HTTPRoute", "GRPCRoute", "TLSRoute", "TCPRoute", "Gateway"],
+                &[
+                    "HTTPRoute",
+                    "GRPCRoute",
+                    "TLSRoute",
+                    "TCPRoute",
+                    "UDPRoute",
+                    "Gateway",
+                ],
                 &["Service"],
             )),
         ),

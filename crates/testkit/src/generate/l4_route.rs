@@ -1,4 +1,4 @@
-//! TLSRoutes and TCPRoutes.
+//! TLSRoutes, TCPRoutes and UDPRoutes.
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -24,7 +24,16 @@ pub(super) fn tls_route() -> Json {
 }
 
 pub(super) fn tcp_route() -> Json {
-    route("TCPRoute", rule())
+    of_port("TCPRoute")
+}
+
+pub(super) fn udp_route() -> Json {
+    of_port("UDPRoute")
+}
+
+/// A route for all traffic of a port.
+fn of_port(kind: &'static str) -> Json {
+    route(kind, rule())
         .prop_map(|mut route| {
             if let Some(spec) = route["spec"].as_object_mut() {
                 spec.remove("hostnames");

@@ -33,7 +33,6 @@ const MISSING: &[&str] = &[
     "GatewayFrontendClientCertificateValidationInsecureFallback",
     "GatewayListenerFilters",
     "ListenerSet",
-    "UDPRoute",
 ];
 
 /// Features that unmanaged Envoys lack: Sesame doesn't assign their addresses.

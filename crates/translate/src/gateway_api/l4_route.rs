@@ -1,9 +1,9 @@
-//! TLSRoute and TCPRoute: the backends of connections. Attachments and statuses are shared with other kinds of routes.
+//! TLSRoute, TCPRoute and UDPRoute: the backends of connections and of datagrams. Attachments and statuses are shared with other kinds of routes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use sesame_api::{BackendRef, L4RouteSpec, ObjectKey, RouteFilter, TCPRoute, TLSRoute};
+use sesame_api::{BackendRef, L4RouteSpec, ObjectKey, RouteFilter, TCPRoute, TLSRoute, UDPRoute};
 use sesame_engine::{Builder, Reader, Table};
 use sesame_model::{ClusterPolicy, Protocol, WeightedBackend};
 
@@ -30,7 +30,7 @@ impl RouteKind for TLSRoute {
     }
 
     fn policy() -> Option<Arc<ClusterPolicy>> {
-        opaque()
+        only(Protocol::Opaque)
     }
 }
 
@@ -40,7 +40,17 @@ impl RouteKind for TCPRoute {
     }
 
     fn policy() -> Option<Arc<ClusterPolicy>> {
-        opaque()
+        only(Protocol::Opaque)
+    }
+}
+
+impl RouteKind for UDPRoute {
+    fn references(&self) -> impl Iterator<Item = (&[RouteFilter], &[BackendRef])> {
+        references(&self.spec)
+    }
+
+    fn policy() -> Option<Arc<ClusterPolicy>> {
+        only(Protocol::Datagrams)
     }
 }
 
@@ -50,10 +60,10 @@ fn references(spec: &L4RouteSpec) -> impl Iterator<Item = (&[RouteFilter], &[Bac
     rules.map(|rule| (&[][..], &rule.backend_refs[..]))
 }
 
-/// The bytes of a connection are for the backend, whatever the Service's appProtocol.
-fn opaque() -> Option<Arc<ClusterPolicy>> {
+/// The bytes are for the backend, whatever the Service's appProtocol.
+fn only(protocol: Protocol) -> Option<Arc<ClusterPolicy>> {
     Some(Arc::new(ClusterPolicy {
-        protocol: Some(Protocol::Opaque),
+        protocol: Some(protocol),
         ..ClusterPolicy::default()
     }))
 }
@@ -81,7 +91,8 @@ pub(crate) fn stages<R: RouteKind>(
     }
 }
 
-/// The backends of a route. Connections for invalid ones are closed (BackendRef.weight, TCPRouteRule.backendRefs).
+/// The backends of a route. Connections for invalid ones are closed, and datagrams dropped (BackendRef.weight,
+/// TCPRouteRule.backendRefs, UDPRouteRule.backendRefs).
 fn read_backends<R: RouteKind>(route: &R, resolver: &mut Resolver<'_, '_>) -> Backends {
     let mut targets = Vec::new();
     for (rule, (_, backend_refs)) in route.references().enumerate() {

@@ -21,7 +21,8 @@ fn kinds_of(protocol: Protocol) -> &'static [Kind] {
         Protocol::Http | Protocol::Https => &[Kind::HTTPRoute, Kind::GRPCRoute],
         Protocol::Tls => &[Kind::TLSRoute],
         Protocol::Tcp => &[Kind::TCPRoute],
-        Protocol::Udp | Protocol::Unknown => &[],
+        Protocol::Udp => &[Kind::UDPRoute],
+        Protocol::Unknown => &[],
     }
 }
 
@@ -114,7 +115,7 @@ fn refused(
         return Some(Problem::new(
             reason::listener::UNSUPPORTED_PROTOCOL,
             format!(
-                "{field}.protocol: {} is not supported; use HTTP, HTTPS, TLS or TCP",
+                "{field}.protocol: {} is not supported; use HTTP, HTTPS, TLS, TCP or UDP",
                 listener.protocol
             ),
         ));

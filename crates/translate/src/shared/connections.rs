@@ -1,7 +1,7 @@
-//! Connections that Sesame forwards without reading them: the route for each listener and server name.
+//! Connections and datagrams that Sesame forwards without reading them: the route for each listener and server name.
 //!
 //! Unlike the routes of a virtual host, those of a chain have no matches: the first in order of precedence gets all its
-//! connections (TLSRouteSpec.hostnames, TCPRouteSpec).
+//! connections (TLSRouteSpec.hostnames, TCPRouteSpec, UDPRouteSpec).
 
 use std::sync::Arc;
 

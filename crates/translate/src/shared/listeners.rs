@@ -109,6 +109,12 @@ impl AttachPoints {
         let ports = self.listeners.iter().map(|point| &point.listener.port);
         ports.cloned().collect()
     }
+
+    /// The listeners that serve a port.
+    pub fn serving_on(&self, port: Port) -> impl Iterator<Item = &ListenerPoint> {
+        let listeners = self.listeners.iter();
+        listeners.filter(move |point| point.serving && point.port() == port)
+    }
 }
 
 impl ListenerId {

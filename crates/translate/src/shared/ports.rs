@@ -8,7 +8,7 @@ use sesame_api::ObjectKey;
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
     CertificateKey, Chain, ChainTarget, ChainTls, FleetAddress, FleetState, Listener, ListenerKey,
-    Port, RouteTable, RouteTableKey, TlsMode, WeightedBackend,
+    Port, RouteTable, RouteTableKey, TlsMode, Transport, WeightedBackend,
 };
 
 use crate::shared::connections::{ChainKey, ServedChain};
@@ -55,10 +55,21 @@ pub(crate) fn listener(
     let owners = reader.by(sources.points_by_port, key);
     let on_port: Vec<&ListenerPoint> = owners
         .iter()
-        .flat_map(|(_, points)| serving_on(points, key))
+        .flat_map(|(_, points)| points.serving_on(key.port))
         .collect();
+    if on_port.is_empty() {
+        return None;
+    }
+    let chains = match key.port.transport {
+        Transport::Tcp => chains(reader, sources, &on_port),
+        Transport::Udp => Vec::new(),
+    };
+    Some(Listener { bind, chains })
+}
+
+fn chains(reader: &mut Reader<'_>, sources: Sources, on_port: &[&ListenerPoint]) -> Vec<Chain> {
     let mut chains = Vec::new();
-    for point in &on_port {
+    for point in on_port {
         let certificates = reader.get(sources.certificates, &point.listener.id.owner);
         let of_listener = |served: Arc<ServedCertificates>| served.get(point.name()).cloned();
         let certificates = certificates.and_then(of_listener).unwrap_or_default();
@@ -67,13 +78,13 @@ pub(crate) fn listener(
                 tls: tls(point, &point.domain, TlsMode::Terminate(certificates)),
                 target: ChainTarget::Http(table.clone()),
             }),
-            None => chains.extend(forwarding(reader, sources, point, &on_port, &certificates)),
+            None => chains.extend(forwarding(reader, sources, point, on_port, &certificates)),
         }
     }
     // Plain listeners share a route table, and therefore a chain.
     chains.sort_by(|a, b| a.server_name().cmp(&b.server_name()));
     chains.dedup();
-    (!chains.is_empty()).then_some(Listener { bind, chains })
+    chains
 }
 
 /// The chains of a listener that forwards connections. Those that match no route are closed, before a TLS handshake.
@@ -115,18 +126,6 @@ fn tls(point: &ListenerPoint, domain: &str, mode: TlsMode) -> Option<ChainTls> {
     })
 }
 
-/// An owner's listeners that serve a port.
-fn serving_on<'a>(
-    points: &'a AttachPoints,
-    key: &ListenerKey,
-) -> impl Iterator<Item = &'a ListenerPoint> {
-    let port = key.port;
-    points
-        .listeners
-        .iter()
-        .filter(move |point| point.serving && point.port() == port)
-}
-
 /// The route tables of a port: one for all plain listeners, and one for each HTTPS listener.
 pub(crate) fn route_tables(
     reader: &mut Reader<'_>,
@@ -137,7 +136,7 @@ pub(crate) fn route_tables(
     let mut members: BTreeMap<Option<&RouteTableKey>, Vec<&ListenerPoint>> = BTreeMap::new();
     for point in owners
         .iter()
-        .flat_map(|(_, points)| serving_on(points, key))
+        .flat_map(|(_, points)| points.serving_on(key.port))
     {
         members
             .entry(point.listener.table.as_ref())

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use sesame_api::NamespacedName;
-use sesame_model::{Cluster, ClusterKey, Endpoint, Endpoints, Protocol, UpstreamTls};
+use sesame_model::{Cluster, ClusterKey, Endpoint, Endpoints, Protocol, Transport, UpstreamTls};
 
 /// The label on an EndpointSlice that names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -31,8 +31,8 @@ pub struct ServicePort {
     pub name: Box<str>,
     /// The Service's port, not the Pod's.
     pub port: u16,
-    /// False for UDP and SCTP.
-    pub tcp: bool,
+    /// `None` for SCTP.
+    pub transport: Option<Transport>,
     /// The `appProtocol`.
     pub app_protocol: Option<Box<str>>,
 }
@@ -68,10 +68,11 @@ impl Service {
                     Some(ServicePort {
                         name: port.name.as_deref().unwrap_or_default().into(),
                         port: u16::try_from(port.port).ok().filter(|&port| port != 0)?,
-                        tcp: port
-                            .protocol
-                            .as_deref()
-                            .is_none_or(|protocol| protocol == "TCP"),
+                        transport: match port.protocol.as_deref() {
+                            None | Some("TCP") => Some(Transport::Tcp),
+                            Some("UDP") => Some(Transport::Udp),
+                            Some(_) => None,
+                        },
                         app_protocol: port.app_protocol.as_deref().map(Into::into),
                     })
                 })
@@ -79,15 +80,10 @@ impl Service {
         }
     }
 
-    /// The port with this number: TCP if there is one, otherwise any protocol.
-    fn port(&self, number: u16) -> Option<&ServicePort> {
-        let mut ports = self.ports.iter().filter(|port| port.port == number);
-        let first = ports.next()?;
-        if first.tcp {
-            Some(first)
-        } else {
-            ports.find(|port| port.tcp).or(Some(first))
-        }
+    fn port(&self, key: &ClusterKey) -> Option<&ServicePort> {
+        let transport = Some(key.transport());
+        let mut ports = self.ports.iter();
+        ports.find(|port| port.port == key.port && port.transport == transport)
     }
 }
 
@@ -204,7 +200,16 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
              use a Service with EndpointSlices"
         ));
     }
-    let Some(port) = service.port(number) else {
+    let Some(port) = service.port(key) else {
+        if service.ports.iter().any(|port| port.port == number) {
+            return Backend::UnsupportedProtocol(format!(
+                "port {number} of Service {name} is not a {} port",
+                match key.transport() {
+                    Transport::Tcp => "TCP",
+                    Transport::Udp => "UDP",
+                }
+            ));
+        }
         let ports: BTreeSet<_> = service
             .ports
             .iter()
@@ -219,15 +224,12 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
             "Service {name} has no port {number} (available ports: {ports})"
         ));
     };
-    if !port.tcp {
-        return Backend::UnsupportedProtocol(format!(
-            "port {number} of Service {name} is not a TCP port"
-        ));
-    }
     let policy = key.policy.as_deref();
-    if policy.and_then(|policy| policy.protocol) == Some(Protocol::Opaque) {
+    if let Some(protocol @ (Protocol::Opaque | Protocol::Datagrams)) =
+        policy.and_then(|policy| policy.protocol)
+    {
         return Backend::Serves(Cluster {
-            protocol: Protocol::Opaque,
+            protocol,
             tls: policy.and_then(|policy| policy.tls.clone()),
         });
     }
@@ -269,13 +271,13 @@ fn protocol(app_protocol: Option<&str>) -> Option<(Protocol, bool)> {
     })
 }
 
-/// The endpoints of a Service's port `number`: the ready ones or, if there are none, the draining ones.
+/// The endpoints of a Service's port: the ready ones or, if there are none, the draining ones.
 pub fn endpoints<'a>(
-    number: u16,
+    key: &ClusterKey,
     service: &Service,
     slices: impl Iterator<Item = &'a Slice> + Clone,
 ) -> Endpoints {
-    let Some(port) = service.port(number) else {
+    let Some(port) = service.port(key) else {
         return Endpoints::default();
     };
     // A dual-stack Service has slices of both families with the same Pods: use one family, preferably the primary
@@ -342,7 +344,7 @@ mod tests {
             ports: Box::new([ServicePort {
                 name: "".into(),
                 port: 80,
-                tcp: true,
+                transport: Some(Transport::Tcp),
                 app_protocol: None,
             }]),
         };

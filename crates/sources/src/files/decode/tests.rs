@@ -85,8 +85,8 @@ fn objects_of_planned_kinds_are_listed_with_their_location() {
     let parsed = read(&format!(
         "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: web}}\n---\n{SERVICE}---
 apiVersion: projectsesame.io/v1\nkind: HTTPProxyList\nitems:\n- metadata: {{name: p, namespace: shop}}\n- {{}}\n---
-apiVersion: gateway.networking.k8s.io/v1\nkind: UDPRoute\nmetadata: {{name: t}}
-spec: {{rules: [{{backendRefs: [{{name: x, port: 1}}]}}]}}\n---
+apiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {{name: t}}
+spec: {{parentRef: {{name: web}}, listeners: [{{name: x, port: 1, protocol: HTTP}}]}}\n---
 apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: n}}\n"
     ));
     assert_eq!(errors(&parsed), [""; 0]);
@@ -98,7 +98,7 @@ apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: n}}\n"
             "Ingress default/web",
             "HTTPProxy shop/p",
             "HTTPProxy",
-            "UDPRoute default/t"
+            "ListenerSet default/t"
         ]
     );
     assert_eq!(lines[0], 1);

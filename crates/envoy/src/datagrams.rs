@@ -1,0 +1,115 @@
+//! UDP ports: the filter, cluster and endpoints of each.
+//!
+//! In: [`Datagrams`]. Out: a listener filter, a `Cluster` and a `ClusterLoadAssignment`.
+//!
+//! Replacing a UDP listener or its cluster ends all sessions. So neither depends on routes: the cluster is named after
+//! the port and never changes, and its endpoints carry the weights of the backends. An endpoint that stays keeps its
+//! sessions.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use envoy_types::pb::envoy::config::cluster::v3 as cluster;
+use envoy_types::pb::envoy::config::core::v3::Locality;
+use envoy_types::pb::envoy::config::endpoint::v3 as pb;
+use envoy_types::pb::envoy::config::listener::v3::{ListenerFilter, listener_filter};
+use envoy_types::pb::envoy::extensions::filters::udp::udp_proxy::v3::udp_proxy_config::RouteSpecifier;
+use envoy_types::pb::envoy::extensions::filters::udp::udp_proxy::v3::{Route, UdpProxyConfig};
+use envoy_types::pb::xds::core::v3::TypedExtensionConfig;
+use envoy_types::pb::xds::r#type::matcher::v3::Matcher;
+use envoy_types::pb::xds::r#type::matcher::v3::matcher::{OnMatch, on_match};
+use envoy_types::util::pack_any;
+use sesame_model::{Datagrams, Endpoint, ListenerKey};
+
+use crate::cluster::unlimited;
+use crate::{names, wire};
+
+/// Datagrams can't be sent to this address. Envoy would choose a locality without endpoints for no session, whatever
+/// its weight.
+const NOWHERE: Endpoint = Endpoint {
+    address: IpAddr::V4(Ipv4Addr::LOCALHOST),
+    port: 0,
+};
+
+/// The filter that forwards a port's datagrams, by session: a client's address and port. A session ends after a minute
+/// without datagrams, Envoy's default.
+pub(crate) fn filter(key: &ListenerKey) -> ListenerFilter {
+    let route = Route {
+        cluster: names::datagrams(key),
+    };
+    let proxy = UdpProxyConfig {
+        stat_prefix: names::listener(key),
+        route_specifier: Some(RouteSpecifier::Matcher(Matcher {
+            on_no_match: Some(Box::new(OnMatch {
+                on_match: Some(on_match::OnMatch::Action(TypedExtensionConfig {
+                    name: "route".to_owned(),
+                    typed_config: Some(pack_any(route)),
+                })),
+                ..Default::default()
+            })),
+            ..Default::default()
+        })),
+        ..Default::default()
+    };
+    ListenerFilter {
+        name: "envoy.filters.udp_listener.udp_proxy".to_owned(),
+        config_type: Some(listener_filter::ConfigType::TypedConfig(pack_any(proxy))),
+        ..Default::default()
+    }
+}
+
+/// The cluster of a UDP port.
+pub fn datagram_cluster(key: &ListenerKey) -> cluster::Cluster {
+    use cluster::cluster::common_lb_config::{LocalityConfigSpecifier, LocalityWeightedLbConfig};
+    cluster::Cluster {
+        name: names::datagrams(key),
+        cluster_discovery_type: Some(cluster::cluster::ClusterDiscoveryType::Type(
+            cluster::cluster::DiscoveryType::Eds.into(),
+        )),
+        eds_cluster_config: Some(cluster::cluster::EdsClusterConfig {
+            eds_config: Some(wire::ads()),
+            ..Default::default()
+        }),
+        common_lb_config: Some(cluster::cluster::CommonLbConfig {
+            locality_config_specifier: Some(LocalityConfigSpecifier::LocalityWeightedLbConfig(
+                LocalityWeightedLbConfig::default(),
+            )),
+            ..Default::default()
+        }),
+        circuit_breakers: Some(unlimited()),
+        ..Default::default()
+    }
+}
+
+/// The endpoints of a UDP port, with a locality for each backend.
+///
+/// If two Services have an endpoint in common, Envoy takes it for the first of them only.
+pub fn datagram_endpoints(key: &ListenerKey, datagrams: &Datagrams) -> pb::ClusterLoadAssignment {
+    let shares = datagrams.shares.iter();
+    let localities = shares.map(|share| {
+        locality(
+            names::cluster(&share.cluster),
+            share.weight,
+            &share.endpoints,
+        )
+    });
+    let dropped = datagrams.dropped;
+    let nowhere = (dropped > 0).then(|| locality(names::REFUSED.to_owned(), dropped, &[NOWHERE]));
+    pb::ClusterLoadAssignment {
+        cluster_name: names::datagrams(key),
+        endpoints: localities.chain(nowhere).collect(),
+        ..Default::default()
+    }
+}
+
+/// An endpoint whose locality changes loses its sessions, so the name is that of the backend.
+fn locality(name: String, weight: u32, endpoints: &[Endpoint]) -> pb::LocalityLbEndpoints {
+    pb::LocalityLbEndpoints {
+        locality: Some(Locality {
+            sub_zone: name,
+            ..Default::default()
+        }),
+        load_balancing_weight: wire::uint32(weight),
+        lb_endpoints: endpoints.iter().map(crate::endpoint::host).collect(),
+        ..Default::default()
+    }
+}

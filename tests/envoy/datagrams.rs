@@ -1,0 +1,142 @@
+//! UDPRoutes: sessions by weight, which survive changes.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use tokio::net::UdpSocket;
+use tokio::time::timeout;
+
+use crate::harness::{Sesame, assert_share, created, eventually, gateway, service, udp_route};
+
+const UDP: &str = "name: udp, protocol: UDP, port: 5300";
+
+/// A server that sends its name back for each datagram, and a Service for it with the same name. It ends with the test.
+async fn echo(name: &'static str) -> String {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
+    let address = socket.local_addr().expect("an address");
+    tokio::spawn(async move {
+        let mut buffer = [0; 64];
+        while let Ok((_, client)) = socket.recv_from(&mut buffer).await {
+            let _ = socket.send_to(name.as_bytes(), client).await;
+        }
+    });
+    let objects = service(name, &[address]);
+    objects.replace("port: 80}", "port: 53, protocol: UDP}")
+}
+
+/// A client's session with a UDP port.
+struct Session(UdpSocket);
+
+impl Session {
+    async fn with(address: SocketAddr) -> Self {
+        let socket = UdpSocket::bind(SocketAddr::new(address.ip(), 0)).await;
+        let socket = socket.expect("a socket");
+        socket.connect(address).await.expect("an address");
+        Self(socket)
+    }
+
+    /// The name of the server that answers a datagram, within 300 ms.
+    async fn answer(&self) -> Result<String> {
+        self.0.send(b"hello").await?;
+        let mut buffer = [0; 64];
+        let answer = timeout(Duration::from_millis(300), self.0.recv(&mut buffer)).await;
+        let length = answer.context("no answer")??;
+        Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+    }
+}
+
+/// A new session's server becomes this one.
+async fn becomes(address: SocketAddr, expected: &str) {
+    eventually(expected, async || {
+        let name = Session::with(address).await.answer().await?;
+        ensure!(name == expected, "{name}");
+        Ok(())
+    })
+    .await;
+}
+
+fn to(backends: &[(&str, u32)]) -> String {
+    let backends = backends.iter();
+    let refs =
+        backends.map(|(name, weight)| format!("{{name: {name}, port: 53, weight: {weight}}}"));
+    format!("backendRefs: [{}]", Vec::from_iter(refs).join(", "))
+}
+
+#[tokio::test]
+async fn sessions_are_shared_by_weight_and_those_for_invalid_backends_are_dropped() {
+    let services = echo("a").await + &echo("b").await + &echo("none").await;
+    let rule = to(&[("a", 5), ("b", 3), ("none", 0), ("missing", 2)]);
+    let sesame =
+        Sesame::with_gateway(&[UDP], &(udp_route("udp", &["web"], &[rule]) + &services)).await;
+    let address = sesame.at(5300);
+    eventually("an answer", async || {
+        Session::with(address).await.answer().await
+    })
+    .await;
+    let mut asked = tokio::task::JoinSet::new();
+    for _ in 0..400 {
+        asked.spawn(async move { Session::with(address).await.answer().await });
+    }
+    let mut found: BTreeMap<String, u32> = BTreeMap::new();
+    for answer in asked.join_all().await {
+        let name = answer.unwrap_or_else(|_| "no answer".to_owned());
+        *found.entry(name).or_default() += 1;
+    }
+    for (name, share) in [("a", 0.5), ("b", 0.3), ("no answer", 0.2)] {
+        assert_share(name, found.remove(name).unwrap_or(0), 400, share);
+    }
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[tokio::test]
+async fn sessions_survive_changes_and_leave_endpoints_that_are_gone() {
+    let (a, b) = (echo("a").await, echo("b").await);
+    let objects = |ip: IpAddr, listeners: &[&str], backends: &[(&str, u32)]| {
+        let route = created(&udp_route("udp", &["web"], &[to(backends)]), "2026-01-02");
+        gateway("web", ip, listeners) + &route + &b
+    };
+    let sesame = Sesame::serving(|ip| {
+        vec![
+            ("all.yaml", objects(ip, &[UDP], &[("a", 1)])),
+            ("a.yaml", a),
+        ]
+    })
+    .await;
+    let address = sesame.at(5300);
+    becomes(address, "a").await;
+    let session = Session::with(address).await;
+    let stays = async |expected: &str| {
+        for _ in 0..5 {
+            assert_eq!(session.answer().await.expect("an answer"), expected);
+        }
+    };
+    stays("a").await;
+
+    // Other weights, and another listener.
+    let more = "name: more, protocol: UDP, port: 5301";
+    let folder = sesame.folder();
+    folder.write(
+        "all.yaml",
+        &objects(sesame.ip, &[UDP, more], &[("a", 1), ("b", 1_000_000)]),
+    );
+    becomes(address, "b").await;
+    stays("a").await;
+
+    // An older route that has the endpoint too.
+    folder.write(
+        "old.yaml",
+        &created(
+            &udp_route("old", &["web"], &[to(&[("a", 1)])]),
+            "2026-01-01",
+        ),
+    );
+    becomes(address, "a").await;
+    stays("a").await;
+
+    folder.remove("a.yaml");
+    folder.remove("old.yaml");
+    becomes(address, "b").await;
+    stays("b").await;
+}
