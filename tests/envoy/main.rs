@@ -16,6 +16,7 @@ mod grpc;
 mod harness;
 mod headers;
 mod hostnames;
+mod listener_sets;
 mod mirrors;
 mod paths;
 mod redirects;

@@ -151,6 +151,7 @@ kinds! {
     }
     ListenerSet {
         plural: "listenersets",
+        served: true,
         status: Some(StatusOwner::Whole { conditions: &condition::listener_set::ALL }),
     }
     HTTPRoute {

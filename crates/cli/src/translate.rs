@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use serde_json::Value;
-use sesame_api::{Kind, NamespacedName};
+use sesame_api::{Kind, NamespacedName, Object};
 use sesame_control::files::{self, FilesConfig, Snapshot};
 use sesame_control::{FleetId, Options, Resources, StatusView, Translation};
 
@@ -50,9 +50,10 @@ pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
         port_offset: args.port_offset,
         sharding: args.route_shards.into(),
     };
+    let sets = args.gateway.as_ref().map(|gateway| sets_of(&snapshot, gateway));
     let mut translation = sesame_control::translate(snapshot.objects, options);
-    if let Some(gateway) = &args.gateway {
-        filter_by_gateway(&mut translation, gateway)?;
+    if let (Some(gateway), Some(sets)) = (&args.gateway, sets) {
+        filter_by_gateway(&mut translation, gateway, &sets)?;
     }
     match args.only[..] {
         [OutputPart::Status] => output::print(&List::of(&translation.statuses), args.output)?,
@@ -77,8 +78,23 @@ fn report(snapshot: &Snapshot) {
     }
 }
 
-/// Keeps only what belongs to one Gateway.
-fn filter_by_gateway(translation: &mut Translation, gateway: &NamespacedName) -> Result<()> {
+/// The ListenerSets of a Gateway.
+fn sets_of(snapshot: &Snapshot, gateway: &NamespacedName) -> BTreeSet<NamespacedName> {
+    let sets = snapshot.objects.iter().filter_map(|object| match object {
+        Object::ListenerSet(set) => Some(set),
+        _ => None,
+    });
+    sets.filter(|set| set.spec.parent_ref.resolve(&set.meta.namespace) == *gateway)
+        .map(|set| set.meta.namespaced_name())
+        .collect()
+}
+
+/// Keeps only what belongs to one Gateway and its ListenerSets.
+fn filter_by_gateway(
+    translation: &mut Translation,
+    gateway: &NamespacedName,
+    sets: &BTreeSet<NamespacedName>,
+) -> Result<()> {
     let fleet = FleetId::of_gateway(gateway.namespace.clone(), gateway.name.clone());
     if !translation.fleets.contains_key(&fleet) {
         let names: Vec<String> = translation.fleets.keys().map(ToString::to_string).collect();
@@ -93,20 +109,29 @@ fn filter_by_gateway(translation: &mut Translation, gateway: &NamespacedName) ->
     translation.fleets.retain(|name, _| *name == fleet);
     translation.statuses.retain(|status| match status.key.kind {
         Kind::Gateway => status.key.namespaced_name() == *gateway,
-        kind if kind.is_route() => has_parent(status, gateway),
+        Kind::ListenerSet => sets.contains(&status.key.namespaced_name()),
+        kind if kind.is_route() => has_parent(status, gateway, sets),
         _ => false,
     });
     Ok(())
 }
 
-/// Whether a route's status has an entry for the Gateway.
-fn has_parent(status: &StatusView, gateway: &NamespacedName) -> bool {
+/// Whether a route's status has an entry for the Gateway or one of its ListenerSets.
+fn has_parent(
+    status: &StatusView,
+    gateway: &NamespacedName,
+    sets: &BTreeSet<NamespacedName>,
+) -> bool {
     let parents = status.status["parents"].as_array();
     parents.into_iter().flatten().any(|parent| {
         let reference = &parent["parentRef"];
         let namespace = reference["namespace"].as_str();
-        reference["name"] == *gateway.name
-            && namespace.unwrap_or(&status.key.namespace) == &*gateway.namespace
+        let namespace = namespace.unwrap_or(&status.key.namespace);
+        let name = NamespacedName::new(namespace, reference["name"].as_str().unwrap_or_default());
+        match reference["kind"] == Kind::ListenerSet.as_str() {
+            true => sets.contains(&name),
+            false => name == *gateway,
+        }
     })
 }
 

@@ -85,7 +85,7 @@ fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Gateways and routes with their statuses.
+/// Gateways, ListenerSets and routes with their statuses.
 ///
 /// # Errors
 /// If no API server is configured, or a request fails.
@@ -102,7 +102,8 @@ pub async fn status_store(
     let client = client(config)?;
     let status_store = StatusStore::default();
     let now = jiff::Timestamp::now();
-    let shown = |kind: &Kind| kind.is_served() && (*kind == Kind::Gateway || kind.is_route());
+    let has_listeners = |kind: &Kind| matches!(kind, Kind::Gateway | Kind::ListenerSet);
+    let shown = |kind: &Kind| kind.is_served() && (has_listeners(kind) || kind.is_route());
     for kind in Kind::ALL.into_iter().filter(shown) {
         for object in list(&client, kind, namespace.as_deref()).await? {
             status_store.upsert(&object);
@@ -157,8 +158,14 @@ fn decode(kind: Kind, item: &DynamicObject) -> Option<Object> {
 
 /// The object's status. Parents without a status get a pending one.
 fn status(object: &Object) -> Option<ObjectStatus> {
-    if let Object::Gateway(gateway) = object {
-        return Some(ObjectStatus::Gateway(gateway.status.clone().into()));
+    match object {
+        Object::Gateway(gateway) => {
+            return Some(ObjectStatus::Gateway(gateway.status.clone().into()));
+        }
+        Object::ListenerSet(set) => {
+            return Some(ObjectStatus::ListenerSet(set.status.clone().into()));
+        }
+        _ => {}
     }
     let route = object.as_route()?;
     let mut status = route.status.clone();

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
-use sesame_api::{Kind, Object, ObjectKey, ObjectStatus};
+use sesame_api::{Kind, Listener, NamespacedName, Object, ObjectKey, ObjectStatus};
 use sesame_sources::files::FileError;
 
 pub use self::overview::{GatewayView, ListenerView, Overview, ParentView, RouteView};
@@ -43,6 +43,10 @@ enum SpecSummary {
     #[default]
     Empty,
     Gateway(Vec<ListenerSummary>),
+    ListenerSet {
+        gateway: NamespacedName,
+        listeners: Vec<ListenerSummary>,
+    },
     Route(Arc<[Arc<str>]>),
 }
 
@@ -52,6 +56,18 @@ struct ListenerSummary {
     port: u16,
     protocol: String,
     hostname: Option<Arc<str>>,
+}
+
+fn summaries(listeners: &[Listener]) -> Vec<ListenerSummary> {
+    let listeners = listeners.iter();
+    listeners
+        .map(|listener| ListenerSummary {
+            name: Arc::clone(&listener.name),
+            port: listener.port,
+            protocol: listener.protocol.as_str().to_owned(),
+            hostname: listener.hostname().cloned(),
+        })
+        .collect()
 }
 
 impl StatusStore {
@@ -78,16 +94,11 @@ impl StatusStore {
     /// Adds or updates an object.
     pub(crate) fn upsert(&self, object: &Object) {
         let summary = match object {
-            Object::Gateway(gateway) => {
-                let listeners = gateway.spec.listeners.iter();
-                let listeners = listeners.map(|listener| ListenerSummary {
-                    name: Arc::clone(&listener.name),
-                    port: listener.port,
-                    protocol: listener.protocol.as_str().to_owned(),
-                    hostname: listener.hostname().cloned(),
-                });
-                SpecSummary::Gateway(listeners.collect())
-            }
+            Object::Gateway(gateway) => SpecSummary::Gateway(summaries(&gateway.spec.listeners)),
+            Object::ListenerSet(set) => SpecSummary::ListenerSet {
+                gateway: set.spec.parent_ref.resolve(&set.meta.namespace),
+                listeners: summaries(&set.spec.listeners),
+            },
             object => match object.as_route() {
                 Some(route) => SpecSummary::Route(route.hostnames.into()),
                 None => return,
@@ -98,7 +109,7 @@ impl StatusStore {
 
     /// Removes an object.
     pub(crate) fn forget(&self, key: &ObjectKey) {
-        if key.kind == Kind::Gateway || key.kind.is_route() {
+        if matches!(key.kind, Kind::Gateway | Kind::ListenerSet) || key.kind.is_route() {
             self.write(|inner| inner.entries.remove(key));
         }
     }

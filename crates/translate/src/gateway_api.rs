@@ -3,11 +3,12 @@
 //! - `class`: which GatewayClasses are ours and accepted
 //! - `parameters`: the fleet parameters of classes and Gateways
 //! - `unmanaged`: which Gateway the unmanaged fleet serves
-//! - `gateway`, `listener`, `conflicts`: which listeners are valid
+//! - `gateway`, `listener_set`, `listener`, `conflicts`: which listeners are valid; `listener_state` is the result
+//! - `merge`: which listeners of a Gateway and its ListenerSets get a port and hostname
 //! - `route`: where routes attach, and their rules; `http_route`, `grpc_route` and `l4_route` contain what is specific
 //!   to each kind
 //! - `fleet_request`: the fleet of a Gateway
-//! - `gateway_status`, `route/status`: the statuses
+//! - `gateway_status`, `listener_set_status`, `listener_status`, `route/status`: the statuses
 
 pub mod class;
 mod conflicts;
@@ -18,6 +19,11 @@ pub(crate) mod grpc_route;
 pub(crate) mod http_route;
 pub(crate) mod l4_route;
 pub(crate) mod listener;
+pub(crate) mod listener_set;
+pub(crate) mod listener_set_status;
+pub mod listener_state;
+pub(crate) mod listener_status;
+pub(crate) mod merge;
 pub mod parameters;
 pub(crate) mod route;
 pub(crate) mod unmanaged;

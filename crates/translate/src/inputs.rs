@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sesame_api::{
-    GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, NamespacedName, Object, ObjectKey,
+    GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, ListenerSet, NamespacedName, Object, ObjectKey,
     ReferenceGrant, TCPRoute, TLSRoute, UDPRoute,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Table};
@@ -23,6 +23,7 @@ use crate::shared::services::{self, Service, Slice};
 pub struct Inputs {
     pub(crate) gateway_classes: Table<ObjectKey, GatewayClass>,
     pub(crate) gateways: Table<ObjectKey, Gateway>,
+    pub(crate) listener_sets: Table<ObjectKey, ListenerSet>,
     pub(crate) http_routes: Table<ObjectKey, HTTPRoute>,
     pub(crate) grpc_routes: Table<ObjectKey, GRPCRoute>,
     pub(crate) tls_routes: Table<ObjectKey, TLSRoute>,
@@ -52,6 +53,7 @@ impl Inputs {
         Self {
             gateway_classes: b.input("gateway_classes"),
             gateways: b.input("gateways"),
+            listener_sets: b.input("listener_sets"),
             http_routes: b.input("http_routes"),
             grpc_routes: b.input("grpc_routes"),
             tls_routes: b.input("tls_routes"),
@@ -212,6 +214,7 @@ macro_rules! input_tables {
 input_tables! {
     GatewayClass => gateway_classes,
     Gateway => gateways,
+    ListenerSet => listener_sets,
     HTTPRoute => http_routes,
     GRPCRoute => grpc_routes,
     TLSRoute => tls_routes,
@@ -247,6 +250,7 @@ macro_rules! whole_objects {
 whole_objects! {
     GatewayClass without status,
     Gateway without status,
+    ListenerSet without status,
     HTTPRoute without status,
     GRPCRoute without status,
     TLSRoute without status,

@@ -3,6 +3,7 @@
 //! A stage reads tables declared above it, by key or by index, and reruns when a row that it read changes. So its
 //! reads determine the cost of a change.
 
+mod gateways;
 mod reach;
 
 use std::sync::Arc;
@@ -17,20 +18,15 @@ use sesame_model::{
 };
 
 use self::reach::{certificates_of, clusters_of, tcp_clusters_of};
-use crate::gateway_api::class::{self, ClassState};
-use crate::gateway_api::gateway::{self, GatewayState, Obstacles};
-use crate::gateway_api::parameters::{self, Chosen, GatewayParameters};
 use crate::gateway_api::route::status::{Findings, Rejections};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
-use crate::gateway_api::unmanaged::Served;
-use crate::gateway_api::{fleet_request, gateway_status, l4_route, listener};
+use crate::gateway_api::l4_route;
 use crate::inputs::Inputs;
 use crate::settings::Settings;
-use crate::shared::certificates::{self, CertificateState};
+use crate::shared::certificates::CertificateState;
 use crate::shared::connections::{self, ChainKey, ServedChain};
 use crate::shared::datagrams;
 use crate::shared::hosts::{self, Attachments, RouteRules};
-use crate::shared::listeners::{AttachPoints, ListenerId};
 use crate::shared::ports::{self, Bind};
 use crate::shared::services::{self, Backend};
 
@@ -73,8 +69,7 @@ pub struct Outputs {
 /// Declares all stages.
 pub fn stages(b: &mut Builder) -> Pipeline {
     let inputs = Inputs::declare(b);
-    let certificate_states = certificate_states(b, &inputs);
-    let gateways = gateways(b, &inputs, certificate_states);
+    let gateways = gateways::stages(b, &inputs);
 
     let http_by_backend = by_backend(b, "http_routes by backend", inputs.http_routes);
     let grpc_by_backend = by_backend(b, "grpc_routes by backend", inputs.grpc_routes);
@@ -210,18 +205,9 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let route_tables = b.derive_many("route table", points_by_port, move |reader, key| {
         ports::route_tables(reader, points_by_port, key)
     });
-    let served_certificates = b.derive(
-        "served certificates",
-        gateways.states,
-        move |reader, key| {
-            Some(gateway::served_certificates(
-                &*reader.get(gateways.states, key)?,
-            ))
-        },
-    );
     let of_ports = ports::Sources {
         points_by_port,
-        certificates: served_certificates,
+        certificates: gateways.certificates,
         chains: b.index(chains, "chains by listener", |key: &ChainKey, _| {
             vec![key.listener.clone()]
         }),
@@ -261,7 +247,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let fleet_certificates =
         b.union_keys("fleet's certificates", [listeners_by_certificate.into()]);
 
-    let gateway_status = gateway_statuses(b, &inputs, &gateways, by_listener);
+    let (gateway_status, set_status) = gateways::statuses(b, &inputs, &gateways, by_listener);
     let rejections = Rejections {
         rejections: inputs.rejections,
         fleets: b.union_keys(
@@ -336,6 +322,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         [
             gateways.class_status,
             gateway_status,
+            set_status,
             http_status,
             grpc_status,
             tls_status,
@@ -347,37 +334,19 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     Pipeline {
         inputs,
         outputs: Outputs {
-            fleets: fleets(b, &inputs, &gateways),
+            fleets: gateways::fleets(b, &inputs, &gateways),
             listeners,
             datagrams,
             route_tables,
             virtual_hosts,
             clusters,
             endpoints,
-            certificates: certificates(b, certificate_states),
+            certificates: certificates(b, gateways.certificate_states),
             fleet_clusters,
             fleet_certificates,
             statuses,
         },
     }
-}
-
-fn certificate_states(b: &mut Builder, inputs: &Inputs) -> Table<CertificateKey, CertificateState> {
-    let secrets = inputs.secrets;
-    let by_secret = b.index(inputs.gateways, "gateways by secret", |_, gateway| {
-        gateway::referenced_secrets(gateway)
-    });
-    b.derive(
-        "certificate state",
-        by_secret,
-        move |reader, key: &CertificateKey| {
-            let secret = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.name));
-            Some(match reader.get(secrets, &secret) {
-                Some(secret) => certificates::read(&secret),
-                None => CertificateState::Missing,
-            })
-        },
-    )
 }
 
 fn certificates(
@@ -389,125 +358,6 @@ fn certificates(
             CertificateState::Valid { certificate, .. } => Some(certificate.clone()),
             CertificateState::Missing | CertificateState::Invalid(_) => None,
         }
-    })
-}
-
-/// The tables of GatewayClasses and Gateways.
-#[derive(Clone, Copy)]
-struct Gateways {
-    class_status: Table<ObjectKey, ObjectStatus>,
-    parameters: Table<ObjectKey, GatewayParameters>,
-    states: Table<ObjectKey, GatewayState>,
-    points: Table<ObjectKey, AttachPoints>,
-}
-
-fn gateways(
-    b: &mut Builder,
-    inputs: &Inputs,
-    certificates: Table<CertificateKey, CertificateState>,
-) -> Gateways {
-    let inputs = *inputs;
-    let served = Served::declare(b, &inputs);
-    let chosen: Table<NamespacedName, Chosen> =
-        b.derive("parameters", inputs.config_maps, move |reader, name| {
-            Some(parameters::chosen(&*reader.get(inputs.config_maps, name)?))
-        });
-    let classes: Table<ObjectKey, ClassState> =
-        b.derive("class", inputs.gateway_classes, move |reader, key| {
-            let class = reader.get(inputs.gateway_classes, key)?;
-            let settings = reader.get(inputs.settings, &())?;
-            class::read(reader, chosen, &settings, served, &class)
-        });
-    let class_status = b.derive("class status", classes, move |reader, key| {
-        let class = reader.get(inputs.gateway_classes, key)?;
-        let state = reader.get(classes, key)?;
-        let api = reader.get(inputs.api_version, &());
-        let api = api.as_deref().map(String::as_str);
-        let settings = reader.get(inputs.settings, &())?;
-        let status = class::status(&class, &state, &settings.mode, api);
-        Some(ObjectStatus::GatewayClass(Arc::new(status)))
-    });
-    let parameters: Table<ObjectKey, GatewayParameters> =
-        b.derive("gateway parameters", inputs.gateways, move |reader, key| {
-            let gateway = reader.get(inputs.gateways, key)?;
-            let class = reader.get(classes, &class::key(&gateway.spec.gateway_class_name))?;
-            Some(parameters::of_gateway(reader, chosen, &class, &gateway))
-        });
-    let of_listeners = listener::Sources {
-        grants: inputs.grants_by_namespace,
-        certificates,
-    };
-    let states: Table<ObjectKey, GatewayState> =
-        b.derive("gateway state", parameters, move |reader, key| {
-            let gateway = reader.get(inputs.gateways, key)?;
-            let settings = reader.get(inputs.settings, &())?;
-            let obstacles = Obstacles {
-                parameters: reader.get(parameters, key)?.wrong.clone(),
-                elsewhere: served.refusal(reader, &settings.mode, key),
-            };
-            Some(gateway::read(
-                reader,
-                of_listeners,
-                &gateway,
-                obstacles,
-                settings.in_cluster(),
-            ))
-        });
-    let points = b.derive("attach points", states, move |reader, key: &ObjectKey| {
-        let state = reader.get(states, key)?;
-        let settings = reader.get(inputs.settings, &())?;
-        let fleet = settings.fleet_of(&key.namespaced_name());
-        Some(gateway::attach_points(&fleet, key, &state))
-    });
-    Gateways {
-        class_status,
-        parameters,
-        states,
-        points,
-    }
-}
-
-fn fleets(b: &mut Builder, inputs: &Inputs, gateways: &Gateways) -> Table<FleetId, FleetRequest> {
-    let (inputs, gateways) = (*inputs, *gateways);
-    b.derive_many("fleet", gateways.states, move |reader, key: &ObjectKey| {
-        let (Some(settings), Some(gateway), Some(state), Some(parameters)) = (
-            reader.get(inputs.settings, &()),
-            reader.get(inputs.gateways, key),
-            reader.get(gateways.states, key),
-            reader.get(gateways.parameters, key),
-        ) else {
-            return Vec::new();
-        };
-        fleet_request::request(&settings, &gateway, &state, &parameters)
-            .into_iter()
-            .collect()
-    })
-}
-
-fn gateway_statuses(
-    b: &mut Builder,
-    inputs: &Inputs,
-    gateways: &Gateways,
-    attached: Index<ObjectKey, Attachments, ListenerId>,
-) -> Table<ObjectKey, ObjectStatus> {
-    let (inputs, gateways) = (*inputs, *gateways);
-    b.derive("gateway status", gateways.states, move |reader, key| {
-        let gateway = reader.get(inputs.gateways, key)?;
-        let state = reader.get(gateways.states, key)?;
-        let points = reader.get(gateways.points, key)?;
-        let fleet = reader.get(inputs.fleets, &points.fleet);
-        let settings = reader.get(inputs.settings, &())?;
-        let sources = gateway_status::Sources {
-            inputs: &inputs,
-            mode: &settings.mode,
-            asked: &gateway.spec.addresses,
-            state: &state,
-            points: &points,
-            fleet: fleet.as_deref(),
-            attached,
-        };
-        let status = gateway_status::status(reader, &sources, key, &gateway);
-        Some(ObjectStatus::Gateway(Arc::new(status)))
     })
 }
 

@@ -27,6 +27,7 @@
     - gateways
     - grpcroutes
     - httproutes
+    - listenersets
     - tcproutes
     - tlsroutes
     - udproutes
@@ -39,6 +40,7 @@
     - gateways/status
     - grpcroutes/status
     - httproutes/status
+    - listenersets/status
     - tcproutes/status
     - tlsroutes/status
     - udproutes/status

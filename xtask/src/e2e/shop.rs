@@ -62,6 +62,7 @@ pub(super) fn gateway(name: &str, infrastructure: Value) -> Vec<Value> {
         "spec": {
             "gatewayClassName": "sesame",
             "infrastructure": infrastructure,
+            "allowedListeners": { "namespaces": { "from": "Same" } },
             "listeners": [
                 { "name": "http", "port": PORT, "protocol": "HTTP" },
                 { "name": "tls", "port": 443, "protocol": "TLS", "tls": { "mode": "Passthrough" } },
@@ -71,8 +72,18 @@ pub(super) fn gateway(name: &str, infrastructure: Value) -> Vec<Value> {
         },
     });
     let hosts = json!([host(name)]);
+    let set = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "ListenerSet",
+        "metadata": { "name": name, "namespace": NAMESPACE },
+        "spec": {
+            "parentRef": { "name": name },
+            "listeners": [{ "name": "more", "port": 8081, "protocol": "HTTP" }],
+        },
+    });
     vec![
         gateway,
+        set,
         route(name, name, "0"),
         simple_route("GRPCRoute", name, "http", Some(&hosts)),
         simple_route("TLSRoute", name, "tls", Some(&hosts)),

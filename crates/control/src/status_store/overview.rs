@@ -3,9 +3,10 @@
 //! In: the status store. Out: Gateways, listeners, routes and problems, the worst first, as plain data. It must not
 //! depend on how it is displayed.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-use sesame_api::{Condition, GatewayStatus, NamespacedName, ObjectKey, ObjectStatus, RouteStatus};
+use sesame_api::{Condition, ListenerStatus, NamespacedName, ObjectKey, ObjectStatus, RouteStatus};
 use sesame_sources::files::FileError;
 
 use super::timed_status::Severity;
@@ -35,16 +36,16 @@ pub struct GatewayView {
     pub severity: Severity,
     /// The message of that condition, if there is a problem.
     pub message: Option<String>,
-    /// Its listeners, in the order of the object.
+    /// Its listeners, in the order of the object, then those of its ListenerSets.
     pub listeners: Vec<ListenerView>,
 }
 
 /// A listener.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenerView {
-    /// Its name.
+    /// Its name; `namespace/set/name` for a listener of a ListenerSet.
     pub name: String,
-    /// The port in the Gateway's spec.
+    /// The port in the spec.
     pub port: u16,
     /// Its protocol.
     pub protocol: String,
@@ -109,34 +110,60 @@ fn worst<'a>(conditions: impl IntoIterator<Item = &'a Condition>) -> (Severity, 
 }
 
 fn gateways(inner: &Inner, port_offset: u16) -> Vec<GatewayView> {
-    let mut views = Vec::new();
+    let mut views = BTreeMap::new();
     for (key, entry) in &inner.entries {
         if let (SpecSummary::Gateway(listeners), Some(status)) = (&entry.summary, &entry.status)
             && let ObjectStatus::Gateway(status) = status.status()
         {
             let (severity, message) = worst(&status.conditions);
-            views.push(GatewayView {
-                name: key.namespaced_name(),
-                addresses: status.addresses.iter().map(|a| a.value.clone()).collect(),
+            let addresses: Vec<String> = status.addresses.iter().map(|a| a.value.clone()).collect();
+            let view = |summary| {
+                let address = addresses.first();
+                listener(summary, &status.listeners, address, port_offset)
+            };
+            let name = key.namespaced_name();
+            let view = GatewayView {
+                name: name.clone(),
                 severity,
                 message,
-                listeners: listeners
-                    .iter()
-                    .map(|summary| listener(summary, status, port_offset))
-                    .collect(),
-            });
+                listeners: listeners.iter().map(view).collect(),
+                addresses,
+            };
+            views.insert(name, view);
         }
     }
-    views
+    for (key, entry) in &inner.entries {
+        if let (SpecSummary::ListenerSet { gateway, listeners }, Some(status)) =
+            (&entry.summary, &entry.status)
+            && let ObjectStatus::ListenerSet(status) = status.status()
+            && let Some(gateway) = views.get_mut(gateway)
+        {
+            let of_set = worst(&status.conditions);
+            for summary in listeners {
+                let address = gateway.addresses.first();
+                let mut view = listener(summary, &status.listeners, address, port_offset);
+                view.name = format!("{}/{}", key.namespaced_name(), view.name);
+                if of_set.0 > view.severity {
+                    (view.severity, view.message) = of_set.clone();
+                }
+                gateway.listeners.push(view);
+            }
+        }
+    }
+    views.into_values().collect()
 }
 
-fn listener(summary: &ListenerSummary, gateway: &GatewayStatus, port_offset: u16) -> ListenerView {
-    let status = gateway.listeners.iter().find(|l| l.name == summary.name);
+fn listener(
+    summary: &ListenerSummary,
+    statuses: &[ListenerStatus],
+    address: Option<&String>,
+    port_offset: u16,
+) -> ListenerView {
+    let status = statuses.iter().find(|l| l.name == summary.name);
     let (severity, message) = match status {
         Some(status) => worst(&status.conditions),
         None => (Severity::Waiting, None),
     };
-    let address = gateway.addresses.first().map(|address| &address.value);
     ListenerView {
         name: summary.name.to_string(),
         port: summary.port,
@@ -195,7 +222,9 @@ fn some_routes(inner: &Inner, limit: usize) -> Overview {
 fn route(severity: Severity, key: &ObjectKey, entry: &Entry, status: &RouteStatus) -> RouteView {
     let hostnames = match &entry.summary {
         SpecSummary::Route(hostnames) => hostnames.iter().map(ToString::to_string).collect(),
-        SpecSummary::Empty | SpecSummary::Gateway(_) => Vec::new(),
+        SpecSummary::Empty | SpecSummary::Gateway(_) | SpecSummary::ListenerSet { .. } => {
+            Vec::new()
+        }
     };
     let parents = status.parents.iter().map(|parent| {
         let reference = &parent.parent_ref;

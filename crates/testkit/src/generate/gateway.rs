@@ -81,14 +81,11 @@ fn gateway_of(metadata: Json) -> Json {
         ("addresses", may(0.2, unique_list(address(), 0..3, ""))),
         ("infrastructure", may(0.05, infrastructure())),
         ("tls", may(0.05, tls())),
+        ("allowedListeners", may(0.5, allowed_listeners())),
     ]);
     (metadata, spec)
         .prop_map(|(metadata, mut spec)| {
-            let listeners = &mut spec["listeners"];
-            dedup(listeners, |l| l["name"].to_string());
-            dedup(listeners, |l| {
-                format!("{} {} {}", l["port"], l["protocol"], l["hostname"])
-            });
+            distinct(&mut spec["listeners"]);
             json!({
                 "apiVersion": "gateway.networking.k8s.io/v1",
                 "kind": "Gateway",
@@ -97,6 +94,39 @@ fn gateway_of(metadata: Json) -> Json {
             })
         })
         .boxed()
+}
+
+pub(super) fn listener_set() -> Json {
+    let gateway = prop::sample::select(pool::GATEWAYS.to_vec())
+        .prop_map(|(namespace, name)| json!({"namespace": namespace, "name": name}));
+    let odd = any_of(&["web", "missing"]).prop_map(|name| json!({"name": name}));
+    let spec = record(vec![
+        ("parentRef", must(prop_oneof![8 => gateway, 1 => odd].boxed())),
+        ("listeners", must(list(listener(), 1..4))),
+    ]);
+    (super::metadata(pool::LISTENER_SETS, pool::NAMESPACES), spec)
+        .prop_map(|(metadata, mut spec)| {
+            distinct(&mut spec["listeners"]);
+            json!({
+                "apiVersion": "gateway.networking.k8s.io/v1",
+                "kind": "ListenerSet",
+                "metadata": metadata,
+                "spec": spec,
+            })
+        })
+        .boxed()
+}
+
+/// Removes listeners that the API doesn't allow beside others.
+fn distinct(listeners: &mut Value) {
+    dedup(listeners, |l| l["name"].to_string());
+    dedup(listeners, |l| {
+        format!("{} {} {}", l["port"], l["protocol"], l["hostname"])
+    });
+}
+
+fn allowed_listeners() -> Json {
+    record(vec![("namespaces", may(0.95, namespaces()))])
 }
 
 fn listener() -> Json {

@@ -21,6 +21,7 @@ pub(super) fn grant() -> Json {
                     "TCPRoute",
                     "UDPRoute",
                     "Gateway",
+                    "ListenerSet",
                 ],
                 &["Service"],
             )),

@@ -88,6 +88,8 @@ pub(super) fn crowds() -> Vec<Value> {
 fn parent() -> Json {
     let gateway = prop::sample::select(pool::GATEWAYS.to_vec())
         .prop_map(|(namespace, name)| json!({"namespace": namespace, "name": name}));
+    let set = (any_of(pool::LISTENER_SETS), any_of(pool::NAMESPACES))
+        .prop_map(|(name, namespace)| json!({"kind": "ListenerSet", "namespace": namespace, "name": name}));
     let odd = prop_oneof![
         just(json!({"name": "web"})),
         just(json!({"name": "missing"})),
@@ -99,7 +101,7 @@ fn parent() -> Json {
         ("sectionName", may(0.1, any_of(pool::LISTENERS))),
         ("port", may(0.08, any_number(&ports))),
     ]);
-    (prop_oneof![9 => gateway, 1 => odd], narrow)
+    (prop_oneof![9 => gateway, 3 => set, 1 => odd], narrow)
         .prop_map(|(mut parent, narrow)| {
             if let (Some(parent), Value::Object(narrow)) = (parent.as_object_mut(), narrow) {
                 parent.extend(narrow);

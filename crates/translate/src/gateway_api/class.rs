@@ -32,7 +32,6 @@ const MISSING: &[&str] = &[
     "GatewayFrontendClientCertificateValidation",
     "GatewayFrontendClientCertificateValidationInsecureFallback",
     "GatewayListenerFilters",
-    "ListenerSet",
 ];
 
 /// Features that unmanaged Envoys lack: Sesame doesn't assign their addresses.

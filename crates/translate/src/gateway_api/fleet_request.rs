@@ -1,20 +1,23 @@
 //! The fleet of a Gateway.
 
-use std::collections::BTreeSet;
-
 use sesame_api::{AddressType, Gateway, GatewaySpecAddress};
 use sesame_model::{AddressRequest, FleetId, FleetRequest, GatewayOwner, Port};
 
-use super::gateway::{GatewayState, ListenerState};
+use super::gateway::GatewayState;
+use super::merge::PortClaim;
 use super::parameters::GatewayParameters;
 use crate::settings::Settings;
 
 /// The fleet that a Gateway needs; `None` if the Gateway is not accepted.
-pub(crate) fn request(
+///
+/// In a cluster, it has the ports of all accepted listeners: if a missing Secret removed a port, the Service could lose
+/// its address. Locally, only the ports that Envoy binds, so that other programs can use the rest.
+pub(crate) fn request<'a>(
     settings: &Settings,
     gateway: &Gateway,
     state: &GatewayState,
     parameters: &GatewayParameters,
+    ports: impl Iterator<Item = (Port, &'a PortClaim)>,
 ) -> Option<(FleetId, FleetRequest)> {
     if state.refused.is_some() {
         return None;
@@ -35,7 +38,10 @@ pub(crate) fn request(
             .map(|infrastructure| infrastructure.annotations.clone())
             .unwrap_or_default(),
         addresses: gateway.spec.addresses.iter().map(address).collect(),
-        ports: ports(settings, state),
+        ports: ports
+            .filter(|(_, claim)| settings.in_cluster() || claim.serving)
+            .map(|(port, _)| port)
+            .collect(),
         parameters: parameters.chosen.clone(),
     };
     Some((fleet, request))
@@ -52,17 +58,4 @@ fn address(address: &GatewaySpecAddress) -> AddressRequest {
         AddressType::Hostname => AddressRequest::Hostname(value.clone()),
         other => AddressRequest::Other(other.as_str().to_owned()),
     }
-}
-
-/// In a cluster, the ports of all accepted listeners: if a missing Secret removed a port, the Service could lose its
-/// address. Locally, only the ports that Envoy binds, so that other programs can use the rest.
-fn ports(settings: &Settings, state: &GatewayState) -> BTreeSet<Port> {
-    let listeners = state.listeners.iter();
-    listeners
-        .filter(|listener| match settings.in_cluster() {
-            true => listener.accepted(),
-            false => listener.serving(),
-        })
-        .map(ListenerState::bound_port)
-        .collect()
 }

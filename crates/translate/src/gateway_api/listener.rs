@@ -1,13 +1,15 @@
-//! A single listener of a Gateway: protocol, kinds, namespaces, certificates.
+//! A single listener of a Gateway or ListenerSet: protocol, kinds, namespaces, certificates.
+
+use std::sync::Arc;
 
 use sesame_api::{
-    FromNamespaces, Gateway, Kind, Listener, NamespacedName, ProtocolType, SecretObjectReference,
-    TlsMode, reason,
+    FromNamespaces, FrontendTls, Kind, Listener, NamespacedName, ProtocolType,
+    SecretObjectReference, TlsMode, reason,
 };
 use sesame_engine::{Reader, Table};
 use sesame_model::CertificateKey;
 
-use super::gateway::{ListenerState, domain_of};
+use super::listener_state::{ListenerState, domain_of};
 use crate::problem::Problem;
 use crate::shared::certificates::CertificateState;
 use crate::shared::grants::{self, Grants, Referrer};
@@ -33,32 +35,45 @@ pub(crate) struct Sources {
     pub(crate) certificates: Table<CertificateKey, CertificateState>,
 }
 
-/// Reads a Gateway's listeners, in their order.
+/// An object with listeners.
+#[derive(Clone, Copy)]
+pub(super) struct Owner<'a> {
+    /// Gateway or ListenerSet.
+    pub(super) kind: Kind,
+    /// The namespace.
+    pub(super) namespace: &'a Arc<str>,
+    /// The listeners.
+    pub(super) listeners: &'a [Listener],
+    /// The Gateway's settings for TLS with clients.
+    pub(super) frontend: Option<&'a FrontendTls>,
+}
+
+/// Reads an object's listeners, in their order.
 pub(super) fn read_all(
     reader: &mut Reader<'_>,
     sources: Sources,
-    gateway: &Gateway,
+    owner: Owner<'_>,
 ) -> Vec<ListenerState> {
-    let listeners = gateway.spec.listeners.iter().enumerate();
+    let listeners = owner.listeners.iter().enumerate();
     let mut resolver = Resolver {
         reader,
         sources,
         referrer: Referrer {
-            kind: Kind::Gateway,
-            namespace: &gateway.meta.namespace,
+            kind: owner.kind,
+            namespace: owner.namespace,
         },
     };
     listeners
         .map(|(index, listener)| {
             let field = format!("spec.listeners[{index}]");
-            read(&mut resolver, gateway, &field, listener)
+            read(&mut resolver, owner.frontend, &field, listener)
         })
         .collect()
 }
 
 fn read(
     resolver: &mut Resolver<'_, '_>,
-    gateway: &Gateway,
+    frontend: Option<&FrontendTls>,
     field: &str,
     listener: &Listener,
 ) -> ListenerState {
@@ -90,7 +105,7 @@ fn read(
         kinds,
         namespaces: namespaces(listener),
         certificates,
-        refused: refused(field, protocol, gateway, listener),
+        refused: refused(field, protocol, frontend, listener),
         conflicted: None,
         unresolved: Problem::merge(unresolved),
         overlapping: None,
@@ -102,7 +117,7 @@ fn read(
 fn refused(
     field: &str,
     protocol: Protocol,
-    gateway: &Gateway,
+    frontend: Option<&FrontendTls>,
     listener: &Listener,
 ) -> Option<Problem> {
     let unsupported = |field: String, message: &str| {
@@ -151,24 +166,16 @@ fn refused(
             );
         }
     }
-    if asks_for_client_certificates(gateway, listener.port) {
+    if frontend.is_some_and(|tls| asks_for_client_certificates(tls, listener.port)) {
         return unsupported(
-            "spec.tls.frontend".to_owned(),
+            "spec.tls.frontend of the Gateway".to_owned(),
             "client certificate validation is not supported; to serve the listener without it, remove the validation",
         );
     }
     None
 }
 
-fn asks_for_client_certificates(gateway: &Gateway, port: u16) -> bool {
-    let Some(frontend) = gateway
-        .spec
-        .tls
-        .as_ref()
-        .and_then(|tls| tls.frontend.as_ref())
-    else {
-        return false;
-    };
+fn asks_for_client_certificates(frontend: &FrontendTls, port: u16) -> bool {
     let of_port = frontend
         .per_port
         .iter()

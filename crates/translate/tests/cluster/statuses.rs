@@ -126,6 +126,7 @@ fn only_translated_kinds_get_statuses() {
             kind,
             Kind::GatewayClass
                 | Kind::Gateway
+                | Kind::ListenerSet
                 | Kind::HTTPRoute
                 | Kind::GRPCRoute
                 | Kind::TLSRoute
@@ -144,7 +145,7 @@ fn only_translated_kinds_get_statuses() {
     assert_eq!(kinds, [Some(Kind::HTTPRoute), Some(Kind::GRPCRoute)]);
     assert_eq!(rig.gateway("web").attached_listener_sets, None);
     for feature in &rig.class("edge").unwrap().supported_features {
-        let foreign = ["ListenerSet", "BackendTLS"];
+        let foreign = ["BackendTLS"];
         assert!(
             !foreign.iter().any(|kind| feature.name.starts_with(kind)),
             "{}",

@@ -85,8 +85,8 @@ fn objects_of_planned_kinds_are_listed_with_their_location() {
     let parsed = read(&format!(
         "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: web}}\n---\n{SERVICE}---
 apiVersion: projectsesame.io/v1\nkind: HTTPProxyList\nitems:\n- metadata: {{name: p, namespace: shop}}\n- {{}}\n---
-apiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {{name: t}}
-spec: {{parentRef: {{name: web}}, listeners: [{{name: x, port: 1, protocol: HTTP}}]}}\n---
+apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {{name: t}}
+spec: {{targetRefs: [{{group: "", kind: Service, name: x}}], validation: {{hostname: x, wellKnownCACertificates: System}}}}\n---
 apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: n}}\n"
     ));
     assert_eq!(errors(&parsed), [""; 0]);
@@ -98,7 +98,7 @@ apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: n}}\n"
             "Ingress default/web",
             "HTTPProxy shop/p",
             "HTTPProxy",
-            "ListenerSet default/t"
+            "BackendTLSPolicy default/t"
         ]
     );
     assert_eq!(lines[0], 1);

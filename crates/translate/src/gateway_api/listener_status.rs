@@ -1,0 +1,236 @@
+//! The statuses of listeners, of Gateways and of ListenerSets.
+
+use std::sync::Arc;
+
+use sesame_api::{Condition, ListenerStatus, ObjectKey, condition, reason};
+use sesame_engine::{Index, Reader};
+use sesame_model::FleetState;
+
+use super::listener_state::ListenerState;
+use crate::fleet::{Rejected, RejectedKind};
+use crate::inputs::Inputs;
+use crate::problem::{Problem, bounded};
+use crate::settings::Mode;
+use crate::shared::hosts::Attachments;
+use crate::shared::listeners::{AttachPoints, ListenerId};
+
+/// The inputs of the statuses of an object's listeners, besides the object itself.
+#[derive(Clone, Copy)]
+pub(crate) struct Sources<'a> {
+    pub(crate) inputs: &'a Inputs,
+    pub(crate) mode: &'a Mode,
+    pub(crate) points: &'a AttachPoints,
+    pub(crate) fleet: Option<&'a FleetState>,
+    pub(crate) attached: Index<ObjectKey, Attachments, ListenerId>,
+}
+
+/// The statuses of an object's listeners.
+pub(super) fn statuses(
+    reader: &mut Reader<'_>,
+    sources: &Sources<'_>,
+    owner: &ObjectKey,
+    listeners: &[ListenerState],
+    verdicts: Vec<Verdict>,
+    generation: i64,
+) -> Vec<ListenerStatus> {
+    let mut status = |listener: &ListenerState, verdict: Verdict| {
+        let id = ListenerId {
+            owner: owner.clone(),
+            name: Arc::clone(&listener.name),
+        };
+        let attached = reader.count(sources.attached, &id);
+        ListenerStatus {
+            name: Arc::clone(&listener.name),
+            supported_kinds: listener.supported_kinds(),
+            attached_routes: i32::try_from(attached).unwrap_or(i32::MAX),
+            conditions: verdict.conditions(listener, generation),
+        }
+    };
+    let listeners = listeners.iter().zip(verdicts);
+    listeners
+        .map(|(listener, verdict)| status(listener, verdict))
+        .collect()
+}
+
+/// Which listeners are invalid, and whether others are valid; `None` if all are valid.
+pub(super) fn invalid(
+    listeners: &[ListenerState],
+    verdicts: &[Verdict],
+) -> Option<(bool, String)> {
+    let (mut bad, mut good) = (Vec::new(), Vec::new());
+    for (listener, verdict) in listeners.iter().zip(verdicts) {
+        match verdict.refused.is_some() || listener.lacks_certificate() {
+            true => bad.push(&*listener.name),
+            false => good.push(&*listener.name),
+        }
+    }
+    let (bad, good) = (bad.join(", "), good.join(", "));
+    match (bad.is_empty(), good.is_empty()) {
+        (true, _) => None,
+        (false, true) => Some((
+            false,
+            format!("no valid listeners; see the conditions of {bad}"),
+        )),
+        (false, false) => Some((
+            true,
+            format!("invalid listeners: {bad}; valid listeners: {good}"),
+        )),
+    }
+}
+
+/// The state of a listener, including that of its port.
+pub(super) struct Verdict {
+    /// Why it isn't accepted.
+    refused: Option<Problem>,
+    /// Why it isn't programmed.
+    pub(super) idle: Option<Problem>,
+}
+
+/// Judges all listeners of an object. `refused` is why none of them is served.
+pub(super) fn judge_all(
+    reader: &mut Reader<'_>,
+    sources: &Sources<'_>,
+    listeners: &[ListenerState],
+    refused: Option<&str>,
+) -> Vec<Verdict> {
+    let listeners = listeners.iter();
+    listeners
+        .map(|listener| judge(reader, sources, listener, refused))
+        .collect()
+}
+
+fn judge(
+    reader: &mut Reader<'_>,
+    sources: &Sources<'_>,
+    listener: &ListenerState,
+    owner_refused: Option<&str>,
+) -> Verdict {
+    let unavailable = sources
+        .fleet
+        .and_then(|fleet| fleet.ports.get(&listener.bound_port()));
+    let refused = listener
+        .refused
+        .clone()
+        .or_else(|| listener.conflicted.clone())
+        .or_else(|| {
+            unavailable.map(|why| Problem::new(reason::listener::PORT_UNAVAILABLE, why.clone()))
+        });
+    let idle = if refused.is_some() || !listener.serving() {
+        Some(Problem::new(
+            reason::listener::INVALID,
+            "the listener is not accepted or has no valid certificate; see its other conditions",
+        ))
+    } else if let Some(message) = owner_refused {
+        Some(Problem::new(reason::listener::INVALID, message))
+    } else {
+        rejected(reader, sources, listener).or_else(|| pending(sources))
+    };
+    Verdict { refused, idle }
+}
+
+/// Why Envoy rejected the listener's port, routes or certificates.
+fn rejected(
+    reader: &mut Reader<'_>,
+    sources: &Sources<'_>,
+    listener: &ListenerState,
+) -> Option<Problem> {
+    let point = sources
+        .points
+        .listeners
+        .iter()
+        .find(|point| *point.name() == listener.name)?;
+    let (fleet, inputs) = (&sources.points.fleet, sources.inputs);
+    let key = |what, name: String| Rejected {
+        fleet: fleet.clone(),
+        what,
+        name: name.into(),
+    };
+    let port = Rejected::listener(fleet.clone(), listener.bound_port());
+    let table = point.listener.table.as_ref();
+    let message = reader
+        .get(inputs.rejections, &port)
+        .or_else(|| {
+            let table = (fleet.clone(), table?.name().into());
+            let routes = reader.by(inputs.rejected_routes_by_table, &table);
+            routes.into_iter().next().map(|(_, message)| message)
+        })
+        .or_else(|| {
+            let mut names = listener.certificates.iter();
+            names.find_map(|name| {
+                let certificate = key(RejectedKind::Secret, name.to_string());
+                reader.get(inputs.rejections, &certificate)
+            })
+        })?;
+    Some(Problem::new(
+        reason::listener::INVALID,
+        bounded(format!(
+            "Envoy rejected the configuration ({message}) and keeps its last good version"
+        )),
+    ))
+}
+
+/// Why a valid listener isn't programmed yet. In a cluster, Envoys listen before their Service has an address.
+pub(super) fn pending(sources: &Sources<'_>) -> Option<Problem> {
+    match sources.fleet {
+        Some(fleet) if *sources.mode == Mode::Local && fleet.addresses.is_empty() => {
+            Some(Problem::new(
+                reason::listener::PENDING,
+                "waiting for an address to listen on",
+            ))
+        }
+        Some(fleet) if fleet.ready => None,
+        _ => Some(Problem::new(
+            reason::listener::PENDING,
+            "waiting for Envoy to accept the configuration",
+        )),
+    }
+}
+
+impl Verdict {
+    fn conditions(self, listener: &ListenerState, generation: i64) -> Vec<Condition> {
+        let of = |type_, problem: &Option<Problem>, good| {
+            Problem::or_true(problem.as_ref(), type_, good, generation)
+        };
+        let mut conditions = vec![
+            of(
+                condition::listener::ACCEPTED,
+                &self.refused,
+                (reason::listener::ACCEPTED, "the listener is valid"),
+            ),
+            of(
+                condition::listener::PROGRAMMED,
+                &self.idle,
+                (
+                    reason::listener::PROGRAMMED,
+                    "the listener is programmed in Envoy",
+                ),
+            ),
+            of(
+                condition::listener::RESOLVED_REFS,
+                &listener.unresolved,
+                (
+                    reason::listener::RESOLVED_REFS,
+                    "all references are resolved",
+                ),
+            ),
+        ];
+        conditions.push(match &listener.conflicted {
+            Some(problem) => problem.condition(condition::listener::CONFLICTED, true, generation),
+            None => Condition::new(
+                condition::listener::CONFLICTED,
+                false,
+                reason::listener::NO_CONFLICTS,
+                "no conflicting listeners",
+                generation,
+            ),
+        });
+        conditions.extend(listener.overlapping.as_ref().map(|problem| {
+            problem.condition(
+                condition::listener::OVERLAPPING_TLS_CONFIG,
+                true,
+                generation,
+            )
+        }));
+        conditions
+    }
+}

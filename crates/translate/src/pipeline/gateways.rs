@@ -1,0 +1,271 @@
+//! The stages of GatewayClasses, Gateways and ListenerSets: listeners, fleets, statuses.
+
+use std::sync::Arc;
+
+use sesame_api::{NamespacedName, ObjectKey, ObjectStatus};
+use sesame_engine::{Builder, Index, Table};
+use sesame_model::{CertificateKey, FleetId, FleetRequest};
+
+use crate::gateway_api::class::{self, ClassState};
+use crate::gateway_api::gateway::{self, GatewayState, Obstacles};
+use crate::gateway_api::listener_set::{self, Parent, SetState};
+use crate::gateway_api::listener_set_status::{self, ParentStatus};
+use crate::gateway_api::merge::{self, Claims, Merged};
+use crate::gateway_api::parameters::{self, Chosen, GatewayParameters};
+use crate::gateway_api::unmanaged::Served;
+use crate::gateway_api::{
+    fleet_request, gateway_status, listener, listener_state, listener_status,
+};
+use crate::inputs::Inputs;
+use crate::shared::certificates::{self, CertificateState};
+use crate::shared::hosts::Attachments;
+use crate::shared::listeners::{AttachPoints, ListenerId};
+use crate::shared::ports::ServedCertificates;
+
+/// The tables of GatewayClasses, Gateways and ListenerSets.
+#[derive(Clone, Copy)]
+pub(super) struct Gateways {
+    pub(super) class_status: Table<ObjectKey, ObjectStatus>,
+    pub(super) certificate_states: Table<CertificateKey, CertificateState>,
+    parameters: Table<ObjectKey, GatewayParameters>,
+    states: Table<ObjectKey, GatewayState>,
+    sets: Table<ObjectKey, SetState>,
+    merged: Merged,
+    /// Listeners by owner.
+    pub(super) points: Table<ObjectKey, AttachPoints>,
+    /// Valid certificates by owner.
+    pub(super) certificates: Table<ObjectKey, ServedCertificates>,
+}
+
+/// Declares the stages up to the merged listeners.
+pub(super) fn stages(b: &mut Builder, inputs: &Inputs) -> Gateways {
+    let inputs = *inputs;
+    let certificate_states = certificate_states(b, &inputs);
+    let served = Served::declare(b, &inputs);
+    let chosen: Table<NamespacedName, Chosen> =
+        b.derive("parameters", inputs.config_maps, move |reader, name| {
+            Some(parameters::chosen(&*reader.get(inputs.config_maps, name)?))
+        });
+    let classes: Table<ObjectKey, ClassState> =
+        b.derive("class", inputs.gateway_classes, move |reader, key| {
+            let class = reader.get(inputs.gateway_classes, key)?;
+            let settings = reader.get(inputs.settings, &())?;
+            class::read(reader, chosen, &settings, served, &class)
+        });
+    let class_status = b.derive("class status", classes, move |reader, key| {
+        let class = reader.get(inputs.gateway_classes, key)?;
+        let state = reader.get(classes, key)?;
+        let api = reader.get(inputs.api_version, &());
+        let api = api.as_deref().map(String::as_str);
+        let settings = reader.get(inputs.settings, &())?;
+        let status = class::status(&class, &state, &settings.mode, api);
+        Some(ObjectStatus::GatewayClass(Arc::new(status)))
+    });
+    let parameters: Table<ObjectKey, GatewayParameters> =
+        b.derive("gateway parameters", inputs.gateways, move |reader, key| {
+            let gateway = reader.get(inputs.gateways, key)?;
+            let class = reader.get(classes, &class::key(&gateway.spec.gateway_class_name))?;
+            Some(parameters::of_gateway(reader, chosen, &class, &gateway))
+        });
+    let of_listeners = listener::Sources {
+        grants: inputs.grants_by_namespace,
+        certificates: certificate_states,
+    };
+    let states: Table<ObjectKey, GatewayState> =
+        b.derive("gateway state", parameters, move |reader, key| {
+            let gateway = reader.get(inputs.gateways, key)?;
+            let settings = reader.get(inputs.settings, &())?;
+            let obstacles = Obstacles {
+                parameters: reader.get(parameters, key)?.wrong.clone(),
+                elsewhere: served.refusal(reader, &settings.mode, key),
+            };
+            Some(gateway::read(
+                reader,
+                of_listeners,
+                &gateway,
+                obstacles,
+                settings.in_cluster(),
+            ))
+        });
+    let parents = b.derive("listener_set parent", states, move |reader, key| {
+        let gateway = reader.get(inputs.gateways, key)?;
+        Some(Parent::of(&gateway, &*reader.get(states, key)?))
+    });
+    let of_sets = listener_set::Sources {
+        parents,
+        namespaces: inputs.namespaces,
+        listeners: of_listeners,
+    };
+    let own_sets: Table<ObjectKey, SetState> =
+        b.derive("own listener_set", inputs.listener_sets, move |reader, key| {
+            let set = reader.get(inputs.listener_sets, key)?;
+            listener_set::read(reader, of_sets, &set)
+        });
+    let gateway_claims = b.derive("gateway claims", states, move |reader, key: &ObjectKey| {
+        let state = reader.get(states, key)?;
+        Some(Claims::of(key.clone(), None, &state.listeners))
+    });
+    let set_claims = b.derive("listener_set claims", own_sets, move |reader, key| {
+        let set = reader.get(inputs.listener_sets, key)?;
+        listener_set::claims(&set, &*reader.get(own_sets, key)?)
+    });
+    let claims = b.union("claims", [gateway_claims, set_claims]);
+    let merged = merge::stages(b, claims);
+    let sets = b.derive("listener_set", own_sets, move |reader, key| {
+        let own = reader.get(own_sets, key)?;
+        Some(listener_set::merged(reader, merged, key, &own))
+    });
+    let gateway_points = b.derive("gateway points", states, move |reader, key: &ObjectKey| {
+        let state = reader.get(states, key)?;
+        let settings = reader.get(inputs.settings, &())?;
+        let fleet = settings.fleet_of(&key.namespaced_name());
+        let served = state.refused.is_none();
+        let closed = state.refused.clone().filter(|_| state.elsewhere);
+        Some(listener_state::attach_points(
+            fleet,
+            key,
+            &state.listeners,
+            served,
+            closed,
+        ))
+    });
+    let set_points = b.derive("listener_set points", sets, move |reader, key| {
+        let state = reader.get(sets, key)?;
+        let settings = reader.get(inputs.settings, &())?;
+        let fleet = settings.fleet_of(&state.gateway.namespaced_name());
+        let served = state.refused.is_none();
+        let listeners = &state.listeners;
+        Some(listener_state::attach_points(
+            fleet, key, listeners, served, None,
+        ))
+    });
+    let gateway_certificates = b.derive("gateway certificates", states, move |reader, key| {
+        let state = reader.get(states, key)?;
+        Some(listener_state::served_certificates(&state.listeners))
+    });
+    let set_certificates = b.derive("listener_set certificates", sets, move |reader, key| {
+        let state = reader.get(sets, key)?;
+        Some(listener_state::served_certificates(&state.listeners))
+    });
+    Gateways {
+        class_status,
+        certificate_states,
+        parameters,
+        states,
+        sets,
+        merged,
+        points: b.union("attach points", [gateway_points, set_points]),
+        certificates: b.union(
+            "served certificates",
+            [gateway_certificates, set_certificates],
+        ),
+    }
+}
+
+/// Declares the fleets of accepted Gateways.
+pub(super) fn fleets(
+    b: &mut Builder,
+    inputs: &Inputs,
+    gateways: &Gateways,
+) -> Table<FleetId, FleetRequest> {
+    let (inputs, gateways) = (*inputs, *gateways);
+    b.derive_many("fleet", gateways.states, move |reader, key: &ObjectKey| {
+        let (Some(settings), Some(gateway), Some(state), Some(parameters)) = (
+            reader.get(inputs.settings, &()),
+            reader.get(inputs.gateways, key),
+            reader.get(gateways.states, key),
+            reader.get(gateways.parameters, key),
+        ) else {
+            return Vec::new();
+        };
+        let ports = reader.by(gateways.merged.by_gateway, key);
+        let ports = ports.iter().map(|(key, claim)| (key.port, &**claim));
+        fleet_request::request(&settings, &gateway, &state, &parameters, ports)
+            .into_iter()
+            .collect()
+    })
+}
+
+/// Declares the statuses of Gateways and of ListenerSets.
+pub(super) fn statuses(
+    b: &mut Builder,
+    inputs: &Inputs,
+    gateways: &Gateways,
+    attached: Index<ObjectKey, Attachments, ListenerId>,
+) -> (Table<ObjectKey, ObjectStatus>, Table<ObjectKey, ObjectStatus>) {
+    let (inputs, gateways) = (*inputs, *gateways);
+    let sets_by_gateway = b.index(gateways.sets, "listener_sets by gateway", |_, set| {
+        vec![(set.gateway.clone(), set.attached())]
+    });
+    let of_gateways = b.derive("gateway status", gateways.states, move |reader, key| {
+        let gateway = reader.get(inputs.gateways, key)?;
+        let state = reader.get(gateways.states, key)?;
+        let points = reader.get(gateways.points, key)?;
+        let fleet = reader.get(inputs.fleets, &points.fleet);
+        let settings = reader.get(inputs.settings, &())?;
+        let sources = gateway_status::Sources {
+            listeners: listener_status::Sources {
+                inputs: &inputs,
+                mode: &settings.mode,
+                points: &points,
+                fleet: fleet.as_deref(),
+                attached,
+            },
+            asked: &gateway.spec.addresses,
+            state: &state,
+            sets: sets_by_gateway,
+        };
+        let status = gateway_status::status(reader, &sources, key, &gateway);
+        Some(ObjectStatus::Gateway(Arc::new(status)))
+    });
+    // A row of its own, so that a count in the Gateway's status doesn't rerun its sets.
+    let parents = b.derive("listener_set parent status", of_gateways, move |reader, key| {
+        match &*reader.get(of_gateways, key)? {
+            ObjectStatus::Gateway(status) => Some(ParentStatus::of(status)),
+            _ => None,
+        }
+    });
+    let of_sets = b.derive("listener_set status", gateways.sets, move |reader, key| {
+        let set = reader.get(inputs.listener_sets, key)?;
+        let state = reader.get(gateways.sets, key)?;
+        let points = reader.get(gateways.points, key)?;
+        let fleet = reader.get(inputs.fleets, &points.fleet);
+        let settings = reader.get(inputs.settings, &())?;
+        let sources = listener_status::Sources {
+            inputs: &inputs,
+            mode: &settings.mode,
+            points: &points,
+            fleet: fleet.as_deref(),
+            attached,
+        };
+        let parent = *reader.get(parents, &state.gateway)?;
+        let status = listener_set_status::status(reader, &sources, parent, key, &set, &state);
+        Some(ObjectStatus::ListenerSet(Arc::new(status)))
+    });
+    (of_gateways, of_sets)
+}
+
+fn certificate_states(b: &mut Builder, inputs: &Inputs) -> Table<CertificateKey, CertificateState> {
+    let secrets = inputs.secrets;
+    let gateways_by_secret = b.index(inputs.gateways, "gateways by secret", |_, gateway| {
+        listener_state::referenced_secrets(&gateway.meta.namespace, &gateway.spec.listeners)
+    });
+    let sets_by_secret = b.index(inputs.listener_sets, "listener_sets by secret", |_, set| {
+        listener_state::referenced_secrets(&set.meta.namespace, &set.spec.listeners)
+    });
+    let by_secret = b.union_keys(
+        "referenced certificates",
+        [gateways_by_secret.into(), sets_by_secret.into()],
+    );
+    b.derive(
+        "certificate state",
+        by_secret,
+        move |reader, key: &CertificateKey| {
+            let secret = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.name));
+            Some(match reader.get(secrets, &secret) {
+                Some(secret) => certificates::read(&secret),
+                None => CertificateState::Missing,
+            })
+        },
+    )
+}

@@ -1,0 +1,105 @@
+//! ListenerSets: more listeners for a Gateway.
+
+use std::net::IpAddr;
+
+use anyhow::ensure;
+use sesame_testkit::certs::Identity;
+use sesame_testkit::client::{Connect, Request};
+
+use crate::harness::{
+    HTTP, Https, Sesame, Summary, at, backends, becomes, certificate, check, eventually, gateway,
+    has_certificate, https, listening, route,
+};
+
+/// A ListenerSet for the Gateway `web`. Each listener is given as its fields.
+fn listener_set(name: &str, listeners: &[&str]) -> String {
+    let listeners = listeners.iter().map(|fields| format!("  - {{{fields}}}\n"));
+    format!(
+        "apiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {{name: {name}}}\nspec:\n  parentRef: \
+         {{name: web}}\n  listeners:\n{}---\n",
+        String::from_iter(listeners)
+    )
+}
+
+/// The Gateway `web`, which allows ListenerSets.
+fn open_gateway(ip: IpAddr) -> String {
+    let spec = "spec:\n  allowedListeners: {namespaces: {from: Same}}\n";
+    gateway("web", ip, &[HTTP]).replacen("spec:\n", spec, 1)
+}
+
+#[tokio::test]
+async fn routes_of_a_set_are_served_only_on_its_listeners() {
+    let (_backends, services) = backends(&["own", "set"]).await;
+    let set = listener_set("set", &[
+        "name: http, protocol: HTTP, port: 8080, hostname: set.example.com",
+        "name: more, protocol: HTTP, port: 8081",
+    ]);
+    let routes = route("own", &["web"], &[], &[at("/", "own")])
+        + &route("set", &["set, kind: ListenerSet"], &[], &[at("/set", "set")]);
+    let sesame =
+        Sesame::serving(|ip| vec![("all.yaml", open_gateway(ip) + &set + &routes + &services)])
+            .await;
+    becomes(sesame.at(8081), "any.example.com", "/set", "set").await;
+    check(
+        sesame.at(8080),
+        &[
+            ("any.example.com", "/set", "own"),
+            ("set.example.com", "/set", "set"),
+            ("set.example.com", "/", "404"),
+        ],
+    )
+    .await;
+    check(sesame.at(8081), &[("any.example.com", "/", "404")]).await;
+}
+
+#[tokio::test]
+async fn a_set_that_comes_or_goes_closes_no_connection_of_another() {
+    let (_backends, services) = backends(&["a", "b"]).await;
+    let objects = |name: &str| {
+        let host = format!("{name}.example.com");
+        let identity = Identity::self_signed(&[&host]).expect("a certificate");
+        let listener = https(Https {
+            name: "https",
+            port: 8443,
+            hostname: &host,
+            certificates: &[name],
+        });
+        let parent = format!("{name}, kind: ListenerSet");
+        listener_set(name, &[&listener])
+            + &certificate(name, &identity)
+            + &route(name, &[&parent], &[], &[at("/", name)])
+    };
+    let sesame = Sesame::serving(|ip| {
+        vec![
+            ("all.yaml", open_gateway(ip) + &services),
+            ("a.yaml", objects("a")),
+        ]
+    })
+    .await;
+    let address = sesame.at(8443);
+    listening(address).await;
+    let response = async |name: &str| {
+        let host = format!("{name}.example.com");
+        (&Connect::tls(&host), &Request::get(&host, "/")).of(address).await
+    };
+    let becomes = async |name: &str, expected: &str| {
+        eventually(expected, async || {
+            ensure!(response(name).await == expected);
+            Ok(())
+        })
+        .await;
+    };
+    becomes("a", "a").await;
+    let mut kept = Connect::tls("a.example.com").open(address).await.expect("a handshake");
+    assert!(has_certificate(&kept, "a.example.com"));
+    let request = Request::get("a.example.com", "/");
+    sesame.folder().write("b.yaml", &objects("b"));
+    becomes("b", "b").await;
+    assert_eq!(kept.send(&request).await.expect("a response").status, 200);
+    // Its hosts are another listener's.
+    let misdirected = kept.send(&Request::get("b.example.com", "/")).await;
+    assert_eq!(misdirected.expect("a response").status, 421);
+    sesame.folder().remove("b.yaml");
+    becomes("b", "no response").await;
+    assert_eq!(kept.send(&request).await.expect("a response").status, 200);
+}
