@@ -11,7 +11,7 @@ use prost::Message;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 
 /// Files with messages that are resources or are packed into an `Any`. Their imports are included.
-const FILES: [&str; 21] = [
+const FILES: [&str; 23] = [
     "envoy/config/bootstrap/v3/bootstrap.proto",
     "envoy/config/cluster/v3/cluster.proto",
     "envoy/config/endpoint/v3/endpoint.proto",
@@ -23,6 +23,8 @@ const FILES: [&str; 21] = [
     "envoy/extensions/filters/listener/tls_inspector/v3/tls_inspector.proto",
     "envoy/extensions/filters/network/http_connection_manager/v3/http_connection_manager.proto",
     "envoy/extensions/filters/network/tcp_proxy/v3/tcp_proxy.proto",
+    "envoy/extensions/filters/udp/udp_proxy/v3/route.proto",
+    "envoy/extensions/filters/udp/udp_proxy/v3/udp_proxy.proto",
     "envoy/extensions/http/early_header_mutation/dynamic_modules/v3/dynamic_modules.proto",
     "envoy/extensions/http/early_header_mutation/header_mutation/v3/header_mutation.proto",
     "envoy/extensions/http/stateful_session/cookie/v3/cookie.proto",

@@ -30,12 +30,20 @@ fn open_gateway(ip: IpAddr) -> String {
 #[tokio::test]
 async fn routes_of_a_set_are_served_only_on_its_listeners() {
     let (_backends, services) = backends(&["own", "set"]).await;
-    let set = listener_set("set", &[
-        "name: http, protocol: HTTP, port: 8080, hostname: set.example.com",
-        "name: more, protocol: HTTP, port: 8081",
-    ]);
+    let set = listener_set(
+        "set",
+        &[
+            "name: http, protocol: HTTP, port: 8080, hostname: set.example.com",
+            "name: more, protocol: HTTP, port: 8081",
+        ],
+    );
     let routes = route("own", &["web"], &[], &[at("/", "own")])
-        + &route("set", &["set, kind: ListenerSet"], &[], &[at("/set", "set")]);
+        + &route(
+            "set",
+            &["set, kind: ListenerSet"],
+            &[],
+            &[at("/set", "set")],
+        );
     let sesame =
         Sesame::serving(|ip| vec![("all.yaml", open_gateway(ip) + &set + &routes + &services)])
             .await;
@@ -80,7 +88,9 @@ async fn a_set_that_comes_or_goes_closes_no_connection_of_another() {
     listening(address).await;
     let response = async |name: &str| {
         let host = format!("{name}.example.com");
-        (&Connect::tls(&host), &Request::get(&host, "/")).of(address).await
+        (&Connect::tls(&host), &Request::get(&host, "/"))
+            .of(address)
+            .await
     };
     let becomes = async |name: &str, expected: &str| {
         eventually(expected, async || {
@@ -90,7 +100,10 @@ async fn a_set_that_comes_or_goes_closes_no_connection_of_another() {
         .await;
     };
     becomes("a", "a").await;
-    let mut kept = Connect::tls("a.example.com").open(address).await.expect("a handshake");
+    let mut kept = Connect::tls("a.example.com")
+        .open(address)
+        .await
+        .expect("a handshake");
     assert!(has_certificate(&kept, "a.example.com"));
     let request = Request::get("a.example.com", "/");
     sesame.folder().write("b.yaml", &objects("b"));

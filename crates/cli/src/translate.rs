@@ -50,7 +50,10 @@ pub(crate) fn run(args: &TranslateArgs) -> Result<ExitCode> {
         port_offset: args.port_offset,
         sharding: args.route_shards.into(),
     };
-    let sets = args.gateway.as_ref().map(|gateway| sets_of(&snapshot, gateway));
+    let sets = args
+        .gateway
+        .as_ref()
+        .map(|gateway| sets_of(&snapshot, gateway));
     let mut translation = sesame_control::translate(snapshot.objects, options);
     if let (Some(gateway), Some(sets)) = (&args.gateway, sets) {
         filter_by_gateway(&mut translation, gateway, &sets)?;

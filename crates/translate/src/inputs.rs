@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sesame_api::{
-    GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, ListenerSet, NamespacedName, Object, ObjectKey,
-    ReferenceGrant, TCPRoute, TLSRoute, UDPRoute,
+    GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, ListenerSet, NamespacedName, Object,
+    ObjectKey, ReferenceGrant, TCPRoute, TLSRoute, UDPRoute,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Table};
 use sesame_model::{FleetId, FleetState};

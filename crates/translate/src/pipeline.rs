@@ -18,9 +18,9 @@ use sesame_model::{
 };
 
 use self::reach::{certificates_of, clusters_of, tcp_clusters_of};
+use crate::gateway_api::l4_route;
 use crate::gateway_api::route::status::{Findings, Rejections};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
-use crate::gateway_api::l4_route;
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates::CertificateState;

@@ -101,7 +101,10 @@ pub(super) fn listener_set() -> Json {
         .prop_map(|(namespace, name)| json!({"namespace": namespace, "name": name}));
     let odd = any_of(&["web", "missing"]).prop_map(|name| json!({"name": name}));
     let spec = record(vec![
-        ("parentRef", must(prop_oneof![8 => gateway, 1 => odd].boxed())),
+        (
+            "parentRef",
+            must(prop_oneof![8 => gateway, 1 => odd].boxed()),
+        ),
         ("listeners", must(list(listener(), 1..4))),
     ]);
     (super::metadata(pool::LISTENER_SETS, pool::NAMESPACES), spec)

@@ -138,7 +138,11 @@ fn accepted(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> Co
 /// The first unsupported address in the spec. In a cluster, types are checked here, before the fleet exists, so that
 /// the Gateway isn't briefly accepted.
 fn unsupported_address(sources: &Sources<'_>) -> Option<String> {
-    let of_fleet = match sources.listeners.fleet.and_then(|fleet| fleet.problem.as_ref()) {
+    let of_fleet = match sources
+        .listeners
+        .fleet
+        .and_then(|fleet| fleet.problem.as_ref())
+    {
         Some(FleetProblem::UnsupportedAddress(message)) => Some(message.clone()),
         _ => None,
     };
@@ -176,7 +180,11 @@ fn unprogrammed(
             "the Gateway is not accepted; see its Accepted condition",
         );
     }
-    match sources.listeners.fleet.and_then(|fleet| fleet.problem.as_ref()) {
+    match sources
+        .listeners
+        .fleet
+        .and_then(|fleet| fleet.problem.as_ref())
+    {
         Some(FleetProblem::AddressNotUsable(message)) => {
             return no(reason::gateway::ADDRESS_NOT_USABLE, message);
         }

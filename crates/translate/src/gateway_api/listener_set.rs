@@ -1,10 +1,11 @@
 //! ListenerSets: whether their Gateways allow them, and which of their listeners are valid.
 
+use std::sync::Arc;
+
 use sesame_api::{
     FromNamespaces, FrontendTls, Gateway, Kind, ListenerNamespaces, ListenerSet, ObjectKey, reason,
 };
 use sesame_engine::{Reader, Table};
-use std::sync::Arc;
 
 use super::gateway::{GatewayState, frontend};
 use super::listener_state::ListenerState;
@@ -46,7 +47,9 @@ impl Parent {
         let allowed = gateway.spec.allowed_listeners.as_deref();
         Self {
             refused: state.refused.is_some(),
-            allowed: allowed.map(|all| all.namespaces.clone()).unwrap_or_default(),
+            allowed: allowed
+                .map(|all| all.namespaces.clone())
+                .unwrap_or_default(),
             frontend: frontend(gateway).cloned(),
         }
     }
@@ -77,7 +80,7 @@ pub(crate) fn read(
         Some(Problem::new(
             reason::listener_set::NOT_ALLOWED,
             format!(
-                "spec.allowedListeners of Gateway {} doesn't allow ListenerSets from namespace {namespace}",
+                "spec.allowedListeners of Gateway {} does not allow ListenerSets from namespace {namespace}",
                 gateway.namespaced_name()
             ),
         ))

@@ -120,7 +120,10 @@ pub(crate) fn served_certificates(listeners: &[ListenerState]) -> ServedCertific
 }
 
 /// The Secrets that listeners of an object in `namespace` refer to, permitted or not, for the index by Secret.
-pub(crate) fn referenced_secrets(namespace: &Arc<str>, listeners: &[Listener]) -> Vec<CertificateKey> {
+pub(crate) fn referenced_secrets(
+    namespace: &Arc<str>,
+    listeners: &[Listener],
+) -> Vec<CertificateKey> {
     let mut keys: Vec<CertificateKey> = listeners
         .iter()
         .flat_map(|listener| listener.tls.iter().flat_map(|tls| &tls.certificate_refs))

@@ -53,10 +53,7 @@ pub(super) fn statuses(
 }
 
 /// Which listeners are invalid, and whether others are valid; `None` if all are valid.
-pub(super) fn invalid(
-    listeners: &[ListenerState],
-    verdicts: &[Verdict],
-) -> Option<(bool, String)> {
+pub(super) fn invalid(listeners: &[ListenerState], verdicts: &[Verdict]) -> Option<(bool, String)> {
     let (mut bad, mut good) = (Vec::new(), Vec::new());
     for (listener, verdict) in listeners.iter().zip(verdicts) {
         match verdict.refused.is_some() || listener.lacks_certificate() {

@@ -124,7 +124,10 @@ pub(crate) fn stages(b: &mut Builder, claims: Table<ObjectKey, Claims>) -> Merge
         let protocol = reader.get(ports, &key.port)?.protocol;
         let owners = reader.by(by_host, key);
         let claims = owners.iter().flat_map(|(owner, claims)| {
-            let own = claims.listeners.iter().map(move |claim| (owner, &**claims, claim));
+            let own = claims
+                .listeners
+                .iter()
+                .map(move |claim| (owner, &**claims, claim));
             own.filter(|(_, claims, claim)| claims.host(claim) == *key)
         });
         claims

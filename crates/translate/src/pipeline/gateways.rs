@@ -96,11 +96,14 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs) -> Gateways {
         namespaces: inputs.namespaces,
         listeners: of_listeners,
     };
-    let own_sets: Table<ObjectKey, SetState> =
-        b.derive("own listener_set", inputs.listener_sets, move |reader, key| {
+    let own_sets: Table<ObjectKey, SetState> = b.derive(
+        "own listener_set",
+        inputs.listener_sets,
+        move |reader, key| {
             let set = reader.get(inputs.listener_sets, key)?;
             listener_set::read(reader, of_sets, &set)
-        });
+        },
+    );
     let gateway_claims = b.derive("gateway claims", states, move |reader, key: &ObjectKey| {
         let state = reader.get(states, key)?;
         Some(Claims::of(key.clone(), None, &state.listeners))
@@ -192,7 +195,10 @@ pub(super) fn statuses(
     inputs: &Inputs,
     gateways: &Gateways,
     attached: Index<ObjectKey, Attachments, ListenerId>,
-) -> (Table<ObjectKey, ObjectStatus>, Table<ObjectKey, ObjectStatus>) {
+) -> (
+    Table<ObjectKey, ObjectStatus>,
+    Table<ObjectKey, ObjectStatus>,
+) {
     let (inputs, gateways) = (*inputs, *gateways);
     let sets_by_gateway = b.index(gateways.sets, "listener_sets by gateway", |_, set| {
         vec![(set.gateway.clone(), set.attached())]
@@ -219,12 +225,14 @@ pub(super) fn statuses(
         Some(ObjectStatus::Gateway(Arc::new(status)))
     });
     // A row of its own, so that a count in the Gateway's status doesn't rerun its sets.
-    let parents = b.derive("listener_set parent status", of_gateways, move |reader, key| {
-        match &*reader.get(of_gateways, key)? {
+    let parents = b.derive(
+        "listener_set parent status",
+        of_gateways,
+        move |reader, key| match &*reader.get(of_gateways, key)? {
             ObjectStatus::Gateway(status) => Some(ParentStatus::of(status)),
             _ => None,
-        }
-    });
+        },
+    );
     let of_sets = b.derive("listener_set status", gateways.sets, move |reader, key| {
         let set = reader.get(inputs.listener_sets, key)?;
         let state = reader.get(gateways.sets, key)?;

@@ -86,7 +86,7 @@ fn objects_of_planned_kinds_are_listed_with_their_location() {
         "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: web}}\n---\n{SERVICE}---
 apiVersion: projectsesame.io/v1\nkind: HTTPProxyList\nitems:\n- metadata: {{name: p, namespace: shop}}\n- {{}}\n---
 apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {{name: t}}
-spec: {{targetRefs: [{{group: "", kind: Service, name: x}}], validation: {{hostname: x, wellKnownCACertificates: System}}}}\n---
+spec: {{targetRefs: [{{group: '', kind: Service, name: x}}], validation: {{hostname: x, wellKnownCACertificates: System}}}}\n---
 apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: n}}\n"
     ));
     assert_eq!(errors(&parsed), [""; 0]);
