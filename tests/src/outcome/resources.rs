@@ -132,6 +132,7 @@ fn listener(value: Value, constants: &mut Constants) -> (String, Node) {
         .collect();
     match &mut shown[..] {
         [(plain, Node::Map(chain))] if plain.is_empty() => out.append(chain),
+        [] => {}
         _ => out.push(("chains".to_owned(), Node::Map(shown))),
     }
     fields.rest(&mut out);
