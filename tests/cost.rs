@@ -36,16 +36,20 @@ fn gateway() -> Value {
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "Gateway",
         "metadata": metadata("web"),
-        "spec": {"gatewayClassName": "sesame", "listeners": [
-            {"name": "http", "port": 80, "protocol": "HTTP"},
-            {
-                "name": "https",
-                "port": 443,
-                "protocol": "HTTPS",
-                "hostname": "*.example.com",
-                "tls": {"certificateRefs": [{"name": "certificate"}]},
-            },
-        ]},
+        "spec": {
+            "gatewayClassName": "sesame",
+            "allowedListeners": {"namespaces": {"from": "Same"}},
+            "listeners": [
+                {"name": "http", "port": 80, "protocol": "HTTP"},
+                {
+                    "name": "https",
+                    "port": 443,
+                    "protocol": "HTTPS",
+                    "hostname": "*.example.com",
+                    "tls": {"certificateRefs": [{"name": "certificate"}]},
+                },
+            ],
+        },
     })
 }
 
@@ -137,7 +141,10 @@ fn full_world() -> World {
 }
 
 /// Unions of tables or keys. They run for the keys that changed in a source, so the sources' counts cover them.
-const UNIONS: [&str; 5] = [
+const UNIONS: [&str; 8] = [
+    "claims",
+    "attach points",
+    "served certificates",
     "route rules",
     "attachments",
     "statuses",
@@ -218,6 +225,7 @@ fn a_change_runs_only_the_keys_that_depend_on_it() {
     routes(&mut world);
     backends(&mut world);
     gateways(&mut world);
+    listener_sets(&mut world);
     no_ops(&mut world);
 }
 
@@ -408,6 +416,48 @@ fn gateways(world: &mut World) {
         let inputs = vec![Input::Rejection(rejected.clone(), message)];
         costs(world, inputs, &[("gateway status", 1)], &[]);
     }
+}
+
+/// A set's listener affects only the hosts that it covers, although they share a port with all others.
+fn listener_sets(world: &mut World) {
+    let set = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "ListenerSet",
+        "metadata": metadata("set"),
+        "spec": {
+            "parentRef": {"name": "web"},
+            "listeners": [{"name": "more", "port": 80, "protocol": "HTTP", "hostname": "set.example.net"}],
+        },
+    });
+    let on_port: &[(&str, usize)] = &[
+        ("port claim", 1),
+        ("host claim", 1),
+        ("listener", 1),
+        ("route table", 1),
+        ("envoy.route_tables", 1),
+        ("gateway status", 1),
+    ];
+    let own: &[(&str, usize)] = &[
+        ("own listener_set", 1),
+        ("listener_set claims", 1),
+        ("listener_set", 1),
+        ("listener_set points", 1),
+        ("listener_set certificates", 1),
+        ("listener_set parent status", 1),
+        ("listener_set status", 1),
+    ];
+    costs(
+        world,
+        vec![upsert(set)],
+        &with(&[on_port, own]),
+        &TABLES[1..],
+    );
+    costs(
+        world,
+        vec![remove(Kind::ListenerSet, "set")],
+        on_port,
+        &TABLES[1..],
+    );
 }
 
 /// Changes with no effect.

@@ -187,8 +187,8 @@ fn unsupported_objects_are_named_with_their_location() {
     assert_eq!(
         text(&output.stderr),
         format!(
-            "not supported yet: Ingress default/web ({file}:6:1)\n\
-             not supported yet: BackendTLSPolicy default/x ({file}:1:1)\n"
+            "not supported yet: BackendTLSPolicy default/x ({file}:1:1)\n\
+             not supported yet: Ingress default/web ({file}:6:1)\n"
         )
     );
 }

@@ -195,7 +195,9 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         points.ports()
     });
     let of_hosts = hosts::Sources {
-        points_by_port,
+        points_by_domain: b.index(gateways.points, "attach points by domain", |_, points| {
+            points.domains()
+        }),
         by_host,
         rules,
     };

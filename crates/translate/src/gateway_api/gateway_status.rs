@@ -19,8 +19,10 @@ pub(crate) struct Sources<'a> {
     /// The requested addresses.
     pub(crate) asked: &'a [GatewaySpecAddress],
     pub(crate) state: &'a GatewayState,
-    /// The ListenerSets that refer to the Gateway, by whether they are attached.
-    pub(crate) sets: Index<ObjectKey, SetState, (ObjectKey, bool)>,
+    /// ListenerSets by Gateway.
+    pub(crate) sets: Index<ObjectKey, SetState, ObjectKey>,
+    /// Attached ListenerSets by Gateway.
+    pub(crate) attached_sets: Index<ObjectKey, SetState, ObjectKey>,
 }
 
 /// The status of a Gateway.
@@ -36,8 +38,8 @@ pub(crate) fn status(
     let refused = state.refused.is_some();
     let refused = refused.then_some("the Gateway is not accepted; see its Accepted condition");
     let verdicts = listener_status::judge_all(reader, &sources.listeners, listeners, refused);
-    let attached = reader.count(sources.sets, &(owner.clone(), true));
-    let detached = reader.count(sources.sets, &(owner.clone(), false));
+    let attached = reader.count(sources.attached_sets, owner);
+    let any_sets = reader.count(sources.sets, owner) > 0;
     let mut conditions = conditions(sources, &verdicts, generation);
     let allows_sets = gateway.spec.allowed_listeners.is_some();
     if allows_sets {
@@ -54,7 +56,7 @@ pub(crate) fn status(
             verdicts,
             generation,
         ),
-        attached_listener_sets: (allows_sets || attached + detached > 0)
+        attached_listener_sets: (allows_sets || any_sets)
             .then(|| i32::try_from(attached).unwrap_or(i32::MAX)),
     }
 }

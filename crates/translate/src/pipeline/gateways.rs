@@ -200,8 +200,12 @@ pub(super) fn statuses(
     Table<ObjectKey, ObjectStatus>,
 ) {
     let (inputs, gateways) = (*inputs, *gateways);
-    let sets_by_gateway = b.index(gateways.sets, "listener_sets by gateway", |_, set| {
-        vec![(set.gateway.clone(), set.attached())]
+    let sets = b.index(gateways.sets, "listener_sets by gateway", |_, set| {
+        vec![set.gateway.clone()]
+    });
+    let attached_sets = b.index(gateways.sets, "attached listener_sets", |_, set| {
+        let attached = set.attached().then(|| set.gateway.clone());
+        Vec::from_iter(attached)
     });
     let of_gateways = b.derive("gateway status", gateways.states, move |reader, key| {
         let gateway = reader.get(inputs.gateways, key)?;
@@ -219,7 +223,8 @@ pub(super) fn statuses(
             },
             asked: &gateway.spec.addresses,
             state: &state,
-            sets: sets_by_gateway,
+            sets,
+            attached_sets,
         };
         let status = gateway_status::status(reader, &sources, key, &gateway);
         Some(ObjectStatus::Gateway(Arc::new(status)))
@@ -227,7 +232,7 @@ pub(super) fn statuses(
     // A row of its own, so that a count in the Gateway's status doesn't rerun its sets.
     let parents = b.derive(
         "listener_set parent status",
-        of_gateways,
+        sets,
         move |reader, key| match &*reader.get(of_gateways, key)? {
             ObjectStatus::Gateway(status) => Some(ParentStatus::of(status)),
             _ => None,

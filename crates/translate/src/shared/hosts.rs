@@ -149,8 +149,8 @@ impl Attachments {
 /// The tables needed to build virtual hosts.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources {
-    /// Listeners by port.
-    pub(crate) points_by_port: Index<ObjectKey, AttachPoints, ListenerKey>,
+    /// Listeners by port and hostname.
+    pub(crate) points_by_domain: Index<ObjectKey, AttachPoints, (ListenerKey, Arc<str>)>,
     /// Objects by the hosts that they have routes for.
     pub(crate) by_host: Index<ObjectKey, Attachments, VirtualHostKey>,
     /// The rules of the objects.
@@ -168,12 +168,23 @@ pub(crate) fn virtual_host(
         fleet: key.table.fleet.clone(),
         port: Port::tcp(key.table.port),
     };
-    let owners = reader.by(sources.points_by_port, &port);
-    let on_port = || owners.iter().flat_map(|(_, points)| &points.listeners);
-    let listeners: Vec<&ListenerPoint> = on_port()
-        .filter(|point| point.serving && point.listener.table.as_ref() == Some(&key.table))
-        .filter(|point| hostname::covers(&point.domain, &key.domain))
-        .filter(|point| !isolated(point, on_port(), &key.domain))
+    // Only listeners with these hostnames can serve or isolate the domain, so others don't affect this host.
+    let mut owners = Vec::new();
+    for domain in hostname::widening(&key.domain) {
+        let domain: Arc<str> = domain.into();
+        for (_, points) in reader.by(sources.points_by_domain, &(port.clone(), domain.clone())) {
+            owners.push((domain.clone(), points));
+        }
+    }
+    let covering = || {
+        owners.iter().flat_map(|(domain, points)| {
+            let on_port = points.serving_on(port.port);
+            on_port.filter(|point| point.domain == *domain)
+        })
+    };
+    let listeners: Vec<&ListenerPoint> = covering()
+        .filter(|point| point.listener.table.as_ref() == Some(&key.table))
+        .filter(|point| !isolated(point, covering(), &key.domain))
         .collect();
     let secure = listeners.first()?.protocol.is_tls();
     let routes = routes(reader, sources, key, &listeners);

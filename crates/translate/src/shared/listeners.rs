@@ -110,6 +110,17 @@ impl AttachPoints {
         ports.cloned().collect()
     }
 
+    /// The ports and hostnames of the listeners, for the index by both.
+    pub fn domains(&self) -> Vec<(ListenerKey, Arc<str>)> {
+        let listeners = self.listeners.iter();
+        let mut domains: Vec<_> = listeners
+            .map(|point| (point.listener.port.clone(), Arc::clone(&point.domain)))
+            .collect();
+        domains.sort();
+        domains.dedup();
+        domains
+    }
+
     /// The listeners that serve a port.
     pub fn serving_on(&self, port: Port) -> impl Iterator<Item = &ListenerPoint> {
         let listeners = self.listeners.iter();
