@@ -9,7 +9,7 @@ use sesame_api::{Kind, ObjectKey};
 use sesame_control::core::{Input, Step};
 use sesame_control::{FleetId, Options};
 use sesame_model::{ClusterKey, FleetAddress, FleetState, RouteTableKey, VirtualHostKey};
-use sesame_testkit::certs::Identity;
+use sesame_testkit::certs::{Authority, Identity};
 use sesame_testkit::generate::decode;
 use sesame_tests::world::World;
 use sesame_translate::fleet::{Rejected, RejectedKind};
@@ -137,12 +137,14 @@ fn full_world() -> World {
 }
 
 /// Unions of tables or keys. They run for the keys that changed in a source, so the sources' counts cover them.
-const UNIONS: [&str; 5] = [
+const UNIONS: [&str; 7] = [
     "route rules",
     "attachments",
     "statuses",
     "referenced clusters",
     "fleet's clusters",
+    "fleet's trust bundles",
+    "services in use",
 ];
 
 /// Number of keys that ran, per stage.
@@ -183,6 +185,7 @@ const ROUTE: &[(&str, usize)] = &[
     ("our http_routes", 1),
     ("http rules", 1),
     ("http attachments", 1),
+    ("service uses", 1),
     ("virtual host", 2),
     ("envoy.virtual_hosts", 2),
     ("http_route status", 1),
@@ -218,6 +221,7 @@ fn a_change_runs_only_the_keys_that_depend_on_it() {
     routes(&mut world);
     backends(&mut world);
     gateways(&mut world);
+    policies(&mut world);
     no_ops(&mut world);
 }
 
@@ -408,6 +412,51 @@ fn gateways(world: &mut World) {
         let inputs = vec![Input::Rejection(rejected.clone(), message)];
         costs(world, inputs, &[("gateway status", 1)], &[]);
     }
+}
+
+fn policies(world: &mut World) {
+    let config_map = |authority: &Authority| {
+        json!({
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": metadata("ca"),
+            "data": {"ca.crt": authority.pem()},
+        })
+    };
+    let policy = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "BackendTLSPolicy",
+        "metadata": metadata("tls"),
+        "spec": {
+            "targetRefs": [{"group": "", "kind": "Service", "name": service_name(5)}],
+            "validation": {
+                "hostname": "s.example.com",
+                "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ca"}],
+            },
+        },
+    });
+    let [first, second] = [(); 2].map(|()| Authority::new().expect("a CA"));
+    // A Service gets a policy: a cluster replaces the other.
+    costs(
+        world,
+        vec![upsert(config_map(&first)), upsert(policy)],
+        &[],
+        &[],
+    );
+
+    // Its CA is rotated.
+    costs(
+        world,
+        vec![upsert(config_map(&second))],
+        &[
+            ("parameters", 1),
+            ("authority state", 1),
+            ("backend_tls_policy state", 1),
+            ("trust bundle", 1),
+            ("envoy.trust_bundles", 1),
+        ],
+        &["Secret ca:default/tls"],
+    );
 }
 
 /// Changes with no effect.

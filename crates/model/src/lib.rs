@@ -14,6 +14,7 @@
 //! | [`Cluster`] | [`ClusterKey`] | a Service port or its policy changes |
 //! | [`Endpoints`] | [`ClusterKey`] | Pods come and go |
 //! | [`Certificate`] | [`CertificateKey`] | a certificate is rotated |
+//! | [`TrustBundle`] | [`TlsPolicyKey`] | a CA certificate is rotated |
 
 mod backend;
 mod fleet;
@@ -22,7 +23,10 @@ mod port;
 mod route;
 mod tls;
 
-pub use backend::{Cluster, ClusterKey, ClusterPolicy, Endpoint, Endpoints, Protocol, UpstreamTls};
+pub use backend::{
+    Authorities, CertificateName, Cluster, ClusterKey, ClusterPolicy, Endpoint, Endpoints,
+    Protocol, UpstreamTls, Verification,
+};
 pub use fleet::{
     AddressRequest, Autoscaling, FleetAddress, FleetId, FleetLogLevel, FleetParameters,
     FleetProblem, FleetRequest, FleetState, GatewayOwner, ParseFleetIdError, ServiceType,
@@ -36,4 +40,4 @@ pub use route::{
     RouteMatch, RouteTable, RouteTableKey, Session, Target, ValueMatch, VirtualHost,
     VirtualHostKey, WeightedTarget,
 };
-pub use tls::{Certificate, CertificateKey};
+pub use tls::{Certificate, CertificateKey, TlsPolicyKey, TrustBundle};

@@ -79,7 +79,7 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate for these host names (including wildcards) or IP addresses, valid for servers and clients.
+    /// A certificate for these host names (including wildcards), IP addresses or URIs, valid for servers and clients.
     ///
     /// # Errors
     /// If a name is invalid.
@@ -185,12 +185,14 @@ pub fn client_config_as(
 }
 
 fn params(names: &[&str]) -> Result<CertificateParams> {
-    let mut params = CertificateParams::new(
-        names
-            .iter()
-            .map(|&name| name.to_owned())
-            .collect::<Vec<_>>(),
-    )?;
+    let (uris, names): (Vec<String>, Vec<String>) = names
+        .iter()
+        .map(|&name| name.to_owned())
+        .partition(|name| name.contains("://"));
+    let mut params = CertificateParams::new(names)?;
+    for uri in uris {
+        params.subject_alt_names.push(SanType::URI(uri.try_into()?));
+    }
     // A common name is limited to 64 characters (RFC 5280, appendix A.1); servers are identified by their SANs.
     params
         .distinguished_name

@@ -6,9 +6,11 @@
 //! - `gateway`, `listener`, `conflicts`: which listeners are valid
 //! - `route`: where routes attach, and their rules; `http_route`, `grpc_route` and `l4_route` contain what is specific
 //!   to each kind
+//! - `backend_tls`: TLS to Services
 //! - `fleet_request`: the fleet of a Gateway
 //! - `gateway_status`, `route/status`: the statuses
 
+pub(crate) mod backend_tls;
 pub mod class;
 mod conflicts;
 pub(crate) mod fleet_request;

@@ -1,6 +1,7 @@
 //! Shared by all configuration sources: listeners, ports, hosts and connections, which merge the rows of all
-//! sources; hostnames, references and grants, certificates, Services.
+//! sources; hostnames, references and grants, certificates, CAs, Services.
 
+pub(crate) mod authorities;
 pub mod certificates;
 pub(crate) mod connections;
 pub(crate) mod grants;

@@ -126,7 +126,8 @@ fn cluster(protocol: Protocol, tls: Option<Option<&str>>) -> Value {
     let cluster = Cluster {
         protocol,
         tls: tls.map(|name| UpstreamTls {
-            server_name: name.map(str::to_owned),
+            server_name: name.map(Into::into),
+            verification: None,
         }),
     };
     render(&wire::resource(&crate::cluster(

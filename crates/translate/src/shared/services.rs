@@ -8,7 +8,9 @@ use std::net::IpAddr;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use sesame_api::NamespacedName;
-use sesame_model::{Cluster, ClusterKey, Endpoint, Endpoints, Protocol, UpstreamTls};
+use sesame_model::{
+    Cluster, ClusterKey, ClusterPolicy, Endpoint, Endpoints, Protocol, UpstreamTls,
+};
 
 /// The label on an EndpointSlice that names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -80,7 +82,7 @@ impl Service {
     }
 
     /// The port with this number: TCP if there is one, otherwise any protocol.
-    fn port(&self, number: u16) -> Option<&ServicePort> {
+    pub(crate) fn port(&self, number: u16) -> Option<&ServicePort> {
         let mut ports = self.ports.iter().filter(|port| port.port == number);
         let first = ports.next()?;
         if first.tcp {
@@ -184,12 +186,33 @@ fn read_endpoint(endpoint: &discovery::Endpoint, family: Family) -> Option<Slice
 /// A port of a Service, as the target of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Backend {
-    /// A valid target.
-    Serves(Cluster),
+    /// A valid target, and the key of its cluster.
+    Serves(ClusterKey, Cluster),
+    /// A valid target that must not be connected to, since its TLS policy is invalid.
+    Refused,
     /// The Service or port doesn't exist; the message says which.
     NotFound(String),
     /// A protocol that routes don't support; the message names it.
     UnsupportedProtocol(String),
+}
+
+impl Backend {
+    /// The clusters to reach it, given the key without a TLS policy. TLS connections that a listener passes through
+    /// always use the latter.
+    pub fn clusters(&self, key: &ClusterKey) -> Vec<(ClusterKey, Cluster)> {
+        let forwards = |policy: &ClusterPolicy| policy.protocol == Some(Protocol::Opaque);
+        let passthrough = key.policy.as_deref().is_some_and(forwards);
+        let passthrough = passthrough.then(|| (key.clone(), Cluster::OPAQUE));
+        match self {
+            Self::Serves(served, cluster) if served == key => vec![(key.clone(), cluster.clone())],
+            Self::Serves(served, cluster) => {
+                let secured = (served.clone(), cluster.clone());
+                passthrough.into_iter().chain([secured]).collect()
+            }
+            Self::Refused => passthrough.into_iter().collect(),
+            Self::NotFound(_) | Self::UnsupportedProtocol(_) => Vec::new(),
+        }
+    }
 }
 
 /// The target for `key` and the Service `name`; `service` is `None` if it doesn't exist.
@@ -226,20 +249,17 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
     }
     let policy = key.policy.as_deref();
     if policy.and_then(|policy| policy.protocol) == Some(Protocol::Opaque) {
-        return Backend::Serves(Cluster {
-            protocol: Protocol::Opaque,
-            tls: policy.and_then(|policy| policy.tls.clone()),
-        });
+        return Backend::Serves(key.clone(), Cluster::OPAQUE);
     }
     match protocol(port.app_protocol.as_deref()) {
         Some((protocol, tls)) => {
-            let tls = tls.then_some(UpstreamTls { server_name: None });
-            Backend::Serves(Cluster {
+            let cluster = Cluster {
                 protocol: policy
                     .and_then(|policy| policy.protocol)
                     .unwrap_or(protocol),
-                tls: policy.and_then(|policy| policy.tls.clone()).or(tls),
-            })
+                tls: tls.then(UpstreamTls::default),
+            };
+            Backend::Serves(key.clone(), cluster)
         }
         None => Backend::UnsupportedProtocol(format!(
             "port {number} of Service {name} has unsupported appProtocol {:?}; use http, https, h2c, \
@@ -330,8 +350,6 @@ pub fn owner(slice: &Slice) -> Vec<NamespacedName> {
 
 #[cfg(test)]
 mod tests {
-    use sesame_model::ClusterPolicy;
-
     use super::*;
 
     #[test]
@@ -361,7 +379,7 @@ mod tests {
                 }),
             };
             match backend(&key, &name, Some(&service)) {
-                Backend::Serves(cluster) => cluster.protocol,
+                Backend::Serves(_, cluster) => cluster.protocol,
                 other => panic!("{other:?}"),
             }
         };

@@ -130,6 +130,7 @@ fn only_translated_kinds_get_statuses() {
                 | Kind::GRPCRoute
                 | Kind::TLSRoute
                 | Kind::TCPRoute
+                | Kind::BackendTLSPolicy
         );
         let taken = sesame_translate::inputs::Inputs::takes(kind);
         assert_eq!(taken && kind.has_status(), served, "{kind}");
@@ -143,7 +144,7 @@ fn only_translated_kinds_get_statuses() {
     assert_eq!(kinds, [Some(Kind::HTTPRoute), Some(Kind::GRPCRoute)]);
     assert_eq!(rig.gateway("web").attached_listener_sets, None);
     for feature in &rig.class("edge").unwrap().supported_features {
-        let foreign = ["UDP", "ListenerSet", "BackendTLS"];
+        let foreign = ["UDP", "ListenerSet"];
         assert!(
             !foreign.iter().any(|kind| feature.name.starts_with(kind)),
             "{}",
