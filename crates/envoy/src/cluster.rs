@@ -46,7 +46,7 @@ pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
         }),
         lb_policy: pb::cluster::LbPolicy::LeastRequest.into(),
         circuit_breakers: Some(unlimited()),
-        transport_socket: cluster.tls.as_ref().map(transport_socket),
+        transport_socket: cluster.tls.as_deref().map(transport_socket),
         ..Default::default()
     };
     if let Some(options) = http_options(cluster) {

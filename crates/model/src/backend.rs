@@ -76,7 +76,7 @@ pub struct Cluster {
     /// The protocol.
     pub protocol: Protocol,
     /// TLS settings; `None` for plaintext connections.
-    pub tls: Option<UpstreamTls>,
+    pub tls: Option<Arc<UpstreamTls>>,
 }
 
 impl Cluster {

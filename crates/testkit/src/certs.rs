@@ -85,7 +85,10 @@ impl Authority {
     /// If a name is invalid.
     pub fn issue(&self, names: &[&str]) -> Result<Identity> {
         let key = KeyPair::generate()?;
-        let certificate = params(names)?.signed_by(&key, &self.0)?;
+        let mut params = params(names)?;
+        // All CAs have the same name.
+        params.use_authority_key_identifier_extension = true;
+        let certificate = params.signed_by(&key, &self.0)?;
         Ok(Identity {
             chain: certificate.pem(),
             private_key: key.serialize_pem(),

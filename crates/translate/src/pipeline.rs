@@ -99,7 +99,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             let service = service.as_deref();
             let backend = services::backend(key, &name, service);
             Some(backend_tls::secured(
-                reader, policies, &name, service, backend,
+                reader, policies, key, &name, service, backend,
             ))
         });
     let clusters = b.derive_many("cluster", backends, move |reader, key: &ClusterKey| {

@@ -12,7 +12,8 @@ use sesame_api::{
 };
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{
-    Authorities, CertificateName, Cluster, TlsPolicyKey, TrustBundle, UpstreamTls, Verification,
+    Authorities, CertificateName, Cluster, ClusterKey, TlsPolicyKey, TrustBundle, UpstreamTls,
+    Verification,
 };
 
 pub(crate) use self::status::statuses;
@@ -29,7 +30,7 @@ pub(crate) struct PolicyState {
     seniority: Seniority,
     targets: Vec<PolicyTargetReference>,
     /// The settings, or why there are none.
-    tls: Result<UpstreamTls, Problem>,
+    tls: Result<Arc<UpstreamTls>, Problem>,
     /// Its unresolved references.
     unresolved: Option<Problem>,
 }
@@ -135,13 +136,13 @@ fn read(
     let validation = &policy.spec.validation;
     let (trusted, unresolved) = trusted(reader, authorities, key, validation);
     let settings = trusted.and_then(|authorities| {
-        Ok(UpstreamTls {
+        Ok(Arc::new(UpstreamTls {
             server_name: Some(Arc::clone(&validation.hostname)),
             verification: Some(Verification {
                 authorities,
                 names: names(validation)?,
             }),
-        })
+        }))
     });
     PolicyState {
         seniority: Seniority::of(Source::GatewayApi, &policy.meta),
@@ -300,26 +301,28 @@ fn oldest<'a>(
         .min_by(|(_, a), (_, b)| a.seniority.cmp(&b.seniority))
 }
 
-/// A backend with the policy for its port, if any. A policy for the port takes precedence over one for the Service.
+/// A backend, given its key, with the policy for its port, if any. A policy for the port takes precedence over one for the Service.
 pub(crate) fn secured(
     reader: &mut Reader<'_>,
     policies: Policies,
+    key: &ClusterKey,
     name: &NamespacedName,
     service: Option<&Service>,
     backend: Backend,
 ) -> Backend {
-    let Backend::Serves(key, cluster) = backend else {
+    let Backend::Serves(cluster) = backend else {
         return backend;
     };
     let port = service.and_then(|service| service.port(key.port));
     let of_service = reader.by(policies.by_service, name);
     let of_port = port.and_then(|port| oldest(&of_service, name, Some(&port.name)));
     match of_port.or_else(|| oldest(&of_service, name, None)) {
-        None => Backend::Serves(key, cluster),
+        None => Backend::Serves(cluster),
         Some((policy, state)) => match &state.tls {
             Ok(tls) => {
-                let tls = Some(tls.clone());
-                Backend::Serves(key.with_tls(policy_key(policy)), Cluster { tls, ..cluster })
+                let tls = Some(Arc::clone(tls));
+                let key = key.with_tls(policy_key(policy));
+                Backend::Secured(Box::new((key, Cluster { tls, ..cluster })))
             }
             Err(_) => Backend::Refused,
         },

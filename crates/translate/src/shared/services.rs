@@ -4,13 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use sesame_api::NamespacedName;
-use sesame_model::{
-    Cluster, ClusterKey, ClusterPolicy, Endpoint, Endpoints, Protocol, UpstreamTls,
-};
+use sesame_model::{Cluster, ClusterKey, ClusterPolicy, Endpoint, Endpoints, Protocol};
 
 /// The label on an EndpointSlice that names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -186,8 +185,10 @@ fn read_endpoint(endpoint: &discovery::Endpoint, family: Family) -> Option<Slice
 /// A port of a Service, as the target of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Backend {
-    /// A valid target, and the key of its cluster.
-    Serves(ClusterKey, Cluster),
+    /// A valid target without a TLS policy.
+    Serves(Cluster),
+    /// A valid target with a TLS policy: its cluster has a key of its own.
+    Secured(Box<(ClusterKey, Cluster)>),
     /// A valid target that must not be connected to, since its TLS policy is invalid.
     Refused,
     /// The Service or port doesn't exist; the message says which.
@@ -204,9 +205,9 @@ impl Backend {
         let passthrough = key.policy.as_deref().is_some_and(forwards);
         let passthrough = passthrough.then(|| (key.clone(), Cluster::OPAQUE));
         match self {
-            Self::Serves(served, cluster) if served == key => vec![(key.clone(), cluster.clone())],
-            Self::Serves(served, cluster) => {
-                let secured = (served.clone(), cluster.clone());
+            Self::Serves(cluster) => vec![(key.clone(), cluster.clone())],
+            Self::Secured(secured) => {
+                let secured = (**secured).clone();
                 passthrough.into_iter().chain([secured]).collect()
             }
             Self::Refused => passthrough.into_iter().collect(),
@@ -249,7 +250,7 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
     }
     let policy = key.policy.as_deref();
     if policy.and_then(|policy| policy.protocol) == Some(Protocol::Opaque) {
-        return Backend::Serves(key.clone(), Cluster::OPAQUE);
+        return Backend::Serves(Cluster::OPAQUE);
     }
     match protocol(port.app_protocol.as_deref()) {
         Some((protocol, tls)) => {
@@ -257,9 +258,9 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
                 protocol: policy
                     .and_then(|policy| policy.protocol)
                     .unwrap_or(protocol),
-                tls: tls.then(UpstreamTls::default),
+                tls: tls.then(Arc::default),
             };
-            Backend::Serves(key.clone(), cluster)
+            Backend::Serves(cluster)
         }
         None => Backend::UnsupportedProtocol(format!(
             "port {number} of Service {name} has unsupported appProtocol {:?}; use http, https, h2c, \
@@ -379,7 +380,7 @@ mod tests {
                 }),
             };
             match backend(&key, &name, Some(&service)) {
-                Backend::Serves(_, cluster) => cluster.protocol,
+                Backend::Serves(cluster) => cluster.protocol,
                 other => panic!("{other:?}"),
             }
         };

@@ -113,8 +113,12 @@ impl<'a, 'r> Resolver<'a, 'r> {
             ));
         };
         match self.reader.get(self.sources.backends, &key).as_deref() {
-            Some(Backend::Serves(served, _)) => Ok(Targets {
-                usual: Target::Cluster(served.clone()),
+            Some(Backend::Serves(_)) => Ok(Targets {
+                usual: Target::Cluster(key.clone()),
+                passthrough: Target::Cluster(key),
+            }),
+            Some(Backend::Secured(secured)) => Ok(Targets {
+                usual: Target::Cluster(secured.0.clone()),
                 passthrough: Target::Cluster(key),
             }),
             // The status of the policy says why.

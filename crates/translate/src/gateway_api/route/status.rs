@@ -111,7 +111,7 @@ pub(crate) fn rejected_backend<'a>(
         }
         for cluster in clusters() {
             let cluster = match reader.get(sources.backends, &cluster).as_deref() {
-                Some(Backend::Serves(served, _)) => served.clone(),
+                Some(Backend::Secured(secured)) => secured.0.clone(),
                 _ => cluster,
             };
             for what in [RejectedKind::Cluster, RejectedKind::Endpoints] {
