@@ -5,6 +5,7 @@
 
 #![allow(clippy::print_stderr, reason = "a failing test shows Sesame's output")]
 
+mod backend_tls;
 mod backends;
 mod changes;
 mod connections;

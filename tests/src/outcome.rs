@@ -7,6 +7,7 @@
 mod resources;
 mod routes;
 mod status;
+mod upstream_tls;
 
 use std::collections::BTreeMap;
 

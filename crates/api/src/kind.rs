@@ -191,6 +191,7 @@ kinds! {
     BackendTLSPolicy {
         versions: &["v1", "v1alpha3"],
         plural: "backendtlspolicies",
+        served: true,
         status: POLICY,
     }
     Namespace {

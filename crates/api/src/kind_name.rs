@@ -29,6 +29,14 @@ impl Group {
     pub(crate) fn gateway() -> Self {
         Group::Gateway
     }
+
+    /// The name for messages; `core` for the core group.
+    pub fn or_core(&self) -> &str {
+        match self {
+            Group::Core => "core",
+            group => group.as_str(),
+        }
+    }
 }
 
 /// The kind in a reference: one from the table of kinds, or any other name.

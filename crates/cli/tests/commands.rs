@@ -174,9 +174,7 @@ fn errors_have_a_location_and_everything_else_is_printed() {
 fn unsupported_objects_are_named_with_their_location() {
     let (folder, path) = folder();
     let file = folder.path().join("more.yaml");
-    let content = "apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {name: x}\n\
-         spec: {targetRefs: [{group: \"\", kind: Service, name: x}], validation: {hostname: x, \
-         wellKnownCACertificates: System}}\n---\n\
+    let content = "apiVersion: projectsesame.io/v1\nkind: HTTPProxy\nmetadata: {name: x}\n---\n\
          apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\n---\n\
          apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {name: web}\n---\n\
          apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: app}\n";
@@ -187,8 +185,8 @@ fn unsupported_objects_are_named_with_their_location() {
     assert_eq!(
         text(&output.stderr),
         format!(
-            "not supported yet: BackendTLSPolicy default/x ({file}:1:1)\n\
-             not supported yet: Ingress default/web ({file}:6:1)\n"
+            "not supported yet: HTTPProxy default/x ({file}:1:1)\n\
+             not supported yet: Ingress default/web ({file}:5:1)\n"
         )
     );
 }

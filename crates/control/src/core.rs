@@ -79,8 +79,10 @@ impl Core {
             endpoints: outputs.endpoints,
             datagrams: outputs.datagrams,
             certificates: outputs.certificates,
+            trust_bundles: outputs.trust_bundles,
             fleet_clusters: outputs.fleet_clusters,
             fleet_certificates: outputs.fleet_certificates,
+            fleet_trust_bundles: outputs.fleet_trust_bundles,
         };
         let encoded = sesame_envoy::stages(&mut builder, inputs, options);
         Self {

@@ -4,7 +4,7 @@
 //! not depend on the contents of resources or on their subscribers.
 //!
 //! Three things depend on several keys, so stages can't do them: route tables, whole or sharded, are joined from
-//! their hosts; a fleet gets only its own clusters and certificates; and every cluster gets an endpoints resource,
+//! their hosts; a fleet gets only its own clusters and secrets; and every cluster gets an endpoints resource,
 //! even an empty one.
 
 mod tables;
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prost::bytes::Bytes;
 use sesame_engine::{Change, Commit};
-use sesame_model::{CertificateKey, ClusterKey, FleetId, ListenerKey};
+use sesame_model::{CertificateKey, ClusterKey, FleetId, ListenerKey, TlsPolicyKey};
 
 use self::tables::Tables;
 use crate::stages::no_endpoints;
@@ -58,7 +58,7 @@ pub struct Assembler {
     clusters: BTreeMap<ClusterKey, ClusterRows>,
     /// Endpoints of UDP ports.
     datagrams: BTreeMap<ListenerKey, Bytes>,
-    certificates: BTreeMap<CertificateKey, CertificateRows>,
+    secrets: BTreeMap<SecretKey, SecretRows>,
 }
 
 /// A sorted set of fleets, usually with one element; a vector takes the least memory.
@@ -71,8 +71,15 @@ struct ClusterRows {
     fleets: Fleets,
 }
 
+/// Identifies an SDS resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum SecretKey {
+    Certificate(CertificateKey),
+    TrustBundle(TlsPolicyKey),
+}
+
 #[derive(Clone, Debug, Default)]
-struct CertificateRows {
+struct SecretRows {
     secret: Option<Bytes>,
     fleets: Fleets,
 }
@@ -86,7 +93,7 @@ impl Assembler {
             tables: Tables::new(options.sharding),
             clusters: BTreeMap::new(),
             datagrams: BTreeMap::new(),
-            certificates: BTreeMap::new(),
+            secrets: BTreeMap::new(),
         }
     }
 
@@ -102,7 +109,7 @@ impl Assembler {
         let mut out = Vec::new();
         self.clusters(commit, &mut out);
         self.datagrams(commit, &mut out);
-        self.certificates(commit, &mut out);
+        self.secrets(commit, &mut out);
         self.tables
             .apply(&self.inputs, &self.encoded, commit, &mut out);
         out.sort_by(|a, b| order(a).cmp(&order(b)));
@@ -154,9 +161,9 @@ impl Assembler {
                 push(names::ENDPOINTS, names::datagrams(key), endpoints.clone());
             }
         }
-        for (key, rows) in &self.certificates {
+        for (key, rows) in &self.secrets {
             if let Some(body) = rows.secret_of(fleet) {
-                push(names::SECRET, names::secret(key), body.clone());
+                push(names::SECRET, key.name(), body.clone());
             }
         }
         self.tables.resources(fleet, &mut out);
@@ -233,36 +240,46 @@ impl Assembler {
         }
     }
 
-    fn certificates(&mut self, commit: &Commit, out: &mut Vec<ResourceChange>) {
-        let mut before: BTreeMap<CertificateKey, CertificateRows> = BTreeMap::new();
-        let rows = &mut self.certificates;
-        let mut touch = |key: &CertificateKey, change: &dyn Fn(&mut CertificateRows)| {
+    fn secrets(&mut self, commit: &Commit, out: &mut Vec<ResourceChange>) {
+        let mut before: BTreeMap<SecretKey, SecretRows> = BTreeMap::new();
+        let rows = &mut self.secrets;
+        let mut touch = |key: SecretKey, change: &dyn Fn(&mut SecretRows)| {
             let rows = rows.entry(key.clone()).or_default();
-            before.entry(key.clone()).or_insert_with(|| rows.clone());
+            before.entry(key).or_insert_with(|| rows.clone());
             change(rows);
         };
         for (key, change) in commit.changes(self.encoded.certificates) {
+            let key = SecretKey::Certificate(key.clone());
+            touch(key, &|rows| rows.secret = bytes(change));
+        }
+        for (key, change) in commit.changes(self.encoded.trust_bundles) {
+            let key = SecretKey::TrustBundle(key.clone());
             touch(key, &|rows| rows.secret = bytes(change));
         }
         for ((fleet, key), change) in commit.changes(self.inputs.fleet_certificates) {
+            let key = SecretKey::Certificate(key.clone());
+            touch(key, &|rows| member(&mut rows.fleets, fleet, change));
+        }
+        for ((fleet, key), change) in commit.changes(self.inputs.fleet_trust_bundles) {
+            let key = SecretKey::TrustBundle(key.clone());
             touch(key, &|rows| member(&mut rows.fleets, fleet, change));
         }
         for (key, before) in before {
-            let after = self.certificates.remove(&key).unwrap_or_default();
+            let after = self.secrets.remove(&key).unwrap_or_default();
             for fleet in &either(&before.fleets, &after.fleets) {
                 let body = after.secret_of(fleet);
                 if body != before.secret_of(fleet) {
                     out.push(ResourceChange {
                         fleet: fleet.clone(),
                         type_url: names::SECRET,
-                        name: names::secret(&key),
+                        name: key.name(),
                         body: body.cloned(),
                         with_module: None,
                     });
                 }
             }
             if !after.is_empty() {
-                self.certificates.insert(key, after);
+                self.secrets.insert(key, after);
             }
         }
     }
@@ -288,7 +305,16 @@ impl ClusterRows {
     }
 }
 
-impl CertificateRows {
+impl SecretKey {
+    fn name(&self) -> String {
+        match self {
+            Self::Certificate(key) => names::secret(key),
+            Self::TrustBundle(key) => names::trust_bundle(key),
+        }
+    }
+}
+
+impl SecretRows {
     fn secret_of(&self, fleet: &FleetId) -> Option<&Bytes> {
         self.secret.as_ref().filter(|_| self.fleets.contains(fleet))
     }

@@ -7,10 +7,18 @@
 
 use envoy_types::pb::envoy::config::cluster::v3 as pb;
 use envoy_types::pb::envoy::config::core::v3 as core;
+use envoy_types::pb::envoy::config::core::v3::data_source::Specifier;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::{
+    CombinedCertificateValidationContext, ValidationContextType,
+};
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::subject_alt_name_matcher::SanType;
 use envoy_types::pb::envoy::extensions::upstreams::http::v3 as http;
+use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
 use envoy_types::util::pack_any;
-use sesame_model::{Cluster, ClusterKey, Protocol, UpstreamTls};
+use sesame_model::{
+    Authorities, CertificateName, Cluster, ClusterKey, Protocol, UpstreamTls, Verification,
+};
 
 use crate::{names, wire};
 
@@ -18,13 +26,14 @@ use crate::{names, wire};
 pub(crate) const TLS_SOCKET: &str = "envoy.transport_sockets.tls";
 /// Key of a cluster's HTTP options.
 pub(crate) const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+/// The operating system's CA bundle: in the image, on Debian, and on Alpine. If it doesn't exist, Envoy rejects the
+/// cluster, so that requests fail.
+const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The cluster for a key.
 ///
 /// Load balancing uses least request. Circuit breakers never trip: Envoy's defaults (1,024 connections and requests,
 /// 3 concurrent retries) would turn load into errors that no object configures.
-///
-/// The endpoint's certificate is not verified: [`UpstreamTls`] has no CA.
 pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
     let mut out = pb::Cluster {
         name: names::cluster(key),
@@ -37,7 +46,7 @@ pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
         }),
         lb_policy: pb::cluster::LbPolicy::LeastRequest.into(),
         circuit_breakers: Some(unlimited()),
-        transport_socket: cluster.tls.as_ref().map(transport_socket),
+        transport_socket: cluster.tls.as_deref().map(transport_socket),
         ..Default::default()
     };
     if let Some(options) = http_options(cluster) {
@@ -109,11 +118,58 @@ fn transport_socket(upstream: &UpstreamTls) -> core::TransportSocket {
                             .into(),
                         ..Default::default()
                     }),
+                    validation_context_type: upstream.verification.as_ref().map(validation),
                     ..Default::default()
                 }),
-                sni: upstream.server_name.clone().unwrap_or_default(),
+                sni: upstream
+                    .server_name
+                    .as_deref()
+                    .unwrap_or_default()
+                    .to_owned(),
                 ..Default::default()
             },
         ))),
+    }
+}
+
+/// A bundle is a resource of its own, so that a rotated CA doesn't replace the cluster.
+fn validation(verification: &Verification) -> ValidationContextType {
+    let mut context = tls::CertificateValidationContext {
+        match_typed_subject_alt_names: verification.names.iter().map(name_matcher).collect(),
+        ..Default::default()
+    };
+    match &verification.authorities {
+        Authorities::System => {
+            context.trusted_ca = Some(core::DataSource {
+                specifier: Some(Specifier::Filename(SYSTEM_AUTHORITIES.to_owned())),
+                ..Default::default()
+            });
+            ValidationContextType::ValidationContext(context)
+        }
+        Authorities::Bundle(policy) => {
+            ValidationContextType::CombinedValidationContext(CombinedCertificateValidationContext {
+                default_validation_context: Some(context),
+                validation_context_sds_secret_config: Some(tls::SdsSecretConfig {
+                    name: names::trust_bundle(policy),
+                    sds_config: Some(wire::ads()),
+                }),
+                ..Default::default()
+            })
+        }
+    }
+}
+
+fn name_matcher(name: &CertificateName) -> tls::SubjectAltNameMatcher {
+    let (san_type, name) = match name {
+        CertificateName::Dns(name) => (SanType::Dns, name),
+        CertificateName::Uri(uri) => (SanType::Uri, uri),
+    };
+    tls::SubjectAltNameMatcher {
+        san_type: san_type.into(),
+        matcher: Some(StringMatcher {
+            match_pattern: Some(MatchPattern::Exact(name.as_ref().to_owned())),
+            ..Default::default()
+        }),
+        ..Default::default()
     }
 }

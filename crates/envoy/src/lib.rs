@@ -4,7 +4,7 @@
 //! Kubernetes or the xDS protocol, and does no IO.
 //!
 //! - pure builders, one per resource type: [`listener()`], [`route_table`], [`virtual_host`], [`cluster()`],
-//!   [`endpoints`], [`datagram_cluster`], [`datagram_endpoints`], [`secret()`];
+//!   [`endpoints`], [`datagram_cluster`], [`datagram_endpoints`], [`secret()`], [`trust_bundle`];
 //! - [`stages()`]: the builders as engine stages, which encode each changed row once;
 //! - [`Assembler`]: turns engine commits into changed resources per fleet;
 //! - [`bootstrap()`]: Envoy's bootstrap configuration;
@@ -38,7 +38,7 @@ pub use listener::listener;
 pub use prost::bytes::Bytes;
 pub use render::{RenderError, render, to_json};
 pub use route::{route_table, virtual_host};
-pub use secret::secret;
+pub use secret::{secret, trust_bundle};
 pub use shard::ShardLookup;
 pub use stages::{Encoded, EncodedTable, Inputs, Options, Sharding, stages};
 

@@ -6,13 +6,13 @@
 
 use std::fmt::Display;
 
-use sesame_model::{CertificateKey, ClusterKey, ListenerKey, RouteTableKey};
+use sesame_model::{CertificateKey, ClusterKey, ListenerKey, RouteTableKey, TlsPolicyKey};
 
 /// Type URL of clusters (CDS).
 pub const CLUSTER: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
 /// Type URL of endpoints (EDS).
 pub const ENDPOINTS: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
-/// Type URL of certificates (SDS).
+/// Type URL of certificates and trust bundles (SDS).
 pub const SECRET: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
 /// Type URL of listeners (LDS).
 pub const LISTENER: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
@@ -36,6 +36,11 @@ pub fn cluster(key: &ClusterKey) -> String {
 /// `namespace/name`.
 pub fn secret(key: &CertificateKey) -> String {
     key.to_string()
+}
+
+/// `ca:namespace/name`. Names of certificates contain no colon.
+pub fn trust_bundle(key: &TlsPolicyKey) -> String {
+    format!("ca:{key}")
 }
 
 /// `80`, or `53/udp` for a UDP port.

@@ -1,10 +1,10 @@
-//! Certificates as SDS resources.
+//! Certificates and trust bundles as SDS resources.
 //!
-//! In: [`Certificate`]. Out: `Secret`. It must not depend on listeners.
+//! In: [`Certificate`], [`TrustBundle`]. Out: `Secret`. It must not depend on listeners or clusters.
 
 use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source::Specifier};
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
-use sesame_model::{Certificate, CertificateKey};
+use sesame_model::{Certificate, CertificateKey, TlsPolicyKey, TrustBundle};
 
 use crate::names;
 
@@ -17,6 +17,19 @@ pub fn secret(key: &CertificateKey, certificate: &Certificate) -> tls::Secret {
             private_key: Some(inline(&certificate.private_key)),
             ..Default::default()
         })),
+    }
+}
+
+/// The secret for a trust bundle. The names that a certificate must have are in the cluster.
+pub fn trust_bundle(key: &TlsPolicyKey, bundle: &TrustBundle) -> tls::Secret {
+    tls::Secret {
+        name: names::trust_bundle(key),
+        r#type: Some(tls::secret::Type::ValidationContext(
+            tls::CertificateValidationContext {
+                trusted_ca: Some(inline(&bundle.certificates)),
+                ..Default::default()
+            },
+        )),
     }
 }
 

@@ -9,12 +9,13 @@ use prost::bytes::Bytes;
 use sesame_engine::{Builder, Table};
 use sesame_model::{
     Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, Endpoints, FleetId, Listener,
-    ListenerKey, Port, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey,
+    ListenerKey, Port, RouteTable, RouteTableKey, TlsPolicyKey, TrustBundle, VirtualHost,
+    VirtualHostKey,
 };
 
 use crate::route::{reserved, table_head};
 use crate::shard::is_everywhere;
-use crate::{cluster, datagram_endpoints, endpoints, secret, virtual_host, wire};
+use crate::{cluster, datagram_endpoints, endpoints, secret, trust_bundle, virtual_host, wire};
 
 /// The tables of the model.
 #[derive(Clone, Copy, Debug)]
@@ -33,10 +34,14 @@ pub struct Inputs {
     pub endpoints: Table<ClusterKey, Endpoints>,
     /// Certificates.
     pub certificates: Table<CertificateKey, Certificate>,
+    /// CAs that verify backends.
+    pub trust_bundles: Table<TlsPolicyKey, TrustBundle>,
     /// The clusters of each fleet.
     pub fleet_clusters: Table<(FleetId, ClusterKey), ()>,
     /// The certificates of each fleet.
     pub fleet_certificates: Table<(FleetId, CertificateKey), ()>,
+    /// The trust bundles of each fleet.
+    pub fleet_trust_bundles: Table<(FleetId, TlsPolicyKey), ()>,
 }
 
 /// Options for all resources.
@@ -76,6 +81,8 @@ pub struct Encoded {
     pub datagrams: Table<ListenerKey, Bytes>,
     /// SDS resources.
     pub certificates: Table<CertificateKey, Bytes>,
+    /// SDS resources.
+    pub trust_bundles: Table<TlsPolicyKey, Bytes>,
 }
 
 /// A route table without its name and without the hosts that have rows.
@@ -108,6 +115,7 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
         endpoints,
         datagrams,
         certificates,
+        trust_bundles,
         ..
     } = inputs;
     Encoded {
@@ -143,6 +151,10 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
         certificates: b.derive("envoy.certificates", certificates, move |reader, key| {
             let row = reader.get(certificates, key)?;
             Some(wire::resource(&secret(key, &row)))
+        }),
+        trust_bundles: b.derive("envoy.trust_bundles", trust_bundles, move |reader, key| {
+            let row = reader.get(trust_bundles, key)?;
+            Some(wire::resource(&trust_bundle(key, &row)))
         }),
     }
 }

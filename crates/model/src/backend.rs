@@ -2,7 +2,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::Transport;
+use crate::{TlsPolicyKey, Transport};
 
 /// Identifies a cluster: one port of one Service, with one policy. Routes share clusters, so connections, health and
 /// statistics are per Service, not per route. A port used with two policies is two clusters.
@@ -35,7 +35,23 @@ pub struct ClusterPolicy {
     /// Overrides the protocol of the Service's `appProtocol`.
     pub protocol: Option<Protocol>,
     /// Overrides the TLS of the Service's `appProtocol`.
-    pub tls: Option<UpstreamTls>,
+    pub tls: Option<TlsPolicyKey>,
+}
+
+impl ClusterKey {
+    /// The TLS policy.
+    pub fn tls(&self) -> Option<&TlsPolicyKey> {
+        self.policy.as_ref()?.tls.as_ref()
+    }
+
+    /// The same port with a TLS policy.
+    pub fn with_tls(&self, tls: TlsPolicyKey) -> Self {
+        let mut key = self.clone();
+        let mut policy = ClusterPolicy::clone(&key.policy.unwrap_or_default());
+        policy.tls = Some(tls);
+        key.policy = Some(Arc::new(policy));
+        key
+    }
 }
 
 /// `namespace/service:port`, followed by the policy, if any: `shop/api:80?protocol=h2`.
@@ -59,10 +75,7 @@ impl fmt::Display for ClusterPolicy {
             Protocol::Opaque => "protocol=tcp".to_owned(),
             Protocol::Datagrams => "protocol=udp".to_owned(),
         });
-        let tls = self.tls.as_ref().map(|tls| match &tls.server_name {
-            Some(name) => format!("tls={name}"),
-            None => "tls".to_owned(),
-        });
+        let tls = self.tls.as_ref().map(|policy| format!("tls={policy}"));
         let parts: Vec<String> = [protocol, tls].into_iter().flatten().collect();
         f.write_str(&parts.join("&"))
     }
@@ -74,7 +87,15 @@ pub struct Cluster {
     /// The protocol.
     pub protocol: Protocol,
     /// TLS settings; `None` for plaintext connections.
-    pub tls: Option<UpstreamTls>,
+    pub tls: Option<Arc<UpstreamTls>>,
+}
+
+impl Cluster {
+    /// Forwards bytes without TLS.
+    pub const OPAQUE: Cluster = Cluster {
+        protocol: Protocol::Opaque,
+        tls: None,
+    };
 }
 
 /// The protocol used with endpoints.
@@ -93,10 +114,39 @@ pub enum Protocol {
 }
 
 /// TLS for connections to endpoints.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct UpstreamTls {
     /// The SNI; `None` for the request's host.
-    pub server_name: Option<String>,
+    pub server_name: Option<Arc<str>>,
+    /// How the endpoint's certificate is verified; `None`: not at all.
+    pub verification: Option<Verification>,
+}
+
+/// How an endpoint's certificate is verified.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verification {
+    /// The CAs, one of which must have issued the certificate.
+    pub authorities: Authorities,
+    /// The names, one of which the certificate must have. Never empty.
+    pub names: Vec<CertificateName>,
+}
+
+/// CAs to trust.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Authorities {
+    /// Those in the [`TrustBundle`](crate::TrustBundle) of this policy, which may change at any time.
+    Bundle(TlsPolicyKey),
+    /// Those of the operating system that Envoy runs on.
+    System,
+}
+
+/// A subject alternative name of a certificate.
+#[derive(Clone, Debug, PartialEq)]
+pub enum CertificateName {
+    /// A DNS name. The certificate has it, or a wildcard that covers it; `*.example.com` is only that wildcard.
+    Dns(Arc<str>),
+    /// A URI.
+    Uri(Arc<str>),
 }
 
 /// The endpoints of a cluster.

@@ -15,6 +15,7 @@
 //! | [`Datagrams`] | [`ListenerKey`] | a UDP port's route or its Pods change |
 //! | [`Endpoints`] | [`ClusterKey`] | Pods come and go |
 //! | [`Certificate`] | [`CertificateKey`] | a certificate is rotated |
+//! | [`TrustBundle`] | [`TlsPolicyKey`] | a CA certificate is rotated |
 
 mod backend;
 mod datagrams;
@@ -24,7 +25,10 @@ mod port;
 mod route;
 mod tls;
 
-pub use backend::{Cluster, ClusterKey, ClusterPolicy, Endpoint, Endpoints, Protocol, UpstreamTls};
+pub use backend::{
+    Authorities, CertificateName, Cluster, ClusterKey, ClusterPolicy, Endpoint, Endpoints,
+    Protocol, UpstreamTls, Verification,
+};
 pub use datagrams::{DatagramShare, Datagrams};
 pub use fleet::{
     AddressRequest, Autoscaling, FleetAddress, FleetId, FleetLogLevel, FleetParameters,
@@ -39,4 +43,4 @@ pub use route::{
     RouteMatch, RouteTable, RouteTableKey, Session, Target, ValueMatch, VirtualHost,
     VirtualHostKey, WeightedTarget,
 };
-pub use tls::{Certificate, CertificateKey};
+pub use tls::{Certificate, CertificateKey, TlsPolicyKey, TrustBundle};

@@ -34,3 +34,25 @@ impl fmt::Debug for Certificate {
             .finish()
     }
 }
+
+/// Identifies a TLS policy for backends: the object that defines it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TlsPolicyKey {
+    /// Namespace of the object.
+    pub namespace: Arc<str>,
+    /// Name of the object.
+    pub name: Arc<str>,
+}
+
+impl fmt::Display for TlsPolicyKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.namespace, self.name)
+    }
+}
+
+/// The CA certificates of a TLS policy, all of which parse.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrustBundle {
+    /// PEM, without duplicates. Never empty.
+    pub certificates: Arc<[u8]>,
+}

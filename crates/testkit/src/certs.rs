@@ -79,13 +79,16 @@ impl Authority {
         self.0.pem()
     }
 
-    /// A certificate for these host names (including wildcards) or IP addresses, valid for servers and clients.
+    /// A certificate for these host names (including wildcards), IP addresses or URIs, valid for servers and clients.
     ///
     /// # Errors
     /// If a name is invalid.
     pub fn issue(&self, names: &[&str]) -> Result<Identity> {
         let key = KeyPair::generate()?;
-        let certificate = params(names)?.signed_by(&key, &self.0)?;
+        let mut params = params(names)?;
+        // All CAs have the same name.
+        params.use_authority_key_identifier_extension = true;
+        let certificate = params.signed_by(&key, &self.0)?;
         Ok(Identity {
             chain: certificate.pem(),
             private_key: key.serialize_pem(),
@@ -185,12 +188,14 @@ pub fn client_config_as(
 }
 
 fn params(names: &[&str]) -> Result<CertificateParams> {
-    let mut params = CertificateParams::new(
-        names
-            .iter()
-            .map(|&name| name.to_owned())
-            .collect::<Vec<_>>(),
-    )?;
+    let (uris, names): (Vec<String>, Vec<String>) = names
+        .iter()
+        .map(|&name| name.to_owned())
+        .partition(|name| name.contains("://"));
+    let mut params = CertificateParams::new(names)?;
+    for uri in uris {
+        params.subject_alt_names.push(SanType::URI(uri.try_into()?));
+    }
     // A common name is limited to 64 characters (RFC 5280, appendix A.1); servers are identified by their SANs.
     params
         .distinguished_name

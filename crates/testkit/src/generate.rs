@@ -12,6 +12,7 @@ use serde_json::Value;
 use sesame_api::{Object, ObjectKey};
 
 mod backend;
+mod backend_tls;
 mod filter;
 mod gateway;
 mod grant;
@@ -71,6 +72,8 @@ pub fn sets() -> BoxedStrategy<Set> {
         backend::services(),
         prop::collection::vec(backend::slice(), 4..12).boxed(),
         secret::secrets(),
+        prop::collection::vec(backend_tls::config_map(), 0..3).boxed(),
+        prop::collection::vec(backend_tls::policy(), 0..4).boxed(),
         prop::collection::vec(route::http_route(), 1..10).boxed(),
         prop::collection::vec(grpc_route::grpc_route(), 0..4).boxed(),
         prop::collection::vec(l4_route::tls_route(), 0..3).boxed(),
@@ -111,6 +114,8 @@ pub fn objects() -> BoxedStrategy<Value> {
         3 => backend::service(),
         3 => backend::slice(),
         2 => secret::secret(),
+        1 => backend_tls::config_map(),
+        2 => backend_tls::policy(),
         6 => route::http_route(),
         2 => grpc_route::grpc_route(),
         1 => l4_route::tls_route(),
@@ -275,6 +280,7 @@ fn graft(object: &mut Value, donor: &Value, which: &Index) -> Option<()> {
         "HTTPRoute" | "GRPCRoute" => &["parentRefs", "hostnames", "rules"],
         "Gateway" => &["gatewayClassName", "listeners", "addresses"],
         "ReferenceGrant" => &["from", "to"],
+        "BackendTLSPolicy" => &["targetRefs", "validation"],
         _ => return None,
     };
     let field = fields[which.index(fields.len())];

@@ -7,9 +7,11 @@
 //! - `merge`: which listeners of a Gateway and its ListenerSets get a port and hostname
 //! - `route`: where routes attach, and their rules; `http_route`, `grpc_route` and `l4_route` contain what is specific
 //!   to each kind
+//! - `backend_tls`: TLS to Services
 //! - `fleet_request`: the fleet of a Gateway
 //! - `gateway_status`, `listener_set_status`, `listener_status`, `route/status`: the statuses
 
+pub(crate) mod backend_tls;
 pub mod class;
 mod conflicts;
 pub(crate) mod fleet_request;

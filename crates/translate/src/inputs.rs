@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sesame_api::{
-    GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, ListenerSet, NamespacedName, Object,
-    ObjectKey, ReferenceGrant, TCPRoute, TLSRoute, UDPRoute,
+    BackendTLSPolicy, GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, ListenerSet,
+    NamespacedName, Object, ObjectKey, ReferenceGrant, TCPRoute, TLSRoute, UDPRoute,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Table};
 use sesame_model::{FleetId, FleetState};
@@ -13,6 +13,7 @@ use sesame_model::{FleetId, FleetState};
 use crate::fleet::{Rejected, RejectedKind};
 use crate::gateway_api::parameters::ConfigData;
 use crate::settings::Settings;
+use crate::shared::authorities::AUTHORITIES;
 use crate::shared::certificates::{CHAIN, PRIVATE_KEY, SecretData};
 use crate::shared::namespaces::Labels;
 use crate::shared::parameters::KEY;
@@ -29,6 +30,7 @@ pub struct Inputs {
     pub(crate) tls_routes: Table<ObjectKey, TLSRoute>,
     pub(crate) tcp_routes: Table<ObjectKey, TCPRoute>,
     pub(crate) udp_routes: Table<ObjectKey, UDPRoute>,
+    pub(crate) backend_tls_policies: Table<ObjectKey, BackendTLSPolicy>,
     pub(crate) reference_grants: Table<NamespacedName, ReferenceGrant>,
     pub(crate) services: Table<NamespacedName, Service>,
     pub(crate) slices: Table<NamespacedName, Slice>,
@@ -59,6 +61,7 @@ impl Inputs {
             tls_routes: b.input("tls_routes"),
             tcp_routes: b.input("tcp_routes"),
             udp_routes: b.input("udp_routes"),
+            backend_tls_policies: b.input("backend_tls_policies"),
             reference_grants,
             services: b.input("services"),
             slices,
@@ -220,6 +223,7 @@ input_tables! {
     TLSRoute => tls_routes,
     TCPRoute => tcp_routes,
     UDPRoute => udp_routes,
+    BackendTLSPolicy => backend_tls_policies,
     ReferenceGrant => reference_grants,
     Namespace => namespaces,
     Service => services,
@@ -256,6 +260,7 @@ whole_objects! {
     TLSRoute without status,
     TCPRoute without status,
     UDPRoute without status,
+    BackendTLSPolicy without status,
     ReferenceGrant,
 }
 
@@ -286,11 +291,11 @@ impl InputObject for sesame_api::EndpointSlice {
 impl InputObject for sesame_api::Secret {
     type Row = SecretData;
 
-    /// Stores only the certificate and its key.
+    /// Stores only the certificate, its key and CA certificates.
     fn row(self) -> Option<SecretData> {
         let mut data: BTreeMap<String, Arc<[u8]>> = BTreeMap::new();
         for (name, bytes) in self.data.unwrap_or_default() {
-            if name == CHAIN || name == PRIVATE_KEY {
+            if [CHAIN, PRIVATE_KEY, AUTHORITIES].contains(&name.as_str()) {
                 data.insert(name, bytes.0.into());
             }
         }
@@ -304,11 +309,12 @@ impl InputObject for sesame_api::Secret {
 impl InputObject for sesame_api::ConfigMap {
     type Row = ConfigData;
 
-    /// Stores only the entry with the parameters.
+    /// Stores only the entries with parameters and CA certificates.
     fn row(self) -> Option<ConfigData> {
         let mut data = self.data.unwrap_or_default();
         Some(ConfigData {
             parameters: data.remove(KEY).map(Into::into),
+            authorities: data.remove(AUTHORITIES).map(Into::into),
         })
     }
 }

@@ -14,13 +14,14 @@ use sesame_api::{
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{
     Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, Endpoints, FleetId, FleetRequest,
-    Listener, ListenerKey, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey,
+    Listener, ListenerKey, RouteTable, RouteTableKey, TlsPolicyKey, TrustBundle, VirtualHost,
+    VirtualHostKey,
 };
 
 use self::reach::{certificates_of, clusters_of, tcp_clusters_of};
-use crate::gateway_api::l4_route;
 use crate::gateway_api::route::status::{Findings, Rejections};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
+use crate::gateway_api::{backend_tls, l4_route};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates::CertificateState;
@@ -58,10 +59,14 @@ pub struct Outputs {
     pub endpoints: Table<ClusterKey, Endpoints>,
     /// Certificates that listeners refer to.
     pub certificates: Table<CertificateKey, Certificate>,
+    /// CA certificates of TLS policies for backends.
+    pub trust_bundles: Table<TlsPolicyKey, TrustBundle>,
     /// The clusters that each fleet may get.
     pub fleet_clusters: Table<(FleetId, ClusterKey), ()>,
     /// The certificates that each fleet may get.
     pub fleet_certificates: Table<(FleetId, CertificateKey), ()>,
+    /// The trust bundles that each fleet may get.
+    pub fleet_trust_bundles: Table<(FleetId, TlsPolicyKey), ()>,
     /// Statuses of all kinds of objects.
     pub statuses: Table<ObjectKey, ObjectStatus>,
 }
@@ -86,17 +91,20 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             udp_by_backend.into(),
         ],
     );
+    let policies = backend_tls::policies(b, &inputs);
     let backends: Table<ClusterKey, Backend> =
         b.derive("backend", referenced, move |reader, key: &ClusterKey| {
             let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.service));
             let service = reader.get(inputs.services, &name);
-            Some(services::backend(key, &name, service.as_deref()))
+            let service = service.as_deref();
+            let backend = services::backend(key, &name, service);
+            Some(backend_tls::secured(
+                reader, policies, key, &name, service, backend,
+            ))
         });
-    let clusters = b.derive("cluster", backends, move |reader, key| {
-        match &*reader.get(backends, key)? {
-            Backend::Serves(cluster) => Some(cluster.clone()),
-            Backend::NotFound(_) | Backend::UnsupportedProtocol(_) => None,
-        }
+    let clusters = b.derive_many("cluster", backends, move |reader, key: &ClusterKey| {
+        let backend = reader.get(backends, key);
+        backend.map_or_else(Vec::new, |backend| backend.clusters(key))
     });
     let endpoints = b.derive("endpoints", clusters, move |reader, key: &ClusterKey| {
         let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.service));
@@ -245,6 +253,12 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         "fleet's clusters",
         [hosts_by_cluster.into(), listeners_by_cluster.into()],
     );
+    let clusters_by_policy = b.index(fleet_clusters, "fleet's clusters by policy", |key, ()| {
+        let (fleet, cluster): &(FleetId, ClusterKey) = key;
+        let policy = cluster.tls().map(|policy| (fleet.clone(), policy.clone()));
+        policy.into_iter().collect()
+    });
+    let fleet_trust_bundles = b.union_keys("fleet's trust bundles", [clusters_by_policy.into()]);
     let listeners_by_certificate = b.index(listeners, "listeners by certificate", certificates_of);
     let fleet_certificates =
         b.union_keys("fleet's certificates", [listeners_by_certificate.into()]);
@@ -256,6 +270,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             "fleets that reject backends",
             [inputs.rejected_backends_by_fleet.into()],
         ),
+        backends,
     };
     let of_requests = |stages: route::Stages| {
         move |reader: &mut Reader<'_>, key: &ObjectKey, _: &Attachments| {
@@ -319,6 +334,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         inputs.settings,
         rejections,
     );
+    let policy_status = backend_tls::statuses(b, &inputs, policies, attachments);
     let statuses = b.union(
         "statuses",
         [
@@ -330,6 +346,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             tls_status,
             tcp_status,
             udp_status,
+            policy_status,
         ],
     );
 
@@ -344,8 +361,10 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             clusters,
             endpoints,
             certificates: certificates(b, gateways.certificate_states),
+            trust_bundles: policies.trust_bundles,
             fleet_clusters,
             fleet_certificates,
+            fleet_trust_bundles,
             statuses,
         },
     }

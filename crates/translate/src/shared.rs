@@ -1,6 +1,7 @@
 //! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of
-//! all sources; hostnames, references and grants, certificates, Services.
+//! all sources; hostnames, references and grants, certificates, CAs, Services.
 
+pub(crate) mod authorities;
 pub mod certificates;
 pub(crate) mod connections;
 pub(crate) mod datagrams;

@@ -24,6 +24,7 @@
 {{- define "sesame.rules.objects" -}}
 - apiGroups: [gateway.networking.k8s.io]
   resources:
+    - backendtlspolicies
     - gateways
     - grpcroutes
     - httproutes
@@ -37,6 +38,7 @@
   verbs: [list, watch]
 - apiGroups: [gateway.networking.k8s.io]
   resources:
+    - backendtlspolicies/status
     - gateways/status
     - grpcroutes/status
     - httproutes/status

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use sesame_control::Resources;
 
-use super::{Constants, Fields, Outcome, routes};
+use super::{Constants, Fields, Outcome, routes, upstream_tls};
 use crate::yaml::Node;
 
 /// Each fleet's resources that are not in `shared`.
@@ -253,6 +253,12 @@ fn cluster(value: Value, endpoints: Option<Value>, constants: &mut Constants) ->
     if !constants.is(constant, &usual) {
         out.push(("cluster".to_owned(), Node::from(usual)));
     }
+    if let Some(socket) = fields.0.get("transport_socket")
+        && let Some(tls) = upstream_tls::verified(socket, constants)
+    {
+        fields.take("transport_socket");
+        out.push(("tls".to_owned(), tls));
+    }
     let endpoints = match endpoints {
         Some(endpoints) => assignment(endpoints, &name),
         None => Node::text("(missing)"),
@@ -324,7 +330,7 @@ fn socket(address: Value) -> Node {
     }
 }
 
-/// A certificate by name. The chain is in the case, and the key is hidden.
+/// A certificate or trust bundle by name. The certificates are in the case, and the key is hidden.
 fn secret(value: Value) -> (String, Node) {
     let mut fields = Fields::of(value);
     let name = fields.text("name");
@@ -338,6 +344,15 @@ fn secret(value: Value) -> (String, Node) {
     let pair = fields.0.get("tls_certificate");
     if chain && pair.is_some_and(|pair| pair["private_key"] == hidden) && fields.0.len() == 1 {
         return (name, Node::text("(chain and key)"));
+    }
+    let bundle = fields.0.get("validation_context");
+    let bundle = bundle.and_then(|context| context.pointer("/trusted_ca/inline_string"));
+    if let Some(pem) = bundle.and_then(Value::as_str)
+        && fields.0["validation_context"]
+            == serde_json::json!({"trusted_ca": {"inline_string": pem}})
+    {
+        let count = pem.matches("-----BEGIN CERTIFICATE-----").count();
+        return (name, Node::text(format!("({count} CA certificates)")));
     }
     let mut out = Vec::new();
     fields.rest(&mut out);

@@ -62,7 +62,11 @@ fn one(status: Value, generation: Option<i64>, constants: &mut Constants) -> Nod
     }
     if fields.0.contains_key("parents") {
         let parents = fields.list("parents").into_iter();
-        out.extend(parents.map(|each| parent(each, generation, constants)));
+        out.extend(parents.map(|each| entry("parent", each, generation, constants)));
+    }
+    if fields.0.contains_key("ancestors") {
+        let ancestors = fields.list("ancestors").into_iter();
+        out.extend(ancestors.map(|each| entry("ancestor", each, generation, constants)));
     }
     if let Some(features) = fields.take("supportedFeatures")
         && !constants.is("supported features", &features)
@@ -133,15 +137,17 @@ fn listener(listener: Value, generation: Option<i64>) -> (String, Node) {
     (name, Node::Map(out))
 }
 
-/// A route's status for one parent, by parentRef.
-fn parent(parent: Value, generation: Option<i64>, constants: &mut Constants) -> (String, Node) {
-    let mut fields = Fields::of(parent);
-    let mut reference = Fields::of(
-        fields
-            .take("parentRef")
-            .expect("a parent status has a parentRef"),
-    );
-    let mut name = String::from("parent ");
+/// The status of a route for one parent, or of a policy for one ancestor, by reference.
+fn entry(
+    what: &str,
+    entry: Value,
+    generation: Option<i64>,
+    constants: &mut Constants,
+) -> (String, Node) {
+    let mut fields = Fields::of(entry);
+    let reference = fields.take(&format!("{what}Ref"));
+    let mut reference = Fields::of(reference.expect("an entry has a reference"));
+    let mut name = format!("{what} ");
     if let Some(namespace) = reference.take("namespace") {
         name.push_str(namespace.as_str().expect("a namespace is a string"));
         name.push('/');

@@ -32,6 +32,9 @@ const ROLLED: Duration = Duration::from_secs(240);
 /// Time limit for a route to be served.
 const SERVED: Duration = Duration::from_secs(30);
 
+/// A Service without endpoints, and its BackendTLSPolicy.
+const SECURE: &str = "secure";
+
 /// The response header with a route's version.
 const VERSION: &str = "x-version";
 
@@ -81,14 +84,31 @@ pub(super) fn gateway(name: &str, infrastructure: Value) -> Vec<Value> {
             "listeners": [{ "name": "more", "port": 8081, "protocol": "HTTP" }],
         },
     });
+    let mut grpc_route = simple_route("GRPCRoute", name, "http", Some(&hosts));
+    grpc_route["spec"]["rules"][0]["backendRefs"][0] = json!({ "name": SECURE, "port": 443 });
     vec![
         gateway,
         set,
         route(name, name, "0"),
-        simple_route("GRPCRoute", name, "http", Some(&hosts)),
+        grpc_route,
         simple_route("TLSRoute", name, "tls", Some(&hosts)),
         simple_route("TCPRoute", name, "tcp", None),
         simple_route("UDPRoute", name, "udp", None),
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": { "name": SECURE, "namespace": NAMESPACE },
+            "spec": { "ports": [{ "port": 443 }] },
+        }),
+        json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "BackendTLSPolicy",
+            "metadata": { "name": SECURE, "namespace": NAMESPACE },
+            "spec": {
+                "targetRefs": [{ "group": "", "kind": "Service", "name": SECURE }],
+                "validation": { "wellKnownCACertificates": "System", "hostname": "shop.example.com" },
+            },
+        }),
     ]
 }
 

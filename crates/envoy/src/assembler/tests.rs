@@ -17,6 +17,8 @@ use crate::{
     Options, Sharding, cluster, endpoints, listener, route_table, secret, stages, virtual_host,
 };
 
+mod trust_bundles;
+
 const OFFSET: u16 = 8000;
 
 struct World {
@@ -42,6 +44,8 @@ impl World {
             certificates: b.input("certificates"),
             fleet_clusters: b.input("fleet_clusters"),
             fleet_certificates: b.input("fleet_certificates"),
+            trust_bundles: b.input("trust_bundles"),
+            fleet_trust_bundles: b.input("fleet_trust_bundles"),
         };
         let options = Options {
             port_offset: OFFSET,
@@ -586,8 +590,8 @@ fn removing_all_rows_removes_all_resources() {
     let Assembler {
         tables,
         clusters,
-        certificates,
+        secrets,
         ..
     } = &world.assembler;
-    assert!(tables.is_empty() && clusters.is_empty() && certificates.is_empty());
+    assert!(tables.is_empty() && clusters.is_empty() && secrets.is_empty());
 }

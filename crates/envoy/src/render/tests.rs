@@ -125,8 +125,12 @@ fn packed_filters_of_listeners_are_expanded() {
 fn cluster(protocol: Protocol, tls: Option<Option<&str>>) -> Value {
     let cluster = Cluster {
         protocol,
-        tls: tls.map(|name| UpstreamTls {
-            server_name: name.map(str::to_owned),
+        tls: tls.map(|name| {
+            let tls = UpstreamTls {
+                server_name: name.map(Into::into),
+                verification: None,
+            };
+            tls.into()
         }),
     };
     render(&wire::resource(&crate::cluster(

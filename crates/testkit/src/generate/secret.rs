@@ -29,6 +29,14 @@ pub(super) fn secret() -> Json {
     ))
 }
 
+/// A certificate chain, usually valid.
+pub(super) fn chain() -> Json {
+    let pairs = &*PAIRS;
+    prop_oneof![3 => 0..4usize, 1 => 0..pairs.len()]
+        .prop_map(|at| Value::from(pairs[at].0.as_str()))
+        .boxed()
+}
+
 fn secret_of(metadata: Json) -> Json {
     let type_ = prop_oneof![
         14 => just("kubernetes.io/tls"),
@@ -45,7 +53,7 @@ fn secret_of(metadata: Json) -> Json {
     (metadata, type_, pair, fields)
         .prop_map(|(metadata, type_, pair, fields)| {
             let (chain, key) = &pairs[pair];
-            let mut data = json!({"tls.crt": chain, "tls.key": key, "ca.crt": "unused"});
+            let mut data = json!({"tls.crt": chain, "tls.key": key, "ca.crt": chain});
             let gone: &[&str] = match fields.as_str() {
                 Some("no chain") => &["tls.crt"],
                 Some("no key") => &["tls.key"],

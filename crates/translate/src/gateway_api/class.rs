@@ -23,8 +23,6 @@ pub(crate) fn key(name: &Arc<str>) -> ObjectKey {
 /// The Gateway API features that Sesame doesn't support, sorted. All others are reported as supported: remove a name
 /// only once translation covers the feature and a test through Envoy proves it.
 const MISSING: &[&str] = &[
-    "BackendTLSPolicy",
-    "BackendTLSPolicySANValidation",
     "ClusterTrustBundle",
     "GatewayAddressRoutability",
     "GatewayAddressRoutabilityCluster",

@@ -94,23 +94,30 @@ pub(crate) fn stages<R: RouteKind>(
 /// The backends of a route. Connections for invalid ones are closed, and datagrams dropped (BackendRef.weight,
 /// TCPRouteRule.backendRefs, UDPRouteRule.backendRefs).
 fn read_backends<R: RouteKind>(route: &R, resolver: &mut Resolver<'_, '_>) -> Backends {
-    let mut targets = Vec::new();
+    let (mut targets, mut passthrough) = (Vec::new(), Vec::new());
     for (rule, (_, backend_refs)) in route.references().enumerate() {
         for (index, backend) in backend_refs.iter().enumerate() {
             let field = format!("spec.rules[{rule}].backendRefs[{index}]");
-            targets.push(WeightedBackend {
-                target: resolver.target(&field, &backend.object_reference()),
-                weight: backend.weight,
-            });
+            let found = resolver.targets(&field, &backend.object_reference());
+            for (list, target) in [
+                (&mut targets, found.usual),
+                (&mut passthrough, found.passthrough),
+            ] {
+                let weight = backend.weight;
+                list.push(WeightedBackend { target, weight });
+            }
         }
     }
-    targets.retain(|backend| backend.weight > 0);
-    if targets.is_empty() {
-        targets.push(WeightedBackend::CLOSED);
+    for list in [&mut targets, &mut passthrough] {
+        list.retain(|backend| backend.weight > 0);
+        if list.is_empty() {
+            list.push(WeightedBackend::CLOSED);
+        }
     }
     Backends {
         seniority: Seniority::of(Source::GatewayApi, route.meta()),
         targets,
+        passthrough,
         unresolved: Problem::merge(std::mem::take(&mut resolver.problems)),
     }
 }

@@ -30,6 +30,8 @@ pub enum Chosen {
 pub struct ConfigData {
     /// The text under [`KEY`].
     pub(crate) parameters: Option<Arc<str>>,
+    /// The text under [`AUTHORITIES`](crate::shared::authorities::AUTHORITIES).
+    pub(crate) authorities: Option<Arc<str>>,
 }
 
 /// The parameters of a Gateway's fleet: the Gateway's own, with its class's as defaults.

@@ -34,7 +34,7 @@ const MAX_CHAIN: usize = 100;
 pub struct SecretData {
     /// The Secret's type.
     pub type_: Arc<str>,
-    /// [`CHAIN`] and [`PRIVATE_KEY`], if present.
+    /// [`CHAIN`], [`PRIVATE_KEY`] and [`AUTHORITIES`](super::authorities::AUTHORITIES), if present.
     pub data: BTreeMap<String, Arc<[u8]>>,
 }
 
@@ -142,7 +142,7 @@ fn key_label(key: &PrivateKeyDer<'_>) -> &'static str {
 }
 
 /// Encodes DER as strict PEM: lines of 64 characters (RFC 7468, section 3).
-fn pem(label: &str, der: &[u8]) -> String {
+pub(super) fn pem(label: &str, der: &[u8]) -> String {
     const LINE: usize = 64;
     let body = BASE64.encode(der);
     let mut text = format!("-----BEGIN {label}-----\n");

@@ -31,6 +31,8 @@ pub(crate) struct Backends {
     pub seniority: Seniority,
     /// Never empty.
     pub targets: Vec<WeightedBackend>,
+    /// The same for TLS connections that a listener doesn't terminate.
+    pub passthrough: Vec<WeightedBackend>,
     /// The object's unresolved references.
     pub unresolved: Option<Problem>,
 }
@@ -42,6 +44,8 @@ pub(crate) struct ServedChain {
     pub route: ObjectKey,
     /// Its backends.
     pub targets: Vec<WeightedBackend>,
+    /// The same for TLS connections that a listener doesn't terminate.
+    pub passthrough: Vec<WeightedBackend>,
 }
 
 /// The tables needed to choose the object of a chain.
@@ -72,6 +76,7 @@ pub(crate) fn chain(
     Some(ServedChain {
         route: route.clone(),
         targets: backends.targets.clone(),
+        passthrough: backends.passthrough.clone(),
     })
 }
 

@@ -105,13 +105,13 @@ fn forwarding(
         if isolated(point, on_port.iter().copied(), &key.domain) {
             continue;
         }
-        let mode = match point.passthrough {
-            true => TlsMode::Passthrough,
-            false => TlsMode::Terminate(certificates.to_vec()),
+        let (mode, targets) = match point.passthrough {
+            true => (TlsMode::Passthrough, &chain.passthrough),
+            false => (TlsMode::Terminate(certificates.to_vec()), &chain.targets),
         };
         let chain = Chain {
             tls: tls(point, &key.domain, mode),
-            target: ChainTarget::Tcp(chain.targets.clone()),
+            target: ChainTarget::Tcp(targets.clone()),
         };
         chains.insert(&key.domain, chain);
     }

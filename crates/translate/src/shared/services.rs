@@ -4,11 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use sesame_api::NamespacedName;
-use sesame_model::{Cluster, ClusterKey, Endpoint, Endpoints, Protocol, Transport, UpstreamTls};
+use sesame_model::{Cluster, ClusterKey, ClusterPolicy, Endpoint, Endpoints, Protocol, Transport};
 
 /// The label on an EndpointSlice that names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -80,7 +81,8 @@ impl Service {
         }
     }
 
-    fn port(&self, key: &ClusterKey) -> Option<&ServicePort> {
+    /// The port of a cluster.
+    pub(crate) fn port(&self, key: &ClusterKey) -> Option<&ServicePort> {
         let transport = Some(key.transport());
         let mut ports = self.ports.iter();
         ports.find(|port| port.port == key.port && port.transport == transport)
@@ -180,12 +182,35 @@ fn read_endpoint(endpoint: &discovery::Endpoint, family: Family) -> Option<Slice
 /// A port of a Service, as the target of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Backend {
-    /// A valid target.
+    /// A valid target without a TLS policy.
     Serves(Cluster),
+    /// A valid target with a TLS policy: its cluster has a key of its own.
+    Secured(Box<(ClusterKey, Cluster)>),
+    /// A valid target that must not be connected to, since its TLS policy is invalid.
+    Refused,
     /// The Service or port doesn't exist; the message says which.
     NotFound(String),
     /// A protocol that routes don't support; the message names it.
     UnsupportedProtocol(String),
+}
+
+impl Backend {
+    /// The clusters to reach it, given the key without a TLS policy. TLS connections that a listener passes through
+    /// always use the latter.
+    pub fn clusters(&self, key: &ClusterKey) -> Vec<(ClusterKey, Cluster)> {
+        let forwards = |policy: &ClusterPolicy| policy.protocol == Some(Protocol::Opaque);
+        let passthrough = key.policy.as_deref().is_some_and(forwards);
+        let passthrough = passthrough.then(|| (key.clone(), Cluster::OPAQUE));
+        match self {
+            Self::Serves(cluster) => vec![(key.clone(), cluster.clone())],
+            Self::Secured(secured) => {
+                let secured = (**secured).clone();
+                passthrough.into_iter().chain([secured]).collect()
+            }
+            Self::Refused => passthrough.into_iter().collect(),
+            Self::NotFound(_) | Self::UnsupportedProtocol(_) => Vec::new(),
+        }
+    }
 }
 
 /// The target for `key` and the Service `name`; `service` is `None` if it doesn't exist.
@@ -230,18 +255,18 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
     {
         return Backend::Serves(Cluster {
             protocol,
-            tls: policy.and_then(|policy| policy.tls.clone()),
+            tls: None,
         });
     }
     match protocol(port.app_protocol.as_deref()) {
         Some((protocol, tls)) => {
-            let tls = tls.then_some(UpstreamTls { server_name: None });
-            Backend::Serves(Cluster {
+            let cluster = Cluster {
                 protocol: policy
                     .and_then(|policy| policy.protocol)
                     .unwrap_or(protocol),
-                tls: policy.and_then(|policy| policy.tls.clone()).or(tls),
-            })
+                tls: tls.then(Arc::default),
+            };
+            Backend::Serves(cluster)
         }
         None => Backend::UnsupportedProtocol(format!(
             "port {number} of Service {name} has unsupported appProtocol {:?}; use http, https, h2c, \
@@ -332,8 +357,6 @@ pub fn owner(slice: &Slice) -> Vec<NamespacedName> {
 
 #[cfg(test)]
 mod tests {
-    use sesame_model::ClusterPolicy;
-
     use super::*;
 
     #[test]

@@ -132,6 +132,7 @@ fn only_translated_kinds_get_statuses() {
                 | Kind::TLSRoute
                 | Kind::TCPRoute
                 | Kind::UDPRoute
+                | Kind::BackendTLSPolicy
         );
         let taken = sesame_translate::inputs::Inputs::takes(kind);
         assert_eq!(taken && kind.has_status(), served, "{kind}");
@@ -144,12 +145,4 @@ fn only_translated_kinds_get_statuses() {
         .collect();
     assert_eq!(kinds, [Some(Kind::HTTPRoute), Some(Kind::GRPCRoute)]);
     assert_eq!(rig.gateway("web").attached_listener_sets, None);
-    for feature in &rig.class("edge").unwrap().supported_features {
-        let foreign = ["BackendTLS"];
-        assert!(
-            !foreign.iter().any(|kind| feature.name.starts_with(kind)),
-            "{}",
-            feature.name
-        );
-    }
 }

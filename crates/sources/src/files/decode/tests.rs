@@ -85,8 +85,6 @@ fn objects_of_planned_kinds_are_listed_with_their_location() {
     let parsed = read(&format!(
         "apiVersion: networking.k8s.io/v1\nkind: Ingress\nmetadata: {{name: web}}\n---\n{SERVICE}---
 apiVersion: projectsesame.io/v1\nkind: HTTPProxyList\nitems:\n- metadata: {{name: p, namespace: shop}}\n- {{}}\n---
-apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {{name: t}}
-spec: {{targetRefs: [{{group: '', kind: Service, name: x}}], validation: {{hostname: x, wellKnownCACertificates: System}}}}\n---
 apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: n}}\n"
     ));
     assert_eq!(errors(&parsed), [""; 0]);
@@ -94,12 +92,7 @@ apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {{name: n}}\n"
     let objects: Vec<_> = parsed.unsupported.iter().map(|u| &*u.object).collect();
     assert_eq!(
         objects,
-        [
-            "Ingress default/web",
-            "HTTPProxy shop/p",
-            "HTTPProxy",
-            "BackendTLSPolicy default/t"
-        ]
+        ["Ingress default/web", "HTTPProxy shop/p", "HTTPProxy",]
     );
     assert_eq!(lines[0], 1);
     assert!(lines.is_sorted(), "{lines:?}");

@@ -22,6 +22,14 @@ pub(crate) struct Sources {
     pub(crate) backends: Table<ClusterKey, Backend>,
 }
 
+/// The targets of a valid reference.
+pub(crate) struct Targets {
+    /// For requests, and for connections that Sesame reads or has decrypted.
+    pub(crate) usual: Target,
+    /// For connections that are encrypted for the backend: the Service's TLS policy doesn't apply.
+    pub(crate) passthrough: Target,
+}
+
 /// Resolves the references of one route and collects errors.
 pub(crate) struct Resolver<'a, 'r> {
     reader: &'a mut Reader<'r>,
@@ -53,25 +61,26 @@ impl<'a, 'r> Resolver<'a, 'r> {
 
     /// The target of a reference; [`Target::Refused`] if it is invalid or not permitted.
     pub(crate) fn target(&mut self, field: &str, reference: &BackendObjectReference) -> Target {
-        match self.cluster(reference) {
-            Ok(key) => Target::Cluster(key),
-            Err(problem) => {
-                self.problems.push(Problem::new(
-                    problem.reason,
-                    format!("{field}: {}", problem.message),
-                ));
-                Target::Refused
-            }
-        }
+        self.targets(field, reference).usual
     }
 
-    fn cluster(&mut self, reference: &BackendObjectReference) -> Result<ClusterKey, Problem> {
+    /// Like [`Resolver::target`], for all kinds of connections.
+    pub(crate) fn targets(&mut self, field: &str, reference: &BackendObjectReference) -> Targets {
+        self.resolve(reference).unwrap_or_else(|problem| {
+            self.problems.push(Problem::new(
+                problem.reason,
+                format!("{field}: {}", problem.message),
+            ));
+            Targets {
+                usual: Target::Refused,
+                passthrough: Target::Refused,
+            }
+        })
+    }
+
+    fn resolve(&mut self, reference: &BackendObjectReference) -> Result<Targets, Problem> {
         if reference.known_kind() != Some(Kind::Service) {
-            let group = if reference.group.as_str().is_empty() {
-                "core"
-            } else {
-                reference.group.as_str()
-            };
+            let group = reference.group.or_core();
             return Err(Problem::new(
                 reason::route::INVALID_KIND,
                 format!(
@@ -104,7 +113,19 @@ impl<'a, 'r> Resolver<'a, 'r> {
             ));
         };
         match self.reader.get(self.sources.backends, &key).as_deref() {
-            Some(Backend::Serves(_)) => Ok(key),
+            Some(Backend::Serves(_)) => Ok(Targets {
+                usual: Target::Cluster(key.clone()),
+                passthrough: Target::Cluster(key),
+            }),
+            Some(Backend::Secured(secured)) => Ok(Targets {
+                usual: Target::Cluster(secured.0.clone()),
+                passthrough: Target::Cluster(key),
+            }),
+            // The status of the policy says why.
+            Some(Backend::Refused) => Ok(Targets {
+                usual: Target::Refused,
+                passthrough: Target::Cluster(key),
+            }),
             Some(Backend::UnsupportedProtocol(message)) => Err(Problem::new(
                 reason::route::UNSUPPORTED_PROTOCOL,
                 message.clone(),

@@ -9,6 +9,7 @@ use sesame_model::{ClusterKey, FleetId};
 use crate::fleet::{Rejected, RejectedKind};
 use crate::problem::Problem;
 use crate::shared::hosts::{Attachments, RouteRules};
+use crate::shared::services::Backend;
 
 /// The resources that Envoys rejected.
 #[derive(Clone, Copy)]
@@ -16,6 +17,8 @@ pub(crate) struct Rejections {
     pub(crate) rejections: Table<Rejected, String>,
     /// Fleets that reject clusters or endpoints. Usually empty, which saves a lookup per backend.
     pub(crate) fleets: Table<FleetId, ()>,
+    /// The clusters of backends.
+    pub(crate) backends: Table<ClusterKey, Backend>,
 }
 
 /// What the rules of a route contribute to its status.
@@ -107,6 +110,10 @@ pub(crate) fn rejected_backend<'a>(
             continue;
         }
         for cluster in clusters() {
+            let cluster = match reader.get(sources.backends, &cluster).as_deref() {
+                Some(Backend::Secured(secured)) => secured.0.clone(),
+                _ => cluster,
+            };
             for what in [RejectedKind::Cluster, RejectedKind::Endpoints] {
                 let key = Rejected {
                     fleet: fleet.clone(),

@@ -1,0 +1,118 @@
+//! CA certificates in ConfigMaps and Secrets, validated so that Envoy accepts all valid ones.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::shared::certificates::pem;
+
+/// The key of CA certificates in a ConfigMap or Secret.
+pub(crate) const AUTHORITIES: &str = "ca.crt";
+
+/// The maximum number of CA certificates in one object.
+const MAX_AUTHORITIES: usize = 1_000;
+
+/// The state of an object with CA certificates.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum AuthorityState {
+    /// The certificates, each in PEM, in order, without duplicates. Never empty.
+    Valid(Arc<[String]>),
+    /// The object doesn't exist.
+    Missing,
+    /// The object has no valid certificates; the reason is a clause to follow "ConfigMap ns/name".
+    Invalid(String),
+}
+
+/// Reads the text under [`AUTHORITIES`].
+pub(crate) fn read(text: &[u8]) -> AuthorityState {
+    match try_read(text) {
+        Ok(certificates) => AuthorityState::Valid(certificates),
+        Err(reason) => AuthorityState::Invalid(reason),
+    }
+}
+
+fn try_read(text: &[u8]) -> Result<Arc<[String]>, String> {
+    if text.is_empty() {
+        return Err(format!("has no data in {AUTHORITIES}"));
+    }
+    let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(text)
+        .take(MAX_AUTHORITIES + 1)
+        .collect::<Result<_, _>>()
+        .map_err(|error| format!("has invalid PEM in {AUTHORITIES}: {error}"))?;
+    if certificates.is_empty() {
+        return Err(format!("has no PEM certificate in {AUTHORITIES}"));
+    }
+    if certificates.len() > MAX_AUTHORITIES {
+        return Err(format!(
+            "has more than {MAX_AUTHORITIES} certificates in {AUTHORITIES}"
+        ));
+    }
+    for (position, der) in certificates.iter().enumerate() {
+        let parsed = X509Certificate::from_der(der);
+        if !parsed.is_ok_and(|(rest, _)| rest.is_empty()) {
+            return Err(format!(
+                "has an invalid X.509 certificate in {AUTHORITIES}, at position {}",
+                position + 1
+            ));
+        }
+    }
+    Ok(distinct(
+        certificates.iter().map(|der| pem("CERTIFICATE", der)),
+    ))
+}
+
+/// Removes duplicates.
+pub(crate) fn distinct(certificates: impl Iterator<Item = String>) -> Arc<[String]> {
+    let mut seen = BTreeSet::new();
+    certificates
+        .filter(|certificate| seen.insert(certificate.clone()))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn authority() -> String {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let params = rcgen::CertificateParams::new(Vec::new()).expect("parameters");
+        params.self_signed(&key).expect("a certificate").pem()
+    }
+
+    fn reason(text: &str) -> String {
+        match read(text.as_bytes()) {
+            AuthorityState::Invalid(reason) => reason,
+            other => panic!("expected an error, got {other:?}"),
+        }
+    }
+
+    #[test]
+    fn certificates_are_read_in_order_and_once() {
+        let (a, b) = (authority(), authority());
+        let text = format!("# a comment\n{a}\n{b}{a}");
+        let expected = [a, b].map(|pem| pem.replace('\r', ""));
+        match read(text.as_bytes()) {
+            AuthorityState::Valid(certificates) => assert_eq!(*certificates, expected),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn text_without_valid_certificates_is_refused_with_a_reason() {
+        let valid = authority();
+        assert_eq!(reason(""), "has no data in ca.crt");
+        assert_eq!(reason("junk"), "has no PEM certificate in ca.crt");
+        assert!(reason(&valid[..valid.len() / 2]).contains("ca.crt"));
+        let key = rcgen::KeyPair::generate().expect("a key").serialize_pem();
+        assert_eq!(reason(&key), "has no PEM certificate in ca.crt");
+        let other = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert_eq!(
+            reason(&format!("{valid}{other}")),
+            "has an invalid X.509 certificate in ca.crt, at position 2"
+        );
+        assert!(reason(&valid.repeat(1_001)).starts_with("has more than 1000"));
+    }
+}

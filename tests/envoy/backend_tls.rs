@@ -1,0 +1,373 @@
+//! BackendTLSPolicies: encryption, verification, rotation of CAs, and failing closed.
+
+use std::cell::Cell;
+use std::net::SocketAddr;
+
+use serde_json::Value;
+use sesame_testkit::backend::Backend;
+use sesame_testkit::certs::{Authority, Identity};
+use sesame_testkit::client::{Connect, Connection, Request};
+
+use crate::harness::{
+    HTTP, Https, Sesame, Summary, at, backend, becomes, certificate, eventually, gateway,
+    grpc_route, has_certificate, https, listening, route, service, tcp_route, tls_route, to,
+};
+
+const HOST: &str = "a.example.com";
+
+fn authority() -> Authority {
+    Authority::new().expect("a CA")
+}
+
+/// A TLS backend whose certificate has these names.
+async fn secure(name: &str, authority: &Authority, names: &[&str]) -> Backend {
+    let identity = authority.issue(names).expect("a certificate");
+    let config = identity.server_config().expect("a configuration");
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let backend = Backend::start_tls(name, any, config).await;
+    backend.expect("a backend")
+}
+
+/// A ConfigMap with CA certificates.
+fn authorities(name: &str, of: &[&Authority]) -> String {
+    let pem: String = of.iter().map(|authority| authority.pem()).collect();
+    let pem = pem.trim_end().replace('\n', "\n    ");
+    format!(
+        "apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\ndata:\n  ca.crt: |\n    {pem}\n---\n"
+    )
+}
+
+/// A policy for the Service with its name. `validation` is given as its fields.
+fn policy(service: &str, validation: &str) -> String {
+    format!(
+        "apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {{name: {service}}}\nspec:\n  \
+         targetRefs: [{{group: \"\", kind: Service, name: {service}}}]\n  validation: {{{validation}}}\n---\n"
+    )
+}
+
+fn trust(config_map: &str) -> String {
+    format!("caCertificateRefs: [{{group: \"\", kind: ConfigMap, name: {config_map}}}]")
+}
+
+/// The fields of a validation.
+fn by(config_map: &str, hostname: &str) -> String {
+    format!("{}, hostname: {hostname}", trust(config_map))
+}
+
+/// The reason of a policy's condition for its first ancestor.
+async fn reason(sesame: &Sesame, policy: &str, condition: usize) -> String {
+    let status = sesame.status("BackendTLSPolicy", policy).await;
+    let status = status.expect("a status");
+    let path = format!("/ancestors/0/conditions/{condition}/reason");
+    let reason = status.pointer(&path).and_then(|reason| reason.as_str());
+    reason.unwrap_or_else(|| panic!("{status}")).to_owned()
+}
+
+#[tokio::test]
+async fn certificates_are_verified() {
+    let (right, wrong) = (authority(), authority());
+    let names = ["s.test", "*.wild.test", "spiffe://test/s"];
+    let backend = secure("s", &right, &names).await;
+    let alternatives = |names: &str| {
+        format!(
+            "{}, subjectAltNames: [{names}]",
+            by("right", "elsewhere.test")
+        )
+    };
+    let cases = [
+        ("verified", by("right", "s.test"), "s"),
+        ("by-wildcard", by("right", "a.wild.test"), "s"),
+        ("other-ca", by("wrong", "s.test"), "503"),
+        ("other-name", by("right", "other.test"), "503"),
+        (
+            "system",
+            "wellKnownCACertificates: System, hostname: s.test".to_owned(),
+            "503",
+        ),
+        (
+            "dns",
+            alternatives("{type: Hostname, hostname: s.test}"),
+            "s",
+        ),
+        (
+            "uri",
+            alternatives("{type: URI, uri: \"spiffe://test/s\"}"),
+            "s",
+        ),
+        (
+            "one-of-two",
+            alternatives(
+                "{type: Hostname, hostname: no.test}, {type: URI, uri: \"spiffe://test/s\"}",
+            ),
+            "s",
+        ),
+        (
+            "other-dns",
+            alternatives("{type: Hostname, hostname: no.test}"),
+            "503",
+        ),
+        (
+            "other-uri",
+            alternatives("{type: URI, uri: \"spiffe://test/other\"}"),
+            "503",
+        ),
+        // The hostname is in the certificate, but isn't one of the names.
+        (
+            "only-hostname",
+            format!(
+                "{}, subjectAltNames: [{{type: Hostname, hostname: no.test}}]",
+                by("right", "s.test")
+            ),
+            "503",
+        ),
+        ("missing-ca", by("missing", "s.test"), "500"),
+    ];
+    let mut objects = authorities("right", &[&right]) + &authorities("wrong", &[&wrong]);
+    let mut rules = Vec::new();
+    for (name, validation, _) in &cases {
+        objects += &service(name, &[backend.address()]);
+        objects += &policy(name, validation);
+        rules.push(at(&format!("/{name}"), name));
+    }
+    let sesame = Sesame::with_rules(&objects, &rules).await;
+    for (name, _, expected) in &cases {
+        becomes(sesame.at(8080), HOST, &format!("/{name}"), expected).await;
+    }
+    for (path, sni) in [("/verified", "s.test"), ("/uri", "elsewhere.test")] {
+        let response = sesame.ask_well(&Request::get(HOST, path)).await;
+        let tls = &response.json()["tls"];
+        assert_eq!(
+            (&tls["sni"], &tls["alpn"]),
+            (&sni.into(), &"http/1.1".into())
+        );
+    }
+    for (name, accepted, resolved) in [
+        ("verified", "Accepted", "ResolvedRefs"),
+        ("other-ca", "Accepted", "ResolvedRefs"),
+        (
+            "missing-ca",
+            "NoValidCACertificate",
+            "InvalidCACertificateRef",
+        ),
+    ] {
+        assert_eq!(reason(&sesame, name, 0).await, accepted, "{name}");
+        assert_eq!(reason(&sesame, name, 1).await, resolved, "{name}");
+    }
+    let resolved = ("True", "ResolvedRefs");
+    sesame.assert_route("a", "ResolvedRefs", resolved).await;
+}
+
+#[tokio::test]
+async fn plain_text_never_goes_out_while_a_policy_exists() {
+    let ca = authority();
+    let (plain, text) = backend("plain").await;
+    let objects = text + &authorities("ca", &[&ca]);
+    let sesame = Sesame::with_rules(&objects, &[to("plain")]).await;
+    let address = sesame.at(8080);
+    for (change, validation) in [
+        ("none", by("none", "s.test")),
+        ("valid", by("ca", "s.test")),
+    ] {
+        becomes(address, HOST, "/", "plain").await;
+        sesame
+            .folder()
+            .replace("policy.yaml", &policy("plain", &validation));
+        let refused = if change == "none" { "500" } else { "503" };
+        becomes(address, HOST, "/", refused).await;
+        let before = plain.count();
+        // From one kind of failure to the other and back.
+        for other in [by("ca", "other.test"), by("none", "s.test"), validation] {
+            sesame
+                .folder()
+                .replace("policy.yaml", &policy("plain", &other));
+            for _ in 0..50 {
+                let found = Request::get(HOST, "/").of(address).await;
+                assert!(found == "500" || found == "503", "{found}");
+            }
+        }
+        assert_eq!(plain.count(), before, "{change}");
+        sesame.folder().remove("policy.yaml");
+    }
+    becomes(address, HOST, "/", "plain").await;
+}
+
+#[tokio::test]
+async fn a_missing_ca_is_used_once_it_exists() {
+    let ca = authority();
+    let backend = secure("s", &ca, &["s.test"]).await;
+    let objects = service("s", &[backend.address()]) + &policy("s", &by("ca", "s.test"));
+    let sesame = Sesame::with_rules(&objects, &[to("s")]).await;
+    let address = sesame.at(8080);
+    let empty = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ca}\ndata: {ca.crt: \"\"}\n";
+    becomes(address, HOST, "/", "500").await;
+    for (text, expected, accepted) in [
+        (authorities("ca", &[&ca]), "s", "Accepted"),
+        (empty.to_owned(), "500", "NoValidCACertificate"),
+        (authorities("ca", &[&ca]), "s", "Accepted"),
+    ] {
+        sesame.folder().replace("ca.yaml", &text);
+        becomes(address, HOST, "/", expected).await;
+        assert_eq!(reason(&sesame, "s", 0).await, accepted);
+    }
+}
+
+/// Requests over one connection and over new ones until `done`; none may fail. Returns their number.
+async fn load(address: SocketAddr, mut kept: Connection, done: &Cell<bool>) -> usize {
+    let request = Request::get(HOST, "/");
+    let mut sent = 0;
+    while !done.get() {
+        let response = kept.send(&request).await.expect("a response");
+        assert_eq!(response.status, 200, "{response:?}");
+        let response = Connect::plain().send(address, &request).await;
+        let response = response.expect("a response");
+        assert_eq!(response.status, 200, "{response:?} {sent}");
+        sent += 2;
+    }
+    sent
+}
+
+#[tokio::test]
+async fn a_ca_is_rotated_without_a_failed_request() {
+    let (first, second) = (authority(), authority());
+    let old = secure("old", &first, &["s.test"]).await;
+    let new = secure("new", &second, &["s.test"]).await;
+    let endpoints = |backend: &Backend| service("s", &[backend.address()]);
+    let sesame = Sesame::serving(|ip| {
+        let all = gateway("web", ip, &[HTTP])
+            + &route("a", &["web"], &[HOST], &[to("s")])
+            + &policy("s", &by("ca", "s.test"));
+        vec![
+            ("all.yaml", all),
+            ("ca.yaml", authorities("ca", &[&first])),
+            ("service.yaml", endpoints(&old)),
+        ]
+    })
+    .await;
+    let address = sesame.at(8080);
+    listening(address).await;
+    becomes(address, HOST, "/", "old").await;
+    let done = Cell::new(false);
+    // Changes the trusted CAs, which changes one resource, and waits for Envoy's ACK.
+    let trust = async |of: &[&Authority]| {
+        let from = sesame.events();
+        sesame.folder().replace("ca.yaml", &authorities("ca", of));
+        let is = |kind: &'static str| move |event: &Value| event["type"] == kind;
+        let change = sesame.event("a change", from, is("change")).await;
+        assert_eq!(change["resources"], 1, "{change}");
+        sesame.event("an ACK", from, is("served")).await;
+    };
+    let moved = async |to: &Backend| {
+        sesame.folder().replace("service.yaml", &endpoints(to));
+        becomes(address, HOST, "/", to.name()).await;
+    };
+    let changes = async {
+        for _ in 0..5 {
+            trust(&[&first, &second]).await;
+            moved(&new).await;
+            trust(&[&second]).await;
+            becomes(address, HOST, "/", "new").await;
+            trust(&[&second, &first]).await;
+            moved(&old).await;
+            trust(&[&first]).await;
+            becomes(address, HOST, "/", "old").await;
+        }
+        done.set(true);
+    };
+    let sent = tokio::join!(load(address, sesame.open().await, &done), changes).0;
+    assert!(sent > 100, "{sent}");
+    // The last CA is the only one: the other backend is rejected.
+    sesame.folder().replace("service.yaml", &endpoints(&new));
+    becomes(address, HOST, "/", "503").await;
+}
+
+#[tokio::test]
+async fn grpc_calls_use_http2_over_tls() {
+    let ca = authority();
+    let backend = secure("s", &ca, &["s.test"]).await;
+    let objects = service("right", &[backend.address()])
+        + &service("wrong", &[backend.address()])
+        + &authorities("ca", &[&ca])
+        + &policy("right", &by("ca", "s.test"))
+        + &policy("wrong", &by("ca", "other.test"))
+        + &grpc_route("right", &["web"], &["right.test"], &[to("right")])
+        + &grpc_route("wrong", &["web"], &["wrong.test"], &[to("wrong")]);
+    let sesame = Sesame::with_gateway(&[HTTP], &objects).await;
+    listening(sesame.at(8080)).await;
+    let call = async |host: &str| {
+        let request = Request::get(host, "/shop.Users/Get")
+            .method("POST")
+            .header("content-type", "application/grpc")
+            .header("te", "trailers");
+        let response = Connect::plain().h2().send(sesame.at(8080), &request).await;
+        response.expect("a response")
+    };
+    eventually("the call succeeds", async || {
+        let response = call("right.test").await;
+        anyhow::ensure!(response.backend() == "s", "{response:?}");
+        let json = response.json();
+        assert_eq!(json["protocol"], "HTTP/2", "{json}");
+        assert_eq!(json["tls"]["alpn"], "h2", "{json}");
+        assert_eq!(json["tls"]["sni"], "s.test", "{json}");
+        Ok(())
+    })
+    .await;
+    let response = call("wrong.test").await;
+    assert_eq!(response.headers["grpc-status"], "14", "{response:?}");
+}
+
+/// A TLS listener on port 8443; passthrough without certificates.
+fn tls(name: &str, hostname: &str, certificates: &[&str]) -> String {
+    let fields = https(Https {
+        name,
+        port: 8443,
+        hostname,
+        certificates,
+    });
+    let fields = fields.replace("protocol: HTTPS", "protocol: TLS");
+    match certificates {
+        [] => fields.replace("certificateRefs: []", "mode: Passthrough"),
+        _ => fields,
+    }
+}
+
+#[tokio::test]
+async fn terminated_and_plain_connections_are_encrypted_again() {
+    let ca = authority();
+    let backend = secure("s", &ca, &["s.test"]).await;
+    let front = Identity::self_signed(&["*.example.com"]).expect("a certificate");
+    let listeners = [
+        tls("end", "end.example.com", &["front"]),
+        tls("pass", "pass.example.com", &[]),
+        "name: tcp, protocol: TCP, port: 9000".to_owned(),
+        "name: wrong, protocol: TCP, port: 9001".to_owned(),
+    ];
+    let objects = certificate("front", &front)
+        + &authorities("ca", &[&ca])
+        + &service("s", &[backend.address()])
+        + &service("wrong", &[backend.address()])
+        + &policy("s", &by("ca", "s.test"))
+        + &policy("wrong", &by("ca", "other.test"))
+        + &tls_route("both", &["web"], &["*.example.com"], &[to("s")])
+        + &tcp_route("tcp", &["web, sectionName: tcp"], &[to("s")])
+        + &tcp_route("wrong", &["web, sectionName: wrong"], &[to("wrong")]);
+    let sesame = Sesame::with_gateway(&listeners, &objects).await;
+    listening(sesame.at(9000)).await;
+    listening(sesame.at(8443)).await;
+    for (host, shown, sni) in [
+        ("end.example.com", "*.example.com", "s.test"),
+        ("pass.example.com", "s.test", "pass.example.com"),
+    ] {
+        let connect = Connect::tls(host);
+        let connection = connect.open(sesame.at(8443)).await;
+        let mut connection = connection.expect("a handshake");
+        assert!(has_certificate(&connection, shown), "{host}");
+        let response = connection.send(&Request::get(host, "/")).await;
+        let response = response.expect("a response");
+        assert_eq!(response.json()["tls"]["sni"], sni, "{host}");
+    }
+    let response = sesame_testkit::client::send(sesame.at(9000), &Request::get("any", "/")).await;
+    let response = response.expect("a response");
+    assert_eq!(response.json()["tls"]["sni"], "s.test");
+    let wrong = Request::get("any", "/").of(sesame.at(9001)).await;
+    assert_eq!(wrong, "no response");
+}
