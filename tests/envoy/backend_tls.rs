@@ -8,9 +8,10 @@ use sesame_testkit::backend::Backend;
 use sesame_testkit::certs::{Authority, Identity};
 use sesame_testkit::client::{Connect, Connection, Request};
 
+use crate::connections::tls;
 use crate::harness::{
-    HTTP, Https, Sesame, Summary, at, backend, becomes, certificate, eventually, gateway,
-    grpc_route, has_certificate, https, listening, route, service, tcp_route, tls_route, to,
+    HTTP, Sesame, Summary, at, backend, becomes, certificate, eventually, gateway, grpc_route,
+    has_certificate, listening, route, service, tcp_route, tls_route, to,
 };
 
 const HOST: &str = "a.example.com";
@@ -313,21 +314,6 @@ async fn grpc_calls_use_http2_over_tls() {
     .await;
     let response = call("wrong.test").await;
     assert_eq!(response.headers["grpc-status"], "14", "{response:?}");
-}
-
-/// A TLS listener on port 8443; passthrough without certificates.
-fn tls(name: &str, hostname: &str, certificates: &[&str]) -> String {
-    let fields = https(Https {
-        name,
-        port: 8443,
-        hostname,
-        certificates,
-    });
-    let fields = fields.replace("protocol: HTTPS", "protocol: TLS");
-    match certificates {
-        [] => fields.replace("certificateRefs: []", "mode: Passthrough"),
-        _ => fields,
-    }
 }
 
 #[tokio::test]
