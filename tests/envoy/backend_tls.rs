@@ -8,9 +8,10 @@ use sesame_testkit::backend::Backend;
 use sesame_testkit::certs::{Authority, Identity};
 use sesame_testkit::client::{Connect, Connection, Request};
 
+use crate::connections::tls;
 use crate::harness::{
-    HTTP, Https, Sesame, Summary, at, backend, becomes, certificate, eventually, gateway,
-    grpc_route, has_certificate, https, listening, route, service, tcp_route, tls_route, to,
+    HTTP, Sesame, Summary, at, backend, becomes, certificate, eventually, gateway, grpc_route,
+    has_certificate, listening, route, service, tcp_route, tls_route, to,
 };
 
 const HOST: &str = "a.example.com";
@@ -280,6 +281,60 @@ async fn a_ca_is_rotated_without_a_failed_request() {
     becomes(address, HOST, "/", "503").await;
 }
 
+/// A changed policy updates the cluster in place; a port's policy replaces the Service's, with another cluster.
+#[tokio::test]
+async fn policies_change_without_a_failed_request() {
+    let ca = authority();
+    let backend = secure("s", &ca, &["one.test", "two.test"]).await;
+    let named = service("s", &[backend.address()]).replace("{port: 80}", "{name: web, port: 80}");
+    let slice = format!("ports: [{{port: {}}}]", backend.address().port());
+    let named = named.replace(&slice, &slice.replace("{port", "{name: web, port"));
+    let of_port = |hostname: &str| {
+        let text = policy("s", &by("ca", hostname)).replace("{name: s}", "{name: of-port}");
+        text.replace("name: s}]", "name: s, sectionName: web}]")
+    };
+    let sesame = Sesame::serving(|ip| {
+        let all = gateway("web", ip, &[HTTP])
+            + &route("a", &["web"], &[HOST], &[to("s")])
+            + &authorities("ca", &[&ca])
+            + &named;
+        vec![
+            ("all.yaml", all),
+            ("policy.yaml", policy("s", &by("ca", "one.test"))),
+        ]
+    })
+    .await;
+    let address = sesame.at(8080);
+    listening(address).await;
+    let serves = async |sni: &str| {
+        eventually(sni, async || {
+            let response = sesame.send(&Request::get(HOST, "/")).await;
+            anyhow::ensure!(response.json()["tls"]["sni"] == sni, "{response:?}");
+            Ok(())
+        })
+        .await;
+    };
+    serves("one.test").await;
+    let done = Cell::new(false);
+    let changes = async {
+        let folder = sesame.folder();
+        for _ in 0..5 {
+            folder.replace("policy.yaml", &policy("s", &by("ca", "two.test")));
+            serves("two.test").await;
+            folder.replace("of-port.yaml", &of_port("one.test"));
+            serves("one.test").await;
+            folder.replace("policy.yaml", &policy("s", &by("ca", "one.test")));
+            folder.replace("of-port.yaml", &of_port("two.test"));
+            serves("two.test").await;
+            folder.remove("of-port.yaml");
+            serves("one.test").await;
+        }
+        done.set(true);
+    };
+    let sent = tokio::join!(load(address, sesame.open().await, &done), changes).0;
+    assert!(sent > 100, "{sent}");
+}
+
 #[tokio::test]
 async fn grpc_calls_use_http2_over_tls() {
     let ca = authority();
@@ -313,21 +368,6 @@ async fn grpc_calls_use_http2_over_tls() {
     .await;
     let response = call("wrong.test").await;
     assert_eq!(response.headers["grpc-status"], "14", "{response:?}");
-}
-
-/// A TLS listener on port 8443; passthrough without certificates.
-fn tls(name: &str, hostname: &str, certificates: &[&str]) -> String {
-    let fields = https(Https {
-        name,
-        port: 8443,
-        hostname,
-        certificates,
-    });
-    let fields = fields.replace("protocol: HTTPS", "protocol: TLS");
-    match certificates {
-        [] => fields.replace("certificateRefs: []", "mode: Passthrough"),
-        _ => fields,
-    }
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ use crate::harness::{
 const TCP: &str = "name: tcp, protocol: TCP, port: 9000";
 
 /// A TLS listener on port 8443; passthrough without certificates.
-fn tls(name: &str, hostname: &str, certificates: &[&str]) -> String {
+pub(crate) fn tls(name: &str, hostname: &str, certificates: &[&str]) -> String {
     let fields = https(Https {
         name,
         port: 8443,

@@ -170,7 +170,7 @@ impl InputKey for Arc<str> {
     }
 }
 
-/// The tables of all kinds that translation reads. Other kinds are ignored.
+/// The tables of all kinds.
 macro_rules! input_tables {
     ($($kind:ident => $table:ident,)+) => {
         impl Inputs {
@@ -179,7 +179,7 @@ macro_rules! input_tables {
                 matches!(kind, $(Kind::$kind)|+)
             }
 
-            /// Adds or replaces an object. Kinds without a table are ignored.
+            /// Adds or replaces an object.
             pub fn upsert(&self, batch: &mut Batch, object: Object) {
                 let key = object.key();
                 match object {
@@ -187,7 +187,6 @@ macro_rules! input_tables {
                         Some(row) => batch.upsert(self.$table, InputKey::of(&key), row),
                         None => batch.remove(self.$table, InputKey::of(&key)),
                     },)+
-                    _ => {}
                 }
             }
 
@@ -195,7 +194,6 @@ macro_rules! input_tables {
             pub fn remove(&self, batch: &mut Batch, key: &ObjectKey) {
                 match key.kind {
                     $(Kind::$kind => batch.remove(self.$table, InputKey::of(key)),)+
-                    _ => {}
                 }
             }
 
@@ -207,7 +205,6 @@ macro_rules! input_tables {
                         let row = engine.get(self.$table, &InputKey::of(key))?;
                         sesame_api::$kind::uid(&row).map(str::to_owned)
                     })+
-                    _ => None,
                 }
             }
         }
