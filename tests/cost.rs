@@ -435,7 +435,6 @@ fn listener_sets(world: &mut World) {
     });
     let on_port: &[(&str, usize)] = &[
         ("port claim", 1),
-        ("host claim", 1),
         ("listener", 1),
         ("route table", 1),
         ("envoy.route_tables", 1),
@@ -443,6 +442,7 @@ fn listener_sets(world: &mut World) {
     ];
     let own: &[(&str, usize)] = &[
         ("own listener_set", 1),
+        ("host claim", 1),
         ("listener_set claims", 1),
         ("listener_set", 1),
         ("listener_set points", 1),
