@@ -208,7 +208,10 @@ const BACKEND: &[(&str, usize)] = &[
 ];
 
 /// One shard of each listener's route table.
-const TABLES: [&str; 2] = ["RouteConfiguration 443/https#", "RouteConfiguration 80#"];
+const TABLES: [&str; 2] = [
+    "RouteConfiguration 443/https#2.",
+    "RouteConfiguration 80#2.",
+];
 
 /// Number of shards per table.
 const SHARDS: usize = 64;

@@ -100,8 +100,8 @@ pub(crate) fn connection_manager(
 /// Scoped routes, with the shard named in [`shard::HEADER`].
 ///
 /// Connection managers with equal `ScopedRds` share a subscription, and later ones don't wait for their shards: they
-/// would respond with 404 until these arrive. So each table has its own `ScopedRds`, made unique by an initial fetch
-/// timeout that is too long to matter.
+/// would respond with 404 until these arrive. So each table, and each version of its shards, has its own `ScopedRds`,
+/// made unique by an initial fetch timeout that is too long to matter.
 fn by_header(table: &RouteTableKey) -> pb::ScopedRoutes {
     use pb::scoped_routes::scope_key_builder::fragment_builder as fragment;
     use pb::scoped_routes::{ConfigSpecifier, ScopeKeyBuilder};
@@ -129,9 +129,9 @@ fn by_header(table: &RouteTableKey) -> pb::ScopedRoutes {
     }
 }
 
-/// At least an hour, and different for each table of an Envoy.
+/// At least an hour, and different for each table of an Envoy and each version of the shards.
 fn fetch_timeout(table: &RouteTableKey) -> Duration {
-    let hash = xxh3_64(names::routes(table).as_bytes());
+    let hash = xxh3_64(names::shard(table, "").as_bytes());
     Duration::from_secs(60 * 60) + Duration::from_nanos(hash >> 32)
 }
 

@@ -58,8 +58,8 @@ pub fn routes(key: &RouteTableKey) -> String {
     key.name()
 }
 
-/// `80#17`: shard 17 of the route table `80`. Names of whole tables contain no `#`. It is also the name of the scope
-/// and the value of the shard header, since an Envoy's listeners share all scopes.
+/// `80#2.17`: shard 17 of the route table `80`, by version 2 of the numbers. Names of whole tables contain no `#`. It is
+/// also the name of the scope and the value of the shard header, since an Envoy's listeners share all scopes.
 pub fn shard(key: &RouteTableKey, number: impl Display) -> String {
-    format!("{}#{number}", routes(key))
+    format!("{}#{}.{number}", routes(key), sesame_shard::VERSION)
 }

@@ -1,58 +1,78 @@
 //! The shard number of a host. Compiled into this crate and into the Envoy module, which can only use `core`.
 //!
-//! Each bit of the number is a parity, which regular expressions can also compute: whether characters of one set occur
-//! an even number of times, counting only while characters of another set have occurred an even number of times. The
-//! number therefore depends on the order of characters, which spreads numbered hosts evenly.
+//! Each bit of the number is a parity, which a regular expression can also compute: whether an even number of the host's
+//! characters count. Some characters are escapes: they don't count, and a different set of characters counts after
+//! them. The number therefore depends on the order of characters, and hosts that differ in a few digits are spread
+//! evenly.
 //!
 //! Case, port and a trailing dot don't affect the number.
 
-/// The characters that one bit of the number depends on, in lowercase. No character is in both sets.
+/// The characters that one bit of the number depends on, in lowercase. `counted` and `escapes` have no character in
+/// common.
 #[derive(Clone, Copy, Debug)]
 pub struct Bit {
-    /// Counted after an even number of `switch` characters.
-    pub count: &'static [u8],
-    /// Turns counting off and on.
-    pub switch: &'static [u8],
+    /// The characters that count, except after an escape.
+    pub counted: &'static [u8],
+    /// The escapes. The character after an escape is not an escape.
+    pub escapes: &'static [u8],
+    /// The characters that count after an escape.
+    pub counted_escaped: &'static [u8],
 }
 
-/// Found by experiment: spreads several kinds of names (numbered, words, hexadecimal) evenly, with regular expressions
-/// small enough for Envoy's limit.
+/// Found by a search for even shards, with regular expressions small enough for Envoy's limit.
 pub const BITS: [Bit; 6] = [
-    Bit::new(b"lmnopqrstuv", b"0189ayz"),
-    Bit::new(b"34abcvwxyz", b"56defghijkl"),
-    Bit::new(b"12ltuv", b"345mnopqrs"),
-    Bit::new(b"458mnopqrstu", b"67vwx"),
-    Bit::new(b"789pqrst", b"1234fghij"),
-    Bit::new(b"3456abcwxyz", b"019tuv"),
+    Bit::new(b"01256acefgjkmntvwy", b"8hi-.", b"01389hijkopqrxyz"),
+    Bit::new(b"23679abfglmnorstuwxyz", b"48dv.", b"12347abcdefgjmnopqrt"),
+    Bit::new(b"02357efghiklmsyz", b"1abcdopq-.", b"01346abcdijlmnopsyz"),
+    Bit::new(b"04567cfghpstu", b"2ly-.", b"24578bcdefghijmqrstuvwxy"),
+    Bit::new(b"34578efqstuvwxyz", b"0169ac-.", b"03678bcdeflmnqxy"),
+    Bit::new(b"02378cdklmnpqrstuvz", b"569efg-.", b"12689abcfghjklnoqrs"),
 ];
 
 impl Bit {
-    const fn new(count: &'static [u8], switch: &'static [u8]) -> Self {
-        Self { count, switch }
+    const fn new(
+        counted: &'static [u8],
+        escapes: &'static [u8],
+        counted_escaped: &'static [u8],
+    ) -> Self {
+        Self {
+            counted,
+            escapes,
+            counted_escaped,
+        }
     }
 }
 
-/// The shard number for hosts that are empty or have no counted characters: all bits set.
+/// The shard number of hosts that are empty or have no counted characters: all bits set.
 const ALL: u8 = (1 << BITS.len()) - 1;
 
-/// For each character, the bits it counts for and the bits it switches.
-const OF_CHARACTERS: [(u8, u8); 256] = {
-    let mut table = [(0, 0); 256];
-    let mut character = 0;
-    while character < table.len() {
-        let lower = (character as u8).to_ascii_lowercase();
-        let mut bit = 0;
-        while bit < BITS.len() {
-            let set = 1 << bit;
-            if contains(BITS[bit].count, lower) {
-                table[character].0 |= set;
-            }
-            if contains(BITS[bit].switch, lower) {
-                table[character].1 |= set;
-            }
-            bit += 1;
+/// The bits for which a character is in each set of [`Bit`].
+#[derive(Clone, Copy)]
+struct Character {
+    counted: u8,
+    escapes: u8,
+    counted_escaped: u8,
+}
+
+const CHARACTERS: [Character; 256] = {
+    let none = Character {
+        counted: 0,
+        escapes: 0,
+        counted_escaped: 0,
+    };
+    let mut table = [none; 256];
+    let mut byte = 0;
+    while byte < table.len() {
+        let lower = (byte as u8).to_ascii_lowercase();
+        let mut place = 0;
+        while place < BITS.len() {
+            let bit = &BITS[place];
+            table[byte].counted |= (contains(bit.counted, lower) as u8) << place;
+            table[byte].escapes |= (contains(bit.escapes, lower) as u8) << place;
+            table[byte].counted_escaped |= (contains(bit.counted_escaped, lower) as u8) << place;
+            place += 1;
         }
-        character += 1;
+        byte += 1;
     }
     table
 };
@@ -70,7 +90,7 @@ const fn contains(set: &[u8], byte: u8) -> bool {
 
 /// The shard number of a host in a request or route; 0 for hosts with invalid characters.
 pub fn number(host: &[u8]) -> u8 {
-    let (mut counting, mut even) = (ALL, ALL);
+    let (mut even, mut escaped) = (ALL, 0);
     for &byte in host {
         if byte == b':' {
             break;
@@ -78,9 +98,9 @@ pub fn number(host: &[u8]) -> u8 {
         if !is_of_hosts(byte) {
             return 0;
         }
-        let (count, switch) = OF_CHARACTERS[usize::from(byte)];
-        even ^= count & counting;
-        counting ^= switch;
+        let character = CHARACTERS[usize::from(byte)];
+        even ^= (character.counted & !escaped) | (character.counted_escaped & escaped);
+        escaped = character.escapes & !escaped;
     }
     even
 }

@@ -14,9 +14,14 @@ pub const GATEWAY: &str = "gateway";
 /// The Service port.
 pub const SERVICE_PORT: u16 = 80;
 
-/// The hostname of route `index`.
+/// The hostname of route `index`, of one of several common kinds.
 pub fn host(index: usize) -> String {
-    format!("host-{index:05}.example.com")
+    match index % 4 {
+        0 => format!("host-{index:05}.example.com"),
+        1 => format!("customer-{index}.saas.example.com"),
+        2 => format!("pr-{index}.preview.example.com"),
+        _ => format!("{index}.tenant.example.com"),
+    }
 }
 
 /// The name of route `index` and its Service.

@@ -11,7 +11,7 @@ pub struct Rejected {
     pub fleet: FleetId,
     /// The resource's type.
     pub what: RejectedKind,
-    /// The resource's name. For a shard: the name of its route table, `#` and the shard number.
+    /// The resource's name. For a shard: the name of its route table, `#`, and what identifies the shard.
     pub name: Arc<str>,
 }
 

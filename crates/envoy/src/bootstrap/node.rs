@@ -93,4 +93,13 @@ mod tests {
         assert!(!has_module(&sent_node(true, 40, "another")));
         assert!(!has_module(&core::Node::default()));
     }
+
+    #[test]
+    fn a_module_that_computes_other_numbers_does_not_count() {
+        let mut sent = sent_node(true, 40, MODULE_EXTENSION);
+        let fields = &mut sent.metadata.as_mut().unwrap().fields;
+        let name = fields.get_mut(MODULE).unwrap();
+        name.kind = Some(Kind::StringValue("sesame_shard_1".to_owned()));
+        assert!(!has_module(&sent));
+    }
 }

@@ -278,6 +278,24 @@ fn scopes_are_removed_last_and_nothing_waits_for_them() {
     assert_eq!(client.session.deadline(), None);
 }
 
+/// Another version of Sesame names its scopes differently.
+#[test]
+fn scopes_of_another_server_are_removed_after_the_delay() {
+    use ResourceType::ScopedRoute;
+    let limits = Limits::default();
+    let (mut fleet, mut client) = served_with(limits.clone());
+    let mut first = request(ScopedRoute);
+    first.initial_resource_versions = HashMap::from([("s0".to_owned(), "7".to_owned())]);
+    client.session.request(&mut fleet, &first).unwrap();
+    let own = [(Listener, "l0", "v1"), (ScopedRoute, "s1", "v0")];
+    fleet.apply(update(2, &own, &[]));
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), ["listener +l0", "scoped route +s1"]);
+    client.now += limits.scope_removal_delay;
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), ["scoped route -s0"]);
+}
+
 #[test]
 fn a_cluster_restored_within_the_removal_delay_is_not_removed() {
     let (mut fleet, mut client) = served_with(Limits::default());
