@@ -1,4 +1,4 @@
-//! Conflicts between listeners of one Gateway or ListenerSet, and overlapping TLS connections.
+//! Conflicts between listeners of one Gateway, and overlapping TLS connections of one Gateway or ListenerSet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::shared::certificates::CertificateState;
 use crate::shared::hostname;
 use crate::shared::listeners::Protocol;
 
-/// Marks all listeners that conflict: within one object, none of them wins (GatewaySpec.listeners).
+/// Marks all listeners that conflict: within one Gateway, none of them wins (GatewaySpec.listeners).
 pub(super) fn mark(listeners: &mut [ListenerState]) {
     let mut by_port: BTreeMap<Port, Vec<usize>> = BTreeMap::new();
     for (index, listener) in listeners.iter().enumerate() {

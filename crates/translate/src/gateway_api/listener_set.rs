@@ -63,7 +63,7 @@ pub(crate) struct Sources {
     pub(crate) listeners: listener::Sources,
 }
 
-/// Reads a set, without conflicts between objects; `None` if its Gateway isn't ours.
+/// Reads a set, without conflicts; `None` if its Gateway isn't ours.
 pub(crate) fn read(
     reader: &mut Reader<'_>,
     sources: Sources,
@@ -94,7 +94,6 @@ pub(crate) fn read(
         frontend: parent.frontend.as_ref(),
     };
     let mut listeners = listener::read_all(reader, sources.listeners, owner);
-    conflicts::mark(&mut listeners);
     conflicts::mark_overlaps(reader, sources.listeners.certificates, &mut listeners);
     Some(SetState {
         gateway,
@@ -138,7 +137,7 @@ pub(crate) fn claims(set: &ListenerSet, state: &SetState) -> Option<Claims> {
     (state.refused.is_none()).then(|| Claims::of(gateway, Some(seniority), &state.listeners))
 }
 
-/// The state of a set with its conflicts with other objects.
+/// The state of a set with its conflicts.
 pub(crate) fn merged(
     reader: &mut Reader<'_>,
     merged: Merged,
@@ -149,6 +148,9 @@ pub(crate) fn merged(
     if state.refused.is_none() {
         for listener in state.listeners.iter_mut().filter(|each| each.accepted()) {
             listener.conflicted = conflict(reader, merged, &state.gateway, key, listener);
+            if listener.conflicted.is_some() {
+                listener.overlapping = None;
+            }
         }
     }
     state

@@ -112,7 +112,9 @@ fn judge(
         .or_else(|| {
             unavailable.map(|why| Problem::new(reason::listener::PORT_UNAVAILABLE, why.clone()))
         });
-    let idle = if refused.is_some() || !listener.serving() {
+    let idle = if let Some(conflict) = &listener.conflicted {
+        Some(conflict.clone())
+    } else if refused.is_some() || !listener.serving() {
         Some(Problem::new(
             reason::listener::INVALID,
             "the listener is not accepted or has no valid certificate; see its other conditions",

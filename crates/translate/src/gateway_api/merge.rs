@@ -1,8 +1,8 @@
 //! Merges the listeners of a Gateway with those of its ListenerSets.
 //!
 //! The first listener of a port in order of precedence determines its protocol, and the first with a hostname gets it:
-//! the Gateway's, then those of the oldest set, then those of the first set by name (ListenerSetSpec.listeners). All
-//! rows are by port or by hostname, so a set affects only those that compete with it.
+//! the Gateway's, then those of the oldest set, then those of the first set by name, and within a set in its order
+//! (ListenerSetSpec.listeners). All rows are by port or by hostname, so a set affects only those that compete with it.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::shared::hostname;
 use crate::shared::listeners::{ListenerId, Protocol};
 use crate::shared::precedence::Seniority;
 
-/// The valid listeners of a Gateway or ListenerSet, without those that conflict within it.
+/// The valid listeners of a Gateway or ListenerSet, in its order.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Claims {
     /// The Gateway.
@@ -115,7 +115,10 @@ pub(crate) fn stages(b: &mut Builder, claims: Table<ObjectKey, Claims>) -> Merge
         ports
     });
     let by_host = b.index(claims, "claims by host", |_, claims| {
-        claims.listeners.iter().map(|c| claims.host(c)).collect()
+        let mut hosts: Vec<HostKey> = claims.listeners.iter().map(|c| claims.host(c)).collect();
+        hosts.sort();
+        hosts.dedup();
+        hosts
     });
     let ports = b.derive("port claim", by_port, move |reader, key| {
         port_claim(reader, by_port, key)
@@ -190,9 +193,10 @@ pub(super) fn conflict(
     };
     let port = reader.get(merged.ports, &host.port)?;
     // Other sets may be in namespaces that the set's owner can't read.
-    let name = |winner: &ListenerId| match winner.owner == *gateway {
-        true => format!("listener {} of the Gateway", winner.name),
-        false => "a listener of a ListenerSet that takes precedence".to_owned(),
+    let name = |winner: &ListenerId| match &winner.owner {
+        same if same == owner => format!("listener {}", winner.name),
+        other if other == gateway => format!("listener {} of the Gateway", winner.name),
+        _ => "a listener of a ListenerSet that takes precedence".to_owned(),
     };
     if !listener.protocol.shares_port_with(port.protocol) {
         return Some(Problem::new(
@@ -206,7 +210,7 @@ pub(super) fn conflict(
         ));
     }
     let winner = reader.get(merged.hosts, &host)?;
-    if winner.owner == *owner {
+    if winner.owner == *owner && winner.name == listener.name {
         return None;
     }
     let with = match &*listener.domain {

@@ -171,7 +171,11 @@ pub(crate) fn virtual_host(
     // Only listeners with these hostnames can serve or isolate the domain, so others don't affect this host.
     let mut owners = Vec::new();
     for domain in hostname::widening(&key.domain) {
-        let domain: Arc<str> = domain.into();
+        // Shared with the host's key: there is one such row per host.
+        let domain = match *domain == *key.domain {
+            true => Arc::clone(&key.domain),
+            false => domain.into(),
+        };
         for (_, points) in reader.by(sources.points_by_domain, &(port.clone(), domain.clone())) {
             owners.push((domain.clone(), points));
         }
