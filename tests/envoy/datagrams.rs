@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, bail, ensure};
 use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
@@ -37,13 +37,17 @@ impl Session {
         Self(socket)
     }
 
-    /// The name of the server that answers a datagram, within 300 ms.
+    /// The name of the server that answers. Any datagram can get lost, so it sends several, within three seconds.
     async fn answer(&self) -> Result<String> {
-        self.0.send(b"hello").await?;
         let mut buffer = [0; 64];
-        let answer = timeout(Duration::from_millis(300), self.0.recv(&mut buffer)).await;
-        let length = answer.context("no answer")??;
-        Ok(String::from_utf8_lossy(&buffer[..length]).into_owned())
+        for _ in 0..10 {
+            self.0.send(b"hello").await?;
+            let answer = timeout(Duration::from_millis(300), self.0.recv(&mut buffer)).await;
+            if let Ok(length) = answer {
+                return Ok(String::from_utf8_lossy(&buffer[..length?]).into_owned());
+            }
+        }
+        bail!("no answer")
     }
 }
 
