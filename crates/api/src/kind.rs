@@ -44,8 +44,6 @@ pub struct KindInfo {
     pub namespaced: bool,
     /// Whether a CRD defines the kind; a cluster may lack it.
     pub has_crd: bool,
-    /// Whether translation reads the kind. If not, its objects are decoded, then dropped with a warning.
-    pub served: bool,
     /// The fields to keep from an API server's objects.
     pub kept: &'static KeptFields,
     /// The part of the status that Sesame writes, if any.
@@ -113,7 +111,6 @@ impl KindInfo {
         plural: "",
         namespaced: true,
         has_crd: true,
-        served: false,
         kept: &fields::WHOLE,
         status: None,
     };
@@ -140,58 +137,48 @@ kinds! {
         versions: &["v1", "v1beta1"],
         plural: "gatewayclasses",
         namespaced: false,
-        served: true,
         status: Some(StatusOwner::Whole { conditions: &condition::gateway_class::ALL }),
     }
     Gateway {
         versions: &["v1", "v1beta1"],
         plural: "gateways",
-        served: true,
         status: Some(StatusOwner::Whole { conditions: &condition::gateway::ALL }),
     }
     ListenerSet {
         plural: "listenersets",
-        served: true,
         status: Some(StatusOwner::Whole { conditions: &condition::listener_set::ALL }),
     }
     HTTPRoute {
         versions: &["v1", "v1beta1"],
         plural: "httproutes",
-        served: true,
         status: ROUTE,
     }
     GRPCRoute {
         plural: "grpcroutes",
-        served: true,
         status: ROUTE,
     }
     TLSRoute {
         versions: &["v1", "v1alpha3", "v1alpha2"],
         plural: "tlsroutes",
-        served: true,
         status: ROUTE,
     }
     TCPRoute {
         versions: &["v1", "v1alpha2"],
         plural: "tcproutes",
-        served: true,
         status: ROUTE,
     }
     UDPRoute {
         versions: &["v1", "v1alpha2"],
         plural: "udproutes",
-        served: true,
         status: ROUTE,
     }
     ReferenceGrant {
         versions: &["v1", "v1beta1"],
         plural: "referencegrants",
-        served: true,
     }
     BackendTLSPolicy {
         versions: &["v1", "v1alpha3"],
         plural: "backendtlspolicies",
-        served: true,
         status: POLICY,
     }
     Namespace {
@@ -199,35 +186,30 @@ kinds! {
         plural: "namespaces",
         namespaced: false,
         has_crd: false,
-        served: true,
         kept: &fields::LABELS,
     }
     Service {
         api_version: "v1",
         plural: "services",
         has_crd: false,
-        served: true,
         kept: &fields::SERVICE,
     }
     EndpointSlice {
         api_version: "discovery.k8s.io/v1",
         plural: "endpointslices",
         has_crd: false,
-        served: true,
         kept: &fields::ENDPOINT_SLICE,
     }
     Secret {
         api_version: "v1",
         plural: "secrets",
         has_crd: false,
-        served: true,
         kept: &fields::CONTENT,
     }
     ConfigMap {
         api_version: "v1",
         plural: "configmaps",
         has_crd: false,
-        served: true,
         kept: &fields::CONTENT,
     }
 }
@@ -280,11 +262,6 @@ impl Kind {
         self.info().namespaced
     }
 
-    /// Whether translation reads the kind.
-    pub fn is_served(self) -> bool {
-        self.info().served
-    }
-
     /// Whether this is a Gateway API route kind, whose status has an entry for each parent.
     pub fn is_route(self) -> bool {
         matches!(
@@ -315,7 +292,6 @@ impl Kind {
     pub fn is_planned(api_version: &str, kind: &str) -> bool {
         let group = api_version.split_once('/').map_or("", |(group, _)| group);
         PLANNED.contains(&(group, kind))
-            || Kind::from_api(api_version, kind).is_some_and(|kind| !kind.is_served())
     }
 
     /// The kind with this name; names are unique in the table.
@@ -370,14 +346,14 @@ mod tests {
     }
 
     #[test]
-    fn planned_kinds_have_no_type_or_are_not_served() {
+    fn planned_kinds_have_no_type() {
         assert!(Kind::is_planned("networking.k8s.io/v1", "Ingress"));
         assert!(Kind::is_planned("projectsesame.io/v1", "HTTPProxy"));
         assert!(!Kind::is_planned("networking.k8s.io/v1", "NetworkPolicy"));
         assert!(!Kind::is_planned("example.com/v1", "Ingress"));
         for kind in Kind::ALL {
             let planned = Kind::is_planned(kind.api_version(), kind.as_str());
-            assert_eq!(planned, !kind.is_served(), "{kind}");
+            assert!(!planned, "{kind}");
         }
     }
 }

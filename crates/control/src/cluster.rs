@@ -103,7 +103,7 @@ pub async fn status_store(
     let status_store = StatusStore::default();
     let now = jiff::Timestamp::now();
     let has_listeners = |kind: &Kind| matches!(kind, Kind::Gateway | Kind::ListenerSet);
-    let shown = |kind: &Kind| kind.is_served() && (has_listeners(kind) || kind.is_route());
+    let shown = |kind: &Kind| has_listeners(kind) || kind.is_route();
     for kind in Kind::ALL.into_iter().filter(shown) {
         for object in list(&client, kind, namespace.as_deref()).await? {
             status_store.upsert(&object);

@@ -36,18 +36,9 @@ const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// 3 concurrent retries) would turn load into errors that no object configures.
 pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
     let mut out = pb::Cluster {
-        name: names::cluster(key),
-        cluster_discovery_type: Some(pb::cluster::ClusterDiscoveryType::Type(
-            pb::cluster::DiscoveryType::Eds.into(),
-        )),
-        eds_cluster_config: Some(pb::cluster::EdsClusterConfig {
-            eds_config: Some(wire::ads()),
-            ..Default::default()
-        }),
         lb_policy: pb::cluster::LbPolicy::LeastRequest.into(),
-        circuit_breakers: Some(unlimited()),
         transport_socket: cluster.tls.as_deref().map(transport_socket),
-        ..Default::default()
+        ..with_eds(names::cluster(key))
     };
     if let Some(options) = http_options(cluster) {
         out.typed_extension_protocol_options
@@ -56,8 +47,23 @@ pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
     out
 }
 
-/// Circuit breakers that never trip.
-pub(crate) fn unlimited() -> pb::CircuitBreakers {
+/// A cluster with endpoints over EDS, and circuit breakers that never trip.
+pub(crate) fn with_eds(name: String) -> pb::Cluster {
+    pb::Cluster {
+        name,
+        cluster_discovery_type: Some(pb::cluster::ClusterDiscoveryType::Type(
+            pb::cluster::DiscoveryType::Eds.into(),
+        )),
+        eds_cluster_config: Some(pb::cluster::EdsClusterConfig {
+            eds_config: Some(wire::ads()),
+            ..Default::default()
+        }),
+        circuit_breakers: Some(unlimited()),
+        ..Default::default()
+    }
+}
+
+fn unlimited() -> pb::CircuitBreakers {
     pb::CircuitBreakers {
         thresholds: vec![pb::circuit_breakers::Thresholds {
             max_connections: wire::uint32(u32::MAX),

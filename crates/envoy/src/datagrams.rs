@@ -20,7 +20,7 @@ use envoy_types::pb::xds::r#type::matcher::v3::matcher::{OnMatch, on_match};
 use envoy_types::util::pack_any;
 use sesame_model::{Datagrams, Endpoint, ListenerKey};
 
-use crate::cluster::unlimited;
+use crate::cluster::with_eds;
 use crate::{names, wire};
 
 /// Datagrams can't be sent to this address. Envoy would choose a locality without endpoints for no session, whatever
@@ -61,22 +61,13 @@ pub(crate) fn filter(key: &ListenerKey) -> ListenerFilter {
 pub fn datagram_cluster(key: &ListenerKey) -> cluster::Cluster {
     use cluster::cluster::common_lb_config::{LocalityConfigSpecifier, LocalityWeightedLbConfig};
     cluster::Cluster {
-        name: names::datagrams(key),
-        cluster_discovery_type: Some(cluster::cluster::ClusterDiscoveryType::Type(
-            cluster::cluster::DiscoveryType::Eds.into(),
-        )),
-        eds_cluster_config: Some(cluster::cluster::EdsClusterConfig {
-            eds_config: Some(wire::ads()),
-            ..Default::default()
-        }),
         common_lb_config: Some(cluster::cluster::CommonLbConfig {
             locality_config_specifier: Some(LocalityConfigSpecifier::LocalityWeightedLbConfig(
                 LocalityWeightedLbConfig::default(),
             )),
             ..Default::default()
         }),
-        circuit_breakers: Some(unlimited()),
-        ..Default::default()
+        ..with_eds(names::datagrams(key))
     }
 }
 

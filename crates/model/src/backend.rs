@@ -26,19 +26,7 @@ impl ClusterKey {
             _ => Transport::Tcp,
         }
     }
-}
 
-/// How routes or policies override connections to a Service. It is part of the cluster's key: a different policy
-/// means a different cluster, and neither cluster drains the other's connections.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ClusterPolicy {
-    /// Overrides the protocol of the Service's `appProtocol`.
-    pub protocol: Option<Protocol>,
-    /// Overrides the TLS of the Service's `appProtocol`.
-    pub tls: Option<TlsPolicyKey>,
-}
-
-impl ClusterKey {
     /// The TLS policy.
     pub fn tls(&self) -> Option<&TlsPolicyKey> {
         self.policy.as_ref()?.tls.as_ref()
@@ -52,6 +40,16 @@ impl ClusterKey {
         key.policy = Some(Arc::new(policy));
         key
     }
+}
+
+/// How routes or policies override connections to a Service. It is part of the cluster's key: a different policy
+/// means a different cluster, and neither cluster drains the other's connections.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClusterPolicy {
+    /// Overrides the protocol of the Service's `appProtocol`.
+    pub protocol: Option<Protocol>,
+    /// Overrides the TLS of the Service's `appProtocol`.
+    pub tls: Option<TlsPolicyKey>,
 }
 
 /// `namespace/service:port`, followed by the policy, if any: `shop/api:80?protocol=h2`.

@@ -174,11 +174,6 @@ impl InputKey for Arc<str> {
 macro_rules! input_tables {
     ($($kind:ident => $table:ident,)+) => {
         impl Inputs {
-            /// Whether a kind has a table.
-            pub fn takes(kind: Kind) -> bool {
-                matches!(kind, $(Kind::$kind)|+)
-            }
-
             /// Adds or replaces an object.
             pub fn upsert(&self, batch: &mut Batch, object: Object) {
                 let key = object.key();
@@ -313,17 +308,5 @@ impl InputObject for sesame_api::ConfigMap {
             parameters: data.remove(KEY).map(Into::into),
             authorities: data.remove(AUTHORITIES).map(Into::into),
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn exactly_the_served_kinds_have_a_table() {
-        for kind in Kind::ALL {
-            assert_eq!(Inputs::takes(kind), kind.is_served(), "{kind}");
-        }
     }
 }

@@ -198,7 +198,7 @@ impl Serve {
         let (watch_sender, watch_events) = mpsc::channel(WATCH_EVENTS);
         let watch_config = WatchConfig {
             namespaces: config.watch_namespaces.clone(),
-            kinds: served_kinds(),
+            kinds: Kind::ALL.to_vec(),
             ..WatchConfig::default()
         };
         spawner.tasks.spawn({
@@ -298,12 +298,6 @@ fn mode(envoys: &Envoys) -> Mode {
             gateway: gateway.clone(),
         },
     }
-}
-
-/// The kinds that translation reads.
-fn served_kinds() -> Vec<Kind> {
-    let all = Kind::ALL.into_iter();
-    all.filter(|kind| kind.is_served()).collect()
 }
 
 /// Whether this node has IPv6. Envoys' nodes are assumed to match.

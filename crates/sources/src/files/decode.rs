@@ -193,7 +193,7 @@ impl Reader<'_> {
             .find(|known| known.group() == group && known.as_str().eq_ignore_ascii_case(kind));
         let Some(meant) = meant else {
             if Kind::is_planned(api_version, kind) {
-                self.unsupported(node, kind, true);
+                self.unsupported(node, kind);
             }
             return;
         };
@@ -208,9 +208,9 @@ impl Reader<'_> {
         self.error(None, SyntaxError::new(at, message));
     }
 
-    fn unsupported(&mut self, node: &Node, kind: &str, namespaced: bool) {
-        let object = match name_of(node, namespaced) {
-            Some(("", name)) => format!("{kind} {name}"),
+    /// Lists an object of a planned kind. All planned kinds are namespaced.
+    fn unsupported(&mut self, node: &Node, kind: &str) {
+        let object = match name_of(node, true) {
             Some((namespace, name)) => format!("{kind} {namespace}/{name}"),
             None => kind.to_owned(),
         };
@@ -222,9 +222,6 @@ impl Reader<'_> {
     }
 
     fn object(&mut self, node: &Node, kind: Kind, api_version: &str, errors: Vec<SyntaxError>) {
-        if !kind.is_served() {
-            self.unsupported(node, kind.as_str(), kind.namespaced());
-        }
         let key = name_of(node, kind.namespaced())
             .map(|(namespace, name)| ObjectKey::new(kind, namespace, name));
         if !errors.is_empty() {

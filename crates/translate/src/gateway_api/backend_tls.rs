@@ -301,7 +301,8 @@ fn oldest<'a>(
         .min_by(|(_, a), (_, b)| a.seniority.cmp(&b.seniority))
 }
 
-/// A backend, given its key, with the policy for its port, if any. A policy for the port takes precedence over one for the Service.
+/// A backend, given its key, with the policy for its port, if any. A policy for the port takes precedence over one for
+/// the Service.
 pub(crate) fn secured(
     reader: &mut Reader<'_>,
     policies: Policies,

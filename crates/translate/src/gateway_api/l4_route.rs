@@ -1,4 +1,5 @@
-//! TLSRoute, TCPRoute and UDPRoute: the backends of connections and of datagrams. Attachments and statuses are shared with other kinds of routes.
+//! TLSRoute, TCPRoute and UDPRoute: the backends of connections and of datagrams. Attachments and statuses are shared
+//! with other kinds of routes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
