@@ -104,6 +104,7 @@ fn fleet_states() -> impl Strategy<Value = FleetState> {
                 ports,
                 port_offset,
                 ready,
+                ..FleetState::default()
             },
         )
 }

@@ -5,6 +5,7 @@
 
 mod drift;
 mod envoys;
+mod experimental;
 mod installs;
 mod load;
 mod network;
@@ -61,6 +62,8 @@ enum Test {
     Upgrade,
     /// The API server is down
     Outage,
+    /// The experimental channel replaces the standard one, and its fields take effect
+    Experimental,
     /// Sesame's permissions match its requests
     Rights,
 }
@@ -132,6 +135,7 @@ impl Test {
             Self::Rollout => replicas::rollout(scene),
             Self::Upgrade => replicas::upgrade(scene),
             Self::Outage => outage::outage(scene),
+            Self::Experimental => experimental::experimental(scene),
         }
     }
 }

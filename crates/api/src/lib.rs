@@ -43,6 +43,7 @@ mod open_enum;
 pub mod reason;
 mod reference;
 mod reference_grant;
+mod release;
 mod route;
 mod session;
 mod status;
@@ -92,6 +93,7 @@ pub use reference::{
 pub use reference_grant::{
     ReferenceGrant, ReferenceGrantFrom, ReferenceGrantSpec, ReferenceGrantTo,
 };
+pub use release::Release;
 pub use route::{
     BackendRef, DefaultScope, Route, RouteParentStatus, RouteSpec, RouteStatus, RouteView, Rule,
 };

@@ -3,7 +3,7 @@
 //! In: changed objects, fleet states, resources that Envoys rejected. Out: the commit, and each fleet's changed
 //! resources. No IO, no time, no threads: the caller provides them.
 
-use sesame_api::{Kind, Object, ObjectKey};
+use sesame_api::{Kind, Object, ObjectKey, Release};
 use sesame_engine::{Batch, Builder, Commit, Engine};
 use sesame_envoy::{Assembler, Options, ResourceChange, Sharding};
 use sesame_model::{FleetId, FleetState};
@@ -24,9 +24,8 @@ pub enum Input {
     Fleet(FleetId, Option<FleetState>),
     /// An Envoy rejected a resource, with its message; `None` if it accepted the resource.
     Rejection(Rejected, Option<String>),
-    /// The version of the Gateway API CRDs, from their annotation `gateway.networking.k8s.io/bundle-version`; `None` if
-    /// unknown.
-    ApiVersion(Option<String>),
+    /// The installed Gateway API; `None` if unknown.
+    Release(Option<Release>),
     /// Changed settings.
     Settings(Settings),
 }
@@ -124,7 +123,7 @@ impl Core {
                 Input::Rejection(rejected, message) => {
                     tables.set_rejection(&mut batch, rejected, message);
                 }
-                Input::ApiVersion(version) => tables.set_api_version(&mut batch, version),
+                Input::Release(release) => tables.set_release(&mut batch, release),
                 Input::Settings(settings) => {
                     self.settings = settings;
                     self.set_settings(&mut batch);

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use sesame_fleet::local::addresses::Allocator;
 use sesame_model::{
-    AddressRequest, FleetAddress, FleetId, FleetProblem, FleetRequest, FleetState, Port,
+    AddressValue, FleetAddress, FleetId, FleetProblem, FleetRequest, FleetState, Port, Routability,
 };
 
 /// Plans, and keeps the loopback address of each fleet.
@@ -89,9 +89,8 @@ impl Planner {
         FleetState {
             addresses: addresses.into_iter().map(FleetAddress::Ip).collect(),
             problem,
-            ports: BTreeMap::new(),
             port_offset: self.port_offset,
-            ready: false,
+            ..FleetState::default()
         }
     }
 
@@ -162,25 +161,35 @@ fn requested_addresses(
         ..RequestedAddresses::default()
     };
     let mut unsupported = None;
-    for address in &request.addresses {
-        match address {
-            AddressRequest::Any => requested.any = true,
-            AddressRequest::Ip(ip) if requested.explicit.contains(ip) => {}
-            AddressRequest::Ip(ip) => match usable(*ip) {
+    for request in &request.addresses {
+        match &request.routability {
+            Routability::Default => {}
+            other => {
+                unsupported.get_or_insert(format!("routability {other}"));
+            }
+        }
+        match &request.address {
+            AddressValue::Any => requested.any = true,
+            AddressValue::Ip(ip) if requested.explicit.contains(ip) => {}
+            AddressValue::Ip(ip) => match usable(*ip) {
                 Ok(()) => requested.explicit.push(*ip),
                 Err(reason) => requested.not_usable(reason),
             },
-            AddressRequest::InvalidIp(value) => {
+            AddressValue::InvalidIp(value) => {
                 requested.not_usable(format!("{value:?} is not an IP address"));
             }
-            AddressRequest::Hostname(_) => _ = unsupported.get_or_insert("Hostname"),
-            AddressRequest::Other(type_) => _ = unsupported.get_or_insert(type_),
+            AddressValue::Hostname(_) => {
+                unsupported.get_or_insert("type Hostname".to_owned());
+            }
+            AddressValue::Other(type_) => {
+                unsupported.get_or_insert(format!("type {type_}"));
+            }
         }
     }
-    if let Some(type_) = unsupported {
+    if let Some(unsupported) = unsupported {
         // The Gateway is not accepted, so its fleet gets no address.
         let reason = format!(
-            "spec.addresses: type {type_} is not supported on this machine: use IPAddress, or omit spec.addresses"
+            "spec.addresses: {unsupported} is not supported on this machine: use IPAddress, or omit spec.addresses"
         );
         return RequestedAddresses {
             problem: Some(FleetProblem::UnsupportedAddress(reason)),

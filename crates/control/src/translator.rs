@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sesame_api::ObjectKey;
+use sesame_api::{ObjectKey, Release};
 use sesame_model::{FleetId, FleetRequest, FleetState, Port};
 use sesame_sources::change::Change;
 use sesame_sources::files::{ChangeSet, Unsupported};
@@ -49,8 +49,8 @@ pub(crate) enum Message {
     FleetStopped(FleetId),
     /// An Envoy rejected a resource, with its message; `None` if it accepted the resource.
     Rejection(Rejected, Option<String>),
-    /// The version of the installed Gateway API CRDs, if known.
-    ApiVersion(Option<String>),
+    /// The installed Gateway API; `None` if unknown.
+    Release(Option<Release>),
     /// All fleet-owning objects are known; fleets without an owner are orphans.
     FleetOwnersKnown,
     /// The runner has new fleet states.
@@ -323,7 +323,7 @@ impl Translator {
                 self.outputs.metrics.rejected(self.rejected.len());
                 turn.inputs.push(Input::Rejection(rejected, message));
             }
-            Message::ApiVersion(version) => turn.inputs.push(Input::ApiVersion(version)),
+            Message::Release(release) => turn.inputs.push(Input::Release(release)),
             Message::FleetOwnersKnown => {
                 self.fleet_owners_known = true;
                 self.runner.requests_complete();

@@ -10,5 +10,5 @@ pub use parameters::{
     Autoscaling, FleetLogLevel, FleetParameters, ServiceType, TaintEffect, Toleration,
     TrafficPolicy, Workload,
 };
-pub use request::{AddressRequest, FleetRequest, GatewayOwner};
+pub use request::{AddressRequest, AddressValue, FleetRequest, GatewayOwner, Routability};
 pub use state::{FleetAddress, FleetProblem, FleetState};

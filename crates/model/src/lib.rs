@@ -31,9 +31,9 @@ pub use backend::{
 };
 pub use datagrams::{DatagramShare, Datagrams};
 pub use fleet::{
-    AddressRequest, Autoscaling, FleetAddress, FleetId, FleetLogLevel, FleetParameters,
-    FleetProblem, FleetRequest, FleetState, GatewayOwner, ParseFleetIdError, ServiceType,
-    TaintEffect, Toleration, TrafficPolicy, Workload,
+    AddressRequest, AddressValue, Autoscaling, FleetAddress, FleetId, FleetLogLevel,
+    FleetParameters, FleetProblem, FleetRequest, FleetState, GatewayOwner, ParseFleetIdError,
+    Routability, ServiceType, TaintEffect, Toleration, TrafficPolicy, Workload,
 };
 pub use listener::{Chain, ChainTarget, ChainTls, Listener, ListenerKey, TlsMode, WeightedBackend};
 pub use port::{Port, Transport};

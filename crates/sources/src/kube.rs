@@ -43,7 +43,7 @@ use std::time::Instant;
 
 use ::kube::Client;
 use jiff::Timestamp;
-use sesame_api::{Kind, LiveStatus, ObjectKey};
+use sesame_api::{Kind, LiveStatus, ObjectKey, Release};
 use tokio::sync::{Notify, mpsc, watch as state};
 use tokio::task::JoinSet;
 
@@ -100,9 +100,8 @@ pub enum WatchEvent {
     Changes(ChangeSet),
     /// Current statuses; `None` if the object is deleted. Sent before other changes to the same objects.
     Statuses(Vec<(ObjectKey, Option<LiveStatus>)>),
-    /// The release of the installed Gateway API, from an annotation of its CRDs. Sent before the first set if already
-    /// known.
-    Release(Option<String>),
+    /// The installed Gateway API. Sent before the first set if already known.
+    Release(Option<Release>),
     /// All GatewayClasses and Gateways have been sent, so a fleet without an owner is an orphan. Sent once, and not
     /// while such objects are forbidden, can't be decoded, or are served in an unsupported version.
     FleetOwnersKnown,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use sesame_api::{
     BackendTLSPolicy, GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, ListenerSet,
-    NamespacedName, Object, ObjectKey, ReferenceGrant, TCPRoute, TLSRoute, UDPRoute,
+    NamespacedName, Object, ObjectKey, ReferenceGrant, Release, TCPRoute, TLSRoute, UDPRoute,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Table};
 use sesame_model::{FleetId, FleetState};
@@ -39,7 +39,7 @@ pub struct Inputs {
     pub(crate) namespaces: Table<Arc<str>, Labels>,
     pub(crate) fleets: Table<FleetId, FleetState>,
     pub(crate) rejections: Table<Rejected, String>,
-    pub(crate) api_version: Table<(), String>,
+    pub(crate) release: Table<(), Release>,
     pub(crate) settings: Table<(), Settings>,
     pub(crate) grants_by_namespace: Index<NamespacedName, ReferenceGrant, Arc<str>>,
     pub(crate) slices_by_service: Index<NamespacedName, Slice, NamespacedName>,
@@ -67,7 +67,7 @@ impl Inputs {
             slices,
             secrets: b.input("secrets"),
             config_maps: b.input("config_maps"),
-            api_version: b.input("api_version"),
+            release: b.input("release"),
             settings: b.input("settings"),
             namespaces: b.input("namespaces"),
             fleets: b.input("fleets"),
@@ -115,12 +115,11 @@ impl Inputs {
         batch.upsert(self.settings, (), settings);
     }
 
-    /// Sets the cluster's Gateway API version: the annotation `gateway.networking.k8s.io/bundle-version` of its CRDs;
-    /// `None` without a cluster or annotation.
-    pub fn set_api_version(&self, batch: &mut Batch, version: Option<String>) {
-        match version {
-            Some(version) => batch.upsert(self.api_version, (), version),
-            None => batch.remove(self.api_version, ()),
+    /// Sets the cluster's Gateway API release; `None` without a cluster, or if it is unknown.
+    pub fn set_release(&self, batch: &mut Batch, release: Option<Release>) {
+        match release {
+            Some(release) => batch.upsert(self.release, (), release),
+            None => batch.remove(self.release, ()),
         }
     }
 

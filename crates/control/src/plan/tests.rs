@@ -1,13 +1,16 @@
 use std::net::Ipv4Addr;
 
+use sesame_model::AddressRequest;
+
 use super::*;
 
 fn ip(value: &str) -> AddressRequest {
-    match value.parse() {
-        Ok(ip) => AddressRequest::Ip(ip),
-        Err(_) if value.is_empty() => AddressRequest::Any,
-        Err(_) => AddressRequest::InvalidIp(value.to_owned()),
-    }
+    let address = match value.parse() {
+        Ok(ip) => AddressValue::Ip(ip),
+        Err(_) if value.is_empty() => AddressValue::Any,
+        Err(_) => AddressValue::InvalidIp(value.to_owned()),
+    };
+    address.into()
 }
 
 /// Gateways by name, with the addresses and ports that they request.
@@ -95,7 +98,7 @@ fn fleets_with_an_unsupported_address_type_get_no_address() {
             "a",
             &[
                 ip("127.0.0.1"),
-                AddressRequest::Hostname("x.example".to_owned()),
+                AddressValue::Hostname("x.example".to_owned()).into(),
             ],
             &[80],
         )],

@@ -30,7 +30,7 @@ pub(super) async fn forward(
                 unsupported: BTreeSet::new(),
                 detected: set.detected,
             }),
-            WatchEvent::Release(version) => Message::ApiVersion(version),
+            WatchEvent::Release(release) => Message::Release(release),
             WatchEvent::FleetOwnersKnown => Message::FleetOwnersKnown,
             WatchEvent::Statuses(current) => {
                 for (key, status) in current {

@@ -3,7 +3,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use serde_json::json;
-use sesame_api::{Kind, Object};
+use sesame_api::{Kind, Object, Release};
 use sesame_envoy::Options;
 use sesame_fleet::local::ports::PortProblem;
 use tokio::sync::broadcast;
@@ -129,8 +129,10 @@ fn nothing_is_translated_before_all_objects_are_read() {
 #[test]
 fn inputs_before_the_first_set_are_kept() {
     let mut rig = rig();
-    rig.translator
-        .turn(vec![Message::ApiVersion(Some("v1.3.0".to_owned()))]);
+    rig.translator.turn(vec![Message::Release(Some(Release {
+        version: "v1.3.0".to_owned(),
+        experimental: false,
+    }))]);
     let class = json!({
         "apiVersion": "gateway.networking.k8s.io/v1", "kind": "GatewayClass", "metadata": {"name": "edge"},
         "spec": {"controllerName": "projectsesame.io/gateway-controller"},

@@ -1,68 +1,94 @@
-//! Compares a fleet's requested addresses with those assigned to its Service.
+//! Assigns the addresses of a fleet's Services to the addresses that its owner requests.
 //!
-//! Pure. A requested address isn't usable until it is assigned to the Service.
-//!
-//! A Service of type LoadBalancer can request one IP address. Services of other types can't request any; their
-//! addresses are their cluster IPs, since the ports on the nodes' addresses differ from the Gateway's.
+//! Pure. A fleet has a Service whose type its parameters determine, by default LoadBalancer, and a second one of type
+//! ClusterIP if a request has routability Cluster. Each can request one IP address. The addresses of a Service that
+//! isn't of type LoadBalancer are its cluster IPs, since the ports on the nodes' addresses differ from the Gateway's.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use serde_json::Value;
-use sesame_model::{AddressRequest, FleetAddress, FleetProblem, ServiceType};
+use sesame_model::{
+    AddressRequest, AddressValue, FleetAddress, FleetProblem, FleetState, Routability, ServiceType,
+};
 
 use super::spec::FleetSpec;
+
+/// The routability that GEP-5093 demands for tests: an address like any other, reported with this name.
+const SENTINEL: &str = "testing.x-k8s.io/sentinel";
 
 /// The requested addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct RequestedAddresses {
-    /// In the order of the request, without duplicates.
-    ips: Vec<IpAddr>,
-    /// The problem with the first unsupported request.
-    unsupported: Option<String>,
-    /// The problem with the first value that is not an IP address.
-    invalid: Option<String>,
+    requests: Vec<AddressRequest>,
+    service: ServiceType,
 }
 
 impl RequestedAddresses {
     /// The addresses that the fleet's owner requests.
     pub(super) fn of(spec: &FleetSpec) -> Self {
-        let service = spec.parameters.service_type.unwrap_or_default();
-        let mut requested = Self::default();
-        for address in &spec.request.addresses {
-            let unsupported = match address {
-                AddressRequest::Any => continue,
-                AddressRequest::Hostname(name) if name.is_empty() => continue,
-                AddressRequest::Ip(ip) if service == ServiceType::LoadBalancer => {
-                    if !requested.ips.contains(ip) {
-                        requested.ips.push(*ip);
-                    }
-                    continue;
-                }
-                AddressRequest::InvalidIp(value) => {
-                    let message = format!("{value:?} is not an IP address");
-                    requested.invalid.get_or_insert(message);
-                    continue;
-                }
-                AddressRequest::Ip(ip) => format!(
-                    "{ip}: an address can be requested only if the fleet's Service is of type LoadBalancer"
-                ),
-                AddressRequest::Hostname(name) => format!(
-                    "{name}: cannot request a hostname from a load balancer; omit the value to use \
-                     whatever address the load balancer assigns"
-                ),
-                AddressRequest::Other(type_) => {
-                    format!("addresses of type {type_} are not supported; use IPAddress")
-                }
-            };
-            requested.unsupported.get_or_insert(unsupported);
+        Self {
+            requests: spec.request.addresses.clone(),
+            service: spec.parameters.service_type.unwrap_or_default(),
         }
-        requested
+    }
+
+    /// Whether a request needs the fleet's Service.
+    pub(super) fn needs_service(&self) -> bool {
+        let mut requests = self.requests.iter();
+        self.requests.is_empty() || requests.any(|request| !is_in_cluster(request))
+    }
+
+    /// Whether a request needs the Service for addresses inside the cluster.
+    pub(super) fn needs_cluster_service(&self) -> bool {
+        self.requests.iter().any(is_in_cluster)
     }
 
     /// The address that the Service requests.
     pub(super) fn ip(&self) -> Option<IpAddr> {
-        self.ips.first().copied()
+        let mut requests = self.requests.iter();
+        requests.find_map(|request| ip(request).filter(|_| !is_in_cluster(request)))
+    }
+
+    /// The cluster IP that the Service for addresses inside the cluster requests.
+    pub(super) fn cluster_ip(&self) -> Option<IpAddr> {
+        let mut requests = self.requests.iter();
+        requests.find_map(|request| ip(request).filter(|_| is_in_cluster(request)))
+    }
+
+    /// Why a request can never be satisfied, unless that depends on its routability.
+    fn unsupported(&self, request: &AddressRequest) -> Option<String> {
+        match &request.address {
+            AddressValue::Ip(ip)
+                if self.service != ServiceType::LoadBalancer && !is_in_cluster(request) =>
+            {
+                Some(format!(
+                    "{ip}: an address can be requested only if the fleet's Service is of type LoadBalancer"
+                ))
+            }
+            AddressValue::Hostname(name) if !name.is_empty() => Some(format!(
+                "{name}: cannot request a hostname from a load balancer; omit the value to use whatever address the \
+                 load balancer assigns"
+            )),
+            AddressValue::Other(type_) => Some(format!(
+                "addresses of type {type_} are not supported; use IPAddress"
+            )),
+            AddressValue::Any
+            | AddressValue::Ip(_)
+            | AddressValue::InvalidIp(_)
+            | AddressValue::Hostname(_) => None,
+        }
+    }
+}
+
+fn is_in_cluster(request: &AddressRequest) -> bool {
+    request.routability == Routability::Cluster
+}
+
+fn ip(request: &AddressRequest) -> Option<IpAddr> {
+    match request.address {
+        AddressValue::Ip(ip) => Some(ip),
+        _ => None,
     }
 }
 
@@ -106,208 +132,193 @@ impl AssignedAddresses {
         }
     }
 
-    /// The addresses, sorted.
-    pub(super) fn addresses(&self) -> Vec<FleetAddress> {
-        self.addresses.iter().cloned().collect()
+    /// Whether a cluster IP is among the addresses.
+    pub(super) fn has(&self, ip: IpAddr) -> bool {
+        self.addresses.contains(&FleetAddress::Ip(ip))
+    }
+
+    fn routability(&self) -> Routability {
+        match self.load_balancer {
+            true => Routability::Default,
+            false => Routability::Cluster,
+        }
     }
 }
 
-/// Describes how the assigned addresses fall short of the request. `service` is the Service's name, for messages.
-pub(super) fn problem(
-    requested: &RequestedAddresses,
-    assigned: Option<&AssignedAddresses>,
-    service: &str,
-) -> Option<FleetProblem> {
-    if let Some(message) = &requested.unsupported {
-        return Some(FleetProblem::UnsupportedAddress(message.clone()));
-    }
-    if let Some(message) = &requested.invalid {
-        return Some(FleetProblem::AddressNotUsable(message.clone()));
-    }
-    let empty = BTreeSet::new();
-    let assigned_addresses = assigned.map_or(&empty, |assigned| &assigned.addresses);
-    if let [first, others @ ..] = &*requested.ips {
-        let missing: Vec<String> = requested
-            .ips
-            .iter()
-            .filter(|ip| !assigned_addresses.contains(&FleetAddress::Ip(**ip)))
-            .map(ToString::to_string)
-            .collect();
-        if missing.is_empty() {
-            return None;
-        }
-        let mut message = format!(
-            "{}: not assigned to Service {service} by the cluster's load balancer; request a free address from its pool",
-            missing.join(", ")
-        );
-        if !others.is_empty() {
-            message.push_str(&format!(
-                ". A Service can request only one address; Sesame requested {first}"
-            ));
-        }
-        return Some(FleetProblem::AddressNotUsable(message));
-    }
-    if assigned_addresses.is_empty() {
-        let message = match assigned {
-            Some(assigned) if assigned.load_balancer => {
-                format!(
-                    "the cluster's load balancer has not assigned an address to Service {service} yet"
-                )
+/// The observed Services of a fleet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Services<'a> {
+    /// Namespace and name of the Service, for messages.
+    pub(super) name: &'a str,
+    pub(super) service: Option<&'a AssignedAddresses>,
+    /// The Service for addresses inside the cluster.
+    pub(super) in_cluster: Option<&'a AssignedAddresses>,
+    /// Why the Service for addresses inside the cluster can't be written.
+    pub(super) failure: Option<&'a str>,
+}
+
+/// Assigns a distinct address to each request: first to requests for a specific one. Sets the addresses in a state, the
+/// requests without one, and the problem.
+pub(super) fn assign(state: &mut FleetState, requested: &RequestedAddresses, of: Services<'_>) {
+    let mut free = of.all();
+    let mut assigned = Vec::new();
+    if requested.requests.is_empty() {
+        assigned = free;
+    } else {
+        let mut order: Vec<usize> = (0..requested.requests.len()).collect();
+        order.sort_by_key(|index| ip(&requested.requests[*index]).is_none());
+        let mut unassigned = Vec::new();
+        for index in order {
+            let request = &requested.requests[index];
+            let found = match requested.unsupported(request) {
+                Some(_) => None,
+                None => free.iter().position(|free| satisfies(free, request)),
+            };
+            match found {
+                Some(position) => {
+                    let (address, routability) = free.remove(position);
+                    let named = matches!(request.routability, Routability::Other(_));
+                    assigned.push(match named {
+                        true => (address, request.routability.clone()),
+                        false => (address, routability),
+                    });
+                }
+                None => unassigned.push(index),
             }
-            _ => format!("Service {service} has no address yet"),
-        };
-        return Some(FleetProblem::AddressNotAssigned(message));
+        }
+        unassigned.sort_unstable();
+        let why = |index: &usize| requested.why(&requested.requests[*index], of);
+        state.problem = requested.problem(&unassigned, why);
+        let field = |index: &usize| format!("spec.addresses[{index}]: {}", why(index));
+        state.unassigned = unassigned.iter().map(field).collect();
     }
-    None
+    if state.problem.is_none() && assigned.is_empty() {
+        let message = match &*state.unassigned {
+            [] => of.pending(),
+            unassigned => unassigned.join("; "),
+        };
+        state.problem = Some(FleetProblem::AddressNotAssigned(message));
+    }
+    // Addresses that are reachable from outside come first.
+    assigned.sort_by(|(a, of_a), (b, of_b)| (of_a, a).cmp(&(of_b, b)));
+    state.addresses = assigned
+        .iter()
+        .map(|(address, _)| address.clone())
+        .collect();
+    assigned.retain(|(_, routability)| *routability != Routability::Default);
+    state.routability = assigned.into_iter().collect();
+}
+
+fn satisfies(
+    (address, routability): &(FleetAddress, Routability),
+    request: &AddressRequest,
+) -> bool {
+    let routable = match &request.routability {
+        Routability::Default => true,
+        Routability::Cluster => *routability == Routability::Cluster,
+        Routability::Other(name) => name == SENTINEL,
+    };
+    routable
+        && match &request.address {
+            AddressValue::Any => address.ip().is_some(),
+            AddressValue::Ip(ip) => address.ip() == Some(*ip),
+            AddressValue::Hostname(_) => address.ip().is_none(),
+            AddressValue::InvalidIp(_) | AddressValue::Other(_) => false,
+        }
+}
+
+impl RequestedAddresses {
+    /// The problem with requests that are not satisfied. Those with a routability may remain so, unless all do
+    /// (GEP-5093).
+    fn problem(
+        &self,
+        unassigned: &[usize],
+        why: impl Fn(&usize) -> String,
+    ) -> Option<FleetProblem> {
+        let unsupported = unassigned
+            .iter()
+            .find_map(|index| self.unsupported(&self.requests[*index]));
+        if let Some(message) = unsupported {
+            return Some(FleetProblem::UnsupportedAddress(message));
+        }
+        let explicit = unassigned.iter().find(|index| {
+            let request = &self.requests[**index];
+            let explicit = matches!(
+                request.address,
+                AddressValue::Ip(_) | AddressValue::InvalidIp(_)
+            );
+            explicit && request.routability == Routability::Default
+        });
+        explicit.map(|index| FleetProblem::AddressNotUsable(why(index)))
+    }
+
+    /// Why a request isn't satisfied.
+    fn why(&self, request: &AddressRequest, of: Services<'_>) -> String {
+        if let Some(unsupported) = self.unsupported(request) {
+            return unsupported;
+        }
+        if let Routability::Other(name) = &request.routability
+            && name != SENTINEL
+        {
+            return format!("routability {name} is not supported; use Cluster, or omit it");
+        }
+        if is_in_cluster(request) {
+            let service = format!("Service {}-cluster", of.name);
+            let reason = of.failure.map(|reason| format!(": {reason}"));
+            let reason = reason.unwrap_or_default();
+            return match &request.address {
+                AddressValue::Ip(ip) => format!("{ip} is not assigned to {service}{reason}"),
+                AddressValue::Hostname(_) => {
+                    "a Service has no hostname inside the cluster; use type IPAddress".to_owned()
+                }
+                _ => format!("{service} has no address for it{reason}"),
+            };
+        }
+        match &request.address {
+            AddressValue::InvalidIp(value) => format!("{value:?} is not an IP address"),
+            AddressValue::Ip(ip) => {
+                let mut message = format!(
+                    "{ip}: not assigned to Service {} by the cluster's load balancer; request a free address from its \
+                     pool",
+                    of.name
+                );
+                if let Some(first) = self.ip().filter(|first| first != ip) {
+                    message.push_str(&format!(
+                        ". A Service can request only one address; Sesame requested {first}"
+                    ));
+                }
+                message
+            }
+            _ => of.pending(),
+        }
+    }
+}
+
+impl Services<'_> {
+    /// All addresses, those of the first Service first.
+    fn all(&self) -> Vec<(FleetAddress, Routability)> {
+        let services = self.service.into_iter().chain(self.in_cluster);
+        let addresses = services.flat_map(|service| {
+            let addresses = service.addresses.iter();
+            addresses.map(|address| (address.clone(), service.routability()))
+        });
+        addresses.collect()
+    }
+
+    fn pending(&self) -> String {
+        match self.service {
+            Some(service) if service.load_balancer && service.addresses.is_empty() => format!(
+                "the cluster's load balancer has not assigned an address to Service {} yet",
+                self.name
+            ),
+            Some(service) if service.load_balancer => format!(
+                "the cluster's load balancer assigned no further address of this type to Service {}",
+                self.name
+            ),
+            _ => format!("Service {} has no address yet", self.name),
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::kube::testing;
-
-    fn request(addresses: &[AddressRequest]) -> RequestedAddresses {
-        let mut spec = testing::spec("web");
-        spec.request.addresses = addresses.to_vec();
-        RequestedAddresses::of(&spec)
-    }
-
-    fn ip(text: &str) -> AddressRequest {
-        AddressRequest::Ip(text.parse().unwrap())
-    }
-
-    fn load_balancer(ingress: Value) -> AssignedAddresses {
-        AssignedAddresses::of(&json!({
-            "spec": { "type": "LoadBalancer", "clusterIPs": ["10.0.0.1"] },
-            "status": { "loadBalancer": { "ingress": ingress } },
-        }))
-    }
-
-    #[test]
-    fn any_address_satisfies_an_unspecific_request() {
-        for requested in [
-            request(&[]),
-            request(&[AddressRequest::Any]),
-            request(&[AddressRequest::Hostname(String::new())]),
-        ] {
-            assert_eq!(requested.ip(), None);
-            assert!(matches!(
-                problem(&requested, None, "s"),
-                Some(FleetProblem::AddressNotAssigned(_))
-            ));
-            let pending = load_balancer(json!([]));
-            assert!(matches!(
-                problem(&requested, Some(&pending), "s"),
-                Some(FleetProblem::AddressNotAssigned(_))
-            ));
-            let assigned = load_balancer(json!([{ "ip": "192.0.2.1" }]));
-            assert_eq!(problem(&requested, Some(&assigned), "s"), None);
-        }
-    }
-
-    #[test]
-    fn a_requested_ip_is_usable_once_the_service_has_it() {
-        let requested = request(&[ip("192.0.2.7")]);
-        assert_eq!(requested.ip(), Some([192, 0, 2, 7].into()));
-        for assigned in [
-            None,
-            Some(load_balancer(json!([]))),
-            Some(load_balancer(json!([{ "ip": "192.0.2.1" }]))),
-        ] {
-            assert!(matches!(
-                problem(&requested, assigned.as_ref(), "s"),
-                Some(FleetProblem::AddressNotUsable(_))
-            ));
-        }
-        let assigned = load_balancer(json!([{ "ip": "192.0.2.7" }]));
-        assert_eq!(problem(&requested, Some(&assigned), "s"), None);
-    }
-
-    #[test]
-    fn addresses_are_compared_by_value() {
-        let requested = request(&[ip("2001:DB8::0:1")]);
-        let assigned = load_balancer(json!([{ "ip": "2001:db8::1" }]));
-        assert_eq!(problem(&requested, Some(&assigned), "s"), None);
-    }
-
-    #[test]
-    fn all_requested_addresses_must_be_assigned() {
-        let requested = request(&[ip("203.0.113.1"), ip("192.0.2.7"), ip("192.0.2.7")]);
-        for ip in ["203.0.113.1", "192.0.2.7"] {
-            let assigned = load_balancer(json!([{ "ip": ip }]));
-            let Some(FleetProblem::AddressNotUsable(message)) =
-                problem(&requested, Some(&assigned), "s")
-            else {
-                panic!("{ip} alone satisfies the request");
-            };
-            assert!(
-                message.contains("only one address") && message.ends_with("203.0.113.1"),
-                "{message}"
-            );
-        }
-        let both = load_balancer(json!([{ "ip": "203.0.113.1" }, { "ip": "192.0.2.7" }]));
-        assert_eq!(problem(&requested, Some(&both), "s"), None);
-    }
-
-    #[test]
-    fn an_unsupported_request_is_reported_first() {
-        let assigned = load_balancer(json!([{ "ip": "192.0.2.7" }]));
-        for other in [
-            AddressRequest::Other("NamedAddress".to_owned()),
-            AddressRequest::Hostname("x".to_owned()),
-        ] {
-            let requested = request(&[ip("192.0.2.7"), other]);
-            assert_eq!(requested.ip(), Some([192, 0, 2, 7].into()));
-            assert!(matches!(
-                problem(&requested, Some(&assigned), "s"),
-                Some(FleetProblem::UnsupportedAddress(_))
-            ));
-        }
-    }
-
-    #[test]
-    fn an_invalid_ip_is_not_usable() {
-        let requested = request(&[AddressRequest::InvalidIp("web".to_owned())]);
-        let assigned = load_balancer(json!([{ "ip": "192.0.2.7" }]));
-        let problem = problem(&requested, Some(&assigned), "s");
-        assert!(matches!(problem, Some(FleetProblem::AddressNotUsable(_))));
-    }
-
-    #[test]
-    fn a_cluster_ip_cannot_be_requested() {
-        let mut spec = testing::spec("web");
-        spec.parameters.service_type = Some(ServiceType::ClusterIp);
-        spec.request.addresses = vec![ip("10.0.0.1")];
-        assert!(matches!(
-            problem(&RequestedAddresses::of(&spec), None, "s"),
-            Some(FleetProblem::UnsupportedAddress(_))
-        ));
-    }
-
-    #[test]
-    fn addresses_come_from_the_load_balancer_or_are_cluster_ips() {
-        let assigned = load_balancer(json!([
-            { "hostname": "lb.example" },
-            { "ip": "192.0.2.7", "ipMode": "VIP" },
-            { "ip": "" },
-        ]));
-        assert_eq!(
-            assigned.addresses(),
-            ["192.0.2.7", "lb.example"].map(FleetAddress::parse)
-        );
-        let cluster_ip = AssignedAddresses::of(&json!({
-            "spec": { "type": "ClusterIP", "clusterIPs": ["10.0.0.1", "fd00::1"] },
-        }));
-        assert_eq!(cluster_ip.addresses().len(), 2);
-        let headless = AssignedAddresses::of(&json!({
-            "spec": { "type": "ClusterIP", "clusterIPs": ["None"] },
-        }));
-        assert!(headless.addresses().is_empty());
-        assert_eq!(
-            AssignedAddresses::of(&json!({ "spec": 3 })),
-            AssignedAddresses::default()
-        );
-    }
-}
+mod tests;

@@ -94,7 +94,7 @@ impl Executor<'_> {
         let uid = match uid {
             Some(uid) => Some(uid),
             // Watches select by our labels, so an existing object without them isn't observed.
-            None => match self.api(kind).get_opt(&self.key.name).await? {
+            None => match self.api(kind).get_opt(&self.key.object_name(kind)).await? {
                 None => None,
                 Some(found) => match self.adoptable(kind, found) {
                     Some(ObservedObject { deleting: true, .. }) => {
@@ -121,7 +121,7 @@ impl Executor<'_> {
         let patch = Patch::Apply(&object);
         let stored = self
             .api(kind)
-            .patch(&self.key.name, &params, &patch)
+            .patch(&self.key.object_name(kind), &params, &patch)
             .await?;
         let observed = ObservedObject::read(kind, stored, self.config);
         Ok(observed.map(|(_, observed)| Outcome::Applied(kind, fingerprint, observed)))
@@ -150,7 +150,11 @@ impl Executor<'_> {
             }),
             ..DeleteParams::default()
         };
-        match self.api(kind).delete(&self.key.name, &params).await {
+        match self
+            .api(kind)
+            .delete(&self.key.object_name(kind), &params)
+            .await
+        {
             Ok(_) => Ok(Some(Outcome::Deleted(kind))),
             // The object is gone, or another object has its name.
             Err(Error::Api(status)) if matches!(status.code, 404 | 409) => {
@@ -165,7 +169,8 @@ impl Executor<'_> {
     }
 
     fn object_name(&self, kind: ObjectKind) -> String {
-        format!("{} {}/{}", kind.name(), self.key.namespace, self.key.name)
+        let name = self.key.object_name(kind);
+        format!("{} {}/{name}", kind.name(), self.key.namespace)
     }
 
     fn error_message(&self, kind: ObjectKind, verb: &str, error: &Error) -> String {

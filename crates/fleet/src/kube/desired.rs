@@ -14,6 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use serde_json::{Map, Value, json};
 use sesame_model::{Autoscaling, FleetId, GatewayOwner, Workload};
 
+use super::addresses::RequestedAddresses;
 use super::kind::ObjectKind;
 use super::labels;
 use super::layout;
@@ -26,7 +27,7 @@ const DEFAULT_REPLICAS: u32 = 2;
 /// A fleet's objects.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct DesiredObjects {
-    /// By kind. A fleet has at most one object of each kind, and all have the same name.
+    /// By kind. A fleet has at most one object of each kind.
     pub(super) objects: BTreeMap<ObjectKind, Value>,
     /// The initial number of Envoys if an autoscaler manages the number.
     pub(super) initial_replicas: Option<u32>,
@@ -75,10 +76,15 @@ pub(super) fn desired_objects(
     add(ObjectKind::ConfigMap, json!({ "data": common.files() }));
     // The API server rejects a Service without ports. An existing Service is kept, with its address.
     if !spec.request.ports.is_empty() {
-        add(
-            ObjectKind::Service,
-            json!({ "spec": service::spec(&common) }),
-        );
+        let requested = RequestedAddresses::of(spec);
+        if requested.needs_service() {
+            let fields = json!({ "spec": service::spec(&common, &requested) });
+            add(ObjectKind::Service, fields);
+        }
+        if requested.needs_cluster_service() {
+            let fields = json!({ "spec": service::cluster_spec(&common, &requested) });
+            add(ObjectKind::ClusterService, fields);
+        }
     }
     match workload {
         Workload::Deployment => {
@@ -120,10 +126,13 @@ pub(super) fn desired_objects(
 impl Common<'_> {
     fn object(&self, kind: ObjectKind, fields: Value) -> Value {
         let mut metadata = json!({
-            "name": &*self.key.name,
+            "name": self.key.object_name(kind),
             "namespace": &*self.key.namespace,
             "labels": self.labels,
         });
+        if kind == ObjectKind::ClusterService {
+            metadata["labels"][labels::ROUTABILITY] = json!("cluster");
+        }
         if let Some(owner) = &self.spec.request.owner {
             metadata["ownerReferences"] = json!([owner_reference(owner)]);
         }

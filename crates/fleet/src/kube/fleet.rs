@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use sesame_model::{FleetId, FleetProblem, FleetState, GatewayOwner};
 
-use super::addresses::{self, RequestedAddresses};
+use super::addresses::{self, RequestedAddresses, Services};
 use super::desired::desired_objects;
 use super::fingerprint::{self, Fingerprint};
 use super::kind::ObjectKind;
@@ -34,6 +34,18 @@ struct DesiredFleet {
     spec: Arc<FleetSpec>,
     objects: BTreeMap<ObjectKind, Fingerprint>,
     requested: RequestedAddresses,
+}
+
+impl DesiredFleet {
+    /// Whether an object is the Service for addresses inside the cluster, without the requested one.
+    fn lacks_cluster_ip(&self, kind: ObjectKind, observed: &ObservedObject) -> bool {
+        match (&observed.detail, self.requested.cluster_ip()) {
+            (Detail::Service(assigned), Some(ip)) if kind == ObjectKind::ClusterService => {
+                !assigned.has(ip)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// A write to the API server.
@@ -118,7 +130,7 @@ impl Fleet {
             return self.deletions(config, key, |_| true);
         };
         let owner = desired.spec.request.owner.as_ref();
-        let mut stale = Vec::new();
+        let (mut stale, mut actions) = (Vec::new(), Vec::new());
         for (kind, fingerprint) in &desired.objects {
             match self.observed.get(kind) {
                 None => stale.push((*kind, *fingerprint, None)),
@@ -127,6 +139,11 @@ impl Fleet {
                 }
                 // Recreated once it is gone.
                 Some(observed) if observed.deleting => {}
+                // A cluster IP can't change.
+                Some(observed) if desired.lacks_cluster_ip(*kind, observed) => {
+                    let uid = observed.uid.clone();
+                    actions.push(Action::Delete { kind: *kind, uid });
+                }
                 Some(observed) => {
                     let normalized =
                         Some(&(*fingerprint, observed.fingerprint)) == self.applied.get(kind);
@@ -138,7 +155,6 @@ impl Fleet {
                 }
             }
         }
-        let mut actions = Vec::new();
         if !stale.is_empty() {
             let mut built = desired_objects(config, &desired.id, &desired.spec);
             for (kind, fingerprint, uid) in stale {
@@ -167,7 +183,7 @@ impl Fleet {
         let keep_service = desired.spec.request.ports.is_empty();
         let old_workload_unneeded = self.is_serving();
         actions.extend(self.deletions(config, key, |kind| match kind {
-            ObjectKind::Service => !keep_service,
+            ObjectKind::Service | ObjectKind::ClusterService => !keep_service,
             kind if kind.is_workload() => old_workload_unneeded,
             _ => true,
         }));
@@ -266,32 +282,37 @@ impl Fleet {
         unwatchable: &BTreeMap<(ObjectKind, Option<String>), String>,
     ) -> Option<FleetState> {
         let desired = self.desired.as_ref()?;
-        let assigned = match self.observed.get(&ObjectKind::Service) {
-            Some(ObservedObject {
-                detail: Detail::Service(assigned),
-                ..
-            }) => Some(assigned),
+        let service = |kind| match &self.observed.get(&kind)?.detail {
+            Detail::Service(assigned) => Some(assigned),
             _ => None,
         };
-        let mut out = FleetState {
-            addresses: assigned
-                .map(|assigned| assigned.addresses())
-                .unwrap_or_default(),
-            ..FleetState::default()
+        let mut out = FleetState::default();
+        let services = Services {
+            name: &format!("{}/{}", key.namespace, key.name),
+            service: service(ObjectKind::Service),
+            in_cluster: service(ObjectKind::ClusterService),
+            failure: self
+                .problems
+                .get(&ObjectKind::ClusterService)
+                .map(String::as_str),
         };
+        addresses::assign(&mut out, &desired.requested, services);
         for observed in self.observed.values() {
             if let Detail::Workload(WorkloadStatus { available, .. }) = observed.detail {
                 out.ready |= available > 0;
             }
         }
-        let service = format!("{}/{}", key.namespace, key.name);
         let here = |scope: &Option<String>| scope.as_deref().is_none_or(|s| s == &*key.namespace);
         let unwatchable = unwatchable
             .iter()
             .find(|((kind, scope), _)| self.is_desired(*kind) && here(scope))
             .map(|(_, message)| message);
-        let unwritten = self.problems.values().next();
-        out.problem = addresses::problem(&desired.requested, assigned, &service)
+        let mut problems = self.problems.iter();
+        // An address inside the cluster is a request of its own.
+        let unwritten = problems.find(|(kind, _)| **kind != ObjectKind::ClusterService);
+        let unwritten = unwritten.map(|(_, message)| message);
+        out.problem = out
+            .problem
             .into_iter()
             .chain(
                 unwritten
@@ -323,6 +344,6 @@ pub(super) fn foreign_message(kind: ObjectKind, key: &FleetKey) -> String {
         "{} {}/{} already exists and was not created by Sesame; delete it so that Sesame can create its own",
         kind.name(),
         key.namespace,
-        key.name
+        key.object_name(kind)
     )
 }

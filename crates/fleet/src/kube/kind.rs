@@ -8,6 +8,8 @@ pub(super) enum ObjectKind {
     ServiceAccount,
     ConfigMap,
     Service,
+    /// A second Service, for addresses inside the cluster.
+    ClusterService,
     Deployment,
     DaemonSet,
     PodDisruptionBudget,
@@ -15,10 +17,11 @@ pub(super) enum ObjectKind {
 }
 
 impl ObjectKind {
-    pub(super) const ALL: [Self; 7] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::ServiceAccount,
         Self::ConfigMap,
         Self::Service,
+        Self::ClusterService,
         Self::Deployment,
         Self::DaemonSet,
         Self::PodDisruptionBudget,
@@ -29,7 +32,7 @@ impl ObjectKind {
         match self {
             Self::ServiceAccount => "ServiceAccount",
             Self::ConfigMap => "ConfigMap",
-            Self::Service => "Service",
+            Self::Service | Self::ClusterService => "Service",
             Self::Deployment => "Deployment",
             Self::DaemonSet => "DaemonSet",
             Self::PodDisruptionBudget => "PodDisruptionBudget",
@@ -39,7 +42,7 @@ impl ObjectKind {
 
     pub(super) fn api_version(self) -> &'static str {
         match self {
-            Self::ServiceAccount | Self::ConfigMap | Self::Service => "v1",
+            Self::ServiceAccount | Self::ConfigMap | Self::Service | Self::ClusterService => "v1",
             Self::Deployment | Self::DaemonSet => "apps/v1",
             Self::PodDisruptionBudget => "policy/v1",
             Self::HorizontalPodAutoscaler => "autoscaling/v2",
@@ -53,6 +56,14 @@ impl ObjectKind {
             .unwrap_or(("", self.api_version()));
         // All these kinds have regular plurals.
         ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, self.name()))
+    }
+
+    /// What the names of objects of this kind add to the name of their fleet's other objects.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            Self::ClusterService => "-cluster",
+            _ => "",
+        }
     }
 
     /// Whether objects of this kind run pods.
@@ -76,6 +87,7 @@ mod tests {
             [
                 "v1 serviceaccounts",
                 "v1 configmaps",
+                "v1 services",
                 "v1 services",
                 "apps/v1 deployments",
                 "apps/v1 daemonsets",

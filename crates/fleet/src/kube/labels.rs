@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::kind::ObjectKind;
 use super::names;
 use super::spec::{FleetSpec, FleetsConfig};
 
@@ -13,6 +14,8 @@ pub(super) const SESAME: &str = "sesame";
 pub(super) const INSTANCE: &str = "app.kubernetes.io/instance";
 /// The name of the fleet's objects. Services and workloads select pods by it.
 pub(super) const FLEET: &str = "projectsesame.io/fleet";
+/// On the Service for addresses inside the cluster.
+pub(super) const ROUTABILITY: &str = "projectsesame.io/routability";
 /// The Gateway. The Gateway API requires this label on a Gateway's resources.
 const GATEWAY: &str = "gateway.networking.k8s.io/gateway-name";
 /// The Gateway's class.
@@ -65,10 +68,15 @@ pub(super) fn annotations(spec: &FleetSpec) -> BTreeMap<String, String> {
     without_reserved(&spec.request.annotations)
 }
 
-/// The label selector of watches: objects of all fleets of this instance.
-pub(super) fn watch_selector(config: &FleetsConfig) -> String {
+/// The label selector of a watch: objects of a kind, of all fleets of this instance.
+pub(super) fn watch_selector(config: &FleetsConfig, kind: ObjectKind) -> String {
     let instance = names::label_value(&config.instance);
-    format!("{MANAGED_BY}={SESAME},{INSTANCE}={instance},{FLEET}")
+    let which = match kind {
+        ObjectKind::Service => format!(",!{ROUTABILITY}"),
+        ObjectKind::ClusterService => format!(",{ROUTABILITY}"),
+        _ => String::new(),
+    };
+    format!("{MANAGED_BY}={SESAME},{INSTANCE}={instance},{FLEET}{which}")
 }
 
 /// Removes keys that owners can't set.

@@ -14,7 +14,7 @@ use super::labels;
 use super::names;
 use super::spec::FleetsConfig;
 
-/// The namespace and the name of all objects of a fleet.
+/// The namespace of a fleet's objects, and the name of all except those with a [suffix](ObjectKind::suffix).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct FleetKey {
     pub(super) namespace: Arc<str>,
@@ -31,6 +31,11 @@ impl FleetKey {
             namespace,
             name: names::object(fleet).into(),
         }
+    }
+
+    /// The name of the fleet's object of a kind.
+    pub(super) fn object_name(&self, kind: ObjectKind) -> String {
+        format!("{}{}", self.name, kind.suffix())
     }
 }
 
@@ -84,9 +89,10 @@ impl ObservedObject {
         object: DynamicObject,
         config: &FleetsConfig,
     ) -> Option<(FleetKey, Self)> {
+        let name = object.metadata.name.as_deref()?;
         let key = FleetKey {
             namespace: object.metadata.namespace.as_deref()?.into(),
-            name: object.metadata.name.as_deref()?.into(),
+            name: name.strip_suffix(kind.suffix())?.into(),
         };
         let managed = object
             .metadata
@@ -168,7 +174,9 @@ fn detail(kind: ObjectKind, object: &Value, managed: Option<&Value>) -> Detail {
         number.and_then(|number| u32::try_from(number).ok())
     };
     match kind {
-        ObjectKind::Service => Detail::Service(AssignedAddresses::of(object)),
+        ObjectKind::Service | ObjectKind::ClusterService => {
+            Detail::Service(AssignedAddresses::of(object))
+        }
         ObjectKind::Deployment => Detail::Workload(WorkloadStatus {
             available: number("/status/availableReplicas").unwrap_or(0),
             replicas: number("/spec/replicas"),

@@ -65,7 +65,7 @@ async fn watch_once(
         None => Api::all_with(client.clone(), &resource),
         Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
     };
-    let watch_config = watcher::Config::default().labels(&labels::watch_selector(config));
+    let watch_config = watcher::Config::default().labels(&labels::watch_selector(config, kind));
     let events = watcher::watcher(api, watch_config).backoff(watch_backoff());
     tokio::pin!(events);
     let mut listing = Vec::new();

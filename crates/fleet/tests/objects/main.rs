@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use sesame_model::{
-    AddressRequest, Autoscaling, FleetAddress, FleetProblem, FleetState, Port, ServiceType,
-    Workload,
+    AddressRequest, AddressValue, Autoscaling, FleetAddress, FleetProblem, FleetState, Port,
+    Routability, ServiceType, Workload,
 };
 
 use crate::fixture::{Fixture, all_parameters, spec};
@@ -282,7 +282,7 @@ async fn addresses_come_from_the_load_balancer() {
         let mut desired = spec();
         desired.request.addresses = values
             .iter()
-            .map(|value| AddressRequest::Ip(value.parse().unwrap()))
+            .map(|value| AddressValue::Ip(value.parse().unwrap()).into())
             .collect();
         desired
     };
@@ -318,6 +318,44 @@ async fn cluster_ips_need_no_load_balancer() {
     let state = fixture.until_state(|state| state.problem.is_none()).await;
     let service = fixture.get("Service").await.unwrap();
     assert_eq!(state.addresses[0].to_string(), service["spec"]["clusterIP"]);
+}
+
+/// Kubernetes rejects an IP address outside the range of Services, and any change of a cluster IP.
+#[tokio::test]
+async fn a_cluster_ip_can_be_requested_beside_another_address() {
+    let mut fixture = Fixture::new("routability").await;
+    let requesting = |ip: &str| {
+        let mut desired = spec();
+        desired.parameters.service_type = Some(ServiceType::ClusterIp);
+        let in_cluster = AddressRequest {
+            address: AddressValue::Ip(ip.parse().unwrap()),
+            routability: Routability::Cluster,
+        };
+        desired.request.addresses = vec![AddressValue::Any.into(), in_cluster];
+        desired
+    };
+    fixture.set_fleet(Some(requesting("192.0.2.1")));
+    fixture.lead();
+    let outside = fixture
+        .until_state(|state| {
+            state
+                .unassigned
+                .iter()
+                .any(|why| why.contains("valid range"))
+        })
+        .await;
+    assert_eq!((outside.problem, outside.addresses.len()), (None, 1));
+    for ip in ["10.0.0.77", "10.0.0.78"] {
+        fixture.set_fleet(Some(requesting(ip)));
+        let state = fixture
+            .until_state(|state| state.addresses.len() == 2)
+            .await;
+        assert!(
+            state.addresses.contains(&FleetAddress::parse(ip)),
+            "{state:?}"
+        );
+        assert!(state.unassigned.is_empty() && state.problem.is_none());
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -37,7 +38,38 @@ pub struct GatewayOwner {
 
 /// A requested address.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AddressRequest {
+pub struct AddressRequest {
+    /// The address.
+    pub address: AddressValue,
+    /// From where it must be reachable.
+    pub routability: Routability,
+}
+
+/// From where an address is reachable (GEP-5093).
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Routability {
+    /// Decided by Sesame; in a cluster, by the load balancer.
+    #[default]
+    Default,
+    /// From inside the cluster: a cluster IP.
+    Cluster,
+    /// A name with a domain as prefix.
+    Other(String),
+}
+
+impl fmt::Display for Routability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Default => "",
+            Self::Cluster => "Cluster",
+            Self::Other(name) => name,
+        })
+    }
+}
+
+/// The type and value of a requested address.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AddressValue {
     /// Any IP address.
     Any,
     /// This IP address.
@@ -48,6 +80,15 @@ pub enum AddressRequest {
     Hostname(String),
     /// An address of another type, with that type's name.
     Other(String),
+}
+
+impl From<AddressValue> for AddressRequest {
+    fn from(address: AddressValue) -> Self {
+        Self {
+            address,
+            routability: Routability::Default,
+        }
+    }
 }
 
 impl FleetRequest {

@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 
+use super::Routability;
 use crate::Port;
 
 /// The observed state of a fleet that exists or is being created.
@@ -9,6 +10,10 @@ use crate::Port;
 pub struct FleetState {
     /// The addresses at which clients reach the fleet. Without duplicates; sorted where order doesn't matter.
     pub addresses: Vec<FleetAddress>,
+    /// The routability of addresses, unless it is the default.
+    pub routability: BTreeMap<FleetAddress, Routability>,
+    /// The requested addresses that aren't assigned: the field and the reason of each. Empty outside a cluster.
+    pub unassigned: Vec<String>,
     /// Why the fleet can't be created or can't get the requested addresses.
     pub problem: Option<FleetProblem>,
     /// Requested ports that are unavailable, with the reason as a sentence. Empty in a cluster.

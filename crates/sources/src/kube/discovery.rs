@@ -12,7 +12,7 @@ use ::kube::api::GetParams;
 use ::kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use sesame_api::Kind;
+use sesame_api::{Kind, Release};
 use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::sleep;
@@ -28,10 +28,8 @@ use super::watcher::{self, Context, Handler, Target};
 /// Delay between discoveries while CRDs and discovery disagree.
 const SETTLE: Duration = Duration::from_millis(500);
 
-/// The CRD whose annotation gives the release of all Gateway API CRDs, since they are installed together.
+/// The CRD whose annotations give the release of all Gateway API CRDs, since they are installed together.
 const RELEASE_CRD: &str = "gatewayclasses.gateway.networking.k8s.io";
-
-const RELEASE_ANNOTATION: &str = "gateway.networking.k8s.io/bundle-version";
 
 /// Receivers of availability, by kind.
 pub(super) type ByKind = BTreeMap<Kind, watch::Sender<Availability>>;
@@ -205,7 +203,7 @@ struct Crds {
     names: Option<BTreeSet<String>>,
     /// Number of changes since the first list.
     changes: u64,
-    release: Option<String>,
+    release: Option<Release>,
 }
 
 /// Keeps [`Crds`] up to date.
@@ -235,8 +233,8 @@ impl CrdHandler {
     }
 }
 
-/// The release in a CRD annotation.
-fn release(text: &str) -> Option<String> {
+/// The release in a CRD's annotations.
+fn release(text: &str) -> Option<Release> {
     #[derive(Deserialize)]
     struct Crd {
         metadata: Metadata,
@@ -246,8 +244,8 @@ fn release(text: &str) -> Option<String> {
         #[serde(default)]
         annotations: BTreeMap<String, String>,
     }
-    let mut crd = serde_json::from_str::<Crd>(text).ok()?;
-    crd.metadata.annotations.remove(RELEASE_ANNOTATION)
+    let annotations = serde_json::from_str::<Crd>(text).ok()?.metadata.annotations;
+    Release::of(|name| annotations.get(name).map(String::as_str))
 }
 
 impl Handler for CrdHandler {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use sesame_api::{Kind, LiveStatus, Object, ObjectKey};
+use sesame_api::{Kind, LiveStatus, Object, ObjectKey, Release};
 
 use super::catalog::Availability;
 use super::error::RequestError;
@@ -41,8 +41,8 @@ pub(super) enum Message {
     Fetch(Fetched, Duration),
     /// Whether a kind of the Gateway API can be watched.
     Kind(Kind, Availability),
-    /// The release of the Gateway API CRDs.
-    Release(Option<String>),
+    /// The installed Gateway API.
+    Release(Option<Release>),
     /// Discovery succeeded or failed.
     Discovery(Result<(), RequestError>),
 }
@@ -110,7 +110,7 @@ pub(super) struct Hub {
     outbox: Outbox,
     failures: Failures,
     /// The release of the CRDs, if not sent yet.
-    release: Option<Option<String>>,
+    release: Option<Option<Release>>,
     /// Whether [`WatchEvent::FleetOwnersKnown`] was sent.
     fleet_owners_known: bool,
 }

@@ -30,7 +30,8 @@ async fn objects_are_created_changed_and_deleted() {
     assert!(!subscriber.objects.keys().any(data));
     subscriber
         .until("the release of the CRDs", |received| {
-            received.release.as_deref() == Some("v1.7.0")
+            let release = received.release.as_ref();
+            release.is_some_and(|release| release.version == "v1.7.0" && !release.experimental)
         })
         .await;
 

@@ -9,7 +9,7 @@ use kube::api::{
     Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams,
 };
 use serde_json::{Value, json};
-use sesame_api::{Kind, LiveStatus, Object, ObjectKey};
+use sesame_api::{Kind, LiveStatus, Object, ObjectKey, Release};
 use sesame_sources::change::Change;
 use sesame_sources::kube::{Counters, RetryDelays, WatchConfig, WatchEvent, WatchFailure, watch};
 use tokio::sync::mpsc;
@@ -29,7 +29,7 @@ pub(crate) struct Subscriber {
     pub(crate) statuses: BTreeMap<ObjectKey, LiveStatus>,
     pub(crate) failures: Vec<WatchFailure>,
     /// The release of the CRDs.
-    pub(crate) release: Option<String>,
+    pub(crate) release: Option<Release>,
     /// Number of change sets.
     pub(crate) sets: usize,
     /// All changes in order: `true` for an upsert, `false` for a removal.

@@ -4,8 +4,8 @@ use sesame_api::features::{CORE, EXPERIMENTAL, STANDARD};
 use std::sync::Arc;
 
 use sesame_api::{
-    GatewayClass, GatewayClassStatus, Kind, NamespacedName, ObjectKey, SupportedFeature, condition,
-    reason,
+    GatewayClass, GatewayClassStatus, Kind, NamespacedName, ObjectKey, Release, SupportedFeature,
+    condition, reason,
 };
 use sesame_engine::{Reader, Table};
 use sesame_model::FleetParameters;
@@ -24,8 +24,6 @@ pub(crate) fn key(name: &Arc<str>) -> ObjectKey {
 /// only once translation covers the feature and a test through Envoy proves it.
 const MISSING: &[&str] = &[
     "ClusterTrustBundle",
-    "GatewayAddressRoutability",
-    "GatewayAddressRoutabilityCluster",
     "GatewayBackendClientCertificate",
     "GatewayFrontendClientCertificateValidation",
     "GatewayFrontendClientCertificateValidationInsecureFallback",
@@ -34,6 +32,12 @@ const MISSING: &[&str] = &[
 
 /// Features that unmanaged Envoys lack: Sesame doesn't assign their addresses.
 const ADDRESSES: &[&str] = &["GatewayAddressEmpty", "GatewayStaticAddresses"];
+
+/// Features of Services, whose fields exist only in the experimental channel.
+const ROUTABILITY: &[&str] = &[
+    "GatewayAddressRoutability",
+    "GatewayAddressRoutabilityCluster",
+];
 
 /// The feature that requires fleets created by Sesame.
 const INFRASTRUCTURE: &str = "GatewayInfrastructure";
@@ -72,12 +76,12 @@ pub(crate) fn read(
     })
 }
 
-/// The status of a class. `api` is the API release in the cluster, if known.
+/// The status of a class. `release` is the API release in the cluster, if known.
 pub(crate) fn status(
     class: &GatewayClass,
     state: &ClassState,
     mode: &Mode,
-    api: Option<&str>,
+    release: Option<&Release>,
 ) -> GatewayClassStatus {
     let generation = class.meta.generation;
     let accepted = Problem::or_true(
@@ -89,10 +93,12 @@ pub(crate) fn status(
         ),
         generation,
     );
-    let other = api.filter(|api| !is_release(api)).map(|api| {
+    let other = release.filter(|release| !is_supported(&release.version));
+    let other = other.map(|release| {
         let message = format!(
-            "the cluster has Gateway API {api}, but Sesame supports {API_RELEASE}; features that differ between \
-             them may not work; install the {API_RELEASE} CRDs"
+            "the cluster has Gateway API {}, but Sesame supports {API_RELEASE}; features that differ between \
+             them may not work; install the {API_RELEASE} CRDs",
+            release.version
         );
         Problem::new(reason::gateway_class::UNSUPPORTED_VERSION, bounded(message))
     });
@@ -107,7 +113,7 @@ pub(crate) fn status(
     );
     GatewayClassStatus {
         conditions: vec![accepted, version],
-        supported_features: features(mode)
+        supported_features: features(mode, release)
             .into_iter()
             .map(|name| SupportedFeature { name: name.into() })
             .collect(),
@@ -115,15 +121,21 @@ pub(crate) fn status(
 }
 
 /// Whether a bundle version belongs to the supported release: `v1.7.1`, or a release candidate.
-fn is_release(version: &str) -> bool {
+fn is_supported(version: &str) -> bool {
     let rest = version.strip_prefix(API_RELEASE);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+']))
 }
 
-/// The features that work in a mode, sorted.
-fn features(mode: &Mode) -> Vec<&'static str> {
+/// Whether addresses have a routability: in a managed fleet, if the API server has the fields.
+pub(crate) fn has_routability(mode: &Mode, release: Option<&Release>) -> bool {
+    *mode == Mode::Managed && release.is_some_and(|release| release.experimental)
+}
+
+/// The features that work in a mode, with the fields of a release, sorted.
+fn features(mode: &Mode, release: Option<&Release>) -> Vec<&'static str> {
     let works = |feature: &str| match mode {
         _ if MISSING.contains(&feature) => false,
+        _ if ROUTABILITY.contains(&feature) => has_routability(mode, release),
         Mode::Local => feature != INFRASTRUCTURE,
         Mode::Managed => true,
         Mode::Unmanaged { .. } => feature != INFRASTRUCTURE && !ADDRESSES.contains(&feature),
@@ -142,15 +154,20 @@ mod tests {
     fn unsupported_features_are_sorted_and_exist_in_the_spec() {
         let known = [CORE, STANDARD, EXPERIMENTAL].concat();
         assert!(MISSING.is_sorted());
-        for feature in [MISSING, ADDRESSES, &[INFRASTRUCTURE]].concat() {
+        for feature in [MISSING, ADDRESSES, ROUTABILITY, &[INFRASTRUCTURE]].concat() {
             assert!(known.contains(&feature), "{feature}");
         }
-        assert_eq!(features(&Mode::Managed).len() + MISSING.len(), known.len());
+        let experimental = Release {
+            version: "v1.7.0".to_owned(),
+            experimental: true,
+        };
+        let all = features(&Mode::Managed, Some(&experimental));
+        assert_eq!(all.len() + MISSING.len(), known.len());
     }
 
     #[test]
     fn each_mode_claims_only_supported_features() {
-        let has = |mode: &Mode, feature: &str| features(mode).contains(&feature);
+        let has = |mode: &Mode, feature: &str| features(mode, None).contains(&feature);
         let unmanaged = Mode::Unmanaged { gateway: None };
         assert!(has(&Mode::Managed, INFRASTRUCTURE));
         assert!(!has(&Mode::Local, INFRASTRUCTURE) && !has(&unmanaged, INFRASTRUCTURE));
@@ -158,13 +175,16 @@ mod tests {
             assert!(has(&Mode::Local, feature) && has(&Mode::Managed, feature));
             assert!(!has(&unmanaged, feature));
         }
+        for feature in ROUTABILITY {
+            assert!(!has(&Mode::Managed, feature) && !has(&Mode::Local, feature));
+        }
         assert!(has(&unmanaged, "HTTPRoute"));
     }
 
     #[test]
     fn patch_releases_and_candidates_belong_to_a_release() {
         for ours in ["v1.7", "v1.7.0", "v1.7.12", "v1.7.0-rc.1"] {
-            assert!(is_release(ours), "{ours}");
+            assert!(is_supported(ours), "{ours}");
         }
         for other in [
             "v1.6.1",
@@ -175,7 +195,7 @@ mod tests {
             "",
             "main",
         ] {
-            assert!(!is_release(other), "{other}");
+            assert!(!is_supported(other), "{other}");
         }
     }
 }

@@ -1,7 +1,9 @@
 //! The fleet of a Gateway.
 
-use sesame_api::{AddressType, Gateway, GatewaySpecAddress};
-use sesame_model::{AddressRequest, FleetId, FleetRequest, GatewayOwner, Port};
+use sesame_api::{self as api, AddressType, Gateway, GatewaySpecAddress};
+use sesame_model::{
+    AddressRequest, AddressValue, FleetId, FleetRequest, GatewayOwner, Port, Routability,
+};
 
 use super::gateway::GatewayState;
 use super::merge::PortClaim;
@@ -47,15 +49,24 @@ pub(crate) fn request<'a>(
     Some((fleet, request))
 }
 
-fn address(address: &GatewaySpecAddress) -> AddressRequest {
-    let value = &address.value;
-    match &address.type_ {
-        AddressType::IpAddress if value.is_empty() => AddressRequest::Any,
+fn address(requested: &GatewaySpecAddress) -> AddressRequest {
+    let value = &requested.value;
+    let address = match &requested.type_ {
+        AddressType::IpAddress if value.is_empty() => AddressValue::Any,
         AddressType::IpAddress => match value.parse() {
-            Ok(ip) => AddressRequest::Ip(ip),
-            Err(_) => AddressRequest::InvalidIp(value.clone()),
+            Ok(ip) => AddressValue::Ip(ip),
+            Err(_) => AddressValue::InvalidIp(value.clone()),
         },
-        AddressType::Hostname => AddressRequest::Hostname(value.clone()),
-        other => AddressRequest::Other(other.as_str().to_owned()),
+        AddressType::Hostname => AddressValue::Hostname(value.clone()),
+        other => AddressValue::Other(other.as_str().to_owned()),
+    };
+    let routability = match &requested.routability {
+        None | Some(api::Routability::Default) => Routability::Default,
+        Some(api::Routability::Cluster) => Routability::Cluster,
+        Some(api::Routability::Other(name)) => Routability::Other(name.to_string()),
+    };
+    AddressRequest {
+        address,
+        routability,
     }
 }

@@ -1,11 +1,11 @@
 //! The status of a Gateway.
 
 use sesame_api::{
-    AddressType, Condition, Gateway, GatewaySpecAddress, GatewayStatus, GatewayStatusAddress,
-    ObjectKey, condition, reason,
+    self as api, AddressType, Condition, Gateway, GatewaySpecAddress, GatewayStatus,
+    GatewayStatusAddress, ObjectKey, condition, reason,
 };
 use sesame_engine::{Index, Reader};
-use sesame_model::{FleetAddress, FleetProblem, FleetState};
+use sesame_model::{FleetAddress, FleetProblem, Routability};
 
 use super::gateway::GatewayState;
 use super::listener_set::SetState;
@@ -18,6 +18,8 @@ pub(crate) struct Sources<'a> {
     pub(crate) listeners: listener_status::Sources<'a>,
     /// The requested addresses.
     pub(crate) asked: &'a [GatewaySpecAddress],
+    /// Whether to report the routability of addresses.
+    pub(crate) routability: bool,
     pub(crate) state: &'a GatewayState,
     /// ListenerSets by Gateway.
     pub(crate) sets: Index<ObjectKey, SetState, ObjectKey>,
@@ -46,7 +48,7 @@ pub(crate) fn status(
         conditions.push(attached_sets(attached, generation));
     }
     GatewayStatus {
-        addresses: addresses(sources.listeners.fleet),
+        addresses: addresses(sources),
         conditions,
         listeners: listener_status::statuses(
             reader,
@@ -78,17 +80,24 @@ fn attached_sets(attached: usize, generation: i64) -> Condition {
 }
 
 /// The addresses that clients can use.
-fn addresses(fleet: Option<&FleetState>) -> Vec<GatewayStatusAddress> {
-    fleet
-        .into_iter()
-        .flat_map(|fleet| &fleet.addresses)
+fn addresses(sources: &Sources<'_>) -> Vec<GatewayStatusAddress> {
+    let Some(fleet) = sources.listeners.fleet else {
+        return Vec::new();
+    };
+    let routability = |address| match fleet.routability.get(address) {
+        None | Some(Routability::Default) => api::Routability::Default,
+        Some(Routability::Cluster) => api::Routability::Cluster,
+        Some(Routability::Other(name)) => api::Routability::Other(name.as_str().into()),
+    };
+    let addresses = fleet.addresses.iter();
+    addresses
         .map(|address| GatewayStatusAddress {
             type_: match address {
                 FleetAddress::Ip(_) => AddressType::IpAddress,
                 FleetAddress::Hostname(_) => AddressType::Hostname,
             },
             value: address.to_string(),
-            routability: None,
+            routability: sources.routability.then(|| routability(address)),
         })
         .collect()
 }
@@ -105,7 +114,35 @@ fn conditions(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> 
         ),
         generation,
     );
-    vec![accepted, programmed]
+    let assigned = sources.routability.then(|| assigned(sources, generation));
+    [accepted, programmed]
+        .into_iter()
+        .chain(assigned.flatten())
+        .collect()
+}
+
+/// Whether the requested addresses are assigned (GEP-5093); `None` before the fleet is observed.
+fn assigned(sources: &Sources<'_>, generation: i64) -> Option<Condition> {
+    let fleet = sources.listeners.fleet?;
+    let missing = || match &*fleet.unassigned {
+        [] => "no address has been assigned yet".to_owned(),
+        unassigned => unassigned.join("; "),
+    };
+    let (reason, message) = match (fleet.addresses.is_empty(), fleet.unassigned.is_empty()) {
+        (true, _) => (reason::gateway::NOT_ASSIGNED, missing()),
+        (false, false) => (reason::gateway::PARTIALLY_ASSIGNED, missing()),
+        (false, true) => (
+            reason::gateway::ADDRESSES_ASSIGNED,
+            "all addresses are assigned".to_owned(),
+        ),
+    };
+    Some(Condition::new(
+        condition::gateway::ADDRESSES_ASSIGNED,
+        reason == reason::gateway::ADDRESSES_ASSIGNED,
+        reason,
+        bounded(message),
+        generation,
+    ))
 }
 
 fn accepted(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> Condition {

@@ -55,10 +55,9 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs) -> Gateways {
     let class_status = b.derive("class status", classes, move |reader, key| {
         let class = reader.get(inputs.gateway_classes, key)?;
         let state = reader.get(classes, key)?;
-        let api = reader.get(inputs.api_version, &());
-        let api = api.as_deref().map(String::as_str);
+        let release = reader.get(inputs.release, &());
         let settings = reader.get(inputs.settings, &())?;
-        let status = class::status(&class, &state, &settings.mode, api);
+        let status = class::status(&class, &state, &settings.mode, release.as_deref());
         Some(ObjectStatus::GatewayClass(Arc::new(status)))
     });
     let parameters: Table<ObjectKey, GatewayParameters> =
@@ -222,6 +221,10 @@ pub(super) fn statuses(
                 attached,
             },
             asked: &gateway.spec.addresses,
+            routability: class::has_routability(
+                &settings.mode,
+                reader.get(inputs.release, &()).as_deref(),
+            ),
             state: &state,
             sets,
             attached_sets,

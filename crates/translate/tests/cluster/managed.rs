@@ -1,10 +1,11 @@
 //! Managed mode: a fleet of pods for each Gateway.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::json;
-use sesame_api::{AddressType, Kind};
-use sesame_model::{FleetAddress, FleetProblem, FleetState, Port};
+use sesame_api::{self as api, AddressType, GatewayStatusAddress, Kind, Release};
+use sesame_model::{FleetAddress, FleetProblem, FleetState, Port, Routability};
 use sesame_translate::settings::{Mode, Settings};
 
 use crate::rig::{Rig, class, fleet, gateway, route, said, set};
@@ -183,6 +184,59 @@ fn requested_addresses_determine_the_conditions() {
             (&*accepted, &*programmed),
             ("Accepted/Accepted", "Programmed/Programmed")
         );
+    }
+}
+
+/// GatewayAddressRoutability, whose fields only the experimental channel has.
+#[test]
+fn the_status_has_the_routability_of_addresses() {
+    let mut rig = rig();
+    let inside = FleetAddress::Ip([10, 0, 0, 9].into());
+    let state = |unassigned: &[&str]| FleetState {
+        routability: BTreeMap::from([(inside.clone(), Routability::Cluster)]),
+        unassigned: unassigned.iter().map(|text| (*text).to_owned()).collect(),
+        ..at(&[[192, 0, 2, 1], [10, 0, 0, 9]], true)
+    };
+    let reported = |rig: &Rig| -> Vec<_> {
+        let addresses = rig.gateway("web").addresses.clone();
+        let of = |address: GatewayStatusAddress| address.routability;
+        addresses.into_iter().map(of).collect()
+    };
+    let assigned = |rig: &Rig| said(&rig.gateway("web").conditions, "AddressesAssigned");
+    rig.fleet(&fleet("web"), Some(state(&[])));
+    assert_eq!(reported(&rig), [None, None]);
+    let conditions = &rig.gateway("web").conditions;
+    assert!(
+        conditions
+            .iter()
+            .all(|condition| condition.type_ != "AddressesAssigned")
+    );
+
+    let release = Release {
+        version: "v1.7.0".to_owned(),
+        experimental: true,
+    };
+    rig.change(|inputs, batch| inputs.set_release(batch, Some(release)));
+    let (outside, cluster) = (api::Routability::Default, api::Routability::Cluster);
+    assert_eq!(reported(&rig), [Some(outside), Some(cluster)]);
+    assert_eq!(assigned(&rig), "AddressesAssigned/AddressesAssigned");
+    rig.fleet(&fleet("web"), Some(state(&["spec.addresses[2]: why"])));
+    assert_eq!(
+        assigned(&rig),
+        "not AddressesAssigned/PartiallyAssigned: spec.addresses[2]: why"
+    );
+    rig.fleet(&fleet("web"), Some(at(&[], true)));
+    assert!(assigned(&rig).starts_with("not AddressesAssigned/NotAssigned: "));
+    let features = rig.class("edge").unwrap().supported_features.clone();
+    let names: Vec<_> = features
+        .iter()
+        .map(|feature| feature.name.to_string())
+        .collect();
+    for feature in [
+        "GatewayAddressRoutability",
+        "GatewayAddressRoutabilityCluster",
+    ] {
+        assert!(names.iter().any(|name| name == feature), "{names:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Statuses that depend on feedback from fleets and from the API server.
 
-use sesame_api::Kind;
+use sesame_api::{Kind, Release};
 use sesame_model::{FleetAddress, FleetState, Port};
 use sesame_translate::fleet::{Rejected, RejectedKind};
 use sesame_translate::settings::Mode;
@@ -91,8 +91,11 @@ fn a_different_api_version_is_reported_and_still_served() {
     let mut rig = rig(Mode::Managed);
     let version = |rig: &Rig| said(&rig.class("edge").unwrap().conditions, "SupportedVersion");
     let tell = |rig: &mut Rig, version: Option<&str>| {
-        let version = version.map(str::to_owned);
-        rig.change(|inputs, batch| inputs.set_api_version(batch, version))
+        let release = version.map(|version| Release {
+            version: version.to_owned(),
+            experimental: false,
+        });
+        rig.change(|inputs, batch| inputs.set_release(batch, release))
     };
     assert_eq!(version(&rig), "SupportedVersion/SupportedVersion");
     assert!(

@@ -1,6 +1,6 @@
 use std::sync::{Arc, Mutex};
 
-use sesame_model::AddressRequest;
+use sesame_model::AddressValue;
 
 use super::*;
 
@@ -40,7 +40,7 @@ fn requests(list: &[(&str, &[&str], &[u16])]) -> BTreeMap<FleetId, FleetRequest>
         .map(|(name, addresses, ports)| {
             let addresses = addresses
                 .iter()
-                .map(|value| AddressRequest::Ip(value.parse().unwrap()));
+                .map(|value| AddressValue::Ip(value.parse().unwrap()).into());
             let request = FleetRequest {
                 addresses: addresses.collect(),
                 ports: ports.iter().copied().map(Port::tcp).collect(),

@@ -24,20 +24,10 @@ pub(super) fn annotations(common: &Common<'_>) -> BTreeMap<String, String> {
 }
 
 /// The Service's spec. The API server assigns node ports, so a port keeps its node port when others change.
-pub(super) fn spec(common: &Common<'_>) -> Value {
+pub(super) fn spec(common: &Common<'_>, requested: &RequestedAddresses) -> Value {
     let parameters = &common.spec.parameters;
     let type_ = parameters.service_type.unwrap_or_default();
-    let ports: Vec<_> = common.spec.request.ports.iter().map(port).collect();
-    let mut spec = json!({
-        "type": match type_ {
-            ServiceType::LoadBalancer => "LoadBalancer",
-            ServiceType::NodePort => "NodePort",
-            ServiceType::ClusterIp => "ClusterIP",
-        },
-        "ipFamilyPolicy": "PreferDualStack",
-        "ports": ports,
-        "selector": labels::selector(&common.key.name),
-    });
+    let mut spec = of_type(common, type_);
     if type_ != ServiceType::ClusterIp
         && let Some(policy) = parameters.external_traffic_policy
     {
@@ -53,11 +43,34 @@ pub(super) fn spec(common: &Common<'_>) -> Value {
         if let Some(ranges) = &parameters.load_balancer_source_ranges {
             spec["loadBalancerSourceRanges"] = json!(ranges);
         }
-        if let Some(ip) = RequestedAddresses::of(common.spec).ip() {
+        if let Some(ip) = requested.ip() {
             spec["loadBalancerIP"] = json!(ip.to_string());
         }
     }
     spec
+}
+
+/// The spec of the Service for addresses inside the cluster.
+pub(super) fn cluster_spec(common: &Common<'_>, requested: &RequestedAddresses) -> Value {
+    let mut spec = of_type(common, ServiceType::ClusterIp);
+    if let Some(ip) = requested.cluster_ip() {
+        spec["clusterIP"] = json!(ip.to_string());
+    }
+    spec
+}
+
+fn of_type(common: &Common<'_>, type_: ServiceType) -> Value {
+    let ports: Vec<_> = common.spec.request.ports.iter().map(port).collect();
+    json!({
+        "type": match type_ {
+            ServiceType::LoadBalancer => "LoadBalancer",
+            ServiceType::NodePort => "NodePort",
+            ServiceType::ClusterIp => "ClusterIP",
+        },
+        "ipFamilyPolicy": "PreferDualStack",
+        "ports": ports,
+        "selector": labels::selector(&common.key.name),
+    })
 }
 
 /// Envoy listens on the Gateway's port, so the target port is the same.

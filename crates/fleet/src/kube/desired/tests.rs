@@ -11,8 +11,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sesame_model::{
-    AddressRequest, FleetLogLevel, FleetParameters, Port, ServiceType, TaintEffect, Toleration,
-    TrafficPolicy,
+    AddressRequest, AddressValue, FleetLogLevel, FleetParameters, Port, Routability, ServiceType,
+    TaintEffect, Toleration, TrafficPolicy,
 };
 
 use super::*;
@@ -39,7 +39,7 @@ fn all_parameters() -> FleetSpec {
     spec.request.labels = pairs(&[("team", "shop"), ("app.kubernetes.io/name", "mine")]);
     spec.request.annotations = pairs(&[("example.com/note", "hello")]);
     spec.request.ports = [Port::tcp(443), Port::udp(443), Port::tcp(80)].into();
-    spec.request.addresses = vec![AddressRequest::Ip([192, 0, 2, 7].into())];
+    spec.request.addresses = vec![AddressValue::Ip([192, 0, 2, 7].into()).into()];
     spec.bootstrap = r#"{"node":{}}"#.into();
     spec.module = false;
     spec.files = pairs(&[("certificate.json", "{}")]);
@@ -92,7 +92,11 @@ fn daemon_set_fleet() -> FleetSpec {
 }
 
 fn assert_golden(name: &str, spec: &FleetSpec) {
-    let objects: Vec<Value> = desired_of(spec).objects.into_values().collect();
+    assert_golden_objects(name, &desired_of(spec).objects);
+}
+
+fn assert_golden_objects(name: &str, objects: &BTreeMap<ObjectKind, Value>) {
+    let objects: Vec<&Value> = objects.values().collect();
     let actual = format!("{:#}\n", json!(objects));
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("src/kube/desired/tests")
@@ -114,6 +118,25 @@ fn objects_with_all_parameters_match_the_golden_file() {
     assert_golden("all-parameters.json", &all_parameters());
 }
 
+/// Addresses outside and inside the cluster: two Services.
+#[test]
+fn services_of_a_fleet_with_a_cluster_ip_match_the_golden_file() {
+    let mut spec = testing::spec("web");
+    let in_cluster = AddressRequest {
+        address: AddressValue::Ip([10, 0, 0, 9].into()),
+        routability: Routability::Cluster,
+    };
+    spec.request.addresses = vec![in_cluster.clone(), AddressValue::Any.into()];
+    let mut objects = desired_of(&spec).objects;
+    objects.retain(|kind, _| matches!(kind, ObjectKind::Service | ObjectKind::ClusterService));
+    assert_golden_objects("cluster-ip.json", &objects);
+
+    spec.request.addresses = vec![in_cluster];
+    let objects = desired_of(&spec).objects;
+    assert!(!objects.contains_key(&ObjectKind::Service));
+    assert!(objects.contains_key(&ObjectKind::ClusterService));
+}
+
 #[test]
 fn objects_of_a_daemon_set_fleet_match_the_golden_file() {
     assert_golden("daemon-set.json", &daemon_set_fleet());
@@ -132,7 +155,9 @@ fn every_field_exists_in_the_api_types() {
             match kind {
                 ObjectKind::ServiceAccount => assert_round_trip::<ServiceAccount>(&object),
                 ObjectKind::ConfigMap => assert_round_trip::<ConfigMap>(&object),
-                ObjectKind::Service => assert_round_trip::<Service>(&object),
+                ObjectKind::Service | ObjectKind::ClusterService => {
+                    assert_round_trip::<Service>(&object)
+                }
                 ObjectKind::Deployment => assert_round_trip::<Deployment>(&object),
                 ObjectKind::DaemonSet => assert_round_trip::<DaemonSet>(&object),
                 ObjectKind::PodDisruptionBudget => {

@@ -1,7 +1,7 @@
 //! Fleets against a simulated cluster: a map of objects and a manual clock.
 
 use serde_json::{Value, json};
-use sesame_model::{Autoscaling, FleetAddress, FleetProblem, Port, ServiceType, Workload};
+use sesame_model::{Autoscaling, FleetProblem, Port, Workload};
 
 use super::*;
 use crate::kube::addresses::AssignedAddresses;
@@ -10,6 +10,7 @@ use crate::kube::fingerprint;
 use crate::kube::observed::{Detail, Owner, WorkloadStatus};
 use crate::kube::testing;
 
+mod addresses;
 mod jobs;
 mod unwatchable;
 
@@ -144,7 +145,13 @@ impl Fixture {
             }),
             labelled: true,
             detail: match kind {
-                ObjectKind::Service => Detail::Service(AssignedAddresses::of(object)),
+                ObjectKind::Service | ObjectKind::ClusterService => {
+                    let mut object = object.clone();
+                    if let Some(ip) = object["spec"].get("clusterIP").cloned() {
+                        object["spec"]["clusterIPs"] = json!([ip]);
+                    }
+                    Detail::Service(AssignedAddresses::of(&object))
+                }
                 kind if kind.is_workload() => Detail::Workload(WorkloadStatus {
                     available: 0,
                     replicas: object["spec"]["replicas"].as_u64().map(|n| n as u32),
@@ -487,36 +494,6 @@ fn failures_back_off_and_are_reported() {
         fixture.state().unwrap().problem,
         Some(FleetProblem::NoResources(_))
     ));
-}
-
-#[test]
-fn states_report_addresses_readiness_and_removal() {
-    let mut fixture = Fixture::new();
-    let mut cluster_ip = spec();
-    cluster_ip.parameters.service_type = Some(ServiceType::ClusterIp);
-    fixture.set_fleet(Some(cluster_ip));
-    fixture.run_jobs();
-    let first = fixture.state().unwrap();
-    assert!(matches!(
-        first.problem,
-        Some(FleetProblem::AddressNotAssigned(_))
-    ));
-    assert!(!first.ready);
-    fixture.change(ObjectKind::Service, |observed| {
-        observed.detail = Detail::Service(AssignedAddresses::of(&json!({
-            "spec": { "type": "ClusterIP", "clusterIPs": ["10.0.0.9"] },
-        })));
-    });
-    fixture.available(ObjectKind::Deployment, 1);
-    let second = fixture.state().unwrap();
-    assert_eq!(second.problem, None);
-    assert!(second.ready);
-    assert_eq!(second.addresses, [FleetAddress::parse("10.0.0.9")]);
-    // An unchanged state isn't reported again.
-    fixture.available(ObjectKind::Deployment, 1);
-    assert!(!fixture.fleets.has_state());
-    fixture.set_fleet(None);
-    assert_eq!(fixture.state(), None);
 }
 
 #[test]

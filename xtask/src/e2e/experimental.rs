@@ -1,0 +1,111 @@
+//! The experimental channel of the Gateway API.
+//!
+//! In: a scene with Sesame. Out: the experimental channel is installed while Sesame runs, and its fields take effect.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use serde_json::{Value, json};
+
+use super::scene::{Scene, is_true, until};
+use super::shop;
+use crate::install::{self, Channel};
+
+/// The Gateway's name.
+const NAME: &str = "inside";
+
+/// The port of the Gateway.
+const PORT: u16 = 80;
+
+/// Time limit for a change to take effect.
+const DONE: Duration = Duration::from_secs(90);
+
+/// The policy that forbids to replace the standard channel by the experimental one.
+const SAFE_UPGRADES: &str = "safe-upgrades.gateway.networking.k8s.io";
+
+/// Runs the test.
+pub(super) fn experimental(scene: &Scene) -> Result<String> {
+    shop::open(scene)?;
+    for kind in [
+        "validatingadmissionpolicybindings",
+        "validatingadmissionpolicies",
+    ] {
+        scene.kubectl(&["delete", kind, SAFE_UPGRADES, "--ignore-not-found"])?;
+    }
+    install::gateway_api(&scene.cluster, Channel::Experimental)?;
+    until("the features of the channel are supported", DONE, || {
+        let class = scene.get(&["gatewayclass", "sesame"])?;
+        let features = class["status"]["supportedFeatures"].as_array();
+        let mut features = features.into_iter().flatten();
+        let name = "GatewayAddressRoutabilityCluster";
+        ensure!(features.any(|feature| feature["name"] == name), "no {name}");
+        Ok(())
+    })?;
+    routability(scene)?;
+    shop::close(scene)?;
+    Ok("addresses inside and outside the cluster serve".to_owned())
+}
+
+/// Addresses inside and outside the cluster: both serve, until a request is removed.
+fn routability(scene: &Scene) -> Result<()> {
+    let (outside, inside) = (
+        json!({ "type": "IPAddress" }),
+        json!({ "routability": "Cluster" }),
+    );
+    scene.apply(&[
+        gateway(&json!([inside, outside])),
+        shop::route(NAME, NAME, "1"),
+    ])?;
+    let both = assigned(scene, &["", "Cluster"])?;
+    for address in &both {
+        shop::served(scene, &shop::request(*address, &shop::host(NAME)), "1")?;
+    }
+    scene.apply(&[gateway(&json!([inside]))])?;
+    let one = assigned(scene, &["Cluster"])?;
+    ensure!(
+        one[0] == both[1],
+        "the cluster IP changed: {both:?}, {one:?}"
+    );
+    shop::served(scene, &shop::request(one[0], &shop::host(NAME)), "1")?;
+    let services = shop::made_for(scene, NAME, "services")?;
+    ensure!(services.len() == 1, "{} Services remain", services.len());
+    shop::delete(scene, NAME)?;
+    Ok(())
+}
+
+fn gateway(addresses: &Value) -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": "Gateway",
+        "metadata": { "name": NAME, "namespace": shop::NAMESPACE },
+        "spec": {
+            "gatewayClassName": "sesame",
+            "addresses": addresses,
+            "listeners": [{ "name": "http", "port": PORT, "protocol": "HTTP" }],
+        },
+    })
+}
+
+/// Waits until the Gateway has an address of each routability, in this order, and returns the addresses.
+fn assigned(scene: &Scene, routabilities: &[&str]) -> Result<Vec<SocketAddr>> {
+    let look = || {
+        let gateway = scene.get(&["-n", shop::NAMESPACE, "gateway", NAME])?;
+        let status = &gateway["status"];
+        for condition in ["AddressesAssigned", "Programmed"] {
+            is_true(&gateway, &status["conditions"], condition)?;
+        }
+        let addresses = status["addresses"].as_array().context("no addresses")?;
+        let found: Vec<&Value> = addresses.iter().map(|one| &one["routability"]).collect();
+        ensure!(
+            found == routabilities,
+            "expected {routabilities:?}, got {found:?}"
+        );
+        let ip = |one: &Value| -> Result<SocketAddr> {
+            let ip: IpAddr = one["value"].as_str().context("no value")?.parse()?;
+            Ok(SocketAddr::new(ip, PORT))
+        };
+        addresses.iter().map(ip).collect()
+    };
+    until("the addresses are assigned", DONE, look).map(|(addresses, _)| addresses)
+}
