@@ -113,10 +113,12 @@ fn unique<'a, T, K: Eq + Hash>(
     repeated.map_or(Ok(()), |index| at(field, at_index(index, fail(message))))
 }
 
-/// `metadata.name`: an RFC 1123 subdomain; for a Namespace or Service, a single label.
+/// `metadata.name`: an RFC 1123 subdomain; for a Namespace or Service, a single label; for a ClusterTrustBundle,
+/// subdomains separated by colons.
 pub(crate) fn object_name(kind: Kind, name: &str) -> Check {
     match kind {
         Kind::Namespace | Kind::Service => text::label(name),
+        Kind::ClusterTrustBundle => text::subdomain(&name.replace(':', ".")),
         _ => text::subdomain(name),
     }
 }

@@ -1,6 +1,7 @@
 //! Built-in Kubernetes kinds, with types from k8s-openapi.
 
 use k8s_openapi::ByteString;
+use k8s_openapi::api::certificates::v1::ClusterTrustBundle;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde::{Serialize, Serializer};
@@ -33,6 +34,8 @@ macro_rules! core_resource {
 }
 
 core_resource! { Namespace {} }
+
+core_resource! { ClusterTrustBundle {} }
 
 core_resource! { Service {
     fn check(&self) -> Check {

@@ -23,6 +23,7 @@ use crate::listener_set::ListenerSet;
 use crate::object::Resource;
 use crate::reference_grant::ReferenceGrant;
 use crate::status::{StatusEntries, StatusOwner};
+use k8s_openapi::api::certificates::v1::ClusterTrustBundle;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
@@ -42,12 +43,23 @@ pub struct KindInfo {
     pub plural: &'static str,
     /// Whether objects are namespaced.
     pub namespaced: bool,
-    /// Whether a CRD defines the kind; a cluster may lack it.
-    pub has_crd: bool,
+    /// Which API servers serve the kind.
+    pub serving: Serving,
     /// The fields to keep from an API server's objects.
     pub kept: &'static KeptFields,
     /// The part of the status that Sesame writes, if any.
     pub status: Option<StatusOwner>,
+}
+
+/// Which API servers serve a kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Serving {
+    /// All.
+    Always,
+    /// Those in which its CRD is installed.
+    WithCrd,
+    /// Those of recent Kubernetes releases.
+    Recent,
 }
 
 /// Generates [`Kind`], [`Object`] and the table from the rows. Missing fields default to `KindInfo::GATEWAY_API`.
@@ -110,7 +122,7 @@ impl KindInfo {
         versions: &["v1"],
         plural: "",
         namespaced: true,
-        has_crd: true,
+        serving: Serving::WithCrd,
         kept: &fields::WHOLE,
         status: None,
     };
@@ -185,31 +197,39 @@ kinds! {
         api_version: "v1",
         plural: "namespaces",
         namespaced: false,
-        has_crd: false,
+        serving: Serving::Always,
         kept: &fields::LABELS,
     }
     Service {
         api_version: "v1",
         plural: "services",
-        has_crd: false,
+        serving: Serving::Always,
         kept: &fields::SERVICE,
     }
     EndpointSlice {
         api_version: "discovery.k8s.io/v1",
         plural: "endpointslices",
-        has_crd: false,
+        serving: Serving::Always,
         kept: &fields::ENDPOINT_SLICE,
     }
     Secret {
         api_version: "v1",
         plural: "secrets",
-        has_crd: false,
+        serving: Serving::Always,
         kept: &fields::CONTENT,
     }
     ConfigMap {
         api_version: "v1",
         plural: "configmaps",
-        has_crd: false,
+        serving: Serving::Always,
+        kept: &fields::CONTENT,
+    }
+    ClusterTrustBundle {
+        api_version: "certificates.k8s.io/v1",
+        versions: &["v1", "v1beta1"],
+        plural: "clustertrustbundles",
+        namespaced: false,
+        serving: Serving::Recent,
         kept: &fields::CONTENT,
     }
 }

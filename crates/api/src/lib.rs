@@ -75,7 +75,7 @@ pub use http_route::{
     HttpRouteRetry, HttpRouteRule, HttpRouteSpec, HttpRouteTimeouts, MatchType, PathMatchType,
 };
 pub use key::{NamespacedName, ObjectKey};
-pub use kind::{GATEWAY_GROUP, Kind, KindInfo, Object};
+pub use kind::{GATEWAY_GROUP, Kind, KindInfo, Object, Serving};
 pub use kind_name::{Group, KindName};
 pub use l4_route::{L4RouteRule, L4RouteSpec, TCPRoute, TLSRoute, UDPRoute};
 pub use listener::{
@@ -104,6 +104,7 @@ pub use status::{LiveStatus, ObjectStatus, StatusEntries, StatusEntry, StatusFie
 
 /// Built-in Kubernetes kinds.
 pub use k8s_openapi::ByteString;
+pub use k8s_openapi::api::certificates::v1::ClusterTrustBundle;
 pub use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service, ServicePort};
 pub use k8s_openapi::api::discovery::v1::{
     Endpoint, EndpointConditions, EndpointPort, EndpointSlice,

@@ -3,6 +3,8 @@
 //! In: changed objects, fleet states, resources that Envoys rejected. Out: the commit, and each fleet's changed
 //! resources. No IO, no time, no threads: the caller provides them.
 
+use std::collections::BTreeSet;
+
 use sesame_api::{Kind, Object, ObjectKey, Release};
 use sesame_engine::{Batch, Builder, Commit, Engine};
 use sesame_envoy::{Assembler, Options, ResourceChange, Sharding};
@@ -26,6 +28,8 @@ pub enum Input {
     Rejection(Rejected, Option<String>),
     /// The installed Gateway API; `None` if unknown.
     Release(Option<Release>),
+    /// The kinds that the API server doesn't serve.
+    Absent(BTreeSet<Kind>),
     /// Changed settings.
     Settings(Settings),
 }
@@ -124,6 +128,7 @@ impl Core {
                     tables.set_rejection(&mut batch, rejected, message);
                 }
                 Input::Release(release) => tables.set_release(&mut batch, release),
+                Input::Absent(kinds) => tables.set_absent(&mut batch, kinds),
                 Input::Settings(settings) => {
                     self.settings = settings;
                     self.set_settings(&mut batch);

@@ -13,7 +13,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use sesame_api::{ObjectKey, Release};
+use sesame_api::{Kind, ObjectKey, Release};
 use sesame_model::{FleetId, FleetRequest, FleetState, Port};
 use sesame_sources::change::Change;
 use sesame_sources::files::{ChangeSet, Unsupported};
@@ -51,6 +51,8 @@ pub(crate) enum Message {
     Rejection(Rejected, Option<String>),
     /// The installed Gateway API; `None` if unknown.
     Release(Option<Release>),
+    /// The kinds that the API server doesn't serve.
+    Absent(BTreeSet<Kind>),
     /// All fleet-owning objects are known; fleets without an owner are orphans.
     FleetOwnersKnown,
     /// The runner has new fleet states.
@@ -324,6 +326,7 @@ impl Translator {
                 turn.inputs.push(Input::Rejection(rejected, message));
             }
             Message::Release(release) => turn.inputs.push(Input::Release(release)),
+            Message::Absent(kinds) => turn.inputs.push(Input::Absent(kinds)),
             Message::FleetOwnersKnown => {
                 self.fleet_owners_known = true;
                 self.runner.requests_complete();

@@ -36,14 +36,14 @@ mod store;
 mod trim;
 mod watcher;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use ::kube::Client;
 use jiff::Timestamp;
-use sesame_api::{Kind, LiveStatus, ObjectKey, Release};
+use sesame_api::{Kind, LiveStatus, ObjectKey, Release, Serving};
 use tokio::sync::{Notify, mpsc, watch as state};
 use tokio::task::JoinSet;
 
@@ -102,6 +102,8 @@ pub enum WatchEvent {
     Statuses(Vec<(ObjectKey, Option<LiveStatus>)>),
     /// The installed Gateway API. Sent before the first set if already known.
     Release(Option<Release>),
+    /// The kinds that the API server doesn't serve. Sent when they change, before the first set if already known.
+    Absent(BTreeSet<Kind>),
     /// All GatewayClasses and Gateways have been sent, so a fleet without an owner is an orphan. Sent once, and not
     /// while such objects are forbidden, can't be decoded, or are served in an unsupported version.
     FleetOwnersKnown,
@@ -149,15 +151,14 @@ pub async fn watch(
     let missing = Arc::new(Notify::new());
     let mut tasks = JoinSet::new();
     let mut discovered = BTreeMap::new();
-    // Built-in Kubernetes kinds need no discovery.
     let (_builtin, builtin) = state::channel(Availability::Served("v1"));
     for (number, (kind, namespace)) in watched.iter().cloned().enumerate() {
-        let availability = match kind.info().has_crd {
-            true => discovered
+        let availability = match kind.info().serving {
+            Serving::Always => builtin.clone(),
+            Serving::WithCrd | Serving::Recent => discovered
                 .entry(kind)
                 .or_insert_with(|| state::channel(Availability::Unknown).0)
                 .subscribe(),
-            false => builtin.clone(),
         };
         let reflector = Reflector::new(number, kind, namespace, missing.clone(), messages.clone());
         tasks.spawn(reflector.run(context.clone(), availability));

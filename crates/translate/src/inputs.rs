@@ -1,6 +1,6 @@
 //! The input tables, and the fields of each object that they store.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sesame_api::{
@@ -39,7 +39,10 @@ pub struct Inputs {
     pub(crate) namespaces: Table<Arc<str>, Labels>,
     pub(crate) fleets: Table<FleetId, FleetState>,
     pub(crate) rejections: Table<Rejected, String>,
+    pub(crate) cluster_trust_bundles: Table<Arc<str>, Arc<str>>,
     pub(crate) release: Table<(), Release>,
+    /// The kinds that the API server doesn't serve.
+    pub(crate) absent: Table<(), BTreeSet<Kind>>,
     pub(crate) settings: Table<(), Settings>,
     pub(crate) grants_by_namespace: Index<NamespacedName, ReferenceGrant, Arc<str>>,
     pub(crate) slices_by_service: Index<NamespacedName, Slice, NamespacedName>,
@@ -67,7 +70,9 @@ impl Inputs {
             slices,
             secrets: b.input("secrets"),
             config_maps: b.input("config_maps"),
+            cluster_trust_bundles: b.input("cluster_trust_bundles"),
             release: b.input("release"),
+            absent: b.input("absent kinds"),
             settings: b.input("settings"),
             namespaces: b.input("namespaces"),
             fleets: b.input("fleets"),
@@ -121,6 +126,11 @@ impl Inputs {
             Some(release) => batch.upsert(self.release, (), release),
             None => batch.remove(self.release, ()),
         }
+    }
+
+    /// Sets the kinds that the API server doesn't serve; none by default.
+    pub fn set_absent(&self, batch: &mut Batch, kinds: BTreeSet<Kind>) {
+        batch.upsert(self.absent, (), kinds);
     }
 
     /// Sets an Envoy's NACK of a resource; `None` once the resource is accepted.
@@ -221,6 +231,7 @@ input_tables! {
     EndpointSlice => slices,
     Secret => secrets,
     ConfigMap => config_maps,
+    ClusterTrustBundle => cluster_trust_bundles,
 }
 
 /// Objects stored whole, except for unused fields.
@@ -253,6 +264,15 @@ whole_objects! {
     UDPRoute without status,
     BackendTLSPolicy without status,
     ReferenceGrant,
+}
+
+/// The CA certificates.
+impl InputObject for sesame_api::ClusterTrustBundle {
+    type Row = Arc<str>;
+
+    fn row(self) -> Option<Arc<str>> {
+        Some(self.spec.trust_bundle.into())
+    }
 }
 
 impl InputObject for sesame_api::Namespace {

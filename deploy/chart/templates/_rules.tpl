@@ -10,6 +10,10 @@
 - apiGroups: [gateway.networking.k8s.io]
   resources: [gatewayclasses/status]
   verbs: [patch]
+# CA certificates that Gateways and policies reference.
+- apiGroups: [certificates.k8s.io]
+  resources: [clustertrustbundles]
+  verbs: [list, watch]
 # Namespace labels, for selectors in `allowedRoutes`.
 - apiGroups: [""]
   resources: [namespaces]

@@ -13,6 +13,7 @@ use super::rbac::{self, Place, Right};
 const WITHOUT_NAMESPACE: &[(&str, &str)] = &[
     ("", "namespaces"),
     ("apiextensions.k8s.io", "customresourcedefinitions"),
+    ("certificates.k8s.io", "clustertrustbundles"),
     ("gateway.networking.k8s.io", "gatewayclasses"),
     ("gateway.networking.k8s.io", "gatewayclasses/status"),
 ];

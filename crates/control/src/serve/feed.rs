@@ -31,6 +31,7 @@ pub(super) async fn forward(
                 detected: set.detected,
             }),
             WatchEvent::Release(release) => Message::Release(release),
+            WatchEvent::Absent(kinds) => Message::Absent(kinds),
             WatchEvent::FleetOwnersKnown => Message::FleetOwnersKnown,
             WatchEvent::Statuses(current) => {
                 for (key, status) in current {

@@ -1,4 +1,4 @@
-//! Which CRD-defined kinds can be watched, and in which version. Pure.
+//! Which kinds can be watched, and in which version. Pure.
 //!
 //! In: installed CRDs and discovery results. Out: the [`Availability`] of each kind. Both inputs are needed: a CRD is
 //! served only some time after it is installed or the server starts, and only uninstalling a CRD removes its objects.
@@ -19,7 +19,7 @@ pub(super) enum Availability {
     Unknown,
     /// Served in this version.
     Served(&'static str),
-    /// Its CRD is not installed.
+    /// Its CRD is not installed, or its API is not in this Kubernetes release.
     NotInstalled,
     /// Its CRD serves only these versions, which are not supported.
     OtherVersion(Vec<String>),

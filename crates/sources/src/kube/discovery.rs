@@ -1,4 +1,4 @@
-//! Discovers which CRD-defined kinds can be watched.
+//! Discovers which kinds can be watched: those that CRDs define, and those of recent Kubernetes releases.
 //!
 //! In: a watch of the CRDs' metadata, and the discovery API. Out: the [`Availability`] of each kind, decided by the
 //! [`Catalog`]. If CRDs can't be watched, discovery is polled.
@@ -12,7 +12,7 @@ use ::kube::api::GetParams;
 use ::kube::core::Request;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use sesame_api::{Kind, Release};
+use sesame_api::{Kind, Release, Serving};
 use tokio::sync::mpsc::error::SendError;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::sleep;
@@ -27,6 +27,9 @@ use super::watcher::{self, Context, Handler, Target};
 
 /// Delay between discoveries while CRDs and discovery disagree.
 const SETTLE: Duration = Duration::from_millis(500);
+
+/// Interval between discoveries of kinds that a later Kubernetes release may serve.
+const RECENT: Duration = Duration::from_secs(300);
 
 /// The CRD whose annotations give the release of all Gateway API CRDs, since they are installed together.
 const RELEASE_CRD: &str = "gatewayclasses.gateway.networking.k8s.io";
@@ -101,6 +104,7 @@ impl Discovery<'_> {
                     match self.catalog.settling(&kinds) {
                         true => SETTLE,
                         false if last.names.is_none() => self.context.retry.discovery,
+                        false if self.lacks_recent() => RECENT,
                         false => Duration::MAX,
                     }
                 }
@@ -122,6 +126,15 @@ impl Discovery<'_> {
                 () = sleep(delay) => {}
             }
         }
+    }
+
+    /// Whether the API server lacks a kind that a later release serves.
+    fn lacks_recent(&self) -> bool {
+        let mut kinds = self.kinds.iter();
+        kinds.any(|(kind, availability)| {
+            kind.info().serving == Serving::Recent
+                && *availability.borrow() == Availability::NotInstalled
+        })
     }
 
     /// Announces changes.
@@ -221,7 +234,7 @@ impl CrdHandler {
     fn name(text: &str) -> Option<String> {
         let name = Identity::of(text).ok()?.name;
         let (_, group) = name.split_once('.')?;
-        let known = |kind: &Kind| kind.info().has_crd && kind.group() == group;
+        let known = |kind: &Kind| kind.info().serving == Serving::WithCrd && kind.group() == group;
         Kind::ALL.iter().any(known).then_some(name)
     }
 

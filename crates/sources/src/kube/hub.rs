@@ -1,10 +1,11 @@
 //! Combines reports from watchers, fetches and discovery into [`WatchEvent`]s. Pure: each message carries its time.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use sesame_api::{Kind, LiveStatus, Object, ObjectKey, Release};
+use sesame_api::{Kind, LiveStatus, Object, ObjectKey, Release, Serving};
 
 use super::catalog::Availability;
 use super::error::RequestError;
@@ -111,6 +112,10 @@ pub(super) struct Hub {
     failures: Failures,
     /// The release of the CRDs, if not sent yet.
     release: Option<Option<Release>>,
+    /// The kinds that the API server doesn't serve.
+    absent: BTreeSet<Kind>,
+    /// Those last sent.
+    sent_absent: BTreeSet<Kind>,
     /// Whether [`WatchEvent::FleetOwnersKnown`] was sent.
     fleet_owners_known: bool,
 }
@@ -130,6 +135,8 @@ impl Hub {
             outbox: Outbox::default(),
             failures: Failures::default(),
             release: None,
+            absent: BTreeSet::new(),
+            sent_absent: BTreeSet::new(),
             fleet_owners_known: false,
         }
     }
@@ -174,6 +181,10 @@ impl Hub {
         if let Some(release) = self.release.take() {
             return Some(WatchEvent::Release(release));
         }
+        if self.absent != self.sent_absent {
+            self.sent_absent.clone_from(&self.absent);
+            return Some(WatchEvent::Absent(self.absent.clone()));
+        }
         if let Some(statuses) = self.outbox.take_statuses() {
             return Some(WatchEvent::Statuses(statuses));
         }
@@ -191,6 +202,7 @@ impl Hub {
     pub(super) fn pending(&self) -> bool {
         self.failures.changed()
             || self.release.is_some()
+            || self.absent != self.sent_absent
             || self.outbox.pending(self.ready())
             || self.all_fleet_owners_read()
     }
@@ -368,7 +380,15 @@ impl Hub {
         let resource = path::full_resource(kind);
         let (reason, message) = match availability {
             Availability::Unknown => return,
-            Availability::Served(_) => return self.failures.end(&subject, &reasons),
+            Availability::Served(_) => {
+                self.absent.remove(&kind);
+                return self.failures.end(&subject, &reasons);
+            }
+            // Not a failure: only references to its objects are affected.
+            Availability::NotInstalled if kind.info().serving == Serving::Recent => {
+                self.unserved(kind, true);
+                return self.failures.end(&subject, &reasons);
+            }
             Availability::NotInstalled => (
                 FailureReason::NotInstalled,
                 format!(
@@ -388,16 +408,24 @@ impl Hub {
                 ),
             ),
         };
+        self.unserved(kind, reason == FailureReason::NotInstalled);
+        self.replace(subject, &reasons, reason, message, now);
+    }
+
+    /// The watchers of a kind read nothing for now. `absent` if there are no objects.
+    fn unserved(&mut self, kind: Kind, absent: bool) {
+        if absent {
+            self.absent.insert(kind);
+        }
         for number in 0..self.watchers.len() {
             let watcher = &mut self.watchers[number];
             if watcher.kind == kind {
                 watcher.ready = true;
-                watcher.read |= reason == FailureReason::NotInstalled;
-                // It sends no requests for now, so it can't report the end of its failures.
+                watcher.read |= absent;
+                // It sends no requests, so it can't report the end of its failures.
                 self.connected(number);
             }
         }
-        self.replace(subject, &reasons, reason, message, now);
     }
 }
 

@@ -1,6 +1,6 @@
 //! A subscriber that tracks the state resulting from watch events, and a cluster to watch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +30,8 @@ pub(crate) struct Subscriber {
     pub(crate) failures: Vec<WatchFailure>,
     /// The release of the CRDs.
     pub(crate) release: Option<Release>,
+    /// The kinds that aren't served.
+    pub(crate) absent: BTreeSet<Kind>,
     /// Number of change sets.
     pub(crate) sets: usize,
     /// All changes in order: `true` for an upsert, `false` for a removal.
@@ -49,6 +51,7 @@ impl Subscriber {
             statuses: BTreeMap::new(),
             failures: Vec::new(),
             release: None,
+            absent: BTreeSet::new(),
             sets: 0,
             changes: Vec::new(),
         }
@@ -101,6 +104,7 @@ impl Subscriber {
                 }
             }
             WatchEvent::Release(release) => self.release = release,
+            WatchEvent::Absent(kinds) => self.absent = kinds,
             WatchEvent::FleetOwnersKnown => {}
             WatchEvent::Failures(failures) => self.failures = failures,
         }

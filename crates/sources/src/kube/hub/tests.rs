@@ -67,6 +67,7 @@ fn events(hub: &mut Hub) -> Vec<String> {
                     None => format!("status {key} gone"),
                 }))
             }
+            WatchEvent::Absent(kinds) => lines.push(format!("absent {kinds:?}")),
             WatchEvent::Release(release) => lines.push(format!("release {release:?}")),
             // Tested separately.
             WatchEvent::FleetOwnersKnown => {}
@@ -152,10 +153,25 @@ fn an_empty_first_set_is_sent() {
     available(&mut hub, Kind::HTTPRoute, Availability::NotInstalled);
     assert_eq!(
         events(&mut hub),
-        ["failures [HTTPRoute: NotInstalled]", "set []"]
+        [
+            "failures [HTTPRoute: NotInstalled]",
+            "absent {HTTPRoute}",
+            "set []"
+        ]
     );
     available(&mut hub, Kind::HTTPRoute, Availability::Served("v1"));
-    assert_eq!(events(&mut hub), ["failures []"]);
+    assert_eq!(events(&mut hub), ["failures []", "absent {}"]);
+}
+
+#[test]
+fn a_kind_that_an_older_server_lacks_is_no_failure() {
+    let mut hub = Hub::new([(Kind::ClusterTrustBundle, None)]);
+    available(
+        &mut hub,
+        Kind::ClusterTrustBundle,
+        Availability::NotInstalled,
+    );
+    assert_eq!(events(&mut hub), ["absent {ClusterTrustBundle}", "set []"]);
 }
 
 #[test]
