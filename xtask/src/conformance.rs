@@ -24,15 +24,27 @@ use sesame_tools::cluster::Cluster;
 /// Number of output lines to print if no test finished.
 const LAST_LINES: usize = 30;
 
+/// The profiles for gateways.
+const PROFILES: [&str; 5] = [
+    "GATEWAY-HTTP",
+    "GATEWAY-GRPC",
+    "GATEWAY-TLS",
+    "GATEWAY-TCP",
+    "GATEWAY-UDP",
+];
+
 /// Options of `cargo xtask conformance`.
 #[derive(clap::Args)]
 pub(crate) struct Args {
+    /// All profiles for gateways, with the experimental channel
+    #[arg(long, conflicts_with_all = ["profiles", "channel", "kubeconfig"])]
+    all: bool,
     /// Conformance profiles
     #[arg(
         long,
         value_delimiter = ',',
         value_name = "PROFILE",
-        default_value = "GATEWAY-HTTP"
+        default_value = PROFILES[0]
     )]
     profiles: Vec<String>,
     /// Extended features to test [default: those in the GatewayClass's status]
@@ -86,6 +98,22 @@ pub(crate) struct Args {
     rest: Vec<String>,
 }
 
+impl Args {
+    fn profiles(&self) -> Vec<String> {
+        match self.all {
+            true => PROFILES.map(str::to_owned).into(),
+            false => self.profiles.clone(),
+        }
+    }
+
+    fn channel(&self) -> Channel {
+        match self.all {
+            true => Channel::Experimental,
+            false => self.channel,
+        }
+    }
+}
+
 /// Runs the suite.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let suite = suite::obtain()?;
@@ -95,7 +123,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             runs(args, &suite, &cluster)
         }
         None => {
-            let done = install::cluster(&args.name, args.channel, &suite, &args.sesame)
+            let done = install::cluster(&args.name, args.channel(), &suite, &args.sesame)
                 .and_then(|cluster| runs(args, &suite, &cluster));
             if args.keep {
                 println!(
@@ -197,7 +225,7 @@ fn wanted(args: &Args) -> Wanted {
         None => Some(install::addresses()),
     };
     Wanted {
-        profiles: args.profiles.clone(),
+        profiles: args.profiles(),
         features: args.features.clone(),
         test: args.run.clone(),
         parallel: args.parallel,
