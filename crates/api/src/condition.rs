@@ -99,15 +99,18 @@ pub mod gateway {
     pub const ADDRESSES_ASSIGNED: &str = "AddressesAssigned";
     /// Client certificates are not enforced on some listener.
     pub const INSECURE_FRONTEND_VALIDATION_MODE: &str = "InsecureFrontendValidationMode";
+    /// The Gateway is a default Gateway (GEP-3793).
+    pub const DEFAULT_GATEWAY: &str = "DefaultGateway";
     /// The Gateway has ListenerSets attached.
     pub const ATTACHED_LISTENER_SETS: &str = "AttachedListenerSets";
     /// All types.
-    pub const ALL: [&str; 6] = [
+    pub const ALL: [&str; 7] = [
         ACCEPTED,
         PROGRAMMED,
         RESOLVED_REFS,
         ADDRESSES_ASSIGNED,
         INSECURE_FRONTEND_VALIDATION_MODE,
+        DEFAULT_GATEWAY,
         ATTACHED_LISTENER_SETS,
     ];
 }

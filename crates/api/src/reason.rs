@@ -46,6 +46,8 @@ pub mod gateway {
     pub const PARTIALLY_ASSIGNED: &str = "PartiallyAssigned";
     /// AddressesAssigned=False: no request is satisfied.
     pub const NOT_ASSIGNED: &str = "NotAssigned";
+    /// DefaultGateway=True.
+    pub const DEFAULT_GATEWAY: &str = "DefaultGateway";
     /// InsecureFrontendValidationMode=True.
     pub const CONFIGURATION_CHANGED: &str = "ConfigurationChanged";
     /// ResolvedRefs=True.

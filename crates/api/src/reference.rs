@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::key::ObjectKey;
 use crate::kind::Kind;
 use crate::kind_name::{Group, KindName};
 
@@ -95,6 +96,20 @@ pub struct ParentReference {
     /// The port of the listeners, 1 to 65535; any if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
+}
+
+impl ParentReference {
+    /// A reference to a whole Gateway.
+    pub fn to_gateway(gateway: ObjectKey) -> Self {
+        Self {
+            group: Group::gateway(),
+            kind: KindName::gateway(),
+            namespace: Some(gateway.namespace),
+            name: gateway.name,
+            section_name: None,
+            port: None,
+        }
+    }
 }
 
 /// A ListenerSet's reference to its Gateway.

@@ -9,7 +9,8 @@ mod reach;
 use std::sync::Arc;
 
 use sesame_api::{
-    GRPCRoute, HTTPRoute, NamespacedName, ObjectKey, ObjectStatus, TCPRoute, TLSRoute, UDPRoute,
+    DefaultScope, GRPCRoute, HTTPRoute, NamespacedName, ObjectKey, ObjectStatus, TCPRoute,
+    TLSRoute, UDPRoute,
 };
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{
@@ -120,6 +121,10 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let sources = route::Sources {
         attach: attach::Sources {
             points: gateways.points,
+            default_gateways: b.index(inputs.gateways, "default gateways", |_, gateway| {
+                let default = gateway.spec.default_scope == Some(DefaultScope::All);
+                default.then_some(()).into_iter().collect()
+            }),
             namespaces: inputs.namespaces,
         },
         backends: backends::Sources {

@@ -1,7 +1,7 @@
 //! The status of a Gateway.
 
 use sesame_api::{
-    self as api, AddressType, Condition, Gateway, GatewaySpecAddress, GatewayStatus,
+    self as api, AddressType, Condition, DefaultScope, Gateway, GatewaySpecAddress, GatewayStatus,
     GatewayStatusAddress, ObjectKey, condition, reason,
 };
 use sesame_engine::{Index, Reader};
@@ -43,6 +43,15 @@ pub(crate) fn status(
     let attached = reader.count(sources.attached_sets, owner);
     let any_sets = reader.count(sources.sets, owner) > 0;
     let mut conditions = conditions(sources, &verdicts, generation);
+    if gateway.spec.default_scope == Some(DefaultScope::All) {
+        conditions.push(Condition::new(
+            condition::gateway::DEFAULT_GATEWAY,
+            true,
+            reason::gateway::DEFAULT_GATEWAY,
+            "routes with useDefaultGateways: All attach to the Gateway",
+            generation,
+        ));
+    }
     let allows_sets = gateway.spec.allowed_listeners.is_some();
     if allows_sets {
         conditions.push(attached_sets(attached, generation));

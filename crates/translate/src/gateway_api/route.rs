@@ -110,8 +110,10 @@ pub(crate) fn ours<R: RouteKind>(
 ) -> Table<ObjectKey, ()> {
     b.derive(name, routes, move |reader, key: &ObjectKey| {
         let route = reader.get(routes, key)?;
-        let parents = route.parent_refs().iter();
-        let mut owners = parents.filter_map(|parent| attach::owner_of(parent, &key.namespace));
+        let parents = attach::parents(reader, sources, &*route);
+        let mut owners = parents
+            .iter()
+            .filter_map(|parent| attach::owner_of(parent, &key.namespace));
         owners
             .any(|owner| reader.exists(sources.points, &owner))
             .then_some(())
@@ -130,10 +132,11 @@ pub(crate) fn attachments<R: RouteKind>(
     b.derive(name, ours, move |reader, key| {
         let route = reader.get(routes, key)?;
         let refused = refusal(reader, key);
+        let parents = attach::parents(reader, sources, &*route);
         let attaching = Attaching {
             kind: R::KIND,
             namespace: &key.namespace,
-            parents: route.parent_refs(),
+            parents: &parents,
             hostnames: route.hostnames(),
             refused: refused.as_deref(),
         };

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sesame_api::{
-    Group, Kind, KindName, NamespacedName, ObjectKey, ObjectStatus, ParentReference,
-    PolicyAncestorStatus, PolicyStatus, PolicyTargetReference, condition, reason,
+    Kind, NamespacedName, ObjectKey, ObjectStatus, ParentReference, PolicyAncestorStatus,
+    PolicyStatus, PolicyTargetReference, condition, reason,
 };
 use sesame_engine::{Builder, Index, Reader, Table};
 
@@ -176,24 +176,13 @@ fn status(
             ),
         ];
         PolicyAncestorStatus {
-            ancestor_ref: ancestor(gateway),
+            ancestor_ref: ParentReference::to_gateway(gateway),
             controller_name: Arc::clone(controller),
             conditions,
         }
     });
     let ancestors: Vec<_> = ancestors.collect();
     (!ancestors.is_empty()).then_some(PolicyStatus { ancestors })
-}
-
-fn ancestor(gateway: ObjectKey) -> ParentReference {
-    ParentReference {
-        group: Group::Gateway,
-        kind: KindName::Known(Kind::Gateway),
-        namespace: Some(gateway.namespace),
-        name: gateway.name,
-        section_name: None,
-        port: None,
-    }
 }
 
 /// Whether a target includes a port of its Service. If its sectionName is wrong, all ports report that.

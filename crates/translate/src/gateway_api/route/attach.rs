@@ -1,11 +1,13 @@
 //! Attaches routes to listeners by parentRefs, allowedRoutes and hostnames, in the same way for all route kinds.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use sesame_api::{Kind, ObjectKey, ParentReference, reason};
-use sesame_engine::{Reader, Table};
+use sesame_api::{DefaultScope, Gateway, Kind, ObjectKey, ParentReference, reason};
+use sesame_engine::{Index, Reader, Table};
 
+use super::RouteKind;
 use crate::problem::Problem;
 use crate::shared::hostname;
 use crate::shared::hosts::{AttachedHost, Attachments, ParentVerdict};
@@ -31,6 +33,8 @@ pub(crate) struct Attaching<'a> {
 pub(crate) struct Sources {
     /// Listeners by owner.
     pub(crate) points: Table<ObjectKey, AttachPoints>,
+    /// Gateways whose default scope is All, of any controller.
+    pub(crate) default_gateways: Index<ObjectKey, Gateway, ()>,
     /// Namespaces' labels.
     pub(crate) namespaces: Table<Arc<str>, Labels>,
 }
@@ -40,6 +44,29 @@ pub(crate) fn owner_of(parent: &ParentReference, namespace: &Arc<str>) -> Option
     let kind = parent.known_kind()?;
     matches!(kind, Kind::Gateway | Kind::ListenerSet)
         .then(|| parent.resolve(namespace).of_kind(kind))
+}
+
+/// The parents of a route: its parentRefs, and all default Gateways if it uses them (GEP-3793).
+pub(crate) fn parents<'a, R: RouteKind>(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    route: &'a R,
+) -> Cow<'a, [ParentReference]> {
+    let explicit = route.parent_refs();
+    if route.use_default_gateways() != Some(&DefaultScope::All) {
+        return Cow::Borrowed(explicit);
+    }
+    let namespace = &route.meta().namespace;
+    let mut defaults = reader.keys(sources.default_gateways, &());
+    defaults.retain(|gateway| {
+        let mut parents = explicit.iter();
+        !parents.any(|parent| {
+            let whole = parent.section_name.is_none() && parent.port.is_none();
+            whole && owner_of(parent, namespace).as_ref() == Some(gateway)
+        })
+    });
+    let defaults = defaults.into_iter().map(ParentReference::to_gateway);
+    explicit.iter().cloned().chain(defaults).collect()
 }
 
 /// Attaches a route; `None` if none of its parents is ours.
