@@ -143,7 +143,7 @@ fn full_world() -> World {
 }
 
 /// Unions of tables or keys. They run for the keys that changed in a source, so the sources' counts cover them.
-const UNIONS: [&str; 10] = [
+const UNIONS: [&str; 12] = [
     "claims",
     "attach points",
     "served certificates",
@@ -153,6 +153,8 @@ const UNIONS: [&str; 10] = [
     "referenced clusters",
     "fleet's clusters",
     "fleet's trust bundles",
+    "referenced certificates",
+    "fleet's certificates",
     "services in use",
 ];
 
@@ -235,6 +237,7 @@ fn a_change_runs_only_the_keys_that_depend_on_it() {
     gateways(&mut world);
     listener_sets(&mut world);
     policies::policies(&mut world);
+    policies::client_certificates(&mut world);
     no_ops(&mut world);
 }
 

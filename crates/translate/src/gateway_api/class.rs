@@ -26,7 +26,6 @@ const MISSING: &[&str] = &[
     "ClusterTrustBundle",
     "GatewayAddressRoutability",
     "GatewayAddressRoutabilityCluster",
-    "GatewayBackendClientCertificate",
     "GatewayFrontendClientCertificateValidation",
     "GatewayFrontendClientCertificateValidationInsecureFallback",
     "GatewayListenerFilters",

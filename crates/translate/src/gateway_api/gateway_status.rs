@@ -105,7 +105,36 @@ fn conditions(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> 
         ),
         generation,
     );
-    vec![accepted, programmed]
+    let mut conditions = vec![accepted, programmed];
+    conditions.extend(resolved_refs(sources.state, generation));
+    conditions
+}
+
+/// Whether the client certificate and the listeners' references are resolved. Only with a client certificate: without
+/// one, the condition would repeat those of the listeners.
+fn resolved_refs(state: &GatewayState, generation: i64) -> Option<Condition> {
+    let own = state.client_certificate.as_ref()?.as_ref().err();
+    let of_listeners = || {
+        let listeners = state.listeners.iter();
+        let unresolved = listeners.filter(|listener| listener.unresolved.is_some());
+        let names: Vec<&str> = unresolved.map(|listener| &*listener.name).collect();
+        (!names.is_empty()).then(|| {
+            let message = format!(
+                "unresolved references of listeners; see the conditions of {}",
+                names.join(", ")
+            );
+            Problem::new(reason::gateway::LISTENERS_NOT_RESOLVED, bounded(message))
+        })
+    };
+    Some(Problem::or_true(
+        own.cloned().or_else(of_listeners).as_ref(),
+        condition::gateway::RESOLVED_REFS,
+        (
+            reason::gateway::RESOLVED_REFS,
+            "the client certificate and the references of listeners are resolved",
+        ),
+        generation,
+    ))
 }
 
 fn accepted(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> Condition {
