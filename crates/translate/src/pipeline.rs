@@ -3,6 +3,7 @@
 //! A stage reads tables declared above it, by key or by index, and reruns when a row that it read changes. So its
 //! reads determine the cost of a change.
 
+mod clusters;
 mod gateways;
 mod reach;
 
@@ -255,36 +256,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         ],
     );
 
-    // Declared after the fleets' clusters, which determine the client certificates in use.
-    let presenting = b.index(
-        fleet_clusters,
-        "fleet's clusters that present a certificate",
-        |(_, cluster): &(FleetId, ClusterKey), ()| {
-            let certificate = cluster.client_certificate();
-            let plain = certificate.map(|_| cluster.with_client_certificate(None));
-            plain.into_iter().collect()
-        },
-    );
-    let clusters = b.derive_many("cluster", backends, move |reader, key: &ClusterKey| {
-        let Some(backend) = reader.get(backends, key) else {
-            return Vec::new();
-        };
-        backend.clusters(key, |secured| {
-            let members = reader.keys(presenting, secured);
-            members.into_iter().map(|(_, cluster)| cluster).collect()
-        })
-    });
-    let endpoints = b.derive("endpoints", clusters, move |reader, key: &ClusterKey| {
-        let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.service));
-        let service = reader.get(inputs.services, &name)?;
-        let slices = reader.by(inputs.slices_by_service, &name);
-        Some(services::endpoints(
-            key,
-            &service,
-            slices.iter().map(|(_, slice)| &**slice),
-        ))
-    });
-
+    let (clusters, endpoints) = clusters::stages(b, &inputs, backends, fleet_clusters);
     let of_datagrams = datagrams::Sources {
         points_by_port,
         chains,
