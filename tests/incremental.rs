@@ -116,6 +116,7 @@ fn rejected() -> impl Strategy<Value = Rejected> {
         (RejectedKind::Routes, "80"),
         (RejectedKind::Routes, "443/a"),
         (RejectedKind::Cluster, "one/s1:80"),
+        (RejectedKind::Cluster, "one/s1:80?tls=one/p1&client=one/c1"),
         (RejectedKind::Endpoints, "one/s1:80"),
         (RejectedKind::Secret, "one/c1"),
     ]);

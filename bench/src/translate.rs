@@ -1,7 +1,7 @@
 //! `translate`: time of the translation alone, without Envoy or a network.
 //!
 //! Measures what `sesame local` and `serve` run: the engine, all stages, encoding, and the assembler that joins route
-//! tables, on one thread. Objects are decoded before the clock starts. `tests/cost.rs` counts keys and resources
+//! tables, on one thread. Objects are decoded before the clock starts. `tests/cost` counts keys and resources
 //! instead.
 
 use std::time::Instant;

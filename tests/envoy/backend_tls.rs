@@ -14,9 +14,9 @@ use crate::harness::{
     has_certificate, listening, route, service, tcp_route, tls_route, to,
 };
 
-const HOST: &str = "a.example.com";
+pub(crate) const HOST: &str = "a.example.com";
 
-fn authority() -> Authority {
+pub(crate) fn authority() -> Authority {
     Authority::new().expect("a CA")
 }
 
@@ -30,7 +30,7 @@ async fn secure(name: &str, authority: &Authority, names: &[&str]) -> Backend {
 }
 
 /// A ConfigMap with CA certificates.
-fn authorities(name: &str, of: &[&Authority]) -> String {
+pub(crate) fn authorities(name: &str, of: &[&Authority]) -> String {
     let pem: String = of.iter().map(|authority| authority.pem()).collect();
     let pem = pem.trim_end().replace('\n', "\n    ");
     format!(
@@ -39,19 +39,19 @@ fn authorities(name: &str, of: &[&Authority]) -> String {
 }
 
 /// A policy for the Service with its name. `validation` is given as its fields.
-fn policy(service: &str, validation: &str) -> String {
+pub(crate) fn policy(service: &str, validation: &str) -> String {
     format!(
         "apiVersion: gateway.networking.k8s.io/v1\nkind: BackendTLSPolicy\nmetadata: {{name: {service}}}\nspec:\n  \
          targetRefs: [{{group: \"\", kind: Service, name: {service}}}]\n  validation: {{{validation}}}\n---\n"
     )
 }
 
-fn trust(config_map: &str) -> String {
+pub(crate) fn trust(config_map: &str) -> String {
     format!("caCertificateRefs: [{{group: \"\", kind: ConfigMap, name: {config_map}}}]")
 }
 
 /// The fields of a validation.
-fn by(config_map: &str, hostname: &str) -> String {
+pub(crate) fn by(config_map: &str, hostname: &str) -> String {
     format!("{}, hostname: {hostname}", trust(config_map))
 }
 
@@ -213,7 +213,7 @@ async fn a_missing_ca_is_used_once_it_exists() {
 }
 
 /// Requests over one connection and over new ones until `done`; none may fail. Returns their number.
-async fn load(address: SocketAddr, mut kept: Connection, done: &Cell<bool>) -> usize {
+pub(crate) async fn load(address: SocketAddr, mut kept: Connection, done: &Cell<bool>) -> usize {
     let request = Request::get(HOST, "/");
     let mut sent = 0;
     while !done.get() {

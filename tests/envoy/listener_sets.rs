@@ -12,7 +12,7 @@ use crate::harness::{
 };
 
 /// A ListenerSet for the Gateway `web`. Each listener is given as its fields.
-fn listener_set(name: &str, listeners: &[&str]) -> String {
+pub(crate) fn listener_set(name: &str, listeners: &[&str]) -> String {
     let listeners = listeners.iter().map(|fields| format!("  - {{{fields}}}\n"));
     format!(
         "apiVersion: gateway.networking.k8s.io/v1\nkind: ListenerSet\nmetadata: {{name: {name}}}\nspec:\n  parentRef: \

@@ -20,7 +20,7 @@ use sesame_model::{
     Authorities, CertificateName, Cluster, ClusterKey, Protocol, UpstreamTls, Verification,
 };
 
-use crate::{names, wire};
+use crate::{names, secret, wire};
 
 /// Name of the TLS transport socket, downstream and upstream.
 pub(crate) const TLS_SOCKET: &str = "envoy.transport_sockets.tls";
@@ -112,7 +112,10 @@ fn http_options(cluster: &Cluster) -> Option<http::HttpProtocolOptions> {
     })
 }
 
+/// Certificates are resources of their own, so that a rotation doesn't replace the cluster.
 fn transport_socket(upstream: &UpstreamTls) -> core::TransportSocket {
+    let certificates = upstream.client_certificate.iter();
+    let certificates = certificates.map(|key| secret::reference(names::secret(key)));
     core::TransportSocket {
         name: TLS_SOCKET.to_owned(),
         config_type: Some(core::transport_socket::ConfigType::TypedConfig(pack_any(
@@ -124,6 +127,7 @@ fn transport_socket(upstream: &UpstreamTls) -> core::TransportSocket {
                             .into(),
                         ..Default::default()
                     }),
+                    tls_certificate_sds_secret_configs: certificates.collect(),
                     validation_context_type: upstream.verification.as_ref().map(validation),
                     ..Default::default()
                 }),
@@ -138,7 +142,6 @@ fn transport_socket(upstream: &UpstreamTls) -> core::TransportSocket {
     }
 }
 
-/// A bundle is a resource of its own, so that a rotated CA doesn't replace the cluster.
 fn validation(verification: &Verification) -> ValidationContextType {
     let mut context = tls::CertificateValidationContext {
         match_typed_subject_alt_names: verification.names.iter().map(name_matcher).collect(),
@@ -155,10 +158,9 @@ fn validation(verification: &Verification) -> ValidationContextType {
         Authorities::Bundle(policy) => {
             ValidationContextType::CombinedValidationContext(CombinedCertificateValidationContext {
                 default_validation_context: Some(context),
-                validation_context_sds_secret_config: Some(tls::SdsSecretConfig {
-                    name: names::trust_bundle(policy),
-                    sds_config: Some(wire::ads()),
-                }),
+                validation_context_sds_secret_config: Some(secret::reference(names::trust_bundle(
+                    policy,
+                ))),
                 ..Default::default()
             })
         }

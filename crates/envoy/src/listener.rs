@@ -22,7 +22,7 @@ use tcp::tcp_proxy::weighted_cluster::ClusterWeight;
 use crate::cluster::TLS_SOCKET;
 use crate::hcm::{self, Routes};
 use crate::shard::ShardLookup;
-use crate::{datagrams, names, wire};
+use crate::{datagrams, names, secret, wire};
 
 /// TLS handshake timeout. Without it, a silent client can hold a connection for an hour.
 const HANDSHAKE: Duration = Duration::from_secs(15);
@@ -173,10 +173,7 @@ fn transport_socket(certificates: &[CertificateKey], alpn: &[&str]) -> core::Tra
         common_tls_context: Some(tls::CommonTlsContext {
             tls_certificate_sds_secret_configs: certificates
                 .iter()
-                .map(|key| tls::SdsSecretConfig {
-                    name: names::secret(key),
-                    sds_config: Some(wire::ads()),
-                })
+                .map(|key| secret::reference(names::secret(key)))
                 .collect(),
             alpn_protocols: alpn.iter().map(|&protocol| protocol.to_owned()).collect(),
             ..Default::default()

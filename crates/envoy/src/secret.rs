@@ -6,7 +6,7 @@ use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source::Specifie
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
 use sesame_model::{Certificate, CertificateKey, TlsPolicyKey, TrustBundle};
 
-use crate::names;
+use crate::{names, wire};
 
 /// The secret for a certificate. Chain and key are inline, since Envoys share no files with Sesame.
 pub fn secret(key: &CertificateKey, certificate: &Certificate) -> tls::Secret {
@@ -30,6 +30,14 @@ pub fn trust_bundle(key: &TlsPolicyKey, bundle: &TrustBundle) -> tls::Secret {
                 ..Default::default()
             },
         )),
+    }
+}
+
+/// A reference to a secret, which Envoy subscribes to.
+pub(crate) fn reference(name: String) -> tls::SdsSecretConfig {
+    tls::SdsSecretConfig {
+        name,
+        sds_config: Some(wire::ads()),
     }
 }
 

@@ -2,10 +2,10 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::{TlsPolicyKey, Transport};
+use crate::{CertificateKey, TlsPolicyKey, Transport};
 
 /// Identifies a cluster: one port of one Service, with one policy. Routes share clusters, so connections, health and
-/// statistics are per Service, not per route. A port used with two policies is two clusters.
+/// statistics are per Service, not per route. A port used with two policies or client certificates is two clusters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterKey {
     /// Namespace of the Service.
@@ -32,17 +32,31 @@ impl ClusterKey {
         self.policy.as_ref()?.tls.as_ref()
     }
 
+    /// The client certificate.
+    pub fn client_certificate(&self) -> Option<&CertificateKey> {
+        self.policy.as_ref()?.client_certificate.as_ref()
+    }
+
     /// The same port with a TLS policy.
     pub fn with_tls(&self, tls: TlsPolicyKey) -> Self {
+        self.with(|policy| policy.tls = Some(tls))
+    }
+
+    /// The same port with another client certificate, or with none.
+    pub fn with_client_certificate(&self, certificate: Option<CertificateKey>) -> Self {
+        self.with(|policy| policy.client_certificate = certificate)
+    }
+
+    fn with(&self, change: impl FnOnce(&mut ClusterPolicy)) -> Self {
         let mut key = self.clone();
         let mut policy = ClusterPolicy::clone(&key.policy.unwrap_or_default());
-        policy.tls = Some(tls);
+        change(&mut policy);
         key.policy = Some(Arc::new(policy));
         key
     }
 }
 
-/// How routes or policies override connections to a Service. It is part of the cluster's key: a different policy
+/// How routes, policies or Gateways override connections to a Service. It is part of the cluster's key: a different policy
 /// means a different cluster, and neither cluster drains the other's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterPolicy {
@@ -50,6 +64,8 @@ pub struct ClusterPolicy {
     pub protocol: Option<Protocol>,
     /// Overrides the TLS of the Service's `appProtocol`.
     pub tls: Option<TlsPolicyKey>,
+    /// The client certificate of the Gateway. Only with [`ClusterPolicy::tls`].
+    pub client_certificate: Option<CertificateKey>,
 }
 
 /// `namespace/service:port`, followed by the policy, if any: `shop/api:80?protocol=h2`.
@@ -74,7 +90,9 @@ impl fmt::Display for ClusterPolicy {
             Protocol::Datagrams => "protocol=udp".to_owned(),
         });
         let tls = self.tls.as_ref().map(|policy| format!("tls={policy}"));
-        let parts: Vec<String> = [protocol, tls].into_iter().flatten().collect();
+        let client = self.client_certificate.as_ref();
+        let client = client.map(|certificate| format!("client={certificate}"));
+        let parts: Vec<String> = [protocol, tls, client].into_iter().flatten().collect();
         f.write_str(&parts.join("&"))
     }
 }
@@ -94,6 +112,20 @@ impl Cluster {
         protocol: Protocol::Opaque,
         tls: None,
     };
+
+    /// The same cluster with a client certificate, if it uses TLS.
+    pub fn presenting(&self, certificate: Option<&CertificateKey>) -> Self {
+        let tls = self.tls.as_deref().map(|tls| {
+            Arc::new(UpstreamTls {
+                client_certificate: certificate.cloned(),
+                ..tls.clone()
+            })
+        });
+        Self {
+            tls,
+            ..self.clone()
+        }
+    }
 }
 
 /// The protocol used with endpoints.
@@ -118,6 +150,8 @@ pub struct UpstreamTls {
     pub server_name: Option<Arc<str>>,
     /// How the endpoint's certificate is verified; `None`: not at all.
     pub verification: Option<Verification>,
+    /// The certificate to present if the endpoint requests one. It may be rotated at any time.
+    pub client_certificate: Option<CertificateKey>,
 }
 
 /// How an endpoint's certificate is verified.

@@ -78,6 +78,21 @@ pub struct Route {
     pub session: Option<Arc<Session>>,
 }
 
+impl Route {
+    /// The clusters that get its requests or copies of them.
+    pub fn clusters(&self) -> impl Iterator<Item = &ClusterKey> {
+        let forward = match &self.action {
+            Action::Forward(forward) => Some(forward),
+            Action::Redirect(_) | Action::Respond(_) => None,
+        };
+        forward.into_iter().flat_map(|forward| {
+            let targets = forward.targets.iter();
+            let targets = targets.filter_map(|target| target.target.cluster());
+            targets.chain(forward.mirrors.iter().map(|mirror| &mirror.cluster))
+        })
+    }
+}
+
 /// A condition on requests. All parts must match.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteMatch {
@@ -193,6 +208,16 @@ pub enum Target {
     /// The reference is invalid or not permitted: its share of requests gets [`Forward::refused_status`], and its share
     /// of connections is closed.
     Refused,
+}
+
+impl Target {
+    /// The cluster, if valid.
+    pub fn cluster(&self) -> Option<&ClusterKey> {
+        match self {
+            Self::Cluster(cluster) => Some(cluster),
+            Self::Refused => None,
+        }
+    }
 }
 
 /// A path rewrite. The query is kept.

@@ -22,6 +22,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto;
@@ -198,6 +200,10 @@ async fn connection(stream: TcpStream, tls: Option<TlsAcceptor>, shared: Arc<Sha
             alpn: session
                 .alpn_protocol()
                 .map(|name| String::from_utf8_lossy(name).into_owned()),
+            client: session
+                .peer_certificates()
+                .and_then(|chain| chain.first())
+                .map(|leaf| BASE64.encode(leaf)),
         };
         requests(stream, Some(tls), shared).await;
     }

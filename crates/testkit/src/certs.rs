@@ -10,6 +10,7 @@ use rcgen::{
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 /// A certificate and its key.
@@ -19,6 +20,17 @@ pub struct Identity {
     pub chain: String,
     /// PEM (PKCS #8).
     pub private_key: String,
+}
+
+/// The clients that a server accepts. Certificates must be of these CAs (PEM).
+#[derive(Clone, Copy, Debug)]
+pub enum Clients<'a> {
+    /// All. Certificates aren't requested.
+    Any,
+    /// Those with a valid certificate or none.
+    Optional(&'a str),
+    /// Those with a valid certificate.
+    Required(&'a str),
 }
 
 impl Identity {
@@ -35,18 +47,42 @@ impl Identity {
         })
     }
 
+    /// The first certificate: base64 of its DER.
+    pub fn leaf(&self) -> String {
+        let body = self.chain.lines().skip(1);
+        body.take_while(|line| !line.starts_with("-----")).collect()
+    }
+
     /// A server configuration with this certificate, for HTTP/2 and HTTP/1.1.
     ///
     /// # Errors
     /// If the PEM is invalid, or the key doesn't match.
     pub fn server_config(&self) -> Result<Arc<ServerConfig>> {
+        self.server_config_for(Clients::Any)
+    }
+
+    /// Like [`Identity::server_config`], for these clients.
+    ///
+    /// # Errors
+    /// If any PEM is invalid, or the key doesn't match.
+    pub fn server_config_for(&self, clients: Clients<'_>) -> Result<Arc<ServerConfig>> {
         let chain = certificates(&self.chain)?;
         let key = PrivateKeyDer::from_pem_slice(self.private_key.as_bytes())
             .context("no private key in the PEM")?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = |roots| {
+            let roots = Arc::new(root_store(roots)?);
+            let provider = Arc::clone(&provider);
+            anyhow::Ok(WebPkiClientVerifier::builder_with_provider(roots, provider))
+        };
+        let verifier = match clients {
+            Clients::Any => WebPkiClientVerifier::no_client_auth(),
+            Clients::Optional(roots) => verifier(roots)?.allow_unauthenticated().build()?,
+            Clients::Required(roots) => verifier(roots)?.build()?,
+        };
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
+            .with_client_cert_verifier(verifier)
             .with_single_cert(chain, key)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(Arc::new(config))
@@ -168,10 +204,7 @@ pub fn client_config_as(
     roots: &str,
     alpn: &[&str],
 ) -> Result<Arc<ClientConfig>> {
-    let mut store = RootCertStore::empty();
-    for certificate in certificates(roots)? {
-        store.add(certificate)?;
-    }
+    let store = root_store(roots)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()?
@@ -185,6 +218,14 @@ pub fn client_config_as(
     };
     config.alpn_protocols = alpn.iter().map(|name| name.as_bytes().to_vec()).collect();
     Ok(Arc::new(config))
+}
+
+fn root_store(pem: &str) -> Result<RootCertStore> {
+    let mut store = RootCertStore::empty();
+    for certificate in certificates(pem)? {
+        store.add(certificate)?;
+    }
+    Ok(store)
 }
 
 fn params(names: &[&str]) -> Result<CertificateParams> {

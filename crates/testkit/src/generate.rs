@@ -278,7 +278,7 @@ fn touch(object: &mut Value) {
 fn graft(object: &mut Value, donor: &Value, which: &Index) -> Option<()> {
     let fields: &[&str] = match object["kind"].as_str()? {
         "HTTPRoute" | "GRPCRoute" => &["parentRefs", "hostnames", "rules"],
-        "Gateway" => &["gatewayClassName", "listeners", "addresses"],
+        "Gateway" => &["gatewayClassName", "listeners", "addresses", "tls"],
         "ReferenceGrant" => &["from", "to"],
         "BackendTLSPolicy" => &["targetRefs", "validation"],
         _ => return None,

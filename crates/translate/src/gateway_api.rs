@@ -4,6 +4,7 @@
 //! - `parameters`: the fleet parameters of classes and Gateways
 //! - `unmanaged`: which Gateway the unmanaged fleet serves
 //! - `gateway`, `listener_set`, `listener`, `conflicts`: which listeners are valid; `listener_state` is the result
+//! - `certificate_ref`: references to certificates, and the client certificate of a Gateway
 //! - `merge`: which listeners of a Gateway and its ListenerSets get a port and hostname
 //! - `route`: where routes attach, and their rules; `http_route`, `grpc_route` and `l4_route` contain what is specific
 //!   to each kind
@@ -12,6 +13,7 @@
 //! - `gateway_status`, `listener_set_status`, `listener_status`, `route/status`: the statuses
 
 pub(crate) mod backend_tls;
+pub(crate) mod certificate_ref;
 pub mod class;
 mod conflicts;
 pub(crate) mod fleet_request;

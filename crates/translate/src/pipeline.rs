@@ -3,6 +3,7 @@
 //! A stage reads tables declared above it, by key or by index, and reruns when a row that it read changes. So its
 //! reads determine the cost of a change.
 
+mod clusters;
 mod gateways;
 mod reach;
 
@@ -58,7 +59,7 @@ pub struct Outputs {
     pub datagrams: Table<ListenerKey, Datagrams>,
     /// Endpoints of the clusters.
     pub endpoints: Table<ClusterKey, Endpoints>,
-    /// Certificates that listeners refer to.
+    /// Certificates that listeners and Gateways refer to.
     pub certificates: Table<CertificateKey, Certificate>,
     /// CA certificates of TLS policies for backends.
     pub trust_bundles: Table<TlsPolicyKey, TrustBundle>,
@@ -103,21 +104,6 @@ pub fn stages(b: &mut Builder) -> Pipeline {
                 reader, policies, key, &name, service, backend,
             ))
         });
-    let clusters = b.derive_many("cluster", backends, move |reader, key: &ClusterKey| {
-        let backend = reader.get(backends, key);
-        backend.map_or_else(Vec::new, |backend| backend.clusters(key))
-    });
-    let endpoints = b.derive("endpoints", clusters, move |reader, key: &ClusterKey| {
-        let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.service));
-        let service = reader.get(inputs.services, &name)?;
-        let slices = reader.by(inputs.slices_by_service, &name);
-        Some(services::endpoints(
-            key,
-            &service,
-            slices.iter().map(|(_, slice)| &**slice),
-        ))
-    });
-
     let sources = route::Sources {
         attach: attach::Sources {
             points: gateways.points,
@@ -213,6 +199,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         }),
         by_host,
         rules,
+        client_certificates: gateways.client_certificates,
     };
     let virtual_hosts = b.derive("virtual host", by_host, move |reader, key| {
         hosts::virtual_host(reader, of_hosts, key)
@@ -226,6 +213,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         chains: b.index(chains, "chains by listener", |key: &ChainKey, _| {
             vec![key.listener.clone()]
         }),
+        client_certificates: gateways.client_certificates,
     };
     let listeners = b.derive(
         "listener",
@@ -243,15 +231,6 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         },
     );
 
-    let of_datagrams = datagrams::Sources {
-        points_by_port,
-        chains,
-        endpoints,
-    };
-    let datagrams = b.derive("datagrams", points_by_port, move |reader, key| {
-        datagrams::datagrams(reader, of_datagrams, key)
-    });
-
     let hosts_by_cluster = b.index(virtual_hosts, "virtual hosts by cluster", clusters_of);
     let listeners_by_cluster = b.index(listeners, "listeners by cluster", tcp_clusters_of);
     let fleet_clusters = b.union_keys(
@@ -265,8 +244,32 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     });
     let fleet_trust_bundles = b.union_keys("fleet's trust bundles", [clusters_by_policy.into()]);
     let listeners_by_certificate = b.index(listeners, "listeners by certificate", certificates_of);
-    let fleet_certificates =
-        b.union_keys("fleet's certificates", [listeners_by_certificate.into()]);
+    let clusters_by_certificate = b.index(
+        fleet_clusters,
+        "fleet's clusters by certificate",
+        |(fleet, cluster): &(FleetId, ClusterKey), ()| {
+            let certificate = cluster.client_certificate();
+            let certificate = certificate.map(|certificate| (fleet.clone(), certificate.clone()));
+            certificate.into_iter().collect()
+        },
+    );
+    let fleet_certificates = b.union_keys(
+        "fleet's certificates",
+        [
+            listeners_by_certificate.into(),
+            clusters_by_certificate.into(),
+        ],
+    );
+
+    let (clusters, endpoints) = clusters::stages(b, &inputs, backends, fleet_clusters);
+    let of_datagrams = datagrams::Sources {
+        points_by_port,
+        chains,
+        endpoints,
+    };
+    let datagrams = b.derive("datagrams", points_by_port, move |reader, key| {
+        datagrams::datagrams(reader, of_datagrams, key)
+    });
 
     let (gateway_status, set_status) = gateways::statuses(b, &inputs, &gateways, by_listener);
     let rejections = Rejections {
@@ -276,6 +279,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             [inputs.rejected_backends_by_fleet.into()],
         ),
         backends,
+        client_certificates: gateways.client_certificates,
     };
     let of_requests = |stages: route::Stages| {
         move |reader: &mut Reader<'_>, key: &ObjectKey, _: &Attachments| {

@@ -1,8 +1,9 @@
 //! Shared by all configuration sources: listeners, ports, hosts, connections and datagrams, which merge the rows of
-//! all sources; hostnames, references and grants, certificates, CAs, Services.
+//! all sources; hostnames, references and grants, certificates, client certificates, CAs, Services.
 
 pub(crate) mod authorities;
 pub mod certificates;
+pub(crate) mod client_certificates;
 pub(crate) mod connections;
 pub(crate) mod datagrams;
 pub(crate) mod grants;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{Constants, Fields};
 use crate::yaml::Node;
 
-/// The server name, the names in the certificate and the CAs; then the other fields.
+/// The server name, the names in the certificate, the CAs and the client certificate; then the other fields.
 pub(super) fn verified(socket: &Value, constants: &mut Constants) -> Option<Node> {
     let mut socket = socket.clone();
     let context = socket
@@ -13,14 +13,11 @@ pub(super) fn verified(socket: &Value, constants: &mut Constants) -> Option<Node
         .as_object_mut()?;
     let mut out = Vec::new();
     let mut rest = Vec::new();
+    let certificates = context.remove("tls_certificate_sds_secret_configs");
     let mut validation = if let Some(combined) = context.remove("combined_validation_context") {
         let mut combined = Fields::of(combined);
-        let mut secret = Fields::of(combined.take("validation_context_sds_secret_config")?);
-        out.push(("CAs".to_owned(), Node::text(secret.text("name"))));
-        let source = Value::Object(secret.0);
-        if !constants.is("source of certificates", &source) {
-            rest.push(("source".to_owned(), Node::from(source)));
-        }
+        let secret = combined.take("validation_context_sds_secret_config")?;
+        out.push(("CAs".to_owned(), from_source(secret, constants, &mut rest)));
         let validation = combined.take("default_validation_context")?;
         combined.rest(&mut rest);
         Fields::of(validation)
@@ -45,6 +42,11 @@ pub(super) fn verified(socket: &Value, constants: &mut Constants) -> Option<Node
     });
     out.push(("names".to_owned(), Node::List(names.collect())));
     validation.rest(&mut rest);
+    let certificates = certificates.as_ref().and_then(Value::as_array);
+    for certificate in certificates.into_iter().flatten() {
+        let name = from_source(certificate.clone(), constants, &mut rest);
+        out.push(("client certificate".to_owned(), name));
+    }
     let sni = socket["typed_config"]
         .as_object_mut()
         .and_then(|config| config.remove("sni"));
@@ -52,4 +54,15 @@ pub(super) fn verified(socket: &Value, constants: &mut Constants) -> Option<Node
     out.append(&mut rest);
     Fields::of(socket).rest(&mut out);
     Some(Node::Map(out))
+}
+
+/// The name of a secret.
+fn from_source(secret: Value, constants: &mut Constants, rest: &mut Vec<(String, Node)>) -> Node {
+    let mut secret = Fields::of(secret);
+    let name = Node::text(secret.text("name"));
+    let source = Value::Object(secret.0);
+    if !constants.is("source of certificates", &source) {
+        rest.push(("source".to_owned(), Node::from(source)));
+    }
+    name
 }

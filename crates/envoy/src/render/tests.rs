@@ -128,7 +128,7 @@ fn cluster(protocol: Protocol, tls: Option<Option<&str>>) -> Value {
         tls: tls.map(|name| {
             let tls = UpstreamTls {
                 server_name: name.map(Into::into),
-                verification: None,
+                ..UpstreamTls::default()
             };
             tls.into()
         }),
@@ -240,7 +240,7 @@ fn a_chain_can_pass_tls_connections_through_to_a_backend() {
     };
     let opaque = ClusterPolicy {
         protocol: Some(Protocol::Opaque),
-        tls: None,
+        ..ClusterPolicy::default()
     };
     let listener = Listener {
         bind: vec!["127.0.0.1:443".parse().unwrap()],

@@ -39,6 +39,8 @@ pub struct Tls {
     pub sni: Option<String>,
     /// The negotiated protocol.
     pub alpn: Option<String>,
+    /// The client's certificate: base64 of its DER.
+    pub client: Option<String>,
 }
 
 impl Received {
@@ -86,7 +88,7 @@ impl Received {
             "protocol": self.protocol,
         });
         if let Some(tls) = &self.tls {
-            json["tls"] = json!({ "sni": tls.sni, "alpn": tls.alpn });
+            json["tls"] = json!({ "sni": tls.sni, "alpn": tls.alpn, "client": tls.client });
         }
         if self.body_length > 0 {
             json["body"] = json!(self.body);

@@ -11,7 +11,7 @@ use tokio_rustls::TlsConnector;
 use tokio_tungstenite::tungstenite::Message;
 
 use super::*;
-use crate::certs::{Authority, Identity, client_config};
+use crate::certs::{Authority, Clients, Identity, client_config, client_config_as};
 
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -159,19 +159,30 @@ async fn a_websocket_needs_an_upgrade_request() {
 }
 
 #[tokio::test]
-async fn answers_over_tls_contain_the_server_name() {
+async fn answers_over_tls_contain_the_parameters() {
     let authority = Authority::new().unwrap();
     let issued = authority.issue(&["*.example.com", "127.0.0.1"]).unwrap();
     let alone = Identity::self_signed(&["www.example.com"]).unwrap();
-    for (identity, roots) in [(&issued, &authority.pem()), (&alone, &alone.chain)] {
-        let config = identity.server_config().unwrap();
+    let roots = authority.pem();
+    for (identity, roots, client) in [
+        (&issued, &roots, Some(&issued)),
+        (&issued, &roots, None),
+        (&alone, &alone.chain, None),
+    ] {
+        let config = identity.server_config_for(Clients::Optional(&authority.pem()));
+        let config = config.unwrap();
         let backend = Backend::start_tls("red", ANY_PORT, config).await.unwrap();
-        let connector = TlsConnector::from(client_config(roots, &["http/1.1"]).unwrap());
+        let config = client_config_as(client, roots, &["http/1.1"]).unwrap();
+        let connector = TlsConnector::from(config);
         let stream = TcpStream::connect(backend.address()).await.unwrap();
         let name = ServerName::try_from("www.example.com").unwrap();
         let stream = connector.connect(name, stream).await.unwrap();
         let (_, body) = send(stream, "GET /", "").await;
-        let expected = serde_json::json!({ "sni": "www.example.com", "alpn": "http/1.1" });
+        let expected = serde_json::json!({
+            "sni": "www.example.com",
+            "alpn": "http/1.1",
+            "client": client.map(Identity::leaf),
+        });
         assert_eq!(body["tls"], expected);
     }
 }

@@ -80,7 +80,7 @@ fn gateway_of(metadata: Json) -> Json {
         ("listeners", must(list(listener(), 1..7))),
         ("addresses", may(0.2, unique_list(address(), 0..3, ""))),
         ("infrastructure", may(0.05, infrastructure())),
-        ("tls", may(0.05, tls())),
+        ("tls", may(0.3, tls())),
         ("allowedListeners", may(0.5, allowed_listeners())),
     ]);
     (metadata, spec)
@@ -274,14 +274,27 @@ fn infrastructure() -> Json {
     ])
 }
 
-/// Client certificate validation, which is unsupported.
+/// Client certificates: rarely those of clients, whose validation is unsupported.
 fn tls() -> Json {
+    record(vec![
+        ("frontend", may(0.15, frontend_tls())),
+        ("backend", may(0.9, backend_tls())),
+    ])
+}
+
+fn backend_tls() -> Json {
+    let missing = just(json!({"name": "missing"}));
+    let reference = prop_oneof![9 => certificate_ref(), 1 => missing];
+    record(vec![("clientCertificateRef", may(0.95, reference.boxed()))])
+}
+
+fn frontend_tls() -> Json {
     let validation =
         json!({"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ca"}]});
-    let per_port = number(0..pool::PORTS.len() as u32).prop_map(move |at| {
-        let port = pool::PORTS[at.as_u64().unwrap_or(0) as usize];
-        json!({"frontend": {"default": {}, "perPort": [{"port": port, "tls": {"validation": validation}}]}})
-    });
-    let backend = json!({"backend": {"clientCertificateRef": {"name": "c1"}}});
-    prop_oneof![per_port, just(backend)].boxed()
+    number(0..pool::PORTS.len() as u32)
+        .prop_map(move |at| {
+            let port = pool::PORTS[at.as_u64().unwrap_or(0) as usize];
+            json!({"default": {}, "perPort": [{"port": port, "tls": {"validation": validation}}]})
+        })
+        .boxed()
 }

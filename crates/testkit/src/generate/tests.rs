@@ -76,6 +76,7 @@ fn every_kind_and_feature_is_generated() {
         "IPv6",
         "terminating",
         "certificateRefs",
+        "clientCertificateRef",
         "wellKnownCACertificates",
         "subjectAltNames",
         "Selector",

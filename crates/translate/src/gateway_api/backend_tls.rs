@@ -142,6 +142,7 @@ fn read(
                 authorities,
                 names: names(validation)?,
             }),
+            client_certificate: None,
         }))
     });
     PolicyState {

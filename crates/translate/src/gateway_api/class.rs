@@ -24,7 +24,6 @@ pub(crate) fn key(name: &Arc<str>) -> ObjectKey {
 /// only once translation covers the feature and a test through Envoy proves it.
 const MISSING: &[&str] = &[
     "ClusterTrustBundle",
-    "GatewayBackendClientCertificate",
     "GatewayFrontendClientCertificateValidation",
     "GatewayFrontendClientCertificateValidationInsecureFallback",
     "GatewayListenerFilters",

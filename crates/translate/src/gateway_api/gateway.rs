@@ -1,11 +1,13 @@
-//! The listeners of a Gateway: which ones are valid, and why the others aren't.
+//! A Gateway: which of its listeners are valid and why the others aren't, and its client certificate.
 
 use sesame_api::{FrontendTls, Gateway, Kind};
 use sesame_engine::Reader;
+use sesame_model::CertificateKey;
 
 use super::listener_state::ListenerState;
-use super::{conflicts, listener};
+use super::{certificate_ref, conflicts, listener};
 use crate::problem::Problem;
+use crate::shared::client_certificates::ClientCertificate;
 
 /// The state of one of our Gateways.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +20,8 @@ pub struct GatewayState {
     pub frozen: Option<Problem>,
     /// In the Gateway's order.
     pub listeners: Vec<ListenerState>,
+    /// The client certificate for backends, if the Gateway refers to one, or why it can't be used.
+    pub client_certificate: Option<Result<CertificateKey, Problem>>,
 }
 
 /// Why a Gateway isn't served, or why its fleet stays unchanged.
@@ -61,6 +65,20 @@ pub(crate) fn read(
         elsewhere: is_elsewhere,
         frozen,
         listeners,
+        client_certificate: certificate_ref::client_certificate(reader, sources, gateway),
+    }
+}
+
+impl GatewayState {
+    /// What its fleet presents to backends with a TLS policy; `None` if nothing.
+    pub(crate) fn presented(&self) -> Option<ClientCertificate> {
+        if self.refused.is_some() {
+            return None;
+        }
+        Some(match self.client_certificate.as_ref()? {
+            Ok(certificate) => ClientCertificate::Valid(certificate.clone()),
+            Err(_) => ClientCertificate::Invalid,
+        })
     }
 }
 

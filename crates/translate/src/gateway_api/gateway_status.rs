@@ -123,11 +123,12 @@ fn conditions(sources: &Sources<'_>, listeners: &[Verdict], generation: i64) -> 
         ),
         generation,
     );
-    let assigned = sources.routability.then(|| assigned(sources, generation));
-    [accepted, programmed]
-        .into_iter()
-        .chain(assigned.flatten())
-        .collect()
+    let mut conditions = vec![accepted, programmed];
+    conditions.extend(resolved_refs(sources.state, generation));
+    if sources.routability {
+        conditions.extend(assigned(sources, generation));
+    }
+    conditions
 }
 
 /// Whether the requested addresses are assigned (GEP-5093); `None` before the fleet is observed.
@@ -150,6 +151,33 @@ fn assigned(sources: &Sources<'_>, generation: i64) -> Option<Condition> {
         reason == reason::gateway::ADDRESSES_ASSIGNED,
         reason,
         bounded(message),
+        generation,
+    ))
+}
+
+/// Whether the client certificate and the listeners' references are resolved. Only with a client certificate: without
+/// one, the condition would repeat those of the listeners.
+fn resolved_refs(state: &GatewayState, generation: i64) -> Option<Condition> {
+    let own = state.client_certificate.as_ref()?.as_ref().err();
+    let of_listeners = || {
+        let listeners = state.listeners.iter();
+        let unresolved = listeners.filter(|listener| listener.unresolved.is_some());
+        let names: Vec<&str> = unresolved.map(|listener| &*listener.name).collect();
+        (!names.is_empty()).then(|| {
+            let message = format!(
+                "unresolved references of listeners; see the conditions of {}",
+                names.join(", ")
+            );
+            Problem::new(reason::gateway::LISTENERS_NOT_RESOLVED, bounded(message))
+        })
+    };
+    Some(Problem::or_true(
+        own.cloned().or_else(of_listeners).as_ref(),
+        condition::gateway::RESOLVED_REFS,
+        (
+            reason::gateway::RESOLVED_REFS,
+            "the client certificate and the references of listeners are resolved",
+        ),
         generation,
     ))
 }

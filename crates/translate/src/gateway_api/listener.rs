@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use sesame_api::{
-    FromNamespaces, FrontendTls, Kind, Listener, NamespacedName, ProtocolType,
-    SecretObjectReference, TlsMode, reason,
-};
+use sesame_api::{FromNamespaces, FrontendTls, Kind, Listener, ProtocolType, TlsMode, reason};
 use sesame_engine::{Reader, Table};
 use sesame_model::CertificateKey;
 
+use super::certificate_ref;
 use super::listener_state::{ListenerState, domain_of};
 use crate::problem::Problem;
 use crate::shared::certificates::CertificateState;
-use crate::shared::grants::{self, Grants, Referrer};
+use crate::shared::grants::{Grants, Referrer};
 use crate::shared::hostname;
 use crate::shared::listeners::{AllowedNamespaces, Protocol};
 use crate::shared::namespaces::check_selector;
@@ -28,7 +26,7 @@ fn kinds_of(protocol: Protocol) -> &'static [Kind] {
     }
 }
 
-/// The tables needed to read listeners.
+/// The tables needed to read listeners and references to certificates.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources {
     pub(crate) grants: Grants,
@@ -254,7 +252,14 @@ impl Resolver<'_, '_> {
         }
         let mut valid = Vec::new();
         for (index, reference) in references.iter().enumerate() {
-            match self.certificate(reference) {
+            let resolved = certificate_ref::resolve(
+                self.reader,
+                self.sources,
+                self.referrer,
+                reference,
+                reason::listener::INVALID_CERTIFICATE_REF,
+            );
+            match resolved {
                 Ok(key) if valid.contains(&key) => {}
                 Ok(key) => valid.push(key),
                 Err(problem) => unresolved.push(Problem::new(
@@ -264,49 +269,5 @@ impl Resolver<'_, '_> {
             }
         }
         valid
-    }
-
-    fn certificate(
-        &mut self,
-        reference: &SecretObjectReference,
-    ) -> Result<CertificateKey, Problem> {
-        let invalid = |message| Problem::new(reason::listener::INVALID_CERTIFICATE_REF, message);
-        if reference.known_kind() != Some(Kind::Secret) {
-            return Err(invalid(format!(
-                "kind {} in group {:?} is not supported as a certificate; use a Secret",
-                reference.kind,
-                reference.group.as_str()
-            )));
-        }
-        let Referrer { kind, namespace } = self.referrer;
-        let secret: NamespacedName = reference.resolve(namespace);
-        if !grants::permitted(
-            self.reader,
-            self.sources.grants,
-            self.referrer,
-            Kind::Secret,
-            &secret,
-        ) {
-            return Err(Problem::new(
-                reason::listener::REF_NOT_PERMITTED,
-                format!(
-                    "no ReferenceGrant in namespace {} allows {kind}s in namespace {namespace} to reference Secret {}",
-                    secret.namespace, secret.name
-                ),
-            ));
-        }
-        let key = CertificateKey {
-            namespace: secret.namespace.clone(),
-            name: secret.name.clone(),
-        };
-        match self.reader.get(self.sources.certificates, &key).as_deref() {
-            Some(CertificateState::Valid { .. }) => Ok(key),
-            Some(CertificateState::Invalid(reason)) => {
-                Err(invalid(format!("Secret {secret} {reason}")))
-            }
-            Some(CertificateState::Missing) | None => {
-                Err(invalid(format!("Secret {secret} does not exist")))
-            }
-        }
     }
 }

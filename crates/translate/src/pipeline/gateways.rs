@@ -14,10 +14,11 @@ use crate::gateway_api::merge::{self, Claims, Merged};
 use crate::gateway_api::parameters::{self, Chosen, GatewayParameters};
 use crate::gateway_api::unmanaged::Served;
 use crate::gateway_api::{
-    fleet_request, gateway_status, listener, listener_state, listener_status,
+    certificate_ref, fleet_request, gateway_status, listener, listener_state, listener_status,
 };
 use crate::inputs::Inputs;
 use crate::shared::certificates::{self, CertificateState};
+use crate::shared::client_certificates::ClientCertificates;
 use crate::shared::hosts::Attachments;
 use crate::shared::listeners::{AttachPoints, ListenerId};
 use crate::shared::ports::ServedCertificates;
@@ -35,6 +36,8 @@ pub(super) struct Gateways {
     pub(super) points: Table<ObjectKey, AttachPoints>,
     /// Valid certificates by owner.
     pub(super) certificates: Table<ObjectKey, ServedCertificates>,
+    /// The client certificates of fleets.
+    pub(super) client_certificates: ClientCertificates,
 }
 
 /// Declares the stages up to the merged listeners.
@@ -149,6 +152,18 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs) -> Gateways {
         let state = reader.get(sets, key)?;
         Some(listener_state::served_certificates(&state.listeners))
     });
+    let client_certificates = b.derive_many("client certificate", states, move |reader, key| {
+        let (Some(state), Some(settings)) =
+            (reader.get(states, key), reader.get(inputs.settings, &()))
+        else {
+            return Vec::new();
+        };
+        let presented = state.presented().map(|certificate| {
+            let fleet = settings.fleet_of(&key.namespaced_name());
+            (fleet, certificate)
+        });
+        presented.into_iter().collect()
+    });
     Gateways {
         class_status,
         certificate_states,
@@ -161,6 +176,7 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs) -> Gateways {
             "served certificates",
             [gateway_certificates, set_certificates],
         ),
+        client_certificates,
     }
 }
 
@@ -264,7 +280,10 @@ pub(super) fn statuses(
 fn certificate_states(b: &mut Builder, inputs: &Inputs) -> Table<CertificateKey, CertificateState> {
     let secrets = inputs.secrets;
     let gateways_by_secret = b.index(inputs.gateways, "gateways by secret", |_, gateway| {
-        listener_state::referenced_secrets(&gateway.meta.namespace, &gateway.spec.listeners)
+        let listeners = &gateway.spec.listeners;
+        let mut secrets = listener_state::referenced_secrets(&gateway.meta.namespace, listeners);
+        secrets.extend(certificate_ref::client_secret(gateway));
+        secrets
     });
     let sets_by_secret = b.index(inputs.listener_sets, "listener_sets by secret", |_, set| {
         listener_state::referenced_secrets(&set.meta.namespace, &set.spec.listeners)

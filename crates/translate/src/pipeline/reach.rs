@@ -3,23 +3,14 @@
 use std::collections::BTreeSet;
 
 use sesame_model::{
-    Action, CertificateKey, ChainTarget, ClusterKey, FleetId, Listener, ListenerKey, Target,
-    TlsMode, VirtualHost, VirtualHostKey,
+    CertificateKey, ChainTarget, ClusterKey, FleetId, Listener, ListenerKey, TlsMode, VirtualHost,
+    VirtualHostKey,
 };
 
 /// The clusters that a host's routes refer to.
 pub(super) fn clusters_of(key: &VirtualHostKey, host: &VirtualHost) -> Vec<(FleetId, ClusterKey)> {
-    let mut clusters = BTreeSet::new();
-    for route in &host.routes {
-        if let Action::Forward(forward) = &route.action {
-            clusters.extend(forward.mirrors.iter().map(|mirror| &mirror.cluster));
-            let targets = forward.targets.iter();
-            clusters.extend(targets.filter_map(|target| match &target.target {
-                Target::Cluster(cluster) => Some(cluster),
-                Target::Refused => None,
-            }));
-        }
-    }
+    let clusters = host.routes.iter().flat_map(|route| route.clusters());
+    let clusters: BTreeSet<_> = clusters.collect();
     clusters
         .into_iter()
         .map(|cluster| (key.table.fleet.clone(), cluster.clone()))
@@ -38,11 +29,9 @@ pub(super) fn tcp_clusters_of(
             ChainTarget::Tcp(targets) => &targets[..],
             ChainTarget::Http(_) => &[],
         });
-    let clusters = targets.filter_map(|backend| match &backend.target {
-        Target::Cluster(cluster) => Some(cluster),
-        Target::Refused => None,
-    });
-    let clusters: BTreeSet<_> = clusters.collect();
+    let clusters: BTreeSet<_> = targets
+        .filter_map(|backend| backend.target.cluster())
+        .collect();
     clusters
         .into_iter()
         .map(|cluster| (key.fleet.clone(), cluster.clone()))

@@ -38,19 +38,19 @@ pub struct SecretData {
     pub data: BTreeMap<String, Arc<[u8]>>,
 }
 
-/// The state of a Secret that a listener refers to.
+/// The state of a Secret that a listener or a Gateway refers to.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CertificateState {
-    /// It can be served.
+    /// It can be used.
     Valid {
-        /// The certificate to serve.
+        /// The certificate to present.
         certificate: Certificate,
         /// Its DNS names, in lower case, sorted.
         names: Arc<[String]>,
     },
     /// The Secret doesn't exist.
     Missing,
-    /// It can't be served; the reason is a clause to follow "Secret ns/name".
+    /// It can't be used; the reason is a clause to follow "Secret ns/name".
     Invalid(String),
 }
 
@@ -68,7 +68,7 @@ pub fn read(secret: &SecretData) -> CertificateState {
 fn try_read(secret: &SecretData) -> Result<(Certificate, Vec<String>), String> {
     if &*secret.type_ != SECRET_TYPE {
         return Err(format!(
-            "has type {:?}; listeners require type {SECRET_TYPE}",
+            "has type {:?}; certificates require type {SECRET_TYPE}",
             &*secret.type_
         ));
     }

@@ -13,6 +13,7 @@ use sesame_engine::{Index, Reader, Table};
 use sesame_model::{FleetId, ListenerKey, PathMatch, Port, Route, VirtualHost, VirtualHostKey};
 
 use crate::problem::Problem;
+use crate::shared::client_certificates::{self, ClientCertificates};
 use crate::shared::connections::ChainKey;
 use crate::shared::hostname;
 use crate::shared::listeners::{AttachPoints, ListenerId, ListenerPoint, ListenerRef, isolated};
@@ -155,6 +156,8 @@ pub(crate) struct Sources {
     pub(crate) by_host: Index<ObjectKey, Attachments, VirtualHostKey>,
     /// The rules of the objects.
     pub(crate) rules: Table<ObjectKey, RouteRules>,
+    /// The client certificates of fleets.
+    pub(crate) client_certificates: ClientCertificates,
 }
 
 /// Builds a virtual host; `None` if the domain belongs to a more specific listener, or if no object has a valid match
@@ -192,6 +195,8 @@ pub(crate) fn virtual_host(
         .collect();
     let secure = listeners.first()?.protocol.is_tls();
     let routes = routes(reader, sources, key, &listeners);
+    let certificates = sources.client_certificates;
+    let routes = client_certificates::of_routes(reader, certificates, &port.fleet, routes);
     (!routes.is_empty()).then_some(VirtualHost { secure, routes })
 }
 

@@ -11,6 +11,7 @@ use sesame_model::{
     Port, RouteTable, RouteTableKey, TlsMode, Transport, WeightedBackend,
 };
 
+use crate::shared::client_certificates::{self, ClientCertificates};
 use crate::shared::connections::{ChainKey, ServedChain};
 use crate::shared::hostname;
 use crate::shared::listeners::{AttachPoints, ListenerId, ListenerPoint, isolated};
@@ -27,6 +28,8 @@ pub(crate) struct Sources {
     pub(crate) certificates: Table<ObjectKey, ServedCertificates>,
     /// Forwarded connections by listener.
     pub(crate) chains: Index<ChainKey, ServedChain, ListenerId>,
+    /// The client certificates of fleets.
+    pub(crate) client_certificates: ClientCertificates,
 }
 
 /// The addresses that an Envoy binds.
@@ -111,7 +114,12 @@ fn forwarding(
         };
         let chain = Chain {
             tls: tls(point, &key.domain, mode),
-            target: ChainTarget::Tcp(targets.clone()),
+            target: ChainTarget::Tcp(client_certificates::of_targets(
+                reader,
+                sources.client_certificates,
+                &point.listener.port.fleet,
+                targets,
+            )),
         };
         chains.insert(&key.domain, chain);
     }

@@ -196,16 +196,29 @@ pub enum Backend {
 
 impl Backend {
     /// The clusters to reach it, given the key without a TLS policy. TLS connections that a listener passes through
-    /// always use the latter.
-    pub fn clusters(&self, key: &ClusterKey) -> Vec<(ClusterKey, Cluster)> {
+    /// always use the latter. `presenting` returns the keys of a cluster with the client certificates in use.
+    pub fn clusters(
+        &self,
+        key: &ClusterKey,
+        presenting: impl FnOnce(&ClusterKey) -> BTreeSet<ClusterKey>,
+    ) -> Vec<(ClusterKey, Cluster)> {
         let forwards = |policy: &ClusterPolicy| policy.protocol == Some(Protocol::Opaque);
         let passthrough = key.policy.as_deref().is_some_and(forwards);
         let passthrough = passthrough.then(|| (key.clone(), Cluster::OPAQUE));
         match self {
             Self::Serves(cluster) => vec![(key.clone(), cluster.clone())],
             Self::Secured(secured) => {
-                let secured = (**secured).clone();
-                passthrough.into_iter().chain([secured]).collect()
+                let (key, cluster) = &**secured;
+                let presenting = presenting(key).into_iter().map(|key| {
+                    let cluster = cluster.presenting(key.client_certificate());
+                    (key, cluster)
+                });
+                let secured = (key.clone(), cluster.clone());
+                passthrough
+                    .into_iter()
+                    .chain([secured])
+                    .chain(presenting)
+                    .collect()
             }
             Self::Refused => passthrough.into_iter().collect(),
             Self::NotFound(_) | Self::UnsupportedProtocol(_) => Vec::new(),
@@ -380,7 +393,7 @@ mod tests {
                 policy: policy.map(|protocol| {
                     let policy = ClusterPolicy {
                         protocol: Some(protocol),
-                        tls: None,
+                        ..ClusterPolicy::default()
                     };
                     policy.into()
                 }),

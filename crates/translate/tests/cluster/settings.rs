@@ -2,16 +2,21 @@
 
 use std::fmt::Debug;
 
+use serde_json::json;
 use sesame_engine::{Key, Table, Value};
 use sesame_model::{FleetAddress, FleetState};
 use sesame_translate::settings::{Mode, Settings};
 
-use crate::rig::{Rig, class, fleet, gateway, named, route};
+use crate::rig::{Rig, class, fleet, gateway, named, route, set};
 
 fn rig(settings: Settings) -> Rig {
     let mut rig = Rig::with(settings);
     let mut other = class("other", 1);
     other["spec"]["controllerName"] = "example.com/other".into();
+    // A fleet may be shared, but has one client certificate.
+    let client = json!({"backend": {"clientCertificateRef": {"name": "c"}}});
+    let gateway =
+        |name, class, minute| set(gateway(name, class, minute), "/spec/tls", client.clone());
     rig.put([
         class("edge", 2),
         other,

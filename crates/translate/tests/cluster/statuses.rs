@@ -1,11 +1,12 @@
 //! Statuses that depend on feedback from fleets and from the API server.
 
+use serde_json::json;
 use sesame_api::{Kind, Release};
 use sesame_model::{FleetAddress, FleetState, Port};
 use sesame_translate::fleet::{Rejected, RejectedKind};
 use sesame_translate::settings::Mode;
 
-use crate::rig::{Rig, class, fleet, gateway, route, said};
+use crate::rig::{Rig, class, fleet, gateway, route, said, set};
 
 fn ready() -> FleetState {
     FleetState {
@@ -65,6 +66,53 @@ fn a_nack_is_reported_until_the_resource_is_accepted() {
         let commit =
             rig.change(|inputs, batch| inputs.set_rejection(batch, key, Some("no".to_owned())));
         assert!(commit.changes(rig.pipeline.outputs.statuses).is_empty());
+    }
+}
+
+#[test]
+fn a_rejected_backend_is_reported_also_with_a_policy_and_a_client_certificate() {
+    let mut rig = rig(Mode::Managed);
+    let metadata = |name: &str| json!({"name": name, "namespace": "ns", "generation": 1});
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": metadata("s"),
+        "spec": {"ports": [{"port": 80}]},
+    });
+    let to_service = json!([{"backendRefs": [{"name": "s", "port": 80}]}]);
+    let route = set(route("r", &["web"]), "/spec/rules", to_service);
+    let policy = json!({
+        "apiVersion": "gateway.networking.k8s.io/v1", "kind": "BackendTLSPolicy", "metadata": metadata("p"),
+        "spec": {
+            "targetRefs": [{"group": "", "kind": "Service", "name": "s"}],
+            "validation": {"hostname": "s.example.com", "wellKnownCACertificates": "System"},
+        },
+    });
+    let pair = rcgen::generate_simple_self_signed(["gateway.example.com".to_owned()]);
+    let pair = pair.expect("a certificate");
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": metadata("c"), "type": "kubernetes.io/tls",
+        "stringData": {"tls.crt": pair.cert.pem(), "tls.key": pair.signing_key.serialize_pem()},
+    });
+    let client = json!({"backend": {"clientCertificateRef": {"name": "c"}}});
+    let mutual = set(gateway("web", "edge", 1), "/spec/tls", client);
+    for (objects, cluster) in [
+        (vec![service, route], "ns/s:80"),
+        (vec![policy], "ns/s:80?tls=ns/p"),
+        (vec![secret, mutual], "ns/s:80?tls=ns/p&client=ns/c"),
+    ] {
+        rig.put(objects);
+        let resolved = |rig: &Rig| said(&rig.route("r").parents[0].conditions, "ResolvedRefs");
+        assert_eq!(resolved(&rig), "ResolvedRefs/ResolvedRefs");
+        let key = Rejected {
+            fleet: fleet("web"),
+            what: RejectedKind::Cluster,
+            name: cluster.into(),
+        };
+        let message = Some("no".to_owned());
+        rig.change(|inputs, batch| inputs.set_rejection(batch, key.clone(), message));
+        let expected = format!("Envoy rejected backend {cluster} (no) and keeps");
+        let found = resolved(&rig);
+        assert!(found.contains(&expected), "{found}");
+        rig.change(|inputs, batch| inputs.set_rejection(batch, key, None));
     }
 }
 

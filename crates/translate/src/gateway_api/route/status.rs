@@ -8,6 +8,7 @@ use sesame_model::{ClusterKey, FleetId};
 
 use crate::fleet::{Rejected, RejectedKind};
 use crate::problem::Problem;
+use crate::shared::client_certificates::ClientCertificates;
 use crate::shared::hosts::{Attachments, RouteRules};
 use crate::shared::services::Backend;
 
@@ -19,6 +20,8 @@ pub(crate) struct Rejections {
     pub(crate) fleets: Table<FleetId, ()>,
     /// The clusters of backends.
     pub(crate) backends: Table<ClusterKey, Backend>,
+    /// The client certificates of fleets, which have clusters of their own.
+    pub(crate) client_certificates: ClientCertificates,
 }
 
 /// What the rules of a route contribute to its status.
@@ -111,7 +114,11 @@ pub(crate) fn rejected_backend<'a>(
         }
         for cluster in clusters() {
             let cluster = match reader.get(sources.backends, &cluster).as_deref() {
-                Some(Backend::Secured(secured)) => secured.0.clone(),
+                Some(Backend::Secured(secured)) => {
+                    let certificate = reader.get(sources.client_certificates, fleet);
+                    let presenting = certificate.and_then(|found| found.cluster(&secured.0));
+                    presenting.unwrap_or_else(|| secured.0.clone())
+                }
                 _ => cluster,
             };
             for what in [RejectedKind::Cluster, RejectedKind::Endpoints] {

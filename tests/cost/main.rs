@@ -1,6 +1,8 @@
 //! The cost of a change: with 10,000 HTTPRoutes, each with its own hostname, Service and EndpointSlice, a change runs
 //! only the keys that depend on it. Runs are counted, not timed.
 
+mod policies;
+
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -9,7 +11,7 @@ use sesame_api::{Kind, ObjectKey};
 use sesame_control::core::{Input, Step};
 use sesame_control::{FleetId, Options};
 use sesame_model::{ClusterKey, FleetAddress, FleetState, RouteTableKey, VirtualHostKey};
-use sesame_testkit::certs::{Authority, Identity};
+use sesame_testkit::certs::Identity;
 use sesame_testkit::generate::decode;
 use sesame_tests::world::World;
 use sesame_translate::fleet::{Rejected, RejectedKind};
@@ -141,7 +143,7 @@ fn full_world() -> World {
 }
 
 /// Unions of tables or keys. They run for the keys that changed in a source, so the sources' counts cover them.
-const UNIONS: [&str; 10] = [
+const UNIONS: [&str; 12] = [
     "claims",
     "attach points",
     "served certificates",
@@ -151,6 +153,8 @@ const UNIONS: [&str; 10] = [
     "referenced clusters",
     "fleet's clusters",
     "fleet's trust bundles",
+    "referenced certificates",
+    "fleet's certificates",
     "services in use",
 ];
 
@@ -232,7 +236,8 @@ fn a_change_runs_only_the_keys_that_depend_on_it() {
     backends(&mut world);
     gateways(&mut world);
     listener_sets(&mut world);
-    policies(&mut world);
+    policies::policies(&mut world);
+    policies::client_certificates(&mut world);
     no_ops(&mut world);
 }
 
@@ -464,76 +469,6 @@ fn listener_sets(world: &mut World) {
         vec![remove(Kind::ListenerSet, "set")],
         on_port,
         &TABLES[1..],
-    );
-}
-
-fn policies(world: &mut World) {
-    let config_map = |authority: &Authority| {
-        json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": metadata("ca"),
-            "data": {"ca.crt": authority.pem()},
-        })
-    };
-    let policy = json!({
-        "apiVersion": "gateway.networking.k8s.io/v1",
-        "kind": "BackendTLSPolicy",
-        "metadata": metadata("tls"),
-        "spec": {
-            "targetRefs": [{"group": "", "kind": "Service", "name": service_name(5)}],
-            "validation": {
-                "hostname": "s.example.com",
-                "caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ca"}],
-            },
-        },
-    });
-    let [first, second] = [(); 2].map(|()| Authority::new().expect("a CA"));
-    // A Service gets a policy: a cluster replaces the other.
-    let service = service_name(5);
-    costs(
-        world,
-        vec![upsert(config_map(&first)), upsert(policy)],
-        &with(&[
-            BACKEND,
-            &[
-                ("parameters", 1),
-                ("authority state", 1),
-                ("backend_tls_policy state", 1),
-                ("trust bundle", 1),
-                ("envoy.trust_bundles", 1),
-                ("http rules", 1),
-                ("http refused", 1),
-                ("virtual host", 2),
-                ("envoy.virtual_hosts", 2),
-                ("http_route status", 1),
-                ("service uses", 1),
-                ("backend_tls_policy status", 1),
-            ],
-        ]),
-        &[
-            &format!("-Cluster default/{service}:80"),
-            &format!("Cluster default/{service}:80?tls=default/tls"),
-            &format!("-ClusterLoadAssignment default/{service}:80"),
-            &format!("ClusterLoadAssignment default/{service}:80?tls=default/tls"),
-            "Secret ca:default/tls",
-            TABLES[0],
-            TABLES[1],
-        ],
-    );
-
-    // Its CA is rotated.
-    costs(
-        world,
-        vec![upsert(config_map(&second))],
-        &[
-            ("parameters", 1),
-            ("authority state", 1),
-            ("backend_tls_policy state", 1),
-            ("trust bundle", 1),
-            ("envoy.trust_bundles", 1),
-        ],
-        &["Secret ca:default/tls"],
     );
 }
 

@@ -1,0 +1,49 @@
+//! The clusters of backends, and their endpoints.
+
+use std::sync::Arc;
+
+use sesame_api::NamespacedName;
+use sesame_engine::{Builder, Table};
+use sesame_model::{Cluster, ClusterKey, Endpoints, FleetId};
+
+use crate::inputs::Inputs;
+use crate::shared::services::{self, Backend};
+
+/// Declares the stages. The clusters of fleets determine the client certificates in use.
+pub(super) fn stages(
+    b: &mut Builder,
+    inputs: &Inputs,
+    backends: Table<ClusterKey, Backend>,
+    fleet_clusters: Table<(FleetId, ClusterKey), ()>,
+) -> (Table<ClusterKey, Cluster>, Table<ClusterKey, Endpoints>) {
+    let inputs = *inputs;
+    let presenting = b.index(
+        fleet_clusters,
+        "fleet's clusters that present a certificate",
+        |(_, cluster): &(FleetId, ClusterKey), ()| {
+            let certificate = cluster.client_certificate();
+            let plain = certificate.map(|_| cluster.with_client_certificate(None));
+            plain.into_iter().collect()
+        },
+    );
+    let clusters = b.derive_many("cluster", backends, move |reader, key: &ClusterKey| {
+        let Some(backend) = reader.get(backends, key) else {
+            return Vec::new();
+        };
+        backend.clusters(key, |secured| {
+            let members = reader.keys(presenting, secured);
+            members.into_iter().map(|(_, cluster)| cluster).collect()
+        })
+    });
+    let endpoints = b.derive("endpoints", clusters, move |reader, key: &ClusterKey| {
+        let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.service));
+        let service = reader.get(inputs.services, &name)?;
+        let slices = reader.by(inputs.slices_by_service, &name);
+        Some(services::endpoints(
+            key,
+            &service,
+            slices.iter().map(|(_, slice)| &**slice),
+        ))
+    });
+    (clusters, endpoints)
+}

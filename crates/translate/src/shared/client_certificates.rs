@@ -1,0 +1,92 @@
+//! The certificate that a fleet presents to backends with a TLS policy.
+//!
+//! The rules and connections of an object are the same for all fleets. The certificate is added where they join a
+//! fleet: in a virtual host, and in the chains of a port. So only the hosts and ports with such backends depend on it.
+
+use std::sync::Arc;
+
+use sesame_engine::{Reader, Table};
+use sesame_model::{Action, CertificateKey, ClusterKey, FleetId, Route, Target, WeightedBackend};
+
+/// The client certificates of fleets that must present one.
+pub(crate) type ClientCertificates = Table<FleetId, ClientCertificate>;
+
+/// What a fleet presents.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ClientCertificate {
+    /// This certificate.
+    Valid(CertificateKey),
+    /// There is no valid one: the fleet must not connect to backends with a TLS policy.
+    Invalid,
+}
+
+impl ClientCertificate {
+    /// The cluster that the fleet uses instead; `None` if it must not connect.
+    pub(crate) fn cluster(&self, key: &ClusterKey) -> Option<ClusterKey> {
+        match self {
+            _ if key.tls().is_none() => Some(key.clone()),
+            Self::Valid(certificate) => {
+                Some(key.with_client_certificate(Some(certificate.clone())))
+            }
+            Self::Invalid => None,
+        }
+    }
+
+    fn set_in(&self, target: &mut Target) {
+        if let Target::Cluster(key) = target {
+            *target = self.cluster(key).map_or(Target::Refused, Target::Cluster);
+        }
+    }
+
+    fn set_in_route(&self, route: &mut Route) {
+        if let Action::Forward(forward) = &mut route.action {
+            for target in &mut forward.targets {
+                self.set_in(&mut target.target);
+            }
+            forward.mirrors.retain_mut(|mirror| {
+                let cluster = self.cluster(&mirror.cluster);
+                cluster.map(|cluster| mirror.cluster = cluster).is_some()
+            });
+        }
+    }
+}
+
+/// The routes as the fleet serves them.
+pub(crate) fn of_routes(
+    reader: &mut Reader<'_>,
+    certificates: ClientCertificates,
+    fleet: &FleetId,
+    mut routes: Vec<Arc<Route>>,
+) -> Vec<Arc<Route>> {
+    let secured = |route: &Route| route.clusters().any(|cluster| cluster.tls().is_some());
+    let mut changed = routes.iter_mut().filter(|route| secured(route)).peekable();
+    if changed.peek().is_some()
+        && let Some(certificate) = reader.get(certificates, fleet)
+    {
+        for route in changed {
+            certificate.set_in_route(Arc::make_mut(route));
+        }
+    }
+    routes
+}
+
+/// The targets of connections as the fleet serves them.
+pub(crate) fn of_targets(
+    reader: &mut Reader<'_>,
+    certificates: ClientCertificates,
+    fleet: &FleetId,
+    targets: &[WeightedBackend],
+) -> Vec<WeightedBackend> {
+    let mut targets = targets.to_vec();
+    let mut clusters = targets
+        .iter()
+        .filter_map(|backend| backend.target.cluster());
+    if clusters.any(|cluster| cluster.tls().is_some())
+        && let Some(certificate) = reader.get(certificates, fleet)
+    {
+        for backend in &mut targets {
+            certificate.set_in(&mut backend.target);
+        }
+    }
+    targets
+}
