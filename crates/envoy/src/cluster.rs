@@ -152,11 +152,11 @@ fn validation(verification: &Verification) -> ValidationContextType {
             });
             ValidationContextType::ValidationContext(context)
         }
-        Authorities::Bundle(policy) => {
+        Authorities::Bundle(bundle) => {
             ValidationContextType::CombinedValidationContext(CombinedCertificateValidationContext {
                 default_validation_context: Some(context),
                 validation_context_sds_secret_config: Some(tls::SdsSecretConfig {
-                    name: names::trust_bundle(policy),
+                    name: names::trust_bundle(bundle),
                     sds_config: Some(wire::ads()),
                 }),
                 ..Default::default()

@@ -3,6 +3,7 @@
 //! - `class`: which GatewayClasses are ours and accepted
 //! - `parameters`: the fleet parameters of classes and Gateways
 //! - `unmanaged`: which Gateway the unmanaged fleet serves
+//! - `frontend`: how a Gateway validates clients' certificates
 //! - `gateway`, `listener_set`, `listener`, `conflicts`: which listeners are valid; `listener_state` is the result
 //! - `merge`: which listeners of a Gateway and its ListenerSets get a port and hostname
 //! - `route`: where routes attach, and their rules; `http_route`, `grpc_route` and `l4_route` contain what is specific
@@ -15,6 +16,7 @@ pub(crate) mod backend_tls;
 pub mod class;
 mod conflicts;
 pub(crate) mod fleet_request;
+pub(crate) mod frontend;
 pub mod gateway;
 pub(crate) mod gateway_status;
 pub(crate) mod grpc_route;

@@ -27,8 +27,6 @@ const MISSING: &[&str] = &[
     "GatewayAddressRoutability",
     "GatewayAddressRoutabilityCluster",
     "GatewayBackendClientCertificate",
-    "GatewayFrontendClientCertificateValidation",
-    "GatewayFrontendClientCertificateValidationInsecureFallback",
     "GatewayListenerFilters",
 ];
 

@@ -1,6 +1,6 @@
 //! The listeners of a Gateway: which ones are valid, and why the others aren't.
 
-use sesame_api::{FrontendTls, Gateway, Kind};
+use sesame_api::{Gateway, Kind, ObjectKey};
 use sesame_engine::Reader;
 
 use super::listener_state::ListenerState;
@@ -33,6 +33,7 @@ pub(crate) struct Obstacles {
 pub(crate) fn read(
     reader: &mut Reader<'_>,
     sources: listener::Sources,
+    key: &ObjectKey,
     gateway: &Gateway,
     obstacles: Obstacles,
     in_cluster: bool,
@@ -41,7 +42,7 @@ pub(crate) fn read(
         kind: Kind::Gateway,
         namespace: &gateway.meta.namespace,
         listeners: &gateway.spec.listeners,
-        frontend: frontend(gateway),
+        gateway: key,
     };
     let mut listeners = listener::read_all(reader, sources, owner);
     conflicts::mark(&mut listeners);
@@ -62,9 +63,4 @@ pub(crate) fn read(
         frozen,
         listeners,
     }
-}
-
-/// The settings for TLS with clients, which also apply to the Gateway's ListenerSets.
-pub(super) fn frontend(gateway: &Gateway) -> Option<&FrontendTls> {
-    gateway.spec.tls.as_ref()?.frontend.as_ref()
 }
