@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::json::{
-    Json, any_number, any_of, dedup, just, list, may, must, number, record, unique_list,
+    Json, any_number, any_of, dedup, just, list, may, mostly, must, record, unique_list,
 };
-use super::pool;
+use super::{backend_tls, pool};
 
 /// A class for each name: ours, ours but not accepted, or another controller's. Rarely, the controllers are swapped.
 pub(super) fn class() -> Json {
@@ -80,7 +80,7 @@ fn gateway_of(metadata: Json) -> Json {
         ("listeners", must(list(listener(), 1..7))),
         ("addresses", may(0.2, unique_list(address(), 0..3, ""))),
         ("infrastructure", may(0.05, infrastructure())),
-        ("tls", may(0.05, tls())),
+        ("tls", may(0.2, tls())),
         ("allowedListeners", may(0.5, allowed_listeners())),
     ]);
     (metadata, spec)
@@ -274,14 +274,36 @@ fn infrastructure() -> Json {
     ])
 }
 
-/// Client certificate validation, which is unsupported.
 fn tls() -> Json {
-    let validation =
-        json!({"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ca"}]});
-    let per_port = number(0..pool::PORTS.len() as u32).prop_map(move |at| {
-        let port = pool::PORTS[at.as_u64().unwrap_or(0) as usize];
-        json!({"frontend": {"default": {}, "perPort": [{"port": port, "tls": {"validation": validation}}]}})
+    let client = json!({"clientCertificateRef": {"name": "c1"}});
+    record(vec![
+        ("frontend", may(0.9, frontend())),
+        ("backend", may(0.3, just(client))),
+    ])
+}
+
+/// Validation of clients' certificates.
+fn frontend() -> Json {
+    let config = || record(vec![("validation", may(0.8, validation()))]);
+    let port = any_number(&pool::PORTS.map(u32::from));
+    let of_port = record(vec![("port", must(port)), ("tls", must(config()))]);
+    record(vec![
+        ("default", must(config())),
+        ("perPort", may(0.5, unique_list(of_port, 1..3, "port"))),
+    ])
+}
+
+fn validation() -> Json {
+    let reference = (backend_tls::authority(), may(0.2, any_of(pool::NAMESPACES)));
+    let reference = reference.prop_map(|(mut reference, namespace)| {
+        if let Some(namespace) = namespace {
+            reference["namespace"] = namespace;
+        }
+        reference
     });
-    let backend = json!({"backend": {"clientCertificateRef": {"name": "c1"}}});
-    prop_oneof![per_port, just(backend)].boxed()
+    let modes = mostly(&["AllowValidOnly", "AllowInsecureFallback"], &["Sometimes"]);
+    record(vec![
+        ("caCertificateRefs", must(list(reference.boxed(), 1..4))),
+        ("mode", may(0.5, modes)),
+    ])
 }

@@ -77,6 +77,8 @@ fn every_kind_and_feature_is_generated() {
         "terminating",
         "certificateRefs",
         "wellKnownCACertificates",
+        "perPort",
+        "AllowInsecureFallback",
         "subjectAltNames",
         "Selector",
         "Opaque",
