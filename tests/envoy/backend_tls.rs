@@ -16,7 +16,7 @@ use crate::harness::{
 
 const HOST: &str = "a.example.com";
 
-fn authority() -> Authority {
+pub(crate) fn authority() -> Authority {
     Authority::new().expect("a CA")
 }
 
@@ -30,7 +30,7 @@ async fn secure(name: &str, authority: &Authority, names: &[&str]) -> Backend {
 }
 
 /// A ConfigMap with CA certificates.
-fn authorities(name: &str, of: &[&Authority]) -> String {
+pub(crate) fn authorities(name: &str, of: &[&Authority]) -> String {
     let pem: String = of.iter().map(|authority| authority.pem()).collect();
     let pem = pem.trim_end().replace('\n', "\n    ");
     format!(
@@ -46,7 +46,8 @@ fn policy(service: &str, validation: &str) -> String {
     )
 }
 
-fn trust(config_map: &str) -> String {
+/// The `caCertificateRefs` of a validation.
+pub(crate) fn trust(config_map: &str) -> String {
     format!("caCertificateRefs: [{{group: \"\", kind: ConfigMap, name: {config_map}}}]")
 }
 

@@ -8,6 +8,7 @@
 mod backend_tls;
 mod backends;
 mod changes;
+mod client_certificates;
 mod connections;
 mod cors;
 mod datagrams;
