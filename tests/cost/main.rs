@@ -1,6 +1,7 @@
 //! The cost of a change: with 10,000 HTTPRoutes, each with its own hostname, Service and EndpointSlice, a change runs
 //! only the keys that depend on it. Runs are counted, not timed.
 
+mod clients;
 mod policies;
 
 use std::collections::BTreeMap;
@@ -143,13 +144,15 @@ fn full_world() -> World {
 }
 
 /// Unions of tables or keys. They run for the keys that changed in a source, so the sources' counts cover them.
-const UNIONS: [&str; 12] = [
+const UNIONS: [&str; 14] = [
     "claims",
     "attach points",
-    "served certificates",
+    "terminations",
     "route rules",
     "attachments",
     "statuses",
+    "referenced authorities",
+    "trust bundles",
     "referenced clusters",
     "fleet's clusters",
     "fleet's trust bundles",
@@ -238,6 +241,7 @@ fn a_change_runs_only_the_keys_that_depend_on_it() {
     listener_sets(&mut world);
     policies::policies(&mut world);
     policies::client_certificates(&mut world);
+    clients::validation(&mut world);
     no_ops(&mut world);
 }
 
@@ -454,7 +458,7 @@ fn listener_sets(world: &mut World) {
         ("listener_set claims", 1),
         ("listener_set", 1),
         ("listener_set points", 1),
-        ("listener_set certificates", 1),
+        ("listener_set terminations", 1),
         ("listener_set parent status", 1),
         ("listener_set status", 1),
     ];

@@ -1,20 +1,23 @@
 //! BackendTLSPolicies and client certificates.
 
-use serde_json::json;
+use serde_json::{Value, json};
 use sesame_testkit::certs::{Authority, Identity};
 use sesame_tests::world::World;
 
 use crate::{BACKEND, TABLES, costs, metadata, route, secret, service_name, upsert, with};
 
+/// A ConfigMap with a CA certificate.
+pub(crate) fn config_map(name: &str, authority: &Authority) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": metadata(name),
+        "data": {"ca.crt": authority.pem()},
+    })
+}
+
 pub(crate) fn policies(world: &mut World) {
-    let config_map = |authority: &Authority| {
-        json!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": metadata("ca"),
-            "data": {"ca.crt": authority.pem()},
-        })
-    };
+    let config_map = |authority| config_map("ca", authority);
     let policy = json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "BackendTLSPolicy",

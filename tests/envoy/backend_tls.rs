@@ -46,6 +46,7 @@ pub(crate) fn policy(service: &str, validation: &str) -> String {
     )
 }
 
+/// The `caCertificateRefs` of a validation.
 pub(crate) fn trust(config_map: &str) -> String {
     format!("caCertificateRefs: [{{group: \"\", kind: ConfigMap, name: {config_map}}}]")
 }

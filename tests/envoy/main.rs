@@ -9,6 +9,7 @@ mod backend_tls;
 mod backends;
 mod changes;
 mod client_certificates;
+mod client_validation;
 mod connections;
 mod cors;
 mod datagrams;

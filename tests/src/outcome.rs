@@ -4,6 +4,7 @@
 //! objects alone. Nothing else is omitted: fields that this module doesn't handle are shown as they are. Objects are
 //! translated as in `sesame translate`.
 
+mod downstream_tls;
 mod resources;
 mod routes;
 mod status;

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prost::bytes::Bytes;
 use sesame_engine::{Change, Commit};
-use sesame_model::{CertificateKey, ClusterKey, FleetId, ListenerKey, TlsPolicyKey};
+use sesame_model::{CertificateKey, ClusterKey, FleetId, ListenerKey, TrustBundleKey};
 
 use self::tables::Tables;
 use crate::stages::no_endpoints;
@@ -75,7 +75,7 @@ struct ClusterRows {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SecretKey {
     Certificate(CertificateKey),
-    TrustBundle(TlsPolicyKey),
+    TrustBundle(TrustBundleKey),
 }
 
 #[derive(Clone, Debug, Default)]

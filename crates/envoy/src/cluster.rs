@@ -155,11 +155,11 @@ fn validation(verification: &Verification) -> ValidationContextType {
             });
             ValidationContextType::ValidationContext(context)
         }
-        Authorities::Bundle(policy) => {
+        Authorities::Bundle(bundle) => {
             ValidationContextType::CombinedValidationContext(CombinedCertificateValidationContext {
                 default_validation_context: Some(context),
                 validation_context_sds_secret_config: Some(secret::reference(names::trust_bundle(
-                    policy,
+                    bundle,
                 ))),
                 ..Default::default()
             })

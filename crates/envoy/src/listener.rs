@@ -10,10 +10,14 @@ use envoy_types::pb::envoy::config::listener::v3 as pb;
 use envoy_types::pb::envoy::extensions::filters::listener::tls_inspector::v3::TlsInspector;
 use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3 as tcp;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::certificate_validation_context::TrustChainVerification;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::{
+    CombinedCertificateValidationContext, ValidationContextType,
+};
 use envoy_types::util::pack_any;
 use sesame_model::{
-    CertificateKey, Chain, ChainTarget, Listener, ListenerKey, RouteTableKey, Target, TlsMode,
-    Transport, WeightedBackend,
+    Chain, ChainTarget, ClientValidation, Listener, ListenerKey, RouteTableKey, Target,
+    Termination, TlsMode, Transport, WeightedBackend,
 };
 
 use tcp::tcp_proxy::ClusterSpecifier;
@@ -108,8 +112,8 @@ fn filter_chain(chain: &Chain, network_filter: pb::Filter) -> pb::FilterChain {
             ..Default::default()
         });
         match &chain.mode {
-            TlsMode::Terminate(certificates) => {
-                out.transport_socket = Some(transport_socket(certificates, alpn));
+            TlsMode::Terminate(termination) => {
+                out.transport_socket = Some(transport_socket(termination, alpn));
                 out.transport_socket_connect_timeout = Some(wire::duration(HANDSHAKE));
             }
             // Without a transport socket, only the match keeps out connections without TLS.
@@ -168,16 +172,22 @@ fn tls_inspector() -> pb::ListenerFilter {
     }
 }
 
-fn transport_socket(certificates: &[CertificateKey], alpn: &[&str]) -> core::TransportSocket {
+fn transport_socket(termination: &Termination, alpn: &[&str]) -> core::TransportSocket {
+    let certificates = termination.certificates.iter();
+    let clients = termination.clients.as_deref();
     let context = tls::DownstreamTlsContext {
         common_tls_context: Some(tls::CommonTlsContext {
             tls_certificate_sds_secret_configs: certificates
-                .iter()
                 .map(|key| secret::reference(names::secret(key)))
                 .collect(),
             alpn_protocols: alpn.iter().map(|&protocol| protocol.to_owned()).collect(),
+            validation_context_type: clients.map(validation),
             ..Default::default()
         }),
+        require_client_certificate: match clients {
+            Some(clients) if !clients.optional => wire::boolean(true),
+            _ => None,
+        },
         ..Default::default()
     };
     core::TransportSocket {
@@ -185,5 +195,29 @@ fn transport_socket(certificates: &[CertificateKey], alpn: &[&str]) -> core::Tra
         config_type: Some(core::transport_socket::ConfigType::TypedConfig(pack_any(
             context,
         ))),
+    }
+}
+
+/// The CAs are a resource of their own, so that a rotated CA doesn't replace the chain. Until Envoy has them, it closes
+/// all connections.
+fn validation(clients: &ClientValidation) -> ValidationContextType {
+    let authorities = sds(names::trust_bundle(&clients.authorities));
+    if !clients.optional {
+        return ValidationContextType::ValidationContextSdsSecretConfig(authorities);
+    }
+    ValidationContextType::CombinedValidationContext(CombinedCertificateValidationContext {
+        default_validation_context: Some(tls::CertificateValidationContext {
+            trust_chain_verification: TrustChainVerification::AcceptUntrusted.into(),
+            ..Default::default()
+        }),
+        validation_context_sds_secret_config: Some(authorities),
+        ..Default::default()
+    })
+}
+
+fn sds(name: String) -> tls::SdsSecretConfig {
+    tls::SdsSecretConfig {
+        name,
+        sds_config: Some(wire::ads()),
     }
 }

@@ -6,7 +6,7 @@
 
 use std::fmt::Display;
 
-use sesame_model::{CertificateKey, ClusterKey, ListenerKey, RouteTableKey, TlsPolicyKey};
+use sesame_model::{CertificateKey, ClusterKey, ListenerKey, RouteTableKey, TrustBundleKey};
 
 /// Type URL of clusters (CDS).
 pub const CLUSTER: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
@@ -38,9 +38,9 @@ pub fn secret(key: &CertificateKey) -> String {
     key.to_string()
 }
 
-/// `ca:namespace/name`. Names of certificates contain no colon.
-pub fn trust_bundle(key: &TlsPolicyKey) -> String {
-    format!("ca:{key}")
+/// `ca:namespace/policy`, or `clients:namespace/gateway`. Names of certificates contain no colon.
+pub fn trust_bundle(key: &TrustBundleKey) -> String {
+    key.to_string()
 }
 
 /// `80`, or `53/udp` for a UDP port.

@@ -4,7 +4,7 @@
 
 use envoy_types::pb::envoy::config::core::v3::{DataSource, data_source::Specifier};
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
-use sesame_model::{Certificate, CertificateKey, TlsPolicyKey, TrustBundle};
+use sesame_model::{Certificate, CertificateKey, TrustBundle, TrustBundleKey};
 
 use crate::{names, wire};
 
@@ -20,8 +20,8 @@ pub fn secret(key: &CertificateKey, certificate: &Certificate) -> tls::Secret {
     }
 }
 
-/// The secret for a trust bundle. The names that a certificate must have are in the cluster.
-pub fn trust_bundle(key: &TlsPolicyKey, bundle: &TrustBundle) -> tls::Secret {
+/// The secret for a trust bundle. What else a certificate must have is in the cluster or listener.
+pub fn trust_bundle(key: &TrustBundleKey, bundle: &TrustBundle) -> tls::Secret {
     tls::Secret {
         name: names::trust_bundle(key),
         r#type: Some(tls::secret::Type::ValidationContext(

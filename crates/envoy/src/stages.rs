@@ -9,7 +9,7 @@ use prost::bytes::Bytes;
 use sesame_engine::{Builder, Table};
 use sesame_model::{
     Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, Endpoints, FleetId, Listener,
-    ListenerKey, Port, RouteTable, RouteTableKey, TlsPolicyKey, TrustBundle, VirtualHost,
+    ListenerKey, Port, RouteTable, RouteTableKey, TrustBundle, TrustBundleKey, VirtualHost,
     VirtualHostKey,
 };
 
@@ -34,14 +34,14 @@ pub struct Inputs {
     pub endpoints: Table<ClusterKey, Endpoints>,
     /// Certificates.
     pub certificates: Table<CertificateKey, Certificate>,
-    /// CAs that verify backends.
-    pub trust_bundles: Table<TlsPolicyKey, TrustBundle>,
+    /// CAs that verify backends and clients.
+    pub trust_bundles: Table<TrustBundleKey, TrustBundle>,
     /// The clusters of each fleet.
     pub fleet_clusters: Table<(FleetId, ClusterKey), ()>,
     /// The certificates of each fleet.
     pub fleet_certificates: Table<(FleetId, CertificateKey), ()>,
     /// The trust bundles of each fleet.
-    pub fleet_trust_bundles: Table<(FleetId, TlsPolicyKey), ()>,
+    pub fleet_trust_bundles: Table<(FleetId, TrustBundleKey), ()>,
 }
 
 /// Options for all resources.
@@ -82,7 +82,7 @@ pub struct Encoded {
     /// SDS resources.
     pub certificates: Table<CertificateKey, Bytes>,
     /// SDS resources.
-    pub trust_bundles: Table<TlsPolicyKey, Bytes>,
+    pub trust_bundles: Table<TrustBundleKey, Bytes>,
 }
 
 /// A route table without its name and without the hosts that have rows.

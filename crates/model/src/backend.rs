@@ -2,7 +2,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::{CertificateKey, TlsPolicyKey, Transport};
+use crate::{CertificateKey, TlsPolicyKey, Transport, TrustBundleKey};
 
 /// Identifies a cluster: one port of one Service, with one policy. Routes share clusters, so connections, health and
 /// statistics are per Service, not per route. A port used with two policies or client certificates is two clusters.
@@ -166,8 +166,8 @@ pub struct Verification {
 /// CAs to trust.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Authorities {
-    /// Those in the [`TrustBundle`](crate::TrustBundle) of this policy, which may change at any time.
-    Bundle(TlsPolicyKey),
+    /// Those in this [`TrustBundle`](crate::TrustBundle), which may change at any time.
+    Bundle(TrustBundleKey),
     /// Those of the operating system that Envoy runs on.
     System,
 }

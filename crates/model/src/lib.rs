@@ -15,7 +15,7 @@
 //! | [`Datagrams`] | [`ListenerKey`] | a UDP port's route or its Pods change |
 //! | [`Endpoints`] | [`ClusterKey`] | Pods come and go |
 //! | [`Certificate`] | [`CertificateKey`] | a certificate is rotated |
-//! | [`TrustBundle`] | [`TlsPolicyKey`] | a CA certificate is rotated |
+//! | [`TrustBundle`] | [`TrustBundleKey`] | a CA certificate is rotated |
 
 mod backend;
 mod datagrams;
@@ -35,7 +35,10 @@ pub use fleet::{
     FleetParameters, FleetProblem, FleetRequest, FleetState, GatewayOwner, ParseFleetIdError,
     Routability, ServiceType, TaintEffect, Toleration, TrafficPolicy, Workload,
 };
-pub use listener::{Chain, ChainTarget, ChainTls, Listener, ListenerKey, TlsMode, WeightedBackend};
+pub use listener::{
+    Chain, ChainTarget, ChainTls, ClientValidation, Listener, ListenerKey, Termination, TlsMode,
+    WeightedBackend,
+};
 pub use port::{Port, Transport};
 pub use route::{
     Action, Cors, Forward, HeaderChanges, HeaderLists, HeaderMatch, List, Mirror, OriginMatch,
@@ -43,4 +46,4 @@ pub use route::{
     RouteMatch, RouteTable, RouteTableKey, Session, Target, ValueMatch, VirtualHost,
     VirtualHostKey, WeightedTarget,
 };
-pub use tls::{Certificate, CertificateKey, TlsPolicyKey, TrustBundle};
+pub use tls::{Certificate, CertificateKey, TlsPolicyKey, TrustBundle, TrustBundleKey};

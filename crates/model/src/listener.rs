@@ -1,6 +1,7 @@
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use crate::{CertificateKey, FleetId, Port, RouteTableKey, Target};
+use crate::{CertificateKey, FleetId, Port, RouteTableKey, Target, TrustBundleKey};
 
 /// Identifies a port of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -56,10 +57,28 @@ pub struct ChainTls {
 /// Whether TLS is terminated, and with what.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TlsMode {
-    /// Terminate with these certificates, in order of preference. Never empty.
-    Terminate(Vec<CertificateKey>),
+    /// The gateway terminates TLS.
+    Terminate(Termination),
     /// The backend terminates TLS.
     Passthrough,
+}
+
+/// How TLS is terminated.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Termination {
+    /// The certificates to present, in order of preference. Never empty in a [`Listener`].
+    pub certificates: Vec<CertificateKey>,
+    /// How clients' certificates are verified; `None` if clients are not asked for one.
+    pub clients: Option<Arc<ClientValidation>>,
+}
+
+/// How clients' certificates are verified.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientValidation {
+    /// The CAs, one of which must have issued a client's certificate.
+    pub authorities: TrustBundleKey,
+    /// Whether clients are accepted without a certificate, and with one that can't be verified.
+    pub optional: bool,
 }
 
 /// Where a chain sends its connections.

@@ -50,7 +50,40 @@ impl fmt::Display for TlsPolicyKey {
     }
 }
 
-/// The CA certificates of a TLS policy, all of which parse.
+/// Identifies a trust bundle: the object that refers to its CA certificates.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TrustBundleKey {
+    /// Verifies the backends of a TLS policy.
+    Policy(TlsPolicyKey),
+    /// Verifies a gateway's clients.
+    Clients {
+        /// Namespace of the gateway.
+        namespace: Arc<str>,
+        /// Name of the gateway.
+        gateway: Arc<str>,
+        /// The port that has these CAs; `None` for all ports without CAs of their own.
+        port: Option<u16>,
+    },
+}
+
+/// `ca:namespace/name`, `clients:namespace/gateway` or `clients:namespace/gateway:port`.
+impl fmt::Display for TrustBundleKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Policy(policy) => write!(f, "ca:{policy}"),
+            Self::Clients {
+                namespace,
+                gateway,
+                port,
+            } => {
+                write!(f, "clients:{namespace}/{gateway}")?;
+                port.map_or(Ok(()), |port| write!(f, ":{port}"))
+            }
+        }
+    }
+}
+
+/// CA certificates to trust, all of which parse.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrustBundle {
     /// PEM, without duplicates. Never empty.

@@ -1,5 +1,7 @@
 //! An HTTP client with full control over address, server name, Host, version and headers.
 
+mod tls;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,13 +12,15 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::HandshakeKind;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+
+use self::tls::TlsClient;
+use crate::certs::Identity;
 
 /// The timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -115,6 +119,9 @@ impl Response {
 pub struct Connect {
     tls: Option<String>,
     h2: bool,
+    identity: Option<Identity>,
+    /// Created for each connection if absent.
+    client: Option<TlsClient>,
 }
 
 impl Connect {
@@ -127,8 +134,35 @@ impl Connect {
     pub fn tls(server_name: &str) -> Self {
         Self {
             tls: Some(server_name.to_owned()),
-            h2: false,
+            ..Self::default()
         }
+    }
+
+    /// Presents this certificate if the server asks for one.
+    #[must_use]
+    pub fn presenting(self, identity: &Identity) -> Self {
+        Self {
+            identity: Some(identity.clone()),
+            ..self
+        }
+    }
+
+    /// Resumes TLS sessions of its earlier connections. Other settings have no effect afterwards.
+    ///
+    /// # Errors
+    /// If the certificate to present is invalid.
+    pub fn resuming(self) -> Result<Self> {
+        let client = self.new_client()?;
+        Ok(Self {
+            client: Some(client),
+            ..self
+        })
+    }
+
+    fn new_client(&self) -> Result<TlsClient> {
+        let alpn = if self.h2 { "h2" } else { "http/1.1" };
+        let with_sni = self.tls.as_deref() != Some("");
+        TlsClient::new(self.identity.as_ref(), alpn, with_sni)
     }
 
     /// Uses HTTP/2: negotiated by ALPN with TLS, otherwise with prior knowledge.
@@ -155,28 +189,25 @@ impl Connect {
         let Some(server_name) = &self.tls else {
             return Connection::over(tcp, self.h2, None).await;
         };
-        let mut config = trusting();
-        let name = if server_name.is_empty() {
-            config.enable_sni = false;
-            ServerName::from(address.ip())
-        } else {
-            ServerName::try_from(server_name.clone())?
+        let name = match server_name.as_str() {
+            "" => ServerName::from(address.ip()),
+            name => ServerName::try_from(name.to_owned())?,
         };
-        config.alpn_protocols = vec![if self.h2 {
-            b"h2".to_vec()
-        } else {
-            b"http/1.1".to_vec()
-        }];
-        let tls = TlsConnector::from(Arc::new(config))
+        let client = match &self.client {
+            Some(client) => client.clone(),
+            None => self.new_client()?,
+        };
+        let tls = TlsConnector::from(Arc::clone(&client.config))
             .connect(name, tcp)
             .await?;
-        let certificate = tls
-            .get_ref()
-            .1
-            .peer_certificates()
-            .and_then(|chain| chain.first());
-        let certificate = certificate.map(|certificate| certificate.as_ref().to_vec());
-        Connection::over(tls, self.h2, certificate).await
+        let session = tls.get_ref().1;
+        let certificate = session.peer_certificates().and_then(|chain| chain.first());
+        let handshake = Handshake {
+            certificate: certificate.map(|certificate| certificate.as_ref().to_vec()),
+            asked: client.take_asked(),
+            resumed: session.handshake_kind() == Some(HandshakeKind::Resumed),
+        };
+        Connection::over(tls, self.h2, Some(handshake)).await
     }
 
     /// Sends a request on a new connection.
@@ -200,8 +231,15 @@ pub async fn send(address: SocketAddr, request: &Request) -> Result<Response> {
 #[derive(Debug)]
 pub struct Connection {
     sender: Sender,
-    secure: bool,
+    handshake: Option<Handshake>,
+}
+
+/// What a client sees of a TLS handshake.
+#[derive(Debug)]
+struct Handshake {
     certificate: Option<Vec<u8>>,
+    asked: bool,
+    resumed: bool,
 }
 
 #[derive(Debug)]
@@ -214,7 +252,7 @@ impl Connection {
     async fn over(
         io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         h2: bool,
-        certificate: Option<Vec<u8>>,
+        handshake: Option<Handshake>,
     ) -> Result<Self> {
         let io = TokioIo::new(io);
         let sender = if h2 {
@@ -226,16 +264,24 @@ impl Connection {
             tokio::spawn(connection);
             Sender::H1(sender)
         };
-        Ok(Self {
-            sender,
-            secure: certificate.is_some(),
-            certificate,
-        })
+        Ok(Self { sender, handshake })
     }
 
     /// The server's certificate (DER); `None` without TLS.
     pub fn certificate(&self) -> Option<&[u8]> {
-        self.certificate.as_deref()
+        self.handshake.as_ref()?.certificate.as_deref()
+    }
+
+    /// Whether the server asked for a client certificate.
+    pub fn asked(&self) -> bool {
+        let handshake = self.handshake.as_ref();
+        handshake.is_some_and(|handshake| handshake.asked)
+    }
+
+    /// Whether an earlier TLS session was resumed.
+    pub fn resumed(&self) -> bool {
+        let handshake = self.handshake.as_ref();
+        handshake.is_some_and(|handshake| handshake.resumed)
     }
 
     /// Sends a request.
@@ -255,7 +301,10 @@ impl Connection {
                 .uri(&request.path)
                 .header(http::header::HOST, &request.host),
             Sender::H2(_) => {
-                let scheme = if self.secure { "https" } else { "http" };
+                let scheme = match self.handshake {
+                    Some(_) => "https",
+                    None => "http",
+                };
                 head.uri(format!("{scheme}://{}{}", request.host, request.path))
                     .version(Version::HTTP_2)
             }
@@ -282,58 +331,6 @@ impl Connection {
             headers: head.headers,
             body,
         })
-    }
-}
-
-/// A TLS client configuration that accepts any certificate; tests verify it.
-fn trusting() -> ClientConfig {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let schemes = provider
-        .signature_verification_algorithms
-        .supported_schemes();
-    ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("ring supports TLS 1.2 and 1.3")
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Trusting(schemes)))
-        .with_no_client_auth()
-}
-
-#[derive(Debug)]
-struct Trusting(Vec<SignatureScheme>);
-
-impl ServerCertVerifier for Trusting {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.clone()
     }
 }
 

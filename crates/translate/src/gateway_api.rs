@@ -3,6 +3,7 @@
 //! - `class`: which GatewayClasses are ours and accepted
 //! - `parameters`: the fleet parameters of classes and Gateways
 //! - `unmanaged`: which Gateway the unmanaged fleet serves
+//! - `frontend`: how a Gateway validates clients' certificates
 //! - `gateway`, `listener_set`, `listener`, `conflicts`: which listeners are valid; `listener_state` is the result
 //! - `certificate_ref`: references to certificates, and the client certificate of a Gateway
 //! - `merge`: which listeners of a Gateway and its ListenerSets get a port and hostname
@@ -17,6 +18,7 @@ pub(crate) mod certificate_ref;
 pub mod class;
 mod conflicts;
 pub(crate) mod fleet_request;
+pub(crate) mod frontend;
 pub mod gateway;
 pub(crate) mod gateway_status;
 pub(crate) mod grpc_route;

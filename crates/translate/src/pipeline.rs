@@ -3,6 +3,7 @@
 //! A stage reads tables declared above it, by key or by index, and reruns when a row that it read changes. So its
 //! reads determine the cost of a change.
 
+mod authorities;
 mod clusters;
 mod gateways;
 mod reach;
@@ -16,11 +17,11 @@ use sesame_api::{
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{
     Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, Endpoints, FleetId, FleetRequest,
-    Listener, ListenerKey, RouteTable, RouteTableKey, TlsPolicyKey, TrustBundle, VirtualHost,
-    VirtualHostKey,
+    Listener, ListenerKey, RouteTable, RouteTableKey, TlsPolicyKey, TrustBundle, TrustBundleKey,
+    VirtualHost, VirtualHostKey,
 };
 
-use self::reach::{certificates_of, clusters_of, tcp_clusters_of};
+use self::reach::{certificates_of, clusters_of, tcp_clusters_of, trust_bundles_of};
 use crate::gateway_api::route::status::{Findings, Rejections};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
 use crate::gateway_api::{backend_tls, l4_route};
@@ -61,14 +62,14 @@ pub struct Outputs {
     pub endpoints: Table<ClusterKey, Endpoints>,
     /// Certificates that listeners and Gateways refer to.
     pub certificates: Table<CertificateKey, Certificate>,
-    /// CA certificates of TLS policies for backends.
-    pub trust_bundles: Table<TlsPolicyKey, TrustBundle>,
+    /// CA certificates that verify backends and clients.
+    pub trust_bundles: Table<TrustBundleKey, TrustBundle>,
     /// The clusters that each fleet may get.
     pub fleet_clusters: Table<(FleetId, ClusterKey), ()>,
     /// The certificates that each fleet may get.
     pub fleet_certificates: Table<(FleetId, CertificateKey), ()>,
     /// The trust bundles that each fleet may get.
-    pub fleet_trust_bundles: Table<(FleetId, TlsPolicyKey), ()>,
+    pub fleet_trust_bundles: Table<(FleetId, TrustBundleKey), ()>,
     /// Statuses of all kinds of objects.
     pub statuses: Table<ObjectKey, ObjectStatus>,
 }
@@ -76,7 +77,8 @@ pub struct Outputs {
 /// Declares all stages.
 pub fn stages(b: &mut Builder) -> Pipeline {
     let inputs = Inputs::declare(b);
-    let gateways = gateways::stages(b, &inputs);
+    let authorities = authorities::states(b, &inputs);
+    let gateways = gateways::stages(b, &inputs, authorities);
 
     let http_by_backend = by_backend(b, "http_routes by backend", inputs.http_routes);
     let grpc_by_backend = by_backend(b, "grpc_routes by backend", inputs.grpc_routes);
@@ -93,7 +95,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             udp_by_backend.into(),
         ],
     );
-    let policies = backend_tls::policies(b, &inputs);
+    let policies = backend_tls::policies(b, &inputs, authorities);
     let backends: Table<ClusterKey, Backend> =
         b.derive("backend", referenced, move |reader, key: &ClusterKey| {
             let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.service));
@@ -209,7 +211,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     });
     let of_ports = ports::Sources {
         points_by_port,
-        certificates: gateways.certificates,
+        terminations: gateways.terminations,
         chains: b.index(chains, "chains by listener", |key: &ChainKey, _| {
             vec![key.listener.clone()]
         }),
@@ -239,10 +241,15 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     );
     let clusters_by_policy = b.index(fleet_clusters, "fleet's clusters by policy", |key, ()| {
         let (fleet, cluster): &(FleetId, ClusterKey) = key;
-        let policy = cluster.tls().map(|policy| (fleet.clone(), policy.clone()));
-        policy.into_iter().collect()
+        let bundle = |policy: &TlsPolicyKey| TrustBundleKey::Policy(policy.clone());
+        let bundle = cluster.tls().map(|policy| (fleet.clone(), bundle(policy)));
+        bundle.into_iter().collect()
     });
-    let fleet_trust_bundles = b.union_keys("fleet's trust bundles", [clusters_by_policy.into()]);
+    let listeners_by_bundle = b.index(listeners, "listeners by trust bundle", trust_bundles_of);
+    let fleet_trust_bundles = b.union_keys(
+        "fleet's trust bundles",
+        [clusters_by_policy.into(), listeners_by_bundle.into()],
+    );
     let listeners_by_certificate = b.index(listeners, "listeners by certificate", certificates_of);
     let clusters_by_certificate = b.index(
         fleet_clusters,
@@ -370,7 +377,10 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             clusters,
             endpoints,
             certificates: certificates(b, gateways.certificate_states),
-            trust_bundles: policies.trust_bundles,
+            trust_bundles: b.union(
+                "trust bundles",
+                [policies.trust_bundles, gateways.trust_bundles],
+            ),
             fleet_clusters,
             fleet_certificates,
             fleet_trust_bundles,

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use sesame_control::Resources;
 
-use super::{Constants, Fields, Outcome, routes, upstream_tls};
+use super::{Constants, Fields, Outcome, downstream_tls, routes, upstream_tls};
 use crate::yaml::Node;
 
 /// Each fleet's resources that are not in `shared`.
@@ -168,7 +168,7 @@ fn filter_chain(value: Value, port: &str, constants: &mut Constants) -> (String,
         }
     };
     if let Some(socket) = fields.take("transport_socket") {
-        transport_socket(socket, constants, &mut out);
+        downstream_tls::transport_socket(socket, constants, &mut out);
     }
     let timeout = fields.take_all(&["transport_socket_connect_timeout"]);
     if timeout != serde_json::json!({}) && !constants.is("handshake", &timeout) {
@@ -214,24 +214,6 @@ fn shares(clusters: &Value) -> Node {
         (name, Node::from(weight))
     });
     Node::Map(shares.collect())
-}
-
-fn transport_socket(mut socket: Value, constants: &mut Constants, out: &mut Vec<(String, Node)>) {
-    let context = &mut socket["typed_config"]["common_tls_context"];
-    let secrets = context["tls_certificate_sds_secret_configs"].take();
-    let mut names = Vec::new();
-    for secret in secrets.as_array().cloned().unwrap_or_default() {
-        let mut secret = Fields::of(secret);
-        names.push(Node::text(secret.text("name")));
-        let source = Value::Object(secret.0);
-        if !constants.is("source of certificates", &source) {
-            names.push(Node::from(source));
-        }
-    }
-    out.push(("certificates".to_owned(), Node::List(names)));
-    if !constants.is("downstream TLS", &socket) {
-        out.push(("transport_socket".to_owned(), Node::from(socket)));
-    }
 }
 
 /// A cluster with its endpoints; only the endpoints if the rest is constant.

@@ -281,7 +281,10 @@ fn some_listener(key: &ListenerKey, secure: bool) -> Listener {
         chains: vec![Chain {
             tls: secure.then(|| ChainTls {
                 server_name: None,
-                mode: TlsMode::Terminate(vec![certificate(0)]),
+                mode: TlsMode::Terminate(Termination {
+                    certificates: vec![certificate(0)],
+                    clients: None,
+                }),
             }),
             target: ChainTarget::Http(routes),
         }],

@@ -51,10 +51,13 @@ fn packed_filters_of_listeners_are_expanded() {
             Chain {
                 tls: Some(ChainTls {
                     server_name: None,
-                    mode: TlsMode::Terminate(vec![CertificateKey {
-                        namespace: "ns".into(),
-                        name: "cert".into(),
-                    }]),
+                    mode: TlsMode::Terminate(Termination {
+                        certificates: vec![CertificateKey {
+                            namespace: "ns".into(),
+                            name: "cert".into(),
+                        }],
+                        clients: None,
+                    }),
                 }),
                 target: ChainTarget::Http(RouteTableKey {
                     fleet: fleet(),
@@ -65,7 +68,7 @@ fn packed_filters_of_listeners_are_expanded() {
             Chain {
                 tls: Some(ChainTls {
                     server_name: Some("*.example.com".to_owned()),
-                    mode: TlsMode::Terminate(vec![]),
+                    mode: TlsMode::Terminate(Termination::default()),
                 }),
                 target: ChainTarget::Http(table_key()),
             },

@@ -43,15 +43,20 @@ pub(super) fn policy() -> Json {
         .boxed()
 }
 
-fn validation() -> Json {
-    let reference = prop_oneof![
+/// A reference to CA certificates.
+pub(super) fn authority() -> Json {
+    prop_oneof![
         6 => any_of(AUTHORITIES).prop_map(|name| json!({"group": "", "kind": "ConfigMap", "name": name})),
         2 => any_of(pool::SECRETS).prop_map(|name| json!({"group": "", "kind": "Secret", "name": name})),
         1 => just(json!({"group": "", "kind": "ConfigMap", "name": "missing"})),
         1 => just(json!({"group": "example.net", "kind": "Vault", "name": "ca1"})),
-    ];
+    ]
+    .boxed()
+}
+
+fn validation() -> Json {
     let authorities = prop_oneof![
-        4 => list(reference.boxed(), 1..4).prop_map(|refs| json!({"caCertificateRefs": refs})),
+        4 => list(authority(), 1..4).prop_map(|refs| json!({"caCertificateRefs": refs})),
         1 => mostly(&["System"], &["example.net/other"])
             .prop_map(|name| json!({"wellKnownCACertificates": name})),
     ];

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::json::{
-    Json, any_number, any_of, dedup, just, list, may, must, number, record, unique_list,
+    Json, any_number, any_of, dedup, just, list, may, mostly, must, record, unique_list,
 };
-use super::pool;
+use super::{backend_tls, pool};
 
 /// A class for each name: ours, ours but not accepted, or another controller's. Rarely, the controllers are swapped.
 pub(super) fn class() -> Json {
@@ -274,11 +274,11 @@ fn infrastructure() -> Json {
     ])
 }
 
-/// Client certificates: rarely those of clients, whose validation is unsupported.
+/// Client certificates: those of clients, and the Gateway's.
 fn tls() -> Json {
     record(vec![
-        ("frontend", may(0.15, frontend_tls())),
-        ("backend", may(0.9, backend_tls())),
+        ("frontend", may(0.5, frontend())),
+        ("backend", may(0.7, backend_tls())),
     ])
 }
 
@@ -288,13 +288,28 @@ fn backend_tls() -> Json {
     record(vec![("clientCertificateRef", may(0.95, reference.boxed()))])
 }
 
-fn frontend_tls() -> Json {
-    let validation =
-        json!({"caCertificateRefs": [{"group": "", "kind": "ConfigMap", "name": "ca"}]});
-    number(0..pool::PORTS.len() as u32)
-        .prop_map(move |at| {
-            let port = pool::PORTS[at.as_u64().unwrap_or(0) as usize];
-            json!({"default": {}, "perPort": [{"port": port, "tls": {"validation": validation}}]})
-        })
-        .boxed()
+/// Validation of clients' certificates.
+fn frontend() -> Json {
+    let config = || record(vec![("validation", may(0.8, validation()))]);
+    let port = any_number(&pool::PORTS.map(u32::from));
+    let of_port = record(vec![("port", must(port)), ("tls", must(config()))]);
+    record(vec![
+        ("default", must(config())),
+        ("perPort", may(0.5, unique_list(of_port, 1..3, "port"))),
+    ])
+}
+
+fn validation() -> Json {
+    let reference = (backend_tls::authority(), may(0.2, any_of(pool::NAMESPACES)));
+    let reference = reference.prop_map(|(mut reference, namespace)| {
+        if let Some(namespace) = namespace {
+            reference["namespace"] = namespace;
+        }
+        reference
+    });
+    let modes = mostly(&["AllowValidOnly", "AllowInsecureFallback"], &["Sometimes"]);
+    record(vec![
+        ("caCertificateRefs", must(list(reference.boxed(), 1..4))),
+        ("mode", may(0.5, modes)),
+    ])
 }

@@ -28,10 +28,13 @@ pub(super) fn grant() -> Json {
         ),
         ("namespace", must(any_of(pool::NAMESPACES))),
     ]);
-    let names = || any_of(&["s1", "s2", "c1", "c2", "missing"]);
+    let names = || any_of(&["s1", "s2", "c1", "c2", "ca1", "missing"]);
     let to = record(vec![
         ("group", must(mostly(&[""], &["example.net"]))),
-        ("kind", must(mostly(&["Service", "Secret"], &["ConfigMap"]))),
+        (
+            "kind",
+            must(mostly(&["Service", "Secret", "ConfigMap"], &["Gateway"])),
+        ),
         ("name", may(0.3, names())),
     ]);
     let spec = record(vec![

@@ -78,6 +78,8 @@ fn every_kind_and_feature_is_generated() {
         "certificateRefs",
         "clientCertificateRef",
         "wellKnownCACertificates",
+        "perPort",
+        "AllowInsecureFallback",
         "subjectAltNames",
         "Selector",
         "Opaque",

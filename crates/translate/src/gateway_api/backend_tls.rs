@@ -13,13 +13,13 @@ use sesame_api::{
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{
     Authorities, CertificateName, Cluster, ClusterKey, Protocol, TlsPolicyKey, TrustBundle,
-    UpstreamTls, Verification,
+    TrustBundleKey, UpstreamTls, Verification,
 };
 
 pub(crate) use self::status::statuses;
 use crate::inputs::Inputs;
 use crate::problem::Problem;
-use crate::shared::authorities::{self, AUTHORITIES, AuthorityState};
+use crate::shared::authorities::{self, AuthorityState};
 use crate::shared::precedence::{Seniority, Source};
 use crate::shared::services::{Backend, Service};
 
@@ -41,26 +41,16 @@ pub(crate) struct Policies {
     states: Table<ObjectKey, PolicyState>,
     by_service: Index<ObjectKey, PolicyState, NamespacedName>,
     /// The CA certificates of policies.
-    pub(crate) trust_bundles: Table<TlsPolicyKey, TrustBundle>,
+    pub(crate) trust_bundles: Table<TrustBundleKey, TrustBundle>,
 }
 
 /// Declares the tables of policies.
-pub(crate) fn policies(b: &mut Builder, inputs: &Inputs) -> Policies {
-    let inputs = *inputs;
+pub(crate) fn policies(
+    b: &mut Builder,
+    inputs: &Inputs,
+    authorities: Table<ObjectKey, AuthorityState>,
+) -> Policies {
     let policies = inputs.backend_tls_policies;
-    let by_authority = b.index(
-        policies,
-        "backend_tls_policies by authority",
-        |key: &ObjectKey, policy| {
-            let refs = policy.spec.validation.ca_certificate_refs.iter();
-            refs.filter_map(|reference| authority(key, reference))
-                .collect()
-        },
-    );
-    let authorities: Table<ObjectKey, AuthorityState> =
-        b.derive("authority state", by_authority, move |reader, key| {
-            Some(read_authority(reader, &inputs, key))
-        });
     let states: Table<ObjectKey, PolicyState> =
         b.derive("backend_tls_policy state", policies, move |reader, key| {
             let policy = reader.get(policies, key)?;
@@ -72,11 +62,11 @@ pub(crate) fn policies(b: &mut Builder, inputs: &Inputs) -> Policies {
         |key: &ObjectKey, state| state.services(key).collect(),
     );
     let trust_bundles = b.derive_many("trust bundle", states, move |reader, key: &ObjectKey| {
-        let bundle = reader
-            .get(policies, key)
-            .and_then(|policy| trust_bundle(reader, authorities, key, &policy));
+        let bundle = reader.get(policies, key).and_then(|policy| {
+            authorities::bundle(reader, authorities, referenced_authorities(key, &policy))
+        });
         bundle
-            .map(|bundle| (policy_key(key), bundle))
+            .map(|bundle| (bundle_key(key), bundle))
             .into_iter()
             .collect()
     });
@@ -87,37 +77,22 @@ pub(crate) fn policies(b: &mut Builder, inputs: &Inputs) -> Policies {
     }
 }
 
-/// The object with CA certificates that a policy refers to; `None` if its kind isn't supported.
-fn authority(policy: &ObjectKey, reference: &LocalObjectReference) -> Option<ObjectKey> {
-    let kind = reference.known_kind()?;
-    let supported = matches!(kind, Kind::ConfigMap | Kind::Secret);
-    supported.then(|| {
-        ObjectKey::new(
-            kind,
-            Arc::clone(&policy.namespace),
-            Arc::clone(&reference.name),
-        )
-    })
+/// The objects with CA certificates that a policy refers to.
+pub(crate) fn referenced_authorities<'a>(
+    key: &'a ObjectKey,
+    policy: &'a BackendTLSPolicy,
+) -> impl Iterator<Item = ObjectKey> + 'a {
+    let references = policy.spec.validation.ca_certificate_refs.iter();
+    references.filter_map(|reference| authority(key, reference))
 }
 
-fn read_authority(reader: &mut Reader<'_>, inputs: &Inputs, key: &ObjectKey) -> AuthorityState {
-    let name = key.namespaced_name();
-    if key.kind == Kind::Secret {
-        return match reader.get(inputs.secrets, &name) {
-            Some(secret) => {
-                let text = secret.data.get(AUTHORITIES);
-                authorities::read(text.map_or(&[], |text| text))
-            }
-            None => AuthorityState::Missing,
-        };
-    }
-    match reader.get(inputs.config_maps, &name) {
-        Some(config) => {
-            let text = config.authorities.as_deref();
-            authorities::read(text.unwrap_or_default().as_bytes())
-        }
-        None => AuthorityState::Missing,
-    }
+fn authority(policy: &ObjectKey, reference: &LocalObjectReference) -> Option<ObjectKey> {
+    let name = NamespacedName::new(Arc::clone(&policy.namespace), Arc::clone(&reference.name));
+    authorities::key(reference.known_kind(), name)
+}
+
+fn bundle_key(key: &ObjectKey) -> TrustBundleKey {
+    TrustBundleKey::Policy(policy_key(key))
 }
 
 fn policy_key(key: &ObjectKey) -> TlsPolicyKey {
@@ -187,7 +162,7 @@ fn trusted(
     let any_valid = problems.len() < refs.len();
     let unresolved = Problem::merge(problems);
     let trusted = match any_valid {
-        true => Ok(Authorities::Bundle(policy_key(key))),
+        true => Ok(Authorities::Bundle(bundle_key(key))),
         false => Err(Problem::new(
             reason::policy::NO_VALID_CA_CERTIFICATE,
             "spec.validation.caCertificateRefs: no reference is valid (see ResolvedRefs), so requests to the targets \
@@ -206,20 +181,10 @@ fn authority_problem(
     let Some(authority) = authority(key, reference) else {
         return Some(Problem::new(
             reason::policy::INVALID_KIND,
-            format!(
-                "kind {} in group {} is not supported; use a ConfigMap or a Secret with CA certificates under the key \
-                 {AUTHORITIES}",
-                reference.kind,
-                reference.group.or_core()
-            ),
+            authorities::unsupported_kind(&reference.kind, &reference.group),
         ));
     };
-    let (kind, name) = (authority.kind, authority.namespaced_name());
-    let message = match &*reader.get(authorities, &authority)? {
-        AuthorityState::Valid(_) => return None,
-        AuthorityState::Missing => format!("{kind} {name} does not exist"),
-        AuthorityState::Invalid(why) => format!("{kind} {name} {why}"),
-    };
+    let message = authorities::unusable(reader, authorities, &authority)?;
     Some(Problem::new(
         reason::policy::INVALID_CA_CERTIFICATE_REF,
         message,
@@ -244,27 +209,6 @@ fn names(validation: &BackendTlsValidation) -> Result<Vec<CertificateName>, Prob
         )),
     });
     names.collect()
-}
-
-/// All valid CA certificates of a policy.
-fn trust_bundle(
-    reader: &mut Reader<'_>,
-    authorities: Table<ObjectKey, AuthorityState>,
-    key: &ObjectKey,
-    policy: &BackendTLSPolicy,
-) -> Option<TrustBundle> {
-    let mut certificates = Vec::new();
-    for reference in &policy.spec.validation.ca_certificate_refs {
-        let authority = authority(key, reference);
-        let state = authority.and_then(|authority| reader.get(authorities, &authority));
-        if let Some(AuthorityState::Valid(valid)) = state.as_deref() {
-            certificates.extend_from_slice(valid);
-        }
-    }
-    let certificates = authorities::distinct(certificates.into_iter());
-    (!certificates.is_empty()).then(|| TrustBundle {
-        certificates: certificates.concat().into_bytes().into(),
-    })
 }
 
 impl PolicyState {

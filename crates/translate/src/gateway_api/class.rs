@@ -22,12 +22,7 @@ pub(crate) fn key(name: &Arc<str>) -> ObjectKey {
 
 /// The Gateway API features that Sesame doesn't support, sorted. All others are reported as supported: remove a name
 /// only once translation covers the feature and a test through Envoy proves it.
-const MISSING: &[&str] = &[
-    "ClusterTrustBundle",
-    "GatewayFrontendClientCertificateValidation",
-    "GatewayFrontendClientCertificateValidationInsecureFallback",
-    "GatewayListenerFilters",
-];
+const MISSING: &[&str] = &["ClusterTrustBundle", "GatewayListenerFilters"];
 
 /// Features that unmanaged Envoys lack: Sesame doesn't assign their addresses.
 const ADDRESSES: &[&str] = &["GatewayAddressEmpty", "GatewayStaticAddresses"];

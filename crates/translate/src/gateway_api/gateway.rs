@@ -1,6 +1,6 @@
 //! A Gateway: which of its listeners are valid and why the others aren't, and its client certificate.
 
-use sesame_api::{FrontendTls, Gateway, Kind};
+use sesame_api::{Gateway, Kind, ObjectKey};
 use sesame_engine::Reader;
 use sesame_model::CertificateKey;
 
@@ -37,6 +37,7 @@ pub(crate) struct Obstacles {
 pub(crate) fn read(
     reader: &mut Reader<'_>,
     sources: listener::Sources,
+    key: &ObjectKey,
     gateway: &Gateway,
     obstacles: Obstacles,
     in_cluster: bool,
@@ -45,7 +46,7 @@ pub(crate) fn read(
         kind: Kind::Gateway,
         namespace: &gateway.meta.namespace,
         listeners: &gateway.spec.listeners,
-        frontend: frontend(gateway),
+        gateway: key,
     };
     let mut listeners = listener::read_all(reader, sources, owner);
     conflicts::mark(&mut listeners);
@@ -80,9 +81,4 @@ impl GatewayState {
             Err(_) => ClientCertificate::Invalid,
         })
     }
-}
-
-/// The settings for TLS with clients, which also apply to the Gateway's ListenerSets.
-pub(super) fn frontend(gateway: &Gateway) -> Option<&FrontendTls> {
-    gateway.spec.tls.as_ref()?.frontend.as_ref()
 }

@@ -7,6 +7,7 @@ use sesame_api::{
 use sesame_engine::{Index, Reader};
 use sesame_model::{FleetAddress, FleetProblem, Routability};
 
+use super::frontend;
 use super::gateway::GatewayState;
 use super::listener_set::SetState;
 use super::listener_status::{self, Verdict};
@@ -43,6 +44,7 @@ pub(crate) fn status(
     let attached = reader.count(sources.attached_sets, owner);
     let any_sets = reader.count(sources.sets, owner) > 0;
     let mut conditions = conditions(sources, &verdicts, generation);
+    conditions.extend(insecure(gateway));
     if gateway.spec.default_scope == Some(DefaultScope::All) {
         conditions.push(Condition::new(
             condition::gateway::DEFAULT_GATEWAY,
@@ -70,6 +72,23 @@ pub(crate) fn status(
         attached_listener_sets: (allows_sets || any_sets)
             .then(|| i32::try_from(attached).unwrap_or(i32::MAX)),
     }
+}
+
+/// Warns that clients without a valid certificate are accepted.
+fn insecure(gateway: &Gateway) -> Option<Condition> {
+    let fields = frontend::insecure(gateway);
+    if fields.is_empty() {
+        return None;
+    }
+    let problem = Problem::new(
+        reason::gateway::CONFIGURATION_CHANGED,
+        bounded(format!(
+            "clients are accepted without a valid certificate; to reject them, set {} to AllowValidOnly",
+            fields.join(" and ")
+        )),
+    );
+    let type_ = condition::gateway::INSECURE_FRONTEND_VALIDATION_MODE;
+    Some(problem.condition(type_, true, gateway.meta.generation))
 }
 
 /// The condition of early drafts of GEP-1713, which v1.7 replaces with `attachedListenerSets`.

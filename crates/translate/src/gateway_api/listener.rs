@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use sesame_api::{FromNamespaces, FrontendTls, Kind, Listener, ProtocolType, TlsMode, reason};
+use sesame_api::{FromNamespaces, Kind, Listener, ObjectKey, ProtocolType, TlsMode, reason};
 use sesame_engine::{Reader, Table};
 use sesame_model::CertificateKey;
 
 use super::certificate_ref;
+use super::frontend::{ClientState, FrontendState};
 use super::listener_state::{ListenerState, domain_of};
 use crate::problem::Problem;
 use crate::shared::certificates::CertificateState;
@@ -31,6 +32,7 @@ fn kinds_of(protocol: Protocol) -> &'static [Kind] {
 pub(crate) struct Sources {
     pub(crate) grants: Grants,
     pub(crate) certificates: Table<CertificateKey, CertificateState>,
+    pub(crate) frontends: Table<ObjectKey, FrontendState>,
 }
 
 /// An object with listeners.
@@ -42,8 +44,8 @@ pub(super) struct Owner<'a> {
     pub(super) namespace: &'a Arc<str>,
     /// The listeners.
     pub(super) listeners: &'a [Listener],
-    /// The Gateway's settings for TLS with clients.
-    pub(super) frontend: Option<&'a FrontendTls>,
+    /// The Gateway, whose settings for TLS with clients apply.
+    pub(super) gateway: &'a ObjectKey,
 }
 
 /// Reads an object's listeners, in their order.
@@ -53,6 +55,7 @@ pub(super) fn read_all(
     owner: Owner<'_>,
 ) -> Vec<ListenerState> {
     let listeners = owner.listeners.iter().enumerate();
+    let frontend = reader.get(sources.frontends, owner.gateway);
     let mut resolver = Resolver {
         reader,
         sources,
@@ -64,14 +67,14 @@ pub(super) fn read_all(
     listeners
         .map(|(index, listener)| {
             let field = format!("spec.listeners[{index}]");
-            read(&mut resolver, owner.frontend, &field, listener)
+            read(&mut resolver, frontend.as_deref(), &field, listener)
         })
         .collect()
 }
 
 fn read(
     resolver: &mut Resolver<'_, '_>,
-    frontend: Option<&FrontendTls>,
+    frontend: Option<&FrontendState>,
     field: &str,
     listener: &Listener,
 ) -> ListenerState {
@@ -91,6 +94,10 @@ fn read(
         true => resolver.certificates(field, listener, &mut unresolved),
         false => Vec::new(),
     };
+    let clients = frontend
+        .filter(|_| protocol == Protocol::Https)
+        .and_then(|frontend| frontend.on_port(listener.port));
+    unresolved.extend(clients.and_then(|clients| clients.unresolved.clone()));
     ListenerState {
         name: listener.name.clone(),
         port: listener.port,
@@ -103,7 +110,8 @@ fn read(
         kinds,
         namespaces: namespaces(listener),
         certificates,
-        refused: refused(field, protocol, frontend, listener),
+        clients: clients.and_then(|clients| clients.validation.clone().ok()),
+        refused: refused(field, protocol, clients, listener),
         conflicted: None,
         unresolved: Problem::merge(unresolved),
         overlapping: None,
@@ -115,7 +123,7 @@ fn read(
 fn refused(
     field: &str,
     protocol: Protocol,
-    frontend: Option<&FrontendTls>,
+    clients: Option<&ClientState>,
     listener: &Listener,
 ) -> Option<Problem> {
     let unsupported = |field: String, message: &str| {
@@ -164,22 +172,7 @@ fn refused(
             );
         }
     }
-    if frontend.is_some_and(|tls| asks_for_client_certificates(tls, listener.port)) {
-        return unsupported(
-            "spec.tls.frontend of the Gateway".to_owned(),
-            "client certificate validation is not supported; to serve the listener without it, remove the validation",
-        );
-    }
-    None
-}
-
-fn asks_for_client_certificates(frontend: &FrontendTls, port: u16) -> bool {
-    let of_port = frontend
-        .per_port
-        .iter()
-        .find(|entry| entry.port == port)
-        .map(|entry| &entry.tls);
-    of_port.unwrap_or(&frontend.default).validation.is_some()
+    clients.and_then(|clients| clients.validation.clone().err())
 }
 
 /// The route kinds that may attach: the protocol's, narrowed by `allowedRoutes.kinds`.

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use sesame_api::{
-    FromNamespaces, FrontendTls, Gateway, Kind, ListenerNamespaces, ListenerSet, ObjectKey, reason,
+    FromNamespaces, Gateway, Kind, ListenerNamespaces, ListenerSet, ObjectKey, reason,
 };
 use sesame_engine::{Reader, Table};
 
-use super::gateway::{GatewayState, frontend};
+use super::gateway::GatewayState;
 use super::listener_state::ListenerState;
 use super::merge::{Claims, Merged, conflict};
 use super::{conflicts, listener};
@@ -38,7 +38,6 @@ impl SetState {
 pub(crate) struct Parent {
     refused: bool,
     allowed: ListenerNamespaces,
-    frontend: Option<FrontendTls>,
 }
 
 impl Parent {
@@ -50,7 +49,6 @@ impl Parent {
             allowed: allowed
                 .map(|all| all.namespaces.clone())
                 .unwrap_or_default(),
-            frontend: frontend(gateway).cloned(),
         }
     }
 }
@@ -91,7 +89,7 @@ pub(crate) fn read(
         kind: Kind::ListenerSet,
         namespace,
         listeners: &set.spec.listeners,
-        frontend: parent.frontend.as_ref(),
+        gateway: &gateway,
     };
     let mut listeners = listener::read_all(reader, sources.listeners, owner);
     conflicts::mark_overlaps(reader, sources.listeners.certificates, &mut listeners);

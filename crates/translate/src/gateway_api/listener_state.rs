@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use sesame_api::{Kind, Listener, ObjectKey, RouteGroupKind};
-use sesame_model::{CertificateKey, FleetId, ListenerKey, Port};
+use sesame_model::{CertificateKey, ClientValidation, FleetId, ListenerKey, Port, Termination};
 
 use crate::problem::Problem;
 use crate::shared::hostname;
 use crate::shared::listeners::{
     AllowedNamespaces, AttachPoints, ListenerId, ListenerPoint, ListenerRef, Protocol,
 };
-use crate::shared::ports::ServedCertificates;
+use crate::shared::ports::Terminations;
 
 /// The state of a listener.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +31,8 @@ pub struct ListenerState {
     pub namespaces: AllowedNamespaces,
     /// The valid certificates. Invalid ones are reported in `unresolved`.
     pub certificates: Vec<CertificateKey>,
+    /// How clients' certificates are verified; `None` if clients are not asked for one.
+    pub clients: Option<Arc<ClientValidation>>,
     /// Why it isn't accepted.
     pub refused: Option<Problem>,
     /// The conflict with another listener.
@@ -110,12 +112,16 @@ pub(crate) fn attach_points(
     }
 }
 
-/// The valid certificates of TLS listeners.
-pub(crate) fn served_certificates(listeners: &[ListenerState]) -> ServedCertificates {
+/// How TLS listeners terminate TLS.
+pub(crate) fn terminations(listeners: &[ListenerState]) -> Terminations {
     let tls = listeners
         .iter()
         .filter(|listener| listener.protocol.is_tls());
-    tls.map(|listener| (Arc::clone(&listener.name), listener.certificates.clone()))
+    let termination = |listener: &ListenerState| Termination {
+        certificates: listener.certificates.clone(),
+        clients: listener.clients.clone(),
+    };
+    tls.map(|listener| (Arc::clone(&listener.name), termination(listener)))
         .collect()
 }
 

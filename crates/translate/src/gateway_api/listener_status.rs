@@ -127,7 +127,7 @@ fn judge(
     Verdict { refused, idle }
 }
 
-/// Why Envoy rejected the listener's port, routes or certificates.
+/// Why Envoy rejected the listener's port, routes, certificates or CAs.
 fn rejected(
     reader: &mut Reader<'_>,
     sources: &Sources<'_>,
@@ -154,11 +154,11 @@ fn rejected(
             routes.into_iter().next().map(|(_, message)| message)
         })
         .or_else(|| {
-            let mut names = listener.certificates.iter();
-            names.find_map(|name| {
-                let certificate = key(RejectedKind::Secret, name.to_string());
-                reader.get(inputs.rejections, &certificate)
-            })
+            let certificates = listener.certificates.iter().map(ToString::to_string);
+            let bundle = listener.clients.as_ref();
+            let bundle = bundle.map(|clients| clients.authorities.to_string());
+            let mut names = certificates.chain(bundle);
+            names.find_map(|name| reader.get(inputs.rejections, &key(RejectedKind::Secret, name)))
         })?;
     Some(Problem::new(
         reason::listener::INVALID,

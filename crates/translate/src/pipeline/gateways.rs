@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use sesame_api::{NamespacedName, ObjectKey, ObjectStatus};
 use sesame_engine::{Builder, Index, Table};
-use sesame_model::{CertificateKey, FleetId, FleetRequest};
+use sesame_model::{CertificateKey, FleetId, FleetRequest, TrustBundle, TrustBundleKey};
 
 use crate::gateway_api::class::{self, ClassState};
+use crate::gateway_api::frontend::{self, FrontendState};
 use crate::gateway_api::gateway::{self, GatewayState, Obstacles};
 use crate::gateway_api::listener_set::{self, Parent, SetState};
 use crate::gateway_api::listener_set_status::{self, ParentStatus};
@@ -17,11 +18,12 @@ use crate::gateway_api::{
     certificate_ref, fleet_request, gateway_status, listener, listener_state, listener_status,
 };
 use crate::inputs::Inputs;
+use crate::shared::authorities::AuthorityState;
 use crate::shared::certificates::{self, CertificateState};
 use crate::shared::client_certificates::ClientCertificates;
 use crate::shared::hosts::Attachments;
 use crate::shared::listeners::{AttachPoints, ListenerId};
-use crate::shared::ports::ServedCertificates;
+use crate::shared::ports::Terminations;
 
 /// The tables of GatewayClasses, Gateways and ListenerSets.
 #[derive(Clone, Copy)]
@@ -34,14 +36,20 @@ pub(super) struct Gateways {
     merged: Merged,
     /// Listeners by owner.
     pub(super) points: Table<ObjectKey, AttachPoints>,
-    /// Valid certificates by owner.
-    pub(super) certificates: Table<ObjectKey, ServedCertificates>,
+    /// TLS settings of listeners by owner.
+    pub(super) terminations: Table<ObjectKey, Terminations>,
+    /// The CA certificates for clients.
+    pub(super) trust_bundles: Table<TrustBundleKey, TrustBundle>,
     /// The client certificates of fleets.
     pub(super) client_certificates: ClientCertificates,
 }
 
 /// Declares the stages up to the merged listeners.
-pub(super) fn stages(b: &mut Builder, inputs: &Inputs) -> Gateways {
+pub(super) fn stages(
+    b: &mut Builder,
+    inputs: &Inputs,
+    authorities: Table<ObjectKey, AuthorityState>,
+) -> Gateways {
     let inputs = *inputs;
     let certificate_states = certificate_states(b, &inputs);
     let served = Served::declare(b, &inputs);
@@ -69,9 +77,34 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs) -> Gateways {
             let class = reader.get(classes, &class::key(&gateway.spec.gateway_class_name))?;
             Some(parameters::of_gateway(reader, chosen, &class, &gateway))
         });
+    let validating = b.index(
+        inputs.gateways,
+        "gateways with client validation",
+        |key: &ObjectKey, gateway| {
+            let validates = frontend::validates(gateway);
+            Vec::from_iter(validates.then(|| key.clone()))
+        },
+    );
+    let of_frontends = frontend::Sources {
+        grants: inputs.grants_by_namespace,
+        authorities,
+    };
+    let frontends: Table<ObjectKey, FrontendState> =
+        b.derive("frontend", validating, move |reader, key| {
+            reader.get(parameters, key)?;
+            let gateway = reader.get(inputs.gateways, key)?;
+            Some(frontend::read(reader, of_frontends, &gateway))
+        });
+    let trust_bundles = b.derive_many("client trust bundle", frontends, move |reader, key| {
+        let frontend = reader.get(frontends, key);
+        frontend.map_or_else(Vec::new, |frontend| {
+            frontend.trust_bundles(reader, authorities)
+        })
+    });
     let of_listeners = listener::Sources {
         grants: inputs.grants_by_namespace,
         certificates: certificate_states,
+        frontends,
     };
     let states: Table<ObjectKey, GatewayState> =
         b.derive("gateway state", parameters, move |reader, key| {
@@ -84,6 +117,7 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs) -> Gateways {
             Some(gateway::read(
                 reader,
                 of_listeners,
+                key,
                 &gateway,
                 obstacles,
                 settings.in_cluster(),
@@ -144,13 +178,13 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs) -> Gateways {
             fleet, key, listeners, served, None,
         ))
     });
-    let gateway_certificates = b.derive("gateway certificates", states, move |reader, key| {
+    let gateway_terminations = b.derive("gateway terminations", states, move |reader, key| {
         let state = reader.get(states, key)?;
-        Some(listener_state::served_certificates(&state.listeners))
+        Some(listener_state::terminations(&state.listeners))
     });
-    let set_certificates = b.derive("listener_set certificates", sets, move |reader, key| {
+    let set_terminations = b.derive("listener_set terminations", sets, move |reader, key| {
         let state = reader.get(sets, key)?;
-        Some(listener_state::served_certificates(&state.listeners))
+        Some(listener_state::terminations(&state.listeners))
     });
     let client_certificates = b.derive_many("client certificate", states, move |reader, key| {
         let (Some(state), Some(settings)) =
@@ -172,10 +206,8 @@ pub(super) fn stages(b: &mut Builder, inputs: &Inputs) -> Gateways {
         sets,
         merged,
         points: b.union("attach points", [gateway_points, set_points]),
-        certificates: b.union(
-            "served certificates",
-            [gateway_certificates, set_certificates],
-        ),
+        terminations: b.union("terminations", [gateway_terminations, set_terminations]),
+        trust_bundles,
         client_certificates,
     }
 }

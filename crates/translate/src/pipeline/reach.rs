@@ -1,10 +1,10 @@
-//! The clusters and certificates that each fleet may get: those that its hosts and listeners refer to.
+//! The clusters, certificates and trust bundles that each fleet may get: those that its hosts and listeners refer to.
 
 use std::collections::BTreeSet;
 
 use sesame_model::{
-    CertificateKey, ChainTarget, ClusterKey, FleetId, Listener, ListenerKey, TlsMode, VirtualHost,
-    VirtualHostKey,
+    CertificateKey, ChainTarget, ClusterKey, FleetId, Listener, ListenerKey, TlsMode,
+    TrustBundleKey, VirtualHost, VirtualHostKey,
 };
 
 /// The clusters that a host's routes refer to.
@@ -48,10 +48,31 @@ pub(super) fn certificates_of(
         .iter()
         .filter_map(|chain| chain.tls.as_ref());
     let certificates = chains.flat_map(|tls| match &tls.mode {
-        TlsMode::Terminate(certificates) => &certificates[..],
+        TlsMode::Terminate(termination) => &termination.certificates[..],
         TlsMode::Passthrough => &[],
     });
     certificates
         .map(|certificate| (key.fleet.clone(), certificate.clone()))
+        .collect()
+}
+
+/// The trust bundles that verify a listener's clients.
+pub(super) fn trust_bundles_of(
+    key: &ListenerKey,
+    listener: &Listener,
+) -> Vec<(FleetId, TrustBundleKey)> {
+    let chains = listener
+        .chains
+        .iter()
+        .filter_map(|chain| chain.tls.as_ref());
+    let bundles: BTreeSet<_> = chains
+        .filter_map(|tls| match &tls.mode {
+            TlsMode::Terminate(termination) => Some(&termination.clients.as_ref()?.authorities),
+            TlsMode::Passthrough => None,
+        })
+        .collect();
+    bundles
+        .into_iter()
+        .map(|bundle| (key.fleet.clone(), bundle.clone()))
         .collect()
 }

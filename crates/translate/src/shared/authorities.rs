@@ -5,6 +5,9 @@ use std::sync::Arc;
 
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
+use sesame_api::{Group, Kind, KindName, NamespacedName, ObjectKey};
+use sesame_engine::{Reader, Table};
+use sesame_model::TrustBundle;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::shared::certificates::pem;
@@ -64,8 +67,55 @@ fn try_read(text: &[u8]) -> Result<Arc<[String]>, String> {
     ))
 }
 
+/// The object that a reference to CA certificates refers to; `None` if its kind isn't supported.
+pub(crate) fn key(kind: Option<Kind>, name: NamespacedName) -> Option<ObjectKey> {
+    let kind = kind.filter(|kind| matches!(kind, Kind::ConfigMap | Kind::Secret))?;
+    Some(name.of_kind(kind))
+}
+
+/// What is wrong with a reference to another kind, to follow a field's path.
+pub(crate) fn unsupported_kind(kind: &KindName, group: &Group) -> String {
+    format!(
+        "kind {kind} in group {} is not supported; use a ConfigMap or a Secret with CA certificates under the key \
+         {AUTHORITIES}",
+        group.or_core()
+    )
+}
+
+/// Why an object has no valid CA certificates, to follow a field's path; `None` if it has.
+pub(crate) fn unusable(
+    reader: &mut Reader<'_>,
+    states: Table<ObjectKey, AuthorityState>,
+    key: &ObjectKey,
+) -> Option<String> {
+    let (kind, name) = (key.kind, key.namespaced_name());
+    match reader.get(states, key).as_deref() {
+        Some(AuthorityState::Valid(_)) => None,
+        Some(AuthorityState::Invalid(why)) => Some(format!("{kind} {name} {why}")),
+        Some(AuthorityState::Missing) | None => Some(format!("{kind} {name} does not exist")),
+    }
+}
+
+/// All valid CA certificates of these objects, if any.
+pub(crate) fn bundle(
+    reader: &mut Reader<'_>,
+    states: Table<ObjectKey, AuthorityState>,
+    keys: impl IntoIterator<Item = ObjectKey>,
+) -> Option<TrustBundle> {
+    let mut certificates = Vec::new();
+    for key in keys {
+        if let Some(AuthorityState::Valid(valid)) = reader.get(states, &key).as_deref() {
+            certificates.extend_from_slice(valid);
+        }
+    }
+    let certificates = distinct(certificates.into_iter());
+    (!certificates.is_empty()).then(|| TrustBundle {
+        certificates: certificates.concat().into_bytes().into(),
+    })
+}
+
 /// Removes duplicates.
-pub(crate) fn distinct(certificates: impl Iterator<Item = String>) -> Arc<[String]> {
+fn distinct(certificates: impl Iterator<Item = String>) -> Arc<[String]> {
     let mut seen = BTreeSet::new();
     certificates
         .filter(|certificate| seen.insert(certificate.clone()))

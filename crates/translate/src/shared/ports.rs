@@ -7,8 +7,8 @@ use std::sync::Arc;
 use sesame_api::ObjectKey;
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
-    CertificateKey, Chain, ChainTarget, ChainTls, FleetAddress, FleetState, Listener, ListenerKey,
-    Port, RouteTable, RouteTableKey, TlsMode, Transport, WeightedBackend,
+    Chain, ChainTarget, ChainTls, FleetAddress, FleetState, Listener, ListenerKey, Port,
+    RouteTable, RouteTableKey, Termination, TlsMode, Transport, WeightedBackend,
 };
 
 use crate::shared::client_certificates::{self, ClientCertificates};
@@ -16,16 +16,16 @@ use crate::shared::connections::{ChainKey, ServedChain};
 use crate::shared::hostname;
 use crate::shared::listeners::{AttachPoints, ListenerId, ListenerPoint, isolated};
 
-/// The valid certificates of an object's TLS listeners, by listener name.
-pub(crate) type ServedCertificates = BTreeMap<Arc<str>, Vec<CertificateKey>>;
+/// How an object's TLS listeners terminate TLS, by listener name.
+pub(crate) type Terminations = BTreeMap<Arc<str>, Termination>;
 
 /// The tables needed to build ports.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources {
     /// Listeners by port.
     pub(crate) points_by_port: Index<ObjectKey, AttachPoints, ListenerKey>,
-    /// Certificates by owner.
-    pub(crate) certificates: Table<ObjectKey, ServedCertificates>,
+    /// TLS settings by owner.
+    pub(crate) terminations: Table<ObjectKey, Terminations>,
     /// Forwarded connections by listener.
     pub(crate) chains: Index<ChainKey, ServedChain, ListenerId>,
     /// The client certificates of fleets.
@@ -73,15 +73,15 @@ pub(crate) fn listener(
 fn chains(reader: &mut Reader<'_>, sources: Sources, on_port: &[&ListenerPoint]) -> Vec<Chain> {
     let mut chains = Vec::new();
     for point in on_port {
-        let certificates = reader.get(sources.certificates, &point.listener.id.owner);
-        let of_listener = |served: Arc<ServedCertificates>| served.get(point.name()).cloned();
-        let certificates = certificates.and_then(of_listener).unwrap_or_default();
+        let terminations = reader.get(sources.terminations, &point.listener.id.owner);
+        let of_listener = |all: Arc<Terminations>| all.get(point.name()).cloned();
+        let termination = terminations.and_then(of_listener).unwrap_or_default();
         match &point.listener.table {
             Some(table) => chains.push(Chain {
-                tls: tls(point, &point.domain, TlsMode::Terminate(certificates)),
+                tls: tls(point, &point.domain, TlsMode::Terminate(termination)),
                 target: ChainTarget::Http(table.clone()),
             }),
-            None => chains.extend(forwarding(reader, sources, point, on_port, &certificates)),
+            None => chains.extend(forwarding(reader, sources, point, on_port, &termination)),
         }
     }
     // Plain listeners share a route table, and therefore a chain.
@@ -96,7 +96,7 @@ fn forwarding(
     sources: Sources,
     point: &ListenerPoint,
     on_port: &[&ListenerPoint],
-    certificates: &[CertificateKey],
+    termination: &Termination,
 ) -> Vec<Chain> {
     let served = reader.by(sources.chains, &point.listener.id);
     let closed = Chain {
@@ -110,7 +110,7 @@ fn forwarding(
         }
         let (mode, targets) = match point.passthrough {
             true => (TlsMode::Passthrough, &chain.passthrough),
-            false => (TlsMode::Terminate(certificates.to_vec()), &chain.targets),
+            false => (TlsMode::Terminate(termination.clone()), &chain.targets),
         };
         let chain = Chain {
             tls: tls(point, &key.domain, mode),

@@ -1,14 +1,14 @@
-use sesame_model::{TlsPolicyKey, TrustBundle};
+use sesame_model::{TlsPolicyKey, TrustBundle, TrustBundleKey};
 
 use super::*;
 
 #[test]
 fn a_trust_bundle_is_sent_to_the_fleets_that_refer_to_it() {
     let mut world = World::new(Sharding::Auto);
-    let key = TlsPolicyKey {
+    let key = TrustBundleKey::Policy(TlsPolicyKey {
         namespace: "ns".into(),
         name: "c0".into(),
-    };
+    });
     let bundle = |content: u8| TrustBundle {
         certificates: vec![content].into(),
     };

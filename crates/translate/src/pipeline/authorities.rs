@@ -1,0 +1,45 @@
+//! The objects with CA certificates that policies and Gateways refer to.
+
+use sesame_api::{Kind, ObjectKey};
+use sesame_engine::{Builder, Reader, Table};
+
+use crate::gateway_api::{backend_tls, frontend};
+use crate::inputs::Inputs;
+use crate::shared::authorities::{self, AUTHORITIES, AuthorityState};
+
+/// Declares their states.
+pub(super) fn states(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, AuthorityState> {
+    let inputs = *inputs;
+    let policies = b.index(
+        inputs.backend_tls_policies,
+        "backend_tls_policies by authority",
+        |key, policy| backend_tls::referenced_authorities(key, policy).collect(),
+    );
+    let gateways = b.index(inputs.gateways, "gateways by authority", |_, gateway| {
+        frontend::referenced_authorities(gateway)
+    });
+    let referenced = b.union_keys("referenced authorities", [policies.into(), gateways.into()]);
+    b.derive("authority state", referenced, move |reader, key| {
+        Some(read(reader, &inputs, key))
+    })
+}
+
+fn read(reader: &mut Reader<'_>, inputs: &Inputs, key: &ObjectKey) -> AuthorityState {
+    let name = key.namespaced_name();
+    if key.kind == Kind::Secret {
+        return match reader.get(inputs.secrets, &name) {
+            Some(secret) => {
+                let text = secret.data.get(AUTHORITIES);
+                authorities::read(text.map_or(&[], |text| text))
+            }
+            None => AuthorityState::Missing,
+        };
+    }
+    match reader.get(inputs.config_maps, &name) {
+        Some(config) => {
+            let text = config.authorities.as_deref();
+            authorities::read(text.unwrap_or_default().as_bytes())
+        }
+        None => AuthorityState::Missing,
+    }
+}
