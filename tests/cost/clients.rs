@@ -15,6 +15,7 @@ pub(super) fn validation(world: &mut World) {
     let changed: &[(&str, usize)] = &[
         ("gateway creation time", 1),
         ("gateway parameters", 1),
+        ("client certificate", 1),
         ("gateway state", 1),
         ("gateway claims", 1),
         ("gateway points", 1),

@@ -112,7 +112,7 @@ pub(crate) fn client_certificates(world: &mut World) {
         ("gateway state", 1),
         ("gateway claims", 1),
         ("gateway points", 1),
-        ("gateway certificates", 1),
+        ("gateway terminations", 1),
         ("gateway status", 1),
         ("listener_set parent", 1),
         ("fleet", 1),

@@ -213,6 +213,35 @@ async fn a_missing_ca_is_used_once_it_exists() {
     }
 }
 
+/// GEP-5075.
+#[tokio::test]
+async fn a_cluster_trust_bundle_is_used_while_it_exists() {
+    let ca = authority();
+    let backend = secure("s", &ca, &["s.test"]).await;
+    let name = "example.com:shop:v1";
+    let trust = format!(
+        "caCertificateRefs: [{{group: certificates.k8s.io, kind: ClusterTrustBundle, name: \"{name}\"}}], hostname: s.test"
+    );
+    let objects = service("s", &[backend.address()]) + &policy("s", &trust);
+    let sesame = Sesame::with_rules(&objects, &[to("s")]).await;
+    let address = sesame.at(8080);
+    becomes(address, HOST, "/", "500").await;
+    let pem = ca.pem().trim_end().replace('\n', "\n    ");
+    let bundle = format!(
+        "apiVersion: certificates.k8s.io/v1\nkind: ClusterTrustBundle\nmetadata: {{name: \"{name}\"}}\nspec:\n  \
+         signerName: example.com/shop\n  trustBundle: |\n    {pem}\n"
+    );
+    for (text, expected, resolved) in [
+        (&*bundle, "s", "ResolvedRefs"),
+        ("", "500", "InvalidCACertificateRef"),
+        (&*bundle, "s", "ResolvedRefs"),
+    ] {
+        sesame.folder().replace("ca.yaml", text);
+        becomes(address, HOST, "/", expected).await;
+        assert_eq!(reason(&sesame, "s", 1).await, resolved);
+    }
+}
+
 /// Requests over one connection and over new ones until `done`; none may fail. Returns their number.
 pub(crate) async fn load(address: SocketAddr, mut kept: Connection, done: &Cell<bool>) -> usize {
     let request = Request::get(HOST, "/");

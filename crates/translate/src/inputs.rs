@@ -7,7 +7,7 @@ use sesame_api::{
     BackendTLSPolicy, GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, ListenerSet,
     NamespacedName, Object, ObjectKey, ReferenceGrant, Release, TCPRoute, TLSRoute, UDPRoute,
 };
-use sesame_engine::{Batch, Builder, Engine, Index, Table};
+use sesame_engine::{Batch, Builder, Engine, Index, Reader, Table};
 use sesame_model::{FleetId, FleetState};
 
 use crate::fleet::{Rejected, RejectedKind};
@@ -131,6 +131,12 @@ impl Inputs {
     /// Sets the kinds that the API server doesn't serve; none by default.
     pub fn set_absent(&self, batch: &mut Batch, kinds: BTreeSet<Kind>) {
         batch.upsert(self.absent, (), kinds);
+    }
+
+    /// Whether the API server doesn't serve a kind.
+    pub(crate) fn is_absent(&self, reader: &mut Reader<'_>, kind: Kind) -> bool {
+        let absent = reader.get(self.absent, &());
+        absent.is_some_and(|kinds| kinds.contains(&kind))
     }
 
     /// Sets an Envoy's NACK of a resource; `None` once the resource is accepted.

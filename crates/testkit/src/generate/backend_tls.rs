@@ -1,4 +1,4 @@
-//! BackendTLSPolicies, and ConfigMaps with CA certificates, valid and invalid.
+//! BackendTLSPolicies, and ConfigMaps and ClusterTrustBundles with CA certificates, valid and invalid.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -8,6 +8,9 @@ use super::{pool, secret};
 
 /// The names of ConfigMaps.
 const AUTHORITIES: &[&str] = &["ca1", "ca2"];
+
+/// The names of ClusterTrustBundles.
+const BUNDLES: &[&str] = &["b1", "example.net:b2"];
 
 /// The namespaces of policies and ConfigMaps.
 const HOMES: &[&str] = &["one", "one", "two"];
@@ -48,6 +51,9 @@ pub(super) fn authority() -> Json {
     prop_oneof![
         6 => any_of(AUTHORITIES).prop_map(|name| json!({"group": "", "kind": "ConfigMap", "name": name})),
         2 => any_of(pool::SECRETS).prop_map(|name| json!({"group": "", "kind": "Secret", "name": name})),
+        2 => any_of(BUNDLES).prop_map(|name| {
+            json!({"group": "certificates.k8s.io", "kind": "ClusterTrustBundle", "name": name})
+        }),
         1 => just(json!({"group": "", "kind": "ConfigMap", "name": "missing"})),
         1 => just(json!({"group": "example.net", "kind": "Vault", "name": "ca1"})),
     ]
@@ -76,6 +82,20 @@ fn validation() -> Json {
                 all.extend(names);
             }
             validation
+        })
+        .boxed()
+}
+
+pub(super) fn trust_bundle() -> Json {
+    let text = prop_oneof![9 => secret::chain(), 1 => just(json!(""))];
+    (any_of(BUNDLES), text)
+        .prop_map(|(name, text)| {
+            json!({
+                "apiVersion": "certificates.k8s.io/v1",
+                "kind": "ClusterTrustBundle",
+                "metadata": {"name": name},
+                "spec": {"trustBundle": text},
+            })
         })
         .boxed()
 }

@@ -82,6 +82,7 @@ fn gateway_of(metadata: Json) -> Json {
         ("infrastructure", may(0.05, infrastructure())),
         ("tls", may(0.3, tls())),
         ("allowedListeners", may(0.5, allowed_listeners())),
+        ("defaultScope", may(0.3, mostly(&["All"], &["None"]))),
     ]);
     (metadata, spec)
         .prop_map(|(metadata, mut spec)| {
@@ -302,7 +303,9 @@ fn frontend() -> Json {
 fn validation() -> Json {
     let reference = (backend_tls::authority(), may(0.2, any_of(pool::NAMESPACES)));
     let reference = reference.prop_map(|(mut reference, namespace)| {
-        if let Some(namespace) = namespace {
+        if let Some(namespace) = namespace
+            && reference["kind"] != "ClusterTrustBundle"
+        {
             reference["namespace"] = namespace;
         }
         reference

@@ -17,6 +17,7 @@ pub(super) fn http_route() -> Json {
 pub(super) fn route(kind: &'static str, rule: Json) -> Json {
     let spec = record(vec![
         ("parentRefs", may(0.97, list(parent(), 1..4))),
+        ("useDefaultGateways", may(0.2, mostly(&["All"], &["None"]))),
         ("hostnames", may(0.7, list(any_of(pool::DOMAINS), 0..4))),
         ("rules", may(0.97, list(rule, 1..5))),
     ]);

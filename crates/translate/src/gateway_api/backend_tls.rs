@@ -19,9 +19,14 @@ use sesame_model::{
 pub(crate) use self::status::statuses;
 use crate::inputs::Inputs;
 use crate::problem::Problem;
-use crate::shared::authorities::{self, AuthorityState};
+use crate::shared::authorities::{self, AuthorityState, Reasons};
 use crate::shared::precedence::{Seniority, Source};
 use crate::shared::services::{Backend, Service};
+
+const REASONS: Reasons = Reasons {
+    kind: reason::policy::INVALID_KIND,
+    object: reason::policy::INVALID_CA_CERTIFICATE_REF,
+};
 
 /// What a policy says.
 #[derive(Clone, Debug, PartialEq)]
@@ -179,16 +184,10 @@ fn authority_problem(
     reference: &LocalObjectReference,
 ) -> Option<Problem> {
     let Some(authority) = authority(key, reference) else {
-        return Some(Problem::new(
-            reason::policy::INVALID_KIND,
-            authorities::unsupported_kind(&reference.kind, &reference.group),
-        ));
+        let (kind, group) = (&reference.kind, &reference.group);
+        return Some(authorities::unsupported_kind(REASONS, kind, group));
     };
-    let message = authorities::unusable(reader, authorities, &authority)?;
-    Some(Problem::new(
-        reason::policy::INVALID_CA_CERTIFICATE_REF,
-        message,
-    ))
+    authorities::unusable(reader, authorities, &authority, REASONS)
 }
 
 /// The names, one of which the certificate must have (BackendTLSPolicyValidation.subjectAltNames).

@@ -22,7 +22,7 @@ pub(crate) fn key(name: &Arc<str>) -> ObjectKey {
 
 /// The Gateway API features that Sesame doesn't support, sorted. All others are reported as supported: remove a name
 /// only once translation covers the feature and a test through Envoy proves it.
-const MISSING: &[&str] = &["ClusterTrustBundle", "GatewayListenerFilters"];
+const MISSING: &[&str] = &["GatewayListenerFilters"];
 
 /// Features that unmanaged Envoys lack: Sesame doesn't assign their addresses.
 const ADDRESSES: &[&str] = &["GatewayAddressEmpty", "GatewayStaticAddresses"];
@@ -32,6 +32,9 @@ const ROUTABILITY: &[&str] = &[
     "GatewayAddressRoutability",
     "GatewayAddressRoutabilityCluster",
 ];
+
+/// The feature that requires ClusterTrustBundles, and is experimental.
+const CLUSTER_TRUST_BUNDLE: &str = "ClusterTrustBundle";
 
 /// The feature that requires fleets created by Sesame.
 const INFRASTRUCTURE: &str = "GatewayInfrastructure";
@@ -70,12 +73,21 @@ pub(crate) fn read(
     })
 }
 
-/// The status of a class. `release` is the API release in the cluster, if known.
+/// What the API server serves.
+#[derive(Clone, Copy)]
+pub(crate) struct Api<'a> {
+    /// The release of the Gateway API, if known.
+    pub(crate) release: Option<&'a Release>,
+    /// Whether it serves ClusterTrustBundles.
+    pub(crate) trust_bundles: bool,
+}
+
+/// The status of a class.
 pub(crate) fn status(
     class: &GatewayClass,
     state: &ClassState,
     mode: &Mode,
-    release: Option<&Release>,
+    api: Api<'_>,
 ) -> GatewayClassStatus {
     let generation = class.meta.generation;
     let accepted = Problem::or_true(
@@ -87,7 +99,8 @@ pub(crate) fn status(
         ),
         generation,
     );
-    let other = release.filter(|release| !is_supported(&release.version));
+    let other = api.release;
+    let other = other.filter(|release| !is_supported(&release.version));
     let other = other.map(|release| {
         let message = format!(
             "the cluster has Gateway API {}, but Sesame supports {API_RELEASE}; features that differ between \
@@ -107,7 +120,7 @@ pub(crate) fn status(
     );
     GatewayClassStatus {
         conditions: vec![accepted, version],
-        supported_features: features(mode, release)
+        supported_features: features(mode, api)
             .into_iter()
             .map(|name| SupportedFeature { name: name.into() })
             .collect(),
@@ -125,11 +138,20 @@ pub(crate) fn has_routability(mode: &Mode, release: Option<&Release>) -> bool {
     *mode == Mode::Managed && release.is_some_and(|release| release.experimental)
 }
 
-/// The features that work in a mode, with the fields of a release, sorted.
-fn features(mode: &Mode, release: Option<&Release>) -> Vec<&'static str> {
+impl Api<'_> {
+    fn experimental(self) -> bool {
+        self.release.is_some_and(|release| release.experimental)
+    }
+}
+
+/// The features that work in a mode, with what the API server serves, sorted.
+fn features(mode: &Mode, api: Api<'_>) -> Vec<&'static str> {
     let works = |feature: &str| match mode {
         _ if MISSING.contains(&feature) => false,
-        _ if ROUTABILITY.contains(&feature) => has_routability(mode, release),
+        _ if ROUTABILITY.contains(&feature) => has_routability(mode, api.release),
+        _ if feature == CLUSTER_TRUST_BUNDLE => {
+            *mode == Mode::Local || api.experimental() && api.trust_bundles
+        }
         Mode::Local => feature != INFRASTRUCTURE,
         Mode::Managed => true,
         Mode::Unmanaged { .. } => feature != INFRASTRUCTURE && !ADDRESSES.contains(&feature),
@@ -144,24 +166,40 @@ fn features(mode: &Mode, release: Option<&Release>) -> Vec<&'static str> {
 mod tests {
     use super::*;
 
+    const STANDARD_API: Api<'_> = Api {
+        release: None,
+        trust_bundles: true,
+    };
+
     #[test]
     fn unsupported_features_are_sorted_and_exist_in_the_spec() {
         let known = [CORE, STANDARD, EXPERIMENTAL].concat();
         assert!(MISSING.is_sorted());
-        for feature in [MISSING, ADDRESSES, ROUTABILITY, &[INFRASTRUCTURE]].concat() {
+        for feature in [
+            MISSING,
+            ADDRESSES,
+            ROUTABILITY,
+            &[CLUSTER_TRUST_BUNDLE, INFRASTRUCTURE],
+        ]
+        .concat()
+        {
             assert!(known.contains(&feature), "{feature}");
         }
         let experimental = Release {
             version: "v1.7.0".to_owned(),
             experimental: true,
         };
-        let all = features(&Mode::Managed, Some(&experimental));
+        let api = Api {
+            release: Some(&experimental),
+            trust_bundles: true,
+        };
+        let all = features(&Mode::Managed, api);
         assert_eq!(all.len() + MISSING.len(), known.len());
     }
 
     #[test]
     fn each_mode_claims_only_supported_features() {
-        let has = |mode: &Mode, feature: &str| features(mode, None).contains(&feature);
+        let has = |mode: &Mode, feature: &str| features(mode, STANDARD_API).contains(&feature);
         let unmanaged = Mode::Unmanaged { gateway: None };
         assert!(has(&Mode::Managed, INFRASTRUCTURE));
         assert!(!has(&Mode::Local, INFRASTRUCTURE) && !has(&unmanaged, INFRASTRUCTURE));
@@ -172,6 +210,8 @@ mod tests {
         for feature in ROUTABILITY {
             assert!(!has(&Mode::Managed, feature) && !has(&Mode::Local, feature));
         }
+        assert!(has(&Mode::Local, CLUSTER_TRUST_BUNDLE));
+        assert!(!has(&Mode::Managed, CLUSTER_TRUST_BUNDLE));
         assert!(has(&unmanaged, "HTTPRoute"));
     }
 

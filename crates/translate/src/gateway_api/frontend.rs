@@ -14,8 +14,13 @@ use sesame_engine::{Reader, Table};
 use sesame_model::{ClientValidation, TrustBundle, TrustBundleKey};
 
 use crate::problem::Problem;
-use crate::shared::authorities::{self, AuthorityState};
+use crate::shared::authorities::{self, AuthorityState, Reasons};
 use crate::shared::grants::{self, Grants, Referrer};
+
+const REASONS: Reasons = Reasons {
+    kind: reason::listener::INVALID_CA_CERTIFICATE_KIND,
+    object: reason::listener::INVALID_CA_CERTIFICATE_REF,
+};
 
 /// A Gateway's settings by port; under `None`, those of all other ports. Rotating a CA doesn't change this row.
 #[derive(Clone, Debug, PartialEq)]
@@ -166,18 +171,14 @@ fn resolve(
     reference: &ObjectReference,
 ) -> Result<ObjectKey, Problem> {
     let namespace = &gateway.meta.namespace;
-    let authority = authority(gateway, reference).ok_or_else(|| {
-        Problem::new(
-            reason::listener::INVALID_CA_CERTIFICATE_KIND,
-            authorities::unsupported_kind(&reference.kind, &reference.group),
-        )
-    })?;
+    let authority = authority(gateway, reference)
+        .ok_or_else(|| authorities::unsupported_kind(REASONS, &reference.kind, &reference.group))?;
     let referrer = Referrer {
         kind: Kind::Gateway,
         namespace,
     };
     let (kind, name) = (authority.kind, authority.namespaced_name());
-    if !grants::permitted(reader, sources.grants, referrer, kind, &name) {
+    if kind.namespaced() && !grants::permitted(reader, sources.grants, referrer, kind, &name) {
         return Err(Problem::new(
             reason::listener::REF_NOT_PERMITTED,
             format!(
@@ -186,12 +187,9 @@ fn resolve(
             ),
         ));
     }
-    match authorities::unusable(reader, sources.authorities, &authority) {
+    match authorities::unusable(reader, sources.authorities, &authority, REASONS) {
         None => Ok(authority),
-        Some(message) => Err(Problem::new(
-            reason::listener::INVALID_CA_CERTIFICATE_REF,
-            message,
-        )),
+        Some(problem) => Err(problem),
     }
 }
 

@@ -5,7 +5,7 @@ use sesame_engine::{Builder, Reader, Table};
 
 use crate::gateway_api::{backend_tls, frontend};
 use crate::inputs::Inputs;
-use crate::shared::authorities::{self, AUTHORITIES, AuthorityState};
+use crate::shared::authorities::{self, AUTHORITIES, AuthorityState, TRUST_BUNDLE};
 
 /// Declares their states.
 pub(super) fn states(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, AuthorityState> {
@@ -26,20 +26,25 @@ pub(super) fn states(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, Autho
 
 fn read(reader: &mut Reader<'_>, inputs: &Inputs, key: &ObjectKey) -> AuthorityState {
     let name = key.namespaced_name();
-    if key.kind == Kind::Secret {
-        return match reader.get(inputs.secrets, &name) {
+    match key.kind {
+        Kind::Secret => match reader.get(inputs.secrets, &name) {
             Some(secret) => {
                 let text = secret.data.get(AUTHORITIES);
-                authorities::read(text.map_or(&[], |text| text))
+                authorities::read(text.map_or(&[], |text| text), AUTHORITIES)
             }
             None => AuthorityState::Missing,
-        };
-    }
-    match reader.get(inputs.config_maps, &name) {
-        Some(config) => {
-            let text = config.authorities.as_deref();
-            authorities::read(text.unwrap_or_default().as_bytes())
-        }
-        None => AuthorityState::Missing,
+        },
+        Kind::ClusterTrustBundle => match reader.get(inputs.cluster_trust_bundles, &key.name) {
+            Some(text) => authorities::read(text.as_bytes(), TRUST_BUNDLE),
+            None if inputs.is_absent(reader, key.kind) => AuthorityState::Unserved,
+            None => AuthorityState::Missing,
+        },
+        _ => match reader.get(inputs.config_maps, &name) {
+            Some(config) => {
+                let text = config.authorities.as_deref();
+                authorities::read(text.unwrap_or_default().as_bytes(), AUTHORITIES)
+            }
+            None => AuthorityState::Missing,
+        },
     }
 }

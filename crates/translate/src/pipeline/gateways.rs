@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sesame_api::{NamespacedName, ObjectKey, ObjectStatus};
+use sesame_api::{Kind, NamespacedName, ObjectKey, ObjectStatus};
 use sesame_engine::{Builder, Index, Table};
 use sesame_model::{CertificateKey, FleetId, FleetRequest, TrustBundle, TrustBundleKey};
 
@@ -67,8 +67,12 @@ pub(super) fn stages(
         let class = reader.get(inputs.gateway_classes, key)?;
         let state = reader.get(classes, key)?;
         let release = reader.get(inputs.release, &());
+        let api = class::Api {
+            release: release.as_deref(),
+            trust_bundles: !inputs.is_absent(reader, Kind::ClusterTrustBundle),
+        };
         let settings = reader.get(inputs.settings, &())?;
-        let status = class::status(&class, &state, &settings.mode, release.as_deref());
+        let status = class::status(&class, &state, &settings.mode, api);
         Some(ObjectStatus::GatewayClass(Arc::new(status)))
     });
     let parameters: Table<ObjectKey, GatewayParameters> =

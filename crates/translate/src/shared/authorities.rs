@@ -1,4 +1,4 @@
-//! CA certificates in ConfigMaps and Secrets, validated so that Envoy accepts all valid ones.
+//! CA certificates in ConfigMaps, Secrets and ClusterTrustBundles, validated so that Envoy accepts all valid ones.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,10 +10,14 @@ use sesame_engine::{Reader, Table};
 use sesame_model::TrustBundle;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
+use crate::problem::Problem;
 use crate::shared::certificates::pem;
 
 /// The key of CA certificates in a ConfigMap or Secret.
 pub(crate) const AUTHORITIES: &str = "ca.crt";
+
+/// The field of CA certificates in a ClusterTrustBundle.
+pub(crate) const TRUST_BUNDLE: &str = "spec.trustBundle";
 
 /// The maximum number of CA certificates in one object.
 const MAX_AUTHORITIES: usize = 1_000;
@@ -25,39 +29,41 @@ pub(crate) enum AuthorityState {
     Valid(Arc<[String]>),
     /// The object doesn't exist.
     Missing,
+    /// The API server doesn't serve its kind.
+    Unserved,
     /// The object has no valid certificates; the reason is a clause to follow "ConfigMap ns/name".
     Invalid(String),
 }
 
-/// Reads the text under [`AUTHORITIES`].
-pub(crate) fn read(text: &[u8]) -> AuthorityState {
-    match try_read(text) {
+/// Reads the text in a field: [`AUTHORITIES`] or [`TRUST_BUNDLE`].
+pub(crate) fn read(text: &[u8], field: &str) -> AuthorityState {
+    match try_read(text, field) {
         Ok(certificates) => AuthorityState::Valid(certificates),
         Err(reason) => AuthorityState::Invalid(reason),
     }
 }
 
-fn try_read(text: &[u8]) -> Result<Arc<[String]>, String> {
+fn try_read(text: &[u8], field: &str) -> Result<Arc<[String]>, String> {
     if text.is_empty() {
-        return Err(format!("has no data in {AUTHORITIES}"));
+        return Err(format!("has no data in {field}"));
     }
     let certificates: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(text)
         .take(MAX_AUTHORITIES + 1)
         .collect::<Result<_, _>>()
-        .map_err(|error| format!("has invalid PEM in {AUTHORITIES}: {error}"))?;
+        .map_err(|error| format!("has invalid PEM in {field}: {error}"))?;
     if certificates.is_empty() {
-        return Err(format!("has no PEM certificate in {AUTHORITIES}"));
+        return Err(format!("has no PEM certificate in {field}"));
     }
     if certificates.len() > MAX_AUTHORITIES {
         return Err(format!(
-            "has more than {MAX_AUTHORITIES} certificates in {AUTHORITIES}"
+            "has more than {MAX_AUTHORITIES} certificates in {field}"
         ));
     }
     for (position, der) in certificates.iter().enumerate() {
         let parsed = X509Certificate::from_der(der);
         if !parsed.is_ok_and(|(rest, _)| rest.is_empty()) {
             return Err(format!(
-                "has an invalid X.509 certificate in {AUTHORITIES}, at position {}",
+                "has an invalid X.509 certificate in {field}, at position {}",
                 position + 1
             ));
         }
@@ -67,33 +73,59 @@ fn try_read(text: &[u8]) -> Result<Arc<[String]>, String> {
     ))
 }
 
+/// The reasons for problems with a reference to CA certificates.
+#[derive(Clone, Copy)]
+pub(crate) struct Reasons {
+    /// Its kind isn't supported.
+    pub(crate) kind: &'static str,
+    /// Its object has no valid CA certificates.
+    pub(crate) object: &'static str,
+}
+
 /// The object that a reference to CA certificates refers to; `None` if its kind isn't supported.
 pub(crate) fn key(kind: Option<Kind>, name: NamespacedName) -> Option<ObjectKey> {
-    let kind = kind.filter(|kind| matches!(kind, Kind::ConfigMap | Kind::Secret))?;
-    Some(name.of_kind(kind))
+    match kind? {
+        kind @ (Kind::ConfigMap | Kind::Secret) => Some(name.of_kind(kind)),
+        kind @ Kind::ClusterTrustBundle => Some(ObjectKey::new(kind, "", name.name)),
+        _ => None,
+    }
 }
 
-/// What is wrong with a reference to another kind, to follow a field's path.
-pub(crate) fn unsupported_kind(kind: &KindName, group: &Group) -> String {
-    format!(
+/// The problem with a reference to another kind.
+pub(crate) fn unsupported_kind(reasons: Reasons, kind: &KindName, group: &Group) -> Problem {
+    let message = format!(
         "kind {kind} in group {} is not supported; use a ConfigMap or a Secret with CA certificates under the key \
-         {AUTHORITIES}",
+         {AUTHORITIES}, or a ClusterTrustBundle",
         group.or_core()
-    )
+    );
+    Problem::new(reasons.kind, message)
 }
 
-/// Why an object has no valid CA certificates, to follow a field's path; `None` if it has.
+/// Why an object has no valid CA certificates; `None` if it has.
 pub(crate) fn unusable(
     reader: &mut Reader<'_>,
     states: Table<ObjectKey, AuthorityState>,
     key: &ObjectKey,
-) -> Option<String> {
-    let (kind, name) = (key.kind, key.namespaced_name());
-    match reader.get(states, key).as_deref() {
-        Some(AuthorityState::Valid(_)) => None,
-        Some(AuthorityState::Invalid(why)) => Some(format!("{kind} {name} {why}")),
-        Some(AuthorityState::Missing) | None => Some(format!("{kind} {name} does not exist")),
-    }
+    reasons: Reasons,
+) -> Option<Problem> {
+    let kind = key.kind;
+    let name = match kind.namespaced() {
+        true => key.namespaced_name().to_string(),
+        false => key.name.to_string(),
+    };
+    let message = match reader.get(states, key).as_deref() {
+        Some(AuthorityState::Valid(_)) => return None,
+        Some(AuthorityState::Unserved) => {
+            let message = format!(
+                "the API server does not serve kind {kind}; use a ConfigMap or a Secret with CA certificates under the \
+                 key {AUTHORITIES}"
+            );
+            return Some(Problem::new(reasons.kind, message));
+        }
+        Some(AuthorityState::Invalid(why)) => format!("{kind} {name} {why}"),
+        Some(AuthorityState::Missing) | None => format!("{kind} {name} does not exist"),
+    };
+    Some(Problem::new(reasons.object, message))
 }
 
 /// All valid CA certificates of these objects, if any.
@@ -133,7 +165,7 @@ mod tests {
     }
 
     fn reason(text: &str) -> String {
-        match read(text.as_bytes()) {
+        match read(text.as_bytes(), AUTHORITIES) {
             AuthorityState::Invalid(reason) => reason,
             other => panic!("expected an error, got {other:?}"),
         }
@@ -144,7 +176,7 @@ mod tests {
         let (a, b) = (authority(), authority());
         let text = format!("# a comment\n{a}\n{b}{a}");
         let expected = [a, b].map(|pem| pem.replace('\r', ""));
-        match read(text.as_bytes()) {
+        match read(text.as_bytes(), AUTHORITIES) {
             AuthorityState::Valid(certificates) => assert_eq!(*certificates, expected),
             other => panic!("{other:?}"),
         }

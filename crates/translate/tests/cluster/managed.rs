@@ -1,6 +1,6 @@
 //! Managed mode: a fleet of pods for each Gateway.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 use serde_json::json;
@@ -238,6 +238,48 @@ fn the_status_has_the_routability_of_addresses() {
     ] {
         assert!(names.iter().any(|name| name == feature), "{names:?}");
     }
+}
+
+/// GEP-5075: Kubernetes releases before 1.37 don't serve ClusterTrustBundles.
+#[test]
+fn references_to_a_kind_that_is_not_served_are_invalid() {
+    let mut rig = rig();
+    let frontend = json!({"default": {"validation": {"caCertificateRefs": [
+        {"group": "certificates.k8s.io", "kind": "ClusterTrustBundle", "name": "ca"},
+    ]}}});
+    let listener = json!({"name": "https", "port": 443, "protocol": "HTTPS", "tls": {"certificateRefs": [{"name": "c"}]}});
+    let gateway = set(
+        gateway("web", "edge", 1),
+        "/spec/tls",
+        json!({"frontend": frontend}),
+    );
+    rig.put([set(gateway, "/spec/listeners", json!([listener]))]);
+    let resolved = |rig: &Rig| said(&rig.gateway("web").listeners[0].conditions, "ResolvedRefs");
+    let claimed = |rig: &Rig| {
+        let features = rig.class("edge").unwrap().supported_features.clone();
+        features
+            .iter()
+            .any(|feature| &*feature.name == "ClusterTrustBundle")
+    };
+    let release = Release {
+        version: "v1.7.0".to_owned(),
+        experimental: true,
+    };
+    rig.change(|inputs, batch| inputs.set_release(batch, Some(release)));
+    assert!(
+        resolved(&rig).ends_with("ClusterTrustBundle ca does not exist"),
+        "{}",
+        resolved(&rig)
+    );
+    assert!(claimed(&rig));
+    let absent = BTreeSet::from([Kind::ClusterTrustBundle]);
+    rig.change(|inputs, batch| inputs.set_absent(batch, absent));
+    assert!(
+        resolved(&rig).contains("the API server does not serve kind ClusterTrustBundle"),
+        "{}",
+        resolved(&rig)
+    );
+    assert!(!claimed(&rig));
 }
 
 #[test]
