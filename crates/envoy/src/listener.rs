@@ -201,7 +201,7 @@ fn transport_socket(termination: &Termination, alpn: &[&str]) -> core::Transport
 /// The CAs are a resource of their own, so that a rotated CA doesn't replace the chain. Until Envoy has them, it closes
 /// all connections.
 fn validation(clients: &ClientValidation) -> ValidationContextType {
-    let authorities = sds(names::trust_bundle(&clients.authorities));
+    let authorities = secret::reference(names::trust_bundle(&clients.authorities));
     if !clients.optional {
         return ValidationContextType::ValidationContextSdsSecretConfig(authorities);
     }
@@ -213,11 +213,4 @@ fn validation(clients: &ClientValidation) -> ValidationContextType {
         validation_context_sds_secret_config: Some(authorities),
         ..Default::default()
     })
-}
-
-fn sds(name: String) -> tls::SdsSecretConfig {
-    tls::SdsSecretConfig {
-        name,
-        sds_config: Some(wire::ads()),
-    }
 }
