@@ -71,6 +71,11 @@ pub(crate) fn read(
 }
 
 impl GatewayState {
+    /// Why it isn't served, if its fleet serves another Gateway.
+    pub(crate) fn elsewhere(&self) -> Option<&Problem> {
+        self.refused.as_ref().filter(|_| self.elsewhere)
+    }
+
     /// What its fleet presents to backends with a TLS policy; `None` if nothing.
     pub(crate) fn presented(&self) -> Option<ClientCertificate> {
         if self.refused.is_some() {

@@ -22,6 +22,8 @@ pub(crate) struct SetState {
     pub(crate) gateway: ObjectKey,
     /// Why none of its listeners is served.
     pub(crate) refused: Option<Problem>,
+    /// Why no route can attach to any of them.
+    pub(crate) closed: Option<Problem>,
     /// In the set's order.
     pub(crate) listeners: Vec<ListenerState>,
 }
@@ -37,6 +39,8 @@ impl SetState {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Parent {
     refused: bool,
+    /// Set if the fleet serves another Gateway.
+    elsewhere: Option<Problem>,
     allowed: ListenerNamespaces,
 }
 
@@ -46,6 +50,7 @@ impl Parent {
         let allowed = gateway.spec.allowed_listeners.as_deref();
         Self {
             refused: state.refused.is_some(),
+            elsewhere: state.elsewhere().cloned(),
             allowed: allowed
                 .map(|all| all.namespaces.clone())
                 .unwrap_or_default(),
@@ -96,6 +101,7 @@ pub(crate) fn read(
     Some(SetState {
         gateway,
         refused,
+        closed: parent.elsewhere.clone(),
         listeners,
     })
 }

@@ -163,7 +163,7 @@ pub(super) fn stages(
         let settings = reader.get(inputs.settings, &())?;
         let fleet = settings.fleet_of(&key.namespaced_name());
         let served = state.refused.is_none();
-        let closed = state.refused.clone().filter(|_| state.elsewhere);
+        let closed = state.elsewhere().cloned();
         Some(listener_state::attach_points(
             fleet,
             key,
@@ -177,9 +177,13 @@ pub(super) fn stages(
         let settings = reader.get(inputs.settings, &())?;
         let fleet = settings.fleet_of(&state.gateway.namespaced_name());
         let served = state.refused.is_none();
-        let listeners = &state.listeners;
+        let closed = state.closed.clone();
         Some(listener_state::attach_points(
-            fleet, key, listeners, served, None,
+            fleet,
+            key,
+            &state.listeners,
+            served,
+            closed,
         ))
     });
     let gateway_terminations = b.derive("gateway terminations", states, move |reader, key| {

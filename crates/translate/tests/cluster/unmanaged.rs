@@ -65,6 +65,31 @@ fn the_oldest_gateway_of_the_oldest_class_is_served_and_named_in_other_statuses(
         "Accepted/Accepted"
     );
     assert_eq!(said(&route.parents[1].conditions, "Accepted"), elsewhere);
+    // Also at a ListenerSet of a Gateway that isn't served.
+    let late = gateway("late", "old", 6);
+    rig.put([
+        set(
+            late,
+            "/spec/allowedListeners",
+            json!({"namespaces": {"from": "Same"}}),
+        ),
+        json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "ListenerSet",
+            "metadata": {"name": "more", "namespace": "ns"},
+            "spec": {
+                "parentRef": {"name": "late"},
+                "listeners": [{"name": "http", "port": 8080, "protocol": "HTTP"}],
+            },
+        }),
+        set(
+            crate::rig::route("r", &[]),
+            "/spec/parentRefs",
+            json!([{"kind": "ListenerSet", "name": "more"}]),
+        ),
+    ]);
+    let parents = &rig.route("r").parents;
+    assert_eq!(said(&parents[0].conditions, "Accepted"), elsewhere);
     let classes =
         ["old", "young"].map(|name| said(&rig.class(name).unwrap().conditions, "Accepted"));
     assert_eq!(classes[0], "Accepted/Accepted");
