@@ -31,7 +31,7 @@ pub(crate) fn policies(world: &mut World) {
         },
     });
     let [first, second] = [(); 2].map(|()| Authority::new().expect("a CA"));
-    // A Service gets a policy: a cluster replaces the other.
+    // A Service gets a policy: a new cluster replaces the old one.
     let service = service_name(5);
     costs(
         world,

@@ -1,6 +1,6 @@
 //! Filters of route rules, backends and listeners.
 //!
-//! In an object, a filter is a `type` and a field of that name. Decoding turns them into an enum
+//! In an object, a filter has a `type` and a field named after it. Decoding turns both into one enum variant
 //! and rejects filters whose type and body do not match, as the API server
 //! does. HTTPRoute and GRPCRoute share the enum; a GRPCRoute supports only some filters.
 

@@ -79,7 +79,7 @@ pub struct StatusEntry<'a> {
 }
 
 impl ObjectStatus {
-    /// The fields, in a fixed order: all that status readers and writers need to know about a kind.
+    /// The fields, in a fixed order.
     pub fn fields(&self) -> Vec<StatusField<'_>> {
         match self {
             ObjectStatus::GatewayClass(status) => vec![

@@ -20,7 +20,7 @@ pub fn secret(key: &CertificateKey, certificate: &Certificate) -> tls::Secret {
     }
 }
 
-/// The secret for a trust bundle. What else a certificate must have is in the cluster or listener.
+/// The secret for a trust bundle. Other requirements on certificates are in the cluster or listener.
 pub fn trust_bundle(key: &TrustBundleKey, bundle: &TrustBundle) -> tls::Secret {
     tls::Secret {
         name: names::trust_bundle(key),

@@ -22,7 +22,7 @@ pub struct Identity {
     pub private_key: String,
 }
 
-/// The clients that a server accepts. Certificates must be of these CAs (PEM).
+/// The clients that a server accepts. Certificates must be issued by these CAs (PEM).
 #[derive(Clone, Copy, Debug)]
 pub enum Clients<'a> {
     /// All. Certificates aren't requested.

@@ -147,7 +147,7 @@ impl Connect {
         }
     }
 
-    /// Resumes TLS sessions of its earlier connections. Other settings have no effect afterwards.
+    /// Resumes TLS sessions of its earlier connections. Later settings have no effect.
     ///
     /// # Errors
     /// If the certificate to present is invalid.

@@ -21,7 +21,7 @@ const PORT: u16 = 80;
 /// Time limit for a change to take effect.
 const DONE: Duration = Duration::from_secs(90);
 
-/// The policy that forbids to replace the standard channel by the experimental one.
+/// The policy that forbids replacing the standard channel with the experimental one.
 const SAFE_UPGRADES: &str = "safe-upgrades.gateway.networking.k8s.io";
 
 /// Runs the test.

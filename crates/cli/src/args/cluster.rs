@@ -53,7 +53,7 @@ pub(crate) struct ServeArgs {
     /// certificates for itself and for Envoys, and stores them in Secrets]
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub(crate) xds_certificates: Option<PathBuf>,
-    /// Split route tables into shards, so that the cost of a change in Envoy doesn't grow with the number of hosts
+    /// Split route tables into shards, so that Envoy's cost per change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
     /// Load Sesame's module into Envoys; it selects a request's route shard faster than regular expressions do

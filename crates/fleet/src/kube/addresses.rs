@@ -1,4 +1,4 @@
-//! Assigns the addresses of a fleet's Services to the addresses that its owner requests.
+//! Matches the addresses of a fleet's Services with the requests of its owner.
 //!
 //! Pure. A fleet has a Service whose type its parameters determine, by default LoadBalancer, and a second one of type
 //! ClusterIP if a request has routability Cluster. Each can request one IP address. The addresses of a Service that
@@ -14,7 +14,7 @@ use sesame_model::{
 
 use super::spec::FleetSpec;
 
-/// The routability that GEP-5093 demands for tests: an address like any other, reported with this name.
+/// The routability that GEP-5093 requires for tests: an address like any other, reported with this name.
 const SENTINEL: &str = "testing.x-k8s.io/sentinel";
 
 /// The requested addresses.
@@ -36,7 +36,7 @@ impl RequestedAddresses {
     /// Whether a request needs the fleet's Service.
     pub(super) fn needs_service(&self) -> bool {
         let mut requests = self.requests.iter();
-        self.requests.is_empty() || requests.any(|request| !is_in_cluster(request))
+        self.requests.is_empty() || requests.any(is_outside)
     }
 
     /// Whether a request needs the Service for addresses inside the cluster.
@@ -47,7 +47,7 @@ impl RequestedAddresses {
     /// The address that the Service requests.
     pub(super) fn ip(&self) -> Option<IpAddr> {
         let mut requests = self.requests.iter();
-        requests.find_map(|request| ip(request).filter(|_| !is_in_cluster(request)))
+        requests.find_map(|request| ip(request).filter(|_| is_outside(request)))
     }
 
     /// The cluster IP that the Service for addresses inside the cluster requests.
@@ -56,7 +56,7 @@ impl RequestedAddresses {
         requests.find_map(|request| ip(request).filter(|_| is_in_cluster(request)))
     }
 
-    /// Why a request can never be satisfied, unless that depends on its routability.
+    /// Why a request can never be satisfied, apart from an unsupported routability.
     fn unsupported(&self, request: &AddressRequest) -> Option<String> {
         match &request.address {
             AddressValue::Ip(ip)
@@ -85,6 +85,15 @@ fn is_in_cluster(request: &AddressRequest) -> bool {
     request.routability == Routability::Cluster
 }
 
+/// Whether the fleet's first Service has addresses for a request.
+fn is_outside(request: &AddressRequest) -> bool {
+    match &request.routability {
+        Routability::Default => true,
+        Routability::Cluster => false,
+        Routability::Other(name) => name == SENTINEL,
+    }
+}
+
 fn ip(request: &AddressRequest) -> Option<IpAddr> {
     match request.address {
         AddressValue::Ip(ip) => Some(ip),
@@ -98,12 +107,22 @@ pub(super) struct AssignedAddresses {
     load_balancer: bool,
     /// The load balancer's addresses, or the cluster IPs.
     addresses: BTreeSet<FleetAddress>,
+    /// The primary cluster IP.
+    cluster_ip: Option<IpAddr>,
 }
 
 impl AssignedAddresses {
     /// From a Service's `spec` and `status`.
     pub(super) fn of(service: &Value) -> Self {
         let load_balancer = service["spec"]["type"] == "LoadBalancer";
+        let cluster_ips: Vec<&str> = service["spec"]["clusterIPs"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .filter(|ip| *ip != "None")
+            .collect();
+        let cluster_ip = cluster_ips.first().and_then(|ip| ip.parse().ok());
         let texts: Vec<&str> = if load_balancer {
             let ingress = service["status"]["loadBalancer"]["ingress"].as_array();
             let values = |field: &'static str| {
@@ -114,16 +133,11 @@ impl AssignedAddresses {
             };
             values("ip").chain(values("hostname")).collect()
         } else {
-            service["spec"]["clusterIPs"]
-                .as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-                .filter(|ip| *ip != "None")
-                .collect()
+            cluster_ips
         };
         Self {
             load_balancer,
+            cluster_ip,
             addresses: texts
                 .into_iter()
                 .filter(|text| !text.is_empty())
@@ -132,9 +146,9 @@ impl AssignedAddresses {
         }
     }
 
-    /// Whether a cluster IP is among the addresses.
-    pub(super) fn has(&self, ip: IpAddr) -> bool {
-        self.addresses.contains(&FleetAddress::Ip(ip))
+    /// The cluster IP that a Service requests; a dual-stack Service has another one as well.
+    pub(super) fn cluster_ip(&self) -> Option<IpAddr> {
+        self.cluster_ip
     }
 
     fn routability(&self) -> Routability {
@@ -157,22 +171,27 @@ pub(super) struct Services<'a> {
     pub(super) failure: Option<&'a str>,
 }
 
-/// Assigns a distinct address to each request: first to requests for a specific one. Sets the addresses in a state, the
-/// requests without one, and the problem.
+/// Assigns a distinct address to each request: first to requests for a specific one. Sets the state's
+/// addresses, unassigned requests and problem.
 pub(super) fn assign(state: &mut FleetState, requested: &RequestedAddresses, of: Services<'_>) {
-    let mut free = of.all();
+    let (mut outside, mut inside) = (all(of.service), all(of.in_cluster));
     let mut assigned = Vec::new();
     if requested.requests.is_empty() {
-        assigned = free;
+        assigned = outside;
     } else {
         let mut order: Vec<usize> = (0..requested.requests.len()).collect();
         order.sort_by_key(|index| ip(&requested.requests[*index]).is_none());
         let mut unassigned = Vec::new();
         for index in order {
             let request = &requested.requests[index];
+            let free = match is_in_cluster(request) {
+                true => &mut inside,
+                false => &mut outside,
+            };
+            let possible = is_in_cluster(request) || is_outside(request);
             let found = match requested.unsupported(request) {
-                Some(_) => None,
-                None => free.iter().position(|free| satisfies(free, request)),
+                None if possible => free.iter().position(|(free, _)| satisfies(free, request)),
+                _ => None,
             };
             match found {
                 Some(position) => {
@@ -209,26 +228,19 @@ pub(super) fn assign(state: &mut FleetState, requested: &RequestedAddresses, of:
     state.routability = assigned.into_iter().collect();
 }
 
-fn satisfies(
-    (address, routability): &(FleetAddress, Routability),
-    request: &AddressRequest,
-) -> bool {
-    let routable = match &request.routability {
-        Routability::Default => true,
-        Routability::Cluster => *routability == Routability::Cluster,
-        Routability::Other(name) => name == SENTINEL,
-    };
-    routable
-        && match &request.address {
-            AddressValue::Any => address.ip().is_some(),
-            AddressValue::Ip(ip) => address.ip() == Some(*ip),
-            AddressValue::Hostname(_) => address.ip().is_none(),
-            AddressValue::InvalidIp(_) | AddressValue::Other(_) => false,
-        }
+/// Whether an address has the requested type and value.
+fn satisfies(address: &FleetAddress, request: &AddressRequest) -> bool {
+    match &request.address {
+        AddressValue::Any => address.ip().is_some(),
+        AddressValue::Ip(ip) => address.ip() == Some(*ip),
+        AddressValue::Hostname(_) => address.ip().is_none(),
+        AddressValue::InvalidIp(_) | AddressValue::Other(_) => false,
+    }
 }
 
 impl RequestedAddresses {
-    /// The problem with requests that are not satisfied. Those with a routability may remain so, unless all do
+    /// The problem with requests that are not satisfied. Requests with a routability may stay unsatisfied, unless no
+    /// request is satisfied
     /// (GEP-5093).
     fn problem(
         &self,
@@ -269,9 +281,9 @@ impl RequestedAddresses {
             return match &request.address {
                 AddressValue::Ip(ip) => format!("{ip} is not assigned to {service}{reason}"),
                 AddressValue::Hostname(_) => {
-                    "a Service has no hostname inside the cluster; use type IPAddress".to_owned()
+                    "addresses of type Hostname are not supported with routability Cluster; use type IPAddress".to_owned()
                 }
-                _ => format!("{service} has no address for it{reason}"),
+                _ => format!("{service} has no matching address{reason}"),
             };
         }
         match &request.address {
@@ -294,17 +306,16 @@ impl RequestedAddresses {
     }
 }
 
-impl Services<'_> {
-    /// All addresses, those of the first Service first.
-    fn all(&self) -> Vec<(FleetAddress, Routability)> {
-        let services = self.service.into_iter().chain(self.in_cluster);
-        let addresses = services.flat_map(|service| {
-            let addresses = service.addresses.iter();
-            addresses.map(|address| (address.clone(), service.routability()))
-        });
-        addresses.collect()
-    }
+/// All addresses of a Service.
+fn all(service: Option<&AssignedAddresses>) -> Vec<(FleetAddress, Routability)> {
+    let addresses = service.into_iter().flat_map(|service| {
+        let addresses = service.addresses.iter();
+        addresses.map(|address| (address.clone(), service.routability()))
+    });
+    addresses.collect()
+}
 
+impl Services<'_> {
     fn pending(&self) -> String {
         match self.service {
             Some(service) if service.load_balancer && service.addresses.is_empty() => format!(
@@ -312,7 +323,7 @@ impl Services<'_> {
                 self.name
             ),
             Some(service) if service.load_balancer => format!(
-                "the cluster's load balancer assigned no further address of this type to Service {}",
+                "the cluster's load balancer has not assigned another address of this type to Service {}",
                 self.name
             ),
             _ => format!("Service {} has no address yet", self.name),

@@ -37,11 +37,11 @@ struct DesiredFleet {
 }
 
 impl DesiredFleet {
-    /// Whether an object is the Service for addresses inside the cluster, without the requested one.
+    /// Whether an object is the Service for addresses inside the cluster, but lacks the requested cluster IP.
     fn lacks_cluster_ip(&self, kind: ObjectKind, observed: &ObservedObject) -> bool {
         match (&observed.detail, self.requested.cluster_ip()) {
             (Detail::Service(assigned), Some(ip)) if kind == ObjectKind::ClusterService => {
-                !assigned.has(ip)
+                assigned.cluster_ip() != Some(ip)
             }
             _ => false,
         }
@@ -282,15 +282,20 @@ impl Fleet {
         unwatchable: &BTreeMap<(ObjectKind, Option<String>), String>,
     ) -> Option<FleetState> {
         let desired = self.desired.as_ref()?;
-        let service = |kind| match &self.observed.get(&kind)?.detail {
-            Detail::Service(assigned) => Some(assigned),
-            _ => None,
+        let owner = desired.spec.request.owner.as_ref();
+        let service = |kind| {
+            let observed = self.observed.get(&kind)?;
+            match &observed.detail {
+                Detail::Service(assigned) if observed.is_ours(owner) => Some(assigned),
+                _ => None,
+            }
         };
+        let in_cluster = service(ObjectKind::ClusterService);
         let mut out = FleetState::default();
         let services = Services {
             name: &format!("{}/{}", key.namespace, key.name),
             service: service(ObjectKind::Service),
-            in_cluster: service(ObjectKind::ClusterService),
+            in_cluster,
             failure: self
                 .problems
                 .get(&ObjectKind::ClusterService)
@@ -308,8 +313,10 @@ impl Fleet {
             .find(|((kind, scope), _)| self.is_desired(*kind) && here(scope))
             .map(|(_, message)| message);
         let mut problems = self.problems.iter();
-        // An address inside the cluster is a request of its own.
-        let unwritten = problems.find(|(kind, _)| **kind != ObjectKind::ClusterService);
+        // Without this Service, only requests for addresses inside the cluster are affected.
+        let affects_all =
+            |kind: ObjectKind| kind != ObjectKind::ClusterService || in_cluster.is_some();
+        let unwritten = problems.find(|(kind, _)| affects_all(**kind));
         let unwritten = unwritten.map(|(_, message)| message);
         out.problem = out
             .problem

@@ -58,7 +58,7 @@ impl ObjectKind {
         ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, self.name()))
     }
 
-    /// What the names of objects of this kind add to the name of their fleet's other objects.
+    /// The suffix that the names of objects of this kind append to the fleet's name; usually empty.
     pub(super) fn suffix(self) -> &'static str {
         match self {
             Self::ClusterService => "-cluster",

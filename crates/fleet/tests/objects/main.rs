@@ -320,7 +320,7 @@ async fn cluster_ips_need_no_load_balancer() {
     assert_eq!(state.addresses[0].to_string(), service["spec"]["clusterIP"]);
 }
 
-/// Kubernetes rejects an IP address outside the range of Services, and any change of a cluster IP.
+/// Kubernetes rejects an IP address outside the Service CIDR, and any change of a cluster IP.
 #[tokio::test]
 async fn a_cluster_ip_can_be_requested_beside_another_address() {
     let mut fixture = Fixture::new("routability").await;

@@ -41,11 +41,11 @@ pub struct GatewayOwner {
 pub struct AddressRequest {
     /// The address.
     pub address: AddressValue,
-    /// From where it must be reachable.
+    /// Where it must be reachable from.
     pub routability: Routability,
 }
 
-/// From where an address is reachable (GEP-5093).
+/// Where an address is reachable from (GEP-5093).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Routability {
     /// Decided by Sesame; in a cluster, by the load balancer.
@@ -53,7 +53,7 @@ pub enum Routability {
     Default,
     /// From inside the cluster: a cluster IP.
     Cluster,
-    /// A name with a domain as prefix.
+    /// A domain-prefixed name.
     Other(String),
 }
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use sesame_api::Kind;
+use sesame_api::{Kind, Serving};
 
 use super::path;
 
@@ -67,9 +67,11 @@ impl Catalog {
         let Some(served) = &self.served else {
             return Availability::Unknown;
         };
-        let stable = self.equal >= STABLE;
+        let stable = self.is_stable();
         let resource = path::full_resource(kind);
-        let installed = self.crds.as_ref().map(|crds| crds.contains(&resource));
+        let by_crd = kind.info().serving == Serving::WithCrd;
+        let crds = self.crds.as_ref();
+        let installed = crds.map(|crds| by_crd && crds.contains(&resource));
         let versions = served.get(&resource).map_or(&[][..], Vec::as_slice);
         let supported = kind
             .versions()
@@ -86,23 +88,33 @@ impl Catalog {
         }
     }
 
+    /// Whether discovery has had the same result for a while.
+    pub(super) fn is_stable(&self) -> bool {
+        self.equal >= STABLE
+    }
+
     /// Whether to repeat discovery soon because it disagrees with the installed CRDs.
     pub(super) fn settling(&self, kinds: &[Kind]) -> bool {
         let Some(served) = &self.served else {
             return true;
         };
-        if self.equal >= STABLE {
+        if self.is_stable() {
             return false;
         }
         match &self.crds {
             None => true,
             Some(_) if self.touched => true,
-            Some(crds) => kinds.iter().any(|kind| {
+            Some(crds) => with_crd(kinds).any(|kind| {
                 let resource = path::full_resource(*kind);
                 crds.contains(&resource) != served.contains_key(&resource)
             }),
         }
     }
+}
+
+fn with_crd(kinds: &[Kind]) -> impl Iterator<Item = &Kind> {
+    let kinds = kinds.iter();
+    kinds.filter(|kind| kind.info().serving == Serving::WithCrd)
 }
 
 #[cfg(test)]

@@ -144,6 +144,12 @@ impl Discovery<'_> {
             if availability == Availability::Unknown || *sender.borrow() == availability {
                 continue;
             }
+            // While a cluster is upgraded, its API servers may differ.
+            let served = matches!(*sender.borrow(), Availability::Served(_));
+            let recent = kind.info().serving == Serving::Recent;
+            if recent && served && !self.catalog.is_stable() {
+                continue;
+            }
             tracing::debug!(%kind, ?availability, "discovered kind");
             // Tell the hub first: the watcher may stop.
             let message = Message::Kind(kind, availability.clone());

@@ -385,7 +385,9 @@ impl Hub {
                 return self.failures.end(&subject, &reasons);
             }
             // Not a failure: only references to its objects are affected.
-            Availability::NotInstalled if kind.info().serving == Serving::Recent => {
+            Availability::NotInstalled | Availability::OtherVersion(_)
+                if kind.info().serving == Serving::Recent =>
+            {
                 self.unserved(kind, true);
                 return self.failures.end(&subject, &reasons);
             }
@@ -412,11 +414,12 @@ impl Hub {
         self.replace(subject, &reasons, reason, message, now);
     }
 
-    /// The watchers of a kind read nothing for now. `absent` if there are no objects.
+    /// Marks a kind's watchers as idle; `absent` if the kind has no objects.
     fn unserved(&mut self, kind: Kind, absent: bool) {
-        if absent {
-            self.absent.insert(kind);
-        }
+        match absent {
+            true => self.absent.insert(kind),
+            false => self.absent.remove(&kind),
+        };
         for number in 0..self.watchers.len() {
             let watcher = &mut self.watchers[number];
             if watcher.kind == kind {

@@ -27,7 +27,7 @@ const MISSING: &[&str] = &["GatewayListenerFilters"];
 /// Features that unmanaged Envoys lack: Sesame doesn't assign their addresses.
 const ADDRESSES: &[&str] = &["GatewayAddressEmpty", "GatewayStaticAddresses"];
 
-/// Features of Services, whose fields exist only in the experimental channel.
+/// Features of addresses whose fields exist only in the experimental channel.
 const ROUTABILITY: &[&str] = &[
     "GatewayAddressRoutability",
     "GatewayAddressRoutabilityCluster",
@@ -133,7 +133,7 @@ fn is_supported(version: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '-', '+']))
 }
 
-/// Whether addresses have a routability: in a managed fleet, if the API server has the fields.
+/// Whether addresses have a routability: in a managed fleet, if the installed CRDs have the field.
 pub(crate) fn has_routability(mode: &Mode, release: Option<&Release>) -> bool {
     *mode == Mode::Managed && release.is_some_and(|release| release.experimental)
 }

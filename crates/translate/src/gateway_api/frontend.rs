@@ -1,6 +1,6 @@
 //! How a Gateway's HTTPS listeners validate clients' certificates (GatewaySpec.tls.frontend), by port.
 //!
-//! All HTTPS listeners of a port have the same settings, those of ListenerSets too: a client may reuse one listener's
+//! All HTTPS listeners of a port, including those of ListenerSets, share settings: a client may reuse one listener's
 //! connection for requests to another.
 
 use std::collections::BTreeMap;

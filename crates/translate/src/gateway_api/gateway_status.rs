@@ -50,7 +50,7 @@ pub(crate) fn status(
             condition::gateway::DEFAULT_GATEWAY,
             true,
             reason::gateway::DEFAULT_GATEWAY,
-            "routes with useDefaultGateways: All attach to the Gateway",
+            "routes that set useDefaultGateways to All attach to the Gateway",
             generation,
         ));
     }
@@ -184,7 +184,7 @@ fn resolved_refs(state: &GatewayState, generation: i64) -> Option<Condition> {
         let names: Vec<&str> = unresolved.map(|listener| &*listener.name).collect();
         (!names.is_empty()).then(|| {
             let message = format!(
-                "unresolved references of listeners; see the conditions of {}",
+                "listeners with unresolved references: {}; see their conditions",
                 names.join(", ")
             );
             Problem::new(reason::gateway::LISTENERS_NOT_RESOLVED, bounded(message))
@@ -195,7 +195,7 @@ fn resolved_refs(state: &GatewayState, generation: i64) -> Option<Condition> {
         condition::gateway::RESOLVED_REFS,
         (
             reason::gateway::RESOLVED_REFS,
-            "the client certificate and the references of listeners are resolved",
+            "the client certificate and all listeners' references are resolved",
         ),
         generation,
     ))

@@ -1,7 +1,7 @@
 //! The certificate that a fleet presents to backends with a TLS policy.
 //!
-//! The rules and connections of an object are the same for all fleets. The certificate is added where they join a
-//! fleet: in a virtual host, and in the chains of a port. So only the hosts and ports with such backends depend on it.
+//! The rules and connections of an object are the same for all fleets. The certificate is added where they are
+//! added to a fleet: in a virtual host, and in the chains of a port. So only the hosts and ports with such backends depend on it.
 
 use std::sync::Arc;
 

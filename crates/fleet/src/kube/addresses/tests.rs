@@ -220,12 +220,36 @@ fn each_request_gets_an_address_of_its_routability() {
     let found = state(&inside_only, Some(&outside), None);
     assert_eq!(
         outcome(&found),
-        "spec.addresses[0]: Service ns/s-cluster has no address for it"
+        "spec.addresses[0]: Service ns/s-cluster has no matching address"
     );
     assert!(matches!(
         found.problem,
         Some(FleetProblem::AddressNotAssigned(_))
     ));
+}
+
+#[test]
+fn addresses_inside_the_cluster_satisfy_only_requests_for_them() {
+    let both = requests(&[
+        AddressValue::Any.into(),
+        routable(AddressValue::Any, "Cluster"),
+    ]);
+    let pending = load_balancer(json!([]));
+    let two = AssignedAddresses::of(&json!({
+        "spec": { "type": "ClusterIP", "clusterIPs": ["10.0.0.1", "fd00::1"] },
+    }));
+    assert_eq!(
+        outcome(&state(&both, Some(&pending), Some(&two))),
+        "10.0.0.1 Cluster\nspec.addresses[0]: the cluster's load balancer has not assigned an address to Service ns/s yet"
+    );
+}
+
+/// Another scope must not be substituted: no Service is created for it.
+#[test]
+fn an_unsupported_routability_needs_no_service() {
+    let other = requests(&[routable(ip("192.0.2.7"), "example.com/internal")]);
+    assert!(!other.needs_service() && !other.needs_cluster_service());
+    assert_eq!((other.ip(), other.cluster_ip()), (None, None));
 }
 
 #[test]
@@ -301,6 +325,6 @@ fn an_address_has_the_requested_type() {
     let numbered = request(&[AddressValue::Any]);
     assert!(matches!(
         problem(&numbered, Some(&hostname)),
-        Some(FleetProblem::AddressNotAssigned(message)) if message.contains("no further address of this type")
+        Some(FleetProblem::AddressNotAssigned(message)) if message.contains("not assigned another address of this type")
     ));
 }

@@ -164,7 +164,7 @@ fn an_empty_first_set_is_sent() {
 }
 
 #[test]
-fn a_kind_that_an_older_server_lacks_is_no_failure() {
+fn a_kind_that_an_older_server_lacks_is_not_a_failure() {
     let mut hub = Hub::new([(Kind::ClusterTrustBundle, None)]);
     available(
         &mut hub,

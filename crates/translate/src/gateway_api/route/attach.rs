@@ -14,6 +14,9 @@ use crate::shared::hosts::{AttachedHost, Attachments, ParentVerdict};
 use crate::shared::listeners::{AllowedNamespaces, AttachPoints, ListenerPoint, ListenerRef};
 use crate::shared::namespaces::{self, Labels};
 
+/// The maximum number of parents in a route's status (RouteStatus.parents).
+const MAX_PARENTS: usize = 32;
+
 /// The fields of a route that determine its attachments.
 pub(crate) struct Attaching<'a> {
     /// Its kind.
@@ -65,6 +68,7 @@ pub(crate) fn parents<'a, R: RouteKind>(
             whole && owner_of(parent, namespace).as_ref() == Some(gateway)
         })
     });
+    defaults.truncate(MAX_PARENTS.saturating_sub(explicit.len()));
     let defaults = defaults.into_iter().map(ParentReference::to_gateway);
     explicit.iter().cloned().chain(defaults).collect()
 }

@@ -73,7 +73,7 @@ fn addresses_inside_the_cluster_have_a_service_of_their_own() {
 }
 
 #[test]
-fn another_cluster_ip_is_another_service() {
+fn changing_the_cluster_ip_recreates_the_service() {
     let mut fixture = Fixture::new();
     let requesting = |ip: [u8; 4]| requesting(&[in_cluster(AddressValue::Ip(ip.into()))]);
     fixture.set_fleet(Some(requesting([10, 0, 0, 9])));
@@ -82,6 +82,26 @@ fn another_cluster_ip_is_another_service() {
     assert_eq!(fixture.run_jobs(), ["delete Service"]);
     fixture.advance(RECREATE_DELAY);
     assert_eq!(fixture.run_jobs(), ["apply Service"]);
+}
+
+/// Unlike a Service that doesn't exist, an outdated one serves some ports only.
+#[test]
+fn an_outdated_service_is_reported() {
+    let mut fixture = Fixture::new();
+    let in_cluster = in_cluster(AddressValue::Ip([10, 0, 0, 9].into()));
+    let requesting = |port| {
+        let mut spec = requesting(std::slice::from_ref(&in_cluster));
+        spec.request.ports.insert(Port::tcp(port));
+        spec
+    };
+    fixture.set_fleet(Some(requesting(80)));
+    fixture.run_jobs();
+    assert_eq!(fixture.state().unwrap().problem, None);
+    fixture.refused.insert(ObjectKind::ClusterService);
+    fixture.set_fleet(Some(requesting(8443)));
+    fixture.run_jobs();
+    let problem = fixture.state().unwrap().problem;
+    assert_eq!(problem, Some(FleetProblem::NoResources("no".to_owned())));
 }
 
 #[test]
