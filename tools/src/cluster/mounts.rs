@@ -1,7 +1,7 @@
 //! The node's mounts and cgroups.
 //!
 //! In: the cluster's layout. Out: mounts in the node's mount namespace, which disappear with its last process; cgroups.
-//! It must not change the host's mounts.
+//! It must not change the host's mounts. Raises the host's limit of inotify instances.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -25,8 +25,22 @@ const SETTINGS: &[(&str, &str)] = &[
     ("kernel/keys/root_maxbytes", "25000000"),
 ];
 
+/// A host-wide limit of each user, and what a node needs: each Envoy has four inotify instances, and all have one user.
+const INOTIFY_INSTANCES: (&str, u32) = ("/proc/sys/fs/inotify/max_user_instances", 1024);
+
+/// Raises the host's limit of inotify instances if it is too low for a node.
+fn raise_inotify_limit() -> Result<()> {
+    let (path, needed) = INOTIFY_INSTANCES;
+    let limit = fs::read_to_string(path).with_context(|| format!("cannot read {path}"))?;
+    if limit.trim().parse().unwrap_or(0) < needed {
+        fs::write(path, needed.to_string()).with_context(|| format!("cannot raise {path}"))?;
+    }
+    Ok(())
+}
+
 /// Creates the node's mounts.
 pub(super) fn make(layout: &Layout) -> Result<()> {
+    raise_inotify_limit()?;
     let none: Option<&str> = None;
     // Stops mount propagation in both directions.
     mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)
