@@ -45,7 +45,7 @@ async fn objects_become_configuration_and_statuses() {
         let gateway = rig.get("gateways", "web").await;
         condition(&gateway["status"], "Programmed") == "True"
             && gateway["status"]["addresses"]
-                == json!([{"type": "IPAddress", "value": "192.0.2.7"}])
+                == json!([{"type": "IPAddress", "value": "192.0.2.7", "routability": ""}])
             && gateway["status"]["listeners"][0]["attachedRoutes"] == 1
     })
     .await;
