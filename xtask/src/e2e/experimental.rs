@@ -3,6 +3,7 @@
 //! In: a scene with Sesame. Out: the experimental channel is installed while Sesame runs, and its fields take effect.
 
 use std::net::{IpAddr, SocketAddr};
+use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -24,16 +25,23 @@ const DONE: Duration = Duration::from_secs(90);
 /// The policy that forbids replacing the standard channel with the experimental one.
 const SAFE_UPGRADES: &str = "safe-upgrades.gateway.networking.k8s.io";
 
+/// How long the API server enforces a deleted policy.
+const POLICY_CACHED: Duration = Duration::from_secs(2);
+
 /// Runs the test.
 pub(super) fn experimental(scene: &Scene) -> Result<String> {
     shop::open(scene)?;
-    for kind in [
-        "validatingadmissionpolicybindings",
-        "validatingadmissionpolicies",
-    ] {
-        scene.kubectl(&["delete", kind, SAFE_UPGRADES, "--ignore-not-found"])?;
-    }
-    install::gateway_api(&scene.cluster, Channel::Experimental)?;
+    until("the experimental channel is installed", DONE, || {
+        for kind in [
+            "validatingadmissionpolicybindings",
+            "validatingadmissionpolicies",
+        ] {
+            scene.kubectl(&["delete", kind, SAFE_UPGRADES, "--ignore-not-found"])?;
+        }
+        // The API server enforces a deleted policy for a while, and the channel contains it.
+        sleep(POLICY_CACHED);
+        install::gateway_api(&scene.cluster, Channel::Experimental)
+    })?;
     until("the features of the channel are supported", DONE, || {
         let class = scene.get(&["gatewayclass", "sesame"])?;
         let features = class["status"]["supportedFeatures"].as_array();
