@@ -38,7 +38,7 @@ pub(super) fn experimental(scene: &Scene) -> Result<String> {
         ] {
             scene.kubectl(&["delete", kind, SAFE_UPGRADES, "--ignore-not-found"])?;
         }
-        // The API server enforces a deleted policy for a while, and the channel contains it.
+        // The API server still enforces the policy for a while. Installing the channel installs the policy again.
         sleep(POLICY_CACHED);
         install::gateway_api(&scene.cluster, Channel::Experimental)
     })?;

@@ -12,6 +12,7 @@ use sesame_model::{
     AddressRequest, AddressValue, FleetAddress, FleetProblem, FleetState, Routability, ServiceType,
 };
 
+use super::kind::ObjectKind;
 use super::spec::FleetSpec;
 
 /// The routability that GEP-5093 requires for tests: an address like any other, reported with this name.
@@ -188,9 +189,10 @@ pub(super) fn assign(state: &mut FleetState, requested: &RequestedAddresses, of:
                 true => &mut inside,
                 false => &mut outside,
             };
-            let possible = is_in_cluster(request) || is_outside(request);
             let found = match requested.unsupported(request) {
-                None if possible => free.iter().position(|(free, _)| satisfies(free, request)),
+                None if is_in_cluster(request) || is_outside(request) => {
+                    free.iter().position(|(free, _)| satisfies(free, request))
+                }
                 _ => None,
             };
             match found {
@@ -240,8 +242,7 @@ fn satisfies(address: &FleetAddress, request: &AddressRequest) -> bool {
 
 impl RequestedAddresses {
     /// The problem with requests that are not satisfied. Requests with a routability may stay unsatisfied, unless no
-    /// request is satisfied
-    /// (GEP-5093).
+    /// request is satisfied (GEP-5093).
     fn problem(
         &self,
         unassigned: &[usize],
@@ -270,12 +271,13 @@ impl RequestedAddresses {
             return unsupported;
         }
         if let Routability::Other(name) = &request.routability
-            && name != SENTINEL
+            && !is_outside(request)
         {
             return format!("routability {name} is not supported; use Cluster, or omit it");
         }
         if is_in_cluster(request) {
-            let service = format!("Service {}-cluster", of.name);
+            let suffix = ObjectKind::ClusterService.suffix();
+            let service = format!("Service {}{suffix}", of.name);
             let reason = of.failure.map(|reason| format!(": {reason}"));
             let reason = reason.unwrap_or_default();
             return match &request.address {

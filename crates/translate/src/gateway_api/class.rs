@@ -135,13 +135,11 @@ fn is_supported(version: &str) -> bool {
 
 /// Whether addresses have a routability: in a managed fleet, if the installed CRDs have the field.
 pub(crate) fn has_routability(mode: &Mode, release: Option<&Release>) -> bool {
-    *mode == Mode::Managed && release.is_some_and(|release| release.experimental)
+    *mode == Mode::Managed && is_experimental(release)
 }
 
-impl Api<'_> {
-    fn experimental(self) -> bool {
-        self.release.is_some_and(|release| release.experimental)
-    }
+fn is_experimental(release: Option<&Release>) -> bool {
+    release.is_some_and(|release| release.experimental)
 }
 
 /// The features that work in a mode, with what the API server serves, sorted.
@@ -150,7 +148,7 @@ fn features(mode: &Mode, api: Api<'_>) -> Vec<&'static str> {
         _ if MISSING.contains(&feature) => false,
         _ if ROUTABILITY.contains(&feature) => has_routability(mode, api.release),
         _ if feature == CLUSTER_TRUST_BUNDLE => {
-            *mode == Mode::Local || api.experimental() && api.trust_bundles
+            *mode == Mode::Local || is_experimental(api.release) && api.trust_bundles
         }
         Mode::Local => feature != INFRASTRUCTURE,
         Mode::Managed => true,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use sesame_model::{
-    CertificateKey, ChainTarget, ClusterKey, FleetId, Listener, ListenerKey, TlsMode,
+    CertificateKey, ChainTarget, ClusterKey, FleetId, Listener, ListenerKey, Termination, TlsMode,
     TrustBundleKey, VirtualHost, VirtualHostKey,
 };
 
@@ -43,15 +43,8 @@ pub(super) fn certificates_of(
     key: &ListenerKey,
     listener: &Listener,
 ) -> Vec<(FleetId, CertificateKey)> {
-    let chains = listener
-        .chains
-        .iter()
-        .filter_map(|chain| chain.tls.as_ref());
-    let certificates = chains.flat_map(|tls| match &tls.mode {
-        TlsMode::Terminate(termination) => &termination.certificates[..],
-        TlsMode::Passthrough => &[],
-    });
-    certificates
+    terminations(listener)
+        .flat_map(|termination| &termination.certificates)
         .map(|certificate| (key.fleet.clone(), certificate.clone()))
         .collect()
 }
@@ -61,18 +54,20 @@ pub(super) fn trust_bundles_of(
     key: &ListenerKey,
     listener: &Listener,
 ) -> Vec<(FleetId, TrustBundleKey)> {
-    let chains = listener
-        .chains
-        .iter()
-        .filter_map(|chain| chain.tls.as_ref());
-    let bundles: BTreeSet<_> = chains
-        .filter_map(|tls| match &tls.mode {
-            TlsMode::Terminate(termination) => Some(&termination.clients.as_ref()?.authorities),
-            TlsMode::Passthrough => None,
-        })
+    let bundles: BTreeSet<_> = terminations(listener)
+        .filter_map(|termination| Some(&termination.clients.as_ref()?.authorities))
         .collect();
     bundles
         .into_iter()
         .map(|bundle| (key.fleet.clone(), bundle.clone()))
         .collect()
+}
+
+/// How the chains of a listener terminate TLS.
+fn terminations(listener: &Listener) -> impl Iterator<Item = &Termination> {
+    let chains = listener.chains.iter();
+    chains.filter_map(|chain| match &chain.tls.as_ref()?.mode {
+        TlsMode::Terminate(termination) => Some(termination),
+        TlsMode::Passthrough => None,
+    })
 }
