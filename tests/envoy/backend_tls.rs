@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::net::SocketAddr;
 
+use anyhow::ensure;
 use serde_json::Value;
 use sesame_testkit::backend::Backend;
 use sesame_testkit::certs::{Authority, Identity};
@@ -56,13 +57,15 @@ pub(crate) fn by(config_map: &str, hostname: &str) -> String {
     format!("{}, hostname: {hostname}", trust(config_map))
 }
 
-/// The reason of a policy's condition for its first ancestor.
-async fn reason(sesame: &Sesame, policy: &str, condition: usize) -> String {
-    let status = sesame.status("BackendTLSPolicy", policy).await;
-    let status = status.expect("a status");
-    let path = format!("/ancestors/0/conditions/{condition}/reason");
-    let reason = status.pointer(&path).and_then(|reason| reason.as_str());
-    reason.unwrap_or_else(|| panic!("{status}")).to_owned()
+/// Waits until a policy's condition has this reason for its first ancestor.
+async fn has_reason(sesame: &Sesame, policy: &str, condition: usize, expected: &str) {
+    eventually(&format!("{policy} is {expected}"), async || {
+        let status = sesame.status("BackendTLSPolicy", policy).await?;
+        let found = &status["ancestors"][0]["conditions"][condition]["reason"];
+        ensure!(found == expected, "{status}");
+        Ok(())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -152,8 +155,8 @@ async fn certificates_are_verified() {
             "InvalidCACertificateRef",
         ),
     ] {
-        assert_eq!(reason(&sesame, name, 0).await, accepted, "{name}");
-        assert_eq!(reason(&sesame, name, 1).await, resolved, "{name}");
+        has_reason(&sesame, name, 0, accepted).await;
+        has_reason(&sesame, name, 1, resolved).await;
     }
     let resolved = ("True", "ResolvedRefs");
     sesame.assert_route("a", "ResolvedRefs", resolved).await;
@@ -209,7 +212,7 @@ async fn a_missing_ca_is_used_once_it_exists() {
     ] {
         sesame.folder().replace("ca.yaml", &text);
         becomes(address, HOST, "/", expected).await;
-        assert_eq!(reason(&sesame, "s", 0).await, accepted);
+        has_reason(&sesame, "s", 0, accepted).await;
     }
 }
 
@@ -238,7 +241,7 @@ async fn a_cluster_trust_bundle_is_used_while_it_exists() {
     ] {
         sesame.folder().replace("ca.yaml", text);
         becomes(address, HOST, "/", expected).await;
-        assert_eq!(reason(&sesame, "s", 1).await, resolved);
+        has_reason(&sesame, "s", 1, resolved).await;
     }
 }
 
