@@ -55,7 +55,7 @@ use self::targets::Targets;
 use self::timed::{Costs, Place};
 use crate::report::{Figure, Samples, Unit};
 use crate::rig::{self, Rig};
-use crate::{Settings, machine, objects, rss};
+use crate::{Settings, local, machine, objects};
 
 /// Pause before measuring memory.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -128,7 +128,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     let changed = site::floor_extras(backends).into_iter();
     cluster.write_all(changed.map(|value| create(site::within(site::FLOOR, value))))?;
 
-    let replicas = replica::Settings::new(rss::sesame(settings)?, &cluster)?;
+    let replicas = replica::Settings::new(local::binary(settings)?, &cluster)?;
     let replica = replicas.start("replica-0")?;
     let files = replicas.envoy_files(&cluster)?;
     let xds = replicas.xds_address(&files);

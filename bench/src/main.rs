@@ -8,13 +8,18 @@
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod api_server;
+mod echo;
 mod floor;
+mod kinds;
+mod local;
 mod machine;
 mod objects;
+mod policies;
 mod probe;
 mod report;
 mod rig;
 mod rss;
+mod sessions;
 mod throughput;
 mod translate;
 
@@ -48,7 +53,13 @@ struct Settings {
     /// Number of HTTPRoutes for `translate` and `rss`
     #[arg(long, default_value_t = 10_000)]
     routes: usize,
-    /// Number of rounds for `--api-server`
+    /// Number of routes for `kinds` and of BackendTLSPolicies for `policies`
+    #[arg(long, default_value_t = 1_000)]
+    objects: usize,
+    /// Number of TCP connections and of UDP sessions for `sessions`
+    #[arg(long, default_value_t = 10_000)]
+    sessions: usize,
+    /// Number of rounds for `--api-server`, and of pairs of changes for `kinds` and `sessions`
     #[arg(long, default_value_t = 100)]
     rounds: usize,
     /// Use this `sesame` binary for `rss` and `--api-server` instead of the one next to this program
@@ -68,6 +79,12 @@ enum Group {
     Rss,
     /// Envoy's CPU time per request
     Throughput,
+    /// Changes of each kind of route, compared with HTTPRoutes
+    Kinds,
+    /// TCP connections and UDP sessions that are open during changes
+    Sessions,
+    /// Rotation of the CA that BackendTLSPolicies share
+    Policies,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -102,6 +119,9 @@ fn groups(settings: &Settings) -> Result<Vec<Figure>> {
                 Group::Translate => translate::run(settings)?,
                 Group::Rss => rss::run(settings)?,
                 Group::Throughput => throughput::run(settings)?,
+                Group::Kinds => kinds::run(settings)?,
+                Group::Sessions => sessions::run(settings)?,
+                Group::Policies => policies::run(settings)?,
             });
         }
     }

@@ -21,6 +21,7 @@ use sesame_testkit::many;
 
 use super::cluster::Cluster;
 use super::site;
+use crate::local;
 use crate::machine::{self, Memory};
 use crate::probe::Probe;
 use crate::rig;
@@ -162,10 +163,7 @@ impl Replica {
     /// Bytes of resources sent to Envoys so far.
     pub(crate) fn sent_bytes(&self) -> Result<f64> {
         let page = Probe::connect(self.probes)?.get_path("localhost", "/metrics")?;
-        let lines = page.body().lines();
-        let sent = lines.filter(|line| line.starts_with("sesame_xds_sent_bytes_total{"));
-        let counts = sent.map(|line| line.rsplit(' ').next().unwrap_or_default().parse::<f64>());
-        Ok(counts.sum::<Result<f64, _>>()?)
+        local::sent_bytes(page.body())
     }
 
     /// Stops it with SIGTERM.

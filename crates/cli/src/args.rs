@@ -85,7 +85,7 @@ pub(crate) struct LocalArgs {
     /// Add this number to each Gateway port to get the port that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
-    /// Split route tables into shards, so that the cost of a change in Envoy doesn't grow with the number of hosts
+    /// Split route tables into shards, so that Envoy's cost per change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
     /// Load Sesame's module into Envoys; it selects a request's route shard faster than regular expressions do
@@ -174,7 +174,7 @@ pub(crate) struct TranslateArgs {
     /// Add this number to each Gateway port to get the port that Envoy listens on
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) port_offset: u16,
-    /// Split route tables into shards, so that the cost of a change in Envoy doesn't grow with the number of hosts
+    /// Split route tables into shards, so that Envoy's cost per change doesn't grow with the number of hosts
     #[arg(long, value_name = "WHEN", value_enum, default_value_t)]
     pub(crate) route_shards: RouteShards,
 }

@@ -190,7 +190,7 @@ impl Local {
             registry: registry.clone(),
             status_store: Arc::default(),
             progress: Arc::default(),
-            metrics: Arc::new(Metrics::new()),
+            metrics: Arc::new(Metrics::new(registry.clone())),
             events,
             statuses: None,
             drain: config.drain + LISTENER_REPLACEMENT,
@@ -285,7 +285,7 @@ impl Local {
         self.admin
     }
 
-    /// The socket of the discovery server.
+    /// The socket of the xDS server.
     pub fn xds_socket(&self) -> PathBuf {
         self.run_dir.path().join(stale_dirs::SOCKET)
     }

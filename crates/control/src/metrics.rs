@@ -2,7 +2,9 @@
 //!
 //! In: counts and durations. Out: the text format of Prometheus (OpenMetrics). It must not depend on its readers.
 
+mod collect;
 mod replica;
+mod streams;
 
 use std::fmt;
 use std::time::Duration;
@@ -15,8 +17,10 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use sesame_api::Kind;
+use sesame_xds as xds;
 
 pub(crate) use self::replica::ReplicaMetrics;
+use self::streams::StreamMetrics;
 
 /// All metrics.
 #[derive(Debug)]
@@ -53,14 +57,14 @@ const SECONDS: [f64; 17] = [
 
 impl Metrics {
     /// All metrics at zero, including those of a replica in a cluster.
-    pub(crate) fn of_replica(replica: ReplicaMetrics) -> Self {
-        let mut metrics = Self::new();
+    pub(crate) fn of_replica(streams: xds::Registry, replica: ReplicaMetrics) -> Self {
+        let mut metrics = Self::new(streams);
         metrics.registry.register_collector(Box::new(replica));
         metrics
     }
 
     /// All metrics at zero.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(streams: xds::Registry) -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("sesame"),
             commits: Counter::default(),
@@ -76,6 +80,8 @@ impl Metrics {
             envoy_exits: Counter::default(),
         };
         metrics.register();
+        let streams = Box::new(StreamMetrics(streams));
+        metrics.registry.register_collector(streams);
         metrics
     }
 
@@ -99,7 +105,7 @@ impl Metrics {
         );
         registry.register_with_unit(
             "served",
-            "Time from detecting a change to the ACK of an Envoy",
+            "Time from detecting a change until an Envoy ACKs it",
             Unit::Seconds,
             self.served_seconds.clone(),
         );

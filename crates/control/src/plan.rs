@@ -80,7 +80,7 @@ impl Planner {
                 Some(address) => addresses.push(address.into()),
                 None => {
                     problem = problem.or(Some(FleetProblem::AddressNotAssigned(
-                        "all addresses in 127.0.0.0/8 are in use: set one in spec.addresses"
+                        "all addresses in 127.0.0.0/8 are assigned: set another address in spec.addresses"
                             .to_owned(),
                     )));
                 }

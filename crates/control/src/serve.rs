@@ -46,9 +46,9 @@ pub struct ServeConfig {
     pub watch_namespaces: Option<Vec<String>>,
     /// How Envoys run.
     pub envoys: Envoys,
-    /// Address of the discovery server.
+    /// Address of the xDS server.
     pub xds: SocketAddr,
-    /// A folder with `tls.crt`, `tls.key` and `ca.crt` for the discovery server; `None` means that Sesame issues them
+    /// A folder with `tls.crt`, `tls.key` and `ca.crt` for the xDS server; `None` means that Sesame issues them
     /// and stores them in Secrets.
     pub certificates: Option<PathBuf>,
     /// Which route tables are sharded.
@@ -106,7 +106,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Address of the discovery server.
+    /// Address of the xDS server.
     pub fn xds(&self) -> SocketAddr {
         self.xds
     }

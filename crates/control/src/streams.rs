@@ -1,6 +1,6 @@
 //! Handles events from Envoys' xDS streams.
 //!
-//! In: events from the discovery server. Out: messages to the translator, events, metrics.
+//! In: events from the xDS server. Out: messages to the translator, events, metrics.
 
 use std::sync::Arc;
 use std::time::Instant;

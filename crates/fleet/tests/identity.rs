@@ -209,7 +209,7 @@ fn assert_mutual_trust(server: &TlsFiles, client: &TlsFiles) {
     }
 }
 
-/// Asserts that a discovery server with a replica's files serves a client with a fleet's files.
+/// Asserts that an xDS server with a replica's files serves a client with a fleet's files.
 async fn assert_serves(server: &TlsFiles, client: &TlsFiles, fixture: &Fixture) {
     use sesame_testkit::certs;
     use sesame_testkit::fake_envoy::{FakeEnvoy, Server};

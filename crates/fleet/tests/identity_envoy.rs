@@ -52,7 +52,7 @@ impl Mount {
     }
 }
 
-/// A discovery server on a port.
+/// An xDS server on a port.
 struct Server {
     registry: Registry,
     events: EventReceiver,

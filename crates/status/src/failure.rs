@@ -80,7 +80,7 @@ impl Failures {
         failure.objects -= 1;
         if failure.objects == 0 {
             self.by_reason.remove(&reason);
-            tracing::info!("status writes recovered; resolved: {reason}");
+            tracing::info!(%reason, "status write failure resolved");
         }
     }
 

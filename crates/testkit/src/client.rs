@@ -20,6 +20,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
 use self::tls::TlsClient;
+pub use self::tls::client_hello;
 use crate::certs::Identity;
 
 /// The timeout of a request.

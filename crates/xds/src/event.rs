@@ -1,4 +1,4 @@
-//! Events of the discovery server.
+//! Events of the xDS server.
 //!
 //! Unread events are coalesced, so a slow receiver neither blocks a stream nor grows without bound: at most a few
 //! events are queued per live client and per resource.

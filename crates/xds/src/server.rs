@@ -274,7 +274,7 @@ impl Registry {
     }
 }
 
-/// The discovery server failed.
+/// The xDS server failed.
 #[derive(Debug, thiserror::Error)]
 #[error("the xDS server failed: {0}")]
 pub struct ServeError(#[source] tonic::transport::Error);

@@ -77,7 +77,7 @@ fn is_there(what: &str) -> bool {
 }
 
 fn on_path(program: &str) -> bool {
-    // PATH may lack the folders of admin programs.
+    // PATH may not include the sbin directories.
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/sbin".into()])

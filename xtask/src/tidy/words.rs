@@ -5,7 +5,7 @@
 
 use super::{Problem, Source};
 
-/// Texts that are forbidden in all files, case-insensitively, and why. Split in two, so that they aren't found in this
+/// Strings that are forbidden in all files (matched case-insensitively), and the reason for each. Split in two, so that they aren't found in this
 /// file.
 const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("/wo", "rk/"), "a machine-specific path"),
@@ -20,11 +20,11 @@ const FORBIDDEN: &[(&str, &str)] = &[
     (concat!("arti", "factory"), "an internal host"),
     (
         concat!("files.python", "hosted.org"),
-        "a package registry host: use its client, which knows the host",
+        "a package registry host: use the registry's client, which has the host built in",
     ),
     (
         concat!("index.cra", "tes.io"),
-        "a package registry host: use its client, which knows the host",
+        "a package registry host: use the registry's client, which has the host built in",
     ),
 ];
 

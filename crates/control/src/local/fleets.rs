@@ -21,7 +21,7 @@ use crate::translator::{Message, TranslatorOutputs};
 /// How to start Envoys.
 #[derive(Clone, Debug)]
 pub(crate) struct LaunchConfig {
-    /// The socket of the discovery server.
+    /// The socket of the xDS server.
     pub(crate) xds_socket: PathBuf,
     /// Worker threads of each Envoy; `None` means one per CPU.
     pub(crate) concurrency: Option<u32>,

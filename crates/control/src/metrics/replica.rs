@@ -8,14 +8,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
-use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use sesame_api::Kind;
 use sesame_status::{Counters, WriteResult};
 use sesame_xds as xds;
 
+use super::collect::{counters, gauge};
 use crate::serve::health::Health;
 
 /// Sources of the metrics.
@@ -24,7 +24,6 @@ pub(crate) struct ReplicaMetrics {
     pub(crate) counters: Arc<Counters>,
     pub(crate) health: Arc<Health>,
     pub(crate) refusals: xds::tls::Refusals,
-    pub(crate) registry: xds::Registry,
 }
 
 impl Collector for ReplicaMetrics {
@@ -36,13 +35,6 @@ impl Collector for ReplicaMetrics {
         let waiting = i64::try_from(self.counters.waiting()).unwrap_or(i64::MAX);
         let help = "Statuses waiting to be written";
         gauge(encoder, "statuses_waiting", help, waiting)?;
-        let envoys = self.registry.fleets().into_iter().filter_map(|fleet| {
-            let status = self.registry.status(&fleet)?;
-            i64::try_from(status.clients.len()).ok()
-        });
-        let help = "Envoys connected to this replica";
-        gauge(encoder, "envoys", help, envoys.sum())?;
-        self.sent(encoder)?;
         self.writes(encoder)?;
         self.watch_failures(encoder)?;
         self.rejected(encoder)
@@ -50,20 +42,6 @@ impl Collector for ReplicaMetrics {
 }
 
 impl ReplicaMetrics {
-    fn sent(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let totals = self.registry.sent();
-        let by_resource = |count: fn(&xds::SentTotals) -> u64| {
-            let each = totals.iter();
-            each.map(move |sent| ([("resource", sent.resource_type.to_string())], count(sent)))
-        };
-        let help = "Bytes of resources sent to Envoys";
-        let bytes = by_resource(|sent| sent.bytes);
-        counters(encoder, "xds_sent_bytes", help, bytes)?;
-        let help = "Responses sent to Envoys";
-        let responses = by_resource(|sent| sent.responses);
-        counters(encoder, "xds_responses", help, responses)
-    }
-
     fn writes(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let kinds = Kind::ALL.into_iter().filter(|kind| kind.has_status());
         let writes = kinds.flat_map(|kind| WriteResult::ALL.map(|result| (kind, result)));
@@ -97,23 +75,4 @@ impl ReplicaMetrics {
         let counts = counts.map(|(reason, count)| ([("reason", reason.as_str())], count));
         counters(encoder, "xds_refused", help, counts)
     }
-}
-
-fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: i64) -> fmt::Result {
-    let gauge = ConstGauge::new(value);
-    gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
-}
-
-/// A counter for each set of labels.
-fn counters<L: EncodeLabelSet>(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    counts: impl Iterator<Item = (L, u64)>,
-) -> fmt::Result {
-    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    for (labels, count) in counts {
-        ConstCounter::new(count).encode(family.encode_family(&labels)?)?;
-    }
-    Ok(())
 }

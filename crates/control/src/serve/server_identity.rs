@@ -1,6 +1,6 @@
-//! The discovery server's certificate.
+//! The xDS server's certificate.
 //!
-//! In: settings, Secrets or a folder. Out: an identity for the discovery server, replaced when its source changes.
+//! In: settings, Secrets or a folder. Out: an identity for the xDS server, replaced when its source changes.
 
 use std::path::PathBuf;
 

@@ -151,12 +151,14 @@ impl Serve {
             registry: registry.clone(),
             status_store: Arc::default(),
             progress: Arc::default(),
-            metrics: Arc::new(Metrics::of_replica(ReplicaMetrics {
-                counters,
-                health: Arc::clone(&health),
-                refusals: identity.refusals().clone(),
-                registry: registry.clone(),
-            })),
+            metrics: Arc::new(Metrics::of_replica(
+                registry.clone(),
+                ReplicaMetrics {
+                    counters,
+                    health: Arc::clone(&health),
+                    refusals: identity.refusals().clone(),
+                },
+            )),
             events,
             statuses: Some(statuses.clone()),
             drain: DRAIN,

@@ -40,11 +40,12 @@ fn rig() -> Rig {
     let (desired, desired_receiver) = watch::channel(BTreeSet::new());
     #[expect(clippy::disallowed_methods, reason = "as it is in a local run")]
     let (commands, command_receiver) = mpsc::unbounded_channel();
+    let registry = xds::Registry::new(xds::ServerConfig::default());
     let outputs = TranslatorOutputs {
-        registry: xds::Registry::new(xds::ServerConfig::default()),
+        registry: registry.clone(),
         status_store: Arc::default(),
         progress: Arc::default(),
-        metrics: Arc::new(Metrics::new()),
+        metrics: Arc::new(Metrics::new(registry)),
         events,
         statuses: None,
         drain: Duration::ZERO,

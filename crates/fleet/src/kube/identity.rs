@@ -1,7 +1,7 @@
 //! Mutual TLS between Sesame and its Envoys: CAs, certificates, and the Secrets that store them.
 //!
 //! In: the fleets, and the namespace and name of each fleet's Secret. Out: Secrets, and the files for this replica's
-//! discovery server. Must not depend on how discovery is served or how Envoys run.
+//! xDS server. Must not depend on how discovery is served or how Envoys run.
 //!
 //! The leader issues, renews and repairs certificates. Every replica watches the Secrets and serves with their
 //! contents. An Envoy has its Secret mounted as files and reloads them when they change, so a renewal restarts nothing
@@ -118,7 +118,7 @@ impl Handle {
     }
 }
 
-/// Starts the task. The receiver has the discovery server's files: `None` until the leader has issued them.
+/// Starts the task. The receiver has the xDS server's files: `None` until the leader has issued them.
 pub fn start(client: Client, config: CaConfig) -> (Handle, watch::Receiver<Option<TlsFiles>>) {
     let pending = Arc::new(Mutex::new(PendingChanges::default()));
     let (changed, changes) = watch::channel(());

@@ -10,14 +10,14 @@ use sesame_model::{Port, Transport};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortProblem {
     /// Another program listens on the port.
-    #[error("{0} is in use by another program: stop it, or move all ports with --port-offset N")]
+    #[error("{0} is in use by another program: stop it, or shift all ports with --port-offset N")]
     InUse(SocketAddr),
     /// The machine doesn't have the address.
     #[error("{} is not a local address{}", .0.ip(), how_to_add(.0.ip()))]
     NotLocal(SocketAddr),
     /// The user may not bind the port.
     #[error(
-        "port {} needs privileges that this user does not have: move all ports with --port-offset N, for example \
+        "port {} needs privileges that this user does not have: shift all ports with --port-offset N, for example \
          --port-offset 8000",
         .0.port()
     )]

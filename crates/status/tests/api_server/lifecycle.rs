@@ -105,7 +105,7 @@ async fn a_recreated_object_gets_its_own_status() {
     replica.settle(1).await;
     cluster.delete(&key).await;
     cluster.create_route("r").await;
-    until("the entries of the new object", async || {
+    until("the new object has its own entries", async || {
         our_parents(&cluster.status(&key).await) == [("g".to_owned(), 1)]
     })
     .await;

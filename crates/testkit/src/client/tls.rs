@@ -9,7 +9,7 @@ use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, Server
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use rustls::sign::CertifiedKey;
-use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
+use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, SignatureScheme};
 
 use crate::certs::Identity;
 
@@ -18,6 +18,18 @@ use crate::certs::Identity;
 pub(super) struct TlsClient {
     pub(super) config: Arc<ClientConfig>,
     presenting: Arc<Presenting>,
+}
+
+/// The first message of a TLS client, with this server name.
+///
+/// # Errors
+/// If the name is invalid.
+pub fn client_hello(server_name: &str) -> Result<Vec<u8>> {
+    let client = TlsClient::new(None, "http/1.1", true)?;
+    let name = ServerName::try_from(server_name.to_owned())?;
+    let mut hello = Vec::new();
+    ClientConnection::new(client.config, name)?.write_tls(&mut hello)?;
+    Ok(hello)
 }
 
 impl TlsClient {

@@ -118,7 +118,9 @@ fn overlap(
         (Protocol::Https, Protocol::Https) => {
             "a request for one listener gets a 421 response if it arrives on a connection to the other"
         }
-        _ => "the server name of a connection decides which of the two gets all its requests",
+        _ => {
+            "the server name of each connection selects one of the two listeners, which gets all requests on that connection"
+        }
     };
     let valid_for = |names: &[Arc<[String]>], domain: &str| {
         names

@@ -30,7 +30,7 @@ pub(super) const PROMOTE_AFTER: Duration = DAY.saturating_mul(31);
 /// The subject of a leaf certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
-    /// The discovery server, by its DNS names.
+    /// The xDS server, by its DNS names.
     Server(Vec<String>),
     /// The Envoys of a fleet.
     Fleet(FleetId),
@@ -130,10 +130,7 @@ impl Ca {
         let issuer_key = KeyPair::from_pem(&self.private_key)?;
         let issuer = Issuer::from_ca_cert_pem(&self.certificate.pem, issuer_key)?;
         let (name, usage) = match subject {
-            Subject::Server(_) => (
-                "Sesame discovery server",
-                ExtendedKeyUsagePurpose::ServerAuth,
-            ),
+            Subject::Server(_) => ("Sesame xDS server", ExtendedKeyUsagePurpose::ServerAuth),
             Subject::Fleet(_) => ("Sesame fleet", ExtendedKeyUsagePurpose::ClientAuth),
         };
         let not_after = after(now, LEAF_VALIDITY).min(self.certificate.not_after);

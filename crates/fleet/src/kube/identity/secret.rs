@@ -16,7 +16,7 @@ use crate::kube::names;
 
 /// The Secret with the CAs and their keys, in Sesame's namespace.
 pub const CA: &str = "sesame-ca";
-/// The Secret with the discovery server's certificate, in Sesame's namespace.
+/// The Secret with the xDS server's certificate, in Sesame's namespace.
 pub const SERVER: &str = "sesame-xds";
 
 /// Label of every fleet's Secret: the namespace of the Sesame that manages it.

@@ -174,7 +174,7 @@ impl SecretsState {
         self.queue.extend(self.secrets.keys().cloned());
     }
 
-    /// The last valid files of the discovery server.
+    /// The last valid files of the xDS server.
     pub(super) fn server_files(&self) -> Option<&TlsFiles> {
         self.server_files.as_ref()
     }

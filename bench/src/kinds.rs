@@ -1,0 +1,225 @@
+//! `kinds`: changes of each kind of route, compared with HTTPRoutes.
+//!
+//! `sesame local` serves many routes of one kind, each with its own host, server name or port. Rounds alternate
+//! between adding a route and removing it. A new route is timed from the renamed file to its first response. CPU time and
+//! bytes are those of both changes, with everything that follows. Another client asks for the other routes throughout.
+
+mod client;
+mod site;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, ensure};
+use clap::ValueEnum;
+use sesame_testkit::backend::Backend;
+
+use self::client::Client;
+use crate::Settings;
+use crate::echo::Echo;
+use crate::local::{self, Local, Used};
+use crate::report::{Figure, Samples, Unit};
+use crate::rig;
+
+/// The name of the only backend.
+const BACKEND: &str = "blue";
+/// The file with the route that comes and goes.
+const NEW: &str = "new.yaml";
+/// Pause between changes, so that all processes become idle.
+const REST: Duration = Duration::from_millis(60);
+/// Pause before CPU time is read.
+const SETTLE: Duration = Duration::from_millis(500);
+/// Time between two requests.
+const PACE: Duration = Duration::from_micros(200);
+/// Time between two requests for other routes.
+const OTHERS: Duration = Duration::from_millis(5);
+/// Time limit for a change.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// The highest ratio to HTTPRoutes.
+const TARGET: f64 = 1.2;
+
+/// Kinds of routes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    Http,
+    Grpc,
+    Tls,
+    Tcp,
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Http => "HTTPRoute",
+            Self::Grpc => "GRPCRoute",
+            Self::Tls => "TLSRoute",
+            Self::Tcp => "TCPRoute",
+        }
+    }
+}
+
+/// What was measured for a kind.
+struct Measured {
+    added: Samples,
+    /// Per change.
+    used: Used,
+    requests: usize,
+    wrong: usize,
+}
+
+pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
+    let runtime = rig::runtime("backend")?;
+    let any_port = SocketAddr::new(local::ADDRESS, 0);
+    let backend = runtime.block_on(Backend::start(BACKEND, any_port))?;
+    let echo = Echo::start(BACKEND)?;
+    let mut figures = Vec::new();
+    let mut reference = None;
+    for kind in Kind::value_variants() {
+        let endpoint = match kind {
+            Kind::Http | Kind::Grpc => backend.address(),
+            Kind::Tls | Kind::Tcp => echo.tcp,
+        };
+        let measured = measure(settings, *kind, endpoint)?;
+        let reference = reference.get_or_insert_with(|| Reference::of(&measured));
+        figures.extend(reference.figures(*kind, settings.objects, &measured));
+    }
+    Ok(figures)
+}
+
+fn measure(settings: &Settings, kind: Kind, endpoint: SocketAddr) -> Result<Measured> {
+    let count = settings.objects;
+    eprintln!(
+        "kinds: changes with {count} objects of kind {}",
+        kind.name()
+    );
+    let local = Local::start(
+        settings,
+        site::files(kind, count, endpoint)
+            .iter()
+            .map(|(name, objects)| (name.clone(), &objects[..])),
+    )?;
+    let mut client = Client::new(kind)?;
+    client.until(count - 1, true)?;
+
+    let stop = Arc::new(AtomicBool::new(false));
+    let others = {
+        let stop = Arc::clone(&stop);
+        thread::spawn(move || ask_for_others(kind, count, &stop))
+    };
+    let mut added = Samples::default();
+    let new = site::route(kind, count);
+    thread::sleep(SETTLE);
+    let before = local.used()?;
+    for _ in 0..settings.rounds {
+        let start = Instant::now();
+        local.write(NEW, std::slice::from_ref(&new))?;
+        client.until(count, true)?;
+        added.push(start.elapsed().as_secs_f64() * 1e3);
+        thread::sleep(REST);
+        local.remove(NEW)?;
+        client.until(count, false)?;
+        thread::sleep(REST);
+    }
+    thread::sleep(SETTLE);
+    let used = local.used()?.since(before, 2 * settings.rounds);
+    stop.store(true, Ordering::SeqCst);
+    let counts = others.join().map_err(|_| anyhow!("a client panicked"))?;
+    let (requests, wrong) = counts?;
+    local.end()?;
+    Ok(Measured {
+        added,
+        used,
+        requests,
+        wrong,
+    })
+}
+
+/// Asks for one route after the other; returns the numbers of requests and of wrong responses.
+fn ask_for_others(kind: Kind, count: usize, stop: &AtomicBool) -> Result<(usize, usize)> {
+    let mut client = Client::new(kind)?;
+    let (mut requests, mut wrong) = (0, 0);
+    while !stop.load(Ordering::SeqCst) {
+        let index = requests * 7919 % count;
+        let found = client.ask(index);
+        if !matches!(&found, Ok(Some(backend)) if backend == BACKEND) {
+            wrong += 1;
+            eprintln!("wrong response: {} {index}: {found:?}", kind.name());
+            ensure!(wrong < 100, "too many wrong responses");
+        }
+        requests += 1;
+        thread::sleep(OTHERS);
+    }
+    Ok((requests, wrong))
+}
+
+/// The costs of an HTTPRoute.
+struct Reference {
+    added: f64,
+    used: Used,
+}
+
+impl Reference {
+    fn of(measured: &Measured) -> Self {
+        Self {
+            added: measured.added.quantile(0.5),
+            used: measured.used,
+        }
+    }
+
+    fn figures(&self, kind: Kind, count: usize, measured: &Measured) -> Vec<Figure> {
+        let name = format!("{count} {}s", kind.name());
+        let compared = |figure: Figure, to: f64| match kind {
+            Kind::Http => figure,
+            _ => figure.at_most(to * TARGET),
+        };
+        let Used {
+            sesame,
+            envoy,
+            sent,
+        } = measured.used;
+        vec![
+            compared(
+                Figure::of(
+                    format!("{name}: new route to first response"),
+                    Unit::Milliseconds,
+                    &measured.added,
+                ),
+                self.added,
+            ),
+            compared(
+                Figure::new(
+                    format!("{name}: Sesame's CPU time per change"),
+                    Unit::Milliseconds,
+                    sesame,
+                ),
+                self.used.sesame,
+            ),
+            compared(
+                Figure::new(
+                    format!("{name}: CPU time of Envoy's main thread per change"),
+                    Unit::Milliseconds,
+                    envoy,
+                ),
+                self.used.envoy,
+            ),
+            compared(
+                Figure::new(
+                    format!("{name}: sent to Envoy per change"),
+                    Unit::Kibibytes,
+                    sent,
+                ),
+                self.used.sent,
+            ),
+            Figure::new(
+                format!("{name}: wrong responses"),
+                Unit::Count,
+                measured.wrong as f64,
+            )
+            .exactly(0.0)
+            .note(format!("of {} requests", measured.requests)),
+        ]
+    }
+}

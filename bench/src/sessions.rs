@@ -1,0 +1,273 @@
+//! `sessions`: TCP connections and UDP sessions that stay open while the configuration changes.
+//!
+//! `sesame local` serves a TCPRoute and a UDPRoute. Each round changes something beside them: a route with a listener of
+//! its own comes or goes, as do an endpoint of the same Services. After each round some connections and sessions are used,
+//! and all of them at the end.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use serde_json::{Value, json};
+use sesame_testkit::many::{self, GATEWAY, NAMESPACE};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, UdpSocket};
+use tokio::time::{sleep, timeout};
+
+use crate::Settings;
+use crate::echo::Echo;
+use crate::local::{ADDRESS, Local};
+use crate::report::{Figure, Unit};
+use crate::rig;
+
+/// The name of the TCP server.
+const SERVER: &str = "echo";
+const TCP: u16 = 9000;
+const UDP: u16 = 5300;
+/// The port of the route that comes and goes.
+const OTHER: u16 = 9001;
+/// Time for a change to take effect.
+const REST: Duration = Duration::from_millis(50);
+/// Time limit for an answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Datagrams can get lost.
+const ATTEMPTS: u32 = 5;
+/// Number of connections and sessions that are used after each change.
+const SAMPLE: usize = 100;
+/// Files for each connection or session: the client's and the server's; Envoy's own process needs as many.
+const FILES: u64 = 2;
+
+pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
+    let count = settings.sessions;
+    allow_files(count)?;
+    let echo = Echo::start(SERVER)?;
+    let spare = Echo::start("spare")?;
+    eprintln!("sessions: {count} TCP connections and UDP sessions");
+    let ground = ground();
+    let endpoints = [endpoints(&[&echo]), endpoints(&[&echo, &spare])];
+    let local = Local::start(
+        settings,
+        [
+            ("gateway.yaml".to_owned(), &ground[..]),
+            ("endpoints.yaml".to_owned(), &endpoints[0][..]),
+        ],
+    )?;
+    let runtime = rig::runtime("clients")?;
+    let (lost, changes) = runtime.block_on(async {
+        let mut clients = Clients::open(count).await?;
+        let mut changes = 0;
+        for round in 0..settings.rounds.div_ceil(2) {
+            match round % 2 {
+                0 => local.write("other.yaml", &other())?,
+                _ => local.remove("other.yaml")?,
+            }
+            sleep(REST).await;
+            clients.use_some(round).await;
+            local.write("endpoints.yaml", &endpoints[(round + 1) % 2])?;
+            sleep(REST).await;
+            clients.use_some(round + 1).await;
+            changes += 2;
+        }
+        let all = 0..count;
+        clients.use_these(all).await;
+        anyhow::Ok((clients.lost(), changes))
+    })?;
+    let memory = local.memory_of_envoy()?.now;
+    local.end()?;
+    let note = format!("over {changes} changes");
+    let [tcp, udp] = lost;
+    let lost = |what: &str, lost: usize| {
+        let name = format!("{count} {what}: lost");
+        Figure::new(name, Unit::Count, lost as f64)
+            .exactly(0.0)
+            .note(note.clone())
+    };
+    Ok(vec![
+        lost("TCP connections", tcp),
+        lost("UDP sessions", udp),
+        Figure::new("memory of Envoy with all of them", Unit::Mebibytes, memory),
+    ])
+}
+
+/// Raises the limit of open files, which Envoy inherits.
+fn allow_files(count: usize) -> Result<()> {
+    // Both protocols, and something to spare.
+    let wanted = 2 * FILES * count as u64 + 1_000;
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    if soft >= wanted {
+        return Ok(());
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, wanted, hard.max(wanted)).with_context(|| {
+        format!(
+            "{count} sessions need {wanted} open files, but the limit is {hard}: set --sessions"
+        )
+    })
+}
+
+/// The Gateway, the two routes and their Services.
+fn ground() -> Vec<Value> {
+    let listener = |name: &str, protocol: &str, port: u16| json!({"name": name, "protocol": protocol, "port": port});
+    let service = |name: &str, protocol: &str| {
+        let mut service = many::service(name);
+        service["spec"]["ports"][0]["protocol"] = protocol.into();
+        service
+    };
+    vec![
+        json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "Gateway",
+            "metadata": {"namespace": NAMESPACE, "name": GATEWAY},
+            "spec": {
+                "gatewayClassName": "sesame",
+                "addresses": [{"type": "IPAddress", "value": ADDRESS.to_string()}],
+                "allowedListeners": {"namespaces": {"from": "Same"}},
+                "listeners": [listener("tcp", "TCP", TCP), listener("udp", "UDP", UDP)],
+            },
+        }),
+        service("tcp", "TCP"),
+        service("udp", "UDP"),
+        route(
+            "TCPRoute",
+            "tcp",
+            json!({"name": GATEWAY, "sectionName": "tcp"}),
+        ),
+        route(
+            "UDPRoute",
+            "udp",
+            json!({"name": GATEWAY, "sectionName": "udp"}),
+        ),
+    ]
+}
+
+fn route(kind: &str, service: &str, parent: Value) -> Value {
+    json!({
+        "apiVersion": "gateway.networking.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"namespace": NAMESPACE, "name": format!("{service}-{parent}", parent = parent["name"].as_str().unwrap_or_default())},
+        "spec": {
+            "parentRefs": [parent],
+            "rules": [{"backendRefs": [{"name": service, "port": many::SERVICE_PORT}]}],
+        },
+    })
+}
+
+/// A ListenerSet with a listener of its own, and a route for it.
+fn other() -> [Value; 2] {
+    [
+        json!({
+            "apiVersion": "gateway.networking.k8s.io/v1",
+            "kind": "ListenerSet",
+            "metadata": {"namespace": NAMESPACE, "name": "other"},
+            "spec": {
+                "parentRef": {"name": GATEWAY},
+                "listeners": [{"name": "other", "protocol": "TCP", "port": OTHER}],
+            },
+        }),
+        route(
+            "TCPRoute",
+            "tcp",
+            json!({"kind": "ListenerSet", "name": "other"}),
+        ),
+    ]
+}
+
+fn endpoints(servers: &[&Echo]) -> Vec<Value> {
+    let slices = servers.iter().enumerate().flat_map(|(number, server)| {
+        [("tcp", "TCP", server.tcp), ("udp", "UDP", server.udp)].map(|(service, protocol, at)| {
+            let mut slice = many::slice(service, at);
+            slice["metadata"]["name"] = format!("{service}-{number}").into();
+            slice["ports"][0]["protocol"] = protocol.into();
+            slice
+        })
+    });
+    slices.collect()
+}
+
+/// Open connections and sessions; `None` if lost.
+struct Clients {
+    tcp: Vec<Option<TcpStream>>,
+    udp: Vec<Option<Session>>,
+}
+
+/// A client's socket, and the address that the server first saw.
+struct Session {
+    socket: UdpSocket,
+    seen: Vec<u8>,
+}
+
+impl Clients {
+    async fn open(count: usize) -> Result<Self> {
+        let mut clients = Self {
+            tcp: Vec::new(),
+            udp: Vec::new(),
+        };
+        for _ in 0..count {
+            let mut stream = TcpStream::connect(SocketAddr::new(ADDRESS, TCP)).await?;
+            stream.set_nodelay(true)?;
+            let mut name = [0; SERVER.len()];
+            timeout(PATIENCE, stream.read_exact(&mut name)).await??;
+            clients.tcp.push(Some(stream));
+
+            let socket = UdpSocket::bind(SocketAddr::new(ADDRESS, 0)).await?;
+            socket.connect(SocketAddr::new(ADDRESS, UDP)).await?;
+            let seen = answer(&socket).await.context("no answer over UDP")?;
+            clients.udp.push(Some(Session { socket, seen }));
+        }
+        Ok(clients)
+    }
+
+    /// Uses some of them, different ones for each round.
+    async fn use_some(&mut self, round: usize) {
+        let count = self.tcp.len();
+        let step = count.div_ceil(SAMPLE);
+        self.use_these((round % step..count).step_by(step)).await;
+    }
+
+    async fn use_these(&mut self, indexes: impl Iterator<Item = usize>) {
+        for index in indexes {
+            if let Some(stream) = &mut self.tcp[index]
+                && let Err(error) = echoes(stream).await
+            {
+                eprintln!("TCP connection {index}: {error:#}");
+                self.tcp[index] = None;
+            }
+            if let Some(Session { socket, seen }) = &self.udp[index]
+                && answer(socket).await.as_ref() != Some(seen)
+            {
+                eprintln!("UDP session {index} was replaced");
+                self.udp[index] = None;
+            }
+        }
+    }
+
+    /// The numbers of lost connections and sessions.
+    fn lost(&self) -> [usize; 2] {
+        [
+            self.tcp.iter().filter(|client| client.is_none()).count(),
+            self.udp.iter().filter(|client| client.is_none()).count(),
+        ]
+    }
+}
+
+async fn echoes(stream: &mut TcpStream) -> Result<()> {
+    let mut byte = [0];
+    stream.write_all(b"x").await?;
+    timeout(PATIENCE, stream.read_exact(&mut byte)).await??;
+    match byte {
+        [b'x'] => Ok(()),
+        _ => bail!("not an echo"),
+    }
+}
+
+/// The response to a datagram.
+async fn answer(socket: &UdpSocket) -> Option<Vec<u8>> {
+    let mut buffer = [0; 64];
+    for _ in 0..ATTEMPTS {
+        socket.send(b"x").await.ok()?;
+        if let Ok(length) = timeout(PATIENCE / ATTEMPTS, socket.recv(&mut buffer)).await {
+            return Some(buffer[..length.ok()?].to_vec());
+        }
+    }
+    None
+}
