@@ -43,7 +43,7 @@ const TARGET: f64 = 1.2;
 
 /// Kinds of routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Kind {
+pub(crate) enum Kind {
     Http,
     Grpc,
     Tls,
@@ -78,6 +78,10 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     let mut figures = Vec::new();
     let mut reference = None;
     for kind in Kind::value_variants() {
+        let chosen = settings.kinds.is_empty() || settings.kinds.contains(kind);
+        if *kind != Kind::Http && !chosen {
+            continue;
+        }
         let endpoint = match kind {
             Kind::Http | Kind::Grpc => backend.address(),
             Kind::Tls | Kind::Tcp => echo.tcp,

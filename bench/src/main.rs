@@ -56,6 +56,9 @@ struct Settings {
     /// Number of routes for `kinds` and of BackendTLSPolicies for `policies`
     #[arg(long, default_value_t = 1_000)]
     objects: usize,
+    /// Kinds of routes for `kinds`, after HTTPRoutes [default: all]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    kinds: Vec<kinds::Kind>,
     /// Number of TCP connections and of UDP sessions for `sessions`
     #[arg(long, default_value_t = 10_000)]
     sessions: usize,

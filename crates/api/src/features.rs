@@ -84,4 +84,12 @@ mod tests {
         all.dedup();
         assert_eq!(all.len(), 54);
     }
+
+    #[test]
+    fn the_documentation_lists_all_features() {
+        let page = include_str!("../../../docs/conformance.md");
+        for name in [CORE, STANDARD, EXPERIMENTAL].concat() {
+            assert!(page.contains(&format!("`{name}`")), "{name}");
+        }
+    }
 }
