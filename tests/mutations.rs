@@ -297,7 +297,6 @@ impl Neighbours {
         let table = RouteTableKey {
             fleet: FleetId::of_gateway("default", "gw"),
             port: 80,
-            listener: None,
         };
         let host = VirtualHostKey {
             table,

@@ -215,10 +215,7 @@ const BACKEND: &[(&str, usize)] = &[
 ];
 
 /// One shard of each listener's route table.
-const TABLES: [&str; 2] = [
-    "RouteConfiguration 443/https#2.",
-    "RouteConfiguration 80#2.",
-];
+const TABLES: [&str; 2] = ["RouteConfiguration 443#2.", "RouteConfiguration 80#2."];
 
 /// Number of shards per table.
 const SHARDS: usize = 64;
@@ -265,15 +262,14 @@ fn routes(world: &mut World) {
         ],
     );
     let hosts = step.commit.ran(outputs.virtual_hosts);
-    let of = |port, listener: Option<&str>| VirtualHostKey {
+    let of = |port| VirtualHostKey {
         table: RouteTableKey {
             fleet: fleet(),
             port,
-            listener: listener.map(Into::into),
         },
         domain: host.as_str().into(),
     };
-    assert_eq!(hosts, [of(80, None), of(443, Some("https"))]);
+    assert_eq!(hosts, [of(80), of(443)]);
 
     // Revert it.
     let step = costs(

@@ -1,9 +1,9 @@
 //! The HTTP connection manager.
 //!
-//! In: a route table's name, and whether it is sharded. Out: `HttpConnectionManager`. It must not depend on
+//! In: a route table's name, whether it is sharded, and a listener's hostname. Out: `HttpConnectionManager`. It must not depend on
 //! routes or certificates.
 //!
-//! **These bytes are frozen**: apart from two names and the shards, they are the same in all listeners, because
+//! **These bytes are frozen**: apart from three names and the shards, they are the same in all listeners, because
 //! changing a listener closes its connections. So every filter that a route may need is present but disabled, and
 //! routes enable the filters they use.
 
@@ -49,7 +49,11 @@ pub(crate) enum Routes<'a> {
     Shards(&'a RouteTableKey, ShardLookup),
 }
 
-/// The connection manager for `routes`.
+/// The header that names the listener of a request's TLS connection. Envoy overwrites any value from a client, and
+/// removes the header before forwarding.
+pub(crate) const LISTENER_HEADER: &str = "x-sesame-listener";
+
+/// The connection manager for `routes`, and for connections of `listener` on a TLS port.
 ///
 /// HTTP/1.0 is accepted for old probes and load balancers, but a Host header is still required. A trailing dot in the
 /// host is ignored. The client's address is the connection's: Envoy appends it to `x-forwarded-for` and removes
@@ -57,7 +61,13 @@ pub(crate) enum Routes<'a> {
 pub(crate) fn connection_manager(
     stat_prefix: String,
     routes: Routes<'_>,
+    listener: Option<&str>,
 ) -> pb::HttpConnectionManager {
+    let shard = match routes {
+        Routes::Whole(_) => None,
+        Routes::Shards(table, lookup) => Some(shard::extension(table, lookup)),
+    };
+    let listener = listener.map(|name| wire::early_header(LISTENER_HEADER, name.to_owned()));
     pb::HttpConnectionManager {
         stat_prefix,
         route_specifier: Some(match routes {
@@ -67,10 +77,7 @@ pub(crate) fn connection_manager(
             }),
             Routes::Shards(table, _) => RouteSpecifier::ScopedRoutes(by_header(table)),
         }),
-        early_header_mutation_extensions: match routes {
-            Routes::Whole(_) => vec![],
-            Routes::Shards(table, lookup) => vec![shard::extension(table, lookup)],
-        },
+        early_header_mutation_extensions: shard.into_iter().chain(listener).collect(),
         http_filters: filters(),
         use_remote_address: wire::boolean(true),
         normalize_path: wire::boolean(true),

@@ -50,13 +50,14 @@ pub fn listener(
     lookup: ShardLookup,
 ) -> pb::Listener {
     let network_filter = |chain: &Chain| match &chain.target {
-        ChainTarget::Http(table) => http(
-            key,
-            match sharded(table) {
+        ChainTarget::Http(table) => {
+            let routes = match sharded(table) {
                 false => Routes::Whole(table),
                 true => Routes::Shards(table, lookup),
-            },
-        ),
+            };
+            let listener = chain.tls.as_ref().map(|tls| tls.server_name.as_deref());
+            http(key, routes, listener.map(|name| name.unwrap_or("*")))
+        }
         ChainTarget::Tcp(backends) => tcp_proxy(key, backends),
     };
     let chains = listener.chains.iter();
@@ -153,11 +154,11 @@ fn tcp_proxy(key: &ListenerKey, backends: &[WeightedBackend]) -> pb::Filter {
     }
 }
 
-fn http(key: &ListenerKey, routes: Routes<'_>) -> pb::Filter {
+fn http(key: &ListenerKey, routes: Routes<'_>, listener: Option<&str>) -> pb::Filter {
     pb::Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
         config_type: Some(pb::filter::ConfigType::TypedConfig(pack_any(
-            hcm::connection_manager(names::listener(key), routes),
+            hcm::connection_manager(names::listener(key), routes, listener),
         ))),
     }
 }

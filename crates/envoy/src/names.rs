@@ -53,7 +53,7 @@ pub fn datagrams(key: &ListenerKey) -> String {
     key.name()
 }
 
-/// `80`, or `443/web` for the TLS listener `web`.
+/// `80`.
 pub fn routes(key: &RouteTableKey) -> String {
     key.name()
 }

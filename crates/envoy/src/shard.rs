@@ -11,11 +11,9 @@
 
 use std::fmt::Write;
 
-use envoy_types::pb::envoy::config::common::mutation_rules::v3::{HeaderMutation, header_mutation};
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::extensions::dynamic_modules::v3::DynamicModuleConfig;
 use envoy_types::pb::envoy::extensions::http::early_header_mutation::dynamic_modules::v3::DynamicModuleEarlyHeaderMutation;
-use envoy_types::pb::envoy::extensions::http::early_header_mutation::header_mutation::v3::HeaderMutation as EarlyHeaderMutation;
 use envoy_types::pb::google::protobuf::StringValue;
 use envoy_types::util::pack_any;
 use sesame_model::RouteTableKey;
@@ -76,23 +74,7 @@ fn by_module(table: &RouteTableKey) -> core::TypedExtensionConfig {
 }
 
 fn by_expressions(table: &RouteTableKey) -> core::TypedExtensionConfig {
-    let append = core::HeaderValueOption {
-        header: Some(core::HeaderValue {
-            key: HEADER.to_owned(),
-            value: names::shard(table, expression()),
-            ..Default::default()
-        }),
-        append_action: core::header_value_option::HeaderAppendAction::OverwriteIfExistsOrAdd.into(),
-        ..Default::default()
-    };
-    wire::extension(
-        "envoy.http.early_header_mutation.header_mutation",
-        EarlyHeaderMutation {
-            mutations: vec![HeaderMutation {
-                action: Some(header_mutation::Action::Append(append)),
-            }],
-        },
-    )
+    wire::early_header(HEADER, names::shard(table, expression()))
 }
 
 /// A request's shard number, as a CEL expression.

@@ -92,7 +92,7 @@ pub struct EncodedTable {
     pub(crate) head: Bytes,
     /// Reserved domains, sorted, with the `VirtualHost` bytes to use for a domain without a row.
     pub(crate) reserved: Vec<(Arc<str>, Bytes)>,
-    /// The number of domains in `head` and `reserved` that would be in every shard.
+    /// The number of domains in `reserved` that would be in every shard.
     pub(crate) everywhere: usize,
 }
 
@@ -166,7 +166,7 @@ fn encoded_table(table: &RouteTable) -> EncodedTable {
         .map(|domain| {
             (
                 domain.as_str().into(),
-                wire::virtual_host(self::reserved(domain)).into(),
+                wire::virtual_host(self::reserved(table, domain)).into(),
             )
         })
         .collect();
@@ -174,7 +174,7 @@ fn encoded_table(table: &RouteTable) -> EncodedTable {
     let wide = reserved.iter().filter(|(domain, _)| is_everywhere(domain));
     EncodedTable {
         head: wire::table(table_head(table)).into(),
-        everywhere: table.misdirected.len() + wide.count(),
+        everywhere: wide.count(),
         reserved,
     }
 }

@@ -14,7 +14,6 @@ pub(crate) fn table_key() -> RouteTableKey {
     RouteTableKey {
         fleet: fleet(),
         port: 8080,
-        listener: None,
     }
 }
 
@@ -202,7 +201,7 @@ pub(crate) fn any_route() -> impl Strategy<Value = Route> {
 pub(crate) fn any_virtual_host() -> impl Strategy<Value = VirtualHost> {
     (any::<bool>(), prop::collection::vec(any_route(), 0..4)).prop_map(|(secure, routes)| {
         VirtualHost {
-            secure,
+            listener: secure.then(|| "*.example.com".into()),
             routes: routes.into_iter().map(Arc::new).collect(),
         }
     })

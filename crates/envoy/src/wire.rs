@@ -10,8 +10,10 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use envoy_types::pb::envoy::config::common::mutation_rules::v3::{HeaderMutation, header_mutation};
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
+use envoy_types::pb::envoy::extensions::http::early_header_mutation::header_mutation::v3::HeaderMutation as EarlyHeaderMutation;
 use envoy_types::pb::google::protobuf as wkt;
 use envoy_types::pb::xds::r#type::matcher::v3::Matcher;
 use envoy_types::pb::xds::r#type::matcher::v3::matcher::MatcherType;
@@ -218,6 +220,27 @@ pub(crate) fn extension<M: Message + Name>(name: &str, config: M) -> core::Typed
         name: name.to_owned(),
         typed_config: Some(pack_any(config)),
     }
+}
+
+/// An extension that sets a header of each request, before routing. `value` may contain Envoy's format strings.
+pub(crate) fn early_header(name: &str, value: String) -> core::TypedExtensionConfig {
+    let append = core::HeaderValueOption {
+        header: Some(core::HeaderValue {
+            key: name.to_owned(),
+            value,
+            ..Default::default()
+        }),
+        append_action: core::header_value_option::HeaderAppendAction::OverwriteIfExistsOrAdd.into(),
+        ..Default::default()
+    };
+    extension(
+        "envoy.http.early_header_mutation.header_mutation",
+        EarlyHeaderMutation {
+            mutations: vec![HeaderMutation {
+                action: Some(header_mutation::Action::Append(append)),
+            }],
+        },
+    )
 }
 
 /// The config source for resources on the ADS stream.

@@ -5,24 +5,19 @@ use std::time::Duration;
 
 use crate::{ClusterKey, FleetId};
 
-/// Identifies a route table: the hosts and routes of one plain port, or of one TLS listener.
+/// Identifies a route table: the hosts and routes of all listeners on a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteTableKey {
     /// The fleet that uses it.
     pub fleet: FleetId,
     /// The port in the owner's spec.
     pub port: u16,
-    /// The TLS listener; `None` for a plain port, where all listeners share one table.
-    pub listener: Option<Arc<str>>,
 }
 
 impl RouteTableKey {
-    /// The resource name within the fleet: `80`, `443/web`.
+    /// The resource name within the fleet: `80`.
     pub fn name(&self) -> String {
-        match &self.listener {
-            None => self.port.to_string(),
-            Some(listener) => format!("{}/{listener}", self.port),
-        }
+        self.port.to_string()
     }
 }
 
@@ -35,12 +30,12 @@ impl fmt::Display for RouteTableKey {
 /// A route table without its virtual hosts, which are separate values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteTable {
-    /// Hosts of the table's own listeners. If such a host has no virtual host, it gets 404 even if a wider virtual host
-    /// matches: only the routes of the most specific listener apply. Sorted, without `*`.
+    /// Hosts of the listeners. If such a host has no virtual host, it gets 404 even if a wider virtual host matches:
+    /// only the routes of the most specific listener apply. Sorted; `*` only on a TLS port.
     pub reserved: Vec<String>,
-    /// Hosts of other listeners on the same port: requests for them arrived on the wrong connection and get 421.
-    /// Sorted; disjoint from the domains of the table's virtual hosts.
-    pub misdirected: Vec<String>,
+    /// True on a TLS port, where a connection belongs to one listener: requests for hosts of others are misdirected
+    /// and get 421.
+    pub secure: bool,
 }
 
 /// Identifies a virtual host: a domain in a table.
@@ -55,8 +50,8 @@ pub struct VirtualHostKey {
 /// The routes of one domain.
 #[derive(Clone, Debug, PartialEq)]
 pub struct VirtualHost {
-    /// True if the table serves TLS connections.
-    pub secure: bool,
+    /// On a TLS port, the hostname of the listener, or `*`: requests on connections of other listeners get 421.
+    pub listener: Option<Arc<str>>,
     /// In order; the first match applies. Without a match, the response is 404.
     pub routes: Vec<Arc<Route>>,
 }

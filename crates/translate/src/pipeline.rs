@@ -207,7 +207,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         hosts::virtual_host(reader, of_hosts, key)
     });
     let route_tables = b.derive_many("route table", points_by_port, move |reader, key| {
-        ports::route_tables(reader, points_by_port, key)
+        let table = ports::route_table(reader, points_by_port, key);
+        table.into_iter().collect()
     });
     let of_ports = ports::Sources {
         points_by_port,

@@ -190,9 +190,20 @@ fn filter_chain(value: Value, port: &str, constants: &mut Constants) -> (String,
             out.push(("tcp_proxy".to_owned(), Node::from(filter)));
         }
     } else {
+        let mutation = "/early_header_mutation_extensions/0/typed_config/mutations/0/append/header";
+        let listener = config
+            .pointer_mut(&format!("{mutation}/value"))
+            .map(Value::take);
+        let constant = match listener {
+            Some(_) => "http connection manager with TLS",
+            None => "http connection manager",
+        };
+        if let Some(listener) = listener.filter(|listener| *listener != name) {
+            out.push(("listener".to_owned(), Node::from(listener)));
+        }
         let routes = config["rds"]["route_config_name"].take();
         out.push(("routes".to_owned(), Node::from(routes)));
-        if !constants.is("http connection manager", &filter) {
+        if !constants.is(constant, &filter) {
             out.push(("http".to_owned(), Node::from(filter)));
         }
     }

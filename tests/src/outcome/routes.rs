@@ -1,6 +1,6 @@
 //! Route tables: each domain with its routes, in order of precedence.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{Constants, Fields, pairs};
 use crate::yaml::Node;
@@ -36,8 +36,13 @@ fn one(table: Value, other: Option<&Value>, constants: &mut Constants) -> Node {
     let options = fields.take_all(&[
         "ignore_port_in_host_matching",
         "most_specific_header_mutations_wins",
+        "request_headers_to_remove",
     ]);
-    if !constants.is("route table", &options) {
+    let constant = match options.get("request_headers_to_remove") {
+        Some(_) => "route table with TLS",
+        None => "route table",
+    };
+    if !constants.is(constant, &options) {
         out.push(("options".to_owned(), Node::from(options)));
     }
     fields.rest(&mut out);
@@ -50,11 +55,13 @@ fn virtual_host(host: Value, constants: &mut Constants) -> (String, Node) {
     let name = fields.text("name");
     let mut out = Vec::new();
     let domains = Value::Array(fields.list("domains"));
-    let routes: Vec<Node> = fields
-        .list("routes")
-        .into_iter()
-        .map(|each| route(each, constants))
-        .collect();
+    let mut routes = fields.list("routes");
+    if let Some(listener) = routes.first().and_then(listener) {
+        out.push(("listener".to_owned(), Node::text(listener)));
+        routes.remove(0);
+    }
+    let routes = routes.into_iter().map(|each| route(each, constants));
+    let routes: Vec<Node> = routes.collect();
     if domains != serde_json::json!([name]) {
         out.push(("domains".to_owned(), Node::from(domains)));
     }
@@ -64,6 +71,24 @@ fn virtual_host(host: Value, constants: &mut Constants) -> (String, Node) {
     }
     out.push(("routes".to_owned(), Node::List(routes)));
     (name, Node::Map(out))
+}
+
+/// The listener whose requests alone pass this route: all others get 421.
+fn listener(route: &Value) -> Option<String> {
+    let exact = "/match/headers/0/string_match/exact";
+    let listener = route.pointer(exact)?.as_str()?.to_owned();
+    let misdirected = json!({
+        "match": {
+            "prefix": "/",
+            "headers": [{
+                "name": "x-sesame-listener",
+                "string_match": {"exact": listener},
+                "invert_match": true,
+            }],
+        },
+        "direct_response": {"status": 421},
+    });
+    (*route == misdirected).then_some(listener)
 }
 
 fn route(route: Value, constants: &mut Constants) -> Node {

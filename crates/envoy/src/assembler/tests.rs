@@ -196,14 +196,13 @@ fn shards<'a>(
                 .filter(|domain| here(domain))
                 .cloned()
                 .collect(),
-            misdirected: row.misdirected.clone(),
+            secure: row.secure,
         };
         let hosts = hosts.iter().filter(|host| here(&host.name)).cloned();
-        let table = pb::RouteConfiguration {
-            name: name.clone(),
-            request_headers_to_remove: vec!["x-sesame-shard".to_owned()],
-            ..route_table(key, &row, hosts)
-        };
+        let mut table = route_table(key, &row, hosts);
+        table.name.clone_from(&name);
+        let shard = "x-sesame-shard".to_owned();
+        table.request_headers_to_remove.push(shard);
         let scope = wire::resource(&crate::route::scope(&name));
         [
             ((key.fleet.clone(), names::SCOPE, name.clone()), scope),
@@ -228,14 +227,13 @@ fn fleet(index: u8) -> FleetId {
 fn table_key(index: u8) -> RouteTableKey {
     RouteTableKey {
         fleet: fleet(index % 2),
-        port: 80,
-        listener: (index >= 2).then(|| "web".into()),
+        port: if index >= 2 { 443 } else { 80 },
     }
 }
 
 fn plain_host(status: u16) -> VirtualHost {
     VirtualHost {
-        secure: false,
+        listener: None,
         routes: vec![Arc::new(crate::testing::route(
             crate::testing::prefix("/"),
             Action::Respond(status),
@@ -274,7 +272,6 @@ fn some_listener(key: &ListenerKey, secure: bool) -> Listener {
     let routes = RouteTableKey {
         fleet: key.fleet.clone(),
         port: key.port.number,
-        listener: None,
     };
     Listener {
         bind: vec![(Ipv4Addr::LOCALHOST, key.port.number).into()],
@@ -298,10 +295,7 @@ fn some_table(reserved: u8) -> RouteTable {
             .take(usize::from(reserved))
             .map(|domain| (*domain).to_owned())
             .collect(),
-        misdirected: (reserved == 1)
-            .then(|| "z.example.com".to_owned())
-            .into_iter()
-            .collect(),
+        secure: reserved == 1,
     }
 }
 
@@ -573,7 +567,7 @@ fn removing_all_rows_removes_all_resources() {
             Op::Host(
                 0,
                 here.then(|| VirtualHost {
-                    secure: false,
+                    listener: None,
                     routes: vec![],
                 }),
             ),

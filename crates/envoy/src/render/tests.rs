@@ -62,7 +62,6 @@ fn packed_filters_of_listeners_are_expanded() {
                 target: ChainTarget::Http(RouteTableKey {
                     fleet: fleet(),
                     port: 443,
-                    listener: Some("web".into()),
                 }),
             },
             Chain {
@@ -104,7 +103,7 @@ fn packed_filters_of_listeners_are_expanded() {
         .iter()
         .map(|chain| chain["filters"][0]["typed_config"].clone())
         .collect();
-    assert_eq!(managers[0]["rds"]["route_config_name"], "443/web");
+    assert_eq!(managers[0]["rds"]["route_config_name"], "443");
     let filters: Vec<_> = managers[0]["http_filters"]
         .as_array()
         .unwrap()

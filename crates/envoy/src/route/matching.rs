@@ -50,6 +50,14 @@ pub(super) fn exact(name: &str, value: &str) -> pb::HeaderMatcher {
     }
 }
 
+/// Matches a header that is absent or has a different value.
+pub(super) fn differs(name: &str, value: &str) -> pb::HeaderMatcher {
+    pb::HeaderMatcher {
+        invert_match: true,
+        ..exact(name, value)
+    }
+}
+
 /// Matches a header that is present.
 pub(super) fn present(name: &str) -> pb::HeaderMatcher {
     pb::HeaderMatcher {

@@ -18,7 +18,7 @@ fn host_with(domain: &str, routes: Vec<Route>) -> pb::VirtualHost {
         domain: domain.into(),
     };
     let host = VirtualHost {
-        secure: false,
+        listener: None,
         routes: routes.into_iter().map(Arc::new).collect(),
     };
     virtual_host(&key, &host, &mut |port| port)
@@ -410,7 +410,7 @@ fn redirects_use_the_ports_that_clients_see() {
             domain: "example.com".into(),
         };
         let host = VirtualHost {
-            secure: false,
+            listener: None,
             routes: vec![Arc::new(route(
                 prefix("/a"),
                 Action::Redirect(Box::new(redirect)),
@@ -468,10 +468,10 @@ fn a_route_with_cors_and_a_method_also_matches_preflights() {
 }
 
 #[test]
-fn reserved_and_misdirected_hosts_are_in_the_table() {
+fn reserved_hosts_are_in_the_table() {
     let table = RouteTable {
         reserved: vec!["a.com".to_owned(), "b.com".to_owned()],
-        misdirected: vec!["z.com".to_owned()],
+        secure: false,
     };
     let own = host_with("b.com", vec![route(prefix("/"), Action::Respond(200))]);
     let out = to_json(&route_table(&table_key(), &table, [own])).unwrap();
@@ -482,11 +482,6 @@ fn reserved_and_misdirected_hosts_are_in_the_table() {
             "ignore_port_in_host_matching": true,
             "most_specific_header_mutations_wins": true,
             "virtual_hosts": [
-                {
-                    "name": "misdirected",
-                    "domains": ["z.com"],
-                    "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 421}}],
-                },
                 {"name": "a.com", "domains": ["a.com"]},
                 {
                     "name": "b.com",
@@ -496,6 +491,52 @@ fn reserved_and_misdirected_hosts_are_in_the_table() {
             ],
         })
     );
+}
+
+#[test]
+fn requests_on_connections_of_other_listeners_are_misdirected() {
+    let misdirected = json!({
+        "match": {
+            "prefix": "/",
+            "headers": [{
+                "name": "x-sesame-listener",
+                "string_match": {"exact": "*.com"},
+                "invert_match": true,
+            }],
+        },
+        "direct_response": {"status": 421},
+    });
+    let table = RouteTable {
+        reserved: vec!["*.com".to_owned()],
+        secure: true,
+    };
+    let out = to_json(&route_table(&table_key(), &table, [])).unwrap();
+    assert_eq!(
+        out["request_headers_to_remove"],
+        json!(["x-sesame-listener"])
+    );
+    assert_eq!(out["virtual_hosts"][0]["routes"], json!([misdirected]));
+
+    let key = VirtualHostKey {
+        table: table_key(),
+        domain: "b.com".into(),
+    };
+    let paths = |count: usize| {
+        let paths = (0..count).map(|index| prefix(&format!("/{index}")));
+        let routes = paths.map(|path| Arc::new(route(path, Action::Respond(200))));
+        let host = VirtualHost {
+            listener: Some("*.com".into()),
+            routes: routes.collect(),
+        };
+        to_json(&virtual_host(&key, &host, &mut |port| port)).unwrap()
+    };
+    let list = paths(2);
+    assert_eq!(list["routes"][0], misdirected);
+    let tree = &paths(100)["matcher"];
+    let first = "/action/typed_config/routes/0";
+    assert_eq!(tree["on_no_match"].pointer(first), Some(&misdirected));
+    let map = &tree["matcher_tree"]["prefix_match_map"]["map"];
+    assert_eq!(map["/7"].pointer(first), Some(&misdirected));
 }
 
 proptest! {

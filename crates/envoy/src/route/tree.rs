@@ -84,14 +84,19 @@ impl<'a> Tree<'a> {
         (!keys.is_empty()).then_some(Self { keys, rest })
     }
 
-    /// Envoy's matcher. For each route in the list, `routes` yields its Envoy routes.
-    pub(super) fn matcher(&self, routes: impl Iterator<Item = Vec<pb::Route>>) -> Matcher {
+    /// Envoy's matcher. For each route in the list, `routes` yields its Envoy routes. `first` precedes all of them.
+    pub(super) fn matcher(
+        &self,
+        first: Option<pb::Route>,
+        routes: impl Iterator<Item = Vec<pb::Route>>,
+    ) -> Matcher {
+        let first = wire::route_list(first.into_iter().collect());
         let routes: Vec<Vec<u8>> = routes.map(wire::route_list).collect();
         let on_match = |places: &Vec<usize>| OnMatch {
             on_match: Some(on_match::OnMatch::Action(route_list(
-                places
-                    .iter()
-                    .flat_map(|place| &routes[*place])
+                std::iter::once(&first)
+                    .chain(places.iter().map(|place| &routes[*place]))
+                    .flatten()
                     .copied()
                     .collect(),
             ))),

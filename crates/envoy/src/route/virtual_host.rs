@@ -7,14 +7,11 @@ use envoy_types::pb::envoy::config::route::v3::route::Action as PbAction;
 use sesame_model::{Action, Route, RouteTable, RouteTableKey, VirtualHost, VirtualHostKey};
 
 use super::headers::{changes, in_order};
-use super::matching::{exact, matches_regex, matching, present};
+use super::matching::{differs, exact, matches_regex, matching, present};
 use super::redirect::{Origin, redirect};
 use super::tree::Tree;
 use super::{cors, forward, session};
 use crate::{hcm, names, shard};
-
-/// The name of the virtual host for hosts of other listeners.
-const MISDIRECTED: &str = "misdirected";
 
 /// The virtual host of a domain. `visible_port` maps a port in the Gateway's spec to the port that clients see, which
 /// redirects use.
@@ -25,7 +22,7 @@ pub fn virtual_host(
 ) -> pb::VirtualHost {
     let mut origin = Origin {
         domain: &key.domain,
-        secure: host.secure,
+        secure: host.listener.is_some(),
         port: key.table.port,
         visible_port,
     };
@@ -33,14 +30,15 @@ pub fn virtual_host(
         .routes
         .iter()
         .map(|route| as_envoys(route, &mut origin));
+    let misdirected = host.listener.as_deref().map(misdirected);
     let mut out = pb::VirtualHost {
         name: key.domain.to_string(),
         domains: vec![key.domain.to_string()],
         ..Default::default()
     };
     match Tree::new(&host.routes) {
-        Some(tree) => out.matcher = Some(tree.matcher(routes)),
-        None => out.routes = routes.flatten().collect(),
+        Some(tree) => out.matcher = Some(tree.matcher(misdirected, routes)),
+        None => out.routes = misdirected.into_iter().chain(routes.flatten()).collect(),
     }
     out
 }
@@ -48,7 +46,7 @@ pub fn virtual_host(
 /// A table with these hosts. The port in a Host header is ignored, and a backend's header modifications win over the
 /// route's.
 ///
-/// Misdirected hosts come first, then, sorted by domain, `hosts` and any reserved domains without a host.
+/// Sorted by domain: `hosts`, and any reserved domains without a host.
 pub fn route_table(
     key: &RouteTableKey,
     table: &RouteTable,
@@ -57,22 +55,22 @@ pub fn route_table(
     let mut sorted: BTreeMap<String, pb::VirtualHost> = table
         .reserved
         .iter()
-        .map(|domain| (domain.clone(), reserved(domain)))
+        .map(|domain| (domain.clone(), reserved(table, domain)))
         .collect();
     sorted.extend(hosts.into_iter().map(|host| (host.name.clone(), host)));
-    let mut out = table_head(table);
-    out.virtual_hosts.extend(sorted.into_values());
     pb::RouteConfiguration {
         name: names::routes(key),
-        virtual_hosts: out.virtual_hosts,
+        virtual_hosts: sorted.into_values().collect(),
+        request_headers_to_remove: table_head(table).request_headers_to_remove,
         ..table_tail()
     }
 }
 
 /// The fields of a table before its hosts, without the name.
 pub(crate) fn table_head(table: &RouteTable) -> pb::RouteConfiguration {
+    let listener = table.secure.then(|| hcm::LISTENER_HEADER.to_owned());
     pb::RouteConfiguration {
-        virtual_hosts: misdirected(table).into_iter().collect(),
+        request_headers_to_remove: listener.into_iter().collect(),
         ..Default::default()
     }
 }
@@ -109,30 +107,31 @@ pub(crate) fn scope(shard: &str) -> pb::ScopedRouteConfiguration {
     }
 }
 
-/// A host without routes: it returns 404 instead of falling through to a wider host.
-pub(crate) fn reserved(domain: &str) -> pb::VirtualHost {
+/// A listener's host without routes: it returns 404 instead of falling through to a wider host.
+pub(crate) fn reserved(table: &RouteTable, domain: &str) -> pb::VirtualHost {
     pb::VirtualHost {
         name: domain.to_owned(),
         domains: vec![domain.to_owned()],
+        routes: table
+            .secure
+            .then(|| misdirected(domain))
+            .into_iter()
+            .collect(),
         ..Default::default()
     }
 }
 
-/// Returns 421, so that a client that reused a connection for another host opens a new one.
-fn misdirected(table: &RouteTable) -> Option<pb::VirtualHost> {
-    (!table.misdirected.is_empty()).then(|| pb::VirtualHost {
-        name: MISDIRECTED.to_owned(),
-        domains: table.misdirected.clone(),
-        routes: vec![pb::Route {
-            r#match: Some(pb::RouteMatch {
-                path_specifier: Some(pb::route_match::PathSpecifier::Prefix("/".to_owned())),
-                ..Default::default()
-            }),
-            action: Some(respond(421)),
+/// Requests on connections of other listeners than this one get 421, so that the client opens a connection for the host.
+fn misdirected(listener: &str) -> pb::Route {
+    pb::Route {
+        r#match: Some(pb::RouteMatch {
+            path_specifier: Some(pb::route_match::PathSpecifier::Prefix("/".to_owned())),
+            headers: vec![differs(hcm::LISTENER_HEADER, listener)],
             ..Default::default()
-        }],
+        }),
+        action: Some(respond(421)),
         ..Default::default()
-    })
+    }
 }
 
 /// A response without a body.

@@ -94,7 +94,7 @@ pub(crate) fn attach_points(
             fleet: fleet.clone(),
             port: listener.bound_port(),
         };
-        let table = id.table(&port, listener.protocol);
+        let table = listener.protocol.table(&port);
         ListenerPoint {
             listener: Arc::new(ListenerRef { id, port, table }),
             protocol: listener.protocol,

@@ -193,11 +193,13 @@ pub(crate) fn virtual_host(
         .filter(|point| point.listener.table.as_ref() == Some(&key.table))
         .filter(|point| !isolated(point, covering(), &key.domain))
         .collect();
-    let secure = listeners.first()?.protocol.is_tls();
+    // All of them have the same hostname: wider ones are isolated from the domain.
+    let listener = listeners.first()?;
+    let listener = (listener.protocol.is_tls()).then(|| Arc::clone(&listener.domain));
     let routes = routes(reader, sources, key, &listeners);
     let certificates = sources.client_certificates;
     let routes = client_certificates::of_routes(reader, certificates, &port.fleet, routes);
-    (!routes.is_empty()).then_some(VirtualHost { secure, routes })
+    (!routes.is_empty()).then_some(VirtualHost { listener, routes })
 }
 
 fn routes(

@@ -128,27 +128,6 @@ impl AttachPoints {
     }
 }
 
-impl ListenerId {
-    /// The listener's route table; `None` unless it serves HTTP. Plain listeners on a port share one, since only the
-    /// Host separates their requests; an HTTPS listener has its own, named after the listener: `web`, or
-    /// `namespace/name/web` if the owner isn't a Gateway.
-    pub fn table(&self, port: &ListenerKey, protocol: Protocol) -> Option<RouteTableKey> {
-        let listener = match (protocol, self.owner.kind) {
-            (Protocol::Http, _) => None,
-            (Protocol::Https, Kind::Gateway) => Some(Arc::clone(&self.name)),
-            (Protocol::Https, _) => {
-                Some(format!("{}/{}", self.owner.namespaced_name(), self.name).into())
-            }
-            (Protocol::Tls | Protocol::Tcp | Protocol::Udp | Protocol::Unknown, _) => return None,
-        };
-        Some(RouteTableKey {
-            fleet: port.fleet.clone(),
-            port: port.port.number,
-            listener,
-        })
-    }
-}
-
 /// Whether all requests for `domain` belong to more specific listeners on the same port ("listener isolation" in the
 /// Gateway API reference).
 pub fn isolated<'a>(
@@ -173,6 +152,15 @@ impl Protocol {
                 (self, other),
                 (Self::Https, Self::Tls) | (Self::Tls, Self::Https)
             )
+    }
+
+    /// The route table of a port's listeners with this protocol; `None` if they forward connections without reading
+    /// requests.
+    pub fn table(self, port: &ListenerKey) -> Option<RouteTableKey> {
+        matches!(self, Self::Http | Self::Https).then(|| RouteTableKey {
+            fleet: port.fleet.clone(),
+            port: port.port.number,
+        })
     }
 
     /// The transport that carries it.
@@ -205,31 +193,5 @@ impl fmt::Display for Protocol {
             Self::Udp => "UDP",
             Self::Unknown => "unknown",
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn listeners_with_the_same_name_have_separate_tables() {
-        let port = ListenerKey {
-            fleet: FleetId::of_gateway("ns", "gw"),
-            port: Port::tcp(443),
-        };
-        let table = |kind, owner: &str, protocol| {
-            let id = ListenerId {
-                owner: ObjectKey::new(kind, "ns", owner),
-                name: "web".into(),
-            };
-            id.table(&port, protocol).unwrap().name()
-        };
-        assert_eq!(table(Kind::Gateway, "gw", Protocol::Https), "443/web");
-        assert_eq!(
-            table(Kind::ListenerSet, "set", Protocol::Https),
-            "443/ns/set/web"
-        );
-        assert_eq!(table(Kind::ListenerSet, "set", Protocol::Http), "443");
     }
 }

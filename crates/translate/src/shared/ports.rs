@@ -134,50 +134,26 @@ fn tls(point: &ListenerPoint, domain: &str, mode: TlsMode) -> Option<ChainTls> {
     })
 }
 
-/// The route tables of a port: one for all plain listeners, and one for each HTTPS listener.
-pub(crate) fn route_tables(
+/// The route table of a port; `None` if its listeners serve no requests.
+pub(crate) fn route_table(
     reader: &mut Reader<'_>,
     points_by_port: Index<ObjectKey, AttachPoints, ListenerKey>,
     key: &ListenerKey,
-) -> Vec<(RouteTableKey, RouteTable)> {
+) -> Option<(RouteTableKey, RouteTable)> {
     let owners = reader.by(points_by_port, key);
-    let mut members: BTreeMap<Option<&RouteTableKey>, Vec<&ListenerPoint>> = BTreeMap::new();
-    for point in owners
-        .iter()
-        .flat_map(|(_, points)| points.serving_on(key.port))
-    {
-        members
-            .entry(point.listener.table.as_ref())
-            .or_default()
-            .push(point);
-    }
-    let http = members
-        .iter()
-        .filter_map(|(table, own)| Some(((*table)?, own)));
-    let tables = http.map(|(table, own)| {
-        let reserved = domains(own).filter(|domain| domain != hostname::ANY);
-        // On a TLS connection, other listeners' hosts are misdirected; a plain port has one table for all.
-        let others = members.iter().filter(|(other, _)| **other != Some(table));
-        let misdirected = others.flat_map(|(_, points)| domains(points));
-        (
-            table.clone(),
-            RouteTable {
-                reserved: sorted(reserved),
-                misdirected: sorted(misdirected),
-            },
-        )
-    });
-    tables.collect()
-}
-
-fn domains(points: &[&ListenerPoint]) -> impl Iterator<Item = String> {
-    points.iter().map(|point| point.domain.to_string())
-}
-
-fn sorted(domains: impl Iterator<Item = String>) -> Vec<String> {
-    let mut domains: Vec<String> = domains.collect();
-    domains.sort();
-    domains
+    let on_port = || {
+        let points = owners.iter();
+        points.flat_map(|(_, points)| points.serving_on(key.port))
+    };
+    let table = on_port().find_map(|point| point.listener.table.clone())?;
+    let secure = on_port().any(|point| point.protocol.is_tls());
+    let domains = on_port().map(|point| point.domain.to_string());
+    // Without TLS, hosts without a virtual host get 404 from any listener.
+    let mut reserved: Vec<String> = domains
+        .filter(|domain| secure || domain != hostname::ANY)
+        .collect();
+    reserved.sort();
+    Some((table, RouteTable { reserved, secure }))
 }
 
 impl Bind<'_> {
