@@ -25,7 +25,7 @@ pub(crate) use self::objects::{
 };
 pub(crate) use self::process::{children, ended, is_running, send_signal};
 pub(crate) use self::requests::{
-    Summary, assert_share, becomes, check, check_requests, eventually, eventually_within,
-    has_certificate, listening, shares,
+    Summary, assert_share, becomes, check, check_requests, eventually, has_certificate, listening,
+    shares,
 };
-pub(crate) use self::sesame::{Condition, Sesame};
+pub(crate) use self::sesame::{Sesame, turns};
