@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use sesame_testkit::client::{Request, send};
+use tokio::net::TcpStream;
 use tokio::process::{Child, Command};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -24,7 +25,7 @@ pub(crate) struct Gateway {
 }
 
 impl Gateway {
-    /// Starts it and waits until the Gateway is programmed.
+    /// Starts it and waits until the Gateway is programmed and listens.
     pub(crate) async fn start() -> Result<Self> {
         // A free port, which Sesame binds shortly afterwards.
         let admin = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
@@ -54,13 +55,14 @@ impl Gateway {
             }
             if let Ok(response) = send(admin, &Request::get("admin", "/status")).await
                 && let Some(address) = programmed(&response.json())
+                && listens(address).await
             {
                 return Ok(Self { child, address });
             }
             if Instant::now() > deadline {
                 child.kill().await?;
                 bail!(
-                    "Gateway web was not programmed within {} s; see above",
+                    "Gateway web did not listen within {} s; see above",
                     START.as_secs()
                 );
             }
@@ -100,6 +102,12 @@ impl Gateway {
             }
         }
     }
+}
+
+/// Whether the ports are open: Envoy opens them shortly after accepting the listeners.
+async fn listens(address: IpAddr) -> bool {
+    TcpStream::connect((address, 8080)).await.is_ok()
+        && TcpStream::connect((address, 8443)).await.is_ok()
 }
 
 /// The address of the Gateway `web`, once it is programmed.

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::net::SocketAddr;
 
 use anyhow::ensure;
-use serde_json::Value;
+use serde_json::json;
 use sesame_testkit::backend::Backend;
 use sesame_testkit::certs::{Authority, Identity};
 use sesame_testkit::client::{Connect, Connection, Request};
@@ -245,6 +245,23 @@ async fn a_cluster_trust_bundle_is_used_while_it_exists() {
     }
 }
 
+/// Changes the CAs in the ConfigMap `ca`, which changes one resource, and waits for Envoy's ACK.
+pub(crate) async fn set_trusted(sesame: &Sesame, of: &[&Authority]) {
+    let from = sesame.events();
+    sesame.folder().replace("ca.yaml", &authorities("ca", of));
+    let changed = json!({"object": "ConfigMap/default/ca", "change": "changed"});
+    let change = sesame.event("a change", from, |event| {
+        let objects = event["objects"].as_array();
+        event["type"] == "change" && objects.is_some_and(|all| all.contains(&changed))
+    });
+    let change = change.await;
+    assert_eq!(change["resources"], 1, "{change}");
+    let served = sesame.event("an ACK", from, |event| {
+        event["type"] == "served" && event["revision"] == change["revision"]
+    });
+    served.await;
+}
+
 /// Requests over one connection and over new ones until `done`; none may fail. Returns their number.
 pub(crate) async fn load(address: SocketAddr, mut kept: Connection, done: &Cell<bool>) -> usize {
     let request = Request::get(HOST, "/");
@@ -281,15 +298,7 @@ async fn a_ca_is_rotated_without_a_failed_request() {
     listening(address).await;
     becomes(address, HOST, "/", "old").await;
     let done = Cell::new(false);
-    // Changes the trusted CAs, which changes one resource, and waits for Envoy's ACK.
-    let trust = async |of: &[&Authority]| {
-        let from = sesame.events();
-        sesame.folder().replace("ca.yaml", &authorities("ca", of));
-        let is = |kind: &'static str| move |event: &Value| event["type"] == kind;
-        let change = sesame.event("a change", from, is("change")).await;
-        assert_eq!(change["resources"], 1, "{change}");
-        sesame.event("an ACK", from, is("served")).await;
-    };
+    let trust = async |of: &[&Authority]| set_trusted(&sesame, of).await;
     let moved = async |to: &Backend| {
         sesame.folder().replace("service.yaml", &endpoints(to));
         becomes(address, HOST, "/", to.name()).await;

@@ -9,6 +9,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::harness::{
     Sesame, assert_share, at, backend, backends, becomes, check, grant, namespace, service, shares,
+    turns,
 };
 
 fn weighted(path: &str, backends: &[(&str, u32)]) -> String {
@@ -75,11 +76,10 @@ async fn backends_in_other_namespaces_need_a_grant() {
     sesame.folder().write("grant.yaml", &grant("other"));
     becomes(sesame.at(8080), "a.example.com", "/there", "a").await;
     check(sesame.at(8080), &cases("a")).await;
-    let resolved = sesame
-        .of_route("a", "ResolvedRefs")
-        .await
-        .expect("a condition");
-    assert_eq!(resolved.status, "True", "{resolved:?}");
+    turns("the reference", "True", "ResolvedRefs", async || {
+        sesame.of_route("a", "ResolvedRefs").await
+    })
+    .await;
 
     sesame.folder().remove("grant.yaml");
     becomes(sesame.at(8080), "a.example.com", "/there", "500").await;

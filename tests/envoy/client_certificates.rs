@@ -14,7 +14,7 @@ use crate::backend_tls::{HOST, authorities, authority, by, load, policy, trust};
 use crate::connections::tls;
 use crate::harness::{
     HTTP, Sesame, Summary, at, backend, becomes, certificate, eventually, gateway, grpc_route,
-    listening, new_ip, route, service, tcp_route, tls_route, to,
+    listening, new_ip, route, service, tcp_route, tls_route, to, turns,
 };
 use crate::listener_sets::listener_set;
 
@@ -193,7 +193,9 @@ async fn all_kinds_of_routes_and_listeners_present_the_certificate() {
     .await;
     let leaf = Value::from(own.leaf());
     presents(sesame.at(8081), Some(&own)).await;
-    listening(sesame.at(9000)).await;
+    for port in [9000, 8443, 8080] {
+        listening(sesame.at(port)).await;
+    }
     assert_eq!(presented(sesame.at(9000), "/").await.unwrap(), leaf);
     for (host, expected) in [
         ("end.example.com", &leaf),
@@ -328,21 +330,17 @@ async fn without_a_valid_certificate_no_connection_is_opened_to_backends_with_a_
     .await;
     let address = sesame.at(8080);
     listening(address).await;
-    let condition = async |type_: &str| {
-        let condition = sesame.of_gateway("web", type_).await;
-        let condition = condition.expect("a condition");
-        format!("{} {}", condition.status, condition.reason)
+    let reports = async |type_: &str, status: &str, reason: &str| {
+        let get = async || sesame.of_gateway("web", type_).await;
+        turns("the Gateway", status, reason, get).await;
     };
     for _ in 0..3 {
         becomes(address, HOST, "/s", "500").await;
         becomes(address, HOST, "/plain", "plain").await;
         let over_tcp = Request::get("any", "/").of(sesame.at(9000)).await;
         assert_eq!(over_tcp, "no response");
-        assert_eq!(
-            condition("ResolvedRefs").await,
-            "False InvalidClientCertificateRef"
-        );
-        assert_eq!(condition("Accepted").await, "True Accepted");
+        reports("ResolvedRefs", "False", "InvalidClientCertificateRef").await;
+        reports("Accepted", "True", "Accepted").await;
         let before = secured.count();
         sesame
             .folder()
@@ -354,7 +352,7 @@ async fn without_a_valid_certificate_no_connection_is_opened_to_backends_with_a_
         let presented =
             latest.map(|request| request.tls.as_ref().and_then(|tls| tls.client.clone()));
         assert!(presented.clone().all(|client| client == Some(own.leaf())));
-        assert_eq!(condition("ResolvedRefs").await, "True ResolvedRefs");
+        reports("ResolvedRefs", "True", "ResolvedRefs").await;
         sesame.folder().remove("own.yaml");
     }
     for request in secured.requests() {

@@ -12,14 +12,16 @@ use crate::harness::{Sesame, assert_share, created, eventually, gateway, service
 
 const UDP: &str = "name: udp, protocol: UDP, port: 5300";
 
-/// A server that sends its name back for each datagram, and a Service for it with the same name. It ends with the test.
+/// A server that replies to each datagram with its name and the datagram, and a Service for it with the same name. It
+/// ends with the test.
 async fn echo(name: &'static str) -> String {
     let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a socket");
     let address = socket.local_addr().expect("an address");
     tokio::spawn(async move {
         let mut buffer = [0; 64];
-        while let Ok((_, client)) = socket.recv_from(&mut buffer).await {
-            let _ = socket.send_to(name.as_bytes(), client).await;
+        while let Ok((length, client)) = socket.recv_from(&mut buffer).await {
+            let reply = [name.as_bytes(), &buffer[..length]].concat();
+            let _ = socket.send_to(&reply, client).await;
         }
     });
     let objects = service(name, &[address]);
@@ -27,27 +29,49 @@ async fn echo(name: &'static str) -> String {
 }
 
 /// A client's session with a UDP port.
-struct Session(UdpSocket);
+struct Session {
+    socket: UdpSocket,
+    /// The number of datagrams.
+    sent: u32,
+}
 
 impl Session {
     async fn with(address: SocketAddr) -> Self {
         let socket = UdpSocket::bind(SocketAddr::new(address.ip(), 0)).await;
         let socket = socket.expect("a socket");
         socket.connect(address).await.expect("an address");
-        Self(socket)
+        Self { socket, sent: 0 }
     }
 
-    /// The name of the server that answers. Any datagram can get lost, so it sends several, within three seconds.
-    async fn answer(&self) -> Result<String> {
-        let mut buffer = [0; 64];
+    /// The name of the server that answers. Any datagram can get lost, so it sends several, within ten seconds.
+    async fn answer(&mut self) -> Result<String> {
         for _ in 0..10 {
-            self.0.send(b"hello").await?;
-            let answer = timeout(Duration::from_millis(300), self.0.recv(&mut buffer)).await;
-            if let Ok(length) = answer {
-                return Ok(String::from_utf8_lossy(&buffer[..length?]).into_owned());
+            self.sent += 1;
+            let datagram = format!(" {}", self.sent);
+            self.socket.send(datagram.as_bytes()).await?;
+            if let Ok(name) = timeout(Duration::from_secs(1), self.reply_to(&datagram)).await {
+                return name;
             }
         }
         bail!("no answer")
+    }
+
+    /// The name in the reply to this datagram. Late replies to others are skipped.
+    async fn reply_to(&self, datagram: &str) -> Result<String> {
+        let mut buffer = [0; 64];
+        loop {
+            let length = self.socket.recv(&mut buffer).await?;
+            if let Some(name) = str::from_utf8(&buffer[..length])?.strip_suffix(datagram) {
+                return Ok(name.to_owned());
+            }
+        }
+    }
+
+    /// Asserts that this server answers.
+    async fn stays(&mut self, expected: &str) {
+        for _ in 0..5 {
+            assert_eq!(self.answer().await.expect("an answer"), expected);
+        }
     }
 }
 
@@ -110,23 +134,18 @@ async fn sessions_survive_changes_and_leave_endpoints_that_are_gone() {
     .await;
     let address = sesame.at(5300);
     becomes(address, "a").await;
-    let session = Session::with(address).await;
-    let stays = async |expected: &str| {
-        for _ in 0..5 {
-            assert_eq!(session.answer().await.expect("an answer"), expected);
-        }
-    };
-    stays("a").await;
+    let mut session = Session::with(address).await;
+    session.stays("a").await;
 
     // Other weights, and another listener.
     let more = "name: more, protocol: UDP, port: 5301";
     let folder = sesame.folder();
-    folder.write(
+    folder.replace(
         "all.yaml",
         &objects(sesame.ip, &[UDP, more], &[("a", 1), ("b", 1_000_000)]),
     );
     becomes(address, "b").await;
-    stays("a").await;
+    session.stays("a").await;
 
     // An older route that has the endpoint too.
     folder.write(
@@ -137,10 +156,16 @@ async fn sessions_survive_changes_and_leave_endpoints_that_are_gone() {
         ),
     );
     becomes(address, "a").await;
-    stays("a").await;
+    session.stays("a").await;
 
     folder.remove("a.yaml");
     folder.remove("old.yaml");
     becomes(address, "b").await;
-    stays("b").await;
+    eventually("the session moves to b", async || {
+        let name = session.answer().await?;
+        ensure!(name == "b", "{name}");
+        Ok(())
+    })
+    .await;
+    session.stays("b").await;
 }

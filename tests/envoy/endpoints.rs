@@ -128,13 +128,13 @@ async fn terminating_endpoints_serve_if_no_others_are_ready() {
     only("ready").await;
     sesame
         .folder()
-        .write("slices.yaml", &slices("ready: false", out));
+        .replace("slices.yaml", &slices("ready: false", out));
     only("leaving").await;
     sesame
         .folder()
-        .write("slices.yaml", &slices("ready: false", gone));
+        .replace("slices.yaml", &slices("ready: false", gone));
     only("503").await;
-    sesame.folder().write("slices.yaml", &slices("", gone));
+    sesame.folder().replace("slices.yaml", &slices("", gone));
     only("ready").await;
 }
 
@@ -200,7 +200,7 @@ async fn both_address_families_are_served() {
         let (_, tail) = text
             .rsplit_once("---\napiVersion: gateway")
             .expect("a route");
-        sesame.folder().write(
+        sesame.folder().replace(
             "all.yaml",
             &format!("{head}{only}apiVersion: gateway{tail}"),
         );

@@ -2,7 +2,7 @@
 //!
 //! - [`binary`]: the `sesame` to test, built if necessary.
 //! - [`dice`]: reproducible random numbers.
-//! - [`folder`]: objects in files, unique loopback addresses.
+//! - [`folder`]: objects in files.
 //! - [`sesame`]: `sesame local` as a child process, with its events and statuses.
 //! - [`objects`]: objects as text.
 //! - [`requests`]: requests and summaries of their responses.
@@ -15,15 +15,17 @@ mod process;
 mod requests;
 mod sesame;
 
+pub(crate) use sesame_testkit::loopback::new_ip;
+
 pub(crate) use self::dice::Dice;
-pub(crate) use self::folder::{Folder, new_ip};
+pub(crate) use self::folder::Folder;
 pub(crate) use self::objects::{
     HTTP, Https, at, backend, backends, certificate, created, gateway, grant, grpc_route, https,
     namespace, on, route, service, tcp_route, tls_route, to, udp_route,
 };
 pub(crate) use self::process::{children, ended, is_running, send_signal};
 pub(crate) use self::requests::{
-    Summary, assert_share, becomes, check, check_requests, eventually, eventually_within,
-    has_certificate, listening, shares,
+    Summary, assert_share, becomes, check, check_requests, eventually, has_certificate, listening,
+    shares,
 };
-pub(crate) use self::sesame::{Condition, Sesame};
+pub(crate) use self::sesame::{Sesame, turns};

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 
 use sesame_testkit::client::{Connect, Request};
 
-use crate::harness::{Dice, Folder, HTTP, Sesame, gateway, new_ip, route};
+use crate::harness::{Dice, Folder, HTTP, Sesame, gateway, listening, new_ip, route};
 
 /// Number of routes on the host, each with one or two matches.
 const ROUTES: usize = 90;
@@ -92,6 +92,7 @@ fn request(dice: &mut Dice) -> Request {
 }
 
 async fn responses(at: SocketAddr, requests: &[Request]) -> Vec<String> {
+    listening(at).await;
     let mut connection = Connect::plain()
         .open(at)
         .await

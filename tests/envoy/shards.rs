@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use crate::harness::{
-    Dice, Folder, HTTP, Sesame, backend, eventually, eventually_within, gateway, new_ip, route, to,
+    Dice, Folder, HTTP, Sesame, backend, eventually, gateway, listening, new_ip, route, to,
 };
 
 /// Number of HTTPRoutes.
@@ -233,7 +233,7 @@ async fn shards_respond_like_a_whole_table() {
         for _ in 0..REQUESTS {
             let request = request(&mut dice);
             // The last shard may arrive shortly after the first.
-            eventually_within(Duration::from_secs(5), "the same response", async || {
+            eventually("the same response", async || {
                 let one = summary_by(&connect, &mut to_whole, whole.at(8080), &request).await?;
                 for (sesame, connection) in &mut shards {
                     let other = summary_by(&connect, connection, sesame.at(8080), &request).await?;
@@ -270,6 +270,7 @@ async fn backends_see_no_trace_of_shards() {
     let folder = Folder::new(&[("all.yaml", text)]);
     let sesame = Sesame::start(ip, folder, &["--route-shards", "always"]).await;
     sesame.programmed().await;
+    listening(sesame.at(8080)).await;
     let request = Request::get("A.test:99", "/").header("x-sesame-shard", "8080#2.1");
     let response = sesame.ask_well(&request).await.json();
     let headers = response["headers"].to_string().to_lowercase();

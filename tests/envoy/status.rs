@@ -5,27 +5,9 @@ use std::net::TcpListener;
 use sesame_testkit::client::Request;
 
 use crate::harness::{
-    Condition, Folder, HTTP, Sesame, Summary, at, backends, becomes, check, eventually, gateway,
-    listening, new_ip, route,
+    Folder, HTTP, Sesame, Summary, at, backends, becomes, check, eventually, gateway, listening,
+    new_ip, route, turns,
 };
-
-/// Waits until a condition has this status and reason, and returns its message.
-async fn turns(
-    what: &str,
-    status: &str,
-    reason: &str,
-    mut get: impl AsyncFnMut() -> anyhow::Result<Condition>,
-) -> String {
-    eventually(&format!("{what} is {status}, {reason}"), async || {
-        let found = get().await?;
-        anyhow::ensure!(
-            (found.status.as_str(), found.reason.as_str()) == (status, reason),
-            "{found:?}"
-        );
-        Ok(found.message)
-    })
-    .await
-}
 
 #[tokio::test]
 async fn gateways_are_programmed_once_envoy_serves_and_count_their_routes() {
@@ -214,7 +196,7 @@ async fn unusable_addresses_and_unsupported_address_types_are_reported() {
     .await;
 
     let two = format!("{{type: IPAddress, value: {elsewhere}}}, {{type: IPAddress, value: {ip}}}");
-    sesame.folder().write("gateway.yaml", &with("web", &two));
+    sesame.folder().replace("gateway.yaml", &with("web", &two));
     let message = turns("the Gateway", "False", "AddressNotUsable", async || {
         sesame.of_gateway("web", "Programmed").await
     })
@@ -227,7 +209,7 @@ async fn unusable_addresses_and_unsupported_address_types_are_reported() {
 
     sesame
         .folder()
-        .write("gateway.yaml", &gateway("web", ip, &[HTTP]));
+        .replace("gateway.yaml", &gateway("web", ip, &[HTTP]));
     turns("the Gateway", "True", "Programmed", async || {
         sesame.of_gateway("web", "Programmed").await
     })
@@ -256,20 +238,21 @@ async fn listeners_are_added_and_removed() {
     let second = "name: second, protocol: HTTP, port: 8081";
     sesame
         .folder()
-        .write("gateway.yaml", &gateway("web", sesame.ip, &[HTTP, second]));
+        .replace("gateway.yaml", &gateway("web", sesame.ip, &[HTTP, second]));
     becomes(sesame.at(8081), "a.example.com", "/", "a").await;
     check(sesame.at(8080), &[("a.example.com", "/", "a")]).await;
     sesame
         .folder()
-        .write("gateway.yaml", &gateway("web", sesame.ip, &[second]));
+        .replace("gateway.yaml", &gateway("web", sesame.ip, &[second]));
     becomes(sesame.at(8080), "a.example.com", "/", "no response").await;
     check(sesame.at(8081), &[("a.example.com", "/", "a")]).await;
-    let status = sesame.status("Gateway", "web").await.expect("a status");
-    assert_eq!(
-        status["listeners"].as_array().map(Vec::len),
-        Some(1),
-        "{status}"
-    );
+    eventually("one listener has a status", async || {
+        let status = sesame.status("Gateway", "web").await?;
+        let listeners = status["listeners"].as_array().map(Vec::len);
+        anyhow::ensure!(listeners == Some(1), "{status}");
+        Ok(())
+    })
+    .await;
     // The port is closed.
     eventually("the port is free", async || {
         Ok(TcpListener::bind(sesame.at(8080)).map(drop)?)

@@ -260,7 +260,7 @@ async fn a_new_certificate_is_used_for_new_connections_and_keeps_open_ones() {
         open.push(connection);
     }
     let new = certificate("a", &identity(&["a.example.com", "new.example.com"]));
-    sesame.folder().write("certificate.yaml", &new);
+    sesame.folder().replace("certificate.yaml", &new);
     eventually("the new certificate is used", async || {
         let mut connection = Connect::tls("a.example.com").open(address).await?;
         // No request fails in the meantime.

@@ -5,6 +5,8 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -23,6 +25,9 @@ pub(crate) const DEPLOYMENT: &str = "deployment/sesame";
 
 /// Time limit for Sesame to become ready, as a kubectl flag.
 const READY: &str = "--timeout=180s";
+
+/// Time limit for the API server to serve established kinds.
+const SERVED: Duration = Duration::from_secs(60);
 
 /// A Gateway API channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -67,6 +72,14 @@ pub(crate) fn gateway_api(cluster: &Cluster, channel: Channel) -> Result<()> {
         "--timeout=60s",
     ];
     kubectl(cluster, &established)?;
+    // An established kind is served a little later.
+    let until = Instant::now() + SERVED;
+    while let Err(error) = kubectl(cluster, &["get", "gatewayclasses,httproutes", "-A"]) {
+        if Instant::now() > until {
+            return Err(error).context("the Gateway API is installed but not served");
+        }
+        sleep(Duration::from_secs(1));
+    }
     step.done();
     Ok(())
 }

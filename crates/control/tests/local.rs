@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
 use std::fs;
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use sesame_control::local::{Events, Local, LocalConfig};
 use sesame_testkit::client::{Request, send};
 use sesame_testkit::fake_envoy::{FakeEnvoy, Server};
 use sesame_xds::ResourceType::{Cluster, Listener, Route};
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 use tokio::time::timeout;
 
 /// Longer than any step takes, even on a busy machine.
@@ -68,8 +69,11 @@ fn route(hostname: &str) -> String {
     )
 }
 
+/// Writes or replaces a file by renaming.
 fn write(folder: &Path, name: &str, text: &str) {
-    fs::write(folder.join(name), text).unwrap();
+    let mut file = NamedTempFile::new().unwrap();
+    file.write_all(text.as_bytes()).unwrap();
+    file.persist(folder.join(name)).unwrap();
 }
 
 impl Run {

@@ -1,6 +1,6 @@
 //! The supervisor with a real Envoy: requests, restarts, drains, and ports.
 
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
@@ -11,6 +11,7 @@ use sesame_fleet::local::{
     binary, ports,
 };
 use sesame_model::Port;
+use sesame_testkit::loopback::new_ip;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -21,10 +22,12 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 const FLEET: &str = "default/web";
 
+const PORT: u16 = 8080;
+
 struct Fixture {
     supervisor: Supervisor,
     events: ProcessEvents,
-    port: u16,
+    ip: IpAddr,
     _dir: TempDir,
 }
 
@@ -34,12 +37,10 @@ fn fixture(drain: Duration) -> Fixture {
     let mut config = SupervisorConfig::new(envoy.path, dir.path().join("run"));
     config.drain = drain;
     let (supervisor, events) = Supervisor::new(config).expect("a supervisor");
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-    let port = free.local_addr().expect("its number").port();
     Fixture {
         supervisor,
         events,
-        port,
+        ip: new_ip(),
         _dir: dir,
     }
 }
@@ -66,7 +67,7 @@ admin: {{ address: {{ pipe: {{ path: "{admin}" }} }} }}
 static_resources:
   listeners:
   - name: web
-    address: {{ socket_address: {{ address: 127.0.0.1, port_value: {port} }} }}
+    address: {{ socket_address: {{ address: {ip}, port_value: {PORT} }} }}
     filter_chains:
     - filters:
       - name: http
@@ -89,7 +90,7 @@ static_resources:
                 .dir(&FLEET.parse().expect("a fleet"))
                 .admin_socket()
                 .display(),
-            port = self.port,
+            ip = self.ip,
         )
     }
 
@@ -128,7 +129,7 @@ static_resources:
     }
 
     fn port_is_free(&self) -> bool {
-        ports::probe(IpAddr::V4(Ipv4Addr::LOCALHOST), Port::tcp(self.port)).is_ok()
+        ports::probe(self.ip, Port::tcp(PORT)).is_ok()
     }
 }
 
@@ -136,8 +137,8 @@ static_resources:
 struct Client(TcpStream);
 
 impl Client {
-    async fn connect(port: u16) -> Self {
-        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port));
+    async fn connect(ip: IpAddr) -> Self {
+        let stream = TcpStream::connect((ip, PORT));
         Self(stream.await.expect("a connection"))
     }
 
@@ -164,13 +165,13 @@ async fn an_envoy_serves_restarts_and_releases_its_port() {
     fixture.ensure(fixture.bootstrap());
     let first = fixture.serving().await;
     assert!(!fixture.port_is_free());
-    let response = Client::connect(fixture.port).await.get().await;
+    let response = Client::connect(fixture.ip).await.get().await;
     assert!(response.starts_with("HTTP/1.1 200 OK"), "{response}");
 
     kill(first, Signal::SIGKILL).expect("a process to kill");
     let second = fixture.serving().await;
     assert_ne!(first, second);
-    Client::connect(fixture.port).await.get().await;
+    Client::connect(fixture.ip).await.get().await;
 
     fixture.stop().await;
     assert!(fixture.port_is_free());
@@ -182,15 +183,25 @@ async fn a_drain_ends_when_the_last_client_disconnects() {
     let mut fixture = fixture(TIMEOUT * 10);
     fixture.ensure(fixture.bootstrap());
     fixture.serving().await;
-    let mut client = Client::connect(fixture.port).await;
+    let mut client = Client::connect(fixture.ip).await;
     let response = client.get().await;
     assert!(!response.contains("connection: close"), "{response}");
 
-    let port = fixture.port;
+    let ip = fixture.ip;
     let requests = async {
         // Long enough for a stop that doesn't drain.
         sleep(Duration::from_millis(500)).await;
-        Client::connect(port).await.get().await;
+        let draining = async {
+            while !Client::connect(ip)
+                .await
+                .get()
+                .await
+                .contains("connection: close")
+            {
+                sleep(Duration::from_millis(20)).await;
+            }
+        };
+        timeout(TIMEOUT, draining).await.expect("a drain in time");
         let response = client.get().await;
         assert!(response.contains("connection: close"), "{response}");
         drop(client);

@@ -1,7 +1,7 @@
 //! The sidecar with a real Envoy: a drain loses no requests and can't be started over the network.
 #![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use sesame_fleet::kube::sidecar::{self, SidecarConfig};
 use sesame_fleet::local::{
     BootstrapFormat, EnvoySpec, ProcessEvent, ProcessEvents, Supervisor, SupervisorConfig, binary,
 };
+use sesame_testkit::loopback::new_ip;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -23,11 +24,17 @@ const SETTLE_TIME: Duration = Duration::from_millis(700);
 
 const FLEET: &str = "default/web";
 
+/// Envoy's port for HTTP.
+const WEB: u16 = 8080;
+
+/// Envoy's port for plain TCP.
+const RAW: u16 = 9000;
+
 /// An Envoy with a sidecar, and a backend in the test.
 struct Fixture {
     supervisor: Supervisor,
-    /// HTTP, and plain TCP.
-    ports: [u16; 2],
+    /// Envoy's address.
+    ip: IpAddr,
     backend: TcpListener,
     config: SidecarConfig,
     sidecar: SocketAddr,
@@ -42,7 +49,7 @@ impl Fixture {
         let config = SupervisorConfig::new(envoy.path, dir.path().join("run"));
         let (supervisor, mut events) = Supervisor::new(config).unwrap();
         let backend = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-        let ports = [free_port().await, free_port().await];
+        let ip = new_ip();
         let admin_socket = supervisor.dir(&FLEET.parse().unwrap()).admin_socket();
         let config = SidecarConfig {
             admin_socket: admin_socket.clone(),
@@ -53,7 +60,7 @@ impl Fixture {
         let (sidecar, serving) = start(&config).await;
         // Envoy isn't running yet.
         assert_eq!(get(sidecar, "/ready").await, 503);
-        let bootstrap = bootstrap(&admin_socket, ports, backend.local_addr().unwrap().port());
+        let bootstrap = bootstrap(&admin_socket, ip, backend.local_addr().unwrap().port());
         supervisor.ensure(EnvoySpec {
             fleet: FLEET.parse().unwrap(),
             bootstrap: bootstrap.into_bytes(),
@@ -65,7 +72,7 @@ impl Fixture {
         assert_eq!(get(sidecar, "/ready").await, 200);
         Self {
             supervisor,
-            ports,
+            ip,
             backend,
             config,
             sidecar,
@@ -91,9 +98,7 @@ impl Fixture {
 
     /// Sends a request and waits until the backend has received it. Returns both connections.
     async fn active_request(&self) -> (TcpStream, TcpStream) {
-        let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, self.ports[0]))
-            .await
-            .unwrap();
+        let mut client = TcpStream::connect((self.ip, WEB)).await.unwrap();
         send_request(&mut client).await;
         let (mut backend, _) = timeout(TIMEOUT, self.backend.accept())
             .await
@@ -115,11 +120,6 @@ async fn start(config: &SidecarConfig) -> (SocketAddr, JoinHandle<()>) {
     let config = config.clone();
     let serving = tokio::spawn(async move { sidecar::serve(listener, config).await.unwrap() });
     (address, serving)
-}
-
-async fn free_port() -> u16 {
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    free.local_addr().unwrap().port()
 }
 
 async fn ready(events: &mut ProcessEvents) {
@@ -189,14 +189,14 @@ async fn drain_status(drained: JoinHandle<u16>) -> u16 {
         .unwrap()
 }
 
-fn bootstrap(admin: &std::path::Path, [web, raw]: [u16; 2], backend: u16) -> String {
+fn bootstrap(admin: &std::path::Path, ip: IpAddr, backend: u16) -> String {
     format!(
         r#"
 admin: {{ address: {{ pipe: {{ path: "{admin}" }} }} }}
 static_resources:
   listeners:
   - name: web
-    address: {{ socket_address: {{ address: 127.0.0.1, port_value: {web} }} }}
+    address: {{ socket_address: {{ address: {ip}, port_value: {WEB} }} }}
     filter_chains:
     - filters:
       - name: http
@@ -214,7 +214,7 @@ static_resources:
           - name: router
             typed_config: {{ "@type": type.googleapis.com/envoy.extensions.filters.http.router.v3.Router }}
   - name: raw
-    address: {{ socket_address: {{ address: 127.0.0.1, port_value: {raw} }} }}
+    address: {{ socket_address: {{ address: {ip}, port_value: {RAW} }} }}
     filter_chains:
     - filters:
       - name: tcp
@@ -245,11 +245,20 @@ async fn requests_are_served_until_the_drain_ends() {
         timeout(SETTLE_TIME, &mut drained).await.is_err(),
         "ended early"
     );
-    // New clients are still served.
+    // New clients are still served, until Envoy closes their connections.
     let (mut late, mut late_backend) = fixture.active_request().await;
-    reply(&mut late_backend).await;
-    let response = read_until(&mut late, "hello").await;
-    assert!(response.contains("connection: close"), "{response}");
+    let closing = async {
+        loop {
+            reply(&mut late_backend).await;
+            let response = read_until(&mut late, "hello").await;
+            if response.contains("connection: close") {
+                return;
+            }
+            send_request(&mut late).await;
+            read_until(&mut late_backend, "\r\n\r\n").await;
+        }
+    };
+    timeout(TIMEOUT, closing).await.expect("a drain in time");
     assert!(
         timeout(SETTLE_TIME, &mut drained).await.is_err(),
         "ended early"
@@ -293,9 +302,7 @@ async fn idle_connections_do_not_hold_up_a_drain() {
 #[tokio::test]
 async fn a_drain_waits_for_raw_tcp_connections() {
     let fixture = Fixture::new(Duration::ZERO, TIMEOUT * 10).await;
-    let mut client = TcpStream::connect((Ipv4Addr::LOCALHOST, fixture.ports[1]))
-        .await
-        .unwrap();
+    let mut client = TcpStream::connect((fixture.ip, RAW)).await.unwrap();
     client.write_all(b"one").await.unwrap();
     let (mut backend, _) = fixture.backend.accept().await.unwrap();
     let mut drained = fixture.stop().await;

@@ -34,7 +34,7 @@ use tonic::transport::{Channel, Endpoint, Uri};
 use tower::service_fn;
 
 /// The timeout of [`FakeEnvoy::until`].
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Number of buffered requests: more than any test sends to a server that reads.
 const REQUEST_BUFFER: usize = 4096;

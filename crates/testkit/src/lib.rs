@@ -6,4 +6,5 @@ pub mod certs;
 pub mod client;
 pub mod fake_envoy;
 pub mod generate;
+pub mod loopback;
 pub mod many;

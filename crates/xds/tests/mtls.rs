@@ -289,12 +289,12 @@ async fn a_connection_ends_when_its_client_certificate_expires() {
     let ours = Authority::new().unwrap();
     let identity = Identity::new(&pem(&ours, &[&ours])).unwrap();
     let running = Running::start(identity).await;
+    let lasting = running.served(good(&ours)).await;
     let now = SystemTime::now();
     let short = ours
-        .issue_client(&[&uri()], now - DAY, now + Duration::from_secs(4))
+        .issue_client(&[&uri()], now - DAY, now + Duration::from_secs(10))
         .unwrap();
     let short = certs::client_config_as(Some(&short), &ours.pem(), &["h2"]).unwrap();
-    let lasting = running.served(good(&ours)).await;
     let ending = running.served(short).await;
     ending.until(|state| state.ended().is_some()).await.unwrap();
     assert!(lasting.state().connected());

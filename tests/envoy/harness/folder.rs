@@ -1,10 +1,7 @@
-//! Objects in files, and unique loopback addresses.
+//! Objects in files.
 
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use tempfile::TempDir;
 
@@ -58,14 +55,4 @@ impl Folder {
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.path().join(Path::new(name))
     }
-}
-
-/// A loopback address that is unique in this run, and most likely among concurrent runs.
-pub(crate) fn new_ip() -> IpAddr {
-    static NEXT: AtomicU8 = AtomicU8::new(1);
-    let id = process::id();
-    let last = NEXT.fetch_add(1, Ordering::Relaxed);
-    assert!(last < u8::MAX, "too many tests for one address range");
-    let [.., third, fourth] = id.to_be_bytes();
-    Ipv4Addr::new(127, 64 | (third & 63), fourth, last).into()
 }

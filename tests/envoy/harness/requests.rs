@@ -10,28 +10,19 @@ use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 /// Maximum wait; long enough for a busy machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Waits until `check` succeeds and returns its result.
 ///
 /// # Panics
-/// After 30 seconds, with the last error.
-pub(crate) async fn eventually<T>(what: &str, check: impl AsyncFnMut() -> Result<T>) -> T {
-    eventually_within(PATIENCE, what, check).await
-}
-
-/// [`eventually`] with a different maximum wait.
-pub(crate) async fn eventually_within<T>(
-    patience: Duration,
-    what: &str,
-    mut check: impl AsyncFnMut() -> Result<T>,
-) -> T {
+/// After a minute, with the last error.
+pub(crate) async fn eventually<T>(what: &str, mut check: impl AsyncFnMut() -> Result<T>) -> T {
     let start = Instant::now();
     loop {
         match check().await {
             Ok(value) => return value,
-            Err(error) if start.elapsed() > patience => {
-                panic!("{what}: timeout after {} s: {error:#}", patience.as_secs())
+            Err(error) if start.elapsed() > PATIENCE => {
+                panic!("{what}: timeout after {} s: {error:#}", PATIENCE.as_secs())
             }
             Err(_) => sleep(Duration::from_millis(20)).await,
         }

@@ -318,6 +318,24 @@ impl Sesame {
     }
 }
 
+/// Waits until a condition has this status and reason, and returns its message.
+pub(crate) async fn turns(
+    what: &str,
+    status: &str,
+    reason: &str,
+    mut get: impl AsyncFnMut() -> Result<Condition>,
+) -> String {
+    eventually(&format!("{what} is {status}, {reason}"), async || {
+        let found = get().await?;
+        ensure!(
+            (found.status.as_str(), found.reason.as_str()) == (status, reason),
+            "{found:?}"
+        );
+        Ok(found.message)
+    })
+    .await
+}
+
 impl Drop for Sesame {
     fn drop(&mut self) {
         let envoys = self.envoys();

@@ -14,7 +14,7 @@ use super::shop;
 const NAME: &str = "drift";
 
 /// Time limit for restoring an object.
-const BACK: Duration = Duration::from_secs(15);
+const BACK: Duration = Duration::from_secs(60);
 
 /// Edits: resource, changed field, merge patch. `NAME` is replaced by the object's name.
 const EDITS: &[(&str, &str, &str)] = &[

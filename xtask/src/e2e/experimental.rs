@@ -76,8 +76,11 @@ fn routability(scene: &Scene) -> Result<()> {
         "the cluster IP changed: {both:?}, {one:?}"
     );
     shop::served(scene, &shop::request(one[0], &shop::host(NAME)), "1")?;
-    let services = shop::made_for(scene, NAME, "services")?;
-    ensure!(services.len() == 1, "{} Services remain", services.len());
+    until("one Service remains", DONE, || {
+        let services = shop::made_for(scene, NAME, "services")?.len();
+        ensure!(services == 1, "{services} Services remain");
+        Ok(())
+    })?;
     shop::delete(scene, NAME)?;
     Ok(())
 }

@@ -21,7 +21,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 
 /// Time limit for a request.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Size limit for a body, in bytes.
 const LONGEST_BODY: usize = 1 << 16;

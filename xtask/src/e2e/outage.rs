@@ -12,7 +12,7 @@ use super::scene::{Scene, until};
 use super::shop;
 
 /// Time limit for serving changes made after the outage.
-const SERVED: Duration = Duration::from_secs(5);
+const SERVED: Duration = Duration::from_secs(30);
 
 /// Time limit for updating statuses, which may require a leader election.
 const RIGHT: Duration = Duration::from_secs(30);
@@ -31,9 +31,9 @@ pub(super) fn outage(scene: &Scene) -> Result<String> {
     scene.cluster.stop_api_server()?;
     sleep(scene.outage);
     scene.cluster.start_api_server()?;
-    let changed = Instant::now();
     shop::change(scene, "outage", "after")?;
     scene.apply(&[shop::route(shop::GATEWAY, "arrival", "first")])?;
+    let changed = Instant::now();
     let arrival = shop::request(address, &shop::host("arrival"));
     shop::served(scene, &request, "after")?;
     shop::served(scene, &arrival, "first")?;

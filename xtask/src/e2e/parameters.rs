@@ -177,7 +177,7 @@ fn text(value: &Value) -> Result<&str> {
     value.as_str().context("a field is missing")
 }
 
-/// A watch on objects of a kind, from their creation.
+/// A watch on objects of a kind.
 struct Labels {
     kind: &'static str,
     watching: Child,
@@ -191,7 +191,7 @@ impl Labels {
         let watching = scene
             .cluster
             .kubectl()
-            .args(["-n", shop::NAMESPACE, "get", kind, "--watch-only"])
+            .args(["-n", shop::NAMESPACE, "get", kind, "--watch"])
             .args(["-o", line])
             .stdout(Stdio::from(seen.try_clone()?))
             .stderr(Stdio::null())

@@ -21,10 +21,10 @@ const ROUTES: usize = 20;
 const CHANGES: usize = 200;
 
 /// Time limit for serving the last change.
-const RIGHT: Duration = Duration::from_secs(30);
+const RIGHT: Duration = Duration::from_secs(90);
 
 /// Time limit for electing a new leader.
-const LED: Duration = Duration::from_secs(30);
+const LED: Duration = Duration::from_secs(90);
 
 /// The image tag of another version, which contains the same program.
 const NEXT: &str = "localhost/sesame/next:1";

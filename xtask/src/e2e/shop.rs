@@ -30,7 +30,7 @@ const END: Duration = Duration::from_secs(120);
 const ROLLED: Duration = Duration::from_secs(240);
 
 /// Time limit for a route to be served.
-const SERVED: Duration = Duration::from_secs(30);
+const SERVED: Duration = Duration::from_secs(90);
 
 /// A Service without endpoints, and its BackendTLSPolicy.
 const SECURE: &str = "secure";

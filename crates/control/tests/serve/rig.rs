@@ -429,15 +429,14 @@ impl Rig {
         versions
     }
 
-    /// Waits until writes have stopped.
+    /// Waits until nothing has been written for three seconds.
     pub(crate) async fn settled(&self) {
         let mut before = self.versions().await;
-        loop {
+        let mut quiet_seconds = 0;
+        while quiet_seconds < 3 {
             sleep(Duration::from_secs(1)).await;
             let now = self.versions().await;
-            if now == before {
-                return;
-            }
+            quiet_seconds = if now == before { quiet_seconds + 1 } else { 0 };
             before = now;
         }
     }

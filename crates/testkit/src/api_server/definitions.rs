@@ -4,16 +4,16 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
-use kube::api::{Api, DynamicObject, Patch, PatchParams};
-use kube::core::{ApiResource, GroupVersionKind, TypeMeta};
+use anyhow::{Context, Result};
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind, Request, TypeMeta};
 use kube::{Client, ResourceExt as _};
 use serde_json::Value;
 use tokio::time::sleep;
 
 use super::{PAUSE, places};
 
-/// The timeout for establishing a CRD.
+/// The timeout for serving a CRD's kind.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A release channel of the Gateway API.
@@ -45,13 +45,15 @@ pub(super) async fn install(client: &Client, channel: Channel) -> Result<()> {
             .with_context(|| format!("{} is rejected", object.name_any()))?;
     }
     let until = Instant::now() + PATIENCE;
+    let is_definition = |types: &TypeMeta| types.kind == "CustomResourceDefinition";
     for object in &objects {
-        while !established(&api(client, object)?.get(&object.name_any()).await?) {
+        if !object.types.as_ref().is_some_and(is_definition) {
+            continue;
+        }
+        while let Err(error) = list(client, &object.data["spec"]).await {
             if Instant::now() > until {
-                bail!(
-                    "{} is not established after {PATIENCE:?}",
-                    object.name_any()
-                );
+                let name = object.name_any();
+                return Err(error).context(format!("{name} is not served after {PATIENCE:?}"));
             }
             sleep(PAUSE).await;
         }
@@ -59,17 +61,18 @@ pub(super) async fn install(client: &Client, channel: Channel) -> Result<()> {
     Ok(())
 }
 
-/// Whether the server serves the kind of a CRD; true for other objects.
-fn established(object: &DynamicObject) -> bool {
-    let is_definition = |types: &TypeMeta| types.kind == "CustomResourceDefinition";
-    if !object.types.as_ref().is_some_and(is_definition) {
-        return true;
+/// Lists objects of a CRD in each served version. Fails until some time after the CRD is established.
+async fn list(client: &Client, spec: &Value) -> Result<()> {
+    let text = |value: &Value| value.as_str().map(str::to_owned).context("an invalid CRD");
+    let (group, plural) = (text(&spec["group"])?, text(&spec["names"]["plural"])?);
+    let versions = spec["versions"].as_array().context("an invalid CRD")?;
+    for version in versions.iter().filter(|version| version["served"] == true) {
+        let version = text(&version["name"])?;
+        let request = Request::new(format!("/apis/{group}/{version}/{plural}"));
+        let request = request.list(&ListParams::default().limit(1))?;
+        client.request_text(request).await?;
     }
-    let conditions = object.data["status"]["conditions"].as_array();
-    conditions
-        .into_iter()
-        .flatten()
-        .any(|condition| condition["type"] == "Established" && condition["status"] == "True")
+    Ok(())
 }
 
 fn api(client: &Client, object: &DynamicObject) -> Result<Api<DynamicObject>> {

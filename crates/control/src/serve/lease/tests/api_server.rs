@@ -5,13 +5,13 @@ use tokio::task::JoinHandle;
 
 use super::*;
 
-/// Shorter than the defaults, so that tests are fast.
+/// Intervals for fast tests, and deadlines for busy machines.
 const SHORT: Timings = Timings {
-    lease_duration: Duration::from_secs(2),
-    renew_deadline: Duration::from_millis(1500),
-    renew_interval: Duration::from_millis(300),
-    poll_interval: Duration::from_millis(100),
-    request_timeout: Duration::from_secs(1),
+    lease_duration: Duration::from_secs(10),
+    renew_deadline: Duration::from_secs(8),
+    renew_interval: Duration::from_millis(500),
+    poll_interval: Duration::from_millis(200),
+    request_timeout: Duration::from_secs(4),
 };
 
 struct Replica {
