@@ -236,6 +236,7 @@ fn table_key(index: u8) -> RouteTableKey {
 fn plain_host(status: u16) -> VirtualHost {
     VirtualHost {
         secure: false,
+        auth: vec![],
         routes: vec![Arc::new(crate::testing::route(
             crate::testing::prefix("/"),
             Action::Respond(status),
@@ -574,6 +575,7 @@ fn removing_all_rows_removes_all_resources() {
                 0,
                 here.then(|| VirtualHost {
                     secure: false,
+                    auth: vec![],
                     routes: vec![],
                 }),
             ),

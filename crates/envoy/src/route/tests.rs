@@ -19,6 +19,7 @@ fn host_with(domain: &str, routes: Vec<Route>) -> pb::VirtualHost {
     };
     let host = VirtualHost {
         secure: false,
+        auth: vec![],
         routes: routes.into_iter().map(Arc::new).collect(),
     };
     virtual_host(&key, &host, &mut |port| port)
@@ -411,6 +412,7 @@ fn redirects_use_the_ports_that_clients_see() {
         };
         let host = VirtualHost {
             secure: false,
+            auth: vec![],
             routes: vec![Arc::new(route(
                 prefix("/a"),
                 Action::Redirect(Box::new(redirect)),

@@ -10,7 +10,7 @@ use super::headers::{changes, in_order};
 use super::matching::{exact, matches_regex, matching, present};
 use super::redirect::{Origin, redirect};
 use super::tree::Tree;
-use super::{cors, forward, session};
+use super::{auth, cors, forward, session};
 use crate::{hcm, names, shard};
 
 /// The name of the virtual host for hosts of other listeners.
@@ -38,6 +38,10 @@ pub fn virtual_host(
         domains: vec![key.domain.to_string()],
         ..Default::default()
     };
+    if !host.auth.is_empty() {
+        let checks = host.auth.iter().map(|auth| &**auth);
+        out.typed_per_filter_config = auth::of_host(checks).collect();
+    }
     match Tree::new(&host.routes) {
         Some(tree) => out.matcher = Some(tree.matcher(routes)),
         None => out.routes = routes.flatten().collect(),
@@ -193,6 +197,9 @@ fn without_action(route: &Route) -> pb::Route {
     let filters = &mut out.typed_per_filter_config;
     if let Some(rules) = &route.cors {
         filters.insert(hcm::CORS.to_owned(), cors::policy(rules));
+    }
+    if let Some(check) = &route.auth {
+        filters.insert(hcm::ROUTE_AUTH.to_owned(), auth::of_route(check));
     }
     if let Some(rules) = &route.session {
         filters.insert(hcm::STATEFUL_SESSION.to_owned(), session::session(rules));
