@@ -131,6 +131,8 @@ fn check(auth: &ExternalAuth, reroute: bool) -> pb::ExtAuthz {
             ..Default::default()
         }),
         allowed_headers: allowed,
+        // For gRPC, the headers would be in a field that most services don't read.
+        encode_raw_headers: matches!(auth.protocol, AuthProtocol::Http { .. }),
         disallowed_headers: Some(patterns(
             INTERNAL
                 .iter()

@@ -116,7 +116,7 @@ fn add<'a>(
             Err(FieldError::new(
                 format!("{field}.type"),
                 format!(
-                    "a backendRef cannot have a {} filter; move it to the rule's filters",
+                    "a backendRef cannot have a filter of type {}; move it to the rule's filters",
                     filter.type_name()
                 ),
             ))
