@@ -237,10 +237,7 @@ fn plain_host(status: u16) -> VirtualHost {
     VirtualHost {
         secure: false,
         auth: vec![],
-        routes: vec![Arc::new(crate::testing::route(
-            crate::testing::prefix("/"),
-            Action::Respond(status),
-        ))],
+        routes: vec![Arc::new(Route::respond_to_all(status))],
     }
 }
 

@@ -216,7 +216,6 @@ fn patterns(patterns: impl Iterator<Item = MatchPattern>) -> ListStringMatcher {
     let pattern = |pattern| StringMatcher {
         ignore_case: !matches!(pattern, MatchPattern::SafeRegex(_)),
         match_pattern: Some(pattern),
-        ..Default::default()
     };
     ListStringMatcher {
         patterns: patterns.map(pattern).collect(),
