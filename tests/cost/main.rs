@@ -284,20 +284,20 @@ fn routes(world: &mut World) {
     costs(
         world,
         vec![upsert(route("new", "new.example.com", &service))],
-        &with(&[ROUTE, &[refusal, ("gateway status", 1)]]),
+        &with(&[ROUTE, &[refusal, ("gateway status", 1), ("hosts", 2)]]),
         &TABLES,
     );
     costs(
         world,
         vec![upsert(route("new", "newer.example.com", &service))],
-        ROUTE,
+        &with(&[ROUTE, &[("hosts", 4)]]),
         // The shards of both hosts.
         &[TABLES[0], TABLES[0], TABLES[1], TABLES[1]],
     );
     costs(
         world,
         vec![remove(Kind::HTTPRoute, "new")],
-        &[("gateway status", 1)],
+        &[("gateway status", 1), ("hosts", 2)],
         &TABLES,
     );
 
@@ -307,13 +307,14 @@ fn routes(world: &mut World) {
     costs(
         world,
         vec![upsert(beside)],
-        &with(&[ROUTE, &[refusal, ("gateway status", 1)]]),
+        &with(&[ROUTE, &[refusal, ("gateway status", 1), ("hosts", 2)]]),
         &TABLES,
     );
     costs(
         world,
         vec![remove(Kind::HTTPRoute, "new")],
         &[
+            ("hosts", 2),
             ("virtual host", 2),
             ("envoy.virtual_hosts", 2),
             ("gateway status", 1),

@@ -5,6 +5,7 @@
 
 #![allow(clippy::print_stderr, reason = "a failing test shows Sesame's output")]
 
+mod auth;
 mod backend_tls;
 mod backends;
 mod changes;
@@ -19,6 +20,7 @@ mod grpc;
 mod harness;
 mod headers;
 mod hostnames;
+mod listener_filters;
 mod listener_sets;
 mod mirrors;
 mod paths;

@@ -5,6 +5,7 @@
 //! translated as in `sesame translate`.
 
 mod downstream_tls;
+mod filters;
 mod resources;
 mod routes;
 mod status;

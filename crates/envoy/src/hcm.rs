@@ -10,6 +10,7 @@
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3 as core;
+use envoy_types::pb::envoy::extensions::filters::http::composite::v3::Composite;
 use envoy_types::pb::envoy::extensions::filters::http::cors::v3::Cors;
 use envoy_types::pb::envoy::extensions::filters::http::router::v3::Router;
 use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3::StatefulSession;
@@ -17,7 +18,7 @@ use envoy_types::pb::envoy::extensions::filters::network::http_connection_manage
 use envoy_types::util::pack_any;
 use pb::http_connection_manager::RouteSpecifier;
 use prost::{Message, Name};
-use sesame_model::RouteTableKey;
+use sesame_model::{MAX_HOST_AUTH, RouteTableKey};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::shard::{self, ShardLookup};
@@ -25,6 +26,8 @@ use crate::{names, wire};
 
 /// The CORS filter; routes enable it.
 pub(crate) const CORS: &str = "envoy.filters.http.cors";
+/// The filter for the check of a route; routes enable it.
+pub(crate) const ROUTE_AUTH: &str = "auth.route";
 /// The session persistence filter; routes enable it.
 pub(crate) const STATEFUL_SESSION: &str = "envoy.filters.http.stateful_session";
 
@@ -142,10 +145,18 @@ fn fetch_timeout(table: &RouteTableKey) -> Duration {
     Duration::from_secs(60 * 60) + Duration::from_nanos(hash >> 32)
 }
 
+/// The filter for a check of all requests to a host, by its place among them; hosts enable it.
+pub(crate) fn host_auth(place: usize) -> String {
+    format!("auth.listener.{place}")
+}
+
 /// HTTP filters, in order.
 fn filters() -> Vec<pb::HttpFilter> {
-    vec![
+    let of_hosts = (0..MAX_HOST_AUTH).map(host_auth);
+    let of_hosts = of_hosts.map(|name| filter(&name, Composite::default(), true));
+    let of_routes = [
         filter(CORS, Cors::default(), true),
+        filter(ROUTE_AUTH, Composite::default(), true),
         filter(STATEFUL_SESSION, StatefulSession::default(), true),
         filter(
             "envoy.filters.http.router",
@@ -155,7 +166,8 @@ fn filters() -> Vec<pb::HttpFilter> {
             },
             false,
         ),
-    ]
+    ];
+    of_hosts.chain(of_routes).collect()
 }
 
 fn filter<M: Message + Name>(name: &str, config: M, disabled: bool) -> pb::HttpFilter {

@@ -6,6 +6,7 @@
 //! Envoy rebuilds the whole table on every change, which takes tens of microseconds per host. So settings common to
 //! all routes are in the table, and a route sets only fields that differ from Envoy's defaults.
 
+mod auth;
 mod cors;
 mod forward;
 mod headers;

@@ -70,6 +70,7 @@ pub(crate) fn route(path: PathMatch, action: Action) -> Route {
         response_headers: HeaderChanges::default(),
         cors: None,
         session: None,
+        auth: None,
     }
 }
 
@@ -93,6 +94,16 @@ pub(crate) fn cookie() -> Session {
         name: "session".to_owned(),
         path: "/".to_owned(),
         lifetime: None,
+    }
+}
+
+pub(crate) fn auth(protocol: AuthProtocol) -> ExternalAuth {
+    ExternalAuth {
+        cluster: cluster_key("auth"),
+        protocol,
+        max_body: None,
+        timeout: Duration::from_secs(5),
+        before: HeaderChanges::default(),
     }
 }
 
@@ -179,6 +190,38 @@ fn any_action() -> impl Strategy<Value = Action> {
     ]
 }
 
+fn any_list() -> impl Strategy<Value = List> {
+    let names = prop::collection::vec(word(), 1..3);
+    prop_oneof![names.prop_map(List::Only), Just(List::All)]
+}
+
+fn any_auth() -> impl Strategy<Value = ExternalAuth> {
+    let grpc = any_list().prop_map(|request_headers| AuthProtocol::Grpc { request_headers });
+    let names = prop::collection::vec(word(), 0..3);
+    let http = ("(/[a-z]{1,3}){0,2}", names, any_list()).prop_map(
+        |(path_prefix, request_headers, response_headers)| AuthProtocol::Http {
+            path_prefix,
+            request_headers,
+            response_headers,
+        },
+    );
+    let body = prop::option::of(1..9u32);
+    (prop_oneof![grpc, http], body, any::<bool>()).prop_map(|(protocol, max_body, changes)| {
+        let removed = HeaderLists {
+            remove: vec!["x-a".to_owned()],
+            ..HeaderLists::default()
+        };
+        ExternalAuth {
+            max_body,
+            before: match changes {
+                true => removed.into(),
+                false => HeaderChanges::default(),
+            },
+            ..auth(protocol)
+        }
+    })
+}
+
 pub(crate) fn any_route() -> impl Strategy<Value = Route> {
     (
         any_path(),
@@ -187,22 +230,27 @@ pub(crate) fn any_route() -> impl Strategy<Value = Route> {
         any::<bool>(),
         any::<bool>(),
         prop::option::of(0..=1_000_000u32),
+        prop::option::of(any_auth()),
     )
-        .prop_map(|(path, action, method, with_cors, with_session, share)| {
-            let mut route = route(path, action);
-            route.matches.method = method.map(str::to_owned);
-            route.matches.share = share.map(PartsPerMillion);
-            route.cors = with_cors.then(|| Arc::new(cors()));
-            route.session = with_session.then(|| Arc::new(cookie()));
-            route
-        })
+        .prop_map(
+            |(path, action, method, with_cors, with_session, share, auth)| {
+                let mut route = route(path, action);
+                route.matches.method = method.map(str::to_owned);
+                route.matches.share = share.map(PartsPerMillion);
+                route.cors = with_cors.then(|| Arc::new(cors()));
+                route.session = with_session.then(|| Arc::new(cookie()));
+                route.auth = auth.map(Arc::new);
+                route
+            },
+        )
 }
 
 pub(crate) fn any_virtual_host() -> impl Strategy<Value = VirtualHost> {
-    (any::<bool>(), prop::collection::vec(any_route(), 0..4)).prop_map(|(secure, routes)| {
-        VirtualHost {
-            listener: secure.then(|| "*.example.com".into()),
-            routes: routes.into_iter().map(Arc::new).collect(),
-        }
+    let checks = prop::collection::vec(any_auth(), 0..MAX_HOST_AUTH);
+    let routes = prop::collection::vec(any_route(), 0..4);
+    (any::<bool>(), checks, routes).prop_map(|(secure, checks, routes)| VirtualHost {
+        listener: secure.then(|| "*.example.com".into()),
+        auth: checks.into_iter().map(Arc::new).collect(),
+        routes: routes.into_iter().map(Arc::new).collect(),
     })
 }

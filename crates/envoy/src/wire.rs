@@ -27,6 +27,8 @@ use prost::{Message, Name};
 
 /// Field number of `VirtualHost.routes`.
 const VIRTUAL_HOST_ROUTES: u32 = 3;
+/// Field number of `VirtualHost.typed_per_filter_config`.
+const VIRTUAL_HOST_FILTERS: u32 = 15;
 /// Field number of `VirtualHost.matcher`.
 const VIRTUAL_HOST_MATCHER: u32 = 21;
 /// Field number of `RouteList.routes`.
@@ -119,7 +121,9 @@ pub(crate) fn table(mut table: RouteConfiguration) -> Vec<u8> {
 pub(crate) fn virtual_host(mut host: VirtualHost) -> Vec<u8> {
     let routes = std::mem::take(&mut host.routes);
     let matcher = host.matcher.take();
+    let filters = std::mem::take(&mut host.typed_per_filter_config);
     let mut out = host.encode_to_vec();
+    map(VIRTUAL_HOST_FILTERS, filters, &mut out);
     for route in routes {
         delimited(VIRTUAL_HOST_ROUTES, &self::route(route), &mut out);
     }

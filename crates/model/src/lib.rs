@@ -17,14 +17,17 @@
 //! | [`Certificate`] | [`CertificateKey`] | a certificate is rotated |
 //! | [`TrustBundle`] | [`TrustBundleKey`] | a CA certificate is rotated |
 
+mod auth;
 mod backend;
 mod datagrams;
 mod fleet;
+mod headers;
 mod listener;
 mod port;
 mod route;
 mod tls;
 
+pub use auth::{AuthProtocol, ExternalAuth, MAX_HOST_AUTH};
 pub use backend::{
     Authorities, CertificateName, Cluster, ClusterKey, ClusterPolicy, Endpoint, Endpoints,
     Protocol, UpstreamTls, Verification,
@@ -35,6 +38,7 @@ pub use fleet::{
     FleetParameters, FleetProblem, FleetRequest, FleetState, GatewayOwner, ParseFleetIdError,
     Routability, ServiceType, TaintEffect, Toleration, TrafficPolicy, Workload,
 };
+pub use headers::{HOP_BY_HOP, INTERNAL};
 pub use listener::{
     Chain, ChainTarget, ChainTls, ClientValidation, Listener, ListenerKey, Termination, TlsMode,
     WeightedBackend,

@@ -3,7 +3,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{ClusterKey, FleetId};
+use crate::{ClusterKey, ExternalAuth, FleetId};
 
 /// Identifies a route table: the hosts and routes of all listeners on a port.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,8 +52,19 @@ pub struct VirtualHostKey {
 pub struct VirtualHost {
     /// On a TLS port, the hostname of the listener, or `*`: requests on connections of other listeners get 421.
     pub listener: Option<Arc<str>>,
+    /// The checks of all requests, in order, at most [`MAX_HOST_AUTH`](crate::MAX_HOST_AUTH). The route is selected after
+    /// them, by the request as they changed it. If there are any, the routes match all requests.
+    pub auth: Vec<Arc<ExternalAuth>>,
     /// In order; the first match applies. Without a match, the response is 404.
     pub routes: Vec<Arc<Route>>,
+}
+
+impl VirtualHost {
+    /// The clusters that get its requests, copies of them, or checks.
+    pub fn clusters(&self) -> impl Iterator<Item = &ClusterKey> {
+        let of_routes = self.routes.iter().flat_map(|route| route.clusters());
+        of_routes.chain(self.auth.iter().map(|auth| &auth.cluster))
+    }
 }
 
 /// A match and its action.
@@ -71,20 +82,42 @@ pub struct Route {
     pub cors: Option<Arc<Cors>>,
     /// Session persistence.
     pub session: Option<Arc<Session>>,
+    /// The check before the action. Preflight requests that [`Route::cors`] permits are answered without it.
+    pub auth: Option<Arc<ExternalAuth>>,
 }
 
 impl Route {
-    /// The clusters that get its requests or copies of them.
+    /// Responds to all requests with this status.
+    pub fn respond_to_all(status: u16) -> Self {
+        Self {
+            matches: RouteMatch {
+                path: PathMatch::Prefix("/".to_owned()),
+                method: None,
+                headers: Vec::new(),
+                query: Vec::new(),
+                share: None,
+            },
+            action: Action::Respond(status),
+            request_headers: HeaderChanges::default(),
+            response_headers: HeaderChanges::default(),
+            cors: None,
+            session: None,
+            auth: None,
+        }
+    }
+
+    /// The clusters that get its requests, copies of them, or checks.
     pub fn clusters(&self) -> impl Iterator<Item = &ClusterKey> {
         let forward = match &self.action {
             Action::Forward(forward) => Some(forward),
             Action::Redirect(_) | Action::Respond(_) => None,
         };
-        forward.into_iter().flat_map(|forward| {
+        let forwards = forward.into_iter().flat_map(|forward| {
             let targets = forward.targets.iter();
             let targets = targets.filter_map(|target| target.target.cluster());
             targets.chain(forward.mirrors.iter().map(|mirror| &mirror.cluster))
-        })
+        });
+        forwards.chain(self.auth.iter().map(|auth| &auth.cluster))
     }
 }
 

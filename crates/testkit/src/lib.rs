@@ -1,6 +1,7 @@
 //! Support for tests, benches and the demo. Never a normal dependency of another crate.
 
 pub mod api_server;
+pub mod auth;
 pub mod backend;
 pub mod certs;
 pub mod client;

@@ -5,6 +5,7 @@
 //! - `unmanaged`: which Gateway the unmanaged fleet serves
 //! - `frontend`: how a Gateway validates clients' certificates
 //! - `gateway`, `listener_set`, `listener`, `conflicts`: which listeners are valid; `listener_state` is the result
+//! - `external_auth`: checks of requests by external services; `listener_filters`: those of a listener
 //! - `certificate_ref`: references to certificates, and the client certificate of a Gateway
 //! - `merge`: which listeners of a Gateway and its ListenerSets get a port and hostname
 //! - `route`: where routes attach, and their rules; `http_route`, `grpc_route` and `l4_route` contain what is specific
@@ -17,6 +18,7 @@ pub(crate) mod backend_tls;
 pub(crate) mod certificate_ref;
 pub mod class;
 mod conflicts;
+mod external_auth;
 pub(crate) mod fleet_request;
 pub(crate) mod frontend;
 pub mod gateway;
@@ -25,6 +27,7 @@ pub(crate) mod grpc_route;
 pub(crate) mod http_route;
 pub(crate) mod l4_route;
 pub(crate) mod listener;
+mod listener_filters;
 pub(crate) mod listener_set;
 pub(crate) mod listener_set_status;
 pub mod listener_state;

@@ -24,7 +24,7 @@ use sesame_model::{
 use self::reach::{certificates_of, clusters_of, tcp_clusters_of, trust_bundles_of};
 use crate::gateway_api::route::status::{Findings, Rejections};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
-use crate::gateway_api::{backend_tls, l4_route};
+use crate::gateway_api::{backend_tls, l4_route, listener_state};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates::CertificateState;
@@ -78,13 +78,20 @@ pub struct Outputs {
 pub fn stages(b: &mut Builder) -> Pipeline {
     let inputs = Inputs::declare(b);
     let authorities = authorities::states(b, &inputs);
-    let gateways = gateways::stages(b, &inputs, authorities);
-
     let http_by_backend = by_backend(b, "http_routes by backend", inputs.http_routes);
     let grpc_by_backend = by_backend(b, "grpc_routes by backend", inputs.grpc_routes);
     let tls_by_backend = by_backend(b, "tls_routes by backend", inputs.tls_routes);
     let tcp_by_backend = by_backend(b, "tcp_routes by backend", inputs.tcp_routes);
     let udp_by_backend = by_backend(b, "udp_routes by backend", inputs.udp_routes);
+    let gateways_by_backend = b.index(inputs.gateways, "gateways by backend", |_, gateway| {
+        let namespace = &gateway.meta.namespace;
+        listener_state::referenced_services(namespace, &gateway.spec.listeners)
+    });
+    let sets_by_backend = b.index(
+        inputs.listener_sets,
+        "listener_sets by backend",
+        |_, set| listener_state::referenced_services(&set.meta.namespace, &set.spec.listeners),
+    );
     let referenced = b.union_keys(
         "referenced clusters",
         [
@@ -93,6 +100,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             tls_by_backend.into(),
             tcp_by_backend.into(),
             udp_by_backend.into(),
+            gateways_by_backend.into(),
+            sets_by_backend.into(),
         ],
     );
     let policies = backend_tls::policies(b, &inputs, authorities);
@@ -106,6 +115,12 @@ pub fn stages(b: &mut Builder) -> Pipeline {
                 reader, policies, key, &name, service, backend,
             ))
         });
+    let backends = backends::Sources {
+        grants: inputs.grants_by_namespace,
+        backends,
+    };
+    let gateways = gateways::stages(b, &inputs, authorities, backends);
+
     let sources = route::Sources {
         attach: attach::Sources {
             points: gateways.points,
@@ -115,10 +130,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             }),
             namespaces: inputs.namespaces,
         },
-        backends: backends::Sources {
-            grants: inputs.grants_by_namespace,
-            backends,
-        },
+        backends,
     };
     let http = route::stages::<HTTPRoute>(
         b,
@@ -201,9 +213,14 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         }),
         by_host,
         rules,
+        checks: gateways.checks,
         client_certificates: gateways.client_certificates,
     };
-    let virtual_hosts = b.derive("virtual host", by_host, move |reader, key| {
+    let checked_hosts = b.index(gateways.checks, "checked hosts", |_, checks| {
+        vec![checks.host.clone()]
+    });
+    let hosts = b.union_keys("hosts", [by_host.into(), checked_hosts.into()]);
+    let virtual_hosts = b.derive("virtual host", hosts, move |reader, key| {
         hosts::virtual_host(reader, of_hosts, key)
     });
     let route_tables = b.derive_many("route table", points_by_port, move |reader, key| {
@@ -269,7 +286,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         ],
     );
 
-    let (clusters, endpoints) = clusters::stages(b, &inputs, backends, fleet_clusters);
+    let (clusters, endpoints) = clusters::stages(b, &inputs, backends.backends, fleet_clusters);
     let of_datagrams = datagrams::Sources {
         points_by_port,
         chains,
@@ -286,7 +303,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             "fleets that reject backends",
             [inputs.rejected_backends_by_fleet.into()],
         ),
-        backends,
+        backends: backends.backends,
         client_certificates: gateways.client_certificates,
     };
     let of_requests = |stages: route::Stages| {
@@ -351,7 +368,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         inputs.settings,
         rejections,
     );
-    let policy_status = backend_tls::statuses(b, &inputs, policies, attachments);
+    let policy_status = backend_tls::statuses(b, &inputs, policies, attachments, gateways.points);
     let statuses = b.union(
         "statuses",
         [

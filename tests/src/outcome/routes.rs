@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Constants, Fields, pairs};
+use super::{Constants, Fields, filters, pairs};
 use crate::yaml::Node;
 
 /// Tables by name, without the virtual hosts that are also in `theirs`.
@@ -65,6 +65,9 @@ fn virtual_host(host: Value, constants: &mut Constants) -> (String, Node) {
     if domains != serde_json::json!([name]) {
         out.push(("domains".to_owned(), Node::from(domains)));
     }
+    if let Some(configs) = fields.take("typed_per_filter_config") {
+        out.extend(filters::of_host(configs, constants));
+    }
     fields.rest(&mut out);
     if out.is_empty() {
         return (name, Node::List(routes));
@@ -103,12 +106,8 @@ fn route(route: Value, constants: &mut Constants) -> Node {
     for direction in ["request", "response"] {
         headers(&mut fields, direction, &mut out);
     }
-    if let Some(filters) = fields.take("typed_per_filter_config") {
-        for (name, mut config) in Fields::of(filters).0 {
-            untyped(&mut config);
-            let name = name.rsplit('.').next().unwrap_or(&name).to_owned();
-            out.push((name, Node::from(config)));
-        }
+    if let Some(configs) = fields.take("typed_per_filter_config") {
+        out.extend(filters::of_route(configs, constants));
     }
     fields.rest(&mut out);
     Node::Map(out)
@@ -273,17 +272,5 @@ fn headers(fields: &mut Fields, direction: &str, out: &mut Vec<(String, Node)>) 
     }
     if !changes.is_empty() {
         out.push((format!("{direction}_headers"), Node::Map(changes)));
-    }
-}
-
-/// Removes message types that field names make redundant.
-fn untyped(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.remove("@type");
-            fields.values_mut().for_each(untyped);
-        }
-        Value::Array(items) => items.iter_mut().for_each(untyped),
-        _ => {}
     }
 }

@@ -234,10 +234,8 @@ fn table_key(index: u8) -> RouteTableKey {
 fn plain_host(status: u16) -> VirtualHost {
     VirtualHost {
         listener: None,
-        routes: vec![Arc::new(crate::testing::route(
-            crate::testing::prefix("/"),
-            Action::Respond(status),
-        ))],
+        auth: vec![],
+        routes: vec![Arc::new(Route::respond_to_all(status))],
     }
 }
 
@@ -568,6 +566,7 @@ fn removing_all_rows_removes_all_resources() {
                 0,
                 here.then(|| VirtualHost {
                     listener: None,
+                    auth: vec![],
                     routes: vec![],
                 }),
             ),

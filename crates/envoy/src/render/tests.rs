@@ -113,7 +113,12 @@ fn packed_filters_of_listeners_are_expanded() {
     assert_eq!(
         filters,
         [
+            ("auth.listener.0", true),
+            ("auth.listener.1", true),
+            ("auth.listener.2", true),
+            ("auth.listener.3", true),
             ("envoy.filters.http.cors", true),
+            ("auth.route", true),
             ("envoy.filters.http.stateful_session", true),
             ("envoy.filters.http.router", false),
         ]

@@ -10,7 +10,7 @@ use super::headers::{changes, in_order};
 use super::matching::{differs, exact, matches_regex, matching, present};
 use super::redirect::{Origin, redirect};
 use super::tree::Tree;
-use super::{cors, forward, session};
+use super::{auth, cors, forward, session};
 use crate::{hcm, names, shard};
 
 /// The virtual host of a domain. `visible_port` maps a port in the Gateway's spec to the port that clients see, which
@@ -30,12 +30,19 @@ pub fn virtual_host(
         .routes
         .iter()
         .map(|route| as_envoys(route, &mut origin));
-    let misdirected = host.listener.as_deref().map(misdirected);
+    let mut misdirected = host.listener.as_deref().map(misdirected);
     let mut out = pb::VirtualHost {
         name: key.domain.to_string(),
         domains: vec![key.domain.to_string()],
         ..Default::default()
     };
+    if !host.auth.is_empty() {
+        let checks = host.auth.iter().map(|auth| &**auth);
+        out.typed_per_filter_config = auth::of_host(checks).collect();
+        if let Some(route) = &mut misdirected {
+            route.typed_per_filter_config = auth::unchecked(host.auth.len()).collect();
+        }
+    }
     match Tree::new(&host.routes) {
         Some(tree) => out.matcher = Some(tree.matcher(misdirected, routes)),
         None => out.routes = misdirected.into_iter().chain(routes.flatten()).collect(),
@@ -192,6 +199,9 @@ fn without_action(route: &Route) -> pb::Route {
     let filters = &mut out.typed_per_filter_config;
     if let Some(rules) = &route.cors {
         filters.insert(hcm::CORS.to_owned(), cors::policy(rules));
+    }
+    if let Some(check) = &route.auth {
+        filters.insert(hcm::ROUTE_AUTH.to_owned(), auth::of_route(check));
     }
     if let Some(rules) = &route.session {
         filters.insert(hcm::STATEFUL_SESSION.to_owned(), session::session(rules));

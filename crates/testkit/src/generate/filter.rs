@@ -14,7 +14,18 @@ pub(super) fn filter() -> Json {
         170 => backend_filter(),
         40 => typed("RequestRedirect", "requestRedirect", redirect()),
         40 => typed("CORS", "cors", cors()),
+        20 => external_auth(),
         1 => refused(),
+    ]
+    .boxed()
+}
+
+/// Any filter of a listener.
+pub(super) fn listener_filter() -> Json {
+    let extension = json!({"group": "example.net", "kind": "Filter", "name": "f"});
+    prop_oneof![
+        9 => external_auth(),
+        1 => just(json!({"type": "ExtensionRef", "extensionRef": extension})),
     ]
     .boxed()
 }
@@ -27,6 +38,7 @@ pub(super) fn backend_filter() -> Json {
         40 => typed("RequestMirror", "requestMirror", mirror()),
         40 => typed("URLRewrite", "urlRewrite", rewrite()),
         1 => typed("CORS", "cors", cors()),
+        1 => external_auth(),
         1 => refused(),
     ]
     .boxed()
@@ -52,10 +64,8 @@ fn typed(type_: &'static str, field: &'static str, body: Json) -> Json {
 /// Unsupported filters.
 fn refused() -> Json {
     let extension = json!({"group": "example.net", "kind": "Filter", "name": "f"});
-    let auth = json!({"protocol": "HTTP", "http": {}, "backendRef": {"name": "s1", "port": 80}});
     prop_oneof![
         just(json!({"type": "ExtensionRef", "extensionRef": extension})),
-        just(json!({"type": "ExternalAuth", "externalAuth": auth})),
         just(json!({"type": "Newer"})),
     ]
     .boxed()
@@ -115,6 +125,36 @@ fn mirror() -> Json {
             Value::Null => json!({"backendRef": backend}),
             Value::Number(percent) => json!({"backendRef": backend, "percent": percent}),
             fraction => json!({"backendRef": backend, "fraction": fraction}),
+        })
+        .boxed()
+}
+
+/// An ExternalAuth filter. Unknown protocols are rare, since they invalidate the whole rule.
+fn external_auth() -> Json {
+    let names = || unique_list(header_name(), 0..3, "");
+    let http = record(vec![
+        (
+            "path",
+            may(0.5, any_of(&["/check", "check/", "/", "/a/%20b"])),
+        ),
+        ("allowedHeaders", may(0.5, names())),
+        ("allowedResponseHeaders", may(0.5, names())),
+    ]);
+    let grpc = record(vec![("allowedHeaders", may(0.5, names()))]);
+    let protocol = prop_oneof![
+        20 => http.prop_map(|http| json!({"protocol": "HTTP", "http": http})),
+        20 => grpc.prop_map(|grpc| json!({"protocol": "GRPC", "grpc": grpc})),
+        1 => just(json!({"protocol": "LDAP"})),
+    ];
+    let body = any_number(&[0, 1, 65_536, 8 << 20, 2_147_483_647]);
+    let body = record(vec![("maxSize", may(0.9, body))]);
+    (protocol, route::backend_object(), may(0.3, body))
+        .prop_map(|(mut auth, backend, body)| {
+            auth["backendRef"] = backend;
+            if let Some(body) = body {
+                auth["forwardBody"] = body;
+            }
+            json!({"type": "ExternalAuth", "externalAuth": auth})
         })
         .boxed()
 }

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::filter::listener_filter;
 use super::json::{
     Json, any_number, any_of, dedup, just, list, may, mostly, must, record, unique_list,
 };
@@ -152,7 +153,7 @@ fn listener() -> Json {
         ("protocol", must(protocol.boxed())),
         ("tls", must(listener_tls())),
         ("allowedRoutes", may(0.93, allowed_routes())),
-        ("filters", may(0.02, filters())),
+        ("filters", may(0.15, filters())),
     ])
     .prop_map(fitting)
     .boxed()
@@ -251,8 +252,7 @@ fn namespaces() -> Json {
 }
 
 fn filters() -> Json {
-    let extension = json!({"group": "example.net", "kind": "Filter", "name": "f"});
-    just(json!({"requests": [{"type": "ExtensionRef", "extensionRef": extension}]}))
+    record(vec![("requests", may(0.95, list(listener_filter(), 0..6)))])
 }
 
 fn address() -> Json {

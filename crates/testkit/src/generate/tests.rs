@@ -57,6 +57,7 @@ fn every_kind_and_feature_is_generated() {
         "RequestRedirect",
         "URLRewrite",
         "CORS",
+        "ExternalAuth",
         "ExtensionRef",
         "ReplaceFullPath",
         "ReplacePrefixMatch",

@@ -20,10 +20,6 @@ pub(crate) fn key(name: &Arc<str>) -> ObjectKey {
     ObjectKey::new(Kind::GatewayClass, "", Arc::clone(name))
 }
 
-/// The Gateway API features that Sesame doesn't support, sorted. All others are reported as supported: remove a name
-/// only once translation covers the feature and a test through Envoy proves it.
-const MISSING: &[&str] = &["GatewayListenerFilters"];
-
 /// Features that unmanaged Envoys lack: Sesame doesn't assign their addresses.
 const ADDRESSES: &[&str] = &["GatewayAddressEmpty", "GatewayStaticAddresses"];
 
@@ -35,6 +31,9 @@ const ROUTABILITY: &[&str] = &[
 
 /// The feature that requires ClusterTrustBundles, and is experimental.
 const CLUSTER_TRUST_BUNDLE: &str = "ClusterTrustBundle";
+
+/// The feature whose fields exist only in the experimental channel.
+const LISTENER_FILTERS: &str = "GatewayListenerFilters";
 
 /// The feature that requires fleets created by Sesame.
 const INFRASTRUCTURE: &str = "GatewayInfrastructure";
@@ -145,11 +144,11 @@ fn is_experimental(release: Option<&Release>) -> bool {
 /// The features that work in a mode, with what the API server serves, sorted.
 fn features(mode: &Mode, api: Api<'_>) -> Vec<&'static str> {
     let works = |feature: &str| match mode {
-        _ if MISSING.contains(&feature) => false,
         _ if ROUTABILITY.contains(&feature) => has_routability(mode, api.release),
         _ if feature == CLUSTER_TRUST_BUNDLE => {
             *mode == Mode::Local || is_experimental(api.release) && api.trust_bundles
         }
+        _ if feature == LISTENER_FILTERS => *mode == Mode::Local || is_experimental(api.release),
         Mode::Local => feature != INFRASTRUCTURE,
         Mode::Managed => true,
         Mode::Unmanaged { .. } => feature != INFRASTRUCTURE && !ADDRESSES.contains(&feature),
@@ -170,14 +169,12 @@ mod tests {
     };
 
     #[test]
-    fn unsupported_features_are_sorted_and_exist_in_the_spec() {
+    fn all_features_of_the_spec_are_supported() {
         let known = [CORE, STANDARD, EXPERIMENTAL].concat();
-        assert!(MISSING.is_sorted());
         for feature in [
-            MISSING,
             ADDRESSES,
             ROUTABILITY,
-            &[CLUSTER_TRUST_BUNDLE, INFRASTRUCTURE],
+            &[CLUSTER_TRUST_BUNDLE, LISTENER_FILTERS, INFRASTRUCTURE],
         ]
         .concat()
         {
@@ -192,7 +189,7 @@ mod tests {
             trust_bundles: true,
         };
         let all = features(&Mode::Managed, api);
-        assert_eq!(all.len() + MISSING.len(), known.len());
+        assert_eq!(all.len(), known.len());
     }
 
     #[test]
@@ -208,8 +205,9 @@ mod tests {
         for feature in ROUTABILITY {
             assert!(!has(&Mode::Managed, feature) && !has(&Mode::Local, feature));
         }
-        assert!(has(&Mode::Local, CLUSTER_TRUST_BUNDLE));
-        assert!(!has(&Mode::Managed, CLUSTER_TRUST_BUNDLE));
+        for feature in [CLUSTER_TRUST_BUNDLE, LISTENER_FILTERS] {
+            assert!(has(&Mode::Local, feature) && !has(&Mode::Managed, feature));
+        }
         assert!(has(&unmanaged, "HTTPRoute"));
     }
 

@@ -5,8 +5,9 @@ mod matches;
 use std::sync::Arc;
 
 use sesame_api::{BackendRef, GRPCRoute, GrpcRouteRule, RouteFilter};
-use sesame_model::{ClusterPolicy, Protocol};
+use sesame_model::ClusterPolicy;
 
+use super::route::backends::grpc_policy;
 use super::route::rules::{Limits, Rule, read_matches};
 use super::route::{HttpRouteKind, RouteKind};
 
@@ -16,12 +17,8 @@ impl RouteKind for GRPCRoute {
         rules.map(|rule| (&rule.filters[..], &rule.backend_refs[..]))
     }
 
-    /// gRPC needs HTTP/2, with or without TLS, whatever the Service's appProtocol.
     fn policy() -> Option<Arc<ClusterPolicy>> {
-        Some(Arc::new(ClusterPolicy {
-            protocol: Some(Protocol::Http2),
-            ..ClusterPolicy::default()
-        }))
+        Some(grpc_policy())
     }
 }
 

@@ -11,7 +11,7 @@ use sesame_model::{ClusterPolicy, Protocol, WeightedBackend};
 use super::route::attach::selects;
 use super::route::backends::Resolver;
 use super::route::status::Findings;
-use super::route::{self, RouteKind, Sources};
+use super::route::{self, RouteKind, Sources, referrer};
 use crate::problem::{Problem, bounded};
 use crate::shared::connections::{Backends, ChainKey, ServedChain};
 use crate::shared::hostname;
@@ -81,7 +81,12 @@ pub(crate) fn stages<R: RouteKind>(
     let ours = route::ours(b, ours, routes, sources.attach);
     let backends = b.derive(backends, ours, move |reader, key: &ObjectKey| {
         let route = reader.get(routes, key)?;
-        let mut resolver = Resolver::new::<R>(reader, sources.backends, key, policy.as_ref());
+        let mut resolver = Resolver::new(
+            reader,
+            sources.backends,
+            referrer::<R>(key),
+            policy.as_ref(),
+        );
         Some(read_backends(&*route, &mut resolver))
     });
     let no_refusal = |_: &mut Reader<'_>, _: &ObjectKey| None;

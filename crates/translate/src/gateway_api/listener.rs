@@ -6,9 +6,10 @@ use sesame_api::{FromNamespaces, Kind, Listener, ObjectKey, ProtocolType, TlsMod
 use sesame_engine::{Reader, Table};
 use sesame_model::CertificateKey;
 
-use super::certificate_ref;
 use super::frontend::{ClientState, FrontendState};
 use super::listener_state::{ListenerState, domain_of};
+use super::route::backends;
+use super::{certificate_ref, listener_filters};
 use crate::problem::Problem;
 use crate::shared::certificates::CertificateState;
 use crate::shared::grants::{Grants, Referrer};
@@ -33,6 +34,7 @@ pub(crate) struct Sources {
     pub(crate) grants: Grants,
     pub(crate) certificates: Table<CertificateKey, CertificateState>,
     pub(crate) frontends: Table<ObjectKey, FrontendState>,
+    pub(crate) backends: backends::Sources,
 }
 
 /// An object with listeners.
@@ -98,6 +100,12 @@ fn read(
         .filter(|_| protocol == Protocol::Https)
         .and_then(|frontend| frontend.on_port(listener.port));
     unresolved.extend(clients.and_then(|clients| clients.unresolved.clone()));
+    let filters = listener_filters::read(
+        &format!("{field}.filters.requests"),
+        &listener.filters.requests,
+        resolver.services(),
+    );
+    unresolved.extend(filters.unresolved);
     ListenerState {
         name: listener.name.clone(),
         port: listener.port,
@@ -111,6 +119,8 @@ fn read(
         namespaces: namespaces(listener),
         certificates,
         clients: clients.and_then(|clients| clients.validation.clone().ok()),
+        checks: filters.checks,
+        invalid_filters: filters.invalid,
         refused: refused(field, protocol, clients, listener),
         conflicted: None,
         unresolved: Problem::merge(unresolved),
@@ -141,10 +151,10 @@ fn refused(
             ),
         ));
     }
-    if !listener.filters.is_empty() {
+    if !listener.filters.is_empty() && !matches!(protocol, Protocol::Http | Protocol::Https) {
         return unsupported(
             format!("{field}.filters"),
-            "listener filters are not supported; remove them",
+            &format!("filters are not valid for protocol {protocol}; remove them"),
         );
     }
     if let AllowedNamespaces::Selected(selector) = namespaces(listener)
@@ -217,14 +227,19 @@ fn namespaces(listener: &Listener) -> AllowedNamespaces {
     }
 }
 
-/// Resolves the certificates of one object's listeners.
+/// Resolves the references of one object's listeners.
 struct Resolver<'a, 'r> {
     reader: &'a mut Reader<'r>,
     sources: Sources,
     referrer: Referrer<'a>,
 }
 
-impl Resolver<'_, '_> {
+impl<'a, 'r> Resolver<'a, 'r> {
+    /// A resolver of services that check requests.
+    fn services(&mut self) -> backends::Resolver<'_, 'r> {
+        backends::Resolver::new(self.reader, self.sources.backends, self.referrer, None)
+    }
+
     /// The valid certificates, in the listener's order.
     fn certificates(
         &mut self,

@@ -31,7 +31,7 @@ pub(crate) struct SetState {
 impl SetState {
     /// Whether it counts as attached: the Gateway accepts it, and a listener is valid.
     pub(crate) fn attached(&self) -> bool {
-        self.refused.is_none() && self.listeners.iter().any(ListenerState::serving)
+        self.refused.is_none() && self.listeners.iter().any(ListenerState::serves_routes)
     }
 }
 

@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
-use sesame_api::{Kind, Listener, ObjectKey, RouteGroupKind};
-use sesame_model::{CertificateKey, ClientValidation, FleetId, ListenerKey, Port, Termination};
+use sesame_api::{Kind, Listener, ListenerFilter, ObjectKey, RouteGroupKind};
+use sesame_model::{
+    CertificateKey, ClientValidation, ClusterKey, FleetId, ListenerKey, Port, Termination,
+    VirtualHostKey,
+};
 
+use super::route::backends::auth_cluster;
 use crate::problem::Problem;
 use crate::shared::hostname;
 use crate::shared::listeners::{
-    AllowedNamespaces, AttachPoints, ListenerId, ListenerPoint, ListenerRef, Protocol,
+    AllowedNamespaces, AttachPoints, ListenerChecks, ListenerId, ListenerPoint, ListenerRef,
+    Protocol, RequestChecks,
 };
 use crate::shared::ports::Terminations;
 
@@ -33,8 +38,13 @@ pub struct ListenerState {
     pub certificates: Vec<CertificateKey>,
     /// How clients' certificates are verified; `None` if clients are not asked for one.
     pub clients: Option<Arc<ClientValidation>>,
+    /// The checks of its requests; `None` without filters.
+    pub checks: Option<RequestChecks>,
     /// Why it isn't accepted.
     pub refused: Option<Problem>,
+    /// Why its filters are invalid. It isn't accepted then, but keeps its hostname and responds with errors: otherwise a
+    /// wider listener would serve its requests unchecked.
+    pub invalid_filters: Option<Problem>,
     /// The conflict with another listener.
     pub conflicted: Option<Problem>,
     /// Its unresolved references.
@@ -65,6 +75,11 @@ impl ListenerState {
     /// True if it serves requests or connections.
     pub fn serving(&self) -> bool {
         self.accepted() && !self.lacks_certificate()
+    }
+
+    /// True if it serves routes.
+    pub fn serves_routes(&self) -> bool {
+        self.serving() && self.invalid_filters.is_none()
     }
 
     /// The supported kinds of routes, as shown in a status.
@@ -103,6 +118,7 @@ pub(crate) fn attach_points(
             serving: served && listener.serving(),
             kinds: listener.kinds.clone(),
             namespaces: listener.namespaces.clone(),
+            checks: listener.checks.is_some(),
         }
     };
     AttachPoints {
@@ -123,6 +139,41 @@ pub(crate) fn terminations(listeners: &[ListenerState]) -> Terminations {
     };
     tls.map(|listener| (Arc::clone(&listener.name), termination(listener)))
         .collect()
+}
+
+/// The checks of an object's listeners, given its attachment points.
+pub(crate) fn checks(
+    points: &AttachPoints,
+    listeners: &[ListenerState],
+) -> Vec<(ListenerId, ListenerChecks)> {
+    let points = points.listeners.iter().zip(listeners);
+    let served = points.filter(|(point, _)| point.serving);
+    let checks = served.filter_map(|(point, listener)| {
+        let host = VirtualHostKey {
+            table: point.listener.table.clone()?,
+            domain: Arc::clone(&point.domain),
+        };
+        let checks = listener.checks.clone()?;
+        Some((point.listener.id.clone(), ListenerChecks { host, checks }))
+    });
+    checks.collect()
+}
+
+/// The clusters of the services that check the requests of listeners of an object in `namespace`, permitted or not, for
+/// the index by backend.
+pub(crate) fn referenced_services(namespace: &Arc<str>, listeners: &[Listener]) -> Vec<ClusterKey> {
+    let filters = listeners
+        .iter()
+        .flat_map(|listener| &listener.filters.requests);
+    let mut keys: Vec<ClusterKey> = filters
+        .filter_map(|filter| match filter {
+            ListenerFilter::ExternalAuth(auth) => auth_cluster(auth, namespace),
+            ListenerFilter::ExtensionRef(_) | ListenerFilter::Unknown(_) => None,
+        })
+        .collect();
+    keys.sort();
+    keys.dedup();
+    keys
 }
 
 /// The Secrets that listeners of an object in `namespace` refer to, permitted or not, for the index by Secret.

@@ -109,6 +109,7 @@ fn judge(
         .refused
         .clone()
         .or_else(|| listener.conflicted.clone())
+        .or_else(|| listener.invalid_filters.clone())
         .or_else(|| {
             unavailable.map(|why| Problem::new(reason::listener::PORT_UNAVAILABLE, why.clone()))
         });

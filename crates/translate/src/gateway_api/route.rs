@@ -21,6 +21,7 @@ use self::attach::Attaching;
 use self::backends::Resolver;
 use self::rules::Rule;
 use crate::problem::Problem;
+use crate::shared::grants::Referrer;
 use crate::shared::hosts::{Attachments, RouteRules};
 
 /// A kind of route.
@@ -71,6 +72,14 @@ pub(crate) fn referenced<R: RouteKind>(route: &R) -> Vec<ClusterKey> {
     keys
 }
 
+/// A route as the referrer to its backends.
+pub(crate) fn referrer<R: RouteKind>(route: &ObjectKey) -> Referrer<'_> {
+    Referrer {
+        kind: R::KIND,
+        namespace: &route.namespace,
+    }
+}
+
 /// Declares the stages of a kind of HTTP route. `names` are the table names: our routes, rules, refusals, attachments.
 pub(crate) fn stages<R: HttpRouteKind>(
     b: &mut Builder,
@@ -84,7 +93,12 @@ pub(crate) fn stages<R: HttpRouteKind>(
     let rules: Table<ObjectKey, RouteRules> = b.derive(rules, ours, move |reader, key| {
         let route = reader.get(routes, key)?;
         let invalid = R::INVALID_RULE;
-        let mut resolver = Resolver::new::<R>(reader, sources.backends, key, policy.as_ref());
+        let mut resolver = Resolver::new(
+            reader,
+            sources.backends,
+            referrer::<R>(key),
+            policy.as_ref(),
+        );
         Some(rules::read(
             route.meta(),
             route.rules(),

@@ -13,6 +13,7 @@ use crate::gateway_api::listener_set::{self, Parent, SetState};
 use crate::gateway_api::listener_set_status::{self, ParentStatus};
 use crate::gateway_api::merge::{self, Claims, Merged};
 use crate::gateway_api::parameters::{self, Chosen, GatewayParameters};
+use crate::gateway_api::route::backends;
 use crate::gateway_api::unmanaged::Served;
 use crate::gateway_api::{
     certificate_ref, fleet_request, gateway_status, listener, listener_state, listener_status,
@@ -22,7 +23,7 @@ use crate::shared::authorities::AuthorityState;
 use crate::shared::certificates::{self, CertificateState};
 use crate::shared::client_certificates::ClientCertificates;
 use crate::shared::hosts::Attachments;
-use crate::shared::listeners::{AttachPoints, ListenerId};
+use crate::shared::listeners::{AttachPoints, ListenerChecks, ListenerId};
 use crate::shared::ports::Terminations;
 
 /// The tables of GatewayClasses, Gateways and ListenerSets.
@@ -40,6 +41,8 @@ pub(super) struct Gateways {
     pub(super) terminations: Table<ObjectKey, Terminations>,
     /// The CA certificates for clients.
     pub(super) trust_bundles: Table<TrustBundleKey, TrustBundle>,
+    /// The checks of listeners' requests.
+    pub(super) checks: Table<ListenerId, ListenerChecks>,
     /// The client certificates of fleets.
     pub(super) client_certificates: ClientCertificates,
 }
@@ -49,6 +52,7 @@ pub(super) fn stages(
     b: &mut Builder,
     inputs: &Inputs,
     authorities: Table<ObjectKey, AuthorityState>,
+    backends: backends::Sources,
 ) -> Gateways {
     let inputs = *inputs;
     let certificate_states = certificate_states(b, &inputs);
@@ -109,6 +113,7 @@ pub(super) fn stages(
         grants: inputs.grants_by_namespace,
         certificates: certificate_states,
         frontends,
+        backends,
     };
     let states: Table<ObjectKey, GatewayState> =
         b.derive("gateway state", parameters, move |reader, key| {
@@ -186,6 +191,23 @@ pub(super) fn stages(
             closed,
         ))
     });
+    let points = b.union("attach points", [gateway_points, set_points]);
+    let checks = b.derive_many("listener checks", points, move |reader, key: &ObjectKey| {
+        let Some(points) = reader.get(points, key) else {
+            return Vec::new();
+        };
+        if !points.listeners.iter().any(|point| point.checks) {
+            return Vec::new();
+        }
+        match key.kind {
+            Kind::Gateway => reader.get(states, key).map_or_else(Vec::new, |state| {
+                listener_state::checks(&points, &state.listeners)
+            }),
+            _ => reader.get(sets, key).map_or_else(Vec::new, |state| {
+                listener_state::checks(&points, &state.listeners)
+            }),
+        }
+    });
     let gateway_terminations = b.derive("gateway terminations", states, move |reader, key| {
         let state = reader.get(states, key)?;
         Some(listener_state::terminations(&state.listeners))
@@ -213,7 +235,8 @@ pub(super) fn stages(
         states,
         sets,
         merged,
-        points: b.union("attach points", [gateway_points, set_points]),
+        points,
+        checks,
         terminations: b.union("terminations", [gateway_terminations, set_terminations]),
         trust_bundles,
         client_certificates,

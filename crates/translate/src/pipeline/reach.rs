@@ -7,10 +7,9 @@ use sesame_model::{
     TrustBundleKey, VirtualHost, VirtualHostKey,
 };
 
-/// The clusters that a host's routes refer to.
+/// The clusters that a host refers to.
 pub(super) fn clusters_of(key: &VirtualHostKey, host: &VirtualHost) -> Vec<(FleetId, ClusterKey)> {
-    let clusters = host.routes.iter().flat_map(|route| route.clusters());
-    let clusters: BTreeSet<_> = clusters.collect();
+    let clusters: BTreeSet<_> = host.clusters().collect();
     clusters
         .into_iter()
         .map(|cluster| (key.table.fleet.clone(), cluster.clone()))

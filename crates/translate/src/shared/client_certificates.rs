@@ -6,7 +6,9 @@
 use std::sync::Arc;
 
 use sesame_engine::{Reader, Table};
-use sesame_model::{Action, CertificateKey, ClusterKey, FleetId, Route, Target, WeightedBackend};
+use sesame_model::{
+    Action, CertificateKey, ClusterKey, ExternalAuth, FleetId, Route, Target, WeightedBackend,
+};
 
 /// The client certificates of fleets that must present one.
 pub(crate) type ClientCertificates = Table<FleetId, ClientCertificate>;
@@ -38,7 +40,25 @@ impl ClientCertificate {
         }
     }
 
+    /// The check as the fleet does it; `None` if it must not connect to the service.
+    pub(crate) fn auth(&self, auth: &Arc<ExternalAuth>) -> Option<Arc<ExternalAuth>> {
+        let cluster = self.cluster(&auth.cluster)?;
+        Some(Arc::new(ExternalAuth {
+            cluster,
+            ..ExternalAuth::clone(auth)
+        }))
+    }
+
     fn set_in_route(&self, route: &mut Route) {
+        if let Some(auth) = &mut route.auth {
+            match self.auth(auth) {
+                Some(own) => *auth = own,
+                None => {
+                    route.auth = None;
+                    route.action = Action::Respond(500);
+                }
+            }
+        }
         if let Action::Forward(forward) = &mut route.action {
             for target in &mut forward.targets {
                 self.set_in(&mut target.target);
@@ -68,6 +88,20 @@ pub(crate) fn of_routes(
         }
     }
     routes
+}
+
+/// The checks as the fleet does them; `None` if it must not connect to one of the services.
+pub(crate) fn of_checks(
+    reader: &mut Reader<'_>,
+    certificates: ClientCertificates,
+    fleet: &FleetId,
+    checks: &[Arc<ExternalAuth>],
+) -> Option<Vec<Arc<ExternalAuth>>> {
+    let secured = checks.iter().any(|auth| auth.cluster.tls().is_some());
+    match secured.then(|| reader.get(certificates, fleet)).flatten() {
+        Some(certificate) => checks.iter().map(|auth| certificate.auth(auth)).collect(),
+        None => Some(checks.to_vec()),
+    }
 }
 
 /// The targets of connections as the fleet serves them.

@@ -3,23 +3,9 @@
 //! Envoy frames messages itself and shares connections to backends between clients. A filter that changed framing
 //! headers could make a backend read one request's body as another request (request smuggling).
 
+use sesame_model::{HOP_BY_HOP, INTERNAL};
+
 use crate::problem::FieldError;
-
-/// Headers that frame a message or apply to a single connection (RFC 9110, 7.6.1; RFC 9112, 6; RFC 9113, 8.2.2).
-const HOP_BY_HOP: [&str; 9] = [
-    "connection",
-    "content-length",
-    "http2-settings",
-    "keep-alive",
-    "proxy-connection",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-];
-
-/// Prefixes of headers that control Envoy or Sesame.
-const INTERNAL: [&str; 2] = ["x-envoy-", "x-sesame-"];
 
 /// Checks that configuration may change the header `name`, in requests and in responses. `field` is the path of the
 /// name.

@@ -10,13 +10,17 @@ use std::sync::Arc;
 
 use sesame_api::{ObjectKey, ParentReference};
 use sesame_engine::{Index, Reader, Table};
-use sesame_model::{FleetId, ListenerKey, PathMatch, Port, Route, VirtualHost, VirtualHostKey};
+use sesame_model::{
+    ExternalAuth, FleetId, ListenerKey, PathMatch, Port, Route, VirtualHost, VirtualHostKey,
+};
 
 use crate::problem::Problem;
 use crate::shared::client_certificates::{self, ClientCertificates};
 use crate::shared::connections::ChainKey;
 use crate::shared::hostname;
-use crate::shared::listeners::{AttachPoints, ListenerId, ListenerPoint, ListenerRef, isolated};
+use crate::shared::listeners::{
+    AttachPoints, ListenerChecks, ListenerId, ListenerPoint, ListenerRef, RequestChecks, isolated,
+};
 use crate::shared::precedence::{MatchRank, Seniority};
 
 /// The rules of an object, without its attachments.
@@ -156,12 +160,14 @@ pub(crate) struct Sources {
     pub(crate) by_host: Index<ObjectKey, Attachments, VirtualHostKey>,
     /// The rules of the objects.
     pub(crate) rules: Table<ObjectKey, RouteRules>,
+    /// The checks of listeners' requests.
+    pub(crate) checks: Table<ListenerId, ListenerChecks>,
     /// The client certificates of fleets.
     pub(crate) client_certificates: ClientCertificates,
 }
 
 /// Builds a virtual host; `None` if the domain belongs to a more specific listener, or if no object has a valid match
-/// for it.
+/// for it and it isn't the hostname of a listener with checks.
 pub(crate) fn virtual_host(
     reader: &mut Reader<'_>,
     sources: Sources,
@@ -195,11 +201,47 @@ pub(crate) fn virtual_host(
         .collect();
     // All of them have the same hostname: wider ones are isolated from the domain.
     let listener = listeners.first()?;
-    let listener = (listener.protocol.is_tls()).then(|| Arc::clone(&listener.domain));
-    let routes = routes(reader, sources, key, &listeners);
     let certificates = sources.client_certificates;
-    let routes = client_certificates::of_routes(reader, certificates, &port.fleet, routes);
-    (!routes.is_empty()).then_some(VirtualHost { listener, routes })
+    let routes = routes(reader, sources, key, &listeners);
+    let mut host = VirtualHost {
+        listener: (listener.protocol.is_tls()).then(|| Arc::clone(&listener.domain)),
+        auth: Vec::new(),
+        routes: client_certificates::of_routes(reader, certificates, &port.fleet, routes),
+    };
+    let checks = match listener.checks {
+        true => reader.get(sources.checks, &listener.listener.id),
+        false => None,
+    };
+    if let Some(ListenerChecks { host: own, checks }) = checks.as_deref()
+        && (!host.routes.is_empty() || own == key)
+    {
+        let auth = match checks {
+            RequestChecks::By(checks) => {
+                client_certificates::of_checks(reader, certificates, &port.fleet, checks)
+            }
+            RequestChecks::Invalid => None,
+        };
+        check_all(&mut host, auth);
+    }
+    (!host.routes.is_empty()).then_some(host)
+}
+
+/// Lets requests pass these checks first, also those that match no route; `None` if they can't be checked.
+fn check_all(host: &mut VirtualHost, auth: Option<Vec<Arc<ExternalAuth>>>) {
+    let status = match auth {
+        Some(auth) => {
+            host.auth = auth;
+            404
+        }
+        None => {
+            host.routes.clear();
+            500
+        }
+    };
+    let last = host.routes.last();
+    if !last.is_some_and(|route| takes_everything(route)) {
+        host.routes.push(Arc::new(Route::respond_to_all(status)));
+    }
 }
 
 fn routes(

@@ -6,7 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use sesame_api::{Kind, LabelSelector, ObjectKey};
-use sesame_model::{FleetId, ListenerKey, Port, RouteTableKey, Transport};
+use sesame_model::{
+    ExternalAuth, FleetId, ListenerKey, Port, RouteTableKey, Transport, VirtualHostKey,
+};
 
 use crate::problem::Problem;
 use crate::shared::hostname;
@@ -59,6 +61,8 @@ pub struct ListenerPoint {
     pub kinds: Vec<Kind>,
     /// The namespaces whose routes may attach.
     pub namespaces: AllowedNamespaces,
+    /// True if it has [`RequestChecks`].
+    pub checks: bool,
 }
 
 impl ListenerPoint {
@@ -71,6 +75,24 @@ impl ListenerPoint {
     pub fn port(&self) -> Port {
         self.listener.port.port
     }
+}
+
+/// What happens to all requests of a listener before a route is selected.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RequestChecks {
+    /// These services check them, in order; never empty.
+    By(Vec<Arc<ExternalAuth>>),
+    /// A filter is invalid: they get 500.
+    Invalid,
+}
+
+/// The checks of a listener with a host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListenerChecks {
+    /// The listener's hostname. It has a virtual host even without routes.
+    pub host: VirtualHostKey,
+    /// The checks.
+    pub checks: RequestChecks,
 }
 
 /// The namespaces whose routes may attach.

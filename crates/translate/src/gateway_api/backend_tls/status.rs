@@ -1,4 +1,4 @@
-//! The status of a BackendTLSPolicy: an entry for each of our Gateways whose routes refer to a target.
+//! The status of a BackendTLSPolicy: an entry for each of our Gateways whose routes or listeners refer to a target.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,16 +8,19 @@ use sesame_api::{
     PolicyStatus, PolicyTargetReference, condition, reason,
 };
 use sesame_engine::{Builder, Index, Reader, Table};
+use sesame_model::ClusterKey;
 
 use super::{Policies, PolicyState, oldest};
+use crate::gateway_api::listener_state::referenced_services;
 use crate::gateway_api::route;
 use crate::inputs::Inputs;
 use crate::problem::Problem;
 use crate::shared::grants::{self, Referrer};
 use crate::shared::hosts::Attachments;
+use crate::shared::listeners::AttachPoints;
 use crate::shared::services::Service;
 
-/// A port of a Service that an accepted route of a Gateway refers to.
+/// A port of a Service that an accepted route of a Gateway, or one of its listeners, refers to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct ServiceUse {
     service: NamespacedName,
@@ -39,6 +42,7 @@ pub(crate) fn statuses(
     inputs: &Inputs,
     policies: Policies,
     attachments: Table<ObjectKey, Attachments>,
+    points: Table<ObjectKey, AttachPoints>,
 ) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
     let of_routes: Table<ObjectKey, Vec<ServiceUse>> =
@@ -46,7 +50,14 @@ pub(crate) fn statuses(
             uses(reader, &inputs, policies, attachments, key)
         });
     let by_use = b.index(of_routes, "routes by service use", |_, uses| uses.clone());
-    let in_use = b.union_keys("services in use", [by_use.into()]);
+    let of_listeners: Table<ObjectKey, Vec<ServiceUse>> =
+        b.derive("service uses of listeners", points, move |reader, key| {
+            uses_of_listeners(reader, &inputs, policies, key)
+        });
+    let by_listener_use = b.index(of_listeners, "listeners by service use", |_, uses| {
+        uses.clone()
+    });
+    let in_use = b.union_keys("services in use", [by_use.into(), by_listener_use.into()]);
     let sources = Sources {
         services: inputs.services,
         policies,
@@ -90,6 +101,42 @@ fn uses(
         Kind::TCPRoute => route::referenced(&*reader.get(inputs.tcp_routes, key)?),
         _ => return None,
     };
+    uses_of_clusters(reader, inputs, policies, key, clusters, &gateways)
+}
+
+/// The Services with policies that check the requests of an object's listeners.
+fn uses_of_listeners(
+    reader: &mut Reader<'_>,
+    inputs: &Inputs,
+    policies: Policies,
+    key: &ObjectKey,
+) -> Option<Vec<ServiceUse>> {
+    let clusters = match key.kind {
+        Kind::Gateway => {
+            let listeners = &reader.get(inputs.gateways, key)?.spec.listeners;
+            referenced_services(&key.namespace, listeners)
+        }
+        _ => {
+            let listeners = &reader.get(inputs.listener_sets, key)?.spec.listeners;
+            referenced_services(&key.namespace, listeners)
+        }
+    };
+    if clusters.is_empty() {
+        return None;
+    }
+    let gateways = BTreeSet::from_iter(gateway_of(reader, inputs, key));
+    uses_of_clusters(reader, inputs, policies, key, clusters, &gateways)
+}
+
+/// The Services with policies among the clusters that an object of these Gateways refers to.
+fn uses_of_clusters(
+    reader: &mut Reader<'_>,
+    inputs: &Inputs,
+    policies: Policies,
+    key: &ObjectKey,
+    clusters: Vec<ClusterKey>,
+    gateways: &BTreeSet<ObjectKey>,
+) -> Option<Vec<ServiceUse>> {
     let referrer = Referrer {
         kind: key.kind,
         namespace: &key.namespace,

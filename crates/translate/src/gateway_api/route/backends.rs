@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use sesame_api::{
-    BackendObjectReference, BackendRef, Kind, NamespacedName, ObjectKey, Route, RouteFilter, reason,
+    BackendObjectReference, BackendRef, ExternalAuth, ExternalAuthProtocol, Kind, NamespacedName,
+    RouteFilter, reason,
 };
 use sesame_engine::{Reader, Table};
-use sesame_model::{ClusterKey, ClusterPolicy, Target};
+use sesame_model::{ClusterKey, ClusterPolicy, Protocol, Target};
 
 use crate::problem::Problem;
 use crate::shared::grants::{self, Grants, Referrer};
@@ -30,7 +31,7 @@ pub(crate) struct Targets {
     pub(crate) passthrough: Target,
 }
 
-/// Resolves the references of one route and collects errors.
+/// Resolves the references of one object and collects errors.
 pub(crate) struct Resolver<'a, 'r> {
     reader: &'a mut Reader<'r>,
     sources: Sources,
@@ -40,20 +41,17 @@ pub(crate) struct Resolver<'a, 'r> {
 }
 
 impl<'a, 'r> Resolver<'a, 'r> {
-    /// A resolver for a route.
-    pub(crate) fn new<R: Route>(
+    /// A resolver for an object.
+    pub(crate) fn new(
         reader: &'a mut Reader<'r>,
         sources: Sources,
-        route: &'a ObjectKey,
+        referrer: Referrer<'a>,
         policy: Policy<'a>,
     ) -> Self {
         Self {
             reader,
             sources,
-            referrer: Referrer {
-                kind: R::KIND,
-                namespace: &route.namespace,
-            },
+            referrer,
             policy,
             problems: Vec::new(),
         }
@@ -66,7 +64,24 @@ impl<'a, 'r> Resolver<'a, 'r> {
 
     /// Like [`Resolver::target`], for all kinds of connections.
     pub(crate) fn targets(&mut self, field: &str, reference: &BackendObjectReference) -> Targets {
-        self.resolve(reference).unwrap_or_else(|problem| {
+        self.checked(field, reference, self.policy)
+    }
+
+    /// The target of an authorization service's reference.
+    pub(crate) fn auth_service(&mut self, field: &str, auth: &ExternalAuth) -> Target {
+        let policy = auth_policy(auth);
+        let field = format!("{field}.backendRef");
+        self.checked(&field, &auth.backend_ref, policy.as_ref())
+            .usual
+    }
+
+    fn checked(
+        &mut self,
+        field: &str,
+        reference: &BackendObjectReference,
+        policy: Policy<'_>,
+    ) -> Targets {
+        self.resolve(reference, policy).unwrap_or_else(|problem| {
             self.problems.push(Problem::new(
                 problem.reason,
                 format!("{field}: {}", problem.message),
@@ -78,7 +93,11 @@ impl<'a, 'r> Resolver<'a, 'r> {
         })
     }
 
-    fn resolve(&mut self, reference: &BackendObjectReference) -> Result<Targets, Problem> {
+    fn resolve(
+        &mut self,
+        reference: &BackendObjectReference,
+        policy: Policy<'_>,
+    ) -> Result<Targets, Problem> {
         if reference.known_kind() != Some(Kind::Service) {
             let group = reference.group.or_core();
             return Err(Problem::new(
@@ -106,7 +125,7 @@ impl<'a, 'r> Resolver<'a, 'r> {
                 ),
             ));
         }
-        let Some(key) = cluster_key(reference, namespace, self.policy) else {
+        let Some(key) = cluster_key(reference, namespace, policy) else {
             return Err(Problem::new(
                 reason::route::BACKEND_NOT_FOUND,
                 format!("port is required; set it to a port of Service {service}"),
@@ -160,24 +179,41 @@ fn cluster_key(
     })
 }
 
-/// All clusters that a rule refers to, permitted or not: its backends, their mirrors, and the rule's own mirrors.
+/// The policy for clusters of gRPC services: HTTP/2, with or without TLS, whatever the Service's appProtocol.
+pub(crate) fn grpc_policy() -> Arc<ClusterPolicy> {
+    Arc::new(ClusterPolicy {
+        protocol: Some(Protocol::Http2),
+        ..ClusterPolicy::default()
+    })
+}
+
+fn auth_policy(auth: &ExternalAuth) -> Option<Arc<ClusterPolicy>> {
+    (auth.protocol == ExternalAuthProtocol::Grpc).then(grpc_policy)
+}
+
+/// The cluster of an authorization service, permitted or not.
+pub(crate) fn auth_cluster(auth: &ExternalAuth, namespace: &Arc<str>) -> Option<ClusterKey> {
+    cluster_key(&auth.backend_ref, namespace, auth_policy(auth).as_ref())
+}
+
+/// All clusters that a rule refers to, permitted or not: those of its backends and of all filters.
 pub(crate) fn referenced(
     filters: &[RouteFilter],
     backend_refs: &[BackendRef],
     namespace: &Arc<str>,
     policy: Policy<'_>,
 ) -> Vec<ClusterKey> {
-    let of_backends = backend_refs.iter().map(BackendRef::object_reference);
+    let of_backends = backend_refs
+        .iter()
+        .filter_map(|backend| cluster_key(&backend.object_reference(), namespace, policy));
     let filters = backend_refs
         .iter()
         .flat_map(|backend| &backend.filters)
         .chain(filters);
-    let of_mirrors = filters.filter_map(|filter| match filter {
-        RouteFilter::RequestMirror(mirror) => Some(mirror.backend_ref.clone()),
+    let of_filters = filters.filter_map(|filter| match filter {
+        RouteFilter::RequestMirror(mirror) => cluster_key(&mirror.backend_ref, namespace, policy),
+        RouteFilter::ExternalAuth(auth) => auth_cluster(auth, namespace),
         _ => None,
     });
-    of_backends
-        .chain(of_mirrors)
-        .filter_map(|reference| cluster_key(&reference, namespace, policy))
-        .collect()
+    of_backends.chain(of_filters).collect()
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sesame_api::{
-    Cors as CorsFilter, HeaderModifier, HttpHeader, PathModifier, RedirectScheme, RequestMirror,
-    RequestRedirect, RouteFilter,
+    Cors as CorsFilter, ExternalAuth, HeaderModifier, HttpHeader, PathModifier, RedirectScheme,
+    RequestMirror, RequestRedirect, RouteFilter,
 };
 use sesame_model::{Cors, HeaderChanges, List, OriginMatch, PathRewrite, Redirect, RedirectPort};
 
@@ -26,6 +26,16 @@ pub(super) struct Filters<'a> {
     /// Each mirror filter with its field; the reference is resolved elsewhere.
     pub(super) mirrors: Vec<(String, &'a RequestMirror)>,
     pub(super) cors: Option<Arc<Cors>>,
+    pub(super) auth: Option<AuthFilter<'a>>,
+}
+
+/// An ExternalAuth filter; its service is resolved elsewhere.
+#[derive(Debug, PartialEq)]
+pub(super) struct AuthFilter<'a> {
+    pub(super) field: String,
+    pub(super) filter: &'a ExternalAuth,
+    /// The changes by filters before it.
+    pub(super) before: HeaderChanges,
 }
 
 /// The object that has the filters.
@@ -100,11 +110,13 @@ fn add<'a>(
                 .push((format!("{field}.requestMirror"), mirror));
             Ok(())
         }
-        RouteFilter::RequestRedirect(_) | RouteFilter::Cors(_) if place == Place::Backend => {
+        RouteFilter::RequestRedirect(_) | RouteFilter::Cors(_) | RouteFilter::ExternalAuth(_)
+            if place == Place::Backend =>
+        {
             Err(FieldError::new(
                 format!("{field}.type"),
                 format!(
-                    "a backendRef cannot have a {} filter; move it to the rule's filters",
+                    "a backendRef cannot have a filter of type {}; move it to the rule's filters",
                     filter.type_name()
                 ),
             ))
@@ -121,16 +133,29 @@ fn add<'a>(
             gathered.cors = Some(Arc::new(cors(&format!("{field}.cors"), body)?));
             Ok(())
         }
-        RouteFilter::ExternalAuth(_) | RouteFilter::ExtensionRef(_) | RouteFilter::Unknown(_) => {
-            Err(FieldError::new(
-                format!("{field}.type"),
-                format!(
-                    "filter type {} is not supported; use RequestHeaderModifier, ResponseHeaderModifier, \
-                 RequestMirror, RequestRedirect, URLRewrite or CORS",
-                    filter.type_name()
-                ),
-            ))
+        RouteFilter::ExternalAuth(filter) => {
+            let field = format!("{field}.externalAuth");
+            if gathered.auth.is_some() {
+                return Err(FieldError::new(
+                    field,
+                    "only one ExternalAuth filter is supported in a rule; remove the others",
+                ));
+            }
+            gathered.auth = Some(AuthFilter {
+                field,
+                filter,
+                before: std::mem::take(&mut gathered.request_headers),
+            });
+            Ok(())
         }
+        RouteFilter::ExtensionRef(_) | RouteFilter::Unknown(_) => Err(FieldError::new(
+            format!("{field}.type"),
+            format!(
+                "filter type {} is not supported; use RequestHeaderModifier, ResponseHeaderModifier, \
+                 RequestMirror, RequestRedirect, URLRewrite, CORS or ExternalAuth",
+                filter.type_name()
+            ),
+        )),
     }
 }
 

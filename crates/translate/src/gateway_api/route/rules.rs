@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use sesame_api::{BackendRef, Meta, RequestMirror, RouteFilter, SessionPersistence, reason};
 use sesame_model::{
-    Action, Forward, HeaderChanges, Mirror, PartsPerMillion, PathMatch, Retry, Route, RouteMatch,
-    Session, Target, WeightedTarget,
+    Action, ExternalAuth, Forward, HeaderChanges, Mirror, PartsPerMillion, PathMatch, Retry, Route,
+    RouteMatch, Session, Target, WeightedTarget,
 };
 
 use super::backends::Resolver;
-use super::filters::{self, Filters, Place};
+use super::filters::{self, AuthFilter, Filters, Place};
 use super::{session, split};
+use crate::gateway_api::external_auth;
 use crate::problem::{FieldError, Problem, bounded};
 use crate::shared::hosts::{RankedMatch, RouteRules};
 use crate::shared::precedence::{MatchRank, Seniority, Source};
@@ -155,6 +156,7 @@ struct Plan {
     response_headers: HeaderChanges,
     cors: Option<Arc<sesame_model::Cors>>,
     session: Option<Arc<Session>>,
+    auth: Option<Arc<ExternalAuth>>,
 }
 
 impl Plan {
@@ -165,6 +167,7 @@ impl Plan {
             response_headers: HeaderChanges::default(),
             cors: None,
             session: None,
+            auth: None,
         }
     }
 
@@ -182,6 +185,7 @@ impl Plan {
                     response_headers: self.response_headers.clone(),
                     cors: self.cors.clone(),
                     session: self.session.clone(),
+                    auth: self.auth.clone(),
                 })
             })
             .collect()
@@ -225,6 +229,7 @@ fn plan(
         rule.session,
     )?;
     let mirrors = read_mirrors(&filters, resolver)?;
+    let auth = read_auth(filters.auth, limits.request, resolver)?;
     let actions = match filters.redirect {
         Some(redirect) => vec![(None, Action::Redirect(Box::new(redirect)))],
         None => {
@@ -242,13 +247,36 @@ fn plan(
             split::actions(&template, choices, status)
         }
     };
+    let auth = match auth {
+        Some(None) => return Ok(Plan::answer(status)),
+        Some(auth) => auth.map(Arc::new),
+        None => None,
+    };
     Ok(Plan {
         actions,
         request_headers: filters.request_headers,
         response_headers: filters.response_headers,
         cors: filters.cors,
         session,
+        auth,
     })
+}
+
+/// The check of a rule; `Some(None)` if its service can't be resolved, so that no request may pass.
+fn read_auth(
+    found: Option<AuthFilter<'_>>,
+    limit: Option<Duration>,
+    resolver: &mut Resolver<'_, '_>,
+) -> Result<Option<Option<ExternalAuth>>, FieldError> {
+    let Some(AuthFilter {
+        field,
+        filter,
+        before,
+    }) = found
+    else {
+        return Ok(None);
+    };
+    external_auth::read(&field, filter, before, limit, resolver).map(Some)
 }
 
 /// The backends with their own filters.
