@@ -31,3 +31,4 @@ mod status;
 mod supervisor;
 mod timeouts;
 mod tls;
+mod xbackends;

@@ -26,8 +26,8 @@ mod route;
 mod tls;
 
 pub use backend::{
-    Authorities, CertificateName, Cluster, ClusterKey, ClusterPolicy, Endpoint, Endpoints,
-    Protocol, UpstreamTls, Verification,
+    Authorities, BackendName, CertificateName, Cluster, ClusterKey, ClusterPolicy, Discovery,
+    Endpoint, Endpoints, ExternalHost, Protocol, TlsSettings, UpstreamTls, Verification,
 };
 pub use datagrams::{DatagramShare, Datagrams};
 pub use fleet::{

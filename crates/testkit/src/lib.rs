@@ -4,6 +4,7 @@ pub mod api_server;
 pub mod backend;
 pub mod certs;
 pub mod client;
+pub mod dns;
 pub mod fake_envoy;
 pub mod generate;
 pub mod many;

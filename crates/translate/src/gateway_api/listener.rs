@@ -247,7 +247,8 @@ impl Resolver<'_, '_> {
         for (index, reference) in references.iter().enumerate() {
             let resolved = certificate_ref::resolve(
                 self.reader,
-                self.sources,
+                self.sources.grants,
+                self.sources.certificates,
                 self.referrer,
                 reference,
                 reason::listener::INVALID_CERTIFICATE_REF,

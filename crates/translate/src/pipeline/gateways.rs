@@ -16,6 +16,7 @@ use crate::gateway_api::parameters::{self, Chosen, GatewayParameters};
 use crate::gateway_api::unmanaged::Served;
 use crate::gateway_api::{
     certificate_ref, fleet_request, gateway_status, listener, listener_state, listener_status,
+    xbackend,
 };
 use crate::inputs::Inputs;
 use crate::shared::authorities::AuthorityState;
@@ -328,9 +329,16 @@ fn certificate_states(b: &mut Builder, inputs: &Inputs) -> Table<CertificateKey,
     let sets_by_secret = b.index(inputs.listener_sets, "listener_sets by secret", |_, set| {
         listener_state::referenced_secrets(&set.meta.namespace, &set.spec.listeners)
     });
+    let backends_by_secret = b.index(inputs.xbackends, "xbackends by secret", |_, backend| {
+        Vec::from_iter(xbackend::client_secret(backend))
+    });
     let by_secret = b.union_keys(
         "referenced certificates",
-        [gateways_by_secret.into(), sets_by_secret.into()],
+        [
+            gateways_by_secret.into(),
+            sets_by_secret.into(),
+            backends_by_secret.into(),
+        ],
     );
     b.derive(
         "certificate state",
