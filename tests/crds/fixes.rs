@@ -68,7 +68,7 @@ fn grpc_method(matching: &mut Value) {
     }
 }
 
-/// Sessions require pods; TLS fields require modes, and some protocols require or forbid TLS.
+/// A port has a number; sessions require pods; TLS fields require modes, and some protocols require TLS.
 fn xbackend(path: &Path, spec: &mut Value) {
     let Some(fields) = spec.as_object_mut() else {
         return;
@@ -78,6 +78,9 @@ fn xbackend(path: &Path, spec: &mut Value) {
         fields.remove("externalHostname");
         let selector = json!({ "matchLabels": { "example.com/key": "a" } });
         fields.insert("endpointSelector".to_owned(), selector);
+    }
+    if let Some(port) = spec["port"].as_object_mut() {
+        port.entry("number").or_insert(json!(443));
     }
     session(spec);
     let protocol = spec.get("protocol").and_then(Value::as_str);

@@ -252,7 +252,7 @@ async fn new_connections_use_the_latest_answer() {
     becomes(sesame.at(8080), HOST, path, "first").await;
 }
 
-/// Otherwise anybody with a name of their own could stop all changes.
+/// Otherwise one XBackend could delay all changes of its fleet.
 #[tokio::test]
 async fn a_name_without_an_answer_delays_nothing_else() {
     let names = Names::new(&["x.test"]).await;
