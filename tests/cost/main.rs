@@ -11,7 +11,9 @@ use serde_json::{Value, json};
 use sesame_api::{Kind, ObjectKey};
 use sesame_control::core::{Input, Step};
 use sesame_control::{FleetId, Options};
-use sesame_model::{ClusterKey, FleetAddress, FleetState, RouteTableKey, VirtualHostKey};
+use sesame_model::{
+    BackendName, ClusterKey, FleetAddress, FleetState, RouteTableKey, VirtualHostKey,
+};
 use sesame_testkit::certs::Identity;
 use sesame_testkit::generate::decode;
 use sesame_tests::world::World;
@@ -158,7 +160,7 @@ const UNIONS: [&str; 14] = [
     "fleet's trust bundles",
     "referenced certificates",
     "fleet's certificates",
-    "services in use",
+    "backends in use",
 ];
 
 /// Number of keys that ran, per stage.
@@ -199,7 +201,7 @@ const ROUTE: &[(&str, usize)] = &[
     ("our http_routes", 1),
     ("http rules", 1),
     ("http attachments", 1),
-    ("service uses", 1),
+    ("backend uses", 1),
     ("virtual host", 2),
     ("envoy.virtual_hosts", 2),
     ("http_route status", 1),
@@ -523,8 +525,10 @@ fn no_ops(world: &mut World) {
 fn cluster_key(n: usize) -> ClusterKey {
     ClusterKey {
         namespace: "default".into(),
-        service: service_name(n).into(),
-        port: 80,
+        backend: BackendName::ServicePort {
+            service: service_name(n).into(),
+            port: 80,
+        },
         policy: None,
     }
 }

@@ -49,7 +49,7 @@ pub(crate) fn policies(world: &mut World) {
                 ("virtual host", 2),
                 ("envoy.virtual_hosts", 2),
                 ("http_route status", 1),
-                ("service uses", 1),
+                ("backend uses", 1),
                 ("backend_tls_policy status", 1),
             ],
         ]),

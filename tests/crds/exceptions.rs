@@ -9,7 +9,6 @@ type List = &'static [(&'static str, &'static str)];
 
 /// Kinds that `api` does not read.
 pub(crate) const UNREAD_KINDS: List = &[
-    ("XBackend", "Services are the only backends"),
     ("XBackendTrafficPolicy", "not supported"),
     ("XMesh", "Sesame is not a mesh"),
     ("XTelemetryPolicy", "not supported"),

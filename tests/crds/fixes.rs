@@ -26,6 +26,7 @@ pub(crate) fn apply(kind: &str, path: &Path, object: &mut Value) {
             spec.map(|spec| spec.entry("hostnames").or_insert(json!(["a.example.com"])));
         }
         "BackendTLSPolicy" => authorities(path, &mut object["spec"]["validation"]),
+        "XBackend" => xbackend(path, &mut object["spec"]),
         _ => {}
     }
 }
@@ -64,6 +65,48 @@ fn grpc_method(matching: &mut Value) {
     };
     if !method.contains_key("service") && !method.contains_key("method") {
         method.insert("service".to_owned(), json!("a"));
+    }
+}
+
+/// A port has a number; sessions require pods; TLS fields require modes, and some protocols require TLS.
+fn xbackend(path: &Path, spec: &mut Value) {
+    let Some(fields) = spec.as_object_mut() else {
+        return;
+    };
+    if fields.contains_key("sessionPersistence") && fields["type"] != "EndpointSelector" {
+        fields.insert("type".to_owned(), json!("EndpointSelector"));
+        fields.remove("externalHostname");
+        let selector = json!({ "matchLabels": { "example.com/key": "a" } });
+        fields.insert("endpointSelector".to_owned(), selector);
+    }
+    if let Some(port) = spec["port"].as_object_mut() {
+        port.entry("number").or_insert(json!(443));
+    }
+    session(spec);
+    let protocol = spec.get("protocol").and_then(Value::as_str);
+    if matches!(protocol, Some("HTTP2" | "WSS")) {
+        spec["tls"] = json!({ "mode": "ServerOnly" });
+    }
+    let given = path.0.last() == Some(&Step::Field("mode".to_owned()));
+    let Some(tls) = spec.get_mut("tls").filter(|tls| tls.is_object()) else {
+        return;
+    };
+    let certificate = tls.get("clientCertificateRef").is_some();
+    if !given && (certificate || tls.get("validation").is_some()) {
+        tls["mode"] = json!(if certificate {
+            "ClientAndServer"
+        } else {
+            "ServerOnly"
+        });
+    }
+    if tls["mode"] == "ClientAndServer" && !certificate {
+        tls["clientCertificateRef"] = json!({ "name": "a" });
+    }
+    if tls["mode"] != "None" {
+        if tls.get("validation").is_none() {
+            tls["validation"] = json!({ "hostname": "a.example.com" });
+        }
+        authorities(path, &mut tls["validation"]);
     }
 }
 

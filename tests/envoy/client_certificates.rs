@@ -19,7 +19,7 @@ use crate::harness::{
 use crate::listener_sets::listener_set;
 
 /// A TLS backend for s.test with a SPIFFE ID.
-async fn mutual(name: &str, authority: &Authority, clients: Clients<'_>) -> Backend {
+pub(crate) async fn mutual(name: &str, authority: &Authority, clients: Clients<'_>) -> Backend {
     let identity = authority.issue(&["s.test", "spiffe://test/s"]);
     let identity = identity.expect("a certificate");
     let config = identity.server_config_for(clients);

@@ -4,12 +4,14 @@
 //! - [`dice`]: reproducible random numbers.
 //! - [`folder`]: objects in files.
 //! - [`sesame`]: `sesame local` as a child process, with its events and statuses.
+//! - [`names`]: names that Envoy resolves.
 //! - [`objects`]: objects as text.
 //! - [`requests`]: requests and summaries of their responses.
 
 mod binary;
 mod dice;
 mod folder;
+mod names;
 mod objects;
 mod process;
 mod requests;
@@ -19,6 +21,7 @@ pub(crate) use sesame_testkit::loopback::new_ip;
 
 pub(crate) use self::dice::Dice;
 pub(crate) use self::folder::Folder;
+pub(crate) use self::names::Names;
 pub(crate) use self::objects::{
     HTTP, Https, at, backend, backends, certificate, created, gateway, grant, grpc_route, https,
     namespace, on, route, service, tcp_route, tls_route, to, udp_route,

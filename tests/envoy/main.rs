@@ -33,3 +33,4 @@ mod status;
 mod supervisor;
 mod timeouts;
 mod tls;
+mod xbackends;

@@ -13,6 +13,7 @@ pub(crate) mod policy;
 mod reference;
 pub(crate) mod route;
 mod text;
+pub(crate) mod xbackend;
 
 use std::collections::HashSet;
 use std::hash::Hash;

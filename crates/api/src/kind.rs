@@ -23,6 +23,7 @@ use crate::listener_set::ListenerSet;
 use crate::object::Resource;
 use crate::reference_grant::ReferenceGrant;
 use crate::status::{StatusEntries, StatusOwner};
+use crate::xbackend::XBackend;
 use k8s_openapi::api::certificates::v1::ClusterTrustBundle;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -136,13 +137,18 @@ const ROUTE: Option<StatusOwner> = Some(StatusOwner::Entries(StatusEntries {
     conditions: &condition::route::ALL,
 }));
 
-/// Policies: one entry per ancestor.
-const POLICY: Option<StatusOwner> = Some(StatusOwner::Entries(StatusEntries {
-    list: "ancestors",
-    reference: "ancestorRef",
-    limit: 16,
-    conditions: &condition::policy::ALL,
-}));
+/// Policies and backends: one entry per ancestor.
+const fn by_ancestor(limit: usize) -> Option<StatusOwner> {
+    Some(StatusOwner::Entries(StatusEntries {
+        list: "ancestors",
+        reference: "ancestorRef",
+        limit,
+        conditions: &condition::policy::ALL,
+    }))
+}
+
+/// The `apiVersion` of the experimental kinds.
+const EXPERIMENTAL: &str = "gateway.networking.x-k8s.io/v1alpha1";
 
 kinds! {
     GatewayClass {
@@ -191,7 +197,13 @@ kinds! {
     BackendTLSPolicy {
         versions: &["v1", "v1alpha3"],
         plural: "backendtlspolicies",
-        status: POLICY,
+        status: by_ancestor(16),
+    }
+    XBackend {
+        api_version: EXPERIMENTAL,
+        versions: &["v1alpha1"],
+        plural: "xbackends",
+        status: by_ancestor(32),
     }
     Namespace {
         api_version: "v1",

@@ -48,6 +48,7 @@ mod route;
 mod session;
 mod status;
 mod strict;
+mod xbackend;
 
 pub use backend_tls_policy::{
     BackendTLSPolicy, BackendTlsPolicySpec, BackendTlsValidation, PolicyAncestorStatus,
@@ -101,6 +102,10 @@ pub use session::{
     CookieLifetime, SessionCookie, SessionHeader, SessionPersistence, SessionPersistenceType,
 };
 pub use status::{LiveStatus, ObjectStatus, StatusEntries, StatusEntry, StatusField, StatusOwner};
+pub use xbackend::{
+    BackendProtocol, BackendTlsMode, EndpointSelector, ExternalHostname, XBackend, XBackendPort,
+    XBackendSpec, XBackendTls, XBackendType,
+};
 
 /// Built-in Kubernetes kinds.
 pub use k8s_openapi::ByteString;

@@ -5,12 +5,13 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::backend_tls_policy::BackendTLSPolicy;
+use crate::backend_tls_policy::{BackendTLSPolicy, BackendTlsValidation};
 use crate::gateway::{Gateway, GatewayTls};
 use crate::gateway_class::GatewayClass;
 use crate::key::{NamespacedName, ObjectKey};
 use crate::kind::{Kind, Object};
 use crate::listener::{FrontendTls, Listener};
+use crate::xbackend::XBackend;
 
 /// Every Secret and ConfigMap that an object refers to: listener certificates, the client certificate for backends, CA
 /// certificates and parameters. Sorted and unique, with namespaces filled in.
@@ -80,9 +81,22 @@ impl Named {
     }
 
     pub(crate) fn by_policy(&mut self, policy: &BackendTLSPolicy) {
-        for authority in &policy.spec.validation.ca_certificate_refs {
-            let namespace = policy.meta.namespace.clone();
-            let name = NamespacedName::new(namespace, authority.name.clone());
+        self.by_validation(&policy.meta.namespace, &policy.spec.validation);
+    }
+
+    pub(crate) fn by_backend(&mut self, backend: &XBackend) {
+        let (namespace, tls) = (&backend.meta.namespace, &backend.spec.tls);
+        if let Some(validation) = &tls.validation {
+            self.by_validation(namespace, validation);
+        }
+        if let Some(certificate) = &tls.client_certificate_ref {
+            self.add(certificate.known_kind(), certificate.resolve(namespace));
+        }
+    }
+
+    fn by_validation(&mut self, namespace: &Arc<str>, validation: &BackendTlsValidation) {
+        for authority in &validation.ca_certificate_refs {
+            let name = NamespacedName::new(namespace.clone(), authority.name.clone());
             self.add(authority.known_kind(), name);
         }
     }
@@ -142,6 +156,10 @@ mod tests {
     fn references_of_other_kinds_are_found() {
         assert_eq!(of("ListenerSet", &[]), ["Secret/shop/shop"]);
         assert_eq!(of("BackendTLSPolicy", &[]), ["ConfigMap/shop/ca"]);
+        assert_eq!(
+            of("XBackend", &[]),
+            ["Secret/certs/client", "ConfigMap/shop/ca"]
+        );
         assert_eq!(of("HTTPRoute", &[]), [""; 0]);
         let reference = |value| [("/spec/parametersRef", value)];
         assert_eq!(of("GatewayClass", &[]), [""; 0]);

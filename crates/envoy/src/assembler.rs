@@ -16,7 +16,6 @@ use sesame_engine::{Change, Commit};
 use sesame_model::{CertificateKey, ClusterKey, FleetId, ListenerKey, TrustBundleKey};
 
 use self::tables::Tables;
-use crate::stages::no_endpoints;
 use crate::{Encoded, Inputs, Options, datagram_cluster, names, wire};
 
 /// A resource that a fleet gained, changed or lost.
@@ -146,11 +145,10 @@ impl Assembler {
             });
         };
         for (key, rows) in &self.clusters {
-            let empty = no_endpoints(key);
-            if let Some(body) = rows.cluster_of(fleet, &empty) {
+            if let Some(body) = rows.cluster_of(fleet) {
                 push(names::CLUSTER, names::cluster(key), body.clone());
             }
-            if let Some(body) = rows.endpoints_of(fleet, &empty) {
+            if let Some(body) = rows.endpoints_of(fleet) {
                 push(names::ENDPOINTS, names::cluster(key), body.clone());
             }
         }
@@ -191,15 +189,14 @@ impl Assembler {
         for (key, before) in before {
             let after = self.clusters.remove(&key).unwrap_or_default();
             let name = names::cluster(&key);
-            let empty = no_endpoints(&key);
             for fleet in &either(&before.fleets, &after.fleets) {
                 let pairs = [
                     (names::CLUSTER, ClusterRows::cluster_of as Select<'_>),
                     (names::ENDPOINTS, ClusterRows::endpoints_of),
                 ];
                 for (type_url, select) in pairs {
-                    let body = select(&after, fleet, &empty);
-                    if body != select(&before, fleet, &empty) {
+                    let body = select(&after, fleet);
+                    if body != select(&before, fleet) {
                         out.push(ResourceChange {
                             fleet: fleet.clone(),
                             type_url,
@@ -285,19 +282,19 @@ impl Assembler {
     }
 }
 
-/// Selects a fleet's resource from a cluster's rows. The last argument is the resource for a cluster without endpoints.
-type Select<'a> = fn(&'a ClusterRows, &FleetId, &'a Bytes) -> Option<&'a Bytes>;
+/// Selects a fleet's resource from a cluster's rows.
+type Select<'a> = fn(&'a ClusterRows, &FleetId) -> Option<&'a Bytes>;
 
 impl ClusterRows {
-    fn cluster_of<'a>(&'a self, fleet: &FleetId, _: &'a Bytes) -> Option<&'a Bytes> {
+    fn cluster_of(&self, fleet: &FleetId) -> Option<&Bytes> {
         self.cluster
             .as_ref()
             .filter(|_| self.fleets.contains(fleet))
     }
 
-    fn endpoints_of<'a>(&'a self, fleet: &FleetId, empty: &'a Bytes) -> Option<&'a Bytes> {
-        self.cluster_of(fleet, empty)
-            .map(|_| self.endpoints.as_ref().unwrap_or(empty))
+    fn endpoints_of(&self, fleet: &FleetId) -> Option<&Bytes> {
+        self.cluster_of(fleet)?;
+        self.endpoints.as_ref()
     }
 
     fn is_empty(&self) -> bool {

@@ -1,13 +1,18 @@
 //! Clusters as CDS resources.
 //!
-//! In: [`Cluster`]. Out: `Cluster`, with endpoints over EDS, so that Pod changes don't touch it. It must not
-//! depend on endpoints or routes.
+//! In: [`Cluster`]. Out: `Cluster`, with endpoints over EDS, so that Pod changes don't touch it, or over DNS. It must
+//! not depend on endpoints or routes.
 //!
 //! A cluster costs an Envoy tens of kilobytes, mostly statistics, so this module enables no additional ones.
+
+use std::time::Duration;
 
 use envoy_types::pb::envoy::config::cluster::v3 as pb;
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::core::v3::data_source::Specifier;
+use envoy_types::pb::envoy::config::endpoint::v3::{ClusterLoadAssignment, LocalityLbEndpoints};
+use envoy_types::pb::envoy::extensions::clusters::common::dns::v3::DnsLookupFamily;
+use envoy_types::pb::envoy::extensions::clusters::dns::v3::DnsCluster;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::{
     CombinedCertificateValidationContext, ValidationContextType,
@@ -15,12 +20,14 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_c
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::subject_alt_name_matcher::SanType;
 use envoy_types::pb::envoy::extensions::upstreams::http::v3 as http;
 use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
+use envoy_types::pb::google::protobuf::BoolValue;
 use envoy_types::util::pack_any;
 use sesame_model::{
-    Authorities, CertificateName, Cluster, ClusterKey, Protocol, UpstreamTls, Verification,
+    Authorities, CertificateName, Cluster, ClusterKey, Discovery, ExternalHost, Protocol,
+    UpstreamTls, Verification,
 };
 
-use crate::{names, secret, wire};
+use crate::{endpoint, names, secret, wire};
 
 /// Name of the TLS transport socket, downstream and upstream.
 pub(crate) const TLS_SOCKET: &str = "envoy.transport_sockets.tls";
@@ -30,6 +37,9 @@ pub(crate) const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpPr
 /// cluster, so that requests fail.
 const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
+/// How long an answer is used at least, whatever its TTL.
+const MIN_REFRESH: Duration = Duration::from_secs(5);
+
 /// The cluster for a key.
 ///
 /// Load balancing uses least request. Circuit breakers never trip: Envoy's defaults (1,024 connections and requests,
@@ -38,7 +48,10 @@ pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
     let mut out = pb::Cluster {
         lb_policy: pb::cluster::LbPolicy::LeastRequest.into(),
         transport_socket: cluster.tls.as_deref().map(transport_socket),
-        ..with_eds(names::cluster(key))
+        ..match &cluster.discovery {
+            Discovery::Endpoints => with_eds(names::cluster(key)),
+            Discovery::Dns(host) => with_dns(names::cluster(key), host),
+        }
     };
     if let Some(options) = http_options(cluster) {
         out.typed_extension_protocol_options
@@ -58,6 +71,52 @@ pub(crate) fn with_eds(name: String) -> pb::Cluster {
             eds_config: Some(wire::ads()),
             ..Default::default()
         }),
+        circuit_breakers: Some(unlimited()),
+        ..Default::default()
+    }
+}
+
+/// A cluster that connects to the addresses of a name.
+///
+/// - All addresses are one endpoint: Envoy tries them in turn for each connection, and open connections stay when the
+///   answer changes, as it does with every lookup of a large service.
+/// - The name is absolute. A resolver's search domains would find Services of other namespaces by names such as `db.shop`.
+/// - Until the first answer, requests get 503. If the cluster waited for it, a name whose servers don't respond would
+///   delay all changes of the fleet.
+fn with_dns(name: String, host: &ExternalHost) -> pb::Cluster {
+    let address = core::Address {
+        address: Some(core::address::Address::SocketAddress(core::SocketAddress {
+            address: format!("{}.", host.hostname),
+            port_specifier: Some(core::socket_address::PortSpecifier::PortValue(
+                host.port.into(),
+            )),
+            ..Default::default()
+        })),
+    };
+    let dns = DnsCluster {
+        dns_lookup_family: DnsLookupFamily::All.into(),
+        respect_dns_ttl: true,
+        dns_min_refresh_rate: Some(wire::duration(MIN_REFRESH)),
+        all_addresses_in_single_endpoint: true,
+        ..Default::default()
+    };
+    pb::Cluster {
+        load_assignment: Some(ClusterLoadAssignment {
+            cluster_name: name.clone(),
+            endpoints: vec![LocalityLbEndpoints {
+                lb_endpoints: vec![endpoint::host_at(address)],
+                ..Default::default()
+            }],
+            ..Default::default()
+        }),
+        name,
+        cluster_discovery_type: Some(pb::cluster::ClusterDiscoveryType::ClusterType(
+            pb::cluster::CustomClusterType {
+                name: "envoy.clusters.dns".to_owned(),
+                typed_config: Some(pack_any(dns)),
+            },
+        )),
+        wait_for_warm_on_init: Some(BoolValue { value: false }),
         circuit_breakers: Some(unlimited()),
         ..Default::default()
     }

@@ -4,6 +4,7 @@
 
 use std::net::SocketAddr;
 
+use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::endpoint::v3 as pb;
 use sesame_model::{ClusterKey, Endpoint, Endpoints};
 
@@ -29,9 +30,13 @@ pub fn endpoints(key: &ClusterKey, endpoints: &Endpoints) -> pb::ClusterLoadAssi
 
 pub(crate) fn host(endpoint: &Endpoint) -> pb::LbEndpoint {
     let address = SocketAddr::new(endpoint.address, endpoint.port);
+    host_at(wire::socket_address(address))
+}
+
+pub(crate) fn host_at(address: core::Address) -> pb::LbEndpoint {
     pb::LbEndpoint {
         host_identifier: Some(pb::lb_endpoint::HostIdentifier::Endpoint(pb::Endpoint {
-            address: Some(wire::socket_address(address)),
+            address: Some(address),
             ..Default::default()
         })),
         ..Default::default()

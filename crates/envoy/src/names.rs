@@ -28,7 +28,7 @@ pub const TYPES: [&str; 6] = [CLUSTER, ENDPOINTS, SECRET, LISTENER, SCOPE, ROUTE
 /// it are closed. Other cluster names contain a slash.
 pub const REFUSED: &str = "refused";
 
-/// `namespace/service:port`.
+/// `namespace/service:port`, or `xbackend:namespace/name`.
 pub fn cluster(key: &ClusterKey) -> String {
     key.to_string()
 }
@@ -38,7 +38,7 @@ pub fn secret(key: &CertificateKey) -> String {
     key.to_string()
 }
 
-/// `ca:namespace/policy`, or `clients:namespace/gateway`. Names of certificates contain no colon.
+/// `ca:namespace/policy`, `ca:xbackend:namespace/name`, or `clients:namespace/gateway`. Names of certificates contain no colon.
 pub fn trust_bundle(key: &TrustBundleKey) -> String {
     key.to_string()
 }

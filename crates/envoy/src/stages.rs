@@ -15,7 +15,7 @@ use sesame_model::{
 
 use crate::route::{reserved, table_head};
 use crate::shard::is_everywhere;
-use crate::{cluster, datagram_endpoints, endpoints, secret, trust_bundle, virtual_host, wire};
+use crate::{cluster, datagram_endpoints, secret, trust_bundle, virtual_host, wire};
 
 /// The tables of the model.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ pub struct Inputs {
     pub clusters: Table<ClusterKey, Cluster>,
     /// The backends of UDP ports.
     pub datagrams: Table<ListenerKey, Datagrams>,
-    /// Endpoints of the clusters.
+    /// Endpoints of the clusters with [`Discovery::Endpoints`](sesame_model::Discovery::Endpoints), possibly none.
     pub endpoints: Table<ClusterKey, Endpoints>,
     /// Certificates.
     pub certificates: Table<CertificateKey, Certificate>,
@@ -177,9 +177,4 @@ fn encoded_table(table: &RouteTable) -> EncodedTable {
         everywhere: wide.count(),
         reserved,
     }
-}
-
-/// The EDS resource of a cluster without endpoints.
-pub(crate) fn no_endpoints(key: &ClusterKey) -> Bytes {
-    wire::resource(&endpoints(key, &Endpoints::default()))
 }

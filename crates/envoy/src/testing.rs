@@ -20,8 +20,10 @@ pub(crate) fn table_key() -> RouteTableKey {
 pub(crate) fn cluster_key(service: &str) -> ClusterKey {
     ClusterKey {
         namespace: "ns".into(),
-        service: service.into(),
-        port: 80,
+        backend: BackendName::ServicePort {
+            service: service.into(),
+            port: 80,
+        },
         policy: None,
     }
 }

@@ -4,18 +4,43 @@ use std::sync::Arc;
 
 use crate::{CertificateKey, TlsPolicyKey, Transport, TrustBundleKey};
 
-/// Identifies a cluster: one port of one Service, with one policy. Routes share clusters, so connections, health and
-/// statistics are per Service, not per route. A port used with two policies or client certificates is two clusters.
+/// Identifies a cluster: one backend with one policy. Routes share clusters, so connections, health and statistics are
+/// per backend, not per route. A backend used with two policies or client certificates is two clusters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterKey {
-    /// Namespace of the Service.
+    /// Namespace of the backend.
     pub namespace: Arc<str>,
-    /// Name of the Service.
-    pub service: Arc<str>,
-    /// The Service's port, not the Pod's.
-    pub port: u16,
+    /// The backend.
+    pub backend: BackendName,
     /// Overrides by routes and policies; usually `None`.
     pub policy: Option<Arc<ClusterPolicy>>,
+}
+
+/// A backend within a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BackendName {
+    /// A port of a Service.
+    ServicePort {
+        /// Name of the Service.
+        service: Arc<str>,
+        /// The Service's port, not the Pod's.
+        port: u16,
+    },
+    /// An XBackend.
+    XBackend {
+        /// Name of the XBackend.
+        name: Arc<str>,
+    },
+}
+
+impl BackendName {
+    /// The name of the object.
+    pub fn object(&self) -> &Arc<str> {
+        match self {
+            Self::ServicePort { service, .. } => service,
+            Self::XBackend { name } => name,
+        }
+    }
 }
 
 impl ClusterKey {
@@ -27,9 +52,26 @@ impl ClusterKey {
         }
     }
 
-    /// The TLS policy.
-    pub fn tls(&self) -> Option<&TlsPolicyKey> {
+    /// The TLS settings that replace those of a Service's `appProtocol`.
+    pub fn tls(&self) -> Option<&TlsSettings> {
         self.policy.as_ref()?.tls.as_ref()
+    }
+
+    /// The CA certificates that verify the backend. They exist only if its TLS settings refer to some.
+    pub fn trust_bundle(&self) -> Option<TrustBundleKey> {
+        Some(match (self.tls()?, &self.backend) {
+            (TlsSettings::Policy(policy), _) => TrustBundleKey::Policy(policy.clone()),
+            (TlsSettings::Own, BackendName::XBackend { name }) => TrustBundleKey::XBackend {
+                namespace: Arc::clone(&self.namespace),
+                name: Arc::clone(name),
+            },
+            (TlsSettings::Own, BackendName::ServicePort { .. }) => return None,
+        })
+    }
+
+    /// Whether Gateways present their client certificate: a backend with TLS settings of its own has its own.
+    pub fn takes_gateway_certificate(&self) -> bool {
+        matches!(self.tls(), Some(TlsSettings::Policy(_)))
     }
 
     /// The client certificate.
@@ -37,12 +79,12 @@ impl ClusterKey {
         self.policy.as_ref()?.client_certificate.as_ref()
     }
 
-    /// The same port with a TLS policy.
-    pub fn with_tls(&self, tls: TlsPolicyKey) -> Self {
+    /// The same backend with TLS settings.
+    pub fn with_tls(&self, tls: TlsSettings) -> Self {
         self.with(|policy| policy.tls = Some(tls))
     }
 
-    /// The same port with another client certificate, or with none.
+    /// The same backend with another client certificate, or with none.
     pub fn with_client_certificate(&self, certificate: Option<CertificateKey>) -> Self {
         self.with(|policy| policy.client_certificate = certificate)
     }
@@ -63,15 +105,30 @@ pub struct ClusterPolicy {
     /// Overrides the protocol of the Service's `appProtocol`.
     pub protocol: Option<Protocol>,
     /// Overrides the TLS of the Service's `appProtocol`.
-    pub tls: Option<TlsPolicyKey>,
-    /// The client certificate of the Gateway. Only with [`ClusterPolicy::tls`].
+    pub tls: Option<TlsSettings>,
+    /// The client certificate of the Gateway or XBackend. Only with [`ClusterPolicy::tls`].
     pub client_certificate: Option<CertificateKey>,
 }
 
-/// `namespace/service:port`, followed by the policy, if any: `shop/api:80?protocol=h2`.
+/// Where the TLS settings for a backend are.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TlsSettings {
+    /// In a policy.
+    Policy(TlsPolicyKey),
+    /// In the XBackend itself.
+    Own,
+}
+
+/// `namespace/service:port` or `xbackend:namespace/name`, followed by the policy, if any: `shop/api:80?protocol=h2`.
 impl fmt::Display for ClusterKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}:{}", self.namespace, self.service, self.port)?;
+        let namespace = &self.namespace;
+        match &self.backend {
+            BackendName::ServicePort { service, port } => {
+                write!(f, "{namespace}/{service}:{port}")?;
+            }
+            BackendName::XBackend { name } => write!(f, "xbackend:{namespace}/{name}")?,
+        }
         match &self.policy {
             Some(policy) => write!(f, "?{policy}"),
             None => Ok(()),
@@ -89,7 +146,10 @@ impl fmt::Display for ClusterPolicy {
             Protocol::Opaque => "protocol=tcp".to_owned(),
             Protocol::Datagrams => "protocol=udp".to_owned(),
         });
-        let tls = self.tls.as_ref().map(|policy| format!("tls={policy}"));
+        let tls = self.tls.as_ref().map(|settings| match settings {
+            TlsSettings::Policy(policy) => format!("tls={policy}"),
+            TlsSettings::Own => "tls=own".to_owned(),
+        });
         let client = self.client_certificate.as_ref();
         let client = client.map(|certificate| format!("client={certificate}"));
         let parts: Vec<String> = [protocol, tls, client].into_iter().flatten().collect();
@@ -97,9 +157,11 @@ impl fmt::Display for ClusterPolicy {
     }
 }
 
-/// How to connect to the endpoints of a cluster.
+/// How to find and connect to the endpoints of a cluster.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cluster {
+    /// How to find the endpoints.
+    pub discovery: Discovery,
     /// The protocol.
     pub protocol: Protocol,
     /// TLS settings; `None` for plaintext connections.
@@ -107,11 +169,14 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Forwards bytes without TLS.
-    pub const OPAQUE: Cluster = Cluster {
-        protocol: Protocol::Opaque,
-        tls: None,
-    };
+    /// The same endpoints for bytes that are already encrypted for them.
+    pub fn passthrough(&self) -> Self {
+        Self {
+            discovery: self.discovery.clone(),
+            protocol: Protocol::Opaque,
+            tls: None,
+        }
+    }
 
     /// The same cluster with a client certificate, if it uses TLS.
     pub fn presenting(&self, certificate: Option<&CertificateKey>) -> Self {
@@ -126,6 +191,24 @@ impl Cluster {
             ..self.clone()
         }
     }
+}
+
+/// How to find the endpoints of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Discovery {
+    /// They are the [`Endpoints`] with the cluster's key.
+    Endpoints,
+    /// Envoy resolves a name.
+    Dns(Arc<ExternalHost>),
+}
+
+/// A host outside the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExternalHost {
+    /// A fully qualified domain name, without a trailing dot.
+    pub hostname: Arc<str>,
+    /// The port of all addresses.
+    pub port: u16,
 }
 
 /// The protocol used with endpoints.

@@ -29,8 +29,8 @@ mod tls;
 
 pub use auth::{AuthProtocol, ExternalAuth, MAX_HOST_AUTH};
 pub use backend::{
-    Authorities, CertificateName, Cluster, ClusterKey, ClusterPolicy, Endpoint, Endpoints,
-    Protocol, UpstreamTls, Verification,
+    Authorities, BackendName, CertificateName, Cluster, ClusterKey, ClusterPolicy, Discovery,
+    Endpoint, Endpoints, ExternalHost, Protocol, TlsSettings, UpstreamTls, Verification,
 };
 pub use datagrams::{DatagramShare, Datagrams};
 pub use fleet::{

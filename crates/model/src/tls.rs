@@ -55,6 +55,13 @@ impl fmt::Display for TlsPolicyKey {
 pub enum TrustBundleKey {
     /// Verifies the backends of a TLS policy.
     Policy(TlsPolicyKey),
+    /// Verifies an XBackend.
+    XBackend {
+        /// Namespace of the XBackend.
+        namespace: Arc<str>,
+        /// Name of the XBackend.
+        name: Arc<str>,
+    },
     /// Verifies a gateway's clients.
     Clients {
         /// Namespace of the gateway.
@@ -66,11 +73,12 @@ pub enum TrustBundleKey {
     },
 }
 
-/// `ca:namespace/name`, `clients:namespace/gateway` or `clients:namespace/gateway:port`.
+/// `ca:namespace/name`, `ca:xbackend:namespace/name`, `clients:namespace/gateway` or `clients:namespace/gateway:port`.
 impl fmt::Display for TrustBundleKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Policy(policy) => write!(f, "ca:{policy}"),
+            Self::XBackend { namespace, name } => write!(f, "ca:xbackend:{namespace}/{name}"),
             Self::Clients {
                 namespace,
                 gateway,

@@ -5,6 +5,7 @@ pub mod auth;
 pub mod backend;
 pub mod certs;
 pub mod client;
+pub mod dns;
 pub mod fake_envoy;
 pub mod generate;
 pub mod loopback;

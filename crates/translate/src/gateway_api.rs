@@ -10,11 +10,14 @@
 //! - `merge`: which listeners of a Gateway and its ListenerSets get a port and hostname
 //! - `route`: where routes attach, and their rules; `http_route`, `grpc_route` and `l4_route` contain what is specific
 //!   to each kind
-//! - `backend_tls`: TLS to Services
+//! - `backend_tls`: TLS to Services; `xbackend`: XBackends; `backend_validation`: what both say about certificates
+//! - `ancestors`: the Gateways that use a backend, for the statuses of backends and their policies
 //! - `fleet_request`: the fleet of a Gateway
 //! - `gateway_status`, `listener_set_status`, `listener_status`, `route/status`: the statuses
 
+pub(crate) mod ancestors;
 pub(crate) mod backend_tls;
+mod backend_validation;
 pub(crate) mod certificate_ref;
 pub mod class;
 mod conflicts;
@@ -36,3 +39,4 @@ pub(crate) mod merge;
 pub mod parameters;
 pub(crate) mod route;
 pub(crate) mod unmanaged;
+pub(crate) mod xbackend;

@@ -16,15 +16,15 @@ use sesame_api::{
 };
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{
-    Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, Endpoints, FleetId, FleetRequest,
-    Listener, ListenerKey, RouteTable, RouteTableKey, TlsPolicyKey, TrustBundle, TrustBundleKey,
+    BackendName, Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, Endpoints, FleetId,
+    FleetRequest, Listener, ListenerKey, RouteTable, RouteTableKey, TrustBundle, TrustBundleKey,
     VirtualHost, VirtualHostKey,
 };
 
 use self::reach::{certificates_of, clusters_of, tcp_clusters_of, trust_bundles_of};
 use crate::gateway_api::route::status::{Findings, Rejections};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
-use crate::gateway_api::{backend_tls, l4_route, listener_state};
+use crate::gateway_api::{ancestors, backend_tls, l4_route, listener_state, xbackend};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates::CertificateState;
@@ -54,7 +54,7 @@ pub struct Outputs {
     pub route_tables: Table<RouteTableKey, RouteTable>,
     /// Virtual hosts.
     pub virtual_hosts: Table<VirtualHostKey, VirtualHost>,
-    /// Service ports that routes refer to.
+    /// Service ports and XBackends that routes refer to.
     pub clusters: Table<ClusterKey, Cluster>,
     /// The backends of each UDP port.
     pub datagrams: Table<ListenerKey, Datagrams>,
@@ -105,21 +105,27 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         ],
     );
     let policies = backend_tls::policies(b, &inputs, authorities);
+    let certificate_states = gateways::certificate_states(b, &inputs);
+    let xbackends = xbackend::stages(b, &inputs, authorities, certificate_states);
     let backends: Table<ClusterKey, Backend> =
         b.derive("backend", referenced, move |reader, key: &ClusterKey| {
-            let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.service));
-            let service = reader.get(inputs.services, &name);
-            let service = service.as_deref();
-            let backend = services::backend(key, &name, service);
-            Some(backend_tls::secured(
-                reader, policies, key, &name, service, backend,
-            ))
+            Some(match &key.backend {
+                BackendName::ServicePort { service, port } => {
+                    let name = NamespacedName::new(key.namespace.clone(), service.clone());
+                    let service = reader.get(inputs.services, &name);
+                    let service = service.as_deref();
+                    let backend = services::backend(key, &name, *port, service);
+                    let port = service.and_then(|service| service.port(*port, key.transport()));
+                    backend_tls::secured(reader, policies, key, &name, port, backend)
+                }
+                BackendName::XBackend { name } => xbackend::backend(reader, xbackends, key, name),
+            })
         });
     let backends = backends::Sources {
         grants: inputs.grants_by_namespace,
         backends,
     };
-    let gateways = gateways::stages(b, &inputs, authorities, backends);
+    let gateways = gateways::stages(b, &inputs, authorities, certificate_states, backends);
 
     let sources = route::Sources {
         attach: attach::Sources {
@@ -259,8 +265,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     );
     let clusters_by_policy = b.index(fleet_clusters, "fleet's clusters by policy", |key, ()| {
         let (fleet, cluster): &(FleetId, ClusterKey) = key;
-        let bundle = |policy: &TlsPolicyKey| TrustBundleKey::Policy(policy.clone());
-        let bundle = cluster.tls().map(|policy| (fleet.clone(), bundle(policy)));
+        let bundle = cluster.trust_bundle();
+        let bundle = bundle.map(|bundle| (fleet.clone(), bundle));
         bundle.into_iter().collect()
     });
     let listeners_by_bundle = b.index(listeners, "listeners by trust bundle", trust_bundles_of);
@@ -368,7 +374,16 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         inputs.settings,
         rejections,
     );
-    let policy_status = backend_tls::statuses(b, &inputs, policies, attachments, gateways.points);
+    let uses = ancestors::uses(
+        b,
+        &inputs,
+        policies,
+        xbackends,
+        attachments,
+        gateways.points,
+    );
+    let policy_status = backend_tls::statuses(b, &inputs, policies, uses);
+    let xbackend_status = xbackend::statuses(b, &inputs, xbackends, uses);
     let statuses = b.union(
         "statuses",
         [
@@ -381,6 +396,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             tcp_status,
             udp_status,
             policy_status,
+            xbackend_status,
         ],
     );
 
@@ -394,10 +410,14 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             virtual_hosts,
             clusters,
             endpoints,
-            certificates: certificates(b, gateways.certificate_states),
+            certificates: certificates(b, certificate_states),
             trust_bundles: b.union(
                 "trust bundles",
-                [policies.trust_bundles, gateways.trust_bundles],
+                [
+                    policies.trust_bundles,
+                    xbackends.trust_bundles,
+                    gateways.trust_bundles,
+                ],
             ),
             fleet_clusters,
             fleet_certificates,

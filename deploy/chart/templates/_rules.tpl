@@ -37,6 +37,9 @@
     - tlsroutes
     - udproutes
   verbs: [get, list, watch]
+- apiGroups: [gateway.networking.x-k8s.io]
+  resources: [xbackends]
+  verbs: [get, list, watch]
 - apiGroups: [gateway.networking.k8s.io]
   resources: [referencegrants]
   verbs: [list, watch]
@@ -50,6 +53,9 @@
     - tcproutes/status
     - tlsroutes/status
     - udproutes/status
+  verbs: [patch]
+- apiGroups: [gateway.networking.x-k8s.io]
+  resources: [xbackends/status]
   verbs: [patch]
 # Backends, and the objects that Gateways and policies reference: certificates, CA bundles, parameters.
 - apiGroups: [""]

@@ -232,16 +232,20 @@ fn cluster(value: Value, endpoints: Option<Value>, constants: &mut Constants) ->
     let mut fields = Fields::of(value);
     let name = fields.text("name");
     let mut out = Vec::new();
+    let endpoints = endpoints.or_else(|| fields.take("load_assignment"));
     let usual = fields.take_all(&[
         "type",
         "eds_cluster_config",
         "lb_policy",
         "circuit_breakers",
         "common_lb_config",
+        "cluster_type",
+        "wait_for_warm_on_init",
     ]);
-    let constant = match name.ends_with("/udp") {
-        true => "cluster of a UDP port",
-        false => "cluster",
+    let constant = match usual.get("cluster_type") {
+        Some(_) => "cluster of an external host",
+        None if name.ends_with("/udp") => "cluster of a UDP port",
+        None => "cluster",
     };
     if !constants.is(constant, &usual) {
         out.push(("cluster".to_owned(), Node::from(usual)));

@@ -51,6 +51,7 @@ pub(super) fn experimental(scene: &Scene) -> Result<String> {
         Ok(())
     })?;
     routability(scene)?;
+    external(scene)?;
     shop::close(scene)?;
     Ok("addresses inside and outside the cluster serve".to_owned())
 }
@@ -81,6 +82,34 @@ fn routability(scene: &Scene) -> Result<()> {
         ensure!(services == 1, "{services} Services remain");
         Ok(())
     })?;
+    shop::delete(scene, NAME)?;
+    Ok(())
+}
+
+/// An XBackend is read, and its status written.
+fn external(scene: &Scene) -> Result<()> {
+    let mut route = shop::route(NAME, NAME, "1");
+    let group = "gateway.networking.x-k8s.io";
+    route["spec"]["rules"] = json!([{
+        "backendRefs": [{ "group": group, "kind": "XBackend", "name": NAME }],
+    }]);
+    let xbackend = json!({
+        "apiVersion": format!("{group}/v1alpha1"),
+        "kind": "XBackend",
+        "metadata": { "name": NAME, "namespace": shop::NAMESPACE },
+        "spec": {
+            "type": "ExternalHostname",
+            "externalHostname": { "hostname": "example.com" },
+            "port": { "number": 443 },
+        },
+    });
+    scene.apply(&[gateway(&json!([{ "type": "IPAddress" }])), xbackend, route])?;
+    until("the XBackend is accepted", DONE, || {
+        let xbackend = scene.get(&["-n", shop::NAMESPACE, "xbackend", NAME])?;
+        let conditions = &xbackend["status"]["ancestors"][0]["conditions"];
+        is_true(&xbackend, conditions, "Accepted")
+    })?;
+    scene.kubectl(&["-n", shop::NAMESPACE, "delete", "xbackend", NAME])?;
     shop::delete(scene, NAME)?;
     Ok(())
 }

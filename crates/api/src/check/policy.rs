@@ -50,7 +50,7 @@ fn distinct_targets(list: &[PolicyTargetReference]) -> Check {
     Ok(())
 }
 
-fn validation(validation: &BackendTlsValidation) -> Check {
+pub(super) fn validation(validation: &BackendTlsValidation) -> Check {
     each(
         "caCertificateRefs",
         &validation.ca_certificate_refs,

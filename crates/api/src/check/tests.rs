@@ -349,3 +349,91 @@ fn invalid_services_and_endpoint_slices_are_rejected() {
         "at most 1000",
     );
 }
+
+#[test]
+fn invalid_xbackends_are_rejected() {
+    let kind = "XBackend";
+    let no = |changes: &[(&str, Value)], path: &str, message: &str| {
+        refused(kind, changes, path, message);
+    };
+    for hostname in [
+        "*.example.com",
+        "db.shop.svc.cluster.local",
+        "Upper.example.com",
+    ] {
+        let path = "spec.externalHostname.hostname";
+        let message = match hostname.ends_with("local") {
+            true => "cluster.local",
+            false => "hostname",
+        };
+        no(
+            &[("/spec/externalHostname/hostname", json!(hostname))],
+            path,
+            message,
+        );
+    }
+    let selector = json!({"matchLabels": {"app": "a"}});
+    no(
+        &[("/spec/externalHostname", Value::Null)],
+        "spec",
+        "requires",
+    );
+    no(
+        &[("/spec/endpointSelector", selector.clone())],
+        "spec",
+        "allow",
+    );
+    let pods = |labels: Value| {
+        [
+            ("/spec/type", json!("EndpointSelector")),
+            ("/spec/externalHostname", Value::Null),
+            ("/spec/endpointSelector", json!({"matchLabels": labels})),
+        ]
+    };
+    accepted(kind, &pods(json!({"app": "a"})));
+    let labels = "spec.endpointSelector.matchLabels";
+    no(&pods(json!({})), labels, "at least one");
+    no(
+        &pods(json!({"app": "ü"})),
+        &format!("{labels}.app"),
+        "letters",
+    );
+    let session = json!({"type": "Header", "header": {"name": "a"}});
+    no(
+        &[("/spec/sessionPersistence", session)],
+        "spec.sessionPersistence",
+        "only with type EndpointSelector",
+    );
+    no(
+        &[("/spec/port/number", json!(0))],
+        "spec.port.number",
+        "65535",
+    );
+    let mode = |mode: &str| ("/spec/tls", json!({"mode": mode}));
+    no(&[mode("ServerOnly")], "spec.tls", "validation is required");
+    no(
+        &[mode("ClientAndServer")],
+        "spec.tls",
+        "clientCertificateRef",
+    );
+    no(
+        &[("/spec/tls/mode", json!("ServerOnly"))],
+        "spec.tls",
+        "clientCertificateRef",
+    );
+    no(
+        &[("/spec/tls/validation/hostname", json!("*.a"))],
+        "spec.tls.validation.hostname",
+        "hostname",
+    );
+    let protocol = |protocol: &str| ("/spec/protocol", json!(protocol));
+    no(&[protocol("H2C")], "spec.protocol", "HTTP2");
+    for encrypted in ["HTTP2", "WSS"] {
+        no(
+            &[protocol(encrypted), mode("None")],
+            "spec.protocol",
+            "requires tls",
+        );
+    }
+    accepted(kind, &[protocol("H2C"), mode("None")]);
+}

@@ -139,9 +139,10 @@ impl World {
             let name = names::cluster(key);
             let body = wire::resource(&cluster(key, &row));
             out.insert((fleet.clone(), names::CLUSTER, name.clone()), body);
-            let row = engine.get(inputs.endpoints, key).unwrap_or_default();
-            let body = wire::resource(&endpoints(key, &row));
-            out.insert((fleet.clone(), names::ENDPOINTS, name), body);
+            if let Some(row) = engine.get(inputs.endpoints, key) {
+                let body = wire::resource(&endpoints(key, &row));
+                out.insert((fleet.clone(), names::ENDPOINTS, name), body);
+            }
         }
         for ((fleet, key), _) in engine.iter(inputs.fleet_certificates) {
             if let Some(row) = engine.get(inputs.certificates, key) {
@@ -370,11 +371,8 @@ fn perform(op: Op, inputs: &Inputs, batch: &mut Batch) {
         Op::Host(index, value) => put(batch, inputs.virtual_hosts, host_key(index), value),
         Op::Cluster(index, http2) => {
             let value = http2.map(|http2| Cluster {
-                protocol: if http2 {
-                    Protocol::Http2
-                } else {
-                    Protocol::Http1
-                },
+                discovery: Discovery::Endpoints,
+                protocol: [Protocol::Http1, Protocol::Http2][usize::from(http2)],
                 tls: None,
             });
             put(batch, inputs.clusters, service(index), value);
@@ -530,7 +528,7 @@ fn a_table_with_many_wildcards_stays_whole() {
 }
 
 #[test]
-fn changes_are_sorted_and_clusters_have_endpoints() {
+fn changes_are_sorted() {
     let mut world = World::new(Sharding::Auto);
     let (_, changes) = world.commit(|inputs, batch| {
         for op in [
@@ -538,6 +536,7 @@ fn changes_are_sorted_and_clusters_have_endpoints() {
             Op::Table(0, Some(0)),
             Op::Listener(0, Some(true)),
             Op::Cluster(0, Some(true)),
+            Op::Endpoints(0, Some(vec![1])),
             Op::FleetCluster(0, 0, true),
             Op::Certificate(0, Some(1)),
             Op::FleetCertificate(0, 0, true),

@@ -131,6 +131,7 @@ fn packed_filters_of_listeners_are_expanded() {
 
 fn cluster(protocol: Protocol, tls: Option<Option<&str>>) -> Value {
     let cluster = Cluster {
+        discovery: Discovery::Endpoints,
         protocol,
         tls: tls.map(|name| {
             let tls = UpstreamTls {
@@ -241,8 +242,10 @@ fn a_chain_can_pass_tls_connections_through_to_a_backend() {
     };
     let cluster = |policy| ClusterKey {
         namespace: "ns".into(),
-        service: "db".into(),
-        port: 5432,
+        backend: BackendName::ServicePort {
+            service: "db".into(),
+            port: 5432,
+        },
         policy,
     };
     let opaque = ClusterPolicy {

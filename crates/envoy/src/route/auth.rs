@@ -161,7 +161,11 @@ fn service(auth: &ExternalAuth) -> pb::ext_authz::Services {
     let timeout = Some(wire::duration(auth.timeout));
     let cluster = names::cluster(&auth.cluster);
     // The default, the name of the cluster, is not a valid host.
-    let host = format!("{}.{}", auth.cluster.service, auth.cluster.namespace);
+    let host = format!(
+        "{}.{}",
+        auth.cluster.backend.object(),
+        auth.cluster.namespace
+    );
     match &auth.protocol {
         AuthProtocol::Grpc { .. } => pb::ext_authz::Services::GrpcService(core::GrpcService {
             timeout,

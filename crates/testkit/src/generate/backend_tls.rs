@@ -16,7 +16,7 @@ const BUNDLES: &[&str] = &["b1", "example.net:b2"];
 const HOMES: &[&str] = &["one", "one", "two"];
 
 pub(super) fn policy() -> Json {
-    let target = record(vec![
+    let service = record(vec![
         ("group", must(mostly(&[""], &["example.net"]))),
         ("kind", must(mostly(&["Service"], &["Secret"]))),
         ("name", must(mostly(pool::SERVICES, &["missing"]))),
@@ -25,6 +25,10 @@ pub(super) fn policy() -> Json {
             may(0.4, mostly(pool::PORT_NAMES, &["missing"])),
         ),
     ]);
+    let xbackend = any_of(pool::XBACKENDS).prop_map(
+        |name| json!({"group": "gateway.networking.x-k8s.io", "kind": "XBackend", "name": name}),
+    );
+    let target = prop_oneof![9 => service, 1 => xbackend].boxed();
     let spec = record(vec![
         ("targetRefs", must(unique_list(target, 1..3, "name"))),
         ("validation", must(validation())),
@@ -60,7 +64,7 @@ pub(super) fn authority() -> Json {
     .boxed()
 }
 
-fn validation() -> Json {
+pub(super) fn validation() -> Json {
     let authorities = prop_oneof![
         4 => list(authority(), 1..4).prop_map(|refs| json!({"caCertificateRefs": refs})),
         1 => mostly(&["System"], &["example.net/other"])

@@ -10,7 +10,13 @@ const GATEWAY_API: &str = "gateway.networking.k8s.io";
 
 pub(super) fn grant() -> Json {
     let from = record(vec![
-        ("group", must(mostly(&[GATEWAY_API], &["", "example.net"]))),
+        (
+            "group",
+            must(mostly(
+                &[GATEWAY_API, GATEWAY_API, "gateway.networking.x-k8s.io"],
+                &["", "example.net"],
+            )),
+        ),
         (
             "kind",
             must(mostly(
@@ -22,6 +28,7 @@ pub(super) fn grant() -> Json {
                     "UDPRoute",
                     "Gateway",
                     "ListenerSet",
+                    "XBackend",
                 ],
                 &["Service"],
             )),

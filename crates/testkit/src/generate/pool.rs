@@ -13,6 +13,7 @@ pub(super) const LISTENER_SETS: &[&str] = &["set1", "set2"];
 pub(super) const LISTENERS: &[&str] = &["a", "b", "c", "d", "e.f"];
 pub(super) const ROUTES: &[&str] = &["r1", "r2", "r3", "r4", "r5"];
 pub(super) const SERVICES: &[&str] = &["s1", "s2", "s3"];
+pub(super) const XBACKENDS: &[&str] = &["s1", "x1", "x2"];
 pub(super) const SECRETS: &[&str] = &["c1", "c2", "c3"];
 pub(super) const SERVICE_PORTS: &[u32] = &[80, 80, 80, 443, 8080];
 pub(super) const PORT_NAMES: &[&str] = &["web", "other", "x-1"];

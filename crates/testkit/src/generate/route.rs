@@ -331,6 +331,12 @@ pub(super) fn backend_object() -> Json {
         ("namespace", may(0.2, any_of(pool::NAMESPACES))),
         ("port", must(any_number(pool::SERVICE_PORTS))),
     ]);
+    let xbackend = record(vec![
+        ("group", must(just("gateway.networking.x-k8s.io"))),
+        ("kind", must(just("XBackend"))),
+        ("name", must(any_of(pool::XBACKENDS))),
+        ("namespace", may(0.1, any_of(pool::NAMESPACES))),
+    ]);
     let odd = prop_oneof![
         just(json!({"name": "missing", "port": 80})),
         just(json!({"name": "s1", "port": 65_535})),
@@ -339,7 +345,7 @@ pub(super) fn backend_object() -> Json {
         just(json!({"group": "", "kind": "Service", "name": "Not.A.Name", "port": 80})),
         just(json!({"name": "s1", "namespace": "elsewhere", "port": 80})),
     ];
-    prop_oneof![12 => service, 1 => odd].boxed()
+    prop_oneof![12 => service, 2 => xbackend, 1 => odd].boxed()
 }
 
 /// A backend with filters from `filter`.

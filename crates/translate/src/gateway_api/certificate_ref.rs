@@ -1,19 +1,22 @@
-//! References to Secrets with certificates: those of listeners, and the client certificate of a Gateway.
+//! References to Secrets with certificates: those of listeners, and the client certificates of Gateways and XBackends.
+
+use std::sync::Arc;
 
 use sesame_api::{Gateway, Kind, NamespacedName, SecretObjectReference, reason};
-use sesame_engine::Reader;
+use sesame_engine::{Reader, Table};
 use sesame_model::CertificateKey;
 
 use super::listener::Sources;
 use crate::problem::{Problem, bounded};
 use crate::shared::certificates::CertificateState;
-use crate::shared::grants::{self, Referrer};
+use crate::shared::grants::{self, Grants, Referrer};
 
 /// The certificate that a reference names, or why it can't be used. `invalid` is the reason for references that are
 /// permitted, but name no valid certificate.
 pub(super) fn resolve(
     reader: &mut Reader<'_>,
-    sources: Sources,
+    grants: Grants,
+    certificates: Table<CertificateKey, CertificateState>,
     referrer: Referrer<'_>,
     reference: &SecretObjectReference,
     invalid: &'static str,
@@ -28,7 +31,7 @@ pub(super) fn resolve(
     }
     let Referrer { kind, namespace } = referrer;
     let secret: NamespacedName = reference.resolve(namespace);
-    if !grants::permitted(reader, sources.grants, referrer, Kind::Secret, &secret) {
+    if !grants::permitted(reader, grants, referrer, Kind::Secret, &secret) {
         return Err(Problem::new(
             reason::listener::REF_NOT_PERMITTED,
             format!(
@@ -41,7 +44,7 @@ pub(super) fn resolve(
         namespace: secret.namespace.clone(),
         name: secret.name.clone(),
     };
-    match reader.get(sources.certificates, &key).as_deref() {
+    match reader.get(certificates, &key).as_deref() {
         Some(CertificateState::Valid { .. }) => Ok(key),
         Some(CertificateState::Invalid(reason)) => {
             Err(invalid(format!("Secret {secret} {reason}")))
@@ -64,7 +67,8 @@ pub(super) fn client_certificate(
         namespace: &gateway.meta.namespace,
     };
     let invalid = reason::gateway::INVALID_CLIENT_CERTIFICATE_REF;
-    let resolved = resolve(reader, sources, referrer, reference, invalid);
+    let (grants, certificates) = (sources.grants, sources.certificates);
+    let resolved = resolve(reader, grants, certificates, referrer, reference, invalid);
     Some(resolved.map_err(|problem| {
         let message = format!(
             "spec.tls.backend.clientCertificateRef: {}; until this is fixed, requests to Services with a \
@@ -77,9 +81,16 @@ pub(super) fn client_certificate(
 
 /// The Secret that a Gateway names as its client certificate, permitted or not, for the index by Secret.
 pub(crate) fn client_secret(gateway: &Gateway) -> Option<CertificateKey> {
-    let reference = client_certificate_ref(gateway)?;
+    secret(client_certificate_ref(gateway)?, &gateway.meta.namespace)
+}
+
+/// The Secret that a reference in an object of this namespace names.
+pub(super) fn secret(
+    reference: &SecretObjectReference,
+    namespace: &Arc<str>,
+) -> Option<CertificateKey> {
     (reference.known_kind() == Some(Kind::Secret)).then(|| {
-        let NamespacedName { namespace, name } = reference.resolve(&gateway.meta.namespace);
+        let NamespacedName { namespace, name } = reference.resolve(namespace);
         CertificateKey { namespace, name }
     })
 }

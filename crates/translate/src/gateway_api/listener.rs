@@ -262,7 +262,8 @@ impl<'a, 'r> Resolver<'a, 'r> {
         for (index, reference) in references.iter().enumerate() {
             let resolved = certificate_ref::resolve(
                 self.reader,
-                self.sources,
+                self.sources.grants,
+                self.sources.certificates,
                 self.referrer,
                 reference,
                 reason::listener::INVALID_CERTIFICATE_REF,

@@ -1,9 +1,9 @@
-//! The objects with CA certificates that policies and Gateways refer to.
+//! The objects with CA certificates that policies, XBackends and Gateways refer to.
 
 use sesame_api::{Kind, ObjectKey};
 use sesame_engine::{Builder, Reader, Table};
 
-use crate::gateway_api::{backend_tls, frontend};
+use crate::gateway_api::{backend_tls, frontend, xbackend};
 use crate::inputs::Inputs;
 use crate::shared::authorities::{self, AUTHORITIES, AuthorityState, TRUST_BUNDLE};
 
@@ -13,12 +13,18 @@ pub(super) fn states(b: &mut Builder, inputs: &Inputs) -> Table<ObjectKey, Autho
     let policies = b.index(
         inputs.backend_tls_policies,
         "backend_tls_policies by authority",
-        |key, policy| backend_tls::referenced_authorities(key, policy).collect(),
+        |_, policy| backend_tls::referenced_authorities(policy),
     );
     let gateways = b.index(inputs.gateways, "gateways by authority", |_, gateway| {
         frontend::referenced_authorities(gateway)
     });
-    let referenced = b.union_keys("referenced authorities", [policies.into(), gateways.into()]);
+    let backends = b.index(inputs.xbackends, "xbackends by authority", |_, backend| {
+        xbackend::referenced_authorities(backend)
+    });
+    let referenced = b.union_keys(
+        "referenced authorities",
+        [policies.into(), gateways.into(), backends.into()],
+    );
     b.derive("authority state", referenced, move |reader, key| {
         Some(read(reader, &inputs, key))
     })

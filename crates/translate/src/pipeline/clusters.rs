@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sesame_api::NamespacedName;
 use sesame_engine::{Builder, Table};
-use sesame_model::{Cluster, ClusterKey, Endpoints, FleetId};
+use sesame_model::{BackendName, Cluster, ClusterKey, Endpoints, FleetId};
 
 use crate::inputs::Inputs;
 use crate::shared::services::{self, Backend};
@@ -36,12 +36,16 @@ pub(super) fn stages(
         })
     });
     let endpoints = b.derive("endpoints", clusters, move |reader, key: &ClusterKey| {
-        let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&key.service));
+        let BackendName::ServicePort { service, port } = &key.backend else {
+            return None;
+        };
+        let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(service));
         let service = reader.get(inputs.services, &name)?;
+        let port = service.port(*port, key.transport())?;
         let slices = reader.by(inputs.slices_by_service, &name);
         Some(services::endpoints(
-            key,
             &service,
+            port,
             slices.iter().map(|(_, slice)| &**slice),
         ))
     });

@@ -17,6 +17,7 @@ use crate::gateway_api::route::backends;
 use crate::gateway_api::unmanaged::Served;
 use crate::gateway_api::{
     certificate_ref, fleet_request, gateway_status, listener, listener_state, listener_status,
+    xbackend,
 };
 use crate::inputs::Inputs;
 use crate::shared::authorities::AuthorityState;
@@ -30,7 +31,6 @@ use crate::shared::ports::Terminations;
 #[derive(Clone, Copy)]
 pub(super) struct Gateways {
     pub(super) class_status: Table<ObjectKey, ObjectStatus>,
-    pub(super) certificate_states: Table<CertificateKey, CertificateState>,
     parameters: Table<ObjectKey, GatewayParameters>,
     states: Table<ObjectKey, GatewayState>,
     sets: Table<ObjectKey, SetState>,
@@ -52,10 +52,10 @@ pub(super) fn stages(
     b: &mut Builder,
     inputs: &Inputs,
     authorities: Table<ObjectKey, AuthorityState>,
+    certificates: Table<CertificateKey, CertificateState>,
     backends: backends::Sources,
 ) -> Gateways {
     let inputs = *inputs;
-    let certificate_states = certificate_states(b, &inputs);
     let served = Served::declare(b, &inputs);
     let chosen: Table<NamespacedName, Chosen> =
         b.derive("parameters", inputs.config_maps, move |reader, name| {
@@ -111,7 +111,7 @@ pub(super) fn stages(
     });
     let of_listeners = listener::Sources {
         grants: inputs.grants_by_namespace,
-        certificates: certificate_states,
+        certificates,
         frontends,
         backends,
     };
@@ -230,7 +230,6 @@ pub(super) fn stages(
     });
     Gateways {
         class_status,
-        certificate_states,
         parameters,
         states,
         sets,
@@ -340,7 +339,11 @@ pub(super) fn statuses(
     (of_gateways, of_sets)
 }
 
-fn certificate_states(b: &mut Builder, inputs: &Inputs) -> Table<CertificateKey, CertificateState> {
+/// Declares the certificates that listeners, Gateways and XBackends refer to.
+pub(super) fn certificate_states(
+    b: &mut Builder,
+    inputs: &Inputs,
+) -> Table<CertificateKey, CertificateState> {
     let secrets = inputs.secrets;
     let gateways_by_secret = b.index(inputs.gateways, "gateways by secret", |_, gateway| {
         let listeners = &gateway.spec.listeners;
@@ -351,9 +354,16 @@ fn certificate_states(b: &mut Builder, inputs: &Inputs) -> Table<CertificateKey,
     let sets_by_secret = b.index(inputs.listener_sets, "listener_sets by secret", |_, set| {
         listener_state::referenced_secrets(&set.meta.namespace, &set.spec.listeners)
     });
+    let backends_by_secret = b.index(inputs.xbackends, "xbackends by secret", |_, backend| {
+        Vec::from_iter(xbackend::client_secret(backend))
+    });
     let by_secret = b.union_keys(
         "referenced certificates",
-        [gateways_by_secret.into(), sets_by_secret.into()],
+        [
+            gateways_by_secret.into(),
+            sets_by_secret.into(),
+            backends_by_secret.into(),
+        ],
     );
     b.derive(
         "certificate state",

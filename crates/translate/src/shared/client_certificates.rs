@@ -26,7 +26,7 @@ impl ClientCertificate {
     /// The cluster that the fleet uses instead; `None` if it must not connect.
     pub(crate) fn cluster(&self, key: &ClusterKey) -> Option<ClusterKey> {
         match self {
-            _ if key.tls().is_none() => Some(key.clone()),
+            _ if !key.takes_gateway_certificate() => Some(key.clone()),
             Self::Valid(certificate) => {
                 Some(key.with_client_certificate(Some(certificate.clone())))
             }
@@ -78,7 +78,7 @@ pub(crate) fn of_routes(
     fleet: &FleetId,
     mut routes: Vec<Arc<Route>>,
 ) -> Vec<Arc<Route>> {
-    let secured = |route: &Route| route.clusters().any(|cluster| cluster.tls().is_some());
+    let secured = |route: &Route| route.clusters().any(ClusterKey::takes_gateway_certificate);
     let mut changed = routes.iter_mut().filter(|route| secured(route)).peekable();
     if changed.peek().is_some()
         && let Some(certificate) = reader.get(certificates, fleet)
@@ -115,7 +115,7 @@ pub(crate) fn of_targets(
     let mut clusters = targets
         .iter()
         .filter_map(|backend| backend.target.cluster());
-    if clusters.any(|cluster| cluster.tls().is_some())
+    if clusters.any(ClusterKey::takes_gateway_certificate)
         && let Some(certificate) = reader.get(certificates, fleet)
     {
         for backend in &mut targets {

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use sesame_api::NamespacedName;
-use sesame_model::{Cluster, ClusterKey, ClusterPolicy, Endpoint, Endpoints, Protocol, Transport};
+use sesame_model::{
+    Cluster, ClusterKey, ClusterPolicy, Discovery, Endpoint, Endpoints, Protocol, Transport,
+};
 
 /// The label on an EndpointSlice that names its Service.
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
@@ -81,11 +83,10 @@ impl Service {
         }
     }
 
-    /// The port of a cluster.
-    pub(crate) fn port(&self, key: &ClusterKey) -> Option<&ServicePort> {
-        let transport = Some(key.transport());
+    /// The port with this number.
+    pub(crate) fn port(&self, number: u16, transport: Transport) -> Option<&ServicePort> {
         let mut ports = self.ports.iter();
-        ports.find(|port| port.port == key.port && port.transport == transport)
+        ports.find(|port| port.port == number && port.transport == Some(transport))
     }
 }
 
@@ -179,23 +180,26 @@ fn read_endpoint(endpoint: &discovery::Endpoint, family: Family) -> Option<Slice
     Some(SliceEndpoint { address, state })
 }
 
-/// A port of a Service, as the target of a route.
+/// A port of a Service, or an XBackend, as the target of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Backend {
-    /// A valid target without a TLS policy.
+    /// A valid target without TLS settings in a policy or XBackend.
     Serves(Cluster),
-    /// A valid target with a TLS policy: its cluster has a key of its own.
+    /// A valid target with such settings: its cluster has a key of its own.
     Secured(Box<(ClusterKey, Cluster)>),
-    /// A valid target that must not be connected to, since its TLS policy is invalid.
-    Refused,
-    /// The Service or port doesn't exist; the message says which.
+    /// A Service that must not be connected to, since its TLS policy is invalid. Connections that are already encrypted
+    /// for it use this cluster.
+    Refused(Cluster),
+    /// An invalid XBackend; its status says why.
+    Invalid,
+    /// The Service, port or XBackend doesn't exist; the message says which.
     NotFound(String),
     /// A protocol that routes don't support; the message names it.
     UnsupportedProtocol(String),
 }
 
 impl Backend {
-    /// The clusters to reach it, given the key without a TLS policy. TLS connections that a listener passes through
+    /// The clusters to reach it, given the key without TLS settings. TLS connections that a listener passes through
     /// always use the latter. `presenting` returns the keys of a cluster with the client certificates in use.
     pub fn clusters(
         &self,
@@ -203,8 +207,9 @@ impl Backend {
         presenting: impl FnOnce(&ClusterKey) -> BTreeSet<ClusterKey>,
     ) -> Vec<(ClusterKey, Cluster)> {
         let forwards = |policy: &ClusterPolicy| policy.protocol == Some(Protocol::Opaque);
-        let passthrough = key.policy.as_deref().is_some_and(forwards);
-        let passthrough = passthrough.then(|| (key.clone(), Cluster::OPAQUE));
+        let forwards = key.policy.as_deref().is_some_and(forwards);
+        let passthrough =
+            |cluster: &Cluster| forwards.then(|| (key.clone(), cluster.passthrough()));
         match self {
             Self::Serves(cluster) => vec![(key.clone(), cluster.clone())],
             Self::Secured(secured) => {
@@ -214,21 +219,25 @@ impl Backend {
                     (key, cluster)
                 });
                 let secured = (key.clone(), cluster.clone());
-                passthrough
+                passthrough(cluster)
                     .into_iter()
                     .chain([secured])
                     .chain(presenting)
                     .collect()
             }
-            Self::Refused => passthrough.into_iter().collect(),
-            Self::NotFound(_) | Self::UnsupportedProtocol(_) => Vec::new(),
+            Self::Refused(cluster) => passthrough(cluster).into_iter().collect(),
+            Self::Invalid | Self::NotFound(_) | Self::UnsupportedProtocol(_) => Vec::new(),
         }
     }
 }
 
-/// The target for `key` and the Service `name`; `service` is `None` if it doesn't exist.
-pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service>) -> Backend {
-    let number = key.port;
+/// The target for `key`, which is port `number` of the Service `name`; `service` is `None` if it doesn't exist.
+pub fn backend(
+    key: &ClusterKey,
+    name: &NamespacedName,
+    number: u16,
+    service: Option<&Service>,
+) -> Backend {
     let Some(service) = service else {
         return Backend::NotFound(format!("Service {name} does not exist"));
     };
@@ -238,7 +247,7 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
              use a Service with EndpointSlices"
         ));
     }
-    let Some(port) = service.port(key) else {
+    let Some(port) = service.port(number, key.transport()) else {
         if service.ports.iter().any(|port| port.port == number) {
             return Backend::UnsupportedProtocol(format!(
                 "port {number} of Service {name} is not a {} port",
@@ -267,6 +276,7 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
         policy.and_then(|policy| policy.protocol)
     {
         return Backend::Serves(Cluster {
+            discovery: Discovery::Endpoints,
             protocol,
             tls: None,
         });
@@ -274,6 +284,7 @@ pub fn backend(key: &ClusterKey, name: &NamespacedName, service: Option<&Service
     match protocol(port.app_protocol.as_deref()) {
         Some((protocol, tls)) => {
             let cluster = Cluster {
+                discovery: Discovery::Endpoints,
                 protocol: policy
                     .and_then(|policy| policy.protocol)
                     .unwrap_or(protocol),
@@ -311,13 +322,10 @@ fn protocol(app_protocol: Option<&str>) -> Option<(Protocol, bool)> {
 
 /// The endpoints of a Service's port: the ready ones or, if there are none, the draining ones.
 pub fn endpoints<'a>(
-    key: &ClusterKey,
     service: &Service,
+    port: &ServicePort,
     slices: impl Iterator<Item = &'a Slice> + Clone,
 ) -> Endpoints {
-    let Some(port) = service.port(key) else {
-        return Endpoints::default();
-    };
     // A dual-stack Service has slices of both families with the same Pods: use one family, preferably the primary
     // one.
     let families = match service.family {
@@ -370,6 +378,8 @@ pub fn owner(slice: &Slice) -> Vec<NamespacedName> {
 
 #[cfg(test)]
 mod tests {
+    use sesame_model::BackendName;
+
     use super::*;
 
     #[test]
@@ -388,8 +398,10 @@ mod tests {
         let protocol = |policy: Option<Protocol>| {
             let key = ClusterKey {
                 namespace: "ns".into(),
-                service: "api".into(),
-                port: 80,
+                backend: BackendName::ServicePort {
+                    service: "api".into(),
+                    port: 80,
+                },
                 policy: policy.map(|protocol| {
                     let policy = ClusterPolicy {
                         protocol: Some(protocol),
@@ -398,7 +410,7 @@ mod tests {
                     policy.into()
                 }),
             };
-            match backend(&key, &name, Some(&service)) {
+            match backend(&key, &name, 80, Some(&service)) {
                 Backend::Serves(cluster) => cluster.protocol,
                 other => panic!("{other:?}"),
             }

@@ -184,6 +184,7 @@ fn only_translated_kinds_get_statuses() {
                 | Kind::TCPRoute
                 | Kind::UDPRoute
                 | Kind::BackendTLSPolicy
+                | Kind::XBackend
         );
         assert_eq!(kind.has_status(), served, "{kind}");
     }

@@ -1,39 +1,25 @@
 //! The status of a BackendTLSPolicy: an entry for each of our Gateways whose routes or listeners refer to a target.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use sesame_api::{
-    Kind, NamespacedName, ObjectKey, ObjectStatus, ParentReference, PolicyAncestorStatus,
-    PolicyStatus, PolicyTargetReference, condition, reason,
+    Kind, NamespacedName, ObjectKey, ObjectStatus, PolicyStatus, PolicyTargetReference, reason,
 };
-use sesame_engine::{Builder, Index, Reader, Table};
-use sesame_model::ClusterKey;
+use sesame_engine::{Builder, Reader, Table};
 
 use super::{Policies, PolicyState, oldest};
-use crate::gateway_api::listener_state::referenced_services;
-use crate::gateway_api::route;
+use crate::gateway_api::ancestors::{self, Uses, Verdict};
 use crate::inputs::Inputs;
 use crate::problem::Problem;
-use crate::shared::grants::{self, Referrer};
-use crate::shared::hosts::Attachments;
-use crate::shared::listeners::AttachPoints;
 use crate::shared::services::Service;
-
-/// A port of a Service that an accepted route of a Gateway, or one of its listeners, refers to.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct ServiceUse {
-    service: NamespacedName,
-    port: u16,
-    gateway: ObjectKey,
-}
 
 /// The tables needed for a status.
 #[derive(Clone, Copy)]
 struct Sources {
     services: Table<NamespacedName, Service>,
     policies: Policies,
-    uses: Index<ServiceUse, (), NamespacedName>,
+    uses: Uses,
 }
 
 /// Declares the table of statuses.
@@ -41,29 +27,13 @@ pub(crate) fn statuses(
     b: &mut Builder,
     inputs: &Inputs,
     policies: Policies,
-    attachments: Table<ObjectKey, Attachments>,
-    points: Table<ObjectKey, AttachPoints>,
+    uses: Uses,
 ) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
-    let of_routes: Table<ObjectKey, Vec<ServiceUse>> =
-        b.derive("service uses", attachments, move |reader, key| {
-            uses(reader, &inputs, policies, attachments, key)
-        });
-    let by_use = b.index(of_routes, "routes by service use", |_, uses| uses.clone());
-    let of_listeners: Table<ObjectKey, Vec<ServiceUse>> =
-        b.derive("service uses of listeners", points, move |reader, key| {
-            uses_of_listeners(reader, &inputs, policies, key)
-        });
-    let by_listener_use = b.index(of_listeners, "listeners by service use", |_, uses| {
-        uses.clone()
-    });
-    let in_use = b.union_keys("services in use", [by_use.into(), by_listener_use.into()]);
     let sources = Sources {
         services: inputs.services,
         policies,
-        uses: b.index(in_use, "uses by service", |used: &ServiceUse, ()| {
-            vec![used.service.clone()]
-        }),
+        uses,
     };
     b.derive(
         "backend_tls_policy status",
@@ -80,94 +50,6 @@ pub(crate) fn statuses(
     )
 }
 
-/// The Services with policies that an accepted route refers to.
-fn uses(
-    reader: &mut Reader<'_>,
-    inputs: &Inputs,
-    policies: Policies,
-    attachments: Table<ObjectKey, Attachments>,
-    key: &ObjectKey,
-) -> Option<Vec<ServiceUse>> {
-    let attachments = reader.get(attachments, key)?;
-    let parents = attachments.parents.iter();
-    let owners = parents.filter(|parent| parent.refused.is_none());
-    let gateways: BTreeSet<ObjectKey> = owners
-        .filter_map(|parent| gateway_of(reader, inputs, &parent.owner))
-        .collect();
-    let clusters = match key.kind {
-        Kind::HTTPRoute => route::referenced(&*reader.get(inputs.http_routes, key)?),
-        Kind::GRPCRoute => route::referenced(&*reader.get(inputs.grpc_routes, key)?),
-        Kind::TLSRoute => route::referenced(&*reader.get(inputs.tls_routes, key)?),
-        Kind::TCPRoute => route::referenced(&*reader.get(inputs.tcp_routes, key)?),
-        _ => return None,
-    };
-    uses_of_clusters(reader, inputs, policies, key, clusters, &gateways)
-}
-
-/// The Services with policies that check the requests of an object's listeners.
-fn uses_of_listeners(
-    reader: &mut Reader<'_>,
-    inputs: &Inputs,
-    policies: Policies,
-    key: &ObjectKey,
-) -> Option<Vec<ServiceUse>> {
-    let clusters = match key.kind {
-        Kind::Gateway => {
-            let listeners = &reader.get(inputs.gateways, key)?.spec.listeners;
-            referenced_services(&key.namespace, listeners)
-        }
-        _ => {
-            let listeners = &reader.get(inputs.listener_sets, key)?.spec.listeners;
-            referenced_services(&key.namespace, listeners)
-        }
-    };
-    if clusters.is_empty() {
-        return None;
-    }
-    let gateways = BTreeSet::from_iter(gateway_of(reader, inputs, key));
-    uses_of_clusters(reader, inputs, policies, key, clusters, &gateways)
-}
-
-/// The Services with policies among the clusters that an object of these Gateways refers to.
-fn uses_of_clusters(
-    reader: &mut Reader<'_>,
-    inputs: &Inputs,
-    policies: Policies,
-    key: &ObjectKey,
-    clusters: Vec<ClusterKey>,
-    gateways: &BTreeSet<ObjectKey>,
-) -> Option<Vec<ServiceUse>> {
-    let referrer = Referrer {
-        kind: key.kind,
-        namespace: &key.namespace,
-    };
-    let mut uses = Vec::new();
-    for cluster in clusters {
-        let service = NamespacedName::new(cluster.namespace, cluster.service);
-        let grants = inputs.grants_by_namespace;
-        if reader.count(policies.by_service, &service) > 0
-            && grants::permitted(reader, grants, referrer, Kind::Service, &service)
-        {
-            uses.extend(gateways.iter().map(|gateway| ServiceUse {
-                service: service.clone(),
-                port: cluster.port,
-                gateway: gateway.clone(),
-            }));
-        }
-    }
-    (!uses.is_empty()).then_some(uses)
-}
-
-/// The Gateway with the listeners of an object: the object itself, or that of a ListenerSet.
-fn gateway_of(reader: &mut Reader<'_>, inputs: &Inputs, owner: &ObjectKey) -> Option<ObjectKey> {
-    if owner.kind != Kind::ListenerSet {
-        return Some(owner.clone());
-    }
-    let set = reader.get(inputs.listener_sets, owner)?;
-    let gateway = set.spec.parent_ref.resolve(&owner.namespace);
-    Some(gateway.of_kind(Kind::Gateway))
-}
-
 /// The status of a policy; `None` if no Gateway of ours uses it.
 fn status(
     reader: &mut Reader<'_>,
@@ -181,6 +63,18 @@ fn status(
     let mut by_gateway: BTreeMap<ObjectKey, Vec<Problem>> = BTreeMap::new();
     for (index, target) in state.targets.iter().enumerate() {
         let field = format!("spec.targetRefs[{index}]");
+        let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&target.name));
+        if target.known_kind() == Some(Kind::XBackend) {
+            let message = format!(
+                "{field}: a BackendTLSPolicy does not apply to XBackends; set spec.tls of XBackend {name} instead"
+            );
+            let problem = Problem::new(reason::policy::INVALID, message);
+            for used in reader.keys(sources.uses, &name.of_kind(Kind::XBackend)) {
+                let problems = by_gateway.entry(used.gateway).or_default();
+                problems.push(problem.clone());
+            }
+            continue;
+        }
         if target.known_kind() != Some(Kind::Service) {
             let message = format!(
                 "{field}: kind {} in group {} is not supported as a target; use a Service",
@@ -190,11 +84,10 @@ fn status(
             everywhere.push(Problem::new(reason::policy::INVALID, message));
             continue;
         }
-        let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&target.name));
         let service = reader.get(sources.services, &name);
         let problem = not_found(&field, &name, target, service.as_deref())
             .or_else(|| conflict(reader, sources.policies, &field, &name, target, &state));
-        for used in reader.keys(sources.uses, &name) {
+        for used in reader.keys(sources.uses, &name.of_kind(Kind::Service)) {
             if selects(target, service.as_deref(), used.port) {
                 let problems = by_gateway.entry(used.gateway).or_default();
                 problems.extend(problem.clone());
@@ -205,41 +98,24 @@ fn status(
         let of_settings = state.tls.as_ref().err();
         let problems = problems.into_iter().chain(everywhere.iter().cloned());
         let refused = Problem::merge(problems.chain(of_settings.cloned()).collect());
-        let conditions = vec![
-            Problem::or_true(
-                refused.as_ref(),
-                condition::policy::ACCEPTED,
-                (
-                    reason::policy::ACCEPTED,
-                    "connections to the targets use TLS",
-                ),
-                generation,
-            ),
-            Problem::or_true(
-                state.unresolved.as_ref(),
-                condition::policy::RESOLVED_REFS,
-                (reason::policy::RESOLVED_REFS, "all references are resolved"),
-                generation,
-            ),
-        ];
-        PolicyAncestorStatus {
-            ancestor_ref: ParentReference::to_gateway(gateway),
-            controller_name: Arc::clone(controller),
-            conditions,
-        }
+        let verdict = Verdict {
+            refused: refused.as_ref(),
+            accepted: "connections to the targets use TLS",
+            unresolved: state.unresolved.as_ref(),
+        };
+        ancestors::entry(gateway, controller, generation, &verdict)
     });
-    let ancestors: Vec<_> = ancestors.collect();
-    (!ancestors.is_empty()).then_some(PolicyStatus { ancestors })
+    ancestors::status(ancestors.collect())
 }
 
 /// Whether a target includes a port of its Service. If its sectionName is wrong, all ports report that.
-fn selects(target: &PolicyTargetReference, service: Option<&Service>, number: u16) -> bool {
+fn selects(target: &PolicyTargetReference, service: Option<&Service>, number: Option<u16>) -> bool {
     let (Some(section), Some(service)) = (&target.section_name, service) else {
         return true;
     };
     let mut named = service.ports.iter().filter(|port| *port.name == **section);
     match named.next() {
-        Some(port) => port.port == number,
+        Some(port) => Some(port.port) == number,
         None => true,
     }
 }
@@ -280,7 +156,7 @@ fn conflict(
     target: &PolicyTargetReference,
     state: &PolicyState,
 ) -> Option<Problem> {
-    let all = reader.by(policies.by_service, name);
+    let all = reader.by(policies.by_target, &name.of_kind(Kind::Service));
     let (_, winner) = oldest(&all, name, target.section_name.as_deref())?;
     let older = &winner.seniority.name;
     (*older != state.seniority.name).then(|| {

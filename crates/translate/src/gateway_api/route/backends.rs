@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use sesame_api::{
     BackendObjectReference, BackendRef, ExternalAuth, ExternalAuthProtocol, Kind, NamespacedName,
-    RouteFilter, reason,
+    ObjectKey, RouteFilter, reason,
 };
 use sesame_engine::{Reader, Table};
-use sesame_model::{ClusterKey, ClusterPolicy, Protocol, Target};
+use sesame_model::{BackendName, ClusterKey, ClusterPolicy, Protocol, Target};
 
 use crate::problem::Problem;
 use crate::shared::grants::{self, Grants, Referrer};
@@ -27,7 +27,7 @@ pub(crate) struct Sources {
 pub(crate) struct Targets {
     /// For requests, and for connections that Sesame reads or has decrypted.
     pub(crate) usual: Target,
-    /// For connections that are encrypted for the backend: the Service's TLS policy doesn't apply.
+    /// For connections that are encrypted for the backend: its TLS settings don't apply.
     pub(crate) passthrough: Target,
 }
 
@@ -98,7 +98,7 @@ impl<'a, 'r> Resolver<'a, 'r> {
         reference: &BackendObjectReference,
         policy: Policy<'_>,
     ) -> Result<Targets, Problem> {
-        if reference.known_kind() != Some(Kind::Service) {
+        let Some(kind @ (Kind::Service | Kind::XBackend)) = reference.known_kind() else {
             let group = reference.group.or_core();
             return Err(Problem::new(
                 reason::route::INVALID_KIND,
@@ -107,28 +107,30 @@ impl<'a, 'r> Resolver<'a, 'r> {
                     reference.kind
                 ),
             ));
-        }
-        let Referrer { kind, namespace } = self.referrer;
-        let service = reference.resolve(namespace);
-        if !grants::permitted(
-            self.reader,
-            self.sources.grants,
-            self.referrer,
-            Kind::Service,
-            &service,
-        ) {
-            return Err(Problem::new(
-                reason::route::REF_NOT_PERMITTED,
-                format!(
-                    "no ReferenceGrant in namespace {} allows {kind}s in namespace {namespace} to reference Service {}",
-                    service.namespace, service.name
+        };
+        let namespace = self.referrer.namespace;
+        let backend = reference.resolve(namespace).of_kind(kind);
+        if !permitted(self.reader, self.sources.grants, self.referrer, &backend) {
+            let referrer = self.referrer.kind;
+            let message = match kind {
+                Kind::XBackend => format!(
+                    "XBackends of other namespaces cannot be backends; create an XBackend in namespace {namespace}"
                 ),
-            ));
+                _ => format!(
+                    "no ReferenceGrant in namespace {} allows {referrer}s in namespace {namespace} to reference \
+                     Service {}",
+                    backend.namespace, backend.name
+                ),
+            };
+            return Err(Problem::new(reason::route::REF_NOT_PERMITTED, message));
         }
         let Some(key) = cluster_key(reference, namespace, policy) else {
             return Err(Problem::new(
                 reason::route::BACKEND_NOT_FOUND,
-                format!("port is required; set it to a port of Service {service}"),
+                format!(
+                    "port is required; set it to a port of Service {}",
+                    backend.namespaced_name()
+                ),
             ));
         };
         match self.reader.get(self.sources.backends, &key).as_deref() {
@@ -141,9 +143,14 @@ impl<'a, 'r> Resolver<'a, 'r> {
                 passthrough: Target::Cluster(key),
             }),
             // The status of the policy says why.
-            Some(Backend::Refused) => Ok(Targets {
+            Some(Backend::Refused(_)) => Ok(Targets {
                 usual: Target::Refused,
                 passthrough: Target::Cluster(key),
+            }),
+            // The status of the XBackend says why.
+            Some(Backend::Invalid) => Ok(Targets {
+                usual: Target::Refused,
+                passthrough: Target::Refused,
             }),
             Some(Backend::UnsupportedProtocol(message)) => Err(Problem::new(
                 reason::route::UNSUPPORTED_PROTOCOL,
@@ -155,26 +162,54 @@ impl<'a, 'r> Resolver<'a, 'r> {
             )),
             None => Err(Problem::new(
                 reason::route::BACKEND_NOT_FOUND,
-                format!("Service {service} does not exist"),
+                format!("{kind} {} does not exist", backend.namespaced_name()),
             )),
         }
     }
 }
 
-/// The cluster for a reference, if it names a port of a Service.
+/// Whether a route may refer to a backend. An XBackend says how its own namespace connects to a destination, so routes
+/// of other namespaces may not refer to it (GEP-4894).
+pub(crate) fn permitted(
+    reader: &mut Reader<'_>,
+    grants: Grants,
+    referrer: Referrer<'_>,
+    backend: &ObjectKey,
+) -> bool {
+    match backend.kind {
+        Kind::XBackend => *referrer.namespace == backend.namespace,
+        kind => grants::permitted(reader, grants, referrer, kind, &backend.namespaced_name()),
+    }
+}
+
+/// The Service or XBackend of a cluster.
+pub(crate) fn backend_of(cluster: &ClusterKey) -> ObjectKey {
+    let kind = match &cluster.backend {
+        BackendName::ServicePort { .. } => Kind::Service,
+        BackendName::XBackend { .. } => Kind::XBackend,
+    };
+    let name = Arc::clone(cluster.backend.object());
+    ObjectKey::new(kind, Arc::clone(&cluster.namespace), name)
+}
+
+/// The cluster for a reference, if it names a port of a Service or an XBackend.
 fn cluster_key(
     reference: &BackendObjectReference,
     namespace: &Arc<str>,
     policy: Policy<'_>,
 ) -> Option<ClusterKey> {
-    if reference.known_kind() != Some(Kind::Service) {
-        return None;
-    }
     let NamespacedName { namespace, name } = reference.resolve(namespace);
+    let backend = match reference.known_kind()? {
+        Kind::Service => BackendName::ServicePort {
+            service: name,
+            port: reference.port?,
+        },
+        Kind::XBackend => BackendName::XBackend { name },
+        _ => return None,
+    };
     Some(ClusterKey {
         namespace,
-        service: name,
-        port: reference.port?,
+        backend,
         policy: policy.cloned(),
     })
 }

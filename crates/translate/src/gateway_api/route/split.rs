@@ -74,7 +74,7 @@ fn only(template: &Forward, choice: Choice, status: u16) -> Action {
 
 #[cfg(test)]
 mod tests {
-    use sesame_model::{ClusterKey, HeaderChanges};
+    use sesame_model::{BackendName, ClusterKey, HeaderChanges};
 
     use super::*;
 
@@ -83,8 +83,10 @@ mod tests {
             "" => Target::Refused,
             service => Target::Cluster(ClusterKey {
                 namespace: "default".into(),
-                service: service.into(),
-                port: 80,
+                backend: BackendName::ServicePort {
+                    service: service.into(),
+                    port: 80,
+                },
                 policy: None,
             }),
         };

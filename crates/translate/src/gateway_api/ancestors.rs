@@ -1,0 +1,200 @@
+//! The Gateways whose routes or listeners use a backend: the ancestors in the statuses of XBackends and of the policies for Services.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sesame_api::{
+    Kind, ObjectKey, ParentReference, PolicyAncestorStatus, PolicyStatus, condition, reason,
+};
+use sesame_engine::{Builder, Index, Reader, Table};
+use sesame_model::{BackendName, ClusterKey};
+
+use crate::gateway_api::backend_tls::Policies;
+use crate::gateway_api::listener_state::referenced_services;
+use crate::gateway_api::route::{self, backends};
+use crate::gateway_api::xbackend::XBackends;
+use crate::inputs::Inputs;
+use crate::problem::Problem;
+use crate::shared::grants::Referrer;
+use crate::shared::hosts::Attachments;
+use crate::shared::listeners::AttachPoints;
+
+/// A backend that an accepted route of a Gateway, or one of its listeners, refers to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct BackendUse {
+    /// The Service or XBackend.
+    backend: ObjectKey,
+    /// The port of the Service.
+    pub(super) port: Option<u16>,
+    /// The Gateway.
+    pub(super) gateway: ObjectKey,
+}
+
+/// The uses of each Service or XBackend.
+pub(crate) type Uses = Index<BackendUse, (), ObjectKey>;
+
+/// Declares the tables of uses: of XBackends, and of Services with policies.
+pub(crate) fn uses(
+    b: &mut Builder,
+    inputs: &Inputs,
+    policies: Policies,
+    xbackends: XBackends,
+    attachments: Table<ObjectKey, Attachments>,
+    points: Table<ObjectKey, AttachPoints>,
+) -> Uses {
+    let inputs = *inputs;
+    let with_status = move |reader: &mut Reader<'_>, backend: &ObjectKey| match backend.kind {
+        Kind::XBackend => reader.exists(xbackends.states, backend),
+        _ => reader.count(policies.by_target, backend) > 0,
+    };
+    let of_routes: Table<ObjectKey, Vec<BackendUse>> =
+        b.derive("backend uses", attachments, move |reader, key| {
+            of_route(reader, &inputs, with_status, attachments, key)
+        });
+    let by_use = b.index(of_routes, "routes by backend use", |_, uses| uses.clone());
+    let of_listeners: Table<ObjectKey, Vec<BackendUse>> =
+        b.derive("backend uses of listeners", points, move |reader, key| {
+            of_owner(reader, &inputs, with_status, key)
+        });
+    let by_listener_use = b.index(of_listeners, "listeners by backend use", |_, uses| {
+        uses.clone()
+    });
+    let in_use = b.union_keys("backends in use", [by_use.into(), by_listener_use.into()]);
+    b.index(in_use, "uses by backend", |used: &BackendUse, ()| {
+        vec![used.backend.clone()]
+    })
+}
+
+/// The backends that an accepted route refers to and that `with_status` selects.
+fn of_route(
+    reader: &mut Reader<'_>,
+    inputs: &Inputs,
+    with_status: impl Fn(&mut Reader<'_>, &ObjectKey) -> bool,
+    attachments: Table<ObjectKey, Attachments>,
+    key: &ObjectKey,
+) -> Option<Vec<BackendUse>> {
+    let attachments = reader.get(attachments, key)?;
+    let parents = attachments.parents.iter();
+    let owners = parents.filter(|parent| parent.refused.is_none());
+    let gateways: BTreeSet<ObjectKey> = owners
+        .filter_map(|parent| gateway_of(reader, inputs, &parent.owner))
+        .collect();
+    let clusters = match key.kind {
+        Kind::HTTPRoute => route::referenced(&*reader.get(inputs.http_routes, key)?),
+        Kind::GRPCRoute => route::referenced(&*reader.get(inputs.grpc_routes, key)?),
+        Kind::TLSRoute => route::referenced(&*reader.get(inputs.tls_routes, key)?),
+        Kind::TCPRoute => route::referenced(&*reader.get(inputs.tcp_routes, key)?),
+        _ => return None,
+    };
+    of_clusters(reader, inputs, with_status, key, clusters, &gateways)
+}
+
+/// The backends that check the requests of an object's listeners and that `with_status` selects.
+fn of_owner(
+    reader: &mut Reader<'_>,
+    inputs: &Inputs,
+    with_status: impl Fn(&mut Reader<'_>, &ObjectKey) -> bool,
+    key: &ObjectKey,
+) -> Option<Vec<BackendUse>> {
+    let clusters = match key.kind {
+        Kind::Gateway => {
+            let listeners = &reader.get(inputs.gateways, key)?.spec.listeners;
+            referenced_services(&key.namespace, listeners)
+        }
+        _ => {
+            let listeners = &reader.get(inputs.listener_sets, key)?.spec.listeners;
+            referenced_services(&key.namespace, listeners)
+        }
+    };
+    if clusters.is_empty() {
+        return None;
+    }
+    let gateways = BTreeSet::from_iter(gateway_of(reader, inputs, key));
+    of_clusters(reader, inputs, with_status, key, clusters, &gateways)
+}
+
+/// The backends among the clusters that an object of these Gateways refers to.
+fn of_clusters(
+    reader: &mut Reader<'_>,
+    inputs: &Inputs,
+    with_status: impl Fn(&mut Reader<'_>, &ObjectKey) -> bool,
+    key: &ObjectKey,
+    clusters: Vec<ClusterKey>,
+    gateways: &BTreeSet<ObjectKey>,
+) -> Option<Vec<BackendUse>> {
+    let referrer = Referrer {
+        kind: key.kind,
+        namespace: &key.namespace,
+    };
+    let mut uses = Vec::new();
+    for cluster in clusters {
+        let backend = backends::backend_of(&cluster);
+        let port = match cluster.backend {
+            BackendName::ServicePort { port, .. } => Some(port),
+            BackendName::XBackend { .. } => None,
+        };
+        if with_status(reader, &backend)
+            && backends::permitted(reader, inputs.grants_by_namespace, referrer, &backend)
+        {
+            uses.extend(gateways.iter().map(|gateway| BackendUse {
+                backend: backend.clone(),
+                port,
+                gateway: gateway.clone(),
+            }));
+        }
+    }
+    (!uses.is_empty()).then_some(uses)
+}
+
+/// The Gateway with the listeners of an object: the object itself, or that of a ListenerSet.
+fn gateway_of(reader: &mut Reader<'_>, inputs: &Inputs, owner: &ObjectKey) -> Option<ObjectKey> {
+    if owner.kind != Kind::ListenerSet {
+        return Some(owner.clone());
+    }
+    let set = reader.get(inputs.listener_sets, owner)?;
+    let gateway = set.spec.parent_ref.resolve(&owner.namespace);
+    Some(gateway.of_kind(Kind::Gateway))
+}
+
+/// What an object's status says for one Gateway.
+pub(super) struct Verdict<'a> {
+    /// Why it isn't in force there.
+    pub(super) refused: Option<&'a Problem>,
+    /// What it does if it is.
+    pub(super) accepted: &'a str,
+    /// Its unresolved references.
+    pub(super) unresolved: Option<&'a Problem>,
+}
+
+/// The status entry for a Gateway.
+pub(super) fn entry(
+    gateway: ObjectKey,
+    controller: &Arc<str>,
+    generation: i64,
+    verdict: &Verdict<'_>,
+) -> PolicyAncestorStatus {
+    let conditions = vec![
+        Problem::or_true(
+            verdict.refused,
+            condition::policy::ACCEPTED,
+            (reason::policy::ACCEPTED, verdict.accepted),
+            generation,
+        ),
+        Problem::or_true(
+            verdict.unresolved,
+            condition::policy::RESOLVED_REFS,
+            (reason::policy::RESOLVED_REFS, "all references are resolved"),
+            generation,
+        ),
+    ];
+    PolicyAncestorStatus {
+        ancestor_ref: ParentReference::to_gateway(gateway),
+        controller_name: Arc::clone(controller),
+        conditions,
+    }
+}
+
+/// The status with these entries; `None` if no Gateway of ours uses the object.
+pub(super) fn status(ancestors: Vec<PolicyAncestorStatus>) -> Option<PolicyStatus> {
+    (!ancestors.is_empty()).then_some(PolicyStatus { ancestors })
+}

@@ -1,0 +1,342 @@
+//! XBackends: the settings of each, its clusters, and its status.
+//!
+//! An XBackend that has errors gets no requests, so that none goes out unencrypted or unverified.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use sesame_api::{
+    BackendProtocol, BackendTlsMode, Kind, NamespacedName, ObjectKey, ObjectStatus, XBackend,
+    XBackendType, reason,
+};
+use sesame_engine::{Builder, Reader, Table};
+use sesame_model::{
+    CertificateKey, Cluster, ClusterKey, Discovery, ExternalHost, Protocol, TlsSettings,
+    TrustBundle, TrustBundleKey, UpstreamTls,
+};
+
+use super::ancestors::{self, Uses, Verdict};
+use super::backend_validation::{self, Place};
+use super::certificate_ref;
+use crate::inputs::Inputs;
+use crate::problem::Problem;
+use crate::shared::authorities::{self, AuthorityState};
+use crate::shared::certificates::CertificateState;
+use crate::shared::grants::{Grants, Referrer};
+use crate::shared::services::Backend;
+
+const CONSEQUENCE: &str = "requests to the backend fail";
+
+/// What an XBackend says.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct XBackendState {
+    /// How to connect to it, or why it isn't connected to.
+    destination: Result<Destination, Problem>,
+    /// Its unresolved references.
+    unresolved: Option<Problem>,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+struct Destination {
+    discovery: Discovery,
+    protocol: Option<BackendProtocol>,
+    tls: Option<Arc<UpstreamTls>>,
+}
+
+/// The tables of XBackends.
+#[derive(Clone, Copy)]
+pub(crate) struct XBackends {
+    pub(super) states: Table<ObjectKey, XBackendState>,
+    /// Their CA certificates.
+    pub(crate) trust_bundles: Table<TrustBundleKey, TrustBundle>,
+}
+
+/// The tables that contain what XBackends refer to.
+#[derive(Clone, Copy)]
+struct Sources {
+    grants: Grants,
+    authorities: Table<ObjectKey, AuthorityState>,
+    certificates: Table<CertificateKey, CertificateState>,
+}
+
+/// Declares the tables of XBackends.
+pub(crate) fn stages(
+    b: &mut Builder,
+    inputs: &Inputs,
+    authorities: Table<ObjectKey, AuthorityState>,
+    certificates: Table<CertificateKey, CertificateState>,
+) -> XBackends {
+    let xbackends = inputs.xbackends;
+    let sources = Sources {
+        grants: inputs.grants_by_namespace,
+        authorities,
+        certificates,
+    };
+    let states: Table<ObjectKey, XBackendState> =
+        b.derive("xbackend state", xbackends, move |reader, key| {
+            let xbackend = reader.get(xbackends, key)?;
+            Some(read(reader, sources, &xbackend))
+        });
+    let trust_bundles = b.derive_many(
+        "xbackend trust bundle",
+        states,
+        move |reader, key: &ObjectKey| {
+            let bundle = reader.get(xbackends, key).and_then(|xbackend| {
+                authorities::bundle(reader, authorities, referenced_authorities(&xbackend))
+            });
+            bundle
+                .map(|bundle| (bundle_key(key.namespaced_name()), bundle))
+                .into_iter()
+                .collect()
+        },
+    );
+    XBackends {
+        states,
+        trust_bundles,
+    }
+}
+
+/// The objects with CA certificates that an XBackend refers to.
+pub(crate) fn referenced_authorities(xbackend: &XBackend) -> Vec<ObjectKey> {
+    let validation = xbackend.spec.tls.validation.as_ref();
+    validation.map_or_else(Vec::new, |validation| {
+        backend_validation::referenced_authorities(&xbackend.meta.namespace, validation)
+    })
+}
+
+/// The Secret that an XBackend names as its client certificate, permitted or not, for the index by Secret.
+pub(crate) fn client_secret(xbackend: &XBackend) -> Option<CertificateKey> {
+    let reference = xbackend.spec.tls.client_certificate_ref.as_ref()?;
+    certificate_ref::secret(reference, &xbackend.meta.namespace)
+}
+
+fn bundle_key(NamespacedName { namespace, name }: NamespacedName) -> TrustBundleKey {
+    TrustBundleKey::XBackend { namespace, name }
+}
+
+fn invalid(message: impl Into<String>) -> Problem {
+    Problem::new(reason::policy::INVALID, message)
+}
+
+fn read(reader: &mut Reader<'_>, sources: Sources, xbackend: &XBackend) -> XBackendState {
+    let (tls, unresolved) = tls(reader, sources, xbackend);
+    let destination = discovery(xbackend).and_then(|discovery| {
+        let protocol = xbackend.spec.protocol.clone();
+        if let Some(BackendProtocol::Other(name)) = &protocol {
+            let known = BackendProtocol::KNOWN.join(", ");
+            return Err(invalid(format!(
+                "spec.protocol: {name} is not supported; use one of {known}"
+            )));
+        }
+        Ok(Destination {
+            discovery,
+            protocol,
+            tls: tls?,
+        })
+    });
+    XBackendState {
+        destination,
+        unresolved,
+    }
+}
+
+fn discovery(xbackend: &XBackend) -> Result<Discovery, Problem> {
+    let spec = &xbackend.spec;
+    match (&spec.type_, &spec.external_hostname) {
+        (XBackendType::ExternalHostname, Some(external)) => {
+            check_external(&external.hostname)?;
+            Ok(Discovery::Dns(Arc::new(ExternalHost {
+                hostname: Arc::clone(&external.hostname),
+                port: spec.port.number,
+            })))
+        }
+        (XBackendType::ExternalHostname, None) => {
+            Err(invalid("spec.externalHostname: is required"))
+        }
+        (XBackendType::EndpointSelector | XBackendType::Other(_), _) => Err(invalid(format!(
+            "spec.type: {} is not supported; use ExternalHostname, or a Service instead of the XBackend",
+            spec.type_
+        ))),
+    }
+}
+
+/// Refuses names that aren't names of external hosts: `localhost`, where Envoy itself listens, and addresses, in any
+/// form that a resolver may understand. No top-level domain begins with a digit.
+fn check_external(hostname: &str) -> Result<(), Problem> {
+    let last = hostname.rsplit('.').next().unwrap_or_default();
+    let problem = match last {
+        "localhost" => "is the host that Envoy runs on",
+        _ if last.starts_with(|first: char| first.is_ascii_digit()) => "is not a domain name",
+        _ => return Ok(()),
+    };
+    Err(invalid(format!(
+        "spec.externalHostname.hostname: {hostname} {problem}; use the name of an external host"
+    )))
+}
+
+/// The TLS settings, and the unresolved references.
+fn tls(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    xbackend: &XBackend,
+) -> (Result<Option<Arc<UpstreamTls>>, Problem>, Option<Problem>) {
+    let tls = &xbackend.spec.tls;
+    let presents = match &tls.mode {
+        BackendTlsMode::None => return (Ok(None), None),
+        BackendTlsMode::ServerOnly => false,
+        BackendTlsMode::ClientAndServer => true,
+        BackendTlsMode::Other(mode) => {
+            let message = format!(
+                "spec.tls.mode: {mode} is not supported, so {CONSEQUENCE}; use None, ServerOnly or ClientAndServer"
+            );
+            return (Err(invalid(message)), None);
+        }
+    };
+    let Some(validation) = &tls.validation else {
+        let message = format!("spec.tls.validation: is required, so {CONSEQUENCE}");
+        return (Err(invalid(message)), None);
+    };
+    let namespace = &xbackend.meta.namespace;
+    let place = Place {
+        namespace,
+        field: "spec.tls.validation",
+        consequence: CONSEQUENCE,
+    };
+    let bundle = bundle_key(xbackend.meta.namespaced_name());
+    let (verification, unresolved) =
+        backend_validation::read(reader, sources.authorities, place, validation, bundle);
+    let mut unresolved = Vec::from_iter(unresolved);
+    let certificate = match presents {
+        false => Ok(None),
+        true => client_certificate(reader, sources, xbackend).map(Some),
+    };
+    unresolved.extend(certificate.as_ref().err().cloned());
+    let settings = verification.and_then(|verification| {
+        Ok(Some(Arc::new(UpstreamTls {
+            server_name: Some(Arc::clone(&validation.hostname)),
+            verification: Some(verification),
+            client_certificate: certificate?,
+        })))
+    });
+    (settings, Problem::merge(unresolved))
+}
+
+fn client_certificate(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    xbackend: &XBackend,
+) -> Result<CertificateKey, Problem> {
+    const FIELD: &str = "spec.tls.clientCertificateRef";
+    let Some(reference) = &xbackend.spec.tls.client_certificate_ref else {
+        let message = format!("{FIELD}: is required, so {CONSEQUENCE}");
+        return Err(invalid(message));
+    };
+    let Sources {
+        grants,
+        certificates,
+        ..
+    } = sources;
+    let referrer = Referrer {
+        kind: Kind::XBackend,
+        namespace: &xbackend.meta.namespace,
+    };
+    let invalid = reason::gateway::INVALID_CLIENT_CERTIFICATE_REF;
+    certificate_ref::resolve(reader, grants, certificates, referrer, reference, invalid).map_err(
+        |problem| {
+            let message = format!("{FIELD}: {}, so {CONSEQUENCE}", problem.message);
+            Problem::new(problem.reason, message)
+        },
+    )
+}
+
+/// The backend for a cluster of the XBackend `name`.
+pub(crate) fn backend(
+    reader: &mut Reader<'_>,
+    xbackends: XBackends,
+    key: &ClusterKey,
+    name: &Arc<str>,
+) -> Backend {
+    let xbackend = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(name));
+    let Some(state) = reader.get(xbackends.states, &xbackend.of_kind(Kind::XBackend)) else {
+        return Backend::NotFound(format!("XBackend {xbackend} does not exist"));
+    };
+    let Ok(destination) = &state.destination else {
+        return Backend::Invalid;
+    };
+    let route = key.policy.as_ref().and_then(|policy| policy.protocol);
+    let Some(protocol) = protocol(destination, route) else {
+        let protocol = destination.protocol.as_ref();
+        return Backend::UnsupportedProtocol(match protocol {
+            Some(protocol) if route != Some(Protocol::Datagrams) => format!(
+                "XBackend {xbackend} has protocol {protocol}, which this kind of route does not support"
+            ),
+            _ => format!("XBackend {xbackend} does not support UDP; use a Service"),
+        });
+    };
+    let tls = destination.tls.clone();
+    let client_certificate = tls.as_ref().map(|tls| tls.client_certificate.clone());
+    let cluster = Cluster {
+        discovery: destination.discovery.clone(),
+        protocol,
+        tls,
+    };
+    match client_certificate {
+        None => Backend::Serves(cluster),
+        Some(certificate) => {
+            let key = key
+                .with_tls(TlsSettings::Own)
+                .with_client_certificate(certificate);
+            Backend::Secured(Box::new((key, cluster)))
+        }
+    }
+}
+
+/// The protocol, given the one that the kind of route requires; `None` if they are incompatible.
+fn protocol(destination: &Destination, route: Option<Protocol>) -> Option<Protocol> {
+    use BackendProtocol::{Grpc, H2c, Http, Http2, Http11, Mcp, Other, Tcp, Wss};
+    let any_version = match destination.tls {
+        Some(_) => Protocol::Negotiated,
+        None => Protocol::Http1,
+    };
+    match (route, &destination.protocol) {
+        // The bytes are for the backend, whatever its protocol.
+        (Some(Protocol::Opaque), _) => Some(Protocol::Opaque),
+        (Some(Protocol::Datagrams), _) | (_, Some(Tcp | Other(_))) => None,
+        (Some(Protocol::Http2), None | Some(Http | Http2 | H2c | Grpc)) => Some(Protocol::Http2),
+        (Some(Protocol::Http2), Some(Http11 | Mcp | Wss)) => None,
+        (_, None | Some(Http | Mcp)) => Some(any_version),
+        (_, Some(Http2 | H2c | Grpc)) => Some(Protocol::Http2),
+        // A WebSocket starts as HTTP/1.1: if ALPN offered HTTP/2, the backend might choose it.
+        (_, Some(Http11 | Wss)) => Some(Protocol::Http1),
+    }
+}
+
+/// Declares the table of statuses.
+pub(crate) fn statuses(
+    b: &mut Builder,
+    inputs: &Inputs,
+    xbackends: XBackends,
+    uses: Uses,
+) -> Table<ObjectKey, ObjectStatus> {
+    let inputs = *inputs;
+    b.derive("xbackend status", xbackends.states, move |reader, key| {
+        let generation = reader.get(inputs.xbackends, key)?.meta.generation;
+        let controller = &reader.get(inputs.settings, &())?.controller_name;
+        let state = reader.get(xbackends.states, key)?;
+        let verdict = Verdict {
+            refused: state.destination.as_ref().err(),
+            accepted: match &state.destination {
+                Ok(Destination { tls: None, .. }) => "connections to the backend are not encrypted",
+                _ => "connections to the backend use TLS",
+            },
+            unresolved: state.unresolved.as_ref(),
+        };
+        let uses = reader.keys(uses, key).into_iter();
+        let gateways: BTreeSet<ObjectKey> = uses.map(|used| used.gateway).collect();
+        let ancestors = gateways
+            .into_iter()
+            .map(|gateway| ancestors::entry(gateway, controller, generation, &verdict));
+        let status = ancestors::status(ancestors.collect())?;
+        Some(ObjectStatus::Policy(Arc::new(status)))
+    })
+}
