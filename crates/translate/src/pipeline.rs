@@ -367,7 +367,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         inputs.settings,
         rejections,
     );
-    let policy_status = backend_tls::statuses(b, &inputs, policies, attachments, gateways.points);
+    let policy_status = backend_tls::statuses(b, &inputs, policies, attachments, gateways.checked);
     let statuses = b.union(
         "statuses",
         [

@@ -42,7 +42,7 @@ pub(crate) fn statuses(
     inputs: &Inputs,
     policies: Policies,
     attachments: Table<ObjectKey, Attachments>,
-    points: Table<ObjectKey, AttachPoints>,
+    checked: Index<ObjectKey, AttachPoints, ObjectKey>,
 ) -> Table<ObjectKey, ObjectStatus> {
     let inputs = *inputs;
     let of_routes: Table<ObjectKey, Vec<ServiceUse>> =
@@ -51,7 +51,7 @@ pub(crate) fn statuses(
         });
     let by_use = b.index(of_routes, "routes by service use", |_, uses| uses.clone());
     let of_listeners: Table<ObjectKey, Vec<ServiceUse>> =
-        b.derive("service uses of listeners", points, move |reader, key| {
+        b.derive("service uses of listeners", checked, move |reader, key| {
             uses_of_listeners(reader, &inputs, policies, key)
         });
     let by_listener_use = b.index(of_listeners, "listeners by service use", |_, uses| {
