@@ -309,14 +309,13 @@ fn routes(world: &mut World) {
     costs(
         world,
         vec![upsert(beside)],
-        &with(&[ROUTE, &[refusal, ("gateway status", 1), ("hosts", 2)]]),
+        &with(&[ROUTE, &[refusal, ("gateway status", 1)]]),
         &TABLES,
     );
     costs(
         world,
         vec![remove(Kind::HTTPRoute, "new")],
         &[
-            ("hosts", 2),
             ("virtual host", 2),
             ("envoy.virtual_hosts", 2),
             ("gateway status", 1),

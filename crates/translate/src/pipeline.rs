@@ -380,7 +380,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         policies,
         xbackends,
         attachments,
-        gateways.points,
+        gateways.checked,
     );
     let policy_status = backend_tls::statuses(b, &inputs, policies, uses);
     let xbackend_status = xbackend::statuses(b, &inputs, xbackends, uses);

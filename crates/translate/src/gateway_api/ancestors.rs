@@ -40,7 +40,7 @@ pub(crate) fn uses(
     policies: Policies,
     xbackends: XBackends,
     attachments: Table<ObjectKey, Attachments>,
-    points: Table<ObjectKey, AttachPoints>,
+    checked: Index<ObjectKey, AttachPoints, ObjectKey>,
 ) -> Uses {
     let inputs = *inputs;
     let with_status = move |reader: &mut Reader<'_>, backend: &ObjectKey| match backend.kind {
@@ -53,7 +53,7 @@ pub(crate) fn uses(
         });
     let by_use = b.index(of_routes, "routes by backend use", |_, uses| uses.clone());
     let of_listeners: Table<ObjectKey, Vec<BackendUse>> =
-        b.derive("backend uses of listeners", points, move |reader, key| {
+        b.derive("backend uses of listeners", checked, move |reader, key| {
             of_owner(reader, &inputs, with_status, key)
         });
     let by_listener_use = b.index(of_listeners, "listeners by backend use", |_, uses| {

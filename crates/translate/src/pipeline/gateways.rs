@@ -41,6 +41,8 @@ pub(super) struct Gateways {
     pub(super) terminations: Table<ObjectKey, Terminations>,
     /// The CA certificates for clients.
     pub(super) trust_bundles: Table<TrustBundleKey, TrustBundle>,
+    /// The owners of listeners with checks.
+    pub(super) checked: Index<ObjectKey, AttachPoints, ObjectKey>,
     /// The checks of listeners' requests.
     pub(super) checks: Table<ListenerId, ListenerChecks>,
     /// The client certificates of fleets.
@@ -192,22 +194,31 @@ pub(super) fn stages(
         ))
     });
     let points = b.union("attach points", [gateway_points, set_points]);
-    let checks = b.derive_many("listener checks", points, move |reader, key: &ObjectKey| {
-        let Some(points) = reader.get(points, key) else {
-            return Vec::new();
-        };
-        if !points.listeners.iter().any(|point| point.checks) {
-            return Vec::new();
-        }
-        match key.kind {
-            Kind::Gateway => reader.get(states, key).map_or_else(Vec::new, |state| {
-                listener_state::checks(&points, &state.listeners)
-            }),
-            _ => reader.get(sets, key).map_or_else(Vec::new, |state| {
-                listener_state::checks(&points, &state.listeners)
-            }),
-        }
-    });
+    let checked = b.index(
+        points,
+        "owners of listeners with checks",
+        |key: &ObjectKey, points| {
+            let checks = points.listeners.iter().any(|point| point.checks);
+            Vec::from_iter(checks.then(|| key.clone()))
+        },
+    );
+    let checks = b.derive_many(
+        "listener checks",
+        checked,
+        move |reader, key: &ObjectKey| {
+            let Some(points) = reader.get(points, key) else {
+                return Vec::new();
+            };
+            match key.kind {
+                Kind::Gateway => reader.get(states, key).map_or_else(Vec::new, |state| {
+                    listener_state::checks(&points, &state.listeners)
+                }),
+                _ => reader.get(sets, key).map_or_else(Vec::new, |state| {
+                    listener_state::checks(&points, &state.listeners)
+                }),
+            }
+        },
+    );
     let gateway_terminations = b.derive("gateway terminations", states, move |reader, key| {
         let state = reader.get(states, key)?;
         Some(listener_state::terminations(&state.listeners))
@@ -235,6 +246,7 @@ pub(super) fn stages(
         sets,
         merged,
         points,
+        checked,
         checks,
         terminations: b.union("terminations", [gateway_terminations, set_terminations]),
         trust_bundles,
