@@ -23,6 +23,7 @@ use crate::listener_set::ListenerSet;
 use crate::object::Resource;
 use crate::reference_grant::ReferenceGrant;
 use crate::status::{StatusEntries, StatusOwner};
+use crate::telemetry_policy::XTelemetryPolicy;
 use k8s_openapi::api::certificates::v1::ClusterTrustBundle;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -191,6 +192,12 @@ kinds! {
     BackendTLSPolicy {
         versions: &["v1", "v1alpha3"],
         plural: "backendtlspolicies",
+        status: POLICY,
+    }
+    XTelemetryPolicy {
+        api_version: "gateway.networking.x-k8s.io/v1alpha1",
+        versions: &["v1alpha1"],
+        plural: "xtelemetrypolicies",
         status: POLICY,
     }
     Namespace {

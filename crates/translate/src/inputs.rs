@@ -6,6 +6,7 @@ use std::sync::Arc;
 use sesame_api::{
     BackendTLSPolicy, GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, ListenerSet,
     NamespacedName, Object, ObjectKey, ReferenceGrant, Release, TCPRoute, TLSRoute, UDPRoute,
+    XTelemetryPolicy,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Reader, Table};
 use sesame_model::{FleetId, FleetState};
@@ -31,6 +32,7 @@ pub struct Inputs {
     pub(crate) tcp_routes: Table<ObjectKey, TCPRoute>,
     pub(crate) udp_routes: Table<ObjectKey, UDPRoute>,
     pub(crate) backend_tls_policies: Table<ObjectKey, BackendTLSPolicy>,
+    pub(crate) telemetry_policies: Table<ObjectKey, XTelemetryPolicy>,
     pub(crate) reference_grants: Table<NamespacedName, ReferenceGrant>,
     pub(crate) services: Table<NamespacedName, Service>,
     pub(crate) slices: Table<NamespacedName, Slice>,
@@ -65,6 +67,7 @@ impl Inputs {
             tcp_routes: b.input("tcp_routes"),
             udp_routes: b.input("udp_routes"),
             backend_tls_policies: b.input("backend_tls_policies"),
+            telemetry_policies: b.input("telemetry_policies"),
             reference_grants,
             services: b.input("services"),
             slices,
@@ -231,6 +234,7 @@ input_tables! {
     TCPRoute => tcp_routes,
     UDPRoute => udp_routes,
     BackendTLSPolicy => backend_tls_policies,
+    XTelemetryPolicy => telemetry_policies,
     ReferenceGrant => reference_grants,
     Namespace => namespaces,
     Service => services,
@@ -269,6 +273,7 @@ whole_objects! {
     TCPRoute without status,
     UDPRoute without status,
     BackendTLSPolicy without status,
+    XTelemetryPolicy without status,
     ReferenceGrant,
 }
 
