@@ -81,7 +81,7 @@ pub(crate) fn stages<R: RouteKind>(
     let ours = route::ours(b, ours, routes, sources.attach);
     let backends = b.derive(backends, ours, move |reader, key: &ObjectKey| {
         let route = reader.get(routes, key)?;
-        let mut resolver = Resolver::new::<R>(reader, sources.backends, key, policy.as_ref());
+        let mut resolver = Resolver::new(reader, sources.backends, key, policy.as_ref());
         Some(read_backends(&*route, &mut resolver))
     });
     let no_refusal = |_: &mut Reader<'_>, _: &ObjectKey| None;

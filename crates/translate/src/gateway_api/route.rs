@@ -84,7 +84,7 @@ pub(crate) fn stages<R: HttpRouteKind>(
     let rules: Table<ObjectKey, RouteRules> = b.derive(rules, ours, move |reader, key| {
         let route = reader.get(routes, key)?;
         let invalid = R::INVALID_RULE;
-        let mut resolver = Resolver::new::<R>(reader, sources.backends, key, policy.as_ref());
+        let mut resolver = Resolver::new(reader, sources.backends, key, policy.as_ref());
         Some(rules::read(
             route.meta(),
             route.rules(),

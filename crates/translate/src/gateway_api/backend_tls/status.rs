@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use sesame_api::{
-    Kind, NamespacedName, ObjectKey, ObjectStatus, ParentReference, PolicyAncestorStatus,
-    PolicyStatus, PolicyTargetReference, condition, reason,
+    Kind, NamespacedName, ObjectKey, ObjectStatus, PolicyStatus, PolicyTargetReference, reason,
 };
 use sesame_engine::{Builder, Index, Reader, Table};
 
 use super::{Policies, PolicyState, oldest};
+use crate::gateway_api::policy_status::{self, Verdict};
 use crate::gateway_api::route;
 use crate::inputs::Inputs;
 use crate::problem::Problem;
@@ -135,12 +135,9 @@ fn status(
     for (index, target) in state.targets.iter().enumerate() {
         let field = format!("spec.targetRefs[{index}]");
         if target.known_kind() != Some(Kind::Service) {
-            let message = format!(
-                "{field}: kind {} in group {} is not supported as a target; use a Service",
-                target.kind,
-                target.group.or_core()
-            );
-            everywhere.push(Problem::new(reason::policy::INVALID, message));
+            let (kind, group) = (&target.kind, &target.group);
+            let problem = policy_status::unsupported_target(&field, kind, group, Kind::Service);
+            everywhere.push(problem);
             continue;
         }
         let name = NamespacedName::new(Arc::clone(&key.namespace), Arc::clone(&target.name));
@@ -154,35 +151,17 @@ fn status(
             }
         }
     }
-    let ancestors = by_gateway.into_iter().map(|(gateway, problems)| {
+    let verdicts = by_gateway.into_iter().map(|(gateway, problems)| {
         let of_settings = state.tls.as_ref().err();
         let problems = problems.into_iter().chain(everywhere.iter().cloned());
-        let refused = Problem::merge(problems.chain(of_settings.cloned()).collect());
-        let conditions = vec![
-            Problem::or_true(
-                refused.as_ref(),
-                condition::policy::ACCEPTED,
-                (
-                    reason::policy::ACCEPTED,
-                    "connections to the targets use TLS",
-                ),
-                generation,
-            ),
-            Problem::or_true(
-                state.unresolved.as_ref(),
-                condition::policy::RESOLVED_REFS,
-                (reason::policy::RESOLVED_REFS, "all references are resolved"),
-                generation,
-            ),
-        ];
-        PolicyAncestorStatus {
-            ancestor_ref: ParentReference::to_gateway(gateway),
-            controller_name: Arc::clone(controller),
-            conditions,
+        Verdict {
+            gateway,
+            refused: Problem::merge(problems.chain(of_settings.cloned()).collect()),
+            unresolved: state.unresolved.clone(),
         }
     });
-    let ancestors: Vec<_> = ancestors.collect();
-    (!ancestors.is_empty()).then_some(PolicyStatus { ancestors })
+    let accepted = "connections to the targets use TLS";
+    policy_status::status(controller, generation, accepted, verdicts)
 }
 
 /// Whether a target includes a port of its Service. If its sectionName is wrong, all ports report that.
@@ -236,11 +215,6 @@ fn conflict(
     let all = reader.by(policies.by_service, name);
     let (_, winner) = oldest(&all, name, target.section_name.as_deref())?;
     let older = &winner.seniority.name;
-    (*older != state.seniority.name).then(|| {
-        let message = format!(
-            "{field}: BackendTLSPolicy {older} has the same target and takes precedence; remove the target from one of \
-             the policies"
-        );
-        Problem::new(reason::policy::CONFLICTED, message)
-    })
+    (*older != state.seniority.name)
+        .then(|| policy_status::conflict(field, Kind::BackendTLSPolicy, older))
 }

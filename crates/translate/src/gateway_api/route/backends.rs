@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sesame_api::{
-    BackendObjectReference, BackendRef, Kind, NamespacedName, ObjectKey, Route, RouteFilter, reason,
+    BackendObjectReference, BackendRef, Kind, NamespacedName, ObjectKey, RouteFilter, reason,
 };
 use sesame_engine::{Reader, Table};
 use sesame_model::{ClusterKey, ClusterPolicy, Target};
@@ -30,7 +30,7 @@ pub(crate) struct Targets {
     pub(crate) passthrough: Target,
 }
 
-/// Resolves the references of one route and collects errors.
+/// Resolves the references of one route or policy and collects errors.
 pub(crate) struct Resolver<'a, 'r> {
     reader: &'a mut Reader<'r>,
     sources: Sources,
@@ -40,19 +40,19 @@ pub(crate) struct Resolver<'a, 'r> {
 }
 
 impl<'a, 'r> Resolver<'a, 'r> {
-    /// A resolver for a route.
-    pub(crate) fn new<R: Route>(
+    /// A resolver for the references of an object.
+    pub(crate) fn new(
         reader: &'a mut Reader<'r>,
         sources: Sources,
-        route: &'a ObjectKey,
+        of: &'a ObjectKey,
         policy: Policy<'a>,
     ) -> Self {
         Self {
             reader,
             sources,
             referrer: Referrer {
-                kind: R::KIND,
-                namespace: &route.namespace,
+                kind: of.kind,
+                namespace: &of.namespace,
             },
             policy,
             problems: Vec::new(),
@@ -78,7 +78,11 @@ impl<'a, 'r> Resolver<'a, 'r> {
         })
     }
 
-    fn resolve(&mut self, reference: &BackendObjectReference) -> Result<Targets, Problem> {
+    /// The cluster of a valid and permitted reference, whether or not its Service exists.
+    pub(crate) fn permitted(
+        &mut self,
+        reference: &BackendObjectReference,
+    ) -> Result<ClusterKey, Problem> {
         if reference.known_kind() != Some(Kind::Service) {
             let group = reference.group.or_core();
             return Err(Problem::new(
@@ -106,12 +110,16 @@ impl<'a, 'r> Resolver<'a, 'r> {
                 ),
             ));
         }
-        let Some(key) = cluster_key(reference, namespace, self.policy) else {
-            return Err(Problem::new(
+        cluster_key(reference, namespace, self.policy).ok_or_else(|| {
+            Problem::new(
                 reason::route::BACKEND_NOT_FOUND,
                 format!("port is required; set it to a port of Service {service}"),
-            ));
-        };
+            )
+        })
+    }
+
+    fn resolve(&mut self, reference: &BackendObjectReference) -> Result<Targets, Problem> {
+        let key = self.permitted(reference)?;
         match self.reader.get(self.sources.backends, &key).as_deref() {
             Some(Backend::Serves(_)) => Ok(Targets {
                 usual: Target::Cluster(key.clone()),
@@ -136,14 +144,14 @@ impl<'a, 'r> Resolver<'a, 'r> {
             )),
             None => Err(Problem::new(
                 reason::route::BACKEND_NOT_FOUND,
-                format!("Service {service} does not exist"),
+                format!("Service {}/{} does not exist", key.namespace, key.service),
             )),
         }
     }
 }
 
-/// The cluster for a reference, if it names a port of a Service.
-fn cluster_key(
+/// The cluster for a reference of an object in `namespace`, if it names a port of a Service.
+pub(crate) fn cluster_key(
     reference: &BackendObjectReference,
     namespace: &Arc<str>,
     policy: Policy<'_>,
