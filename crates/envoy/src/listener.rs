@@ -17,7 +17,7 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_c
 use envoy_types::util::pack_any;
 use sesame_model::{
     Chain, ChainTarget, ClientValidation, Listener, ListenerKey, RouteTableKey, Target,
-    Termination, TlsMode, Transport, WeightedBackend,
+    Termination, TlsMode, Tracing, Transport, WeightedBackend,
 };
 
 use tcp::tcp_proxy::ClusterSpecifier;
@@ -56,6 +56,7 @@ pub fn listener(
                 false => Routes::Whole(table),
                 true => Routes::Shards(table, lookup),
             },
+            listener.tracing.as_deref(),
         ),
         ChainTarget::Tcp(backends) => tcp_proxy(key, backends),
     };
@@ -153,11 +154,11 @@ fn tcp_proxy(key: &ListenerKey, backends: &[WeightedBackend]) -> pb::Filter {
     }
 }
 
-fn http(key: &ListenerKey, routes: Routes<'_>) -> pb::Filter {
+fn http(key: &ListenerKey, routes: Routes<'_>, tracing: Option<&Tracing>) -> pb::Filter {
     pb::Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
         config_type: Some(pb::filter::ConfigType::TypedConfig(pack_any(
-            hcm::connection_manager(names::listener(key), routes),
+            hcm::connection_manager(names::listener(key), routes, tracing),
         ))),
     }
 }

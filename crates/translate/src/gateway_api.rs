@@ -10,6 +10,7 @@
 //! - `route`: where routes attach, and their rules; `http_route`, `grpc_route` and `l4_route` contain what is specific
 //!   to each kind
 //! - `backend_tls`: TLS to Services
+//! - `telemetry`: tracing of Gateways
 //! - `policy_status`: what the statuses of policies have in common
 //! - `fleet_request`: the fleet of a Gateway
 //! - `gateway_status`, `listener_set_status`, `listener_status`, `route/status`: the statuses
@@ -34,4 +35,5 @@ pub(crate) mod merge;
 pub mod parameters;
 pub(crate) mod policy_status;
 pub(crate) mod route;
+pub(crate) mod telemetry;
 pub(crate) mod unmanaged;

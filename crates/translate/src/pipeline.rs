@@ -21,10 +21,10 @@ use sesame_model::{
     VirtualHost, VirtualHostKey,
 };
 
-use self::reach::{certificates_of, clusters_of, tcp_clusters_of, trust_bundles_of};
+use self::reach::{certificates_of, clusters_of, listener_clusters_of, trust_bundles_of};
 use crate::gateway_api::route::status::{Findings, Rejections};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
-use crate::gateway_api::{backend_tls, l4_route};
+use crate::gateway_api::{backend_tls, l4_route, telemetry};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates::CertificateState;
@@ -85,6 +85,11 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let tls_by_backend = by_backend(b, "tls_routes by backend", inputs.tls_routes);
     let tcp_by_backend = by_backend(b, "tcp_routes by backend", inputs.tcp_routes);
     let udp_by_backend = by_backend(b, "udp_routes by backend", inputs.udp_routes);
+    let telemetry_by_backend = b.index(
+        inputs.telemetry_policies,
+        "telemetry_policies by backend",
+        telemetry::referenced,
+    );
     let referenced = b.union_keys(
         "referenced clusters",
         [
@@ -93,6 +98,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             tls_by_backend.into(),
             tcp_by_backend.into(),
             udp_by_backend.into(),
+            telemetry_by_backend.into(),
         ],
     );
     let policies = backend_tls::policies(b, &inputs, authorities);
@@ -209,6 +215,15 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let route_tables = b.derive_many("route table", points_by_port, move |reader, key| {
         ports::route_tables(reader, points_by_port, key)
     });
+    let telemetry = telemetry::stages(
+        b,
+        &inputs,
+        telemetry::Sources {
+            gateways: gateways.states,
+            backends: sources.backends,
+            client_certificates: gateways.client_certificates,
+        },
+    );
     let of_ports = ports::Sources {
         points_by_port,
         terminations: gateways.terminations,
@@ -216,6 +231,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             vec![key.listener.clone()]
         }),
         client_certificates: gateways.client_certificates,
+        tracing: telemetry.tracing,
     };
     let listeners = b.derive(
         "listener",
@@ -234,7 +250,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     );
 
     let hosts_by_cluster = b.index(virtual_hosts, "virtual hosts by cluster", clusters_of);
-    let listeners_by_cluster = b.index(listeners, "listeners by cluster", tcp_clusters_of);
+    let listeners_by_cluster = b.index(listeners, "listeners by cluster", listener_clusters_of);
     let fleet_clusters = b.union_keys(
         "fleet's clusters",
         [hosts_by_cluster.into(), listeners_by_cluster.into()],
@@ -363,6 +379,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             tcp_status,
             udp_status,
             policy_status,
+            telemetry.statuses,
         ],
     );
 

@@ -288,6 +288,7 @@ fn some_listener(key: &ListenerKey, secure: bool) -> Listener {
             }),
             target: ChainTarget::Http(routes),
         }],
+        tracing: None,
     }
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Gateways {
     pub(super) class_status: Table<ObjectKey, ObjectStatus>,
     pub(super) certificate_states: Table<CertificateKey, CertificateState>,
     parameters: Table<ObjectKey, GatewayParameters>,
-    states: Table<ObjectKey, GatewayState>,
+    pub(super) states: Table<ObjectKey, GatewayState>,
     sets: Table<ObjectKey, SetState>,
     merged: Merged,
     /// Listeners by owner.
