@@ -22,6 +22,7 @@ mod l4_route;
 mod pool;
 mod route;
 mod secret;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 
@@ -75,6 +76,7 @@ pub fn sets() -> BoxedStrategy<Set> {
         prop::collection::vec(backend_tls::config_map(), 0..3).boxed(),
         prop::collection::vec(backend_tls::trust_bundle(), 0..2).boxed(),
         prop::collection::vec(backend_tls::policy(), 0..4).boxed(),
+        prop::collection::vec(telemetry::policy(), 0..3).boxed(),
         prop::collection::vec(route::http_route(), 1..10).boxed(),
         prop::collection::vec(grpc_route::grpc_route(), 0..4).boxed(),
         prop::collection::vec(l4_route::tls_route(), 0..3).boxed(),
@@ -118,6 +120,7 @@ pub fn objects() -> BoxedStrategy<Value> {
         1 => backend_tls::config_map(),
         1 => backend_tls::trust_bundle(),
         2 => backend_tls::policy(),
+        2 => telemetry::policy(),
         6 => route::http_route(),
         2 => grpc_route::grpc_route(),
         1 => l4_route::tls_route(),
@@ -283,6 +286,7 @@ fn graft(object: &mut Value, donor: &Value, which: &Index) -> Option<()> {
         "Gateway" => &["gatewayClassName", "listeners", "addresses", "tls"],
         "ReferenceGrant" => &["from", "to"],
         "BackendTLSPolicy" => &["targetRefs", "validation"],
+        "XTelemetryPolicy" => &["targetRefs", "tracing"],
         _ => return None,
     };
     let field = fields[which.index(fields.len())];
