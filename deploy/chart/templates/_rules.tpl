@@ -37,6 +37,12 @@
     - tlsroutes
     - udproutes
   verbs: [get, list, watch]
+- apiGroups: [gateway.networking.x-k8s.io]
+  resources: [xtelemetrypolicies]
+  verbs: [get, list, watch]
+- apiGroups: [gateway.networking.x-k8s.io]
+  resources: [xtelemetrypolicies/status]
+  verbs: [patch]
 - apiGroups: [gateway.networking.k8s.io]
   resources: [referencegrants]
   verbs: [list, watch]
