@@ -12,7 +12,6 @@ pub(crate) const UNREAD_KINDS: List = &[
     ("XBackend", "Services are the only backends"),
     ("XBackendTrafficPolicy", "not supported"),
     ("XMesh", "Sesame is not a mesh"),
-    ("XTelemetryPolicy", "not supported"),
 ];
 
 /// Fields that `api` drops.
