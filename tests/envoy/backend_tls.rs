@@ -22,7 +22,7 @@ pub(crate) fn authority() -> Authority {
 }
 
 /// A TLS backend whose certificate has these names.
-async fn secure(name: &str, authority: &Authority, names: &[&str]) -> Backend {
+pub(crate) async fn secure(name: &str, authority: &Authority, names: &[&str]) -> Backend {
     let identity = authority.issue(names).expect("a certificate");
     let config = identity.server_config().expect("a configuration");
     let any = SocketAddr::from(([127, 0, 0, 1], 0));

@@ -29,5 +29,6 @@ mod sessions;
 mod shards;
 mod status;
 mod supervisor;
+mod telemetry;
 mod timeouts;
 mod tls;

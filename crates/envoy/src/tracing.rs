@@ -73,7 +73,7 @@ fn collector(tracing: &Tracing) -> core::GrpcService {
     let headers = tracing.headers.iter();
     let headers = headers.map(|(name, value)| core::HeaderValue {
         key: name.to_string(),
-        value: literal(value),
+        value: value.to_string(),
         ..Default::default()
     });
     core::GrpcService {

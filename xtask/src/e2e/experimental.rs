@@ -53,7 +53,10 @@ pub(super) fn experimental(scene: &Scene) -> Result<String> {
     routability(scene)?;
     telemetry(scene)?;
     shop::close(scene)?;
-    Ok("addresses inside and outside the cluster serve, and a telemetry policy is accepted".to_owned())
+    Ok(
+        "addresses inside and outside the cluster serve, and a telemetry policy is accepted"
+            .to_owned(),
+    )
 }
 
 /// Addresses inside and outside the cluster: both serve, until a request is removed.

@@ -278,3 +278,58 @@ fn property(key: &str) -> Option<SpanValue> {
 fn header(name: &str) -> Option<Arc<str>> {
     (!name.is_empty()).then(|| name.into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(key: &str) -> Attribute {
+        Attribute {
+            name: "a".into(),
+            source: SpanAttributeSource::Attribute(key.into()),
+        }
+    }
+
+    #[test]
+    fn unsupported_attributes_are_omitted_and_reported() {
+        let keys = ["url.path", "gen_ai.tool.name", "http.request.header."];
+        let (supported, omitted) = attributes(&keys.map(attribute));
+        assert_eq!(supported.len(), 1);
+        let settings = Settings::On {
+            tracing: Tracing {
+                collector: Target::Refused,
+                headers: Vec::new(),
+                sampling: Sampling {
+                    rate: ALL,
+                    parents: None,
+                },
+                service: "".into(),
+                span: None,
+                attributes: supported,
+            },
+            omitted,
+        };
+        assert_eq!(
+            settings.effect(),
+            "requests are traced; spec.tracing.attributes[1].attributeKey: gen_ai.tool.name is not supported, so the \
+             attribute is omitted; spec.tracing.attributes[2].attributeKey: http.request.header. is not supported, so \
+             the attribute is omitted"
+        );
+    }
+
+    #[test]
+    fn fractions_are_rounded_up() {
+        let share = |numerator, denominator| {
+            let fraction = Fraction {
+                numerator,
+                denominator,
+            };
+            share("f", fraction).ok().map(|share| share.0)
+        };
+        assert_eq!(share(0, 1), Some(0));
+        assert_eq!(share(1, 2_000_000_000), Some(1));
+        assert_eq!(share(1, 3), Some(333_334));
+        assert_eq!(share(100, 100), Some(1_000_000));
+        assert_eq!((share(2, 1), share(0, 0)), (None, None));
+    }
+}
