@@ -72,8 +72,8 @@ fn collector(tracing: &Tracing) -> core::GrpcService {
     };
     let headers = tracing.headers.iter();
     let headers = headers.map(|(name, value)| core::HeaderValue {
-        key: name.to_string(),
-        value: value.to_string(),
+        key: name.clone(),
+        value: value.clone(),
         ..Default::default()
     });
     core::GrpcService {

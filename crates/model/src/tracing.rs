@@ -8,7 +8,7 @@ pub struct Tracing {
     /// Where spans go, over OTLP/gRPC; [`Target::Refused`] drops them. A cluster that doesn't exist drops them too.
     pub collector: Target,
     /// Headers of requests to the collector.
-    pub headers: Vec<(Arc<str>, Arc<str>)>,
+    pub headers: Vec<(String, String)>,
     /// Which requests are sampled.
     pub sampling: Sampling,
     /// The name of the service that the spans belong to.

@@ -1,6 +1,6 @@
 //! A fleet's resources depend only on the final rows, not on the history of changes.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::route::v3 as pb;

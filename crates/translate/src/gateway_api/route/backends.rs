@@ -105,8 +105,10 @@ impl<'a, 'r> Resolver<'a, 'r> {
             return Err(Problem::new(
                 reason::route::REF_NOT_PERMITTED,
                 format!(
-                    "no ReferenceGrant in namespace {} allows {kind}s in namespace {namespace} to reference Service {}",
-                    service.namespace, service.name
+                    "no ReferenceGrant in namespace {} allows {} in namespace {namespace} to reference Service {}",
+                    service.namespace,
+                    several(kind),
+                    service.name
                 ),
             ));
         }
@@ -147,6 +149,14 @@ impl<'a, 'r> Resolver<'a, 'r> {
                 format!("Service {}/{} does not exist", key.namespace, key.service),
             )),
         }
+    }
+}
+
+/// The plural of a kind's name.
+fn several(kind: Kind) -> String {
+    match kind.as_str().strip_suffix("cy") {
+        Some(stem) => format!("{stem}cies"),
+        None => format!("{kind}s"),
     }
 }
 

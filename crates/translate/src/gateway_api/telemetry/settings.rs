@@ -153,7 +153,7 @@ fn collector(
 }
 
 /// Of several headers with equivalent names, the first is used (HTTPHeader.name).
-fn headers(headers: &[HttpHeader]) -> Result<Vec<(Arc<str>, Arc<str>)>, FieldError> {
+fn headers(headers: &[HttpHeader]) -> Result<Vec<(String, String)>, FieldError> {
     let mut seen = BTreeSet::new();
     let mut out = Vec::new();
     for (index, header) in headers.iter().enumerate() {
@@ -163,7 +163,7 @@ fn headers(headers: &[HttpHeader]) -> Result<Vec<(Arc<str>, Arc<str>)>, FieldErr
             return Err(FieldError::new(format!("{field}.value"), CONTROLS));
         }
         if seen.insert(header.name.to_ascii_lowercase()) {
-            out.push((Arc::clone(&header.name), Arc::clone(&header.value)));
+            out.push((header.name.to_string(), header.value.to_string()));
         }
     }
     Ok(out)
