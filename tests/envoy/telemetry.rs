@@ -93,7 +93,7 @@ async fn spans_have_names_attributes_and_parents() {
         {name: port, sourceType: Attribute, attributeKey: network.local.port}]";
     let tracing = enabled("otel", settings).replace(
         "port: 80}",
-        "port: 80}, headers: [{name: authorization, value: \"50% %REQ(:path)%\"}]",
+        "port: 80}, headers: [{name: authorization, value: Bearer abc}]",
     );
     let objects = objects + &policy("p", "web", &tracing);
     let sesame = Sesame::with_rules(&objects, &[at("/", "s")]).await;
@@ -139,7 +139,7 @@ async fn spans_have_names_attributes_and_parents() {
     assert!(matches!(missing, None | Some("")), "{span:?}");
 
     let export = &backends[1].requests()[0];
-    assert_eq!(export.header("authorization"), Some("50% %REQ(:path)%"));
+    assert_eq!(export.header("authorization"), Some("Bearer abc"));
     assert_eq!(
         (&*export.host, export.protocol),
         ("otel.default.svc:80", "HTTP/2")

@@ -162,6 +162,13 @@ fn headers(headers: &[HttpHeader]) -> Result<Vec<(String, String)>, FieldError> 
         if has_controls(&header.value) {
             return Err(FieldError::new(format!("{field}.value"), CONTROLS));
         }
+        // Envoy reads commands in these values, and has no reliable way to escape them.
+        if header.value.contains('%') {
+            return Err(FieldError::new(
+                format!("{field}.value"),
+                "percent signs are not supported",
+            ));
+        }
         if seen.insert(header.name.to_ascii_lowercase()) {
             out.push((header.name.to_string(), header.value.to_string()));
         }
