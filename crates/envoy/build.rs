@@ -11,12 +11,13 @@ use prost::Message;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 
 /// Files with messages that are resources or are packed into an `Any`. Their imports are included.
-const FILES: [&str; 27] = [
+const FILES: [&str; 31] = [
     "envoy/config/bootstrap/v3/bootstrap.proto",
     "envoy/config/cluster/v3/cluster.proto",
     "envoy/config/endpoint/v3/endpoint.proto",
     "envoy/config/listener/v3/listener.proto",
     "envoy/config/route/v3/route.proto",
+    "envoy/config/trace/v3/opentelemetry.proto",
     "envoy/extensions/clusters/dns/v3/dns_cluster.proto",
     "envoy/extensions/filters/http/composite/v3/composite.proto",
     "envoy/extensions/filters/http/cors/v3/cors.proto",
@@ -33,9 +34,12 @@ const FILES: [&str; 27] = [
     "envoy/extensions/http/early_header_mutation/header_mutation/v3/header_mutation.proto",
     "envoy/extensions/http/stateful_session/cookie/v3/cookie.proto",
     "envoy/extensions/http/stateful_session/header/v3/header.proto",
+    "envoy/extensions/request_id/uuid/v3/uuid.proto",
     "envoy/extensions/resource_monitors/downstream_connections/v3/downstream_connections.proto",
     "envoy/extensions/resource_monitors/fixed_heap/v3/fixed_heap.proto",
     "envoy/extensions/retry/host/previous_hosts/v3/previous_hosts.proto",
+    "envoy/extensions/tracers/opentelemetry/samplers/v3/parent_based_sampler.proto",
+    "envoy/extensions/tracers/opentelemetry/samplers/v3/trace_id_ratio_based_sampler.proto",
     "envoy/extensions/transport_sockets/tls/v3/tls.proto",
     "envoy/extensions/upstreams/http/v3/http_protocol_options.proto",
     "envoy/type/matcher/v3/http_inputs.proto",

@@ -11,7 +11,6 @@ type List = &'static [(&'static str, &'static str)];
 pub(crate) const UNREAD_KINDS: List = &[
     ("XBackendTrafficPolicy", "not supported"),
     ("XMesh", "Sesame is not a mesh"),
-    ("XTelemetryPolicy", "not supported"),
 ];
 
 /// Fields that `api` drops.

@@ -25,6 +25,7 @@ pub(crate) fn apply(kind: &str, path: &Path, object: &mut Value) {
             // Optional in v1alpha2, but Sesame reads v1, which requires it.
             spec.map(|spec| spec.entry("hostnames").or_insert(json!(["a.example.com"])));
         }
+        "XTelemetryPolicy" => tracing(&mut object["spec"]),
         "BackendTLSPolicy" => authorities(path, &mut object["spec"]["validation"]),
         "XBackend" => xbackend(path, &mut object["spec"]),
         _ => {}
@@ -119,5 +120,50 @@ fn authorities(path: &Path, validation: &mut Value) {
         && !fields.contains_key("wellKnownCACertificates")
     {
         fields.insert("wellKnownCACertificates".to_owned(), json!("System"));
+    }
+}
+
+/// All settings of tracing require mode Enabled, which requires a provider. Each attribute has one source.
+fn tracing(spec: &mut Value) {
+    let Some(spec) = spec.as_object_mut() else {
+        return;
+    };
+    let tracing = spec.entry("tracing").or_insert(json!({}));
+    for attribute in elements(tracing, "attributes") {
+        source(attribute);
+    }
+    if let Some(parents) = tracing.get_mut("parentBasedSampling")
+        && parents.get("samplingRate").is_some()
+    {
+        parents["mode"] = json!("Enabled");
+    }
+    let fields = tracing.as_object_mut();
+    if let Some(fields) = fields
+        && (fields.get("mode") == Some(&json!("Enabled")) || fields.keys().any(|key| key != "mode"))
+    {
+        fields.insert("mode".to_owned(), json!("Enabled"));
+        let provider = fields.entry("provider").or_insert(json!({}));
+        if provider.get("backendRef").is_none() {
+            provider["backendRef"] = json!({ "name": "a", "port": 1 });
+        }
+    }
+}
+
+fn source(attribute: &mut Value) {
+    let sources = [
+        ("Header", "headerName"),
+        ("Literal", "literalValue"),
+        ("Attribute", "attributeKey"),
+    ];
+    let given = sources
+        .iter()
+        .find(|(_, field)| attribute.get(field).is_some());
+    if let Some((type_, _)) = given {
+        attribute["sourceType"] = json!(type_);
+    } else if let Some((_, field)) = sources
+        .iter()
+        .find(|(type_, _)| attribute["sourceType"] == *type_)
+    {
+        attribute[field] = json!("a");
     }
 }

@@ -31,6 +31,7 @@ mod sessions;
 mod shards;
 mod status;
 mod supervisor;
+mod telemetry;
 mod timeouts;
 mod tls;
 mod xbackends;

@@ -23,6 +23,7 @@ use crate::listener_set::ListenerSet;
 use crate::object::Resource;
 use crate::reference_grant::ReferenceGrant;
 use crate::status::{StatusEntries, StatusOwner};
+use crate::telemetry_policy::XTelemetryPolicy;
 use crate::xbackend::XBackend;
 use k8s_openapi::api::certificates::v1::ClusterTrustBundle;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
@@ -204,6 +205,12 @@ kinds! {
         versions: &["v1alpha1"],
         plural: "xbackends",
         status: by_ancestor(32),
+    }
+    XTelemetryPolicy {
+        api_version: EXPERIMENTAL,
+        versions: &["v1alpha1"],
+        plural: "xtelemetrypolicies",
+        status: by_ancestor(16),
     }
     Namespace {
         api_version: "v1",

@@ -40,6 +40,7 @@ mod meta;
 mod named;
 mod object;
 mod open_enum;
+mod policy_status;
 pub mod reason;
 mod reference;
 mod reference_grant;
@@ -48,11 +49,12 @@ mod route;
 mod session;
 mod status;
 mod strict;
+mod telemetry_policy;
 mod xbackend;
 
 pub use backend_tls_policy::{
-    BackendTLSPolicy, BackendTlsPolicySpec, BackendTlsValidation, PolicyAncestorStatus,
-    PolicyStatus, PolicyTargetReference, SubjectAltName, WellKnownCaCertificates,
+    BackendTLSPolicy, BackendTlsPolicySpec, BackendTlsValidation, PolicyTargetReference,
+    SubjectAltName, WellKnownCaCertificates,
 };
 pub use check::{is_header_name, is_hostname, is_precise_hostname};
 pub use condition::{Condition, ConditionStatus};
@@ -87,6 +89,7 @@ pub use listener::{
 pub use listener_set::{ListenerSet, ListenerSetSpec, ListenerSetStatus};
 pub use meta::{LabelOperator, LabelRequirement, LabelSelector, Meta};
 pub use named::references;
+pub use policy_status::{PolicyAncestorStatus, PolicyStatus};
 pub use reference::{
     BackendObjectReference, LocalObjectReference, ObjectReference, ParentGatewayReference,
     ParentReference, SecretObjectReference,
@@ -102,6 +105,10 @@ pub use session::{
     CookieLifetime, SessionCookie, SessionHeader, SessionPersistence, SessionPersistenceType,
 };
 pub use status::{LiveStatus, ObjectStatus, StatusEntries, StatusEntry, StatusField, StatusOwner};
+pub use telemetry_policy::{
+    ParentBasedSampling, SamplingMode, SpanAttribute, SpanAttributeSource, TelemetryPolicySpec,
+    TracingConfig, TracingMode, TracingProvider, XTelemetryPolicy,
+};
 pub use xbackend::{
     BackendProtocol, BackendTlsMode, EndpointSelector, ExternalHostname, XBackend, XBackendPort,
     XBackendSpec, XBackendTls, XBackendType,

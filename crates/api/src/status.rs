@@ -6,12 +6,12 @@ use serde::Serialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::backend_tls_policy::PolicyStatus;
 use crate::condition::Condition;
 use crate::gateway::GatewayStatus;
 use crate::gateway_class::GatewayClassStatus;
 use crate::listener::ListenerStatus;
 use crate::listener_set::ListenerSetStatus;
+use crate::policy_status::PolicyStatus;
 use crate::reference::ParentReference;
 use crate::route::RouteStatus;
 

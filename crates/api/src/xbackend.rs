@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::backend_tls_policy::{BackendTlsValidation, PolicyStatus};
+use crate::backend_tls_policy::BackendTlsValidation;
 use crate::check::{self, Check};
 use crate::meta::Meta;
 use crate::named::Named;
 use crate::object::resource;
 use crate::open_enum::open_enum;
+use crate::policy_status::PolicyStatus;
 use crate::reference::SecretObjectReference;
 use crate::session::SessionPersistence;
 

@@ -40,12 +40,23 @@ const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 /// How long an answer is used at least, whatever its TTL.
 const MIN_REFRESH: Duration = Duration::from_secs(5);
 
+/// Limits of a cluster whose requests may be lost. They bound the memory for requests to a slow backend.
+const BEST_EFFORT_REQUESTS: u32 = 128;
+const BEST_EFFORT_DURATION: Duration = Duration::from_secs(10);
+
 /// The cluster for a key.
 ///
-/// Load balancing uses least request. Circuit breakers never trip: Envoy's defaults (1,024 connections and requests,
-/// 3 concurrent retries) would turn load into errors that no object configures.
+/// Load balancing uses least request. Circuit breakers trip only if requests may be lost: Envoy's defaults (1,024
+/// connections and requests, 3 concurrent retries) would turn load into errors that no object configures.
 pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
+    let best_effort = key.is_best_effort();
+    let requests = if best_effort {
+        BEST_EFFORT_REQUESTS
+    } else {
+        u32::MAX
+    };
     let mut out = pb::Cluster {
+        circuit_breakers: Some(circuit_breakers(requests)),
         lb_policy: pb::cluster::LbPolicy::LeastRequest.into(),
         transport_socket: cluster.tls.as_deref().map(transport_socket),
         ..match &cluster.discovery {
@@ -53,7 +64,11 @@ pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
             Discovery::Dns(host) => with_dns(names::cluster(key), host),
         }
     };
-    if let Some(options) = http_options(cluster) {
+    if let Some(mut options) = http_options(cluster) {
+        options.common_http_protocol_options = best_effort.then(|| core::HttpProtocolOptions {
+            max_stream_duration: Some(wire::duration(BEST_EFFORT_DURATION)),
+            ..Default::default()
+        });
         out.typed_extension_protocol_options
             .insert(HTTP_OPTIONS.to_owned(), pack_any(options));
     }
@@ -71,7 +86,7 @@ pub(crate) fn with_eds(name: String) -> pb::Cluster {
             eds_config: Some(wire::ads()),
             ..Default::default()
         }),
-        circuit_breakers: Some(unlimited()),
+        circuit_breakers: Some(circuit_breakers(u32::MAX)),
         ..Default::default()
     }
 }
@@ -117,17 +132,17 @@ fn with_dns(name: String, host: &ExternalHost) -> pb::Cluster {
             },
         )),
         wait_for_warm_on_init: Some(BoolValue { value: false }),
-        circuit_breakers: Some(unlimited()),
         ..Default::default()
     }
 }
 
-fn unlimited() -> pb::CircuitBreakers {
+/// Circuit breakers that limit only concurrent requests.
+fn circuit_breakers(requests: u32) -> pb::CircuitBreakers {
     pb::CircuitBreakers {
         thresholds: vec![pb::circuit_breakers::Thresholds {
             max_connections: wire::uint32(u32::MAX),
-            max_pending_requests: wire::uint32(u32::MAX),
-            max_requests: wire::uint32(u32::MAX),
+            max_pending_requests: wire::uint32(requests),
+            max_requests: wire::uint32(requests),
             max_retries: wire::uint32(u32::MAX),
             ..Default::default()
         }],

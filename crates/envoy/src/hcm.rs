@@ -1,9 +1,9 @@
 //! The HTTP connection manager.
 //!
-//! In: a route table's name, whether it is sharded, and a listener's hostname. Out: `HttpConnectionManager`. It must not depend on
-//! routes or certificates.
+//! In: a route table's name, whether it is sharded, a listener's hostname, and how requests are traced. Out:
+//! `HttpConnectionManager`. It must not depend on routes or certificates.
 //!
-//! **These bytes are frozen**: apart from three names and the shards, they are the same in all listeners, because
+//! **These bytes are frozen**: apart from three names, the shards and tracing, they are the same in all listeners, because
 //! changing a listener closes its connections. So every filter that a route may need is present but disabled, and
 //! routes enable the filters they use.
 
@@ -18,11 +18,11 @@ use envoy_types::pb::envoy::extensions::filters::network::http_connection_manage
 use envoy_types::util::pack_any;
 use pb::http_connection_manager::RouteSpecifier;
 use prost::{Message, Name};
-use sesame_model::{MAX_HOST_AUTH, RouteTableKey};
+use sesame_model::{MAX_HOST_AUTH, RouteTableKey, Tracing};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::shard::{self, ShardLookup};
-use crate::{names, wire};
+use crate::{names, tracing, wire};
 
 /// The CORS filter; routes enable it.
 pub(crate) const CORS: &str = "envoy.filters.http.cors";
@@ -65,6 +65,7 @@ pub(crate) fn connection_manager(
     stat_prefix: String,
     routes: Routes<'_>,
     listener: Option<&str>,
+    traced: Option<&Tracing>,
 ) -> pb::HttpConnectionManager {
     let shard = match routes {
         Routes::Whole(_) => None,
@@ -81,6 +82,8 @@ pub(crate) fn connection_manager(
             Routes::Shards(table, _) => RouteSpecifier::ScopedRoutes(by_header(table)),
         }),
         early_header_mutation_extensions: shard.into_iter().chain(listener).collect(),
+        tracing: traced.map(tracing::tracing),
+        request_id_extension: traced.map(tracing::request_id),
         http_filters: filters(),
         use_remote_address: wire::boolean(true),
         normalize_path: wire::boolean(true),

@@ -24,6 +24,7 @@ mod route;
 mod secret;
 mod shard;
 mod stages;
+mod tracing;
 mod wire;
 
 pub use assembler::{Assembler, ResourceChange};

@@ -17,7 +17,7 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_c
 use envoy_types::util::pack_any;
 use sesame_model::{
     Chain, ChainTarget, ClientValidation, Listener, ListenerKey, RouteTableKey, Target,
-    Termination, TlsMode, Transport, WeightedBackend,
+    Termination, TlsMode, Tracing, Transport, WeightedBackend,
 };
 
 use tcp::tcp_proxy::ClusterSpecifier;
@@ -55,8 +55,9 @@ pub fn listener(
                 false => Routes::Whole(table),
                 true => Routes::Shards(table, lookup),
             };
-            let listener = chain.tls.as_ref().map(|tls| tls.server_name.as_deref());
-            http(key, routes, listener.map(|name| name.unwrap_or("*")))
+            let server_name = chain.tls.as_ref().map(|tls| tls.server_name.as_deref());
+            let name = server_name.map(|name| name.unwrap_or("*"));
+            http(key, routes, name, listener.tracing.as_deref())
         }
         ChainTarget::Tcp(backends) => tcp_proxy(key, backends),
     };
@@ -154,11 +155,16 @@ fn tcp_proxy(key: &ListenerKey, backends: &[WeightedBackend]) -> pb::Filter {
     }
 }
 
-fn http(key: &ListenerKey, routes: Routes<'_>, listener: Option<&str>) -> pb::Filter {
+fn http(
+    key: &ListenerKey,
+    routes: Routes<'_>,
+    listener: Option<&str>,
+    tracing: Option<&Tracing>,
+) -> pb::Filter {
     pb::Filter {
         name: "envoy.filters.network.http_connection_manager".to_owned(),
         config_type: Some(pb::filter::ConfigType::TypedConfig(pack_any(
-            hcm::connection_manager(names::listener(key), routes, listener),
+            hcm::connection_manager(names::listener(key), routes, listener, tracing),
         ))),
     }
 }

@@ -33,6 +33,11 @@ pub fn cluster(key: &ClusterKey) -> String {
     key.to_string()
 }
 
+/// `service.namespace`: the host of requests that Envoy itself sends to a cluster, whose name is not a valid host.
+pub(crate) fn authority(key: &ClusterKey) -> String {
+    format!("{}.{}", key.backend.object(), key.namespace)
+}
+
 /// `namespace/name`.
 pub fn secret(key: &CertificateKey) -> String {
     key.to_string()

@@ -17,6 +17,9 @@ const HIDDEN: &str = "(hidden)";
 /// Fields that are hidden at any depth.
 const SECRET_FIELDS: [&str; 3] = ["private_key", "password", "pkcs12"];
 
+/// The list of headers that authenticate Envoy, whose values are hidden.
+const CREDENTIALS: &str = "initial_metadata";
+
 /// Why a message can't be rendered.
 #[derive(Debug, thiserror::Error)]
 pub enum RenderError {
@@ -37,7 +40,7 @@ static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
 });
 
 /// Converts the bytes of a `google.protobuf.Any` to JSON for people: the type in `@type`, packed messages expanded,
-/// fields sorted by name, private keys hidden, other bytes shown as text if they are UTF-8.
+/// fields sorted by name, private keys and credentials hidden, other bytes shown as text if they are UTF-8.
 ///
 /// # Errors
 /// If the bytes are not a resource built by this crate.
@@ -72,6 +75,10 @@ fn readable(value: &mut Value) {
             for (name, field) in fields.iter_mut() {
                 if SECRET_FIELDS.contains(&name.as_str()) {
                     *field = serde_json::json!({ "inline_string": HIDDEN });
+                } else if name == CREDENTIALS {
+                    for header in field.as_array_mut().into_iter().flatten() {
+                        header["value"] = HIDDEN.into();
+                    }
                 } else {
                     readable(field);
                 }

@@ -28,6 +28,28 @@ pub(crate) fn cluster_key(service: &str) -> ClusterKey {
     }
 }
 
+/// A listener with one chain for HTTP, with TLS if there is a certificate.
+pub(crate) fn some_listener(key: &ListenerKey, certificate: Option<CertificateKey>) -> Listener {
+    let routes = RouteTableKey {
+        fleet: key.fleet.clone(),
+        port: key.port.number,
+    };
+    Listener {
+        bind: vec![(std::net::Ipv4Addr::LOCALHOST, key.port.number).into()],
+        chains: vec![Chain {
+            tls: certificate.map(|certificate| ChainTls {
+                server_name: None,
+                mode: TlsMode::Terminate(Termination {
+                    certificates: vec![certificate],
+                    clients: None,
+                }),
+            }),
+            target: ChainTarget::Http(routes),
+        }],
+        tracing: None,
+    }
+}
+
 pub(crate) fn target(service: &str, weight: u32) -> WeightedTarget {
     WeightedTarget {
         target: Target::Cluster(cluster_key(service)),

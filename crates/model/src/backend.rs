@@ -74,6 +74,12 @@ impl ClusterKey {
         matches!(self.tls(), Some(TlsSettings::Policy(_)))
     }
 
+    /// Whether requests may be lost.
+    pub fn is_best_effort(&self) -> bool {
+        let policy = self.policy.as_ref();
+        policy.is_some_and(|policy| policy.best_effort)
+    }
+
     /// The client certificate.
     pub fn client_certificate(&self) -> Option<&CertificateKey> {
         self.policy.as_ref()?.client_certificate.as_ref()
@@ -108,6 +114,9 @@ pub struct ClusterPolicy {
     pub tls: Option<TlsSettings>,
     /// The client certificate of the Gateway or XBackend. Only with [`ClusterPolicy::tls`].
     pub client_certificate: Option<CertificateKey>,
+    /// For requests that may be lost, such as exports of telemetry: their number and duration are limited, so that a
+    /// slow backend costs a bounded amount of memory.
+    pub best_effort: bool,
 }
 
 /// Where the TLS settings for a backend are.
@@ -152,7 +161,9 @@ impl fmt::Display for ClusterPolicy {
         });
         let client = self.client_certificate.as_ref();
         let client = client.map(|certificate| format!("client={certificate}"));
-        let parts: Vec<String> = [protocol, tls, client].into_iter().flatten().collect();
+        let best_effort = self.best_effort.then(|| "best-effort".to_owned());
+        let parts = [protocol, tls, client, best_effort];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
         f.write_str(&parts.join("&"))
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! | value | key | changes when |
 //! |---|---|---|
-//! | [`Listener`] | [`ListenerKey`] | ports, TLS listener hostnames or certificate names change |
+//! | [`Listener`] | [`ListenerKey`] | ports, TLS listener hostnames, certificate names or tracing change |
 //! | [`RouteTable`] | [`RouteTableKey`] | a listener is added, is removed or changes its hostname |
 //! | [`VirtualHost`] | [`VirtualHostKey`] | a route for that host changes |
 //! | [`Cluster`] | [`ClusterKey`] | a Service port or its policy changes |
@@ -26,6 +26,7 @@ mod listener;
 mod port;
 mod route;
 mod tls;
+mod tracing;
 
 pub use auth::{AuthProtocol, ExternalAuth, MAX_HOST_AUTH};
 pub use backend::{
@@ -51,3 +52,4 @@ pub use route::{
     VirtualHostKey, WeightedTarget,
 };
 pub use tls::{Certificate, CertificateKey, TlsPolicyKey, TrustBundle, TrustBundleKey};
+pub use tracing::{Sampling, SpanAttribute, SpanProperty, SpanValue, Tracing};

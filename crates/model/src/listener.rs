@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::{CertificateKey, FleetId, Port, RouteTableKey, Target, TrustBundleKey};
+use crate::{CertificateKey, FleetId, Port, RouteTableKey, Target, Tracing, TrustBundleKey};
 
 /// Identifies a port of a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,6 +27,8 @@ pub struct Listener {
     /// Either one chain without TLS, or chains with TLS, sorted by server name without duplicates. A connection whose
     /// server name has no chain is closed. Empty only for a UDP port, which has [`Datagrams`](crate::Datagrams).
     pub chains: Vec<Chain>,
+    /// How HTTP requests are traced; `None` if they are not. Only with a chain that serves HTTP.
+    pub tracing: Option<Arc<Tracing>>,
 }
 
 /// A filter chain, which handles some or all connections to a port.

@@ -7,11 +7,13 @@
 //! | request | response |
 //! |---|---|
 //! | `/status/404` | the same with this status (200 to 599) |
-//! | `?delay=500ms`, `?delay=2s` | the same after a delay of at most one minute; works with any path |
+//! | `?delay=500ms`, `?delay=2s` or header `x-echo-delay: 2s` | the same after a delay of at most one minute; works with any path |
 //! | `/flaky?key=a&failures=2&code=503` | 503 twice for this key, then 200; `code=reset` resets the connection |
 //! | `/ws` with an upgrade to WebSocket | echoes each message, text or binary |
+//! | an export of spans over OTLP/gRPC | success; the spans are recorded |
 //! | `?set-header=name:value` or header `x-echo-set-header: name:value`, repeatable | the same with these headers |
 
+mod otlp;
 mod plan;
 mod received;
 mod response;
@@ -35,12 +37,16 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
+pub use self::otlp::Span;
 use self::received::Records;
 pub use self::received::{Received, Tls};
 use self::response::{Connection, handle};
 
 /// Maximum number of concurrent connections; others are closed immediately.
 const MAX_CONNECTIONS: usize = 16_384;
+
+/// Maximum number of recorded spans; later ones are dropped.
+const MAX_SPANS: usize = 10_000;
 
 /// The timeout of a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -61,11 +67,19 @@ struct Shared {
     name: String,
     records: Records,
     flaky: plan::Flaky,
+    /// The spans since startup; at most [`MAX_SPANS`].
+    spans: Mutex<Vec<Span>>,
     /// WebSockets outlive their HTTP connections.
     websockets: Mutex<JoinSet<()>>,
 }
 
 impl Shared {
+    fn record(&self, spans: Vec<Span>) {
+        let mut all = self.spans.lock().unwrap_or_else(PoisonError::into_inner);
+        let room = MAX_SPANS - all.len();
+        all.extend(spans.into_iter().take(room));
+    }
+
     /// Ignores poisoning: a panic leaves the set consistent.
     fn websockets(&self) -> MutexGuard<'_, JoinSet<()>> {
         self.websockets
@@ -103,6 +117,7 @@ impl Backend {
             name: name.to_owned(),
             records: Records::default(),
             flaky: plan::Flaky::default(),
+            spans: Mutex::default(),
             websockets: Mutex::default(),
         });
         let (stop, stopped) = oneshot::channel();
@@ -133,6 +148,12 @@ impl Backend {
     /// The number of requests since startup.
     pub fn count(&self) -> u64 {
         self.shared.records.count()
+    }
+
+    /// The exported spans.
+    pub fn spans(&self) -> Vec<Span> {
+        let spans = self.shared.spans.lock();
+        spans.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Waits until the latest requests satisfy `enough`, and returns them.

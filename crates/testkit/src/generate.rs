@@ -22,6 +22,7 @@ mod l4_route;
 mod pool;
 mod route;
 mod secret;
+mod telemetry;
 #[cfg(test)]
 mod tests;
 mod xbackend;
@@ -77,6 +78,7 @@ pub fn sets() -> BoxedStrategy<Set> {
         prop::collection::vec(backend_tls::trust_bundle(), 0..2).boxed(),
         prop::collection::vec(backend_tls::policy(), 0..4).boxed(),
         prop::collection::vec(xbackend::xbackend(), 0..4).boxed(),
+        prop::collection::vec(telemetry::policy(), 0..3).boxed(),
         prop::collection::vec(route::http_route(), 1..10).boxed(),
         prop::collection::vec(grpc_route::grpc_route(), 0..4).boxed(),
         prop::collection::vec(l4_route::tls_route(), 0..3).boxed(),
@@ -121,6 +123,7 @@ pub fn objects() -> BoxedStrategy<Value> {
         1 => backend_tls::trust_bundle(),
         2 => backend_tls::policy(),
         2 => xbackend::xbackend(),
+        2 => telemetry::policy(),
         6 => route::http_route(),
         2 => grpc_route::grpc_route(),
         1 => l4_route::tls_route(),
@@ -287,6 +290,7 @@ fn graft(object: &mut Value, donor: &Value, which: &Index) -> Option<()> {
         "ReferenceGrant" => &["from", "to"],
         "BackendTLSPolicy" => &["targetRefs", "validation"],
         "XBackend" => &["port"],
+        "XTelemetryPolicy" => &["targetRefs", "tracing"],
         _ => return None,
     };
     let field = fields[which.index(fields.len())];

@@ -12,6 +12,8 @@
 //!   to each kind
 //! - `backend_tls`: TLS to Services; `xbackend`: XBackends; `backend_validation`: what both say about certificates
 //! - `ancestors`: the Gateways that use a backend, for the statuses of backends and their policies
+//! - `telemetry`: tracing of Gateways
+//! - `policy_status`: what the statuses of policies and backends have in common
 //! - `fleet_request`: the fleet of a Gateway
 //! - `gateway_status`, `listener_set_status`, `listener_status`, `route/status`: the statuses
 
@@ -37,6 +39,8 @@ pub mod listener_state;
 pub(crate) mod listener_status;
 pub(crate) mod merge;
 pub mod parameters;
+pub(crate) mod policy_status;
 pub(crate) mod route;
+pub(crate) mod telemetry;
 pub(crate) mod unmanaged;
 pub(crate) mod xbackend;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sesame_api::{
     BackendTLSPolicy, GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, ListenerSet,
     NamespacedName, Object, ObjectKey, ReferenceGrant, Release, TCPRoute, TLSRoute, UDPRoute,
-    XBackend,
+    XBackend, XTelemetryPolicy,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Reader, Table};
 use sesame_model::{FleetId, FleetState};
@@ -33,6 +33,7 @@ pub struct Inputs {
     pub(crate) udp_routes: Table<ObjectKey, UDPRoute>,
     pub(crate) backend_tls_policies: Table<ObjectKey, BackendTLSPolicy>,
     pub(crate) xbackends: Table<ObjectKey, XBackend>,
+    pub(crate) telemetry_policies: Table<ObjectKey, XTelemetryPolicy>,
     pub(crate) reference_grants: Table<NamespacedName, ReferenceGrant>,
     pub(crate) services: Table<NamespacedName, Service>,
     pub(crate) slices: Table<NamespacedName, Slice>,
@@ -68,6 +69,7 @@ impl Inputs {
             udp_routes: b.input("udp_routes"),
             backend_tls_policies: b.input("backend_tls_policies"),
             xbackends: b.input("xbackends"),
+            telemetry_policies: b.input("telemetry_policies"),
             reference_grants,
             services: b.input("services"),
             slices,
@@ -235,6 +237,7 @@ input_tables! {
     UDPRoute => udp_routes,
     BackendTLSPolicy => backend_tls_policies,
     XBackend => xbackends,
+    XTelemetryPolicy => telemetry_policies,
     ReferenceGrant => reference_grants,
     Namespace => namespaces,
     Service => services,
@@ -274,6 +277,7 @@ whole_objects! {
     UDPRoute without status,
     BackendTLSPolicy without status,
     XBackend without status,
+    XTelemetryPolicy without status,
     ReferenceGrant,
 }
 

@@ -21,10 +21,10 @@ use sesame_model::{
     VirtualHost, VirtualHostKey,
 };
 
-use self::reach::{certificates_of, clusters_of, tcp_clusters_of, trust_bundles_of};
+use self::reach::{certificates_of, clusters_of, listener_clusters_of, trust_bundles_of};
 use crate::gateway_api::route::status::{Findings, Rejections};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
-use crate::gateway_api::{ancestors, backend_tls, l4_route, listener_state, xbackend};
+use crate::gateway_api::{ancestors, backend_tls, l4_route, listener_state, telemetry, xbackend};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates::CertificateState;
@@ -92,6 +92,11 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         "listener_sets by backend",
         |_, set| listener_state::referenced_services(&set.meta.namespace, &set.spec.listeners),
     );
+    let telemetry_by_backend = b.index(
+        inputs.telemetry_policies,
+        "telemetry_policies by backend",
+        telemetry::referenced,
+    );
     let referenced = b.union_keys(
         "referenced clusters",
         [
@@ -102,6 +107,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             udp_by_backend.into(),
             gateways_by_backend.into(),
             sets_by_backend.into(),
+            telemetry_by_backend.into(),
         ],
     );
     let policies = backend_tls::policies(b, &inputs, authorities);
@@ -233,6 +239,15 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         let table = ports::route_table(reader, points_by_port, key);
         table.into_iter().collect()
     });
+    let telemetry = telemetry::stages(
+        b,
+        &inputs,
+        telemetry::Sources {
+            gateways: gateways.states,
+            backends: sources.backends,
+            client_certificates: gateways.client_certificates,
+        },
+    );
     let of_ports = ports::Sources {
         points_by_port,
         terminations: gateways.terminations,
@@ -240,6 +255,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             vec![key.listener.clone()]
         }),
         client_certificates: gateways.client_certificates,
+        tracing: telemetry.tracing,
     };
     let listeners = b.derive(
         "listener",
@@ -258,7 +274,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     );
 
     let hosts_by_cluster = b.index(virtual_hosts, "virtual hosts by cluster", clusters_of);
-    let listeners_by_cluster = b.index(listeners, "listeners by cluster", tcp_clusters_of);
+    let listeners_by_cluster = b.index(listeners, "listeners by cluster", listener_clusters_of);
     let fleet_clusters = b.union_keys(
         "fleet's clusters",
         [hosts_by_cluster.into(), listeners_by_cluster.into()],
@@ -397,6 +413,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             udp_status,
             policy_status,
             xbackend_status,
+            telemetry.statuses,
         ],
     );
 

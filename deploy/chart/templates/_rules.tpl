@@ -38,8 +38,11 @@
     - udproutes
   verbs: [get, list, watch]
 - apiGroups: [gateway.networking.x-k8s.io]
-  resources: [xbackends]
+  resources: [xbackends, xtelemetrypolicies]
   verbs: [get, list, watch]
+- apiGroups: [gateway.networking.x-k8s.io]
+  resources: [xtelemetrypolicies/status]
+  verbs: [patch]
 - apiGroups: [gateway.networking.k8s.io]
   resources: [referencegrants]
   verbs: [list, watch]

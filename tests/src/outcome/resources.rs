@@ -203,6 +203,10 @@ fn filter_chain(value: Value, port: &str, constants: &mut Constants) -> (String,
         }
         let routes = config["rds"]["route_config_name"].take();
         out.push(("routes".to_owned(), Node::from(routes)));
+        for field in ["tracing", "request_id_extension"] {
+            let value = config.as_object_mut().and_then(|all| all.remove(field));
+            out.extend(value.map(|value| (field.to_owned(), Node::from(value))));
+        }
         if !constants.is(constant, &filter) {
             out.push(("http".to_owned(), Node::from(filter)));
         }

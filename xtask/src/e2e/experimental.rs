@@ -52,8 +52,12 @@ pub(super) fn experimental(scene: &Scene) -> Result<String> {
     })?;
     routability(scene)?;
     external(scene)?;
+    telemetry(scene)?;
     shop::close(scene)?;
-    Ok("addresses inside and outside the cluster serve".to_owned())
+    Ok(
+        "addresses inside and outside the cluster serve, and a telemetry policy is accepted"
+            .to_owned(),
+    )
 }
 
 /// Addresses inside and outside the cluster: both serve, until a request is removed.
@@ -111,6 +115,30 @@ fn external(scene: &Scene) -> Result<()> {
     })?;
     scene.kubectl(&["-n", shop::NAMESPACE, "delete", "xbackend", NAME])?;
     shop::delete(scene, NAME)?;
+    Ok(())
+}
+
+/// A policy for the Gateway of the shop is accepted.
+fn telemetry(scene: &Scene) -> Result<()> {
+    scene.apply(&[json!({
+        "apiVersion": "gateway.networking.x-k8s.io/v1alpha1",
+        "kind": "XTelemetryPolicy",
+        "metadata": { "name": NAME, "namespace": shop::NAMESPACE },
+        "spec": {
+            "targetRefs": [{
+                "group": "gateway.networking.k8s.io", "kind": "Gateway", "name": shop::GATEWAY,
+            }],
+            "tracing": {
+                "mode": "Enabled",
+                "provider": { "backendRef": { "name": "shop", "port": 8080 } },
+            },
+        },
+    })])?;
+    until("the policy is accepted", DONE, || {
+        let policy = scene.get(&["-n", shop::NAMESPACE, "xtelemetrypolicy", NAME])?;
+        let ancestor = &policy["status"]["ancestors"][0];
+        is_true(&policy, &ancestor["conditions"], "Accepted")
+    })?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::filter::{ListenerFilter, RouteFilter};
 use crate::http_filter::{
-    Cors, ExternalAuth, ExternalAuthProtocol, HeaderModifier, HttpHeader, PathModifier,
+    Cors, ExternalAuth, ExternalAuthProtocol, Fraction, HeaderModifier, HttpHeader, PathModifier,
     RequestMirror, RequestRedirect, UrlRewrite,
 };
 
@@ -81,7 +81,7 @@ fn header_modifier(modifier: &HeaderModifier) -> Check {
     set_of("remove", &modifier.remove, 16, |_| Ok(()))
 }
 
-fn headers(field: &str, list: &[HttpHeader]) -> Check {
+pub(super) fn headers(field: &str, list: &[HttpHeader]) -> Check {
     each(field, list, 16, |header| {
         at("name", text::header_name(&header.name))?;
         at("value", text::header_value(&header.value))
@@ -109,25 +109,27 @@ fn request_mirror(mirror: &RequestMirror) -> Check {
     optional("percent", mirror.percent.as_ref(), |percent| {
         ensure(*percent <= 100, "expected a percentage from 0 to 100")
     })?;
-    optional("fraction", mirror.fraction.as_ref(), |fraction| {
-        at(
-            "denominator",
-            ensure(fraction.denominator >= 1, "must be at least 1"),
-        )?;
-        // In the CRD, both are int32.
-        at(
-            "denominator",
-            ensure(
-                i32::try_from(fraction.denominator).is_ok(),
-                "must not be greater than 2147483647",
-            ),
-        )?;
-        let proper = fraction.numerator <= fraction.denominator;
-        at(
-            "numerator",
-            ensure(proper, "must not be greater than the denominator"),
-        )
-    })
+    optional("fraction", mirror.fraction.as_ref(), fraction)
+}
+
+pub(super) fn fraction(fraction: &Fraction) -> Check {
+    at(
+        "denominator",
+        ensure(fraction.denominator >= 1, "must be at least 1"),
+    )?;
+    // In the CRD, both are int32.
+    at(
+        "denominator",
+        ensure(
+            i32::try_from(fraction.denominator).is_ok(),
+            "must not be greater than 2147483647",
+        ),
+    )?;
+    let proper = fraction.numerator <= fraction.denominator;
+    at(
+        "numerator",
+        ensure(proper, "must not be greater than the denominator"),
+    )
 }
 
 fn request_redirect(redirect: &RequestRedirect) -> Check {

@@ -1,12 +1,19 @@
-//! ReferenceGrant and BackendTLSPolicy.
+//! ReferenceGrant, BackendTLSPolicy and XTelemetryPolicy.
 
 use crate::backend_tls_policy::{
     BackendTlsPolicySpec, BackendTlsValidation, PolicyTargetReference, SubjectAltName,
     WellKnownCaCertificates,
 };
 use crate::reference_grant::ReferenceGrantSpec;
+use crate::telemetry_policy::{
+    ParentBasedSampling, SamplingMode, SpanAttributeSource, TelemetryPolicySpec, TracingConfig,
+    TracingMode,
+};
 
-use super::{Check, at, at_index, each, each_of_some, ensure, optional, reference, text};
+use super::{
+    Check, at, at_index, each, each_of_some, ensure, fail, filter, optional, reference, text,
+    unique,
+};
 
 pub(crate) fn reference_grant(spec: &ReferenceGrantSpec) -> Check {
     each_of_some("from", &spec.from, 16, |from| {
@@ -77,4 +84,71 @@ pub(super) fn validation(validation: &BackendTlsValidation) -> Check {
             SubjectAltName::Unknown(_) => Ok(()),
         },
     )
+}
+
+pub(crate) fn telemetry(spec: &TelemetryPolicySpec) -> Check {
+    each_of_some("targetRefs", &spec.target_refs, 16, reference::local)?;
+    let Some(config) = &spec.tracing else {
+        return at("tracing", fail("is required"));
+    };
+    at("tracing", tracing(config))
+}
+
+fn tracing(tracing: &TracingConfig) -> Check {
+    let enabled = tracing.mode == TracingMode::Enabled;
+    let only_if_enabled = [
+        ("samplingRate", tracing.sampling_rate.is_some()),
+        (
+            "parentBasedSampling",
+            tracing.parent_based_sampling.is_some(),
+        ),
+        ("serviceName", tracing.service_name.is_some()),
+        ("spanName", tracing.span_name.is_some()),
+        ("attributes", !tracing.attributes.is_empty()),
+    ];
+    for (field, set) in only_if_enabled {
+        at(field, ensure(enabled || !set, "requires mode Enabled"))?;
+    }
+    at(
+        "provider",
+        ensure(
+            enabled == tracing.provider.is_some(),
+            "is required with mode Enabled and not allowed otherwise",
+        ),
+    )?;
+    optional("provider", tracing.provider.as_ref(), |provider| {
+        at("backendRef", reference::backend(&provider.backend_ref))?;
+        filter::headers("headers", &provider.headers)
+    })?;
+    let rate = tracing.sampling_rate.as_ref();
+    optional("samplingRate", rate, filter::fraction)?;
+    let parents = tracing.parent_based_sampling.as_ref();
+    optional("parentBasedSampling", parents, parent_based_sampling)?;
+    let service = tracing.service_name.as_ref();
+    optional("serviceName", service, |name| text::span_text(name, 253))?;
+    let span = tracing.span_name.as_ref();
+    optional("spanName", span, |name| text::span_name(name))?;
+    let attributes = &tracing.attributes;
+    each("attributes", attributes, usize::MAX, |attribute| {
+        at("name", text::span_text(&attribute.name, 256))?;
+        match &attribute.source {
+            SpanAttributeSource::Header(name) => at("headerName", text::header_name(name)),
+            SpanAttributeSource::Literal(value) => at("literalValue", text::length(value, 1, 1024)),
+            SpanAttributeSource::Attribute(key) => at("attributeKey", text::attribute_key(key)),
+            SpanAttributeSource::Unknown(_) => Ok(()),
+        }
+    })?;
+    unique(
+        "attributes",
+        attributes,
+        "another entry has the same name",
+        |attribute| Some(&attribute.name),
+    )
+}
+
+fn parent_based_sampling(sampling: &ParentBasedSampling) -> Check {
+    let allowed = sampling.mode == SamplingMode::Enabled || sampling.sampling_rate.is_none();
+    at("samplingRate", ensure(allowed, "requires mode Enabled"))?;
+    let rate = sampling.sampling_rate.as_ref();
+    optional("samplingRate", rate, filter::fraction)
 }

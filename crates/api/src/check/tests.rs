@@ -437,3 +437,88 @@ fn invalid_xbackends_are_rejected() {
     }
     accepted(kind, &[protocol("H2C"), mode("None")]);
 }
+
+#[test]
+fn invalid_telemetry_policies_are_rejected() {
+    let kind = "XTelemetryPolicy";
+    let no = |pointer: &str, value: Value, path: &str, message: &str| {
+        let pointer = format!("/spec/{pointer}");
+        refused(kind, &[(&pointer, value)], &format!("spec.{path}"), message);
+    };
+    no("targetRefs", json!([]), "targetRefs", "at least one");
+    no("tracing", Value::Null, "tracing", "required");
+    let above = json!({"numerator": 2, "denominator": 1});
+    let rate = "samplingRate.numerator";
+    no(
+        "tracing/samplingRate",
+        above.clone(),
+        &format!("tracing.{rate}"),
+        "denominator",
+    );
+    let parents = "tracing/parentBasedSampling";
+    let field = "tracing.parentBasedSampling";
+    no(
+        &format!("{parents}/samplingRate"),
+        above,
+        &format!("{field}.{rate}"),
+        "denominator",
+    );
+    no(
+        &format!("{parents}/mode"),
+        json!("Disabled"),
+        &format!("{field}.samplingRate"),
+        "Enabled",
+    );
+    no(
+        "tracing/mode",
+        json!("Disabled"),
+        "tracing.samplingRate",
+        "mode Enabled",
+    );
+    no(
+        "tracing/provider",
+        Value::Null,
+        "tracing.provider",
+        "required",
+    );
+    no(
+        "tracing/serviceName",
+        json!("a b"),
+        "tracing.serviceName",
+        "letters",
+    );
+    no(
+        "tracing/spanName",
+        json!("a  b"),
+        "tracing.spanName",
+        "single spaces",
+    );
+    let first = "tracing.attributes[0]";
+    let attribute = |value: Value| json!([value]);
+    let header = json!({"name": "a", "sourceType": "Header", "literalValue": "a"});
+    no(
+        "tracing/attributes",
+        attribute(header),
+        first,
+        "requires headerName",
+    );
+    let key = json!({"name": "a", "sourceType": "Attribute", "attributeKey": "A"});
+    no(
+        "tracing/attributes",
+        attribute(key),
+        &format!("{first}.attributeKey"),
+        "lowercase",
+    );
+    let unknown = json!({"name": "a", "sourceType": "Cookie"});
+    accepted(
+        kind,
+        &[("/spec/tracing/attributes", attribute(unknown.clone()))],
+    );
+    let twice = json!([unknown, unknown]);
+    no(
+        "tracing/attributes",
+        twice,
+        "tracing.attributes[1]",
+        "same name",
+    );
+}

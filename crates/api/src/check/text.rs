@@ -89,6 +89,36 @@ pub(super) fn length(text: &str, min: usize, max: usize) -> Check {
     Ok(())
 }
 
+fn is_span_text(text: &str) -> bool {
+    let valid = |b: u8| b.is_ascii_alphanumeric() || b"_.:/-".contains(&b);
+    !text.is_empty() && text.bytes().all(valid)
+}
+
+/// The name of a service or of an attribute in spans.
+pub(super) fn span_text(text: &str, max: usize) -> Check {
+    ensure(
+        text.len() <= max && is_span_text(text),
+        &format!("expected 1 to {max} characters: letters, digits and any of _.:/-"),
+    )
+}
+
+/// The name of spans: like [`span_text`], with single spaces between words.
+pub(super) fn span_name(text: &str) -> Check {
+    ensure(
+        text.len() <= 256 && text.split(' ').all(is_span_text),
+        "expected 1 to 256 characters: letters, digits, any of _.:/- and single spaces between them",
+    )
+}
+
+/// The key of an attribute in OpenTelemetry's semantic conventions.
+pub(super) fn attribute_key(text: &str) -> Check {
+    let valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_.-".contains(&b);
+    ensure(
+        (1..=256).contains(&text.len()) && text.bytes().all(valid),
+        "expected 1 to 256 characters: lowercase letters, digits and any of _.-",
+    )
+}
+
 /// A port number.
 pub(super) fn port(port: &u16) -> Check {
     ensure(*port >= 1, "expected a port number from 1 to 65535")

@@ -1,6 +1,6 @@
 //! A fleet's resources depend only on the final rows, not on the history of changes.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use envoy_types::pb::envoy::config::route::v3 as pb;
@@ -12,7 +12,7 @@ use sesame_model::*;
 
 use super::*;
 use crate::shard::{SHARDS, ShardLookup, shard};
-use crate::testing::{any_virtual_host, cluster_key};
+use crate::testing::{any_virtual_host, cluster_key, some_listener};
 use crate::{
     Options, Sharding, cluster, endpoints, listener, route_table, secret, stages, virtual_host,
 };
@@ -267,26 +267,6 @@ fn certificate(index: u8) -> CertificateKey {
     }
 }
 
-fn some_listener(key: &ListenerKey, secure: bool) -> Listener {
-    let routes = RouteTableKey {
-        fleet: key.fleet.clone(),
-        port: key.port.number,
-    };
-    Listener {
-        bind: vec![(Ipv4Addr::LOCALHOST, key.port.number).into()],
-        chains: vec![Chain {
-            tls: secure.then(|| ChainTls {
-                server_name: None,
-                mode: TlsMode::Terminate(Termination {
-                    certificates: vec![certificate(0)],
-                    clients: None,
-                }),
-            }),
-            target: ChainTarget::Http(routes),
-        }],
-    }
-}
-
 fn some_table(reserved: u8) -> RouteTable {
     RouteTable {
         reserved: DOMAINS[1..]
@@ -359,7 +339,7 @@ fn perform(op: Op, inputs: &Inputs, batch: &mut Batch) {
                 fleet: fleet(index),
                 port: Port::tcp(80),
             };
-            let value = secure.map(|secure| some_listener(&key, secure));
+            let value = secure.map(|secure| some_listener(&key, (secure).then(|| certificate(0))));
             put(batch, inputs.listeners, key, value);
         }
         Op::Table(index, reserved) => put(

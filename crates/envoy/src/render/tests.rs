@@ -72,6 +72,7 @@ fn packed_filters_of_listeners_are_expanded() {
                 target: ChainTarget::Http(table_key()),
             },
         ],
+        tracing: None,
     };
     let listener = crate::listener(&key, &listener, |_| false, ShardLookup::Expressions);
     let shown = render(&wire::resource(&listener)).unwrap();
@@ -271,6 +272,7 @@ fn a_chain_can_pass_tls_connections_through_to_a_backend() {
                 WeightedBackend::CLOSED,
             ]),
         }],
+        tracing: None,
     };
     let listener = crate::listener(&key, &listener, |_| false, ShardLookup::Expressions);
     let shown = render(&wire::resource(&listener)).unwrap();

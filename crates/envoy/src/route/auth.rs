@@ -160,12 +160,7 @@ fn check(auth: &ExternalAuth, reroute: bool) -> pb::ExtAuthz {
 fn service(auth: &ExternalAuth) -> pb::ext_authz::Services {
     let timeout = Some(wire::duration(auth.timeout));
     let cluster = names::cluster(&auth.cluster);
-    // The default, the name of the cluster, is not a valid host.
-    let host = format!(
-        "{}.{}",
-        auth.cluster.backend.object(),
-        auth.cluster.namespace
-    );
+    let host = names::authority(&auth.cluster);
     match &auth.protocol {
         AuthProtocol::Grpc { .. } => pb::ext_authz::Services::GrpcService(core::GrpcService {
             timeout,

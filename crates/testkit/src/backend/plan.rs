@@ -8,6 +8,8 @@ use http::header::{HeaderName, HeaderValue};
 use http::request::Parts;
 use http::{HeaderMap, StatusCode};
 
+use super::otlp;
+
 /// The maximum delay.
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
@@ -30,6 +32,8 @@ pub(super) enum Outcome {
     Echo(StatusCode),
     /// A WebSocket echo.
     WebSocket,
+    /// The spans are exported.
+    Exported,
     /// `failure` for the first requests with a key, then an echo with status 200.
     Flaky {
         key: String,
@@ -75,6 +79,8 @@ impl Plan {
             let (name, value) = header(&pair)?;
             headers.append(name, value);
         }
+        let in_header_delay = head.headers.get("x-echo-delay");
+        let in_header_delay = in_header_delay.and_then(|value| value.to_str().ok());
         let path = head.uri.path();
         let outcome = if let Some(code) = path.strip_prefix("/status/") {
             Outcome::Echo(status(code)?)
@@ -90,11 +96,15 @@ impl Plan {
             }
         } else if path == "/ws" {
             Outcome::WebSocket
+        } else if path == otlp::EXPORT {
+            Outcome::Exported
         } else {
             Outcome::Echo(StatusCode::OK)
         };
         Ok(Self {
-            delay: find("delay").map_or(Ok(Duration::ZERO), delay)?,
+            delay: find("delay")
+                .or(in_header_delay)
+                .map_or(Ok(Duration::ZERO), delay)?,
             outcome,
             headers,
         })

@@ -1,8 +1,10 @@
 //! Responds to one request.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 
+use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
@@ -11,10 +13,13 @@ use tokio::time::sleep;
 
 use super::plan::{Failure, Outcome, Plan};
 use super::received::{Received, Tls};
-use super::{Shared, websocket};
+use super::{Shared, otlp, websocket};
 
 /// Maximum length of the recorded and echoed body, in bytes.
 const BODY_KEPT: usize = 64 << 10;
+
+/// The body of a response.
+pub(super) type Body = BoxBody<Bytes, Infallible>;
 
 /// The properties of a connection.
 pub(super) struct Connection {
@@ -37,7 +42,7 @@ impl std::error::Error for Reset {}
 pub(super) async fn handle(
     mut request: Request<Incoming>,
     connection: Arc<Connection>,
-) -> Result<Response<Full<Bytes>>, Reset> {
+) -> Result<Response<Body>, Reset> {
     let upgrade = hyper::upgrade::on(&mut request);
     let (head, body) = request.into_parts();
     let plan = Plan::new(&head);
@@ -45,6 +50,9 @@ pub(super) async fn handle(
     let received = Received::new(&head, connection.tls.as_ref(), &body, body_length);
     let shared = &connection.shared;
     shared.records.push(received.clone());
+    if head.uri.path() == otlp::EXPORT {
+        shared.record(otlp::spans(&body));
+    }
     sleep(plan.delay).await;
 
     let echo = |status| respond(status, &received.to_json(&shared.name));
@@ -63,7 +71,8 @@ pub(super) async fn handle(
             Failure::Status(status) => echo(status),
             Failure::Reset => return Err(Reset),
         },
-        Outcome::WebSocket => websocket::accept(&head, upgrade, shared),
+        Outcome::WebSocket => websocket::accept(&head, upgrade, shared).map(BodyExt::boxed),
+        Outcome::Exported => otlp::exported(),
     };
     for (name, value) in &plan.headers {
         response.headers_mut().append(name, value.clone());
@@ -84,14 +93,14 @@ async fn read(mut body: Incoming) -> Result<(Vec<u8>, u64), Reset> {
     Ok((kept, length))
 }
 
-fn respond(status: StatusCode, json: &Value) -> Response<Full<Bytes>> {
+fn respond(status: StatusCode, json: &Value) -> Response<Body> {
     let body = match status {
         StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED => {
             Bytes::new()
         }
         _ => format!("{json:#}\n").into(),
     };
-    let mut response = Response::new(Full::new(body));
+    let mut response = Response::new(Full::new(body).boxed());
     *response.status_mut() = status;
     response.headers_mut().insert(
         http::header::CONTENT_TYPE,

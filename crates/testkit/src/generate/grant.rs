@@ -35,6 +35,12 @@ pub(super) fn grant() -> Json {
         ),
         ("namespace", must(any_of(pool::NAMESPACES))),
     ]);
+    let policy = record(vec![
+        ("group", must(just("gateway.networking.x-k8s.io"))),
+        ("kind", must(just("XTelemetryPolicy"))),
+        ("namespace", must(any_of(pool::NAMESPACES))),
+    ]);
+    let from = prop_oneof![7 => from, 1 => policy].boxed();
     let names = || any_of(&["s1", "s2", "c1", "c2", "ca1", "missing"]);
     let to = record(vec![
         ("group", must(mostly(&[""], &["example.net"]))),

@@ -1,11 +1,8 @@
 //! The Gateways whose routes or listeners use a backend: the ancestors in the statuses of XBackends and of the policies for Services.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use sesame_api::{
-    Kind, ObjectKey, ParentReference, PolicyAncestorStatus, PolicyStatus, condition, reason,
-};
+use sesame_api::{Kind, ObjectKey};
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{BackendName, ClusterKey};
 
@@ -14,7 +11,6 @@ use crate::gateway_api::listener_state::referenced_services;
 use crate::gateway_api::route::{self, backends};
 use crate::gateway_api::xbackend::XBackends;
 use crate::inputs::Inputs;
-use crate::problem::Problem;
 use crate::shared::grants::Referrer;
 use crate::shared::hosts::Attachments;
 use crate::shared::listeners::AttachPoints;
@@ -154,47 +150,4 @@ fn gateway_of(reader: &mut Reader<'_>, inputs: &Inputs, owner: &ObjectKey) -> Op
     let set = reader.get(inputs.listener_sets, owner)?;
     let gateway = set.spec.parent_ref.resolve(&owner.namespace);
     Some(gateway.of_kind(Kind::Gateway))
-}
-
-/// What an object's status says for one Gateway.
-pub(super) struct Verdict<'a> {
-    /// Why it isn't in force there.
-    pub(super) refused: Option<&'a Problem>,
-    /// What it does if it is.
-    pub(super) accepted: &'a str,
-    /// Its unresolved references.
-    pub(super) unresolved: Option<&'a Problem>,
-}
-
-/// The status entry for a Gateway.
-pub(super) fn entry(
-    gateway: ObjectKey,
-    controller: &Arc<str>,
-    generation: i64,
-    verdict: &Verdict<'_>,
-) -> PolicyAncestorStatus {
-    let conditions = vec![
-        Problem::or_true(
-            verdict.refused,
-            condition::policy::ACCEPTED,
-            (reason::policy::ACCEPTED, verdict.accepted),
-            generation,
-        ),
-        Problem::or_true(
-            verdict.unresolved,
-            condition::policy::RESOLVED_REFS,
-            (reason::policy::RESOLVED_REFS, "all references are resolved"),
-            generation,
-        ),
-    ];
-    PolicyAncestorStatus {
-        ancestor_ref: ParentReference::to_gateway(gateway),
-        controller_name: Arc::clone(controller),
-        conditions,
-    }
-}
-
-/// The status with these entries; `None` if no Gateway of ours uses the object.
-pub(super) fn status(ancestors: Vec<PolicyAncestorStatus>) -> Option<PolicyStatus> {
-    (!ancestors.is_empty()).then_some(PolicyStatus { ancestors })
 }

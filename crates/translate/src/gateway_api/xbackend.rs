@@ -15,9 +15,10 @@ use sesame_model::{
     TrustBundle, TrustBundleKey, UpstreamTls,
 };
 
-use super::ancestors::{self, Uses, Verdict};
+use super::ancestors::Uses;
 use super::backend_validation::{self, Place};
 use super::certificate_ref;
+use super::policy_status::{self, Verdict};
 use crate::inputs::Inputs;
 use crate::problem::Problem;
 use crate::shared::authorities::{self, AuthorityState};
@@ -323,20 +324,18 @@ pub(crate) fn statuses(
         let generation = reader.get(inputs.xbackends, key)?.meta.generation;
         let controller = &reader.get(inputs.settings, &())?.controller_name;
         let state = reader.get(xbackends.states, key)?;
-        let verdict = Verdict {
-            refused: state.destination.as_ref().err(),
-            accepted: match &state.destination {
-                Ok(Destination { tls: None, .. }) => "connections to the backend are not encrypted",
-                _ => "connections to the backend use TLS",
-            },
-            unresolved: state.unresolved.as_ref(),
+        let accepted = match &state.destination {
+            Ok(Destination { tls: None, .. }) => "connections to the backend are not encrypted",
+            _ => "connections to the backend use TLS",
         };
         let uses = reader.keys(uses, key).into_iter();
         let gateways: BTreeSet<ObjectKey> = uses.map(|used| used.gateway).collect();
-        let ancestors = gateways
-            .into_iter()
-            .map(|gateway| ancestors::entry(gateway, controller, generation, &verdict));
-        let status = ancestors::status(ancestors.collect())?;
+        let verdicts = gateways.into_iter().map(|gateway| Verdict {
+            gateway,
+            refused: state.destination.as_ref().err().cloned(),
+            unresolved: state.unresolved.clone(),
+        });
+        let status = policy_status::status(controller, generation, accepted, verdicts)?;
         Some(ObjectStatus::Policy(Arc::new(status)))
     })
 }

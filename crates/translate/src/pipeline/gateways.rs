@@ -32,7 +32,7 @@ use crate::shared::ports::Terminations;
 pub(super) struct Gateways {
     pub(super) class_status: Table<ObjectKey, ObjectStatus>,
     parameters: Table<ObjectKey, GatewayParameters>,
-    states: Table<ObjectKey, GatewayState>,
+    pub(super) states: Table<ObjectKey, GatewayState>,
     sets: Table<ObjectKey, SetState>,
     merged: Merged,
     /// Listeners by owner.

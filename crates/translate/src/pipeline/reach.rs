@@ -16,8 +16,8 @@ pub(super) fn clusters_of(key: &VirtualHostKey, host: &VirtualHost) -> Vec<(Flee
         .collect()
 }
 
-/// The clusters that a listener forwards connections to.
-pub(super) fn tcp_clusters_of(
+/// The clusters that a listener forwards connections to, and the one that gets its spans.
+pub(super) fn listener_clusters_of(
     key: &ListenerKey,
     listener: &Listener,
 ) -> Vec<(FleetId, ClusterKey)> {
@@ -28,9 +28,9 @@ pub(super) fn tcp_clusters_of(
             ChainTarget::Tcp(targets) => &targets[..],
             ChainTarget::Http(_) => &[],
         });
-    let clusters: BTreeSet<_> = targets
-        .filter_map(|backend| backend.target.cluster())
-        .collect();
+    let collector = listener.tracing.iter().map(|tracing| &tracing.collector);
+    let targets = targets.map(|backend| &backend.target).chain(collector);
+    let clusters: BTreeSet<_> = targets.filter_map(|target| target.cluster()).collect();
     clusters
         .into_iter()
         .map(|cluster| (key.fleet.clone(), cluster.clone()))

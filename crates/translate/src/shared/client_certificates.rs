@@ -104,6 +104,20 @@ pub(crate) fn of_checks(
     }
 }
 
+/// A target as the fleet connects to it.
+pub(crate) fn of_target(
+    reader: &mut Reader<'_>,
+    certificates: ClientCertificates,
+    fleet: &FleetId,
+    mut target: Target,
+) -> Target {
+    let secured = target.cluster().is_some_and(|key| key.tls().is_some());
+    if secured && let Some(certificate) = reader.get(certificates, fleet) {
+        certificate.set_in(&mut target);
+    }
+    target
+}
+
 /// The targets of connections as the fleet serves them.
 pub(crate) fn of_targets(
     reader: &mut Reader<'_>,

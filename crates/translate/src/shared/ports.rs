@@ -7,8 +7,8 @@ use std::sync::Arc;
 use sesame_api::ObjectKey;
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
-    Chain, ChainTarget, ChainTls, FleetAddress, FleetState, Listener, ListenerKey, Port,
-    RouteTable, RouteTableKey, Termination, TlsMode, Transport, WeightedBackend,
+    Chain, ChainTarget, ChainTls, FleetAddress, FleetId, FleetState, Listener, ListenerKey, Port,
+    RouteTable, RouteTableKey, Termination, TlsMode, Tracing, Transport, WeightedBackend,
 };
 
 use crate::shared::client_certificates::{self, ClientCertificates};
@@ -30,6 +30,8 @@ pub(crate) struct Sources {
     pub(crate) chains: Index<ChainKey, ServedChain, ListenerId>,
     /// The client certificates of fleets.
     pub(crate) client_certificates: ClientCertificates,
+    /// How fleets trace requests.
+    pub(crate) tracing: Table<FleetId, Tracing>,
 }
 
 /// The addresses that an Envoy binds.
@@ -67,7 +69,16 @@ pub(crate) fn listener(
         Transport::Tcp => chains(reader, sources, &on_port),
         Transport::Udp => Vec::new(),
     };
-    Some(Listener { bind, chains })
+    let serves_http = |chain: &Chain| matches!(chain.target, ChainTarget::Http(_));
+    let tracing = match chains.iter().any(serves_http) {
+        true => reader.get(sources.tracing, &key.fleet),
+        false => None,
+    };
+    Some(Listener {
+        bind,
+        chains,
+        tracing,
+    })
 }
 
 fn chains(reader: &mut Reader<'_>, sources: Sources, on_port: &[&ListenerPoint]) -> Vec<Chain> {

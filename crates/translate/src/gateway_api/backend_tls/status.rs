@@ -9,7 +9,8 @@ use sesame_api::{
 use sesame_engine::{Builder, Reader, Table};
 
 use super::{Policies, PolicyState, oldest};
-use crate::gateway_api::ancestors::{self, Uses, Verdict};
+use crate::gateway_api::ancestors::Uses;
+use crate::gateway_api::policy_status::{self, Verdict};
 use crate::inputs::Inputs;
 use crate::problem::Problem;
 use crate::shared::services::Service;
@@ -76,12 +77,9 @@ fn status(
             continue;
         }
         if target.known_kind() != Some(Kind::Service) {
-            let message = format!(
-                "{field}: kind {} in group {} is not supported as a target; use a Service",
-                target.kind,
-                target.group.or_core()
-            );
-            everywhere.push(Problem::new(reason::policy::INVALID, message));
+            let (kind, group) = (&target.kind, &target.group);
+            let problem = policy_status::unsupported_target(&field, kind, group, Kind::Service);
+            everywhere.push(problem);
             continue;
         }
         let service = reader.get(sources.services, &name);
@@ -94,18 +92,17 @@ fn status(
             }
         }
     }
-    let ancestors = by_gateway.into_iter().map(|(gateway, problems)| {
+    let verdicts = by_gateway.into_iter().map(|(gateway, problems)| {
         let of_settings = state.tls.as_ref().err();
         let problems = problems.into_iter().chain(everywhere.iter().cloned());
-        let refused = Problem::merge(problems.chain(of_settings.cloned()).collect());
-        let verdict = Verdict {
-            refused: refused.as_ref(),
-            accepted: "connections to the targets use TLS",
-            unresolved: state.unresolved.as_ref(),
-        };
-        ancestors::entry(gateway, controller, generation, &verdict)
+        Verdict {
+            gateway,
+            refused: Problem::merge(problems.chain(of_settings.cloned()).collect()),
+            unresolved: state.unresolved.clone(),
+        }
     });
-    ancestors::status(ancestors.collect())
+    let accepted = "connections to the targets use TLS";
+    policy_status::status(controller, generation, accepted, verdicts)
 }
 
 /// Whether a target includes a port of its Service. If its sectionName is wrong, all ports report that.
@@ -159,11 +156,6 @@ fn conflict(
     let all = reader.by(policies.by_target, &name.of_kind(Kind::Service));
     let (_, winner) = oldest(&all, name, target.section_name.as_deref())?;
     let older = &winner.seniority.name;
-    (*older != state.seniority.name).then(|| {
-        let message = format!(
-            "{field}: BackendTLSPolicy {older} has the same target and takes precedence; remove the target from one of \
-             the policies"
-        );
-        Problem::new(reason::policy::CONFLICTED, message)
-    })
+    (*older != state.seniority.name)
+        .then(|| policy_status::conflict(field, Kind::BackendTLSPolicy, older))
 }

@@ -93,11 +93,12 @@ impl<'a, 'r> Resolver<'a, 'r> {
         })
     }
 
-    fn resolve(
+    /// The cluster of a valid and permitted reference, whether or not its backend exists.
+    pub(crate) fn permitted(
         &mut self,
         reference: &BackendObjectReference,
         policy: Policy<'_>,
-    ) -> Result<Targets, Problem> {
+    ) -> Result<ClusterKey, Problem> {
         let Some(kind @ (Kind::Service | Kind::XBackend)) = reference.known_kind() else {
             let group = reference.group.or_core();
             return Err(Problem::new(
@@ -111,28 +112,36 @@ impl<'a, 'r> Resolver<'a, 'r> {
         let namespace = self.referrer.namespace;
         let backend = reference.resolve(namespace).of_kind(kind);
         if !permitted(self.reader, self.sources.grants, self.referrer, &backend) {
-            let referrer = self.referrer.kind;
+            let referrers = several(self.referrer.kind);
             let message = match kind {
                 Kind::XBackend => format!(
                     "XBackends of other namespaces cannot be backends; create an XBackend in namespace {namespace}"
                 ),
                 _ => format!(
-                    "no ReferenceGrant in namespace {} allows {referrer}s in namespace {namespace} to reference \
+                    "no ReferenceGrant in namespace {} allows {referrers} in namespace {namespace} to reference \
                      Service {}",
                     backend.namespace, backend.name
                 ),
             };
             return Err(Problem::new(reason::route::REF_NOT_PERMITTED, message));
         }
-        let Some(key) = cluster_key(reference, namespace, policy) else {
-            return Err(Problem::new(
+        cluster_key(reference, namespace, policy).ok_or_else(|| {
+            Problem::new(
                 reason::route::BACKEND_NOT_FOUND,
                 format!(
                     "port is required; set it to a port of Service {}",
                     backend.namespaced_name()
                 ),
-            ));
-        };
+            )
+        })
+    }
+
+    fn resolve(
+        &mut self,
+        reference: &BackendObjectReference,
+        policy: Policy<'_>,
+    ) -> Result<Targets, Problem> {
+        let key = self.permitted(reference, policy)?;
         match self.reader.get(self.sources.backends, &key).as_deref() {
             Some(Backend::Serves(_)) => Ok(Targets {
                 usual: Target::Cluster(key.clone()),
@@ -160,10 +169,14 @@ impl<'a, 'r> Resolver<'a, 'r> {
                 reason::route::BACKEND_NOT_FOUND,
                 message.clone(),
             )),
-            None => Err(Problem::new(
-                reason::route::BACKEND_NOT_FOUND,
-                format!("{kind} {} does not exist", backend.namespaced_name()),
-            )),
+            None => Err(Problem::new(reason::route::BACKEND_NOT_FOUND, {
+                let backend = backend_of(&key);
+                format!(
+                    "{} {} does not exist",
+                    backend.kind,
+                    backend.namespaced_name()
+                )
+            })),
         }
     }
 }
@@ -192,8 +205,16 @@ pub(crate) fn backend_of(cluster: &ClusterKey) -> ObjectKey {
     ObjectKey::new(kind, Arc::clone(&cluster.namespace), name)
 }
 
+/// The plural of a kind's name.
+fn several(kind: Kind) -> String {
+    match kind.as_str().strip_suffix("cy") {
+        Some(stem) => format!("{stem}cies"),
+        None => format!("{kind}s"),
+    }
+}
+
 /// The cluster for a reference, if it names a port of a Service or an XBackend.
-fn cluster_key(
+pub(crate) fn cluster_key(
     reference: &BackendObjectReference,
     namespace: &Arc<str>,
     policy: Policy<'_>,
