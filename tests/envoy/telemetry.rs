@@ -140,10 +140,7 @@ async fn spans_have_names_attributes_and_parents() {
 
     let export = &backends[1].requests()[0];
     assert_eq!(export.header("authorization"), Some("Bearer abc"));
-    assert_eq!(
-        (&*export.host, export.protocol),
-        ("otel.default.svc:80", "HTTP/2")
-    );
+    assert_eq!((&*export.host, export.protocol), ("otel.default", "HTTP/2"));
 }
 
 #[tokio::test]
