@@ -147,6 +147,23 @@ async fn selects_the_route_after_all_checks(shards: &str) {
     assert_eq!(sesame.send(&request("/status/401")).await.status, 401);
 }
 
+/// The service permits these requests without setting the header, so nothing but its removal changes them.
+#[tokio::test]
+async fn a_client_cannot_select_a_route_by_a_header_of_the_service() {
+    let (_backends, services) = backends(&["admin", "usual", "auth"]).await;
+    let admin = on("{headers: [{name: x-tenant, value: admin}]}", "admin");
+    let objects = services + &route("a", &["web"], &[], &[admin, at("/", "usual")]);
+    let listener = filtered(HTTP, &[http("auth", "allowedResponseHeaders: [x-tenant]")]);
+    let sesame = Sesame::with_gateway(&[listener], &objects).await;
+    let address = sesame.at(8080);
+    becomes(address, "a.example.com", "/", "usual").await;
+    let forged = Request::get("a.example.com", "/").header("x-tenant", "admin");
+    assert_eq!(sesame.ask_well(&forged).await.backend(), "usual");
+    // The service sets it.
+    let set = "/?set-header=x-tenant:admin";
+    becomes(address, "a.example.com", set, "admin").await;
+}
+
 #[tokio::test]
 async fn listeners_with_invalid_filters_serve_nothing_and_their_neighbours_everything() {
     let (backends, services) = backends(&["a", "auth"]).await;

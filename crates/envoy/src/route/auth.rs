@@ -7,10 +7,14 @@
 use envoy_types::pb::envoy::config::common::mutation_rules::v3 as rules;
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::route::v3::FilterConfig;
+use envoy_types::pb::envoy::extensions::filters::common::set_filter_state::v3::{
+    FilterStateValue, filter_state_value,
+};
 use envoy_types::pb::envoy::extensions::filters::http::composite::v3 as composite;
 use envoy_types::pb::envoy::extensions::filters::http::cors::v3::CorsPolicy;
 use envoy_types::pb::envoy::extensions::filters::http::ext_authz::v3 as pb;
 use envoy_types::pb::envoy::extensions::filters::http::header_mutation::v3 as mutation;
+use envoy_types::pb::envoy::extensions::filters::http::set_filter_state::v3 as state;
 use envoy_types::pb::envoy::extensions::filters::http::stateful_session::v3 as session;
 use envoy_types::pb::envoy::r#type::matcher::v3::{
     ListStringMatcher, StringMatcher, string_matcher::MatchPattern,
@@ -70,13 +74,43 @@ fn filters(auth: &ExternalAuth, reroute: bool) -> Any {
             mutations(&auth.before),
         )
     });
+    // If the service changes nothing, Envoy keeps the route of the unchanged request.
+    let reselect = (reroute && before.is_some()).then(forget_route);
     let check = wire::extension("envoy.filters.http.ext_authz", check(auth, reroute));
+    let filters = before.into_iter().chain(reselect).chain([check]);
     execute(Some(composite::ExecuteFilterAction {
         filter_chain: Some(composite::FilterChainConfiguration {
-            typed_config: before.into_iter().chain([check]).collect(),
+            typed_config: filters.collect(),
         }),
         ..Default::default()
     }))
+}
+
+/// Lets Envoy select the route again. The filter does so only if it sets something.
+fn forget_route() -> core::TypedExtensionConfig {
+    let one = core::SubstitutionFormatString {
+        format: Some(core::substitution_format_string::Format::TextFormatSource(
+            core::DataSource {
+                specifier: Some(core::data_source::Specifier::InlineString("1".to_owned())),
+                ..Default::default()
+            },
+        )),
+        ..Default::default()
+    };
+    wire::extension(
+        "envoy.filters.http.set_filter_state",
+        state::Config {
+            on_request_headers: vec![FilterStateValue {
+                key: Some(filter_state_value::Key::ObjectKey(
+                    "sesame.changed".to_owned(),
+                )),
+                value: Some(filter_state_value::Value::FormatString(one)),
+                factory_key: "envoy.string".to_owned(),
+                ..Default::default()
+            }],
+            clear_route_cache: true,
+        },
+    )
 }
 
 fn execute(action: Option<composite::ExecuteFilterAction>) -> Any {

@@ -32,9 +32,9 @@ pub(super) fn read(
     let protocol = protocol(field, filter)?;
     let max_body = max_body(field, filter)?;
     for name in exclusive(&protocol) {
-        let changed = before.set.iter().chain(&before.add);
-        let mut changed = changed.map(|(name, _)| name).chain(&before.remove);
-        if !changed.any(|other| other.eq_ignore_ascii_case(name)) {
+        let replaced = before.set.iter().map(|(name, _)| name);
+        let mut replaced = replaced.chain(&before.remove);
+        if !replaced.any(|other| other.eq_ignore_ascii_case(name)) {
             before.remove.push(name.clone());
         }
     }

@@ -71,8 +71,25 @@ impl<'a, 'r> Resolver<'a, 'r> {
     pub(crate) fn auth_service(&mut self, field: &str, auth: &ExternalAuth) -> Target {
         let policy = auth_policy(auth);
         let field = format!("{field}.backendRef");
-        self.checked(&field, &auth.backend_ref, policy.as_ref())
-            .usual
+        self.service(&field, &auth.backend_ref, policy.as_ref())
+    }
+
+    /// The target of a reference for Envoy's own requests. Their Host is the Service's name, which an external host
+    /// wouldn't know.
+    pub(crate) fn service(
+        &mut self,
+        field: &str,
+        reference: &BackendObjectReference,
+        policy: Policy<'_>,
+    ) -> Target {
+        if reference.known_kind() == Some(Kind::XBackend) {
+            self.problems.push(Problem::new(
+                reason::route::INVALID_KIND,
+                format!("{field}: an XBackend is not supported here; use a Service"),
+            ));
+            return Target::Refused;
+        }
+        self.checked(field, reference, policy).usual
     }
 
     fn checked(

@@ -148,10 +148,12 @@ fn collector(
     };
     let mut resolver = Resolver::new(reader, sources, referrer, Some(&policy));
     let permitted = resolver.permitted(&provider.backend_ref, Some(&policy));
-    let found = resolver.target("spec.tracing.provider.backendRef", &provider.backend_ref);
+    let field = "spec.tracing.provider.backendRef";
+    let found = resolver.service(field, &provider.backend_ref, Some(&policy));
     let unresolved = Problem::merge(resolver.problems);
+    let is_service = provider.backend_ref.known_kind() == Some(Kind::Service);
     let collector = match (&unresolved, permitted) {
-        (Some(_), Ok(cluster)) => Target::Cluster(cluster),
+        (Some(_), Ok(cluster)) if is_service => Target::Cluster(cluster),
         _ => found,
     };
     (collector, unresolved)
