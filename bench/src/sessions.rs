@@ -37,10 +37,11 @@ const ATTEMPTS: u32 = 5;
 const SAMPLE: usize = 100;
 /// Files for each connection or session: the client's and the server's; Envoy's own process needs as many.
 const FILES: u64 = 2;
+/// Open files of other purposes.
+const SPARE: u64 = 1_000;
 
 pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
-    let count = settings.sessions;
-    allow_files(count)?;
+    let count = allowed(settings.sessions)?;
     let echo = Echo::start(SERVER)?;
     let spare = Echo::start("spare")?;
     eprintln!("sessions: {count} TCP connections and UDP sessions");
@@ -90,19 +91,18 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     ])
 }
 
-/// Raises the limit of open files, which Envoy inherits.
-fn allow_files(count: usize) -> Result<()> {
-    // Both protocols, and something to spare.
-    let wanted = 2 * FILES * count as u64 + 1_000;
-    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    if soft >= wanted {
-        return Ok(());
+/// Raises the limit of open files, which Envoy inherits, to its maximum; returns the number of sessions that it allows.
+fn allowed(count: usize) -> Result<usize> {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    // Both protocols.
+    let most = usize::try_from(hard.saturating_sub(SPARE) / (2 * FILES))?;
+    if most < count {
+        eprintln!(
+            "sessions: the limit of {hard} open files allows {most} sessions instead of {count}"
+        );
     }
-    setrlimit(Resource::RLIMIT_NOFILE, wanted, hard.max(wanted)).with_context(|| {
-        format!(
-            "{count} sessions need {wanted} open files, but the limit is {hard}: set --sessions"
-        )
-    })
+    Ok(count.min(most))
 }
 
 /// The Gateway, the two routes and their Services.
