@@ -9,13 +9,12 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
-use serde_json::Value;
+use serde_json::{Value, json};
 use sesame_fleet::local::binary;
+use sesame_testkit::many;
 use tempfile::TempDir;
 
 use crate::probe::Probe;
@@ -156,18 +155,7 @@ impl Local {
 
     /// Sends SIGTERM and waits for the exit.
     pub(crate) fn end(mut self) -> Result<()> {
-        kill(Pid::from_raw(self.child.id().try_into()?), Signal::SIGTERM)?;
-        let since = Instant::now();
-        while since.elapsed() < PATIENCE {
-            if let Some(status) = self.child.try_wait()? {
-                if !status.success() {
-                    bail!("Sesame exited with {status}");
-                }
-                return Ok(());
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-        bail!("Sesame did not exit")
+        machine::end(&mut self.child, PATIENCE)
     }
 }
 
@@ -177,6 +165,15 @@ impl Drop for Local {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// The Gateway at [`ADDRESS`], with these listeners and those of ListenerSets.
+pub(crate) fn gateway(listeners: &[Value]) -> Value {
+    let mut gateway = many::gateway(0);
+    gateway["spec"]["addresses"] = json!([{"type": "IPAddress", "value": ADDRESS.to_string()}]);
+    gateway["spec"]["allowedListeners"] = json!({"namespaces": {"from": "Same"}});
+    gateway["spec"]["listeners"] = listeners.into();
+    gateway
 }
 
 /// The `sesame` to measure.

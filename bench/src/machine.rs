@@ -3,10 +3,12 @@
 //! In: process IDs. Out: numbers.
 
 use std::fs;
+use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
+use nix::sys::signal::{Signal, kill};
 use nix::time::clock_getcpuclockid;
 use nix::unistd::Pid;
 
@@ -68,6 +70,20 @@ pub(crate) fn pid_with_argument(text: &str, patience: Duration) -> Result<u32> {
         );
         thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Sends SIGTERM to a child and waits for its exit.
+pub(crate) fn end(child: &mut Child, patience: Duration) -> Result<()> {
+    kill(Pid::from_raw(child.id().try_into()?), Signal::SIGTERM)?;
+    let begin = Instant::now();
+    while begin.elapsed() < patience {
+        if let Some(status) = child.try_wait()? {
+            ensure!(status.success(), "the process exited with {status}");
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    bail!("the process did not exit")
 }
 
 /// CPU time of a process's main thread in milliseconds.

@@ -17,7 +17,7 @@ use sesame_testkit::certs::Authority;
 use sesame_testkit::many::{self, NAMESPACE};
 
 use crate::Settings;
-use crate::local::{ADDRESS, Local};
+use crate::local::{self, ADDRESS, Local};
 use crate::probe::Probe;
 use crate::report::{Figure, Samples, Unit};
 use crate::rig;
@@ -48,8 +48,8 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
     };
     let (backend, further) = (start(&first)?, start(&second)?);
 
-    let mut gateway = many::gateway(PORT);
-    gateway["spec"]["addresses"] = json!([{"type": "IPAddress", "value": ADDRESS.to_string()}]);
+    let listener = json!({"name": "http", "protocol": "HTTP", "port": PORT});
+    let gateway = local::gateway(&[listener]);
     let apps: Vec<Value> = (0..=count)
         .flat_map(|index| {
             let of = if index < count { &backend } else { &further };

@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 
 use crate::Settings;
 use crate::echo::Echo;
-use crate::local::{ADDRESS, Local};
+use crate::local::{self, ADDRESS, Local};
 use crate::report::{Figure, Unit};
 use crate::rig;
 
@@ -114,17 +114,7 @@ fn ground() -> Vec<Value> {
         service
     };
     vec![
-        json!({
-            "apiVersion": "gateway.networking.k8s.io/v1",
-            "kind": "Gateway",
-            "metadata": {"namespace": NAMESPACE, "name": GATEWAY},
-            "spec": {
-                "gatewayClassName": "sesame",
-                "addresses": [{"type": "IPAddress", "value": ADDRESS.to_string()}],
-                "allowedListeners": {"namespaces": {"from": "Same"}},
-                "listeners": [listener("tcp", "TCP", TCP), listener("udp", "UDP", UDP)],
-            },
-        }),
+        local::gateway(&[listener("tcp", "TCP", TCP), listener("udp", "UDP", UDP)]),
         service("tcp", "TCP"),
         service("udp", "UDP"),
         route(

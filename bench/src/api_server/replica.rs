@@ -7,13 +7,10 @@ use std::fs::{self, File};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
 use serde_json::{Value, json};
 use sesame_control::serve::{SERVICE, UNMANAGED_SECRET};
 use sesame_envoy::{XdsAddress, XdsTls};
@@ -168,18 +165,7 @@ impl Replica {
 
     /// Stops it with SIGTERM.
     pub(crate) fn end(&mut self) -> Result<()> {
-        kill(Pid::from_raw(self.child.id().try_into()?), Signal::SIGTERM)?;
-        let since = Instant::now();
-        while since.elapsed() < PATIENCE {
-            if let Some(status) = self.child.try_wait()? {
-                if !status.success() {
-                    bail!("Sesame exited with {status}");
-                }
-                return Ok(());
-            }
-            thread::sleep(Duration::from_millis(5));
-        }
-        bail!("Sesame did not exit")
+        machine::end(&mut self.child, PATIENCE)
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use sesame_testkit::many::{self, GATEWAY, NAMESPACE, SERVICE_PORT};
 
 use super::Kind;
-use crate::local::ADDRESS;
+use crate::local;
 
 /// The port of the Gateway's only listener, or of the first route.
 const PORT: u16 = 10_000;
@@ -58,17 +58,7 @@ fn gateway(kind: Kind) -> Value {
         }
         Kind::Tcp => json!({"name": "tcp", "protocol": "TCP", "port": PORT}),
     };
-    json!({
-        "apiVersion": "gateway.networking.k8s.io/v1",
-        "kind": "Gateway",
-        "metadata": {"namespace": NAMESPACE, "name": GATEWAY},
-        "spec": {
-            "gatewayClassName": "sesame",
-            "addresses": [{"type": "IPAddress", "value": ADDRESS.to_string()}],
-            "allowedListeners": {"namespaces": {"from": "Same"}},
-            "listeners": [listener],
-        },
-    })
+    local::gateway(&[listener])
 }
 
 /// ListenerSets with a TCP listener for each route.
