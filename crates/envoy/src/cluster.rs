@@ -37,7 +37,7 @@ pub(crate) const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpPr
 /// cluster, so that requests fail.
 const SYSTEM_AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// How long an answer is used at least, whatever its TTL.
+/// The minimum time for which an answer is used, whatever its TTL.
 const MIN_REFRESH: Duration = Duration::from_secs(5);
 
 /// Limits of a cluster whose requests may be lost. They bound the memory for requests to a slow backend.

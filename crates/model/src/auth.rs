@@ -12,7 +12,7 @@ pub const MAX_HOST_AUTH: usize = 4;
 pub struct ExternalAuth {
     /// The service.
     pub cluster: ClusterKey,
-    /// How the service is asked.
+    /// How the service is queried.
     pub protocol: AuthProtocol,
     /// The maximum size of the body in bytes, at least 1: larger requests get 413. `None`: the service gets no body.
     pub max_body: Option<u32>,
@@ -22,10 +22,10 @@ pub struct ExternalAuth {
     pub before: HeaderChanges,
 }
 
-/// How an authorization service is asked.
+/// How an authorization service is queried.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AuthProtocol {
-    /// By a call of `envoy.service.auth.v3.Authorization`.
+    /// By calling `envoy.service.auth.v3.Authorization`.
     Grpc {
         /// The request headers that the service gets; never an empty list.
         request_headers: List,

@@ -155,7 +155,7 @@ fn discovery(xbackend: &XBackend) -> Result<Discovery, Problem> {
             Err(invalid("spec.externalHostname: is required"))
         }
         (XBackendType::EndpointSelector | XBackendType::Other(_), _) => Err(invalid(format!(
-            "spec.type: {} is not supported; use ExternalHostname, or a Service instead of the XBackend",
+            "spec.type: {} is not supported; set it to ExternalHostname, or use a Service in place of the XBackend",
             spec.type_
         ))),
     }

@@ -226,7 +226,7 @@ pub(crate) fn virtual_host(
     (!host.routes.is_empty()).then_some(host)
 }
 
-/// Lets requests pass these checks first, also those that match no route; `None` if they can't be checked.
+/// Makes requests pass these checks first, including those that match no route; `None` if they can't be checked.
 fn check_all(host: &mut VirtualHost, auth: Option<Vec<Arc<ExternalAuth>>>) {
     let status = match auth {
         Some(auth) => {

@@ -132,7 +132,7 @@ impl<'a, 'r> Resolver<'a, 'r> {
             let referrers = several(self.referrer.kind);
             let message = match kind {
                 Kind::XBackend => format!(
-                    "XBackends of other namespaces cannot be backends; create an XBackend in namespace {namespace}"
+                    "XBackends in other namespaces cannot be used as backends; create an XBackend in namespace {namespace}"
                 ),
                 _ => format!(
                     "no ReferenceGrant in namespace {} allows {referrers} in namespace {namespace} to reference \

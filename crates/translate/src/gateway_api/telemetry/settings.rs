@@ -31,7 +31,7 @@ pub(super) enum Settings {
     Off(TracingMode),
     /// Requests are traced.
     On {
-        /// How. Without a configured name, the service's is empty.
+        /// How requests are traced. The service name is empty if none is configured.
         tracing: Tracing,
         /// The fields of unsupported attributes, with reasons.
         omitted: Vec<FieldError>,
@@ -213,7 +213,7 @@ fn sampling(
     if parents.is_some_and(|parents| parents < rate) {
         return Err(FieldError::new(
             format!("{FIELD}.samplingRate"),
-            "a rate below spec.tracing.samplingRate is not supported; raise it, or lower the other one",
+            "a rate below spec.tracing.samplingRate is not supported; raise it, or lower spec.tracing.samplingRate",
         ));
     }
     Ok(Sampling { rate, parents })
