@@ -52,8 +52,8 @@ pub(crate) fn tracing(tracing: &Tracing) -> pb::Tracing {
     }
 }
 
-/// Request IDs of a connection manager with tracing. They stay unchanged, and those of clients have no influence, except
-/// on the share of requests of sampled traces.
+/// How a connection manager with tracing treats request IDs: it doesn't change them, and uses them only to thin out
+/// requests whose parent is sampled.
 pub(crate) fn request_id(tracing: &Tracing) -> hcm::RequestIdExtension {
     let config = UuidRequestIdConfig {
         pack_trace_reason: wire::boolean(false),

@@ -94,7 +94,7 @@ fn is_span_text(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(valid)
 }
 
-/// The name of a service or of an attribute in spans.
+/// A service name or an attribute name in spans.
 pub(super) fn span_text(text: &str, max: usize) -> Check {
     ensure(
         text.len() <= max && is_span_text(text),
@@ -110,7 +110,7 @@ pub(super) fn span_name(text: &str) -> Check {
     )
 }
 
-/// The key of an attribute in OpenTelemetry's semantic conventions.
+/// An attribute key of OpenTelemetry's semantic conventions.
 pub(super) fn attribute_key(text: &str) -> Check {
     let valid = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"_.-".contains(&b);
     ensure(

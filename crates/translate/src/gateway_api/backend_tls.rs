@@ -21,7 +21,7 @@ use crate::shared::authorities::{self, AuthorityState};
 use crate::shared::precedence::{Seniority, Source};
 use crate::shared::services::{Backend, ServicePort};
 
-/// What a policy says.
+/// A policy's settings and problems.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PolicyState {
     /// The order among policies with the same target.

@@ -20,7 +20,7 @@ use crate::problem::Problem;
 use crate::shared::client_certificates::{self, ClientCertificates};
 use crate::shared::precedence::{Seniority, Source};
 
-/// What a policy says.
+/// A policy's settings and problems.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PolicyState {
     /// The order among policies of a Gateway.

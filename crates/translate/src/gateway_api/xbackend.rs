@@ -28,7 +28,7 @@ use crate::shared::services::Backend;
 
 const CONSEQUENCE: &str = "requests to the backend fail";
 
-/// What an XBackend says.
+/// An XBackend's settings and problems.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct XBackendState {
     /// How to connect to it, or why it isn't connected to.
@@ -152,7 +152,7 @@ fn discovery(xbackend: &XBackend) -> Result<Discovery, Problem> {
             })))
         }
         (XBackendType::ExternalHostname, None) => {
-            Err(invalid("spec.externalHostname: is required"))
+            Err(invalid("spec.externalHostname is required with type ExternalHostname"))
         }
         (XBackendType::EndpointSelector | XBackendType::Other(_), _) => Err(invalid(format!(
             "spec.type: {} is not supported; set it to ExternalHostname, or use a Service in place of the XBackend",
@@ -194,7 +194,7 @@ fn tls(
         }
     };
     let Some(validation) = &tls.validation else {
-        let message = format!("spec.tls.validation: is required, so {CONSEQUENCE}");
+        let message = format!("spec.tls.validation is required for TLS, so {CONSEQUENCE}");
         return (Err(invalid(message)), None);
     };
     let namespace = &xbackend.meta.namespace;
@@ -229,7 +229,7 @@ fn client_certificate(
 ) -> Result<CertificateKey, Problem> {
     const FIELD: &str = "spec.tls.clientCertificateRef";
     let Some(reference) = &xbackend.spec.tls.client_certificate_ref else {
-        let message = format!("{FIELD}: is required, so {CONSEQUENCE}");
+        let message = format!("{FIELD} is required with mode ClientAndServer, so {CONSEQUENCE}");
         return Err(invalid(message));
     };
     let Sources {
