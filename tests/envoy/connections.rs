@@ -274,3 +274,75 @@ async fn connections_stay_open_while_other_routes_change() {
         }
     }
 }
+
+/// The destination of connections is a resource of its own, so a route that gets another backend closes none of its own
+/// connections either.
+#[tokio::test]
+async fn connections_stay_open_while_their_own_route_changes() {
+    let (_plain, services) = backends(&["a", "b"]).await;
+    let (_secure, secure_services) = tls_backends(&["c", "d"]).await;
+    let identity = Identity::self_signed(&["*.example.com"]).expect("a certificate");
+    let routes = |plain: &str, secure: &str| {
+        tcp_route("tcp", &["web, sectionName: tcp"], &[&to(plain)])
+            + &tls_route("end", &["web"], &["end.example.com"], &[&to(plain)])
+            + &tls_route("pass", &["web"], &["x.pass.example.com"], &[&to(secure)])
+    };
+    let listeners = [
+        TCP.to_owned(),
+        tls("end", "*.example.com", &["cert"]),
+        tls("pass", "*.pass.example.com", &[]),
+    ];
+    let sesame = Sesame::serving(|ip| {
+        let fixed = gateway("web", ip, &listeners)
+            + &certificate("cert", &identity)
+            + &services
+            + &secure_services;
+        vec![("all.yaml", fixed), ("routes.yaml", routes("a", "c"))]
+    })
+    .await;
+    let ports = [
+        (sesame.at(9000), Connect::plain(), "any", ["a", "b"]),
+        (
+            sesame.at(8443),
+            Connect::tls("End.Example.com"),
+            "end.example.com",
+            ["a", "b"],
+        ),
+        (
+            sesame.at(8443),
+            Connect::tls("x.pass.example.com"),
+            "x.pass.example.com",
+            ["c", "d"],
+        ),
+    ];
+    let mut open = Vec::new();
+    for (address, connect, host, [first, _]) in &ports {
+        listening(*address).await;
+        let mut connection = connect.open(*address).await.expect("a connection");
+        let response = connection.send(&Request::get(host, "/")).await;
+        assert_eq!(response.expect("a response").backend(), *first);
+        open.push(connection);
+    }
+    sesame.folder().replace("routes.yaml", &routes("b", "d"));
+    for (connection, (address, connect, host, [first, second])) in open.iter_mut().zip(&ports) {
+        let request = Request::get(host, "/");
+        eventually("new connections get the new backend", async || {
+            let found = (connect, &request).of(*address).await;
+            anyhow::ensure!(found == *second, "{host} gets {found}");
+            Ok(())
+        })
+        .await;
+        let response = connection.send(&request).await;
+        assert_eq!(response.expect("it stays open").backend(), *first);
+    }
+    sesame.folder().remove("routes.yaml");
+    for (address, connect, host, _) in &ports {
+        let request = Request::get(host, "/");
+        eventually("new connections are closed", async || {
+            let found = (connect, &request).of(*address).await;
+            anyhow::ensure!(found == "no response", "{host} gets {found}");
+            Ok(())
+        })
+        .await;
+    }
+}

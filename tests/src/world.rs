@@ -88,9 +88,11 @@ pub fn differences(a: &World, b: &World) -> Vec<String> {
         virtual_hosts,
         clusters,
         endpoints,
+        destinations,
         datagrams,
         certificates,
         fleet_clusters,
+        fleet_destinations,
         fleet_certificates,
         statuses,
     );

@@ -80,10 +80,12 @@ impl Core {
             virtual_hosts: outputs.virtual_hosts,
             clusters: outputs.clusters,
             endpoints: outputs.endpoints,
+            destinations: outputs.destinations,
             datagrams: outputs.datagrams,
             certificates: outputs.certificates,
             trust_bundles: outputs.trust_bundles,
             fleet_clusters: outputs.fleet_clusters,
+            fleet_destinations: outputs.fleet_destinations,
             fleet_certificates: outputs.fleet_certificates,
             fleet_trust_bundles: outputs.fleet_trust_bundles,
         };

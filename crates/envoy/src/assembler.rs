@@ -13,7 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use prost::bytes::Bytes;
 use sesame_engine::{Change, Commit};
-use sesame_model::{CertificateKey, ClusterKey, FleetId, ListenerKey, TrustBundleKey};
+use sesame_model::{
+    CertificateKey, ClusterKey, DestinationKey, FleetId, ListenerKey, TrustBundleKey,
+};
 
 use self::tables::Tables;
 use crate::{Encoded, Inputs, Options, datagram_cluster, names, wire};
@@ -55,6 +57,8 @@ pub struct Assembler {
     encoded: Encoded,
     tables: Tables,
     clusters: BTreeMap<ClusterKey, ClusterRows>,
+    /// Clusters of forwarded connections.
+    destinations: BTreeMap<DestinationKey, Bytes>,
     /// Endpoints of UDP ports.
     datagrams: BTreeMap<ListenerKey, Bytes>,
     secrets: BTreeMap<SecretKey, SecretRows>,
@@ -68,6 +72,8 @@ struct ClusterRows {
     cluster: Option<Bytes>,
     endpoints: Option<Bytes>,
     fleets: Fleets,
+    /// The fleets with a destination that uses the endpoints.
+    destinations: Fleets,
 }
 
 /// Identifies an SDS resource.
@@ -91,6 +97,7 @@ impl Assembler {
             encoded: *encoded,
             tables: Tables::new(options.sharding),
             clusters: BTreeMap::new(),
+            destinations: BTreeMap::new(),
             datagrams: BTreeMap::new(),
             secrets: BTreeMap::new(),
         }
@@ -107,6 +114,7 @@ impl Assembler {
     pub fn apply(&mut self, commit: &Commit) -> Vec<ResourceChange> {
         let mut out = Vec::new();
         self.clusters(commit, &mut out);
+        self.destinations(commit, &mut out);
         self.datagrams(commit, &mut out);
         self.secrets(commit, &mut out);
         self.tables
@@ -152,6 +160,11 @@ impl Assembler {
                 push(names::ENDPOINTS, names::cluster(key), body.clone());
             }
         }
+        for (key, body) in &self.destinations {
+            if key.listener.fleet == *fleet {
+                push(names::CLUSTER, names::destination(key), body.clone());
+            }
+        }
         for (key, endpoints) in &self.datagrams {
             if key.fleet == *fleet {
                 let cluster = wire::resource(&datagram_cluster(key));
@@ -186,10 +199,15 @@ impl Assembler {
         for ((fleet, key), change) in commit.changes(self.inputs.fleet_clusters) {
             touch(key, &|rows| member(&mut rows.fleets, fleet, change));
         }
+        for ((fleet, key), change) in commit.changes(self.inputs.fleet_destinations) {
+            touch(key, &|rows| member(&mut rows.destinations, fleet, change));
+        }
         for (key, before) in before {
             let after = self.clusters.remove(&key).unwrap_or_default();
             let name = names::cluster(&key);
-            for fleet in &either(&before.fleets, &after.fleets) {
+            let fleets: BTreeSet<&FleetId> =
+                before.all_fleets().chain(after.all_fleets()).collect();
+            for fleet in fleets {
                 let pairs = [
                     (names::CLUSTER, ClusterRows::cluster_of as Select<'_>),
                     (names::ENDPOINTS, ClusterRows::endpoints_of),
@@ -210,6 +228,23 @@ impl Assembler {
             if !after.is_empty() {
                 self.clusters.insert(key, after);
             }
+        }
+    }
+
+    fn destinations(&mut self, commit: &Commit, out: &mut Vec<ResourceChange>) {
+        for (key, change) in commit.changes(self.encoded.destinations) {
+            let body = bytes(change);
+            match &body {
+                Some(body) => drop(self.destinations.insert(key.clone(), body.clone())),
+                None => drop(self.destinations.remove(key)),
+            }
+            out.push(ResourceChange {
+                fleet: key.listener.fleet.clone(),
+                type_url: names::CLUSTER,
+                name: names::destination(key),
+                body,
+                with_module: None,
+            });
         }
     }
 
@@ -293,12 +328,17 @@ impl ClusterRows {
     }
 
     fn endpoints_of(&self, fleet: &FleetId) -> Option<&Bytes> {
-        self.cluster_of(fleet)?;
-        self.endpoints.as_ref()
+        self.cluster.as_ref()?;
+        let used = self.fleets.contains(fleet) || self.destinations.contains(fleet);
+        self.endpoints.as_ref().filter(|_| used)
+    }
+
+    fn all_fleets(&self) -> impl Iterator<Item = &FleetId> {
+        self.fleets.iter().chain(&self.destinations)
     }
 
     fn is_empty(&self) -> bool {
-        self.cluster.is_none() && self.endpoints.is_none() && self.fleets.is_empty()
+        self.cluster.is_none() && self.endpoints.is_none() && self.all_fleets().next().is_none()
     }
 }
 

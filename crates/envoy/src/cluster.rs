@@ -23,8 +23,8 @@ use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher:
 use envoy_types::pb::google::protobuf::BoolValue;
 use envoy_types::util::pack_any;
 use sesame_model::{
-    Authorities, CertificateName, Cluster, ClusterKey, Discovery, ExternalHost, Protocol,
-    UpstreamTls, Verification,
+    Authorities, CertificateName, Cluster, ClusterKey, DestinationKey, Discovery, ExternalHost,
+    Protocol, UpstreamTls, Verification,
 };
 
 use crate::{endpoint, names, secret, wire};
@@ -71,6 +71,19 @@ pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
         });
         out.typed_extension_protocol_options
             .insert(HTTP_OPTIONS.to_owned(), pack_any(options));
+    }
+    out
+}
+
+/// The cluster of forwarded connections: the one at `to`, with its endpoints, under another name.
+pub fn destination(key: &DestinationKey, to: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
+    let mut out = self::cluster(to, cluster);
+    let service = std::mem::replace(&mut out.name, names::destination(key));
+    if let Some(eds) = &mut out.eds_cluster_config {
+        eds.service_name = service;
+    }
+    if let Some(dns) = &mut out.load_assignment {
+        dns.cluster_name.clone_from(&out.name);
     }
     out
 }

@@ -15,6 +15,7 @@ pub mod names;
 mod assembler;
 mod bootstrap;
 mod cluster;
+mod connections;
 mod datagrams;
 mod endpoint;
 mod hcm;
@@ -32,7 +33,7 @@ pub use bootstrap::{
     Admin, BootstrapOptions, MAX_CONNECTIONS, XDS_CLUSTER, XdsAddress, XdsTls, bootstrap,
     has_module, xds_secrets,
 };
-pub use cluster::cluster;
+pub use cluster::{cluster, destination};
 pub use datagrams::{datagram_cluster, datagram_endpoints};
 pub use endpoint::endpoints;
 pub use listener::listener;

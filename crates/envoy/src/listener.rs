@@ -1,14 +1,13 @@
 //! Listeners as LDS resources.
 //!
 //! In: [`Listener`]. Out: `Listener`. It must not depend on HTTP routes or certificates beyond their names: they
-//! change often, and changing a chain closes its connections. The backends of forwarded connections are in their chain.
+//! change often, and changing a chain closes its connections.
 
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::listener::v3 as pb;
 use envoy_types::pb::envoy::extensions::filters::listener::tls_inspector::v3::TlsInspector;
-use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3 as tcp;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::certificate_validation_context::TrustChainVerification;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_context::{
@@ -16,27 +15,17 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_c
 };
 use envoy_types::util::pack_any;
 use sesame_model::{
-    Chain, ChainTarget, ClientValidation, Listener, ListenerKey, RouteTableKey, Target,
-    Termination, TlsMode, Tracing, Transport, WeightedBackend,
+    Chain, ChainTarget, ClientValidation, DestinationKey, Listener, ListenerKey, RouteTableKey,
+    Termination, TlsMode, Tracing, Transport,
 };
-
-use tcp::tcp_proxy::ClusterSpecifier;
-use tcp::tcp_proxy::weighted_cluster::ClusterWeight;
 
 use crate::cluster::TLS_SOCKET;
 use crate::hcm::{self, Routes};
 use crate::shard::ShardLookup;
-use crate::{datagrams, names, secret, wire};
+use crate::{connections, datagrams, names, secret, wire};
 
 /// TLS handshake timeout. Without it, a silent client can hold a connection for an hour.
 const HANDSHAKE: Duration = Duration::from_secs(15);
-
-/// Connections without a byte in either direction are closed after this time, which is longer than idle connections of
-/// databases usually live. Otherwise, those of clients that have vanished would stay forever.
-const IDLE: Duration = Duration::from_hours(24);
-
-/// Envoy tries several endpoints before it closes a connection.
-const CONNECT_ATTEMPTS: u32 = 3;
 
 /// The listener of a port, on all its addresses. If `sharded` returns true for a route table, the listener uses its
 /// shards, selected by `lookup`.
@@ -49,7 +38,7 @@ pub fn listener(
     sharded: impl Fn(&RouteTableKey) -> bool,
     lookup: ShardLookup,
 ) -> pb::Listener {
-    let network_filter = |chain: &Chain| match &chain.target {
+    let filters = |chain: &Chain| match &chain.target {
         ChainTarget::Http(table) => {
             let routes = match sharded(table) {
                 false => Routes::Whole(table),
@@ -57,12 +46,20 @@ pub fn listener(
             };
             let server_name = chain.tls.as_ref().map(|tls| tls.server_name.as_deref());
             let name = server_name.map(|name| name.unwrap_or("*"));
-            http(key, routes, name, listener.tracing.as_deref())
+            vec![http(key, routes, name, listener.tracing.as_deref())]
         }
-        ChainTarget::Tcp(backends) => tcp_proxy(key, backends),
+        ChainTarget::Destination => {
+            let destination = DestinationKey {
+                listener: key.clone(),
+                domain: chain.server_name().unwrap_or("*").into(),
+            };
+            connections::to_cluster(key, names::destination(&destination))
+        }
+        ChainTarget::DestinationByServerName => connections::by_server_name(key),
+        ChainTarget::Weighted(backends) => connections::weighted(key, backends),
     };
     let chains = listener.chains.iter();
-    let filter_chains = chains.map(|chain| filter_chain(chain, network_filter(chain)));
+    let filter_chains = chains.map(|chain| filter_chain(chain, filters(chain)));
     let filter_chains = filter_chains.collect();
     let reads_tls = listener.chains.iter().any(|chain| chain.tls.is_some());
     let transport = key.port.transport;
@@ -97,14 +94,16 @@ fn additional(address: core::Address) -> pb::AdditionalAddress {
     }
 }
 
-fn filter_chain(chain: &Chain, network_filter: pb::Filter) -> pb::FilterChain {
+fn filter_chain(chain: &Chain, filters: Vec<pb::Filter>) -> pb::FilterChain {
     // Sesame doesn't know which protocols a TCP backend speaks.
     let alpn: &[&str] = match chain.target {
         ChainTarget::Http(_) => &["h2", "http/1.1"],
-        ChainTarget::Tcp(_) => &[],
+        ChainTarget::Destination
+        | ChainTarget::DestinationByServerName
+        | ChainTarget::Weighted(_) => &[],
     };
     let mut out = pb::FilterChain {
-        filters: vec![network_filter],
+        filters,
         ..Default::default()
     };
     if let Some(chain) = &chain.tls {
@@ -127,32 +126,6 @@ fn filter_chain(chain: &Chain, network_filter: pb::Filter) -> pb::FilterChain {
         }
     }
     out
-}
-
-fn tcp_proxy(key: &ListenerKey, backends: &[WeightedBackend]) -> pb::Filter {
-    let clusters = backends.iter().map(|backend| ClusterWeight {
-        name: match &backend.target {
-            Target::Cluster(cluster) => names::cluster(cluster),
-            Target::Refused => names::REFUSED.to_owned(),
-        },
-        weight: backend.weight,
-        ..Default::default()
-    });
-    let proxy = tcp::TcpProxy {
-        stat_prefix: names::listener(key),
-        cluster_specifier: Some(ClusterSpecifier::WeightedClusters(
-            tcp::tcp_proxy::WeightedCluster {
-                clusters: clusters.collect(),
-            },
-        )),
-        idle_timeout: Some(wire::duration(IDLE)),
-        max_connect_attempts: wire::uint32(CONNECT_ATTEMPTS),
-        ..Default::default()
-    };
-    pb::Filter {
-        name: "envoy.filters.network.tcp_proxy".to_owned(),
-        config_type: Some(pb::filter::ConfigType::TypedConfig(pack_any(proxy))),
-    }
 }
 
 fn http(

@@ -6,7 +6,9 @@
 
 use std::fmt::Display;
 
-use sesame_model::{CertificateKey, ClusterKey, ListenerKey, RouteTableKey, TrustBundleKey};
+use sesame_model::{
+    CertificateKey, ClusterKey, DestinationKey, ListenerKey, RouteTableKey, TrustBundleKey,
+};
 
 /// Type URL of clusters (CDS).
 pub const CLUSTER: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
@@ -53,9 +55,19 @@ pub fn listener(key: &ListenerKey) -> String {
     key.name()
 }
 
-/// `53/udp`: the cluster of a UDP port.
+/// `443/example.com`: the cluster of forwarded connections.
+pub fn destination(key: &DestinationKey) -> String {
+    key.to_string()
+}
+
+/// The name of the destination for the server name of a connection, as a format string.
+pub(crate) fn destination_by_server_name(key: &ListenerKey) -> String {
+    format!("{}/%REQUESTED_SERVER_NAME%", key.name())
+}
+
+/// `53/udp/*`: the cluster of a UDP port.
 pub fn datagrams(key: &ListenerKey) -> String {
-    key.name()
+    format!("{}/*", key.name())
 }
 
 /// `80`.

@@ -8,14 +8,14 @@ use std::sync::Arc;
 use prost::bytes::Bytes;
 use sesame_engine::{Builder, Table};
 use sesame_model::{
-    Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, Endpoints, FleetId, Listener,
-    ListenerKey, Port, RouteTable, RouteTableKey, TrustBundle, TrustBundleKey, VirtualHost,
-    VirtualHostKey,
+    Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, DestinationKey, Endpoints,
+    FleetId, Listener, ListenerKey, Port, RouteTable, RouteTableKey, TrustBundle, TrustBundleKey,
+    VirtualHost, VirtualHostKey,
 };
 
 use crate::route::{reserved, table_head};
 use crate::shard::is_everywhere;
-use crate::{cluster, datagram_endpoints, secret, trust_bundle, virtual_host, wire};
+use crate::{cluster, datagram_endpoints, destination, secret, trust_bundle, virtual_host, wire};
 
 /// The tables of the model.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +28,8 @@ pub struct Inputs {
     pub virtual_hosts: Table<VirtualHostKey, VirtualHost>,
     /// Clusters.
     pub clusters: Table<ClusterKey, Cluster>,
+    /// The clusters of forwarded connections.
+    pub destinations: Table<DestinationKey, ClusterKey>,
     /// The backends of UDP ports.
     pub datagrams: Table<ListenerKey, Datagrams>,
     /// Endpoints of the clusters with [`Discovery::Endpoints`](sesame_model::Discovery::Endpoints), possibly none.
@@ -38,6 +40,8 @@ pub struct Inputs {
     pub trust_bundles: Table<TrustBundleKey, TrustBundle>,
     /// The clusters of each fleet.
     pub fleet_clusters: Table<(FleetId, ClusterKey), ()>,
+    /// The clusters of each fleet's destinations.
+    pub fleet_destinations: Table<(FleetId, ClusterKey), ()>,
     /// The certificates of each fleet.
     pub fleet_certificates: Table<(FleetId, CertificateKey), ()>,
     /// The trust bundles of each fleet.
@@ -77,6 +81,8 @@ pub struct Encoded {
     pub clusters: Table<ClusterKey, Bytes>,
     /// EDS resources.
     pub endpoints: Table<ClusterKey, Bytes>,
+    /// CDS resources of forwarded connections.
+    pub destinations: Table<DestinationKey, Bytes>,
     /// EDS resources of UDP ports.
     pub datagrams: Table<ListenerKey, Bytes>,
     /// SDS resources.
@@ -113,6 +119,7 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
         virtual_hosts,
         clusters,
         endpoints,
+        destinations,
         datagrams,
         certificates,
         trust_bundles,
@@ -143,6 +150,11 @@ pub fn stages(b: &mut Builder, inputs: Inputs, options: Options) -> Encoded {
         endpoints: b.derive("envoy.endpoints", endpoints, move |reader, key| {
             let row = reader.get(endpoints, key)?;
             Some(wire::resource(&crate::endpoints(key, &row)))
+        }),
+        destinations: b.derive("envoy.destinations", destinations, move |reader, key| {
+            let to = reader.get(destinations, key)?;
+            let row = reader.get(clusters, &to)?;
+            Some(wire::resource(&destination(key, &to, &row)))
         }),
         datagrams: b.derive("envoy.datagrams", datagrams, move |reader, key| {
             let row = reader.get(datagrams, key)?;

@@ -13,6 +13,9 @@ use std::time::Duration;
 use envoy_types::pb::envoy::config::common::mutation_rules::v3::{HeaderMutation, header_mutation};
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
+use envoy_types::pb::envoy::extensions::filters::common::set_filter_state::v3::{
+    FilterStateValue, filter_state_value,
+};
 use envoy_types::pb::envoy::extensions::http::early_header_mutation::header_mutation::v3::HeaderMutation as EarlyHeaderMutation;
 use envoy_types::pb::google::protobuf as wkt;
 use envoy_types::pb::xds::r#type::matcher::v3::Matcher;
@@ -223,6 +226,25 @@ pub(crate) fn extension<M: Message + Name>(name: &str, config: M) -> core::Typed
     core::TypedExtensionConfig {
         name: name.to_owned(),
         typed_config: Some(pack_any(config)),
+    }
+}
+
+/// A value for a key of the filter state, as a format string.
+pub(crate) fn filter_state(key: &str, format: String) -> FilterStateValue {
+    let text = core::DataSource {
+        specifier: Some(core::data_source::Specifier::InlineString(format)),
+        ..Default::default()
+    };
+    let format = core::substitution_format_string::Format::TextFormatSource(text);
+    FilterStateValue {
+        key: Some(filter_state_value::Key::ObjectKey(key.to_owned())),
+        value: Some(filter_state_value::Value::FormatString(
+            core::SubstitutionFormatString {
+                format: Some(format),
+                ..Default::default()
+            },
+        )),
+        ..Default::default()
     }
 }
 

@@ -12,6 +12,7 @@
 //! | [`RouteTable`] | [`RouteTableKey`] | a listener is added, is removed or changes its hostname |
 //! | [`VirtualHost`] | [`VirtualHostKey`] | a route for that host changes |
 //! | [`Cluster`] | [`ClusterKey`] | a Service port or its policy changes |
+//! | [`ClusterKey`] | [`DestinationKey`] | a route for those connections changes its only backend |
 //! | [`Datagrams`] | [`ListenerKey`] | a UDP port's route or its Pods change |
 //! | [`Endpoints`] | [`ClusterKey`] | Pods come and go |
 //! | [`Certificate`] | [`CertificateKey`] | a certificate is rotated |
@@ -20,6 +21,7 @@
 mod auth;
 mod backend;
 mod datagrams;
+mod destination;
 mod fleet;
 mod headers;
 mod listener;
@@ -34,6 +36,7 @@ pub use backend::{
     Endpoint, Endpoints, ExternalHost, Protocol, TlsSettings, UpstreamTls, Verification,
 };
 pub use datagrams::{DatagramShare, Datagrams};
+pub use destination::DestinationKey;
 pub use fleet::{
     AddressRequest, AddressValue, Autoscaling, FleetAddress, FleetId, FleetLogLevel,
     FleetParameters, FleetProblem, FleetRequest, FleetState, GatewayOwner, ParseFleetIdError,

@@ -83,13 +83,18 @@ pub struct ClientValidation {
     pub optional: bool,
 }
 
-/// Where a chain sends its connections.
+/// Where a chain sends its connections. Destinations are rows by [`DestinationKey`](crate::DestinationKey).
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChainTarget {
     /// Serve HTTP requests from this route table.
     Http(RouteTableKey),
-    /// Forward the bytes of each connection to one of these backends. Never empty.
-    Tcp(Vec<WeightedBackend>),
+    /// Forward connections to the destination with the chain's server name; close them while it doesn't exist.
+    Destination,
+    /// Forward connections to the destination with their own server name; close them if it doesn't exist. Only for
+    /// TLS chains.
+    DestinationByServerName,
+    /// Forward each connection to one of these backends. Never empty.
+    Weighted(Vec<WeightedBackend>),
 }
 
 /// A backend for a share of connections.

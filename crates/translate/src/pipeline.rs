@@ -16,12 +16,12 @@ use sesame_api::{
 };
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{
-    BackendName, Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, Endpoints, FleetId,
-    FleetRequest, Listener, ListenerKey, RouteTable, RouteTableKey, TrustBundle, TrustBundleKey,
-    VirtualHost, VirtualHostKey,
+    BackendName, Certificate, CertificateKey, Cluster, ClusterKey, Datagrams, DestinationKey,
+    Endpoints, FleetId, FleetRequest, Listener, ListenerKey, RouteTable, RouteTableKey,
+    TrustBundle, TrustBundleKey, VirtualHost, VirtualHostKey,
 };
 
-use self::reach::{certificates_of, clusters_of, listener_clusters_of, trust_bundles_of};
+use self::reach::{clusters_of, listener_clusters_of};
 use crate::gateway_api::route::status::{Findings, Rejections};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
 use crate::gateway_api::{ancestors, backend_tls, l4_route, listener_state, telemetry, xbackend};
@@ -56,6 +56,8 @@ pub struct Outputs {
     pub virtual_hosts: Table<VirtualHostKey, VirtualHost>,
     /// Service ports and XBackends that routes refer to.
     pub clusters: Table<ClusterKey, Cluster>,
+    /// The clusters of forwarded connections.
+    pub destinations: Table<DestinationKey, ClusterKey>,
     /// The backends of each UDP port.
     pub datagrams: Table<ListenerKey, Datagrams>,
     /// Endpoints of the clusters.
@@ -66,6 +68,8 @@ pub struct Outputs {
     pub trust_bundles: Table<TrustBundleKey, TrustBundle>,
     /// The clusters that each fleet may get.
     pub fleet_clusters: Table<(FleetId, ClusterKey), ()>,
+    /// The clusters of each fleet's destinations.
+    pub fleet_destinations: Table<(FleetId, ClusterKey), ()>,
     /// The certificates that each fleet may get.
     pub fleet_certificates: Table<(FleetId, CertificateKey), ()>,
     /// The trust bundles that each fleet may get.
@@ -219,10 +223,24 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let points_by_port = b.index(gateways.points, "attach points by port", |_, points| {
         points.ports()
     });
+    let points_by_domain = b.index(gateways.points, "attach points by domain", |_, points| {
+        points.domains()
+    });
+    let of_destinations = connections::Destinations {
+        points_by_domain,
+        chains,
+        client_certificates: gateways.client_certificates,
+    };
+    let by_destination = b.index(
+        attachments,
+        "attachments by destination",
+        |_, attachments| attachments.destinations().collect(),
+    );
+    let destinations = b.derive("destination", by_destination, move |reader, key| {
+        connections::destination(reader, of_destinations, key)
+    });
     let of_hosts = hosts::Sources {
-        points_by_domain: b.index(gateways.points, "attach points by domain", |_, points| {
-            points.domains()
-        }),
+        points_by_domain,
         by_host,
         rules,
         checks: gateways.checks,
@@ -254,6 +272,10 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         chains: b.index(chains, "chains by listener", |key: &ChainKey, _| {
             vec![key.listener.clone()]
         }),
+        own_chains: b.index(chains, "own chains by listener", |key: &ChainKey, chain| {
+            let needed = ports::needs_chain(key, chain);
+            needed.then(|| key.listener.clone()).into_iter().collect()
+        }),
         client_certificates: gateways.client_certificates,
         tracing: telemetry.tracing,
     };
@@ -279,36 +301,17 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         "fleet's clusters",
         [hosts_by_cluster.into(), listeners_by_cluster.into()],
     );
-    let clusters_by_policy = b.index(fleet_clusters, "fleet's clusters by policy", |key, ()| {
-        let (fleet, cluster): &(FleetId, ClusterKey) = key;
-        let bundle = cluster.trust_bundle();
-        let bundle = bundle.map(|bundle| (fleet.clone(), bundle));
-        bundle.into_iter().collect()
-    });
-    let listeners_by_bundle = b.index(listeners, "listeners by trust bundle", trust_bundles_of);
-    let fleet_trust_bundles = b.union_keys(
-        "fleet's trust bundles",
-        [clusters_by_policy.into(), listeners_by_bundle.into()],
+    let destinations_by_cluster = b.index(
+        destinations,
+        "destinations by cluster",
+        |key: &DestinationKey, cluster| vec![(key.listener.fleet.clone(), cluster.clone())],
     );
-    let listeners_by_certificate = b.index(listeners, "listeners by certificate", certificates_of);
-    let clusters_by_certificate = b.index(
-        fleet_clusters,
-        "fleet's clusters by certificate",
-        |(fleet, cluster): &(FleetId, ClusterKey), ()| {
-            let certificate = cluster.client_certificate();
-            let certificate = certificate.map(|certificate| (fleet.clone(), certificate.clone()));
-            certificate.into_iter().collect()
-        },
-    );
-    let fleet_certificates = b.union_keys(
-        "fleet's certificates",
-        [
-            listeners_by_certificate.into(),
-            clusters_by_certificate.into(),
-        ],
-    );
+    let fleet_destinations = b.union_keys("fleet's destinations", [destinations_by_cluster.into()]);
+    let connected = [fleet_clusters, fleet_destinations];
+    let fleet_trust_bundles = reach::trust_bundles(b, connected, listeners);
+    let fleet_certificates = reach::certificates(b, connected, listeners);
 
-    let (clusters, endpoints) = clusters::stages(b, &inputs, backends.backends, fleet_clusters);
+    let (clusters, endpoints) = clusters::stages(b, &inputs, backends.backends, connected);
     let of_datagrams = datagrams::Sources {
         points_by_port,
         chains,
@@ -422,6 +425,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         outputs: Outputs {
             fleets: gateways::fleets(b, &inputs, &gateways),
             listeners,
+            destinations,
             datagrams,
             route_tables,
             virtual_hosts,
@@ -437,6 +441,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
                 ],
             ),
             fleet_clusters,
+            fleet_destinations,
             fleet_certificates,
             fleet_trust_bundles,
             statuses,
@@ -481,8 +486,7 @@ fn route_statuses<R: RouteKind>(
         let attachments = reader.get(attachments, key)?;
         let findings = findings(reader, key, &attachments)?;
         let clusters = || route::referenced(&*route);
-        let rejected =
-            route::status::rejected_backend(reader, rejections, attachments.fleets(), clusters);
+        let rejected = route::status::rejected_backend(reader, rejections, &attachments, clusters);
         let generation = route.meta().generation;
         let status = route::status::status(
             &reader.get(settings, &())?.controller_name,

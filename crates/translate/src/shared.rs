@@ -5,6 +5,7 @@ pub(crate) mod authorities;
 pub mod certificates;
 pub(crate) mod client_certificates;
 pub(crate) mod connections;
+pub(crate) mod covering;
 pub(crate) mod datagrams;
 pub(crate) mod grants;
 pub(crate) mod headers;

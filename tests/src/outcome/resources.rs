@@ -61,15 +61,14 @@ fn fleet_of(
         "clusters",
         clusters
             .map(|each| {
-                let endpoints = endpoints(each["name"].as_str().unwrap_or_default());
+                let endpoints = endpoints(service(&each));
                 cluster(each, endpoints, constants)
             })
             .collect(),
     );
     let orphans = own.endpoints.iter().filter(|each| {
-        !own.clusters
-            .iter()
-            .any(|cluster| cluster["name"] == each["cluster_name"])
+        let clusters = &mut own.clusters.iter();
+        !clusters.any(|cluster| each["cluster_name"] == service(cluster))
     });
     push(
         "endpoints without a cluster",
@@ -92,6 +91,12 @@ impl Outcome {
                     .is_some_and(|port| !port.contains('?'))
         })
     }
+}
+
+/// The name of a cluster's endpoints.
+fn service(cluster: &Value) -> &str {
+    let name = cluster["eds_cluster_config"]["service_name"].as_str();
+    name.or(cluster["name"].as_str()).unwrap_or_default()
 }
 
 fn listener(value: Value, constants: &mut Constants) -> (String, Node) {
@@ -175,8 +180,7 @@ fn filter_chain(value: Value, port: &str, constants: &mut Constants) -> (String,
         out.push(("handshake".to_owned(), Node::from(timeout)));
     }
     let mut filters = fields.list("filters");
-    assert_eq!(filters.len(), 1, "a chain has one filter: {filters:?}");
-    let mut filter = filters.remove(0);
+    let mut filter = filters.pop().expect("a chain has a filter");
     let is_tcp = filter["name"] == "envoy.filters.network.tcp_proxy";
     let config = &mut filter["typed_config"];
     let prefix = config["stat_prefix"].take();
@@ -184,10 +188,26 @@ fn filter_chain(value: Value, port: &str, constants: &mut Constants) -> (String,
         out.push(("stat_prefix".to_owned(), Node::from(prefix)));
     }
     if is_tcp {
-        let backends = config["weighted_clusters"]["clusters"].take();
-        out.push(("connections".to_owned(), shares(&backends)));
+        let config = config.as_object_mut().expect("a configuration");
+        let connections = match config.remove("weighted_clusters") {
+            Some(weighted) => shares(&weighted["clusters"]),
+            None => Node::from(config.remove("cluster").unwrap_or_default()),
+        };
+        out.push(("connections".to_owned(), connections));
         if !constants.is("tcp proxy", &filter) {
             out.push(("tcp_proxy".to_owned(), Node::from(filter)));
+        }
+        let path =
+            "/typed_config/on_new_connection/0/format_string/text_format_source/inline_string";
+        for mut filter in filters {
+            let format = filter
+                .pointer_mut(path)
+                .map(Value::take)
+                .unwrap_or_default();
+            out.push(("cluster".to_owned(), Node::from(format)));
+            if !constants.is("set_filter_state", &filter) {
+                out.push(("filter".to_owned(), Node::from(filter)));
+            }
         }
     } else {
         let mutation = "/early_header_mutation_extensions/0/typed_config/mutations/0/append/header";
@@ -237,6 +257,12 @@ fn cluster(value: Value, endpoints: Option<Value>, constants: &mut Constants) ->
     let name = fields.text("name");
     let mut out = Vec::new();
     let endpoints = endpoints.or_else(|| fields.take("load_assignment"));
+    let eds = fields.0.get_mut("eds_cluster_config");
+    let service = eds.and_then(|eds| eds.as_object_mut()?.remove("service_name"));
+    let service = service.and_then(|service| service.as_str().map(str::to_owned));
+    if let Some(service) = &service {
+        out.push(("service".to_owned(), Node::text(service)));
+    }
     let usual = fields.take_all(&[
         "type",
         "eds_cluster_config",
@@ -248,7 +274,7 @@ fn cluster(value: Value, endpoints: Option<Value>, constants: &mut Constants) ->
     ]);
     let constant = match usual.get("cluster_type") {
         Some(_) => "cluster of an external host",
-        None if name.ends_with("/udp") => "cluster of a UDP port",
+        None if name.ends_with("/udp/*") => "cluster of a UDP port",
         None => "cluster",
     };
     if !constants.is(constant, &usual) {
@@ -261,7 +287,7 @@ fn cluster(value: Value, endpoints: Option<Value>, constants: &mut Constants) ->
         out.push(("tls".to_owned(), tls));
     }
     let endpoints = match endpoints {
-        Some(endpoints) => assignment(endpoints, &name),
+        Some(endpoints) => assignment(endpoints, service.as_deref().unwrap_or(&name)),
         None => Node::text("(missing)"),
     };
     fields.rest(&mut out);

@@ -449,7 +449,9 @@ fn tables(listener: &Listener) -> impl Iterator<Item = &RouteTableKey> {
         .iter()
         .filter_map(|chain| match &chain.target {
             ChainTarget::Http(table) => Some(table),
-            ChainTarget::Tcp(_) => None,
+            ChainTarget::Destination
+            | ChainTarget::DestinationByServerName
+            | ChainTarget::Weighted(_) => None,
         })
 }
 

@@ -265,7 +265,7 @@ fn a_chain_can_pass_tls_connections_through_to_a_backend() {
                 server_name: Some("db.example.com".to_owned()),
                 mode: TlsMode::Passthrough,
             }),
-            target: ChainTarget::Tcp(vec![
+            target: ChainTarget::Weighted(vec![
                 WeightedBackend {
                     target: Target::Cluster(cluster(None)),
                     weight: 3,

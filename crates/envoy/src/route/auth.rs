@@ -7,9 +7,7 @@
 use envoy_types::pb::envoy::config::common::mutation_rules::v3 as rules;
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::route::v3::FilterConfig;
-use envoy_types::pb::envoy::extensions::filters::common::set_filter_state::v3::{
-    FilterStateValue, filter_state_value,
-};
+use envoy_types::pb::envoy::extensions::filters::common::set_filter_state::v3::FilterStateValue;
 use envoy_types::pb::envoy::extensions::filters::http::composite::v3 as composite;
 use envoy_types::pb::envoy::extensions::filters::http::cors::v3::CorsPolicy;
 use envoy_types::pb::envoy::extensions::filters::http::ext_authz::v3 as pb;
@@ -88,26 +86,14 @@ fn filters(auth: &ExternalAuth, reroute: bool) -> Any {
 
 /// Lets Envoy select the route again. The filter does so only if it sets something.
 fn forget_route() -> core::TypedExtensionConfig {
-    let one = core::SubstitutionFormatString {
-        format: Some(core::substitution_format_string::Format::TextFormatSource(
-            core::DataSource {
-                specifier: Some(core::data_source::Specifier::InlineString("1".to_owned())),
-                ..Default::default()
-            },
-        )),
-        ..Default::default()
+    let one = FilterStateValue {
+        factory_key: "envoy.string".to_owned(),
+        ..wire::filter_state("sesame.changed", "1".to_owned())
     };
     wire::extension(
         "envoy.filters.http.set_filter_state",
         state::Config {
-            on_request_headers: vec![FilterStateValue {
-                key: Some(filter_state_value::Key::ObjectKey(
-                    "sesame.changed".to_owned(),
-                )),
-                value: Some(filter_state_value::Value::FormatString(one)),
-                factory_key: "envoy.string".to_owned(),
-                ..Default::default()
-            }],
+            on_request_headers: vec![one],
             clear_route_cache: true,
         },
     )

@@ -151,9 +151,9 @@ fn discovery(xbackend: &XBackend) -> Result<Discovery, Problem> {
                 port: spec.port.number,
             })))
         }
-        (XBackendType::ExternalHostname, None) => {
-            Err(invalid("spec.externalHostname is required with type ExternalHostname"))
-        }
+        (XBackendType::ExternalHostname, None) => Err(invalid(
+            "spec.externalHostname is required with type ExternalHostname",
+        )),
         (XBackendType::EndpointSelector | XBackendType::Other(_), _) => Err(invalid(format!(
             "spec.type: {} is not supported; set it to ExternalHostname, or use a Service in place of the XBackend",
             spec.type_

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use sesame_api::ObjectKey;
 use sesame_engine::{Index, Reader, Table};
-use sesame_model::WeightedBackend;
+use sesame_model::{ClusterKey, DestinationKey, WeightedBackend};
 
 use crate::problem::Problem;
+use crate::shared::client_certificates::{self, ClientCertificates};
+use crate::shared::covering::{Covering, PointsByDomain};
 use crate::shared::hostname;
 use crate::shared::hosts::Attachments;
-use crate::shared::listeners::ListenerId;
+use crate::shared::listeners::{ListenerId, ListenerPoint};
 use crate::shared::precedence::Seniority;
 
 /// Identifies the connections to a listener with a server name.
@@ -48,6 +50,21 @@ pub(crate) struct ServedChain {
     pub passthrough: Vec<WeightedBackend>,
 }
 
+impl ServedChain {
+    /// The backends for the connections of a listener.
+    pub(crate) fn targets(&self, point: &ListenerPoint) -> &[WeightedBackend] {
+        match point.passthrough {
+            true => &self.passthrough,
+            false => &self.targets,
+        }
+    }
+
+    /// Whether connections are shared between several backends, at least on some listeners.
+    pub(crate) fn is_weighted(&self) -> bool {
+        self.targets.len() > 1 || self.passthrough.len() > 1
+    }
+}
+
 /// The tables needed to choose the object of a chain.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources {
@@ -78,6 +95,40 @@ pub(crate) fn chain(
         targets: backends.targets.clone(),
         passthrough: backends.passthrough.clone(),
     })
+}
+
+/// The tables needed to find the cluster of a destination.
+#[derive(Clone, Copy)]
+pub(crate) struct Destinations {
+    /// Listeners by port and hostname.
+    pub(crate) points_by_domain: PointsByDomain,
+    /// The objects of chains.
+    pub(crate) chains: Table<ChainKey, ServedChain>,
+    /// The client certificates of fleets.
+    pub(crate) client_certificates: ClientCertificates,
+}
+
+/// The cluster of a destination; `None` if there is no route, if its only backend is invalid, or if connections are
+/// shared between several backends, which is part of the listener's chain.
+pub(crate) fn destination(
+    reader: &mut Reader<'_>,
+    sources: Destinations,
+    key: &DestinationKey,
+) -> Option<ClusterKey> {
+    let points = sources.points_by_domain;
+    let covering = Covering::read(reader, points, &key.listener, &key.domain);
+    let listener = covering.serving().next()?;
+    let chain = ChainKey {
+        listener: listener.listener.id.clone(),
+        domain: Arc::clone(&key.domain),
+    };
+    let chain = reader.get(sources.chains, &chain)?;
+    let [only] = chain.targets(listener) else {
+        return None;
+    };
+    let (certificates, fleet) = (sources.client_certificates, &key.listener.fleet);
+    let target = client_certificates::of_target(reader, certificates, fleet, only.target.clone());
+    target.cluster().cloned()
 }
 
 /// The object's most specific hostname for a chain.

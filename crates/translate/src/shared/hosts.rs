@@ -11,15 +11,17 @@ use std::sync::Arc;
 use sesame_api::{ObjectKey, ParentReference};
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
-    ExternalAuth, FleetId, ListenerKey, PathMatch, Port, Route, VirtualHost, VirtualHostKey,
+    DestinationKey, ExternalAuth, FleetId, ListenerKey, PathMatch, Port, Route, Transport,
+    VirtualHost, VirtualHostKey,
 };
 
 use crate::problem::Problem;
 use crate::shared::client_certificates::{self, ClientCertificates};
 use crate::shared::connections::ChainKey;
+use crate::shared::covering::{Covering, PointsByDomain};
 use crate::shared::hostname;
 use crate::shared::listeners::{
-    AttachPoints, ListenerChecks, ListenerId, ListenerPoint, ListenerRef, RequestChecks, isolated,
+    ListenerChecks, ListenerId, ListenerPoint, ListenerRef, RequestChecks,
 };
 use crate::shared::precedence::{MatchRank, Seniority};
 
@@ -111,6 +113,18 @@ impl Attachments {
         connections.map(AttachedHost::chain).collect()
     }
 
+    /// The destinations that may lead to its backends, for the index by destination.
+    pub fn destinations(&self) -> impl Iterator<Item = DestinationKey> {
+        let hosts = self.hosts.iter();
+        let connections = hosts.filter(|host| {
+            host.listener.table.is_none() && host.listener.port.port.transport == Transport::Tcp
+        });
+        connections.map(|host| DestinationKey {
+            listener: host.listener.port.clone(),
+            domain: Arc::clone(&host.domain),
+        })
+    }
+
     /// The fleets that serve it; no duplicates if its hosts are grouped by fleet.
     pub fn fleets(&self) -> impl Iterator<Item = &FleetId> {
         let fleets = self.hosts.iter().map(|host| &host.listener.port.fleet);
@@ -155,7 +169,7 @@ impl Attachments {
 #[derive(Clone, Copy)]
 pub(crate) struct Sources {
     /// Listeners by port and hostname.
-    pub(crate) points_by_domain: Index<ObjectKey, AttachPoints, (ListenerKey, Arc<str>)>,
+    pub(crate) points_by_domain: PointsByDomain,
     /// Objects by the hosts that they have routes for.
     pub(crate) by_host: Index<ObjectKey, Attachments, VirtualHostKey>,
     /// The rules of the objects.
@@ -177,29 +191,11 @@ pub(crate) fn virtual_host(
         fleet: key.table.fleet.clone(),
         port: Port::tcp(key.table.port),
     };
-    // Only listeners with these hostnames can serve or isolate the domain, so others don't affect this host.
-    let mut owners = Vec::new();
-    for domain in hostname::widening(&key.domain) {
-        // Shared with the host's key: there is one such row per host.
-        let domain = match *domain == *key.domain {
-            true => Arc::clone(&key.domain),
-            false => domain.into(),
-        };
-        for (_, points) in reader.by(sources.points_by_domain, &(port.clone(), domain.clone())) {
-            owners.push((domain.clone(), points));
-        }
-    }
-    let covering = || {
-        owners.iter().flat_map(|(domain, points)| {
-            let on_port = points.serving_on(port.port);
-            on_port.filter(|point| point.domain == *domain)
-        })
-    };
-    let listeners: Vec<&ListenerPoint> = covering()
+    let covering = Covering::read(reader, sources.points_by_domain, &port, &key.domain);
+    let listeners: Vec<&ListenerPoint> = covering
+        .serving()
         .filter(|point| point.listener.table.as_ref() == Some(&key.table))
-        .filter(|point| !isolated(point, covering(), &key.domain))
         .collect();
-    // All of them have the same hostname: wider ones are isolated from the domain.
     let listener = listeners.first()?;
     let certificates = sources.client_certificates;
     let routes = routes(reader, sources, key, &listeners);

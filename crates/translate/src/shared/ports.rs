@@ -8,7 +8,7 @@ use sesame_api::ObjectKey;
 use sesame_engine::{Index, Reader, Table};
 use sesame_model::{
     Chain, ChainTarget, ChainTls, FleetAddress, FleetId, FleetState, Listener, ListenerKey, Port,
-    RouteTable, RouteTableKey, Termination, TlsMode, Tracing, Transport, WeightedBackend,
+    RouteTable, RouteTableKey, Termination, TlsMode, Tracing, Transport,
 };
 
 use crate::shared::client_certificates::{self, ClientCertificates};
@@ -28,6 +28,8 @@ pub(crate) struct Sources {
     pub(crate) terminations: Table<ObjectKey, Terminations>,
     /// Forwarded connections by listener.
     pub(crate) chains: Index<ChainKey, ServedChain, ListenerId>,
+    /// Those that always have a chain of their own: see [`needs_chain`].
+    pub(crate) own_chains: Index<ChainKey, ServedChain, ListenerId>,
     /// The client certificates of fleets.
     pub(crate) client_certificates: ClientCertificates,
     /// How fleets trace requests.
@@ -101,7 +103,15 @@ fn chains(reader: &mut Reader<'_>, sources: Sources, on_port: &[&ListenerPoint])
     chains
 }
 
-/// The chains of a listener that forwards connections. Those that match no route are closed, before a TLS handshake.
+/// Whether connections to a listener have a chain of their own, whatever its other routes: those of a server name
+/// with a wildcard, and those that are shared between several backends.
+pub(crate) fn needs_chain(key: &ChainKey, chain: &ServedChain) -> bool {
+    key.domain.starts_with('*') || chain.is_weighted()
+}
+
+/// The chains of a listener that forwards connections: one for its hostname, and others where that chain doesn't select
+/// the right backend. A route with an exact hostname and one backend usually needs none, so adding it costs Envoy only
+/// a cluster.
 fn forwarding(
     reader: &mut Reader<'_>,
     sources: Sources,
@@ -109,30 +119,48 @@ fn forwarding(
     on_port: &[&ListenerPoint],
     termination: &Termination,
 ) -> Vec<Chain> {
-    let served = reader.by(sources.chains, &point.listener.id);
-    let closed = Chain {
-        tls: tls(point, &point.domain, TlsMode::Passthrough),
-        target: ChainTarget::Tcp(vec![WeightedBackend::CLOSED]),
+    let id = &point.listener.id;
+    let isolated = |domain: &str| isolated(point, on_port.iter().copied(), domain);
+    let mut served = reader.by(sources.own_chains, id);
+    let wide: Vec<Arc<str>> = served
+        .iter()
+        .map(|(key, _)| Arc::clone(&key.domain))
+        .filter(|domain| domain.starts_with('*') && !isolated(domain))
+        .collect();
+    if !wide.is_empty() {
+        // Envoy prefers the chain of a wildcard to a lookup by server name.
+        served = reader.by(sources.chains, id);
+    }
+    let mode = match point.passthrough {
+        true => TlsMode::Passthrough,
+        false => TlsMode::Terminate(termination.clone()),
     };
-    let mut chains = BTreeMap::from([(&point.domain, closed)]);
-    for (key, chain) in &served {
-        if isolated(point, on_port.iter().copied(), &key.domain) {
+    let chain = |domain: &str, target| Chain {
+        tls: tls(point, domain, mode.clone()),
+        target,
+    };
+    let by_name = point.protocol.is_tls() && point.domain.starts_with('*');
+    let without_route = match by_name {
+        true => ChainTarget::DestinationByServerName,
+        false => ChainTarget::Destination,
+    };
+    let domain = &point.domain;
+    let mut chains = BTreeMap::from([(domain, chain(domain, without_route))]);
+    for (key, served) in &served {
+        let covered = || wide.iter().any(|wide| hostname::covers(wide, &key.domain));
+        if isolated(&key.domain) || !(needs_chain(key, served) || covered()) {
             continue;
         }
-        let (mode, targets) = match point.passthrough {
-            true => (TlsMode::Passthrough, &chain.passthrough),
-            false => (TlsMode::Terminate(termination.clone()), &chain.targets),
-        };
-        let chain = Chain {
-            tls: tls(point, &key.domain, mode),
-            target: ChainTarget::Tcp(client_certificates::of_targets(
+        let target = match served.targets(point) {
+            [_] => ChainTarget::Destination,
+            several => ChainTarget::Weighted(client_certificates::of_targets(
                 reader,
                 sources.client_certificates,
                 &point.listener.port.fleet,
-                targets,
+                several,
             )),
         };
-        chains.insert(&key.domain, chain);
+        chains.insert(&key.domain, chain(&key.domain, target));
     }
     chains.into_values().collect()
 }

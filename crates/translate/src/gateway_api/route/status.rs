@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sesame_api::{RouteParentStatus, RouteStatus, condition, reason};
 use sesame_engine::{Reader, Table};
-use sesame_model::{ClusterKey, FleetId};
+use sesame_model::{ClusterKey, DestinationKey, FleetId};
 
 use crate::fleet::{Rejected, RejectedKind};
 use crate::problem::Problem;
@@ -102,15 +102,23 @@ pub(crate) fn status(
 const REJECTED: &str = "RejectedByEnvoy";
 
 /// A backend of the route that an Envoy has rejected.
-pub(crate) fn rejected_backend<'a>(
+pub(crate) fn rejected_backend(
     reader: &mut Reader<'_>,
     sources: Rejections,
-    fleets: impl Iterator<Item = &'a FleetId>,
+    attachments: &Attachments,
     clusters: impl Fn() -> Vec<ClusterKey>,
 ) -> Option<Problem> {
-    for fleet in fleets {
+    for fleet in attachments.fleets() {
         if !reader.exists(sources.fleets, fleet) {
             continue;
+        }
+        let of_fleet = |key: &DestinationKey| key.listener.fleet == *fleet;
+        for destination in attachments.destinations().filter(of_fleet) {
+            let name = destination.to_string();
+            let problem = rejected(reader, sources, fleet, RejectedKind::Cluster, name);
+            if problem.is_some() {
+                return problem;
+            }
         }
         for cluster in clusters() {
             let cluster = match reader.get(sources.backends, &cluster).as_deref() {
@@ -122,21 +130,32 @@ pub(crate) fn rejected_backend<'a>(
                 _ => cluster,
             };
             for what in [RejectedKind::Cluster, RejectedKind::Endpoints] {
-                let key = Rejected {
-                    fleet: fleet.clone(),
-                    what,
-                    name: cluster.to_string().into(),
-                };
-                if let Some(message) = reader.get(sources.rejections, &key) {
-                    return Some(Problem::new(
-                        REJECTED,
-                        format!(
-                            "Envoy rejected backend {cluster} ({message}) and keeps its last good version"
-                        ),
-                    ));
+                let name = cluster.to_string();
+                if let Some(problem) = rejected(reader, sources, fleet, what, name) {
+                    return Some(problem);
                 }
             }
         }
     }
     None
+}
+
+fn rejected(
+    reader: &mut Reader<'_>,
+    sources: Rejections,
+    fleet: &FleetId,
+    what: RejectedKind,
+    name: String,
+) -> Option<Problem> {
+    let text = format!("Envoy rejected backend {name}");
+    let key = Rejected {
+        fleet: fleet.clone(),
+        what,
+        name: name.into(),
+    };
+    let message = reader.get(sources.rejections, &key)?;
+    Some(Problem::new(
+        REJECTED,
+        format!("{text} ({message}) and keeps its last good version"),
+    ))
 }

@@ -1,0 +1,83 @@
+//! Network filters that forward connections without reading them.
+//!
+//! In: a [`ChainTarget`](sesame_model::ChainTarget). Out: the filters of its chain. Where possible they only name a
+//! cluster that is a resource of its own, since changing a chain closes its connections.
+
+use std::time::Duration;
+
+use envoy_types::pb::envoy::config::listener::v3::{Filter, filter};
+use envoy_types::pb::envoy::extensions::filters::network::set_filter_state::v3 as state;
+use envoy_types::pb::envoy::extensions::filters::network::tcp_proxy::v3 as tcp;
+use envoy_types::util::pack_any;
+use prost::Name;
+use sesame_model::{ListenerKey, Target, WeightedBackend};
+
+use tcp::tcp_proxy::weighted_cluster::ClusterWeight;
+use tcp::tcp_proxy::{ClusterSpecifier, WeightedCluster};
+
+use crate::{names, wire};
+
+/// Connections without a byte in either direction are closed after this time, which is longer than idle connections of
+/// databases usually live. Otherwise, those of clients that have vanished would stay forever.
+const IDLE: Duration = Duration::from_hours(24);
+
+/// Envoy tries several endpoints before it closes a connection.
+const CONNECT_ATTEMPTS: u32 = 3;
+
+/// Filters that forward connections to a cluster, which may not exist.
+pub(crate) fn to_cluster(key: &ListenerKey, cluster: String) -> Vec<Filter> {
+    vec![tcp_proxy(key, ClusterSpecifier::Cluster(cluster))]
+}
+
+/// Filters that forward a connection to the destination with its server name, in lowercase.
+pub(crate) fn by_server_name(key: &ListenerKey) -> Vec<Filter> {
+    // The TCP proxy prefers this cluster to its own.
+    let cluster = wire::filter_state(
+        "envoy.tcp_proxy.cluster",
+        names::destination_by_server_name(key),
+    );
+    let state = state::Config {
+        on_new_connection: vec![cluster],
+        ..Default::default()
+    };
+    let mut filters = vec![network_filter(
+        "envoy.filters.network.set_filter_state",
+        state,
+    )];
+    filters.extend(to_cluster(key, names::REFUSED.to_owned()));
+    filters
+}
+
+/// Filters that share connections between backends.
+pub(crate) fn weighted(key: &ListenerKey, backends: &[WeightedBackend]) -> Vec<Filter> {
+    let clusters = backends.iter().map(|backend| ClusterWeight {
+        name: match &backend.target {
+            Target::Cluster(cluster) => names::cluster(cluster),
+            Target::Refused => names::REFUSED.to_owned(),
+        },
+        weight: backend.weight,
+        ..Default::default()
+    });
+    let clusters = WeightedCluster {
+        clusters: clusters.collect(),
+    };
+    vec![tcp_proxy(key, ClusterSpecifier::WeightedClusters(clusters))]
+}
+
+fn tcp_proxy(key: &ListenerKey, clusters: ClusterSpecifier) -> Filter {
+    let proxy = tcp::TcpProxy {
+        stat_prefix: names::listener(key),
+        cluster_specifier: Some(clusters),
+        idle_timeout: Some(wire::duration(IDLE)),
+        max_connect_attempts: wire::uint32(CONNECT_ATTEMPTS),
+        ..Default::default()
+    };
+    network_filter("envoy.filters.network.tcp_proxy", proxy)
+}
+
+fn network_filter(name: &str, config: impl Name) -> Filter {
+    Filter {
+        name: name.to_owned(),
+        config_type: Some(filter::ConfigType::TypedConfig(pack_any(config))),
+    }
+}

@@ -1,0 +1,21 @@
+use std::fmt;
+use std::sync::Arc;
+
+use crate::ListenerKey;
+
+/// Identifies connections that are forwarded to one cluster. It is a resource of its own: a change of the cluster
+/// replaces no [`Chain`](crate::Chain).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DestinationKey {
+    /// The port, which is not a UDP port.
+    pub listener: ListenerKey,
+    /// The server name: exact, with a `*.` prefix, or `*` for all connections.
+    pub domain: Arc<str>,
+}
+
+/// `443/example.com`, `9000/*`. Names of clusters contain a colon.
+impl fmt::Display for DestinationKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.listener.name(), self.domain)
+    }
+}

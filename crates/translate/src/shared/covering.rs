@@ -1,0 +1,61 @@
+//! The listeners of a port that can serve a domain. Reading them doesn't depend on other listeners of the port.
+
+use std::sync::Arc;
+
+use sesame_api::ObjectKey;
+use sesame_engine::{Index, Reader};
+use sesame_model::{ListenerKey, Port};
+
+use crate::shared::hostname;
+use crate::shared::listeners::{AttachPoints, ListenerPoint, isolated};
+
+/// The index of listeners by port and hostname.
+pub(crate) type PointsByDomain = Index<ObjectKey, AttachPoints, (ListenerKey, Arc<str>)>;
+
+/// Listeners whose hostname covers a domain.
+pub(crate) struct Covering<'a> {
+    port: Port,
+    domain: &'a str,
+    owners: Vec<(Arc<str>, Arc<AttachPoints>)>,
+}
+
+impl<'a> Covering<'a> {
+    /// Reads the listeners of a port whose hostname covers `domain`.
+    pub(crate) fn read(
+        reader: &mut Reader<'_>,
+        points: PointsByDomain,
+        port: &ListenerKey,
+        domain: &'a Arc<str>,
+    ) -> Self {
+        let mut owners = Vec::new();
+        for wider in hostname::widening(domain) {
+            // Shared with the key of the row: there is one such key per domain.
+            let wider = match *wider == **domain {
+                true => Arc::clone(domain),
+                false => wider.into(),
+            };
+            for (_, points) in reader.by(points, &(port.clone(), Arc::clone(&wider))) {
+                owners.push((Arc::clone(&wider), points));
+            }
+        }
+        Self {
+            port: port.port,
+            domain,
+            owners,
+        }
+    }
+
+    /// The listeners that serve the domain: more specific ones don't take its requests and connections. All of them
+    /// have the same hostname.
+    pub(crate) fn serving(&self) -> impl Iterator<Item = &ListenerPoint> {
+        self.points()
+            .filter(|point| !isolated(point, self.points(), self.domain))
+    }
+
+    fn points(&self) -> impl Iterator<Item = &ListenerPoint> {
+        self.owners.iter().flat_map(|(domain, points)| {
+            let on_port = points.serving_on(self.port);
+            on_port.filter(move |point| point.domain == *domain)
+        })
+    }
+}
