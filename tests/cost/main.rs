@@ -2,6 +2,7 @@
 //! only the keys that depend on it. Runs are counted, not timed.
 
 mod clients;
+mod connections;
 mod policies;
 
 use std::collections::BTreeMap;
@@ -146,17 +147,19 @@ fn full_world() -> World {
 }
 
 /// Unions of tables or keys. They run for the keys that changed in a source, so the sources' counts cover them.
-const UNIONS: [&str; 14] = [
+const UNIONS: [&str; 16] = [
     "claims",
     "attach points",
     "terminations",
     "route rules",
     "attachments",
+    "connection backends",
     "statuses",
     "referenced authorities",
     "trust bundles",
     "referenced clusters",
     "fleet's clusters",
+    "fleet's destinations",
     "fleet's trust bundles",
     "referenced certificates",
     "fleet's certificates",

@@ -337,7 +337,8 @@ async fn without_a_valid_certificate_no_connection_is_opened_to_backends_with_a_
     for _ in 0..3 {
         becomes(address, HOST, "/s", "500").await;
         becomes(address, HOST, "/plain", "plain").await;
-        becomes(sesame.at(9000), "any", "/", "no response").await;
+        let over_tcp = Request::get("any", "/").of(sesame.at(9000)).await;
+        assert_eq!(over_tcp, "no response");
         reports("ResolvedRefs", "False", "InvalidClientCertificateRef").await;
         reports("Accepted", "True", "Accepted").await;
         let before = secured.count();

@@ -224,7 +224,6 @@ async fn the_most_specific_listener_then_hostname_then_oldest_route_wins() {
     }
 }
 
-/// Each server name has a filter chain. Adding, changing or removing one only affects its own connections.
 #[tokio::test]
 async fn connections_stay_open_while_other_routes_change() {
     let (_backends, services) = tls_backends(&["a", "b"]).await;

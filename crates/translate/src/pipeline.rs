@@ -21,7 +21,7 @@ use sesame_model::{
     TrustBundle, TrustBundleKey, VirtualHost, VirtualHostKey,
 };
 
-use self::reach::{clusters_of, listener_clusters_of};
+use self::reach::{certificates_of, clusters_of, listener_clusters_of, trust_bundles_of};
 use crate::gateway_api::route::status::{Findings, Rejections};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
 use crate::gateway_api::{ancestors, backend_tls, l4_route, listener_state, telemetry, xbackend};
@@ -229,7 +229,6 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let of_destinations = connections::Destinations {
         points_by_domain,
         chains,
-        client_certificates: gateways.client_certificates,
     };
     let by_destination = b.index(
         attachments,
@@ -273,8 +272,8 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             vec![key.listener.clone()]
         }),
         own_chains: b.index(chains, "own chains by listener", |key: &ChainKey, chain| {
-            let needed = ports::needs_chain(key, chain);
-            needed.then(|| key.listener.clone()).into_iter().collect()
+            let own = ports::may_need_chain(key, chain);
+            own.then(|| key.listener.clone()).into_iter().collect()
         }),
         client_certificates: gateways.client_certificates,
         tracing: telemetry.tracing,
@@ -307,11 +306,36 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         |key: &DestinationKey, cluster| vec![(key.listener.fleet.clone(), cluster.clone())],
     );
     let fleet_destinations = b.union_keys("fleet's destinations", [destinations_by_cluster.into()]);
-    let connected = [fleet_clusters, fleet_destinations];
-    let fleet_trust_bundles = reach::trust_bundles(b, connected, listeners);
-    let fleet_certificates = reach::certificates(b, connected, listeners);
+    let clusters_by_policy = b.index(fleet_clusters, "fleet's clusters by policy", |key, ()| {
+        let (fleet, cluster): &(FleetId, ClusterKey) = key;
+        let bundle = cluster.trust_bundle();
+        let bundle = bundle.map(|bundle| (fleet.clone(), bundle));
+        bundle.into_iter().collect()
+    });
+    let listeners_by_bundle = b.index(listeners, "listeners by trust bundle", trust_bundles_of);
+    let fleet_trust_bundles = b.union_keys(
+        "fleet's trust bundles",
+        [clusters_by_policy.into(), listeners_by_bundle.into()],
+    );
+    let listeners_by_certificate = b.index(listeners, "listeners by certificate", certificates_of);
+    let clusters_by_certificate = b.index(
+        fleet_clusters,
+        "fleet's clusters by certificate",
+        |(fleet, cluster): &(FleetId, ClusterKey), ()| {
+            let certificate = cluster.client_certificate();
+            let certificate = certificate.map(|certificate| (fleet.clone(), certificate.clone()));
+            certificate.into_iter().collect()
+        },
+    );
+    let fleet_certificates = b.union_keys(
+        "fleet's certificates",
+        [
+            listeners_by_certificate.into(),
+            clusters_by_certificate.into(),
+        ],
+    );
 
-    let (clusters, endpoints) = clusters::stages(b, &inputs, backends.backends, connected);
+    let (clusters, endpoints) = clusters::stages(b, &inputs, backends.backends, fleet_clusters);
     let of_datagrams = datagrams::Sources {
         points_by_port,
         chains,

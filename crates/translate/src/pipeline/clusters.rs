@@ -9,39 +9,30 @@ use sesame_model::{BackendName, Cluster, ClusterKey, Endpoints, FleetId};
 use crate::inputs::Inputs;
 use crate::shared::services::{self, Backend};
 
-/// Declares the stages. The clusters that fleets connect to determine the client certificates in use.
+/// Declares the stages. The clusters of fleets determine the client certificates in use.
 pub(super) fn stages(
     b: &mut Builder,
     inputs: &Inputs,
     backends: Table<ClusterKey, Backend>,
-    connected: [Table<(FleetId, ClusterKey), ()>; 2],
+    fleet_clusters: Table<(FleetId, ClusterKey), ()>,
 ) -> (Table<ClusterKey, Cluster>, Table<ClusterKey, Endpoints>) {
     let inputs = *inputs;
-    let of_cluster = |(_, cluster): &(FleetId, ClusterKey), (): &()| {
-        let certificate = cluster.client_certificate();
-        Vec::from_iter(certificate.map(|_| cluster.with_client_certificate(None)))
-    };
-    let [clusters, destinations] = connected;
-    let presenting = [
-        b.index(
-            clusters,
-            "fleet's clusters that present a certificate",
-            of_cluster,
-        ),
-        b.index(
-            destinations,
-            "fleet's destinations that present a certificate",
-            of_cluster,
-        ),
-    ];
+    let presenting = b.index(
+        fleet_clusters,
+        "fleet's clusters that present a certificate",
+        |(_, cluster): &(FleetId, ClusterKey), ()| {
+            let certificate = cluster.client_certificate();
+            let plain = certificate.map(|_| cluster.with_client_certificate(None));
+            plain.into_iter().collect()
+        },
+    );
     let clusters = b.derive_many("cluster", backends, move |reader, key: &ClusterKey| {
         let Some(backend) = reader.get(backends, key) else {
             return Vec::new();
         };
         backend.clusters(key, |secured| {
-            let members = presenting.map(|index| reader.keys(index, secured));
-            let members = members.into_iter().flatten();
-            members.map(|(_, cluster)| cluster).collect()
+            let members = reader.keys(presenting, secured);
+            members.into_iter().map(|(_, cluster)| cluster).collect()
         })
     });
     let endpoints = b.derive("endpoints", clusters, move |reader, key: &ClusterKey| {

@@ -2,60 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use sesame_engine::{Builder, Table};
 use sesame_model::{
     CertificateKey, ChainTarget, ClusterKey, FleetId, Listener, ListenerKey, Termination, TlsMode,
     TrustBundleKey, VirtualHost, VirtualHostKey,
 };
-
-/// The clusters that fleets connect to: those of hosts and listeners, and those of destinations.
-type Connected = [Table<(FleetId, ClusterKey), ()>; 2];
-
-/// Declares the stage for the trust bundles of each fleet.
-pub(super) fn trust_bundles(
-    b: &mut Builder,
-    [clusters, destinations]: Connected,
-    listeners: Table<ListenerKey, Listener>,
-) -> Table<(FleetId, TrustBundleKey), ()> {
-    let of_cluster = |(fleet, cluster): &(FleetId, ClusterKey), (): &()| {
-        let bundle = cluster.trust_bundle();
-        Vec::from_iter(bundle.map(|bundle| (fleet.clone(), bundle)))
-    };
-    let by_cluster = b.index(clusters, "fleet's clusters by trust bundle", of_cluster);
-    let by_destination = b.index(
-        destinations,
-        "fleet's destinations by trust bundle",
-        of_cluster,
-    );
-    let by_listener = b.index(listeners, "listeners by trust bundle", trust_bundles_of);
-    b.union_keys(
-        "fleet's trust bundles",
-        [by_cluster.into(), by_destination.into(), by_listener.into()],
-    )
-}
-
-/// Declares the stage for the certificates of each fleet.
-pub(super) fn certificates(
-    b: &mut Builder,
-    [clusters, destinations]: Connected,
-    listeners: Table<ListenerKey, Listener>,
-) -> Table<(FleetId, CertificateKey), ()> {
-    let of_cluster = |(fleet, cluster): &(FleetId, ClusterKey), (): &()| {
-        let certificate = cluster.client_certificate();
-        Vec::from_iter(certificate.map(|certificate| (fleet.clone(), certificate.clone())))
-    };
-    let by_cluster = b.index(clusters, "fleet's clusters by certificate", of_cluster);
-    let by_destination = b.index(
-        destinations,
-        "fleet's destinations by certificate",
-        of_cluster,
-    );
-    let by_listener = b.index(listeners, "listeners by certificate", certificates_of);
-    b.union_keys(
-        "fleet's certificates",
-        [by_listener.into(), by_cluster.into(), by_destination.into()],
-    )
-}
 
 /// The clusters that a host refers to.
 pub(super) fn clusters_of(key: &VirtualHostKey, host: &VirtualHost) -> Vec<(FleetId, ClusterKey)> {
@@ -90,7 +40,10 @@ pub(super) fn listener_clusters_of(
 }
 
 /// The certificates that a listener presents.
-fn certificates_of(key: &ListenerKey, listener: &Listener) -> Vec<(FleetId, CertificateKey)> {
+pub(super) fn certificates_of(
+    key: &ListenerKey,
+    listener: &Listener,
+) -> Vec<(FleetId, CertificateKey)> {
     terminations(listener)
         .flat_map(|termination| &termination.certificates)
         .map(|certificate| (key.fleet.clone(), certificate.clone()))
@@ -98,7 +51,10 @@ fn certificates_of(key: &ListenerKey, listener: &Listener) -> Vec<(FleetId, Cert
 }
 
 /// The trust bundles that verify a listener's clients.
-fn trust_bundles_of(key: &ListenerKey, listener: &Listener) -> Vec<(FleetId, TrustBundleKey)> {
+pub(super) fn trust_bundles_of(
+    key: &ListenerKey,
+    listener: &Listener,
+) -> Vec<(FleetId, TrustBundleKey)> {
     let bundles: BTreeSet<_> = terminations(listener)
         .filter_map(|termination| Some(&termination.clients.as_ref()?.authorities))
         .collect();

@@ -10,7 +10,6 @@ use sesame_engine::{Index, Reader, Table};
 use sesame_model::{ClusterKey, DestinationKey, WeightedBackend};
 
 use crate::problem::Problem;
-use crate::shared::client_certificates::{self, ClientCertificates};
 use crate::shared::covering::{Covering, PointsByDomain};
 use crate::shared::hostname;
 use crate::shared::hosts::Attachments;
@@ -59,10 +58,20 @@ impl ServedChain {
         }
     }
 
-    /// Whether connections are shared between several backends, at least on some listeners.
-    pub(crate) fn is_weighted(&self) -> bool {
-        self.targets.len() > 1 || self.passthrough.len() > 1
+    /// Whether the connections of every listener have a destination.
+    pub(crate) fn has_destination(&self) -> bool {
+        has_destination(&self.targets) && has_destination(&self.passthrough)
     }
+}
+
+/// Whether connections for these backends have a destination: they have one backend, without TLS settings. A destination
+/// is changed in place, so if Envoy rejected the settings, it would continue to send plain text.
+pub(crate) fn has_destination(targets: &[WeightedBackend]) -> bool {
+    let plain = |backend: &WeightedBackend| {
+        let cluster = backend.target.cluster();
+        cluster.is_none_or(|cluster| cluster.tls().is_none())
+    };
+    targets.len() == 1 && targets.iter().all(plain)
 }
 
 /// The tables needed to choose the object of a chain.
@@ -104,12 +113,10 @@ pub(crate) struct Destinations {
     pub(crate) points_by_domain: PointsByDomain,
     /// The objects of chains.
     pub(crate) chains: Table<ChainKey, ServedChain>,
-    /// The client certificates of fleets.
-    pub(crate) client_certificates: ClientCertificates,
 }
 
-/// The cluster of a destination; `None` if there is no route, if its only backend is invalid, or if connections are
-/// shared between several backends, which is part of the listener's chain.
+/// The cluster of a destination; `None` if there is no route, if its only backend is invalid, or if the backends are in
+/// the listener's chain.
 pub(crate) fn destination(
     reader: &mut Reader<'_>,
     sources: Destinations,
@@ -123,12 +130,9 @@ pub(crate) fn destination(
         domain: Arc::clone(&key.domain),
     };
     let chain = reader.get(sources.chains, &chain)?;
-    let [only] = chain.targets(listener) else {
-        return None;
-    };
-    let (certificates, fleet) = (sources.client_certificates, &key.listener.fleet);
-    let target = client_certificates::of_target(reader, certificates, fleet, only.target.clone());
-    target.cluster().cloned()
+    let targets = chain.targets(listener);
+    let only = targets.first().filter(|_| has_destination(targets))?;
+    only.target.cluster().cloned()
 }
 
 /// The object's most specific hostname for a chain.

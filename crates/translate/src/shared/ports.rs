@@ -12,7 +12,7 @@ use sesame_model::{
 };
 
 use crate::shared::client_certificates::{self, ClientCertificates};
-use crate::shared::connections::{ChainKey, ServedChain};
+use crate::shared::connections::{ChainKey, ServedChain, has_destination};
 use crate::shared::hostname;
 use crate::shared::listeners::{AttachPoints, ListenerId, ListenerPoint, isolated};
 
@@ -28,7 +28,7 @@ pub(crate) struct Sources {
     pub(crate) terminations: Table<ObjectKey, Terminations>,
     /// Forwarded connections by listener.
     pub(crate) chains: Index<ChainKey, ServedChain, ListenerId>,
-    /// Those that always have a chain of their own: see [`needs_chain`].
+    /// Those for which [`may_need_chain`] is true.
     pub(crate) own_chains: Index<ChainKey, ServedChain, ListenerId>,
     /// The client certificates of fleets.
     pub(crate) client_certificates: ClientCertificates,
@@ -103,15 +103,15 @@ fn chains(reader: &mut Reader<'_>, sources: Sources, on_port: &[&ListenerPoint])
     chains
 }
 
-/// Whether connections to a listener have a chain of their own, whatever its other routes: those of a server name
-/// with a wildcard, and those that are shared between several backends.
-pub(crate) fn needs_chain(key: &ChainKey, chain: &ServedChain) -> bool {
-    key.domain.starts_with('*') || chain.is_weighted()
+/// Whether connections to a listener may have a chain of their own even if its other routes are exact: those of a
+/// server name with a wildcard, and those without a destination.
+pub(crate) fn may_need_chain(key: &ChainKey, chain: &ServedChain) -> bool {
+    key.domain.starts_with('*') || !chain.has_destination()
 }
 
 /// The chains of a listener that forwards connections: one for its hostname, and others where that chain doesn't select
-/// the right backend. A route with an exact hostname and one backend usually needs none, so adding it costs Envoy only
-/// a cluster.
+/// the right backend. A route with an exact hostname and a destination usually needs none, so adding it costs Envoy
+/// only a cluster.
 fn forwarding(
     reader: &mut Reader<'_>,
     sources: Sources,
@@ -147,17 +147,19 @@ fn forwarding(
     let domain = &point.domain;
     let mut chains = BTreeMap::from([(domain, chain(domain, without_route))]);
     for (key, served) in &served {
+        let targets = served.targets(point);
+        let destination = has_destination(targets);
         let covered = || wide.iter().any(|wide| hostname::covers(wide, &key.domain));
-        if isolated(&key.domain) || !(needs_chain(key, served) || covered()) {
+        if isolated(&key.domain) || (destination && !covered()) {
             continue;
         }
-        let target = match served.targets(point) {
-            [_] => ChainTarget::Destination,
-            several => ChainTarget::Weighted(client_certificates::of_targets(
+        let target = match destination {
+            true => ChainTarget::Destination,
+            false => ChainTarget::Weighted(client_certificates::of_targets(
                 reader,
                 sources.client_certificates,
                 &point.listener.port.fleet,
-                several,
+                targets,
             )),
         };
         chains.insert(&key.domain, chain(&key.domain, target));
