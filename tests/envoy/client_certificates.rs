@@ -13,8 +13,8 @@ use sesame_testkit::client::{Connect, Request};
 use crate::backend_tls::{HOST, authorities, authority, by, load, policy, trust};
 use crate::connections::tls;
 use crate::harness::{
-    HTTP, Sesame, Summary, at, backend, becomes, certificate, eventually, gateway, grpc_route,
-    listening, new_ip, route, service, tcp_route, tls_route, to, turns,
+    HTTP, Sesame, at, backend, becomes, certificate, eventually, gateway, grpc_route, listening,
+    new_ip, route, service, tcp_route, tls_route, to, turns,
 };
 use crate::listener_sets::listener_set;
 
@@ -337,8 +337,7 @@ async fn without_a_valid_certificate_no_connection_is_opened_to_backends_with_a_
     for _ in 0..3 {
         becomes(address, HOST, "/s", "500").await;
         becomes(address, HOST, "/plain", "plain").await;
-        let over_tcp = Request::get("any", "/").of(sesame.at(9000)).await;
-        assert_eq!(over_tcp, "no response");
+        becomes(sesame.at(9000), "any", "/", "no response").await;
         reports("ResolvedRefs", "False", "InvalidClientCertificateRef").await;
         reports("Accepted", "True", "Accepted").await;
         let before = secured.count();
