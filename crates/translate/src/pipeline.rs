@@ -424,6 +424,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         xbackends,
         attachments,
         gateways.checked,
+        gateways.states,
     );
     let policy_status = backend_tls::statuses(b, &inputs, policies, uses);
     let xbackend_status = xbackend::statuses(b, &inputs, xbackends, uses);

@@ -1,4 +1,4 @@
-//! The Gateways whose routes or listeners use a backend: the ancestors in the statuses of XBackends and of the policies for Services.
+//! The Gateways whose routes, listeners or telemetry policies use a backend: the ancestors in the statuses of XBackends and of the policies for Services.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,17 @@ use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{BackendName, ClusterKey};
 
 use crate::gateway_api::backend_tls::Policies;
+use crate::gateway_api::gateway::GatewayState;
 use crate::gateway_api::listener_state::referenced_services;
 use crate::gateway_api::route::{self, backends};
+use crate::gateway_api::telemetry;
 use crate::gateway_api::xbackend::XBackends;
 use crate::inputs::Inputs;
 use crate::shared::grants::Referrer;
 use crate::shared::hosts::Attachments;
 use crate::shared::listeners::AttachPoints;
 
-/// A backend that an accepted route of a Gateway, or one of its listeners, refers to.
+/// A backend that an accepted route of a Gateway, one of its listeners, or an XTelemetryPolicy for it refers to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct BackendUse {
     /// The Service or XBackend.
@@ -37,6 +39,7 @@ pub(crate) fn uses(
     xbackends: XBackends,
     attachments: Table<ObjectKey, Attachments>,
     checked: Index<ObjectKey, AttachPoints, ObjectKey>,
+    gateways: Table<ObjectKey, GatewayState>,
 ) -> Uses {
     let inputs = *inputs;
     let with_status = move |reader: &mut Reader<'_>, backend: &ObjectKey| match backend.kind {
@@ -55,7 +58,20 @@ pub(crate) fn uses(
     let by_listener_use = b.index(of_listeners, "listeners by backend use", |_, uses| {
         uses.clone()
     });
-    let in_use = b.union_keys("backends in use", [by_use.into(), by_listener_use.into()]);
+    let of_policies: Table<ObjectKey, Vec<BackendUse>> = b.derive(
+        "backend uses of telemetry policies",
+        inputs.telemetry_policies,
+        move |reader, key| of_telemetry_policy(reader, &inputs, with_status, gateways, key),
+    );
+    let by_policy_use = b.index(
+        of_policies,
+        "telemetry policies by backend use",
+        |_, uses| uses.clone(),
+    );
+    let in_use = b.union_keys(
+        "backends in use",
+        [by_use.into(), by_listener_use.into(), by_policy_use.into()],
+    );
     b.index(in_use, "uses by backend", |used: &BackendUse, ()| {
         vec![used.backend.clone()]
     })
@@ -107,6 +123,22 @@ fn of_owner(
     }
     let gateways = BTreeSet::from_iter(gateway_of(reader, inputs, key));
     of_clusters(reader, inputs, with_status, key, clusters, &gateways)
+}
+
+/// The span collector of a policy, if `with_status` selects it.
+fn of_telemetry_policy(
+    reader: &mut Reader<'_>,
+    inputs: &Inputs,
+    with_status: impl Fn(&mut Reader<'_>, &ObjectKey) -> bool,
+    gateways: Table<ObjectKey, GatewayState>,
+    key: &ObjectKey,
+) -> Option<Vec<BackendUse>> {
+    let policy = reader.get(inputs.telemetry_policies, key)?;
+    let targets = telemetry::targets(key, &policy).into_iter();
+    let ours = targets.filter(|gateway| reader.exists(gateways, gateway));
+    let ours: BTreeSet<ObjectKey> = ours.collect();
+    let collector = telemetry::referenced(key, &policy);
+    of_clusters(reader, inputs, with_status, key, collector, &ours)
 }
 
 /// The backends among the clusters that an object of these Gateways refers to.

@@ -106,7 +106,7 @@ fn cluster_policy() -> Arc<ClusterPolicy> {
 }
 
 /// The Gateways that a policy targets.
-fn targets(key: &ObjectKey, policy: &XTelemetryPolicy) -> Vec<ObjectKey> {
+pub(crate) fn targets(key: &ObjectKey, policy: &XTelemetryPolicy) -> Vec<ObjectKey> {
     let targets = policy.spec.target_refs.iter();
     let gateways = targets.filter(|target| target.known_kind() == Some(Kind::Gateway));
     let name = |name: &Arc<str>| {
