@@ -11,7 +11,7 @@ use prost::Message;
 use prost_types::{FileDescriptorProto, FileDescriptorSet};
 
 /// Files with messages that are resources or are packed into an `Any`. Their imports are included.
-const FILES: [&str; 33] = [
+const FILES: [&str; 36] = [
     "envoy/config/bootstrap/v3/bootstrap.proto",
     "envoy/config/cluster/v3/cluster.proto",
     "envoy/config/endpoint/v3/endpoint.proto",
@@ -36,12 +36,15 @@ const FILES: [&str; 33] = [
     "envoy/extensions/http/early_header_mutation/header_mutation/v3/header_mutation.proto",
     "envoy/extensions/http/stateful_session/cookie/v3/cookie.proto",
     "envoy/extensions/http/stateful_session/header/v3/header.proto",
+    "envoy/extensions/matching/common_inputs/network/v3/network_inputs.proto",
     "envoy/extensions/request_id/uuid/v3/uuid.proto",
     "envoy/extensions/resource_monitors/downstream_connections/v3/downstream_connections.proto",
     "envoy/extensions/resource_monitors/fixed_heap/v3/fixed_heap.proto",
     "envoy/extensions/retry/host/previous_hosts/v3/previous_hosts.proto",
     "envoy/extensions/tracers/opentelemetry/samplers/v3/parent_based_sampler.proto",
     "envoy/extensions/tracers/opentelemetry/samplers/v3/trace_id_ratio_based_sampler.proto",
+    "envoy/extensions/transport_sockets/tls/cert_mappers/sni/v3/config.proto",
+    "envoy/extensions/transport_sockets/tls/cert_selectors/on_demand_secret/v3/config.proto",
     "envoy/extensions/transport_sockets/tls/v3/tls.proto",
     "envoy/extensions/upstreams/http/v3/http_protocol_options.proto",
     "envoy/type/matcher/v3/http_inputs.proto",

@@ -22,7 +22,7 @@ pub(crate) fn listener_set(name: &str, listeners: &[&str]) -> String {
 }
 
 /// The Gateway `web`, which allows ListenerSets.
-fn open_gateway(ip: IpAddr) -> String {
+pub(crate) fn open_gateway(ip: IpAddr) -> String {
     let spec = "spec:\n  allowedListeners: {namespaces: {from: Same}}\n";
     gateway("web", ip, &[HTTP]).replacen("spec:\n", spec, 1)
 }

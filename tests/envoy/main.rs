@@ -23,6 +23,7 @@ mod hostnames;
 mod listener_filters;
 mod listener_sets;
 mod mirrors;
+mod on_demand;
 mod paths;
 mod redirects;
 mod rewrites;

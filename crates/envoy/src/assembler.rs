@@ -3,10 +3,11 @@
 //! In: each commit of an engine that runs the [`stages`](crate::stages()). Out: changed resources per fleet. It must
 //! not depend on the contents of resources or on their subscribers.
 //!
-//! Three things depend on several keys, so stages can't do them: route tables, whole or sharded, are joined from
-//! their hosts; a fleet gets only its own clusters and secrets; and every cluster gets an endpoints resource,
-//! even an empty one.
+//! Four things depend on several keys, so stages can't do them: route tables, whole or sharded, are joined from
+//! their hosts; a fleet gets only its own clusters and secrets; every cluster gets an endpoints resource, even an empty
+//! one; and certificates that Envoys request on demand have a resource for each server name.
 
+mod on_demand;
 mod tables;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,7 +107,8 @@ impl Assembler {
     /// The resources that the commit changes, without duplicates, sorted by fleet, type (in [`names::TYPES`] order)
     /// and name.
     ///
-    /// A route table with changed rows may have the same bytes as before; all other resources differ. A changed host
+    /// A route table with changed rows, or a listener whose certificates are requested on demand, may have the same bytes
+    /// as before; all other resources differ. A changed host
     /// costs one copy of its table or shard; other changes cost their own size times the number of their fleets.
     ///
     /// # Panics
@@ -119,6 +121,7 @@ impl Assembler {
         self.secrets(commit, &mut out);
         self.tables
             .apply(&self.inputs, &self.encoded, commit, &mut out);
+        self.certificates_on_demand(&mut out);
         out.sort_by(|a, b| order(a).cmp(&order(b)));
         out
     }
@@ -176,6 +179,10 @@ impl Assembler {
             if let Some(body) = rows.secret_of(fleet) {
                 push(names::SECRET, key.name(), body.clone());
             }
+        }
+        for name in self.tables.on_demand.names(fleet) {
+            let body = self.certificate_on_demand(fleet, name);
+            out.extend(body.map(|body| secret_change(fleet, name.to_string(), Some(body))));
         }
         self.tables.resources(fleet, &mut out);
         out.sort_by(|a, b| order(a).cmp(&order(b)));
@@ -301,19 +308,30 @@ impl Assembler {
             for fleet in &either(&before.fleets, &after.fleets) {
                 let body = after.secret_of(fleet);
                 if body != before.secret_of(fleet) {
-                    out.push(ResourceChange {
-                        fleet: fleet.clone(),
-                        type_url: names::SECRET,
-                        name: key.name(),
-                        body: body.cloned(),
-                        with_module: None,
-                    });
+                    out.push(secret_change(fleet, key.name(), body.cloned()));
+                    if let SecretKey::Certificate(key) = &key {
+                        self.tables.on_demand.certificate(fleet, key);
+                    }
                 }
             }
             if !after.is_empty() {
                 self.secrets.insert(key, after);
             }
         }
+    }
+
+    fn certificates_on_demand(&mut self, out: &mut Vec<ResourceChange>) {
+        for (fleet, name) in self.tables.on_demand.take_changed() {
+            let body = self.certificate_on_demand(&fleet, &name);
+            out.push(secret_change(&fleet, name.to_string(), body));
+        }
+    }
+
+    /// The secret of a server name.
+    fn certificate_on_demand(&self, fleet: &FleetId, name: &str) -> Option<Bytes> {
+        let key = self.tables.on_demand.get(fleet, name)?;
+        let secret = self.secrets.get(&SecretKey::Certificate(key.clone()))?;
+        Some(wire::renamed_secret(secret.secret_of(fleet)?, name))
     }
 }
 
@@ -358,6 +376,16 @@ impl SecretRows {
 
     fn is_empty(&self) -> bool {
         self.secret.is_none() && self.fleets.is_empty()
+    }
+}
+
+fn secret_change(fleet: &FleetId, name: String, body: Option<Bytes>) -> ResourceChange {
+    ResourceChange {
+        fleet: fleet.clone(),
+        type_url: names::SECRET,
+        name,
+        body,
+        with_module: None,
     }
 }
 

@@ -20,6 +20,7 @@ mod datagrams;
 mod endpoint;
 mod hcm;
 mod listener;
+mod on_demand;
 mod render;
 mod route;
 mod secret;

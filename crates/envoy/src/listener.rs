@@ -22,31 +22,37 @@ use sesame_model::{
 use crate::cluster::TLS_SOCKET;
 use crate::hcm::{self, Routes};
 use crate::shard::ShardLookup;
-use crate::{connections, datagrams, names, secret, wire};
+use crate::{connections, datagrams, names, on_demand, secret, wire};
 
 /// TLS handshake timeout. Without it, a silent client can hold a connection for an hour.
 const HANDSHAKE: Duration = Duration::from_secs(15);
 
+/// The protocols of HTTP over TLS, for ALPN.
+const HTTP_PROTOCOLS: &[&str] = &["h2", "http/1.1"];
+
 /// The listener of a port, on all its addresses. If `sharded` returns true for a route table, the listener uses its
-/// shards, selected by `lookup`.
+/// shards, selected by `lookup`. If `on_demand`, one chain replaces those that [`on_demand::shared`] returns.
 ///
 /// On a TLS port, connections that match no filter chain (unknown or missing server name) are closed before the
-/// handshake.
+/// handshake, except that a chain with certificates on demand fails the handshake.
 pub fn listener(
     key: &ListenerKey,
     listener: &Listener,
     sharded: impl Fn(&RouteTableKey) -> bool,
     lookup: ShardLookup,
+    on_demand: bool,
 ) -> pb::Listener {
+    let serve = |table: &RouteTableKey, server_name: Option<&str>| {
+        let routes = match sharded(table) {
+            false => Routes::Whole(table),
+            true => Routes::Shards(table, lookup),
+        };
+        vec![http(key, routes, server_name, listener.tracing.as_deref())]
+    };
     let filters = |chain: &Chain| match &chain.target {
         ChainTarget::Http(table) => {
-            let routes = match sharded(table) {
-                false => Routes::Whole(table),
-                true => Routes::Shards(table, lookup),
-            };
             let server_name = chain.tls.as_ref().map(|tls| tls.server_name.as_deref());
-            let name = server_name.map(|name| name.unwrap_or("*"));
-            vec![http(key, routes, name, listener.tracing.as_deref())]
+            serve(table, server_name.map(|name| name.unwrap_or("*")))
         }
         ChainTarget::Destination => {
             let destination = DestinationKey {
@@ -58,9 +64,37 @@ pub fn listener(
         ChainTarget::DestinationByServerName => connections::by_server_name(key),
         ChainTarget::Weighted(backends) => connections::weighted(key, backends),
     };
-    let chains = listener.chains.iter();
-    let filter_chains = chains.map(|chain| filter_chain(chain, filters(chain)));
-    let filter_chains = filter_chains.collect();
+    let shared = if on_demand {
+        on_demand::shared(listener)
+    } else {
+        None
+    };
+    let (filter_chains, filter_chain_matcher) = match shared {
+        None => {
+            let chains = listener.chains.iter();
+            let chains = chains.map(|chain| filter_chain(chain, filters(chain)));
+            (chains.collect(), None)
+        }
+        Some((certificates, table)) => {
+            let others = listener.chains.iter().filter(|chain| {
+                let name = chain.server_name();
+                name.is_none_or(|name| !certificates.contains_key(name))
+            });
+            let matcher = on_demand::matcher(others.clone().filter_map(Chain::server_name));
+            let others = others.map(|chain| pb::FilterChain {
+                filter_chain_match: None,
+                ..filter_chain(chain, filters(chain))
+            });
+            let shared = pb::FilterChain {
+                name: on_demand::CHAIN.to_owned(),
+                filters: serve(table, Some("%REQUESTED_SERVER_NAME%")),
+                transport_socket: Some(transport_socket(on_demand::context(HTTP_PROTOCOLS))),
+                transport_socket_connect_timeout: Some(wire::duration(HANDSHAKE)),
+                ..Default::default()
+            };
+            (others.chain([shared]).collect(), Some(matcher))
+        }
+    };
     let reads_tls = listener.chains.iter().any(|chain| chain.tls.is_some());
     let transport = key.port.transport;
     let listener_filter = match transport {
@@ -80,6 +114,7 @@ pub fn listener(
         address: addresses.next(),
         additional_addresses: addresses.map(additional).collect(),
         filter_chains,
+        filter_chain_matcher,
         listener_filters: listener_filter.into_iter().collect(),
         // One set of statistics per port instead of one per address.
         stat_prefix: names::listener(key),
@@ -97,7 +132,7 @@ fn additional(address: core::Address) -> pb::AdditionalAddress {
 fn filter_chain(chain: &Chain, filters: Vec<pb::Filter>) -> pb::FilterChain {
     // Sesame doesn't know which protocols a TCP backend speaks.
     let alpn: &[&str] = match chain.target {
-        ChainTarget::Http(_) => &["h2", "http/1.1"],
+        ChainTarget::Http(_) => HTTP_PROTOCOLS,
         ChainTarget::Destination
         | ChainTarget::DestinationByServerName
         | ChainTarget::Weighted(_) => &[],
@@ -114,7 +149,7 @@ fn filter_chain(chain: &Chain, filters: Vec<pb::Filter>) -> pb::FilterChain {
         });
         match &chain.mode {
             TlsMode::Terminate(termination) => {
-                out.transport_socket = Some(transport_socket(termination, alpn));
+                out.transport_socket = Some(transport_socket(context(termination, alpn)));
                 out.transport_socket_connect_timeout = Some(wire::duration(HANDSHAKE));
             }
             // Without a transport socket, only the match keeps out connections without TLS.
@@ -152,10 +187,10 @@ fn tls_inspector() -> pb::ListenerFilter {
     }
 }
 
-fn transport_socket(termination: &Termination, alpn: &[&str]) -> core::TransportSocket {
+fn context(termination: &Termination, alpn: &[&str]) -> tls::DownstreamTlsContext {
     let certificates = termination.certificates.iter();
     let clients = termination.clients.as_deref();
-    let context = tls::DownstreamTlsContext {
+    tls::DownstreamTlsContext {
         common_tls_context: Some(tls::CommonTlsContext {
             tls_certificate_sds_secret_configs: certificates
                 .map(|key| secret::reference(names::secret(key)))
@@ -169,7 +204,10 @@ fn transport_socket(termination: &Termination, alpn: &[&str]) -> core::Transport
             _ => None,
         },
         ..Default::default()
-    };
+    }
+}
+
+fn transport_socket(context: tls::DownstreamTlsContext) -> core::TransportSocket {
     core::TransportSocket {
         name: TLS_SOCKET.to_owned(),
         config_type: Some(core::transport_socket::ConfigType::TypedConfig(pack_any(

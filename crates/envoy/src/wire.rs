@@ -44,6 +44,8 @@ const TREE_PREFIXES: u32 = 3;
 const MAP_ENTRIES: u32 = 1;
 /// Field number of `Route.typed_per_filter_config`.
 const ROUTE_FILTERS: u32 = 13;
+/// Field number of `Secret.name`.
+const SECRET_NAME: u32 = 1;
 /// Field number of `RouteConfiguration.name`.
 const TABLE_NAME: u32 = 1;
 /// Field number of `RouteConfiguration.virtual_hosts`.
@@ -83,6 +85,14 @@ pub(crate) fn any_value(type_url: &str, any: &Bytes) -> Bytes {
     let len = decode_varint(&mut rest).expect("an Any's head contains the length of its value");
     debug_assert_eq!(len, rest.len() as u64);
     rest
+}
+
+/// A secret with another name, as the bytes of a `google.protobuf.Any`. Of a field that occurs twice, the last counts.
+pub(crate) fn renamed_secret(secret: &Bytes, name: &str) -> Bytes {
+    let mut field = Vec::new();
+    delimited(SECRET_NAME, name.as_bytes(), &mut field);
+    let secret = any_value(crate::names::SECRET, secret);
+    any_bytes(crate::names::SECRET, &[&secret, &field])
 }
 
 /// A route table as the bytes of a `google.protobuf.Any`, joined from encoded parts with one allocation and one copy.

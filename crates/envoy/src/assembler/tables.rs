@@ -15,6 +15,7 @@ use prost::bytes::Bytes;
 use sesame_engine::{Change, Commit};
 use sesame_model::{ChainTarget, FleetId, Listener, ListenerKey, Port, RouteTableKey};
 
+use super::on_demand::OnDemand;
 use super::{ResourceChange, bytes};
 use crate::route::{scope, shard_tail, table_tail};
 use crate::shard::{SHARDS, ShardLookup, is_everywhere, shard};
@@ -41,6 +42,7 @@ pub(super) struct Tables {
     shard_tail: Bytes,
     tables: BTreeMap<RouteTableKey, Table>,
     listeners: BTreeMap<ListenerKey, Arc<Listener>>,
+    pub(super) on_demand: OnDemand,
     replaced: u64,
 }
 
@@ -81,6 +83,7 @@ impl Tables {
             shard_tail: shard_tail().encode_to_vec().into(),
             tables: BTreeMap::new(),
             listeners: BTreeMap::new(),
+            on_demand: OnDemand::default(),
             replaced: 0,
         }
     }
@@ -95,6 +98,8 @@ impl Tables {
     ) {
         let mut listeners = BTreeSet::new();
         for (key, change) in commit.changes(inputs.listeners) {
+            self.on_demand
+                .listener(key, change.value().map(|listener| &**listener));
             match change {
                 Change::Upsert(listener) => {
                     self.listeners.insert(key.clone(), Arc::clone(listener));
@@ -158,7 +163,7 @@ impl Tables {
 
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
-        self.tables.is_empty() && self.listeners.is_empty()
+        self.tables.is_empty() && self.listeners.is_empty() && self.on_demand.is_empty()
     }
 
     /// Removes the old forms of tables, once replaced listeners have drained.
@@ -256,7 +261,8 @@ impl Tables {
             table.is_some_and(|table| table.form == Form::Shards)
         };
         let of = self.listeners.get(key)?;
-        let with = |lookup| wire::resource(&listener(key, of, sharded, lookup));
+        let on_demand = self.on_demand.covers(key);
+        let with = |lookup| wire::resource(&listener(key, of, sharded, lookup, on_demand));
         let body = Some(with(ShardLookup::Expressions));
         let name = names::listener(key);
         Some(ResourceChange {

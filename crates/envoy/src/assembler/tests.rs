@@ -109,7 +109,13 @@ impl World {
         for (key, row) in engine.iter(inputs.listeners) {
             let always = self.sharding == Sharding::Always;
             let sharded = |table: &_| always && engine.get(inputs.route_tables, table).is_some();
-            let body = wire::resource(&listener(key, row, sharded, ShardLookup::Expressions));
+            let body = wire::resource(&listener(
+                key,
+                row,
+                sharded,
+                ShardLookup::Expressions,
+                false,
+            ));
             let name = names::listener(key);
             out.insert((key.fleet.clone(), names::LISTENER, name), body);
         }

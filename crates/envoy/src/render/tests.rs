@@ -74,7 +74,7 @@ fn packed_filters_of_listeners_are_expanded() {
         ],
         tracing: None,
     };
-    let listener = crate::listener(&key, &listener, |_| false, ShardLookup::Expressions);
+    let listener = crate::listener(&key, &listener, |_| false, ShardLookup::Expressions, false);
     let shown = render(&wire::resource(&listener)).unwrap();
     assert_eq!(shown["@type"], names::LISTENER);
     assert_eq!(shown["name"], "443");
@@ -279,7 +279,7 @@ fn a_chain_can_pass_tls_connections_through_to_a_backend() {
         }],
         tracing: None,
     };
-    let listener = crate::listener(&key, &listener, |_| false, ShardLookup::Expressions);
+    let listener = crate::listener(&key, &listener, |_| false, ShardLookup::Expressions, false);
     let shown = render(&wire::resource(&listener)).unwrap();
     let chain = &shown["filter_chains"][0];
     assert_eq!(

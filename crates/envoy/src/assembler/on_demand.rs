@@ -1,0 +1,237 @@
+//! The ports whose certificates Envoys request on demand, and their secrets.
+//!
+//! In: listeners. Out: certificates by server name, and which of them changed. It must not depend on other resources.
+//!
+//! The name of a requested secret is a server name without a port, so at most one port of a fleet has this form.
+//! Switching a port between the two forms replaces its filter chains and drains their connections.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use sesame_model::{CertificateKey, FleetId, Listener, ListenerKey};
+
+use crate::on_demand::shared;
+
+/// With this many listeners that can share a chain, a port's certificates are requested on demand.
+const MANY: usize = 256;
+/// With fewer, a port with certificates on demand gets a chain for each listener again.
+const FEW: usize = 128;
+
+/// At most one port for each fleet.
+#[derive(Debug, Default)]
+pub(super) struct OnDemand {
+    ports: BTreeMap<FleetId, Port>,
+    /// Server names whose certificate changed since [`OnDemand::take_changed`].
+    changed: BTreeSet<(FleetId, Arc<str>)>,
+}
+
+#[derive(Debug)]
+struct Port {
+    listener: ListenerKey,
+    by_name: BTreeMap<Arc<str>, CertificateKey>,
+    by_certificate: BTreeSet<(CertificateKey, Arc<str>)>,
+}
+
+impl OnDemand {
+    /// Applies a changed listener; `None` if it is removed. Costs O(listeners of the port).
+    pub(super) fn listener(&mut self, key: &ListenerKey, listener: Option<&Listener>) {
+        let fleet = &key.fleet;
+        let current = self.ports.get(fleet);
+        if current.is_some_and(|port| port.listener != *key) {
+            return;
+        }
+        let enough = if current.is_some() { FEW } else { MANY };
+        let shared = listener.and_then(shared).map(|(shared, _)| shared);
+        let shared = shared.filter(|shared| shared.len() >= enough);
+        let before = self.ports.remove(fleet).map(|port| port.by_name);
+        let before = before.unwrap_or_default();
+        let Some(shared) = shared else {
+            let names = before.into_keys().map(|name| (fleet.clone(), name));
+            self.changed.extend(names);
+            return;
+        };
+        let mut by_name = BTreeMap::new();
+        for (name, certificate) in shared {
+            let (name, same) = match before.get_key_value(name) {
+                Some((name, before)) => (Arc::clone(name), before == certificate),
+                None => (Arc::from(name), false),
+            };
+            if !same {
+                self.changed.insert((fleet.clone(), Arc::clone(&name)));
+            }
+            by_name.insert(name, certificate.clone());
+        }
+        let gone = before
+            .into_keys()
+            .filter(|name| !by_name.contains_key(name));
+        self.changed.extend(gone.map(|name| (fleet.clone(), name)));
+        let pairs = by_name.iter();
+        let by_certificate = pairs.map(|(name, certificate)| (certificate.clone(), name.clone()));
+        let port = Port {
+            listener: key.clone(),
+            by_certificate: by_certificate.collect(),
+            by_name,
+        };
+        self.ports.insert(fleet.clone(), port);
+    }
+
+    /// Applies a changed certificate of a fleet.
+    pub(super) fn certificate(&mut self, fleet: &FleetId, key: &CertificateKey) {
+        let Some(port) = self.ports.get(fleet) else {
+            return;
+        };
+        let from = (key.clone(), Arc::from(""));
+        let names = port.by_certificate.range(from..);
+        let names = names.take_while(|(certificate, _)| certificate == key);
+        let names = names.map(|(_, name)| (fleet.clone(), Arc::clone(name)));
+        self.changed.extend(names);
+    }
+
+    /// Whether certificates of this port are requested on demand.
+    pub(super) fn covers(&self, key: &ListenerKey) -> bool {
+        let port = self.ports.get(&key.fleet);
+        port.is_some_and(|port| port.listener == *key)
+    }
+
+    /// The certificate for a server name; `None` if it isn't requested on demand.
+    pub(super) fn get(&self, fleet: &FleetId, name: &str) -> Option<&CertificateKey> {
+        self.ports.get(fleet)?.by_name.get(name)
+    }
+
+    /// The server names of a fleet.
+    pub(super) fn names(&self, fleet: &FleetId) -> impl Iterator<Item = &Arc<str>> {
+        let port = self.ports.get(fleet).into_iter();
+        port.flat_map(|port| port.by_name.keys())
+    }
+
+    /// The server names whose certificate changed since the last call.
+    pub(super) fn take_changed(&mut self) -> BTreeSet<(FleetId, Arc<str>)> {
+        std::mem::take(&mut self.changed)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.ports.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sesame_model::{
+        Chain, ChainTarget, ChainTls, Port as ModelPort, RouteTableKey, Termination, TlsMode,
+    };
+
+    use super::*;
+    use crate::testing::fleet;
+
+    fn key(port: u16) -> ListenerKey {
+        ListenerKey {
+            fleet: fleet(),
+            port: ModelPort::tcp(port),
+        }
+    }
+
+    fn certificate(name: &str) -> CertificateKey {
+        CertificateKey {
+            namespace: "ns".into(),
+            name: name.into(),
+        }
+    }
+
+    fn chain(server_name: Option<&str>, certificates: &[&str]) -> Chain {
+        Chain {
+            tls: Some(ChainTls {
+                server_name: server_name.map(str::to_owned),
+                mode: TlsMode::Terminate(Termination {
+                    certificates: certificates.iter().map(|name| certificate(name)).collect(),
+                    clients: None,
+                }),
+            }),
+            target: ChainTarget::Http(RouteTableKey {
+                fleet: fleet(),
+                port: 443,
+            }),
+        }
+    }
+
+    /// A listener with this many hosts, and other chains.
+    fn listener(hosts: usize, others: Vec<Chain>) -> Listener {
+        let hosts = (0..hosts).map(|number| chain(Some(&format!("h{number}.org")), &["all"]));
+        Listener {
+            bind: vec![],
+            chains: hosts.chain(others).collect(),
+            tracing: None,
+        }
+    }
+
+    fn changed(on_demand: &mut OnDemand) -> Vec<String> {
+        let changed = on_demand.take_changed().into_iter();
+        changed.map(|(_, name)| name.to_string()).collect()
+    }
+
+    #[test]
+    fn a_port_changes_its_form_at_two_thresholds() {
+        let mut on_demand = OnDemand::default();
+        for (hosts, expected) in [
+            (MANY - 1, false),
+            (MANY, true),
+            (FEW, true),
+            (FEW - 1, false),
+            (FEW, false),
+        ] {
+            on_demand.listener(&key(443), Some(&listener(hosts, vec![])));
+            assert_eq!(on_demand.covers(&key(443)), expected, "{hosts}");
+        }
+        changed(&mut on_demand);
+        on_demand.listener(&key(443), Some(&listener(MANY, vec![])));
+        assert_eq!(changed(&mut on_demand).len(), MANY);
+        on_demand.listener(&key(443), None);
+        assert_eq!(changed(&mut on_demand).len(), MANY);
+        assert!(on_demand.is_empty());
+    }
+
+    #[test]
+    fn only_one_port_of_a_fleet_has_this_form() {
+        let mut on_demand = OnDemand::default();
+        let many = listener(MANY, vec![]);
+        on_demand.listener(&key(443), Some(&many));
+        on_demand.listener(&key(8443), Some(&many));
+        assert!(on_demand.covers(&key(443)) && !on_demand.covers(&key(8443)));
+    }
+
+    #[test]
+    fn only_names_whose_certificate_changed_change() {
+        let mut on_demand = OnDemand::default();
+        on_demand.listener(&key(443), Some(&listener(MANY, vec![])));
+        changed(&mut on_demand);
+        let own = chain(Some("own.org"), &["own"]);
+        on_demand.listener(&key(443), Some(&listener(MANY, vec![own.clone()])));
+        assert_eq!(changed(&mut on_demand), ["own.org"]);
+        on_demand.listener(&key(443), Some(&listener(MANY - 1, vec![own])));
+        assert_eq!(changed(&mut on_demand), [format!("h{}.org", MANY - 1)]);
+        on_demand.certificate(&fleet(), &certificate("own"));
+        assert_eq!(changed(&mut on_demand), ["own.org"]);
+        let other = chain(Some("own.org"), &["other"]);
+        on_demand.listener(&key(443), Some(&listener(MANY - 1, vec![other])));
+        assert_eq!(changed(&mut on_demand), ["own.org"]);
+        on_demand.certificate(&fleet(), &certificate("own"));
+        assert!(changed(&mut on_demand).is_empty());
+    }
+
+    #[test]
+    fn chains_that_differ_are_not_shared() {
+        let mut on_demand = OnDemand::default();
+        let others = vec![
+            chain(Some("two.org"), &["rsa", "ecdsa"]),
+            chain(Some("*.wild.org"), &["all"]),
+            chain(Some("a.b.wild.org"), &["all"]),
+        ];
+        on_demand.listener(&key(443), Some(&listener(MANY, others)));
+        assert!(on_demand.covers(&key(443)));
+        assert_eq!(changed(&mut on_demand).len(), MANY);
+        // This one would get connections with unknown names.
+        let any = vec![chain(None, &["all"])];
+        on_demand.listener(&key(443), Some(&listener(MANY, any)));
+        assert!(!on_demand.covers(&key(443)));
+    }
+}

@@ -1,0 +1,182 @@
+//! One filter chain for many HTTPS listeners, whose certificates Envoy requests on demand.
+//!
+//! In: a [`Listener`]. Out: the chains that one chain can replace, that chain's transport socket, and a matcher that
+//! selects the chain of a connection. It must not depend on the contents of certificates.
+//!
+//! Envoy compares all chains of a listener whenever one is added, about 0.25 ms each. Chains for exact server names
+//! that differ only in their certificate can be one: on the first handshake with a server name, Envoy requests the
+//! secret of that name, so adding a name changes no listener. The price is that TLS sessions can't be resumed.
+//!
+//! **Clients choose the names that Envoy requests.** Only connections whose server name consists of the characters of
+//! a hostname get to the chain: other secrets' names contain a slash or a colon, and a name that isn't valid UTF-8
+//! would end the xDS stream.
+
+use std::collections::{BTreeMap, HashSet};
+
+use envoy_types::pb::envoy::extensions::matching::common_inputs::network::v3::ServerNameInput;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::cert_mappers::sni::v3::Sni;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::cert_selectors::on_demand_secret::v3 as selector;
+use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3 as tls;
+use envoy_types::pb::google::protobuf::StringValue;
+use envoy_types::pb::xds;
+use envoy_types::util::pack_any;
+use sesame_model::{
+    CertificateKey, Chain, ChainTarget, Listener, RouteTableKey, Termination, TlsMode,
+};
+use tls::downstream_tls_context::SessionTicketKeysType;
+use xds::core::v3::TypedExtensionConfig;
+use xds::r#type::matcher::v3 as pb;
+use xds::r#type::matcher::v3::matcher::matcher_list::FieldMatcher;
+use xds::r#type::matcher::v3::matcher::matcher_list::predicate::{
+    MatchType, SinglePredicate, single_predicate,
+};
+use xds::r#type::matcher::v3::matcher::{self, MatcherType, matcher_list};
+use xds::r#type::matcher::v3::string_matcher::MatchPattern;
+
+use crate::wire;
+
+/// The name of the shared chain. Other chains are named after their server name, which contains no space.
+pub(crate) const CHAIN: &str = "on demand";
+
+/// Certificates by server name.
+pub(crate) type Certificates<'a> = BTreeMap<&'a str, &'a CertificateKey>;
+
+/// Maximum number of other chains on the port. Connections compare their server name with each of them.
+const MAX_OTHERS: usize = 64;
+
+/// The chains that can share one, as certificates by server name. They serve HTTP, for an exact server name that no
+/// wildcard of the port covers, with one certificate, and ask for no client certificate. With them, the route table
+/// that they serve. `None` if there are none, if a chain of the port handles any server name, or if too many chains
+/// differ.
+pub(crate) fn shared(listener: &Listener) -> Option<(Certificates<'_>, &RouteTableKey)> {
+    let wildcards = listener.chains.iter().filter_map(Chain::server_name);
+    let wildcards: HashSet<&str> = wildcards
+        .filter_map(|name| name.strip_prefix("*."))
+        .collect();
+    let mut certificates = Certificates::new();
+    let mut served = None;
+    for chain in &listener.chains {
+        chain.server_name()?;
+        if let Some((name, certificate, table)) = shareable(chain, &wildcards)
+            && *served.get_or_insert(table) == table
+        {
+            certificates.insert(name, certificate);
+        }
+    }
+    let others = listener.chains.len() - certificates.len();
+    (others <= MAX_OTHERS).then_some((certificates, served?))
+}
+
+fn shareable<'a>(
+    chain: &'a Chain,
+    wildcards: &HashSet<&str>,
+) -> Option<(&'a str, &'a CertificateKey, &'a RouteTableKey)> {
+    let ChainTarget::Http(table) = &chain.target else {
+        return None;
+    };
+    let tls = chain.tls.as_ref()?;
+    let name = tls.server_name.as_deref()?;
+    let TlsMode::Terminate(Termination {
+        certificates,
+        clients: None,
+    }) = &tls.mode
+    else {
+        return None;
+    };
+    let [certificate] = certificates.as_slice() else {
+        return None;
+    };
+    let mut parents = name.match_indices('.').map(|(dot, _)| &name[dot + 1..]);
+    let covered = name.starts_with("*.") || parents.any(|parent| wildcards.contains(parent));
+    (!covered).then_some((name, certificate, table))
+}
+
+/// The TLS settings of the shared chain.
+pub(crate) fn context(alpn: &[&str]) -> tls::DownstreamTlsContext {
+    let selector = selector::Config {
+        config_source: Some(wire::ads()),
+        certificate_mapper: Some(wire::extension(
+            "envoy.tls.certificate_mappers.sni",
+            Sni {
+                // Required, but connections without a server name don't get here. Not a hostname, so it has no secret.
+                default_value: "-".to_owned(),
+            },
+        )),
+        ..Default::default()
+    };
+    tls::DownstreamTlsContext {
+        common_tls_context: Some(tls::CommonTlsContext {
+            alpn_protocols: alpn.iter().map(|&protocol| protocol.to_owned()).collect(),
+            custom_tls_certificate_selector: Some(wire::extension(
+                "envoy.tls.certificate_selectors.on_demand_secret",
+                selector,
+            )),
+            ..Default::default()
+        }),
+        // Envoy requires both: a session's ID doesn't depend on a requested certificate.
+        session_ticket_keys_type: Some(SessionTicketKeysType::DisableStatelessSessionResumption(
+            true,
+        )),
+        disable_stateful_session_resumption: true,
+        ..Default::default()
+    }
+}
+
+/// Selects the chain of a connection: one of `others` by its server name, otherwise the shared chain.
+pub(crate) fn matcher<'a>(others: impl Iterator<Item = &'a str>) -> pb::Matcher {
+    let mut others: Vec<&str> = others.collect();
+    // Exact names before wildcards, and long wildcards before short ones.
+    others.sort_by_key(|name| (name.starts_with('*'), std::cmp::Reverse(name.len()), *name));
+    let others = others.iter().map(|&name| {
+        let pattern = match name.strip_prefix('*') {
+            Some(suffix) => MatchPattern::Suffix(suffix.to_owned()),
+            None => MatchPattern::Exact(name.to_owned()),
+        };
+        field_matcher(pattern, name)
+    });
+    let hostname = MatchPattern::SafeRegex(pb::RegexMatcher {
+        regex: "[a-z0-9.-]{1,253}".to_owned(),
+        engine_type: Some(pb::regex_matcher::EngineType::GoogleRe2(
+            pb::regex_matcher::GoogleRe2 {},
+        )),
+    });
+    let matchers = others.chain([field_matcher(hostname, CHAIN)]);
+    pb::Matcher {
+        on_no_match: None,
+        matcher_type: Some(MatcherType::MatcherList(matcher::MatcherList {
+            matchers: matchers.collect(),
+        })),
+    }
+}
+
+fn field_matcher(server_name: MatchPattern, chain: &str) -> FieldMatcher {
+    let chain = StringValue {
+        value: chain.to_owned(),
+    };
+    let predicate = SinglePredicate {
+        input: Some(extension("server name", pack_any(ServerNameInput {}))),
+        matcher: Some(single_predicate::Matcher::ValueMatch(pb::StringMatcher {
+            match_pattern: Some(server_name),
+            ..Default::default()
+        })),
+    };
+    FieldMatcher {
+        predicate: Some(matcher_list::Predicate {
+            match_type: Some(MatchType::SinglePredicate(predicate)),
+        }),
+        on_match: Some(matcher::OnMatch {
+            on_match: Some(matcher::on_match::OnMatch::Action(extension(
+                "chain",
+                pack_any(chain),
+            ))),
+            ..Default::default()
+        }),
+    }
+}
+
+fn extension(name: &str, config: envoy_types::pb::google::protobuf::Any) -> TypedExtensionConfig {
+    TypedExtensionConfig {
+        name: name.to_owned(),
+        typed_config: Some(config),
+    }
+}
