@@ -1,4 +1,4 @@
-//! Servers for connections and datagrams.
+//! TCP and UDP servers that act as backends.
 //!
 //! The TCP server writes its name to a new connection, then echoes. The UDP server responds with the client's address,
 //! which identifies a session of the proxy in between.
@@ -33,13 +33,13 @@ impl Echo {
         };
         echo._runtime.spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                tokio::spawn(converse(stream, name));
+                tokio::spawn(serve_connection(stream, name));
             }
         });
         echo._runtime.spawn(async move {
             let mut buffer = [0; 64];
             while let Ok((_, client)) = socket.recv_from(&mut buffer).await {
-                // The client repeats a datagram that gets lost.
+                // The client resends lost datagrams.
                 let _ = socket.send_to(client.to_string().as_bytes(), client).await;
             }
         });
@@ -47,7 +47,7 @@ impl Echo {
     }
 }
 
-async fn converse(mut stream: TcpStream, name: &str) -> std::io::Result<()> {
+async fn serve_connection(mut stream: TcpStream, name: &str) -> std::io::Result<()> {
     stream.set_nodelay(true)?;
     stream.write_all(name.as_bytes()).await?;
     let (mut reader, mut writer) = stream.split();

@@ -1,8 +1,9 @@
 //! `kinds`: changes of each kind of route, compared with HTTPRoutes.
 //!
 //! `sesame local` serves many routes of one kind, each with its own host, server name or port. Rounds alternate
-//! between adding a route and removing it. A new route is timed from the renamed file to its first response. CPU time and
-//! bytes are those of both changes, with everything that follows. Another client asks for the other routes throughout.
+//! between adding a route and removing it. A new route is timed from writing its file to its first response. CPU time
+//! and bytes are those of both changes, with everything that follows. Another client asks for the other routes
+//! throughout.
 
 mod client;
 mod site;

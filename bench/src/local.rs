@@ -155,7 +155,7 @@ impl Local {
 
     /// Sends SIGTERM and waits for the exit.
     pub(crate) fn end(mut self) -> Result<()> {
-        machine::end(&mut self.child, PATIENCE)
+        machine::terminate(&mut self.child, PATIENCE)
     }
 }
 

@@ -49,7 +49,7 @@ pub(crate) fn process_milliseconds(pid: u32) -> Result<f64> {
 }
 
 /// Waits for a process with this text in its command line.
-pub(crate) fn pid_with_argument(text: &str, patience: Duration) -> Result<u32> {
+pub(crate) fn pid_with_argument(text: &str, timeout: Duration) -> Result<u32> {
     let begin = Instant::now();
     loop {
         for process in fs::read_dir("/proc")? {
@@ -65,7 +65,7 @@ pub(crate) fn pid_with_argument(text: &str, patience: Duration) -> Result<u32> {
             }
         }
         ensure!(
-            begin.elapsed() < patience,
+            begin.elapsed() < timeout,
             "no process with {text} in its command line"
         );
         thread::sleep(Duration::from_millis(20));
@@ -73,10 +73,10 @@ pub(crate) fn pid_with_argument(text: &str, patience: Duration) -> Result<u32> {
 }
 
 /// Sends SIGTERM to a child and waits for its exit.
-pub(crate) fn end(child: &mut Child, patience: Duration) -> Result<()> {
+pub(crate) fn terminate(child: &mut Child, timeout: Duration) -> Result<()> {
     kill(Pid::from_raw(child.id().try_into()?), Signal::SIGTERM)?;
     let begin = Instant::now();
-    while begin.elapsed() < patience {
+    while begin.elapsed() < timeout {
         if let Some(status) = child.try_wait()? {
             ensure!(status.success(), "the process exited with {status}");
             return Ok(());

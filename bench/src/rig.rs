@@ -69,9 +69,9 @@ impl Rig {
     }
 
     /// Waits for the process of an Envoy and returns its ID.
-    pub(crate) fn pid(&self, name: &str, patience: Duration) -> Result<u32> {
+    pub(crate) fn pid(&self, name: &str, timeout: Duration) -> Result<u32> {
         let folder = self.supervisor.dir(&process(name));
-        machine::pid_with_argument(&folder.path().display().to_string(), patience)
+        machine::pid_with_argument(&folder.path().display().to_string(), timeout)
     }
 
     /// Stops an Envoy and waits for its exit.

@@ -1,8 +1,8 @@
 //! `sessions`: TCP connections and UDP sessions that stay open while the configuration changes.
 //!
-//! `sesame local` serves a TCPRoute and a UDPRoute. Each round changes something beside them: a route with a listener of
-//! its own comes or goes, as do an endpoint of the same Services. After each round some connections and sessions are used,
-//! and all of them at the end.
+//! `sesame local` serves a TCPRoute and a UDPRoute. Each round makes two changes that must not affect them: it adds or
+//! removes a route with its own listener, and an endpoint of the same Services. Some connections and sessions are used
+//! after each change, and all of them at the end.
 
 use std::net::SocketAddr;
 use std::time::Duration;

@@ -125,7 +125,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
             "whole/module",
         )
         .at_least(0.94)
-        .note("the goal is 0.97"),
+        .note("the target is 0.97"),
         ratio(
             "throughput: shards without the module / one table",
             "whole/expressions",
@@ -149,7 +149,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
             "CPU time per request: last of these paths".to_owned(),
         ),
         ratio(
-            &format!("throughput: last / first of a host's {LARGE} paths"),
+            &format!("throughput: requests for the last of a host's {LARGE} paths / for the first"),
             "first/last",
         )
         .at_least(0.8),

@@ -234,10 +234,10 @@ async fn mirror(address: SocketAddr, shop: &Backend, audit: &Backend) -> Result<
         "answered by {:?}",
         response.backend()
     );
-    let patience = Duration::from_secs(5);
+    let timeout = Duration::from_secs(5);
     let arrived = |requests: &[Received]| requests.iter().any(|request| request.path == path);
     ensure!(
-        audit.wait_for(patience, arrived).await.is_ok(),
+        audit.wait_for(timeout, arrived).await.is_ok(),
         "audit got no copy"
     );
     ensure!(arrived(&shop.requests()), "shop did not get the request");

@@ -61,7 +61,7 @@ async fn routes_of_a_set_are_served_only_on_its_listeners() {
 }
 
 #[tokio::test]
-async fn a_set_that_comes_or_goes_closes_no_connection_of_another() {
+async fn adding_or_removing_a_set_keeps_connections_of_other_sets_open() {
     let (_backends, services) = backends(&["a", "b"]).await;
     let objects = |name: &str| {
         let host = format!("{name}.example.com");

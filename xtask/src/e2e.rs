@@ -48,7 +48,7 @@ enum Test {
     Helm,
     /// Install Sesame with the manifests, use it and remove it: no objects remain
     Manifests,
-    /// Envoys get labels and parameters, and keep running if these are invalid
+    /// Envoys get labels and parameters, and keep running if the parameters are invalid
     Parameters,
     /// Edited and deleted fleet objects are restored
     Drift,
@@ -104,7 +104,7 @@ fn all(args: &Args, scene: &Scene) -> Result<()> {
             Ok(figures) => println!("ok      {name} ({took:.0} s): {figures}"),
             Err(error) => {
                 println!("FAILED  {name} ({took:.0} s): {error:#}");
-                eprintln!("{}", known(scene));
+                eprintln!("{}", diagnostics(scene));
                 failed.push(name);
             }
         }
@@ -152,7 +152,7 @@ fn rights(scene: &Scene, all: bool) -> Result<String> {
 }
 
 /// Diagnostics of a failure.
-fn known(scene: &Scene) -> String {
+fn diagnostics(scene: &Scene) -> String {
     let questions: [&[&str]; 2] = [
         &["gateways,httproutes,deployments,daemonsets,services,pods"],
         &["events", "--field-selector", "type=Warning"],

@@ -165,7 +165,7 @@ impl Replica {
 
     /// Stops it with SIGTERM.
     pub(crate) fn end(&mut self) -> Result<()> {
-        machine::end(&mut self.child, PATIENCE)
+        machine::terminate(&mut self.child, PATIENCE)
     }
 }
 

@@ -208,7 +208,7 @@ pub(crate) enum OutputPart {
     Listeners,
     /// Route tables (RDS)
     Routes,
-    /// Clusters, one for each Service port (CDS)
+    /// Clusters, usually one for each Service port (CDS)
     Clusters,
     /// Cluster endpoints (EDS)
     Endpoints,

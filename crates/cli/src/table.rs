@@ -68,7 +68,7 @@ fn problems(overview: &Overview, limit: usize, width: Option<u16>, colour: bool)
     }
     let more = overview.problems.len().saturating_sub(limit.max(1));
     if more > 0 {
-        out.push_str(&format!("and {more} more problems\n"));
+        out.push_str(&format!("and {more} more\n"));
     }
     out
 }
@@ -117,7 +117,6 @@ fn gateways(
     finish(
         &table,
         more,
-        "listeners",
         listeners.is_empty(),
         "no Gateways use Sesame's GatewayClasses",
     )
@@ -151,7 +150,6 @@ fn routes(
     finish(
         &table,
         more,
-        "routes",
         routes.is_empty(),
         "no routes are attached to Sesame's Gateways",
     )
@@ -194,13 +192,13 @@ fn table<const N: usize>(heading: [&str; N], width: Option<u16>, colour: bool) -
     table
 }
 
-fn finish(table: &Table, more: usize, what: &str, empty: bool, empty_text: &str) -> String {
+fn finish(table: &Table, more: usize, empty: bool, empty_text: &str) -> String {
     if empty {
         return format!(" {empty_text}\n");
     }
     let mut out = format!("{}\n", table.trim_fmt());
     if more > 0 {
-        out.push_str(&format!(" and {more} more {what}\n"));
+        out.push_str(&format!(" and {more} more\n"));
     }
     out
 }

@@ -1,6 +1,7 @@
 //! Metrics of a run.
 //!
-//! In: counts and durations. Out: the text format of Prometheus (OpenMetrics). It must not depend on its readers.
+//! In: counts and durations. Out: the text format of Prometheus (OpenMetrics). It must not depend on how the text is
+//! served.
 
 mod collect;
 mod replica;

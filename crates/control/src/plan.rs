@@ -165,7 +165,11 @@ fn requested_addresses(
         match &request.routability {
             Routability::Default => {}
             other => {
-                unsupported.get_or_insert(format!("routability {other}"));
+                unsupported.get_or_insert_with(|| {
+                    format!(
+                        "routability {other} is not supported by `sesame local`: omit routability"
+                    )
+                });
             }
         }
         match &request.address {
@@ -179,24 +183,28 @@ fn requested_addresses(
                 requested.not_usable(format!("{value:?} is not an IP address"));
             }
             AddressValue::Hostname(_) => {
-                unsupported.get_or_insert("type Hostname".to_owned());
+                unsupported.get_or_insert_with(|| unsupported_type("Hostname"));
             }
             AddressValue::Other(type_) => {
-                unsupported.get_or_insert(format!("type {type_}"));
+                unsupported.get_or_insert_with(|| unsupported_type(type_));
             }
         }
     }
     if let Some(unsupported) = unsupported {
         // The Gateway is not accepted, so its fleet gets no address.
-        let reason = format!(
-            "spec.addresses: {unsupported} is not supported on this machine: use IPAddress, or omit spec.addresses"
-        );
+        let reason = format!("spec.addresses: {unsupported}");
         return RequestedAddresses {
             problem: Some(FleetProblem::UnsupportedAddress(reason)),
             ..RequestedAddresses::default()
         };
     }
     requested
+}
+
+fn unsupported_type(type_: &str) -> String {
+    format!(
+        "type {type_} is not supported by `sesame local`: use type IPAddress, or omit spec.addresses"
+    )
 }
 
 impl RequestedAddresses {

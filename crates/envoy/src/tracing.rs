@@ -2,8 +2,9 @@
 //!
 //! In: [`Tracing`]. Out: its settings. It must not depend on the collector's cluster beyond its name.
 //!
-//! Envoy's samplers decide by the trace's ID. They can't sample a share of the requests of sampled traces, so Envoy's
-//! own sampling, by the request's ID, thins out all requests in that case; otherwise it is off.
+//! Envoy's samplers decide by the trace's ID. They can't sample a share of the requests whose parent is sampled. For
+//! such a share, the connection manager's overall sampling, by the request's ID, applies to all requests; otherwise it
+//! is off.
 
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::trace::v3 as trace;
@@ -34,7 +35,7 @@ pub(crate) fn tracing(tracing: &Tracing) -> pb::Tracing {
         ..Default::default()
     };
     pb::Tracing {
-        overall_sampling: thinning(tracing.sampling).map(|share| Percent {
+        overall_sampling: overall_sampling(tracing.sampling).map(|share| Percent {
             value: f64::from(share) / 100.0,
         }),
         custom_tags: tracing.attributes.iter().map(custom_tag).collect(),
@@ -52,12 +53,14 @@ pub(crate) fn tracing(tracing: &Tracing) -> pb::Tracing {
     }
 }
 
-/// How a connection manager with tracing treats request IDs: it doesn't change them, and uses them only to thin out
-/// requests whose parent is sampled.
+/// How a connection manager with tracing treats request IDs: it doesn't change them, and uses them only for
+/// overall sampling.
 pub(crate) fn request_id(tracing: &Tracing) -> hcm::RequestIdExtension {
     let config = UuidRequestIdConfig {
         pack_trace_reason: wire::boolean(false),
-        use_request_id_for_trace_sampling: wire::boolean(thinning(tracing.sampling).is_some()),
+        use_request_id_for_trace_sampling: wire::boolean(
+            overall_sampling(tracing.sampling).is_some(),
+        ),
     };
     hcm::RequestIdExtension {
         typed_config: Some(pack_any(config)),
@@ -88,14 +91,14 @@ fn collector(tracing: &Tracing) -> core::GrpcService {
 }
 
 /// The share of all requests that may be sampled, in ten-thousandths, which is Envoy's precision; `None` for all.
-fn thinning(sampling: Sampling) -> Option<u32> {
+fn overall_sampling(sampling: Sampling) -> Option<u32> {
     let share = sampling.parents?.0.div_ceil(100);
     (share < 10_000).then_some(share)
 }
 
 fn sampler(sampling: Sampling) -> core::TypedExtensionConfig {
-    let rate = match thinning(sampling) {
-        // Thinning leaves this share of the requests.
+    let rate = match overall_sampling(sampling) {
+        // Overall sampling leaves this share of the requests.
         Some(share @ 1..) => sampling.rate.0.saturating_mul(10_000).div_ceil(share),
         _ => sampling.rate.0,
     };

@@ -110,9 +110,13 @@ impl fmt::Display for StatusFailure {
             example,
             message,
         } = self;
-        write!(
-            f,
-            "cannot write the status of {objects} object(s), such as {example}: {reason}: {message}"
-        )
+        match objects {
+            1 => write!(f, "cannot write the status of {example}")?,
+            _ => write!(
+                f,
+                "cannot write the statuses of {objects} objects, such as {example}"
+            )?,
+        }
+        write!(f, ": {reason}: {message}")
     }
 }

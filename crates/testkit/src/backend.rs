@@ -162,11 +162,11 @@ impl Backend {
     /// Returns an error on timeout; the error contains the requests.
     pub async fn wait_for(
         &self,
-        patience: Duration,
+        timeout: Duration,
         enough: impl Fn(&[Received]) -> bool,
     ) -> Result<Vec<Received>, Vec<Received>> {
         let waiting = self.shared.records.wait_for(enough);
-        timeout(patience, waiting)
+        tokio::time::timeout(timeout, waiting)
             .await
             .map_err(|_| self.requests())
     }

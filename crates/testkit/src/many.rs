@@ -14,7 +14,7 @@ pub const GATEWAY: &str = "gateway";
 /// The Service port.
 pub const SERVICE_PORT: u16 = 80;
 
-/// The hostname of route `index`, of one of several common kinds.
+/// The hostname of route `index`, in one of four common forms.
 pub fn host(index: usize) -> String {
     match index % 4 {
         0 => format!("host-{index:05}.example.com"),

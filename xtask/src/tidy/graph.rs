@@ -28,7 +28,7 @@ const NEVER: &[(&str, &[&str], &str)] = &[
     (
         "engine",
         &["api", "model"],
-        "the engine is generic: neither Kubernetes nor Envoy",
+        "the engine is generic and must not depend on Kubernetes or Envoy types",
     ),
 ];
 

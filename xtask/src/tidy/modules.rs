@@ -23,7 +23,7 @@ pub(super) fn check(sources: &[Source], members: &[Member]) -> Vec<Problem> {
             continue;
         };
         if reached.insert(path) {
-            let names = modules_named(source);
+            let names = module_declarations(source);
             waiting.extend(
                 names
                     .into_iter()
@@ -45,18 +45,18 @@ pub(super) fn check(sources: &[Source], members: &[Member]) -> Vec<Problem> {
 
 /// A `mod name;` declaration.
 #[derive(Debug, PartialEq)]
-struct Declared<'a> {
+struct ModuleDeclaration<'a> {
     name: &'a str,
     /// The value of its `path` attribute.
-    at: Option<&'a str>,
+    path_attribute: Option<&'a str>,
 }
 
-impl Declared<'_> {
+impl ModuleDeclaration<'_> {
     /// The file of the module.
     fn path(&self, parent: &Source, parent_is_root: bool) -> String {
         let (folder, file) = parent.path.rsplit_once('/').unwrap_or(("", &parent.path));
-        match self.at {
-            Some(at) => format!("{folder}/{at}"),
+        match self.path_attribute {
+            Some(path) => format!("{folder}/{path}"),
             None if parent_is_root => format!("{folder}/{}.rs", self.name),
             None => format!("{folder}/{}/{}.rs", file.trim_end_matches(".rs"), self.name),
         }
@@ -65,19 +65,19 @@ impl Declared<'_> {
 
 /// The `mod name;` declarations in a file, each on a separate line, as formatted by rustfmt. Those inside inline
 /// modules are treated as if they were outside; the repository has none.
-fn modules_named(source: &Source) -> Vec<Declared<'_>> {
+fn module_declarations(source: &Source) -> Vec<ModuleDeclaration<'_>> {
     let mut found = Vec::new();
-    let mut at = None;
+    let mut path_attribute = None;
     for line in source.text.lines().map(str::trim) {
         if let Some(value) = line.strip_prefix("#[path = \"") {
-            at = value.strip_suffix("\"]");
+            path_attribute = value.strip_suffix("\"]");
         } else if let Some(name) = declared(line) {
-            found.push(Declared {
+            found.push(ModuleDeclaration {
                 name,
-                at: at.take(),
+                path_attribute: path_attribute.take(),
             });
         } else if !line.starts_with("#[") && !line.starts_with("//") {
-            at = None;
+            path_attribute = None;
         }
     }
     found
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_followed_from_the_roots() {
+    fn files_reachable_from_a_root_are_accepted() {
         let files = [
             (
                 "a/src/lib.rs",

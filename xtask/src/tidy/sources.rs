@@ -16,7 +16,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
         concat!("#[", "ignore"),
         "a test that doesn't run proves nothing: fix it or delete it",
     ),
-    (concat!("to", "do!("), "unfinished code is not committed"),
+    (concat!("to", "do!("), "don't commit unfinished code"),
     (
         concat!("unimple", "mented!("),
         "don't commit unfinished code",

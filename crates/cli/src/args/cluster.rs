@@ -115,8 +115,8 @@ fn default_sidecar_image() -> String {
 /// `sesame status`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Problems come first. The command reads the objects' statuses, so it needs permission to list Gateways and \
-HTTPRoutes, but no connection to Sesame.
+Problems come first. The command reads the objects' statuses, so it needs permission to list Gateways, \
+ListenerSets and all kinds of routes, but no connection to Sesame.
 
 Examples:
   sesame status              the namespace of the current context

@@ -80,7 +80,7 @@ fn problems_come_first() {
     ] {
         assert!(lines[4].contains(part), "{part} in {text}");
     }
-    assert_eq!(lines[5], " and 100 more routes");
+    assert_eq!(lines[5], " and 100 more");
     assert!(!text.contains('\u{1b}'));
 }
 

@@ -27,9 +27,9 @@ pub struct XdsTls {
     pub authority: PathBuf,
     /// A DNS name that Sesame's certificate must have.
     pub server_name: String,
-    /// The folder with the files from [`xds_secrets`]. They make Envoy reload the three files above when a file is
-    /// moved into the certificate's folder (so replace them by renaming, as the kubelet does); open connections are
-    /// kept. `None`: Envoy reads them once at startup.
+    /// The folder with the files from [`xds_secrets`]. With it, Envoy reloads the three files above when a file is
+    /// moved into their folder (so replace them by renaming, as the kubelet does), and keeps open connections. With
+    /// `None`, Envoy reads them once, at startup.
     pub secrets: Option<PathBuf>,
 }
 

@@ -128,7 +128,8 @@ pub(crate) fn reserved(table: &RouteTable, domain: &str) -> pb::VirtualHost {
     }
 }
 
-/// Requests on connections of other listeners than this one get 421, so that the client opens a connection for the host.
+/// Requests on connections of listeners other than this one get 421, so that the client opens a connection for the
+/// host.
 fn misdirected(listener: &str) -> pb::Route {
     pb::Route {
         r#match: Some(pb::RouteMatch {

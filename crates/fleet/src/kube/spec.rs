@@ -53,6 +53,6 @@ pub struct FleetSpec {
     pub bootstrap: Arc<str>,
     /// Whether the bootstrap loads Sesame's module from [`super::layout::RUN_DIR`].
     pub module: bool,
-    /// Files by name, which the bootstrap refers to in [`super::layout::CONFIG_DIR`].
+    /// Files by name. They are in [`super::layout::CONFIG_DIR`], and the bootstrap refers to them.
     pub files: BTreeMap<String, String>,
 }

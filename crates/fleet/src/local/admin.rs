@@ -25,7 +25,7 @@ pub enum AdminError {
     #[error("cannot reach Envoy's admin interface: {0}")]
     Unreachable(#[from] std::io::Error),
     /// The connection was closed, or the response isn't HTTP.
-    #[error("Envoy's admin interface closed the connection: {0}")]
+    #[error("the connection to Envoy's admin interface failed: {0}")]
     Closed(#[from] hyper::Error),
     /// The body is incomplete or too large.
     #[error("cannot read the response from Envoy's admin interface: {0}")]
@@ -118,7 +118,7 @@ impl Admin {
         Ok(())
     }
 
-    /// Whether clients are connected, except to the admin interface.
+    /// Whether any client is connected to a listener other than the admin interface.
     async fn has_connections(&self) -> Result<bool, AdminError> {
         let filter = r"/stats?filter=%5Elistener%5C..*%5C.downstream_cx_active$";
         let stats = self.get(filter).await?;

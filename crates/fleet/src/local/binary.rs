@@ -51,7 +51,7 @@ pub enum BinaryError {
     },
     /// None is set, and there is none in the cache or on `PATH`.
     #[error(
-        "no Envoy found: run `cargo xtask envoy` to fetch {VERSION}, or set --envoy PATH or {ENVIRONMENT}"
+        "no Envoy found: run `cargo xtask envoy` to download Envoy {VERSION}, or set --envoy PATH or {ENVIRONMENT}"
     )]
     NotFound,
 }
@@ -163,7 +163,7 @@ fn non_empty(variable: &'static str) -> Option<OsString> {
 
 fn executable(path: &Path) -> Result<(), &'static str> {
     match path.metadata() {
-        Err(_) => Err("does not exist"),
+        Err(_) => Err("does not exist or is not accessible"),
         Ok(meta) if !meta.is_file() => Err("is not a file"),
         Ok(meta) if meta.permissions().mode() & 0o111 == 0 => Err("is not executable"),
         Ok(_) => Ok(()),
@@ -217,7 +217,10 @@ mod tests {
         for (path, problem) in [
             (plain, "is not executable"),
             (dir.path().to_owned(), "is not a file"),
-            (dir.path().join("absent"), "does not exist"),
+            (
+                dir.path().join("absent"),
+                "does not exist or is not accessible",
+            ),
         ] {
             let paths = SearchPaths {
                 environment: Some(path.clone()),

@@ -1,5 +1,5 @@
-//! Probes ports before Envoy binds them: Envoy sets `SO_REUSEPORT`, so it would silently take half of the connections
-//! of another program run by the same user.
+//! Probes ports before Envoy binds them: Envoy sets `SO_REUSEPORT`, so it would silently take some of the connections
+//! of another program that sets it too and is run by the same user.
 
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};

@@ -438,7 +438,7 @@ impl FileSet {
         }
         if errors.len() > MAX_ERRORS {
             errors.sort();
-            let message = format!("{} more errors", errors.len() - MAX_ERRORS);
+            let message = format!("further errors: {}", errors.len() - MAX_ERRORS);
             errors.truncate(MAX_ERRORS);
             errors.push(FileError::of_file(&**path, message));
         }

@@ -190,7 +190,9 @@ impl Failures {
         taken.extend(more.into_iter().map(|(kind, (count, since))| WatchFailure {
             subject: Subject::Kind(kind, None),
             reason: FailureReason::Unreadable,
-            message: format!("{count} more objects cannot be decoded; fix the reported ones first"),
+            message: format!(
+                "further objects that cannot be decoded: {count}; fix the reported ones first"
+            ),
             since,
         }));
         Some(taken)
@@ -258,7 +260,7 @@ mod tests {
         assert_eq!(taken.len(), MAX_OBJECTS + 1);
         let last = taken.last().unwrap();
         assert_eq!(last.subject, Subject::Kind(Kind::Service, None));
-        assert!(last.message.starts_with("50 more objects"));
+        assert!(last.message.contains("cannot be decoded: 50;"));
         assert_eq!(last.since, at(100));
     }
 }

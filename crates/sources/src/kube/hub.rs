@@ -435,7 +435,7 @@ impl Hub {
 fn undecodable(message: &str) -> (FailureReason, String) {
     let message = format!(
         "{message}; fix the field, or check the CRD's version. \
-         The last good version remains in use"
+         Its last good version, if any, remains in use"
     );
     (FailureReason::Unreadable, message)
 }

@@ -34,7 +34,7 @@ fn find(variable: &str, folder: &str, holds: &str, what: &str) -> Result<PathBuf
         let named = PathBuf::from(named);
         ensure!(
             named.join(holds).exists(),
-            "{variable} names {}, which holds no {holds}",
+            "{variable} is set to {}, which does not contain {holds}",
             named.display()
         );
         return Ok(named);

@@ -33,7 +33,7 @@ pub(super) struct Reset;
 
 impl fmt::Display for Reset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the connection is broken off")
+        f.write_str("the connection was aborted")
     }
 }
 

@@ -118,7 +118,7 @@ fn own(
     gateway: &Gateway,
 ) -> Result<FleetParameters, Problem> {
     let infrastructure = gateway.spec.infrastructure.as_ref();
-    let Some(reference) = infrastructure.and_then(|wishes| wishes.parameters_ref.as_ref()) else {
+    let Some(reference) = infrastructure.and_then(|fields| fields.parameters_ref.as_ref()) else {
         return Ok(FleetParameters::default());
     };
     let field = "spec.infrastructure.parametersRef";

@@ -51,7 +51,7 @@ pub(crate) fn status(
     (!ancestors.is_empty()).then_some(PolicyStatus { ancestors })
 }
 
-/// The problem of a target of another kind than `supported`.
+/// The problem of a target whose kind is not `supported`.
 pub(crate) fn unsupported_target(
     field: &str,
     kind: &KindName,

@@ -1,4 +1,4 @@
-//! An identity from a directory, for a Sesame outside the cluster.
+//! An identity from a folder, for a Sesame outside the cluster.
 //!
 //! The files are polled, not watched: they are small, many mounts lose change notifications, and files replaced one at
 //! a time don't match for a while, so retries are needed anyway.
@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use super::identity::{Identity, IdentityError, Pem};
 
-/// The files of the directory, all PEM: certificate chain, private key and CA bundle.
+/// The files of the folder, all PEM: certificate chain, private key and CA bundle.
 pub const FILES: [&str; 3] = ["tls.crt", "tls.key", "ca.crt"];
 
 /// The default polling interval.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Why a directory has no valid identity.
+/// Why a folder has no valid identity.
 #[derive(Debug, thiserror::Error)]
 pub enum FilesError {
     /// A file can't be read.
@@ -29,14 +29,14 @@ pub enum FilesError {
     /// The files are invalid.
     #[error("invalid certificates in {}: {source}", dir.display())]
     Invalid {
-        /// The directory.
+        /// The folder.
         dir: PathBuf,
         /// The cause.
         source: IdentityError,
     },
 }
 
-/// Reads a directory.
+/// Reads a folder.
 ///
 /// # Errors
 ///
@@ -55,12 +55,12 @@ pub async fn read(dir: &Path) -> Result<Pem, FilesError> {
     })
 }
 
-/// The identity in a directory, and a future that keeps it up to date and never completes. Later errors are logged, and
+/// The identity in a folder, and a future that keeps it up to date and never completes. Later errors are logged, and
 /// the last valid identity stays in use.
 ///
 /// # Errors
 ///
-/// Returns an error if the directory has no valid identity now.
+/// Returns an error if the folder has no valid identity now.
 pub async fn open(
     dir: PathBuf,
     interval: Duration,

@@ -34,7 +34,7 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 type HttpResponse = Response<BoxBody<Bytes, hyper::Error>>;
 
-/// The interface of a request.
+/// The interface on which a request arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Interface {
     /// The TCP port.
@@ -43,7 +43,7 @@ enum Interface {
     Control,
 }
 
-/// Serves the network.
+/// Serves requests on the TCP port.
 pub(super) async fn network(listener: TcpListener, shared: Arc<Shared>) {
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
@@ -52,7 +52,7 @@ pub(super) async fn network(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// Serves the control socket.
+/// Serves requests on the control socket.
 pub(super) async fn control(listener: UnixListener, shared: Arc<Shared>) {
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {

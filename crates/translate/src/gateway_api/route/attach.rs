@@ -192,7 +192,7 @@ fn no_matching_parent(
         (None, Some(port)) => format!("listener on port {port}"),
         (None, None) => "listener".to_owned(),
     };
-    let there: Vec<String> = points
+    let available: Vec<String> = points
         .listeners
         .iter()
         .map(|listener| format!("{} on port {}", listener.name(), listener.port()))
@@ -200,7 +200,7 @@ fn no_matching_parent(
     format!(
         "{} has no {wanted}; available listeners: {}",
         display(owner),
-        there.join(", ")
+        available.join(", ")
     )
 }
 

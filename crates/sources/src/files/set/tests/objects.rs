@@ -247,7 +247,7 @@ fn objects_and_errors_are_limited() {
     apply(&mut set, &[("b", Some(&invalid))]);
     let all = errors(&set);
     assert_eq!(all.len(), MAX_ERRORS + 1);
-    assert!(all.contains(&"b: 900 more errors".to_owned()));
+    assert!(all.contains(&"b: further errors: 900".to_owned()));
 }
 
 #[test]
