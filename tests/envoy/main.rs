@@ -34,4 +34,5 @@ mod supervisor;
 mod telemetry;
 mod timeouts;
 mod tls;
+mod traffic_policies;
 mod xbackends;
