@@ -147,7 +147,7 @@ fn full_world() -> World {
 }
 
 /// Unions of tables or keys. They run for the keys that changed in a source, so the sources' counts cover them.
-const UNIONS: [&str; 16] = [
+const UNIONS: [&str; 17] = [
     "claims",
     "attach points",
     "terminations",
@@ -163,6 +163,7 @@ const UNIONS: [&str; 16] = [
     "fleet's trust bundles",
     "referenced certificates",
     "fleet's certificates",
+    "targets of policies",
     "backends in use",
 ];
 
@@ -243,6 +244,7 @@ fn a_change_runs_only_the_keys_that_depend_on_it() {
     listener_sets(&mut world);
     policies::policies(&mut world);
     policies::client_certificates(&mut world);
+    policies::traffic(&mut world);
     clients::validation(&mut world);
     no_ops(&mut world);
 }

@@ -1,4 +1,4 @@
-//! BackendTLSPolicies and client certificates.
+//! BackendTLSPolicies, client certificates and XBackendTrafficPolicies.
 
 use serde_json::{Value, json};
 use sesame_testkit::certs::{Authority, Identity};
@@ -76,6 +76,62 @@ pub(crate) fn policies(world: &mut World) {
             ("envoy.trust_bundles", 1),
         ],
         &["Secret ca:default/tls"],
+    );
+}
+
+/// A limit on retries changes a cluster, and session persistence the routes to it.
+pub(crate) fn traffic(world: &mut World) {
+    let service = service_name(6);
+    let policy = |spec: Value| {
+        let mut policy = json!({
+            "apiVersion": "gateway.networking.x-k8s.io/v1alpha1",
+            "kind": "XBackendTrafficPolicy",
+            "metadata": metadata("traffic"),
+            "spec": spec,
+        });
+        policy["spec"]["targetRefs"] = json!([{"group": "", "kind": "Service", "name": &service}]);
+        vec![upsert(policy)]
+    };
+    let cluster = format!("Cluster default/{service}:80");
+    let limit: &[(&str, usize)] = &[
+        ("backend_traffic_policy state", 1),
+        ("backend", 1),
+        ("cluster", 1),
+        ("envoy.clusters", 1),
+        ("backend_traffic_policy status", 1),
+    ];
+
+    // A Service gets a limit, and then another one.
+    costs(
+        world,
+        policy(json!({"retryConstraint": {}})),
+        &with(&[limit, &[("backend uses", 1)]]),
+        &[&cluster],
+    );
+    let half = json!({"budget": {"percent": 50}});
+    costs(
+        world,
+        policy(json!({"retryConstraint": half})),
+        limit,
+        &[&cluster],
+    );
+
+    // Its sessions become persistent.
+    costs(
+        world,
+        policy(json!({"retryConstraint": half, "sessionPersistence": {"cookie": {}}})),
+        &[
+            ("backend_traffic_policy state", 1),
+            ("backend", 1),
+            ("cluster", 1),
+            ("http rules", 1),
+            ("http refused", 1),
+            ("virtual host", 2),
+            ("envoy.virtual_hosts", 2),
+            ("http_route status", 1),
+            ("backend_traffic_policy status", 1),
+        ],
+        &TABLES,
     );
 }
 

@@ -8,10 +8,7 @@ use super::schema::Crd;
 type List = &'static [(&'static str, &'static str)];
 
 /// Kinds that `api` does not read.
-pub(crate) const UNREAD_KINDS: List = &[
-    ("XBackendTrafficPolicy", "not supported"),
-    ("XMesh", "Sesame is not a mesh"),
-];
+pub(crate) const UNREAD_KINDS: List = &[("XMesh", "Sesame is not a mesh")];
 
 /// Fields that `api` drops.
 pub(crate) const UNREAD_FIELDS: List = &[];

@@ -25,6 +25,7 @@ pub(crate) fn apply(kind: &str, path: &Path, object: &mut Value) {
             // Optional in v1alpha2, but Sesame reads v1, which requires it.
             spec.map(|spec| spec.entry("hostnames").or_insert(json!(["a.example.com"])));
         }
+        "XBackendTrafficPolicy" => session(&mut object["spec"]),
         "XTelemetryPolicy" => tracing(&mut object["spec"]),
         "BackendTLSPolicy" => authorities(path, &mut object["spec"]["validation"]),
         "XBackend" => xbackend(path, &mut object["spec"]),

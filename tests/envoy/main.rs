@@ -35,4 +35,5 @@ mod supervisor;
 mod telemetry;
 mod timeouts;
 mod tls;
+mod traffic_policies;
 mod xbackends;

@@ -10,6 +10,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::backend_tls_policy::BackendTLSPolicy;
+use crate::backend_traffic_policy::XBackendTrafficPolicy;
 use crate::condition;
 use crate::decode::DecodeError;
 use crate::fields::{self, KeptFields};
@@ -205,6 +206,12 @@ kinds! {
         versions: &["v1alpha1"],
         plural: "xbackends",
         status: by_ancestor(32),
+    }
+    XBackendTrafficPolicy {
+        api_version: EXPERIMENTAL,
+        versions: &["v1alpha1"],
+        plural: "xbackendtrafficpolicies",
+        status: by_ancestor(16),
     }
     XTelemetryPolicy {
         api_version: EXPERIMENTAL,

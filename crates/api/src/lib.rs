@@ -15,6 +15,7 @@
 //! - Names are `Arc<str>` because they are part of keys, which are cloned often.
 
 mod backend_tls_policy;
+mod backend_traffic_policy;
 mod check;
 pub mod condition;
 mod core_kind;
@@ -55,6 +56,9 @@ mod xbackend;
 pub use backend_tls_policy::{
     BackendTLSPolicy, BackendTlsPolicySpec, BackendTlsValidation, PolicyTargetReference,
     SubjectAltName, WellKnownCaCertificates,
+};
+pub use backend_traffic_policy::{
+    BackendTrafficPolicySpec, RequestRate, RetryBudget, RetryConstraint, XBackendTrafficPolicy,
 };
 pub use check::{is_header_name, is_hostname, is_precise_hostname};
 pub use condition::{Condition, ConditionStatus};

@@ -1,4 +1,4 @@
-//! Session persistence (experimental, GEP-1619), shared by HTTPRoute and GRPCRoute.
+//! Session persistence (experimental, GEP-1619), shared by HTTPRoute, GRPCRoute, XBackend and XBackendTrafficPolicy.
 
 use std::sync::Arc;
 

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use envoy_types::pb::envoy::config::cluster::v3 as pb;
+use envoy_types::pb::envoy::config::cluster::v3::circuit_breakers::thresholds::RetryBudget;
 use envoy_types::pb::envoy::config::core::v3 as core;
 use envoy_types::pb::envoy::config::core::v3::data_source::Specifier;
 use envoy_types::pb::envoy::config::endpoint::v3::{ClusterLoadAssignment, LocalityLbEndpoints};
@@ -20,11 +21,12 @@ use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::common_tls_c
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::v3::subject_alt_name_matcher::SanType;
 use envoy_types::pb::envoy::extensions::upstreams::http::v3 as http;
 use envoy_types::pb::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
+use envoy_types::pb::envoy::r#type::v3::Percent;
 use envoy_types::pb::google::protobuf::BoolValue;
 use envoy_types::util::pack_any;
 use sesame_model::{
     Authorities, CertificateName, Cluster, ClusterKey, DestinationKey, Discovery, ExternalHost,
-    Protocol, UpstreamTls, Verification,
+    Protocol, RetryLimit, UpstreamTls, Verification,
 };
 
 use crate::{endpoint, names, secret, wire};
@@ -46,8 +48,9 @@ const BEST_EFFORT_DURATION: Duration = Duration::from_secs(10);
 
 /// The cluster for a key.
 ///
-/// Load balancing uses least request. Circuit breakers trip only if requests may be lost: Envoy's defaults (1,024
-/// connections and requests, 3 concurrent retries) would turn load into errors that no object configures.
+/// Load balancing uses least request. Circuit breakers trip only if requests may be lost, or for a limit on retries:
+/// Envoy's defaults (1,024 connections and requests, 3 concurrent retries) would turn load into errors that no object
+/// configures.
 pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
     let best_effort = key.is_best_effort();
     let requests = if best_effort {
@@ -56,7 +59,7 @@ pub fn cluster(key: &ClusterKey, cluster: &Cluster) -> pb::Cluster {
         u32::MAX
     };
     let mut out = pb::Cluster {
-        circuit_breakers: Some(circuit_breakers(requests)),
+        circuit_breakers: Some(circuit_breakers(requests, cluster.retries)),
         lb_policy: pb::cluster::LbPolicy::LeastRequest.into(),
         transport_socket: cluster.tls.as_deref().map(transport_socket),
         ..match &cluster.discovery {
@@ -99,7 +102,7 @@ pub(crate) fn with_eds(name: String) -> pb::Cluster {
             eds_config: Some(wire::ads()),
             ..Default::default()
         }),
-        circuit_breakers: Some(circuit_breakers(u32::MAX)),
+        circuit_breakers: Some(circuit_breakers(u32::MAX, None)),
         ..Default::default()
     }
 }
@@ -149,14 +152,24 @@ fn with_dns(name: String, host: &ExternalHost) -> pb::Cluster {
     }
 }
 
-/// Circuit breakers that limit only concurrent requests.
-fn circuit_breakers(requests: u32) -> pb::CircuitBreakers {
+/// Circuit breakers that limit only concurrent requests and retries.
+///
+/// The budget has no interval: Envoy would compare the retries in progress with all requests of the interval, so that fast
+/// retries would never exceed it.
+fn circuit_breakers(requests: u32, retries: Option<RetryLimit>) -> pb::CircuitBreakers {
     pb::CircuitBreakers {
         thresholds: vec![pb::circuit_breakers::Thresholds {
             max_connections: wire::uint32(u32::MAX),
             max_pending_requests: wire::uint32(requests),
             max_requests: wire::uint32(requests),
             max_retries: wire::uint32(u32::MAX),
+            retry_budget: retries.map(|limit| RetryBudget {
+                budget_percent: Some(Percent {
+                    value: limit.percent.into(),
+                }),
+                min_retry_concurrency: wire::uint32(limit.always),
+                ..Default::default()
+            }),
             ..Default::default()
         }],
         ..Default::default()

@@ -57,6 +57,7 @@ pub(crate) fn target(service: &str, weight: u32) -> WeightedTarget {
         request_headers: HeaderChanges::default(),
         response_headers: HeaderChanges::default(),
         host_rewrite: None,
+        session: None,
     }
 }
 
@@ -155,15 +156,21 @@ fn any_rewrite() -> impl Strategy<Value = PathRewrite> {
 }
 
 fn any_target() -> impl Strategy<Value = WeightedTarget> {
-    (word(), any::<bool>(), prop_oneof![0..3u32, Just(u32::MAX)]).prop_map(
-        |(service, refuse, weight)| {
-            if refuse {
-                refused(weight)
-            } else {
-                target(&service, weight)
-            }
-        },
+    (
+        word(),
+        any::<bool>(),
+        prop_oneof![0..3u32, Just(u32::MAX)],
+        any::<bool>(),
     )
+        .prop_map(|(service, refuse, weight, with_session)| {
+            if refuse {
+                return refused(weight);
+            }
+            WeightedTarget {
+                session: with_session.then(|| Arc::new(cookie())),
+                ..target(&service, weight)
+            }
+        })
 }
 
 fn any_action() -> impl Strategy<Value = Action> {

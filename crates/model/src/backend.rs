@@ -177,6 +177,8 @@ pub struct Cluster {
     pub protocol: Protocol,
     /// TLS settings; `None` for plaintext connections.
     pub tls: Option<Arc<UpstreamTls>>,
+    /// The limit on retries; `None` for only those of routes.
+    pub retries: Option<RetryLimit>,
 }
 
 impl Cluster {
@@ -186,6 +188,7 @@ impl Cluster {
             discovery: self.discovery.clone(),
             protocol: Protocol::Opaque,
             tls: None,
+            retries: None,
         }
     }
 
@@ -235,6 +238,25 @@ pub enum Protocol {
     Opaque,
     /// UDP datagrams, forwarded unchanged.
     Datagrams,
+}
+
+impl Protocol {
+    /// Whether the gateway forwards requests, not bytes or datagrams.
+    pub fn is_http(self) -> bool {
+        match self {
+            Self::Http1 | Self::Http2 | Self::Negotiated => true,
+            Self::Opaque | Self::Datagrams => false,
+        }
+    }
+}
+
+/// A limit on the retries in progress for all routes together: the larger of the two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryLimit {
+    /// The maximum share of the requests in progress, in percent: 0..=100.
+    pub percent: u8,
+    /// The number that is always permitted.
+    pub always: u32,
 }
 
 /// TLS for connections to endpoints.

@@ -33,7 +33,8 @@ mod tracing;
 pub use auth::{AuthProtocol, ExternalAuth, MAX_HOST_AUTH};
 pub use backend::{
     Authorities, BackendName, CertificateName, Cluster, ClusterKey, ClusterPolicy, Discovery,
-    Endpoint, Endpoints, ExternalHost, Protocol, TlsSettings, UpstreamTls, Verification,
+    Endpoint, Endpoints, ExternalHost, Protocol, RetryLimit, TlsSettings, UpstreamTls,
+    Verification,
 };
 pub use datagrams::{DatagramShare, Datagrams};
 pub use destination::DestinationKey;

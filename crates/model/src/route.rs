@@ -80,7 +80,7 @@ pub struct Route {
     pub response_headers: HeaderChanges,
     /// Cross-origin rules.
     pub cors: Option<Arc<Cors>>,
-    /// Session persistence.
+    /// Session persistence, with any target.
     pub session: Option<Arc<Session>>,
     /// The check before the action. Preflight requests that [`Route::cors`] permits are answered without it.
     pub auth: Option<Arc<ExternalAuth>>,
@@ -226,6 +226,8 @@ pub struct WeightedTarget {
     pub response_headers: HeaderChanges,
     /// The Host header for this target; overrides the route's.
     pub host_rewrite: Option<String>,
+    /// Session persistence with this target; overrides the route's.
+    pub session: Option<Arc<Session>>,
 }
 
 /// The target of requests or connections.

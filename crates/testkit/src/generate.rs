@@ -13,6 +13,7 @@ use sesame_api::{Object, ObjectKey};
 
 mod backend;
 mod backend_tls;
+mod backend_traffic;
 mod filter;
 mod gateway;
 mod grant;
@@ -78,6 +79,7 @@ pub fn sets() -> BoxedStrategy<Set> {
         prop::collection::vec(backend_tls::trust_bundle(), 0..2).boxed(),
         prop::collection::vec(backend_tls::policy(), 0..4).boxed(),
         prop::collection::vec(xbackend::xbackend(), 0..4).boxed(),
+        prop::collection::vec(backend_traffic::policy(), 0..3).boxed(),
         prop::collection::vec(telemetry::policy(), 0..3).boxed(),
         prop::collection::vec(route::http_route(), 1..10).boxed(),
         prop::collection::vec(grpc_route::grpc_route(), 0..4).boxed(),
@@ -123,6 +125,7 @@ pub fn objects() -> BoxedStrategy<Value> {
         1 => backend_tls::trust_bundle(),
         2 => backend_tls::policy(),
         2 => xbackend::xbackend(),
+        2 => backend_traffic::policy(),
         2 => telemetry::policy(),
         6 => route::http_route(),
         2 => grpc_route::grpc_route(),
@@ -290,6 +293,7 @@ fn graft(object: &mut Value, donor: &Value, which: &Index) -> Option<()> {
         "ReferenceGrant" => &["from", "to"],
         "BackendTLSPolicy" => &["targetRefs", "validation"],
         "XBackend" => &["port"],
+        "XBackendTrafficPolicy" => &["targetRefs", "retryConstraint", "sessionPersistence"],
         "XTelemetryPolicy" => &["targetRefs", "tracing"],
         _ => return None,
     };

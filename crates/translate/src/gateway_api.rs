@@ -11,6 +11,7 @@
 //! - `route`: where routes attach, and their rules; `http_route`, `grpc_route` and `l4_route` contain what is specific
 //!   to each kind
 //! - `backend_tls`: TLS to Services; `xbackend`: XBackends; `backend_validation`: what both say about certificates
+//! - `backend_traffic`: limits on retries and session persistence of backends
 //! - `ancestors`: the Gateways that use a backend, for the statuses of backends and their policies
 //! - `telemetry`: tracing of Gateways
 //! - `policy_status`: what the statuses of policies and backends have in common
@@ -19,6 +20,7 @@
 
 pub(crate) mod ancestors;
 pub(crate) mod backend_tls;
+pub(crate) mod backend_traffic;
 mod backend_validation;
 pub(crate) mod certificate_ref;
 pub mod class;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use sesame_api::{
     BackendTLSPolicy, GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, ListenerSet,
     NamespacedName, Object, ObjectKey, ReferenceGrant, Release, TCPRoute, TLSRoute, UDPRoute,
-    XBackend, XTelemetryPolicy,
+    XBackend, XBackendTrafficPolicy, XTelemetryPolicy,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Reader, Table};
 use sesame_model::{FleetId, FleetState};
@@ -33,6 +33,7 @@ pub struct Inputs {
     pub(crate) udp_routes: Table<ObjectKey, UDPRoute>,
     pub(crate) backend_tls_policies: Table<ObjectKey, BackendTLSPolicy>,
     pub(crate) xbackends: Table<ObjectKey, XBackend>,
+    pub(crate) backend_traffic_policies: Table<ObjectKey, XBackendTrafficPolicy>,
     pub(crate) telemetry_policies: Table<ObjectKey, XTelemetryPolicy>,
     pub(crate) reference_grants: Table<NamespacedName, ReferenceGrant>,
     pub(crate) services: Table<NamespacedName, Service>,
@@ -69,6 +70,7 @@ impl Inputs {
             udp_routes: b.input("udp_routes"),
             backend_tls_policies: b.input("backend_tls_policies"),
             xbackends: b.input("xbackends"),
+            backend_traffic_policies: b.input("backend_traffic_policies"),
             telemetry_policies: b.input("telemetry_policies"),
             reference_grants,
             services: b.input("services"),
@@ -237,6 +239,7 @@ input_tables! {
     UDPRoute => udp_routes,
     BackendTLSPolicy => backend_tls_policies,
     XBackend => xbackends,
+    XBackendTrafficPolicy => backend_traffic_policies,
     XTelemetryPolicy => telemetry_policies,
     ReferenceGrant => reference_grants,
     Namespace => namespaces,
@@ -277,6 +280,7 @@ whole_objects! {
     UDPRoute without status,
     BackendTLSPolicy without status,
     XBackend without status,
+    XBackendTrafficPolicy without status,
     XTelemetryPolicy without status,
     ReferenceGrant,
 }

@@ -24,7 +24,9 @@ use sesame_model::{
 use self::reach::{certificates_of, clusters_of, listener_clusters_of, trust_bundles_of};
 use crate::gateway_api::route::status::{Findings, Rejections};
 use crate::gateway_api::route::{self, RouteKind, attach, backends};
-use crate::gateway_api::{ancestors, backend_tls, l4_route, listener_state, telemetry, xbackend};
+use crate::gateway_api::{
+    ancestors, backend_tls, backend_traffic, l4_route, listener_state, telemetry, xbackend,
+};
 use crate::inputs::Inputs;
 use crate::settings::Settings;
 use crate::shared::certificates::CertificateState;
@@ -32,7 +34,7 @@ use crate::shared::connections::{self, ChainKey, ServedChain};
 use crate::shared::datagrams;
 use crate::shared::hosts::{self, Attachments, RouteRules};
 use crate::shared::ports::{self, Bind};
-use crate::shared::services::{self, Backend};
+use crate::shared::services::{self, RoutedBackend};
 
 /// The declared stages of a translation.
 #[derive(Clone, Copy)]
@@ -115,11 +117,12 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         ],
     );
     let policies = backend_tls::policies(b, &inputs, authorities);
+    let traffic_policies = backend_traffic::policies(b, &inputs);
     let certificate_states = gateways::certificate_states(b, &inputs);
     let xbackends = xbackend::stages(b, &inputs, authorities, certificate_states);
-    let backends: Table<ClusterKey, Backend> =
+    let backends: Table<ClusterKey, RoutedBackend> =
         b.derive("backend", referenced, move |reader, key: &ClusterKey| {
-            Some(match &key.backend {
+            let backend = match &key.backend {
                 BackendName::ServicePort { service, port } => {
                     let name = NamespacedName::new(key.namespace.clone(), service.clone());
                     let service = reader.get(inputs.services, &name);
@@ -129,6 +132,10 @@ pub fn stages(b: &mut Builder) -> Pipeline {
                     backend_tls::secured(reader, policies, key, &name, port, backend)
                 }
                 BackendName::XBackend { name } => xbackend::backend(reader, xbackends, key, name),
+            };
+            Some(RoutedBackend {
+                backend,
+                session: backend_traffic::session(reader, traffic_policies, key),
             })
         });
     let backends = backends::Sources {
@@ -335,7 +342,13 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         ],
     );
 
-    let (clusters, endpoints) = clusters::stages(b, &inputs, backends.backends, fleet_clusters);
+    let (clusters, endpoints) = clusters::stages(
+        b,
+        &inputs,
+        backends.backends,
+        traffic_policies,
+        fleet_clusters,
+    );
     let of_datagrams = datagrams::Sources {
         points_by_port,
         chains,
@@ -420,13 +433,14 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let uses = ancestors::uses(
         b,
         &inputs,
-        policies,
+        (policies, traffic_policies),
         xbackends,
         attachments,
         gateways.checked,
         gateways.states,
     );
     let policy_status = backend_tls::statuses(b, &inputs, policies, uses);
+    let traffic_policy_status = backend_traffic::statuses(b, &inputs, traffic_policies, uses);
     let xbackend_status = xbackend::statuses(b, &inputs, xbackends, uses);
     let statuses = b.union(
         "statuses",
@@ -440,6 +454,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
             tcp_status,
             udp_status,
             policy_status,
+            traffic_policy_status,
             xbackend_status,
             telemetry.statuses,
         ],

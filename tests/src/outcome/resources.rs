@@ -47,7 +47,7 @@ fn fleet_of(
         "routes",
         routes::all(&own.routes, &theirs.routes, constants),
     );
-    // Clusters of shared Services without a policy are omitted even if no shared route uses them.
+    // Clusters of shared Services without policies are omitted even if no shared route uses them.
     let endpoints = |cluster: &str| {
         own.endpoints
             .iter()
@@ -56,7 +56,10 @@ fn fleet_of(
     };
     let clusters = new(&own.clusters, &theirs.clusters)
         .into_iter()
-        .filter(|each| !shared.has_service(each["name"].as_str().unwrap_or_default()));
+        .filter(|each| {
+            let shared = shared.has_service(each["name"].as_str().unwrap_or_default());
+            !shared || each.pointer(RETRY_BUDGET).is_some()
+        });
     push(
         "clusters",
         clusters
@@ -251,6 +254,9 @@ fn shares(clusters: &Value) -> Node {
     Node::Map(shares.collect())
 }
 
+/// The limit on retries to a cluster.
+const RETRY_BUDGET: &str = "/circuit_breakers/thresholds/0/retry_budget";
+
 /// A cluster with its endpoints; only the endpoints if the rest is constant.
 fn cluster(value: Value, endpoints: Option<Value>, constants: &mut Constants) -> (String, Node) {
     let mut fields = Fields::of(value);
@@ -263,7 +269,7 @@ fn cluster(value: Value, endpoints: Option<Value>, constants: &mut Constants) ->
     if let Some(service) = &service {
         out.push(("service".to_owned(), Node::text(service)));
     }
-    let usual = fields.take_all(&[
+    let mut usual = fields.take_all(&[
         "type",
         "eds_cluster_config",
         "lb_policy",
@@ -277,8 +283,13 @@ fn cluster(value: Value, endpoints: Option<Value>, constants: &mut Constants) ->
         None if name.ends_with("/udp/*") => "cluster of a UDP port",
         None => "cluster",
     };
+    let thresholds = usual.pointer_mut("/circuit_breakers/thresholds/0");
+    let retries = thresholds.and_then(|all| all.as_object_mut()?.remove("retry_budget"));
     if !constants.is(constant, &usual) {
         out.push(("cluster".to_owned(), Node::from(usual)));
+    }
+    if let Some(retries) = retries {
+        out.push(("retry_budget".to_owned(), Node::from(retries)));
     }
     if let Some(socket) = fields.0.get("transport_socket")
         && let Some(tls) = upstream_tls::verified(socket, constants)

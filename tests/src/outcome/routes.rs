@@ -206,6 +206,9 @@ fn forward(action: Value, constants: &mut Constants) -> Node {
             for direction in ["request", "response"] {
                 headers(&mut fields, direction, &mut out);
             }
+            if let Some(configs) = fields.take("typed_per_filter_config") {
+                out.extend(filters::of_route(configs, constants));
+            }
             fields.rest(&mut out);
             Node::Map(out)
         });

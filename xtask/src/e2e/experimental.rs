@@ -52,12 +52,10 @@ pub(super) fn experimental(scene: &Scene) -> Result<String> {
     })?;
     routability(scene)?;
     external(scene)?;
+    traffic(scene)?;
     telemetry(scene)?;
     shop::close(scene)?;
-    Ok(
-        "addresses inside and outside the cluster serve, and a telemetry policy is accepted"
-            .to_owned(),
-    )
+    Ok("addresses inside and outside the cluster serve, and policies are accepted".to_owned())
 }
 
 /// Addresses inside and outside the cluster: both serve, until a request is removed.
@@ -115,6 +113,25 @@ fn external(scene: &Scene) -> Result<()> {
     })?;
     scene.kubectl(&["-n", shop::NAMESPACE, "delete", "xbackend", NAME])?;
     shop::delete(scene, NAME)?;
+    Ok(())
+}
+
+/// A policy for the Service of the shop is accepted.
+fn traffic(scene: &Scene) -> Result<()> {
+    scene.apply(&[json!({
+        "apiVersion": "gateway.networking.x-k8s.io/v1alpha1",
+        "kind": "XBackendTrafficPolicy",
+        "metadata": { "name": NAME, "namespace": shop::NAMESPACE },
+        "spec": {
+            "targetRefs": [{ "group": "", "kind": "Service", "name": "shop" }],
+            "retryConstraint": {},
+        },
+    })])?;
+    until("the traffic policy is accepted", DONE, || {
+        let policy = scene.get(&["-n", shop::NAMESPACE, "xbackendtrafficpolicy", NAME])?;
+        let ancestor = &policy["status"]["ancestors"][0];
+        is_true(&policy, &ancestor["conditions"], "Accepted")
+    })?;
     Ok(())
 }
 

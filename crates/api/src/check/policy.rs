@@ -1,9 +1,10 @@
-//! ReferenceGrant, BackendTLSPolicy and XTelemetryPolicy.
+//! ReferenceGrant, BackendTLSPolicy, XTelemetryPolicy and XBackendTrafficPolicy.
 
 use crate::backend_tls_policy::{
     BackendTlsPolicySpec, BackendTlsValidation, PolicyTargetReference, SubjectAltName,
     WellKnownCaCertificates,
 };
+use crate::backend_traffic_policy::{BackendTrafficPolicySpec, RetryConstraint};
 use crate::reference_grant::ReferenceGrantSpec;
 use crate::telemetry_policy::{
     ParentBasedSampling, SamplingMode, SpanAttributeSource, TelemetryPolicySpec, TracingConfig,
@@ -11,8 +12,8 @@ use crate::telemetry_policy::{
 };
 
 use super::{
-    Check, at, at_index, each, each_of_some, ensure, fail, filter, optional, reference, text,
-    unique,
+    Check, at, at_index, each, each_of_some, ensure, fail, filter, optional, reference, route,
+    text, unique,
 };
 
 pub(crate) fn reference_grant(spec: &ReferenceGrantSpec) -> Check {
@@ -151,4 +152,43 @@ fn parent_based_sampling(sampling: &ParentBasedSampling) -> Check {
     at("samplingRate", ensure(allowed, "requires mode Enabled"))?;
     let rate = sampling.sampling_rate.as_ref();
     optional("samplingRate", rate, filter::fraction)
+}
+
+/// One hour in milliseconds.
+const HOUR: u64 = 3_600_000;
+
+pub(crate) fn backend_traffic(spec: &BackendTrafficPolicySpec) -> Check {
+    each_of_some("targetRefs", &spec.target_refs, 16, reference::local)?;
+    unique(
+        "targetRefs",
+        &spec.target_refs,
+        "another entry refers to the same target",
+        Some,
+    )?;
+    let retries = spec.retry_constraint.as_ref();
+    optional("retryConstraint", retries, retry_constraint)?;
+    let session = spec.session_persistence.as_ref();
+    optional("sessionPersistence", session, route::session)
+}
+
+fn retry_constraint(constraint: &RetryConstraint) -> Check {
+    let budget = &constraint.budget;
+    let percent = ensure(budget.percent <= 100, "expected a number from 0 to 100");
+    at("budget", at("percent", percent))?;
+    let interval = ensure(
+        (1_000..=HOUR).contains(&budget.interval.as_millis()),
+        "expected a duration from 1s to 1h",
+    );
+    at("budget", at("interval", interval))?;
+    let rate = &constraint.min_retry_rate;
+    let count = ensure(
+        (1..=1_000_000).contains(&rate.count),
+        "expected a number from 1 to 1000000",
+    );
+    at("minRetryRate", at("count", count))?;
+    let interval = ensure(
+        (1..=HOUR).contains(&rate.interval.as_millis()),
+        "expected a duration from 1ms to 1h",
+    );
+    at("minRetryRate", at("interval", interval))
 }

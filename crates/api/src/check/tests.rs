@@ -439,6 +439,49 @@ fn invalid_xbackends_are_rejected() {
 }
 
 #[test]
+fn invalid_backend_traffic_policies_are_rejected() {
+    let kind = "XBackendTrafficPolicy";
+    let no = |pointer: &str, value: Value, message: &str| {
+        let path = format!("spec.{}", pointer.replace('/', "."));
+        refused(
+            kind,
+            &[(&format!("/spec/{pointer}"), value)],
+            &path,
+            message,
+        );
+    };
+    no("targetRefs", json!([]), "at least one");
+    let same = json!({"group": "", "kind": "Service", "name": "a"});
+    refused(
+        kind,
+        &[("/spec/targetRefs", json!([same, same]))],
+        "spec.targetRefs[1]",
+        "same target",
+    );
+    no("retryConstraint/budget/percent", json!(101), "0 to 100");
+    for interval in ["999ms", "1h1ms"] {
+        let field = "retryConstraint/budget/interval";
+        no(field, json!(interval), "1s to 1h");
+    }
+    for count in [0, 1_000_001] {
+        let field = "retryConstraint/minRetryRate/count";
+        no(field, json!(count), "1 to 1000000");
+    }
+    for interval in ["0s", "1h1ms"] {
+        let field = "retryConstraint/minRetryRate/interval";
+        no(field, json!(interval), "1ms to 1h");
+    }
+    no("sessionPersistence/cookie", Value::Null, "required");
+    accepted(
+        kind,
+        &[
+            ("/spec/retryConstraint", json!({})),
+            ("/spec/sessionPersistence", Value::Null),
+        ],
+    );
+}
+
+#[test]
 fn invalid_telemetry_policies_are_rejected() {
     let kind = "XTelemetryPolicy";
     let no = |pointer: &str, value: Value, path: &str, message: &str| {

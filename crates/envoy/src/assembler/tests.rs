@@ -362,6 +362,7 @@ fn perform(op: Op, inputs: &Inputs, batch: &mut Batch) {
                 discovery: Discovery::Endpoints,
                 protocol: [Protocol::Http1, Protocol::Http2][usize::from(http2)],
                 tls: None,
+                retries: None,
             });
             put(batch, inputs.clusters, service(index), value);
         }

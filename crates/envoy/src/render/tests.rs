@@ -146,6 +146,7 @@ fn cluster(protocol: Protocol, tls: Option<Option<&str>>) -> Value {
             };
             tls.into()
         }),
+        retries: None,
     };
     render(&wire::resource(&crate::cluster(
         &cluster_key("web"),

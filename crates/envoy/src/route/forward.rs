@@ -16,6 +16,7 @@ use sesame_model::{Forward, PathMatch, Retry, Target, WeightedTarget};
 use super::headers::changes;
 use super::matching::share;
 use super::rewrite::{Rewrite, rewrite};
+use super::session::session;
 use super::virtual_host::respond;
 use crate::{hcm, names, wire};
 
@@ -73,6 +74,7 @@ fn cluster_specifier(targets: &[&WeightedTarget]) -> ClusterSpecifier {
         && only.request_headers.is_empty()
         && only.response_headers.is_empty()
         && only.host_rewrite.is_none()
+        && only.session.is_none()
     {
         return ClusterSpecifier::Cluster(cluster_name(only));
     }
@@ -113,6 +115,11 @@ fn weighted(target: &WeightedTarget, weight: u32) -> ClusterWeight {
             .host_rewrite
             .as_deref()
             .map(|host| cluster_weight::HostRewriteSpecifier::HostRewriteLiteral(host.to_owned())),
+        typed_per_filter_config: target
+            .session
+            .iter()
+            .map(|rules| (hcm::STATEFUL_SESSION.to_owned(), session(rules)))
+            .collect(),
         ..Default::default()
     }
 }

@@ -66,6 +66,7 @@ fn every_kind_and_feature_is_generated() {
         "queryParams",
         "backendRequest",
         "attempts",
+        "minRetryRate",
         "sessionPersistence",
         "Permanent",
         "sectionName",

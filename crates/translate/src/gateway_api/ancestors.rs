@@ -6,12 +6,12 @@ use sesame_api::{Kind, ObjectKey};
 use sesame_engine::{Builder, Index, Reader, Table};
 use sesame_model::{BackendName, ClusterKey};
 
-use crate::gateway_api::backend_tls::Policies;
 use crate::gateway_api::gateway::GatewayState;
 use crate::gateway_api::listener_state::referenced_services;
 use crate::gateway_api::route::{self, backends};
 use crate::gateway_api::telemetry;
 use crate::gateway_api::xbackend::XBackends;
+use crate::gateway_api::{backend_tls, backend_traffic};
 use crate::inputs::Inputs;
 use crate::shared::grants::Referrer;
 use crate::shared::hosts::Attachments;
@@ -31,20 +31,27 @@ pub(crate) struct BackendUse {
 /// The uses of each Service or XBackend.
 pub(crate) type Uses = Index<BackendUse, (), ObjectKey>;
 
-/// Declares the tables of uses: of XBackends, and of Services with policies.
+/// Declares the tables of uses: of XBackends, and of backends with policies.
 pub(crate) fn uses(
     b: &mut Builder,
     inputs: &Inputs,
-    policies: Policies,
+    (tls_policies, traffic_policies): (backend_tls::Policies, backend_traffic::Policies),
     xbackends: XBackends,
     attachments: Table<ObjectKey, Attachments>,
     checked: Index<ObjectKey, AttachPoints, ObjectKey>,
     gateways: Table<ObjectKey, GatewayState>,
 ) -> Uses {
     let inputs = *inputs;
-    let with_status = move |reader: &mut Reader<'_>, backend: &ObjectKey| match backend.kind {
-        Kind::XBackend => reader.exists(xbackends.states, backend),
-        _ => reader.count(policies.by_target, backend) > 0,
+    let targets = b.union_keys(
+        "targets of policies",
+        [
+            tls_policies.by_target.into(),
+            traffic_policies.by_target.into(),
+        ],
+    );
+    let with_status = move |reader: &mut Reader<'_>, backend: &ObjectKey| {
+        reader.exists(targets, backend)
+            || backend.kind == Kind::XBackend && reader.exists(xbackends.states, backend)
     };
     let of_routes: Table<ObjectKey, Vec<BackendUse>> =
         b.derive("backend uses", attachments, move |reader, key| {

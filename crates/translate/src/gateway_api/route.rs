@@ -7,7 +7,7 @@ pub(crate) mod backends;
 mod filters;
 pub(crate) mod matches;
 pub(crate) mod rules;
-mod session;
+pub(crate) mod session;
 mod split;
 pub(crate) mod status;
 

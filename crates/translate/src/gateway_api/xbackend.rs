@@ -280,6 +280,7 @@ pub(crate) fn backend(
         discovery: destination.discovery.clone(),
         protocol,
         tls,
+        retries: None,
     };
     match client_certificate {
         None => Backend::Serves(cluster),

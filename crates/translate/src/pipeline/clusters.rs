@@ -6,14 +6,17 @@ use sesame_api::NamespacedName;
 use sesame_engine::{Builder, Table};
 use sesame_model::{BackendName, Cluster, ClusterKey, Endpoints, FleetId};
 
+use crate::gateway_api::backend_traffic;
 use crate::inputs::Inputs;
-use crate::shared::services::{self, Backend};
+use crate::shared::services::{self, RoutedBackend};
 
-/// Declares the stages. The clusters of fleets determine the client certificates in use.
+/// Declares the stages. The clusters of fleets determine the client certificates in use. A changed limit on retries changes
+/// a cluster in place, and no routes.
 pub(super) fn stages(
     b: &mut Builder,
     inputs: &Inputs,
-    backends: Table<ClusterKey, Backend>,
+    backends: Table<ClusterKey, RoutedBackend>,
+    policies: backend_traffic::Policies,
     fleet_clusters: Table<(FleetId, ClusterKey), ()>,
 ) -> (Table<ClusterKey, Cluster>, Table<ClusterKey, Endpoints>) {
     let inputs = *inputs;
@@ -27,13 +30,18 @@ pub(super) fn stages(
         },
     );
     let clusters = b.derive_many("cluster", backends, move |reader, key: &ClusterKey| {
-        let Some(backend) = reader.get(backends, key) else {
+        let Some(found) = reader.get(backends, key) else {
             return Vec::new();
         };
-        backend.clusters(key, |secured| {
+        let limit = backend_traffic::retries(reader, policies, key);
+        let mut clusters = found.backend.clusters(key, |secured| {
             let members = reader.keys(presenting, secured);
             members.into_iter().map(|(_, cluster)| cluster).collect()
-        })
+        });
+        for (_, cluster) in &mut clusters {
+            cluster.retries = limit.filter(|_| cluster.protocol.is_http());
+        }
+        clusters
     });
     let endpoints = b.derive("endpoints", clusters, move |reader, key: &ClusterKey| {
         let BackendName::ServicePort { service, port } = &key.backend else {

@@ -10,7 +10,8 @@ use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::discovery::v1 as discovery;
 use sesame_api::NamespacedName;
 use sesame_model::{
-    Cluster, ClusterKey, ClusterPolicy, Discovery, Endpoint, Endpoints, Protocol, Transport,
+    Cluster, ClusterKey, ClusterPolicy, Discovery, Endpoint, Endpoints, Protocol, Session,
+    Transport,
 };
 
 /// The label on an EndpointSlice that names its Service.
@@ -180,6 +181,15 @@ fn read_endpoint(endpoint: &discovery::Endpoint, family: Family) -> Option<Slice
     Some(SliceEndpoint { address, state })
 }
 
+/// A backend, and what routes to it have in common.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RoutedBackend {
+    /// The backend.
+    pub backend: Backend,
+    /// Session persistence, for routes without their own.
+    pub session: Option<Arc<Session>>,
+}
+
 /// A port of a Service, or an XBackend, as the target of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Backend {
@@ -279,6 +289,7 @@ pub fn backend(
             discovery: Discovery::Endpoints,
             protocol,
             tls: None,
+            retries: None,
         });
     }
     match protocol(port.app_protocol.as_deref()) {
@@ -289,6 +300,7 @@ pub fn backend(
                     .and_then(|policy| policy.protocol)
                     .unwrap_or(protocol),
                 tls: tls.then(Arc::default),
+                retries: None,
             };
             Backend::Serves(cluster)
         }

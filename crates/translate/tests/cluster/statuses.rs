@@ -185,6 +185,7 @@ fn only_translated_kinds_get_statuses() {
                 | Kind::UDPRoute
                 | Kind::BackendTLSPolicy
                 | Kind::XBackend
+                | Kind::XBackendTrafficPolicy
                 | Kind::XTelemetryPolicy
         );
         assert_eq!(kind.has_status(), served, "{kind}");

@@ -7,11 +7,11 @@ use sesame_api::{
     ObjectKey, RouteFilter, reason,
 };
 use sesame_engine::{Reader, Table};
-use sesame_model::{BackendName, ClusterKey, ClusterPolicy, Protocol, Target};
+use sesame_model::{BackendName, ClusterKey, ClusterPolicy, Protocol, Session, Target};
 
 use crate::problem::Problem;
 use crate::shared::grants::{self, Grants, Referrer};
-use crate::shared::services::Backend;
+use crate::shared::services::{Backend, RoutedBackend};
 
 /// The cluster policy for a kind of route.
 pub(crate) type Policy<'a> = Option<&'a Arc<ClusterPolicy>>;
@@ -20,7 +20,7 @@ pub(crate) type Policy<'a> = Option<&'a Arc<ClusterPolicy>>;
 #[derive(Clone, Copy)]
 pub(crate) struct Sources {
     pub(crate) grants: Grants,
-    pub(crate) backends: Table<ClusterKey, Backend>,
+    pub(crate) backends: Table<ClusterKey, RoutedBackend>,
 }
 
 /// The targets of a valid reference.
@@ -29,6 +29,16 @@ pub(crate) struct Targets {
     pub(crate) usual: Target,
     /// For connections that are encrypted for the backend: its TLS settings don't apply.
     pub(crate) passthrough: Target,
+    /// The session persistence of requests to the backend.
+    pub(crate) session: Option<Arc<Session>>,
+}
+
+impl Targets {
+    const REFUSED: Self = Self {
+        usual: Target::Refused,
+        passthrough: Target::Refused,
+        session: None,
+    };
 }
 
 /// Resolves the references of one object and collects errors.
@@ -103,10 +113,7 @@ impl<'a, 'r> Resolver<'a, 'r> {
                 problem.reason,
                 format!("{field}: {}", problem.message),
             ));
-            Targets {
-                usual: Target::Refused,
-                passthrough: Target::Refused,
-            }
+            Targets::REFUSED
         })
     }
 
@@ -159,25 +166,27 @@ impl<'a, 'r> Resolver<'a, 'r> {
         policy: Policy<'_>,
     ) -> Result<Targets, Problem> {
         let key = self.permitted(reference, policy)?;
-        match self.reader.get(self.sources.backends, &key).as_deref() {
+        let found = self.reader.get(self.sources.backends, &key);
+        let session = found.as_ref().and_then(|found| found.session.clone());
+        match found.as_deref().map(|found| &found.backend) {
             Some(Backend::Serves(_)) => Ok(Targets {
                 usual: Target::Cluster(key.clone()),
                 passthrough: Target::Cluster(key),
+                session,
             }),
             Some(Backend::Secured(secured)) => Ok(Targets {
                 usual: Target::Cluster(secured.0.clone()),
                 passthrough: Target::Cluster(key),
+                session,
             }),
             // The status of the policy says why.
             Some(Backend::Refused(_)) => Ok(Targets {
                 usual: Target::Refused,
                 passthrough: Target::Cluster(key),
+                session: None,
             }),
             // The status of the XBackend says why.
-            Some(Backend::Invalid) => Ok(Targets {
-                usual: Target::Refused,
-                passthrough: Target::Refused,
-            }),
+            Some(Backend::Invalid) => Ok(Targets::REFUSED),
             Some(Backend::UnsupportedProtocol(message)) => Err(Problem::new(
                 reason::route::UNSUPPORTED_PROTOCOL,
                 message.clone(),

@@ -13,7 +13,7 @@ use sesame_model::{
     RouteMatch, Session, Target, WeightedTarget,
 };
 
-use super::backends::Resolver;
+use super::backends::{Resolver, Targets};
 use super::filters::{self, AuthFilter, Filters, Place};
 use super::{session, split};
 use crate::gateway_api::external_auth;
@@ -201,12 +201,12 @@ fn plan(
     resolver: &mut Resolver<'_, '_>,
 ) -> Result<Plan, FieldError> {
     // Always resolves references, since the status reports them in any case.
-    let targets: Vec<Target> = rule
+    let targets: Vec<Targets> = rule
         .backend_refs
         .iter()
         .enumerate()
         .map(|(position, backend)| {
-            resolver.target(
+            resolver.targets(
                 &format!("{field}.backendRefs[{position}]"),
                 &backend.object_reference(),
             )
@@ -222,12 +222,13 @@ fn plan(
         prefix_path,
     )?;
     let limits = rule.limits.clone()?;
-    let session = session::read(
-        &format!("{field}.sessionPersistence"),
-        &route.namespaced_name(),
-        index,
-        rule.session,
-    )?;
+    let session = rule.session.map(|persistence| {
+        let field = format!("{field}.sessionPersistence");
+        // Rules of the same host must not share a cookie.
+        let cookie = || format!("sesame-session-{}-{}-{index}", route.namespace, route.name);
+        session::read(&field, persistence, cookie)
+    });
+    let session = session.transpose()?;
     let mirrors = read_mirrors(&filters, resolver)?;
     let auth = read_auth(filters.auth, limits.request, resolver)?;
     let actions = match filters.redirect {
@@ -243,7 +244,13 @@ fn plan(
                 try_timeout: limits.each_try,
                 retry: limits.retry,
             };
-            let choices = read_choices(field, rule.backend_refs, targets, prefix_path, resolver)?;
+            let mut choices =
+                read_choices(field, rule.backend_refs, targets, prefix_path, resolver)?;
+            if session.is_some() {
+                for choice in &mut choices {
+                    choice.target.session = None;
+                }
+            }
             split::actions(&template, choices, status)
         }
     };
@@ -283,7 +290,7 @@ fn read_auth(
 fn read_choices(
     field: &str,
     backend_refs: &[BackendRef],
-    targets: Vec<Target>,
+    targets: Vec<Targets>,
     prefix_path: bool,
     resolver: &mut Resolver<'_, '_>,
 ) -> Result<Vec<split::Choice>, FieldError> {
@@ -294,11 +301,12 @@ fn read_choices(
         let mirrors = read_mirrors(&filters, resolver)?;
         choices.push(split::Choice {
             target: WeightedTarget {
-                target,
+                target: target.usual,
                 weight: backend.weight,
                 request_headers: filters.request_headers,
                 response_headers: filters.response_headers,
                 host_rewrite: filters.host_rewrite,
+                session: target.session,
             },
             path_rewrite: filters.path_rewrite,
             mirrors,

@@ -1,26 +1,22 @@
-//! Session persistence of a rule (GEP-1619).
+//! Session persistence, of rules and of policies (GEP-1619).
 
 use std::sync::Arc;
 
-use sesame_api::{CookieLifetime, NamespacedName, SessionPersistence, SessionPersistenceType};
+use sesame_api::{CookieLifetime, SessionPersistence, SessionPersistenceType};
 use sesame_model::Session;
 
 use crate::problem::FieldError;
 use crate::shared::headers::check_name;
 
-/// Reads the session persistence of the rule at `index` of a route (GEP-1619).
+/// Reads session persistence. `unnamed` is the name of a cookie without one.
 ///
 /// # Errors
 /// If fields contradict each other or are unsupported.
-pub(super) fn read(
+pub(crate) fn read(
     field: &str,
-    route: &NamespacedName,
-    index: usize,
-    persistence: Option<&SessionPersistence>,
-) -> Result<Option<Arc<Session>>, FieldError> {
-    let Some(persistence) = persistence else {
-        return Ok(None);
-    };
+    persistence: &SessionPersistence,
+    unnamed: impl FnOnce() -> String,
+) -> Result<Arc<Session>, FieldError> {
     let lifetime = persistence
         .absolute_timeout
         .as_ref()
@@ -29,11 +25,8 @@ pub(super) fn read(
     let session = match &persistence.type_ {
         SessionPersistenceType::Cookie => {
             let cookie = persistence.cookie.as_ref();
-            let name = match cookie.and_then(|cookie| cookie.name.as_deref()) {
-                Some(name) => name.to_owned(),
-                // Rules of the same host must not share a cookie.
-                None => format!("sesame-session-{}-{}-{index}", route.namespace, route.name),
-            };
+            let name = cookie.and_then(|cookie| cookie.name.as_deref());
+            let name = name.map_or_else(unnamed, str::to_owned);
             let permanent =
                 cookie.is_some_and(|cookie| cookie.lifetime_type == CookieLifetime::Permanent);
             match lifetime {
@@ -81,7 +74,7 @@ pub(super) fn read(
             ));
         }
     };
-    Ok(Some(Arc::new(session)))
+    Ok(Arc::new(session))
 }
 
 /// The error for a timeout that would not be enforced.

@@ -97,6 +97,7 @@ mod tests {
                 request_headers: HeaderChanges::default(),
                 response_headers: HeaderChanges::default(),
                 host_rewrite: None,
+                session: None,
             },
             path_rewrite: rewrite.map(|path| PathRewrite::Full(path.to_owned())),
             mirrors: Vec::new(),

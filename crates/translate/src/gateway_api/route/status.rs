@@ -10,7 +10,7 @@ use crate::fleet::{Rejected, RejectedKind};
 use crate::problem::Problem;
 use crate::shared::client_certificates::ClientCertificates;
 use crate::shared::hosts::{Attachments, RouteRules};
-use crate::shared::services::Backend;
+use crate::shared::services::{Backend, RoutedBackend};
 
 /// The resources that Envoys rejected.
 #[derive(Clone, Copy)]
@@ -19,7 +19,7 @@ pub(crate) struct Rejections {
     /// Fleets that reject clusters or endpoints. Usually empty, which saves a lookup per backend.
     pub(crate) fleets: Table<FleetId, ()>,
     /// The clusters of backends.
-    pub(crate) backends: Table<ClusterKey, Backend>,
+    pub(crate) backends: Table<ClusterKey, RoutedBackend>,
     /// The client certificates of fleets, which have clusters of their own.
     pub(crate) client_certificates: ClientCertificates,
 }
@@ -121,7 +121,8 @@ pub(crate) fn rejected_backend(
             }
         }
         for cluster in clusters() {
-            let cluster = match reader.get(sources.backends, &cluster).as_deref() {
+            let found = reader.get(sources.backends, &cluster);
+            let cluster = match found.as_deref().map(|found| &found.backend) {
                 Some(Backend::Secured(secured)) => {
                     let certificate = reader.get(sources.client_certificates, fleet);
                     let presenting = certificate.and_then(|found| found.cluster(&secured.0));

@@ -1,0 +1,150 @@
+//! XBackendTrafficPolicies: the limit on retries to a backend, and the session persistence of a Service. `status` has the
+//! statuses.
+//!
+//! The oldest policy of a backend applies, with all its settings. A policy never affects whether requests are served:
+//! without a valid one, only the limits and sessions of routes apply.
+
+mod status;
+
+use std::sync::Arc;
+
+use sesame_api::{
+    Kind, LocalObjectReference, ObjectKey, RetryConstraint, SessionPersistence,
+    XBackendTrafficPolicy, reason,
+};
+use sesame_engine::{Builder, Index, Reader, Table};
+use sesame_model::{BackendName, ClusterKey, Protocol, RetryLimit, Session};
+
+pub(crate) use self::status::statuses;
+use super::route::{backends, session};
+use crate::inputs::Inputs;
+use crate::problem::{FieldError, Problem};
+use crate::shared::precedence::{Seniority, Source};
+
+/// The field with the session persistence.
+const SESSION: &str = "spec.sessionPersistence";
+
+/// A policy's settings and problems.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PolicyState {
+    /// The order among policies with the same target.
+    seniority: Seniority,
+    targets: Vec<LocalObjectReference>,
+    /// The settings, or why the policy is invalid.
+    settings: Result<Settings, Problem>,
+}
+
+/// The settings of a valid policy.
+#[derive(Clone, Debug, PartialEq)]
+struct Settings {
+    retries: Option<RetryLimit>,
+    session: Option<SessionPersistence>,
+}
+
+/// The tables of policies.
+#[derive(Clone, Copy)]
+pub(crate) struct Policies {
+    states: Table<ObjectKey, PolicyState>,
+    /// By the Services and XBackends that they target.
+    pub(super) by_target: Index<ObjectKey, PolicyState, ObjectKey>,
+}
+
+/// Declares the tables of policies.
+pub(crate) fn policies(b: &mut Builder, inputs: &Inputs) -> Policies {
+    let policies = inputs.backend_traffic_policies;
+    let states: Table<ObjectKey, PolicyState> = b.derive(
+        "backend_traffic_policy state",
+        policies,
+        move |reader, key| Some(read(&*reader.get(policies, key)?)),
+    );
+    let by_target = b.index(
+        states,
+        "backend_traffic_policies by target",
+        |key: &ObjectKey, state| {
+            let targets = state.targets.iter();
+            targets.filter_map(|found| target(key, found)).collect()
+        },
+    );
+    Policies { states, by_target }
+}
+
+/// The backend that a policy targets.
+fn target(policy: &ObjectKey, reference: &LocalObjectReference) -> Option<ObjectKey> {
+    let kind @ (Kind::Service | Kind::XBackend) = reference.known_kind()? else {
+        return None;
+    };
+    let namespace = Arc::clone(&policy.namespace);
+    Some(ObjectKey::new(kind, namespace, Arc::clone(&reference.name)))
+}
+
+fn read(policy: &XBackendTrafficPolicy) -> PolicyState {
+    let spec = &policy.spec;
+    let settings = match &spec.session_persistence {
+        None => Ok(()),
+        // The name has no errors.
+        Some(persistence) => session::read(SESSION, persistence, String::new).map(drop),
+    };
+    let settings = settings.map(|()| Settings {
+        retries: spec.retry_constraint.as_ref().map(limit),
+        session: spec.session_persistence.clone(),
+    });
+    PolicyState {
+        seniority: Seniority::of(Source::GatewayApi, &policy.meta),
+        targets: spec.target_refs.clone(),
+        settings: settings
+            .map_err(|error: FieldError| Problem::new(reason::policy::INVALID, error.to_string())),
+    }
+}
+
+/// The limit on retries in progress that comes closest to a limit on the retries of an interval: the same share of
+/// requests, and as many at the same time as may start within a second, which is enough if each takes a second.
+fn limit(constraint: &RetryConstraint) -> RetryLimit {
+    let rate = &constraint.min_retry_rate;
+    let millis = rate.interval.as_millis().max(1);
+    let per_second = (u64::from(rate.count) * 1_000).div_ceil(millis);
+    RetryLimit {
+        percent: constraint.budget.percent.min(100) as u8,
+        always: u32::try_from(per_second).unwrap_or(u32::MAX),
+    }
+}
+
+/// The policy that applies to a backend.
+fn oldest(
+    reader: &mut Reader<'_>,
+    policies: Policies,
+    target: &ObjectKey,
+) -> Option<Arc<PolicyState>> {
+    let all = reader.by(policies.by_target, target).into_iter();
+    let states = all.map(|(_, state)| state);
+    states.min_by(|a, b| a.seniority.cmp(&b.seniority))
+}
+
+/// The limit on retries to the backend of a cluster.
+pub(crate) fn retries(
+    reader: &mut Reader<'_>,
+    policies: Policies,
+    cluster: &ClusterKey,
+) -> Option<RetryLimit> {
+    let state = oldest(reader, policies, &backends::backend_of(cluster))?;
+    state.settings.as_ref().ok()?.retries
+}
+
+/// The session persistence of requests to a Service's port.
+pub(crate) fn session(
+    reader: &mut Reader<'_>,
+    policies: Policies,
+    cluster: &ClusterKey,
+) -> Option<Arc<Session>> {
+    let BackendName::ServicePort { service, port } = &cluster.backend else {
+        return None;
+    };
+    let protocol = cluster.policy.as_ref().and_then(|policy| policy.protocol);
+    if !protocol.is_none_or(Protocol::is_http) {
+        return None;
+    }
+    let state = oldest(reader, policies, &backends::backend_of(cluster))?;
+    let persistence = state.settings.as_ref().ok()?.session.as_ref()?;
+    // Ports have different endpoints, so they must not share a cookie; nor with a rule's, which is sesame-session-….
+    let cookie = || format!("sesame-session.{}.{service}.{port}", cluster.namespace);
+    session::read(SESSION, persistence, cookie).ok()
+}
