@@ -490,8 +490,8 @@ fn assigned_ports(world: &mut World) {
                 "listeners": [{"name": "more", "protocol": "TCP"}],
             },
         });
-        set["status"] =
-            json!({"listeners": port.map(|port| json!({"name": "more", "port": port}))});
+        let recorded = port.map(|port| json!({"name": "more", "port": port}));
+        set["status"] = json!({"listeners": Vec::from_iter(recorded)});
         set
     };
     world.apply(vec![upsert(set(None))]);
