@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use serde_json::{Value, json};
-use sesame_api::{Kind, ObjectKey};
+use sesame_api::{Kind, ObjectKey, ObjectStatus};
 use sesame_control::core::{Input, Step};
 use sesame_control::{FleetId, Options};
 use sesame_model::{
@@ -242,6 +242,7 @@ fn a_change_runs_only_the_keys_that_depend_on_it() {
     backends(&mut world);
     gateways(&mut world);
     listener_sets(&mut world);
+    assigned_ports(&mut world);
     policies::policies(&mut world);
     policies::client_certificates(&mut world);
     policies::traffic(&mut world);
@@ -477,6 +478,45 @@ fn listener_sets(world: &mut World) {
         on_port,
         &TABLES[1..],
     );
+}
+
+/// The status with an assigned port reruns only what reads it.
+fn assigned_ports(world: &mut World) {
+    let set = |port: Option<u16>| {
+        let mut set = json!({
+            "apiVersion": "gateway.networking.x-k8s.io/v1alpha1",
+            "kind": "XListenerSet",
+            "metadata": metadata("early"),
+            "spec": {
+                "parentRef": {"name": "web"},
+                "listeners": [{"name": "more", "protocol": "TCP"}],
+            },
+        });
+        let recorded = port.map(|port| json!({"name": "more", "port": port}));
+        set["status"] = json!({"listeners": Vec::from_iter(recorded)});
+        set
+    };
+    world.apply(vec![upsert(set(None))]);
+    let key = ObjectKey::new(Kind::XListenerSet, "default", "early");
+    let statuses = world.core().outputs().statuses;
+    let status = world.core().engine().get(statuses, &key);
+    let Some(ObjectStatus::ListenerSet(status)) = status.as_deref() else {
+        panic!("no status");
+    };
+    let recorded = upsert(set(status.listeners[0].port));
+    costs(
+        world,
+        vec![recorded],
+        &[
+            ("port demand", 1),
+            ("assigned port", 1),
+            ("own listener_set", 1),
+            ("listener_set claims", 1),
+            ("listener_set status", 1),
+        ],
+        &[],
+    );
+    world.apply(vec![remove(Kind::XListenerSet, "early")]);
 }
 
 /// Changes with no effect.

@@ -46,6 +46,14 @@ pub(crate) const DEFAULTS: List = &[
         "ListenerSet.status.conditions",
         "the API server applies it: conditions are Unknown until a controller writes them",
     ),
+    (
+        "XListenerSet.status",
+        "the API server applies it: conditions are Unknown until a controller writes them",
+    ),
+    (
+        "XListenerSet.status.conditions",
+        "the API server applies it: conditions are Unknown until a controller writes them",
+    ),
 ];
 
 /// Fields where decoding is laxer than the schema.
@@ -111,6 +119,10 @@ pub(crate) const STRICTER: List = &[
         "v1alpha2 allows 16 rules, v1 allows one",
     ),
     ("TLSRoute.spec.hostnames[]", "CEL: not an IP address"),
+    (
+        "XListenerSet.spec.listeners",
+        "CEL: unique by port, protocol and hostname, also with the default port",
+    ),
 ];
 
 /// Number of differences to print per place.

@@ -7,7 +7,7 @@ use super::schema::{Path, Step};
 /// Adds what the kind's rules require. Never changes the value at `path`.
 pub(crate) fn apply(kind: &str, path: &Path, object: &mut Value) {
     match kind {
-        "Gateway" | "ListenerSet" => {
+        "Gateway" | "ListenerSet" | "XListenerSet" => {
             for listener in elements(&mut object["spec"], "listeners") {
                 listener_tls(listener);
             }

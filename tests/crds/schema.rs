@@ -1,6 +1,6 @@
 //! The upstream CRDs as data: kinds, the places in their objects, and the schemas of those places.
 //!
-//! Reads the folder `SESAME_CRDS`, which has a subfolder for each channel.
+//! Reads the folder `SESAME_CRDS`, which has a subfolder for each channel, and one for XListenerSet.
 
 use std::fmt;
 use std::path::{Path as Folder, PathBuf};
@@ -8,8 +8,8 @@ use std::{env, fs, io};
 
 use serde_json::Value;
 
-/// The channels, named after their folders.
-pub(crate) const CHANNELS: [&str; 2] = ["standard", "experimental"];
+/// The channels, named after their folders; `early` has the kind of earlier releases.
+pub(crate) const CHANNELS: [&str; 3] = ["standard", "experimental", "early"];
 
 /// A version of a kind in a channel.
 pub(crate) struct Crd {
@@ -21,10 +21,10 @@ pub(crate) struct Crd {
     pub(crate) schema: Value,
 }
 
-/// All versions of all kinds in both channels.
+/// All versions of all kinds in all channels.
 pub(crate) fn load() -> Vec<Crd> {
     let folder = env::var_os("SESAME_CRDS").map(PathBuf::from).expect(
-        "SESAME_CRDS must name the folder with the Gateway API's CRDs (subfolders standard and experimental): `cargo xtask \
+        "SESAME_CRDS must name the folder with the Gateway API's CRDs (subfolders standard, experimental and early): `cargo xtask \
          test -- -p sesame-tests --test crds` fetches them and sets it",
     );
     let mut crds = Vec::new();

@@ -1,8 +1,8 @@
-//! ListenerSets: more listeners for a Gateway.
+//! ListenerSets and XListenerSets: more listeners for a Gateway.
 
 use std::net::IpAddr;
 
-use anyhow::ensure;
+use anyhow::{Context as _, ensure};
 use sesame_testkit::certs::Identity;
 use sesame_testkit::client::{Connect, Request};
 
@@ -10,6 +10,9 @@ use crate::harness::{
     HTTP, Https, Sesame, Summary, at, backends, becomes, certificate, check, eventually, gateway,
     has_certificate, https, listening, route,
 };
+
+/// The `apiVersion` of XListenerSets.
+const EARLY: &str = "gateway.networking.x-k8s.io/v1alpha1";
 
 /// A ListenerSet for the Gateway `web`. Each listener is given as its fields.
 pub(crate) fn listener_set(name: &str, listeners: &[&str]) -> String {
@@ -58,6 +61,44 @@ async fn routes_of_a_set_are_served_only_on_its_listeners() {
     )
     .await;
     check(sesame.at(8081), &[("any.example.com", "/", "404")]).await;
+}
+
+#[tokio::test]
+async fn assigned_ports_serve_and_are_kept() {
+    let names = ["a", "b"];
+    let (_backends, services) = backends(&names).await;
+    let objects = |name: &str| {
+        let set = listener_set(name, &["name: http, protocol: HTTP"])
+            .replace("gateway.networking.k8s.io/v1", EARLY)
+            .replace("kind: ", "kind: X");
+        let parent = format!("{name}, group: gateway.networking.x-k8s.io, kind: XListenerSet");
+        set + &route(name, &[&parent], &[], &[at("/", name)])
+    };
+    let sesame = Sesame::serving(|ip| {
+        vec![
+            ("all.yaml", open_gateway(ip) + &services),
+            ("a.yaml", objects("a")),
+            ("b.yaml", objects("b")),
+        ]
+    })
+    .await;
+    let port = async |name: &str| {
+        let what = format!("{name} has a port");
+        let port = eventually(&what, async || {
+            let status = sesame.status("XListenerSet", name).await?;
+            let port = status["listeners"][0]["port"].as_u64();
+            port.with_context(|| format!("no port: {status}"))
+        });
+        u16::try_from(port.await).expect("a port")
+    };
+    let (of_a, of_b) = (port("a").await, port("b").await);
+    assert_ne!(of_a, of_b);
+    becomes(sesame.at(of_a), "any.example.com", "/", "a").await;
+    becomes(sesame.at(of_b), "any.example.com", "/", "b").await;
+    sesame.folder().remove("a.yaml");
+    becomes(sesame.at(of_a), "any.example.com", "/", "no response").await;
+    assert_eq!(port("b").await, of_b);
+    check(sesame.at(of_b), &[("any.example.com", "/", "b")]).await;
 }
 
 #[tokio::test]

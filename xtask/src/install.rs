@@ -84,6 +84,11 @@ pub(crate) fn gateway_api(cluster: &Cluster, channel: Channel) -> Result<()> {
     Ok(())
 }
 
+/// Installs the CRD of XListenerSet, which the Gateway API's current release lacks.
+pub(crate) fn early_kind(cluster: &Cluster) -> Result<()> {
+    apply(cluster, &cluster::definitions()?.join("early"))
+}
+
 /// Applies Sesame's manifests and restarts existing pods.
 pub(crate) fn manifests(cluster: &Cluster) -> Result<()> {
     let step = Step::new("Installing Sesame");

@@ -18,6 +18,8 @@ pub struct KeptFields {
     pub metadata: &'static Fields,
     /// Top-level fields besides `apiVersion`, `kind`, `metadata` and `status`.
     pub body: &'static Fields,
+    /// Fields of `status`; `None` if translation reads none of them.
+    pub status: Option<&'static Fields>,
 }
 
 impl Fields {
@@ -76,12 +78,30 @@ static CORE_METADATA: Fields = Fields {
 pub(crate) static WHOLE: KeptFields = KeptFields {
     metadata: &METADATA,
     body: &Fields::ALL,
+    status: None,
+};
+
+/// As [`WHOLE`], and the ports in the listeners' statuses.
+pub(crate) static WITH_PORTS: KeptFields = KeptFields {
+    status: Some(&Fields {
+        only: Some(&["listeners"]),
+        nested: &[(
+            "listeners",
+            &Fields {
+                only: Some(&["name", "port"]),
+                ..Fields::ALL
+            },
+        )],
+        ..Fields::ALL
+    }),
+    ..WHOLE
 };
 
 /// The whole content, minimal metadata.
 pub(crate) static CONTENT: KeptFields = KeptFields {
     metadata: &CORE_METADATA,
     body: &Fields::ALL,
+    status: None,
 };
 
 /// Labels only.
@@ -91,6 +111,7 @@ pub(crate) static LABELS: KeptFields = KeptFields {
         only: Some(&[]),
         ..Fields::ALL
     },
+    status: None,
 };
 
 /// Ports and addresses, without the settings for kube-proxy and cloud providers.
@@ -121,6 +142,7 @@ pub(crate) static SERVICE: KeptFields = KeptFields {
         )],
         ..Fields::ALL
     },
+    status: None,
 };
 
 /// Addresses and conditions, without each endpoint's Pod and node.
@@ -143,4 +165,5 @@ pub(crate) static ENDPOINT_SLICE: KeptFields = KeptFields {
         )],
         ..Fields::ALL
     },
+    status: None,
 };

@@ -20,7 +20,7 @@ use crate::grpc_route::GRPCRoute;
 use crate::http_route::HTTPRoute;
 use crate::kind_name::{Group, KindName};
 use crate::l4_route::{TCPRoute, TLSRoute, UDPRoute};
-use crate::listener_set::ListenerSet;
+use crate::listener_set::{ListenerSet, XListenerSet};
 use crate::object::Resource;
 use crate::reference_grant::ReferenceGrant;
 use crate::status::{StatusEntries, StatusOwner};
@@ -166,6 +166,13 @@ kinds! {
     }
     ListenerSet {
         plural: "listenersets",
+        status: Some(StatusOwner::Whole { conditions: &condition::listener_set::ALL }),
+    }
+    XListenerSet {
+        api_version: EXPERIMENTAL,
+        versions: &["v1alpha1"],
+        plural: "xlistenersets",
+        kept: &fields::WITH_PORTS,
         status: Some(StatusOwner::Whole { conditions: &condition::listener_set::ALL }),
     }
     HTTPRoute {
@@ -317,6 +324,16 @@ impl Kind {
                 ..
             }))
         )
+    }
+
+    /// Whether this is ListenerSet or its early kind.
+    pub fn is_listener_set(self) -> bool {
+        matches!(self, Kind::ListenerSet | Kind::XListenerSet)
+    }
+
+    /// Whether objects have listeners: Gateways and ListenerSets.
+    pub fn has_listeners(self) -> bool {
+        self == Kind::Gateway || self.is_listener_set()
     }
 
     /// The kind with this `apiVersion` and `kind`, if it is in the table.

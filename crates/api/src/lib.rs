@@ -90,7 +90,7 @@ pub use listener::{
     FrontendTlsValidation, FrontendValidationMode, Listener, ListenerFilters, ListenerStatus,
     ListenerTls, ProtocolType, RouteGroupKind, RouteNamespaces, TlsMode,
 };
-pub use listener_set::{ListenerSet, ListenerSetSpec, ListenerSetStatus};
+pub use listener_set::{ListenerSet, ListenerSetSpec, ListenerSetStatus, XListenerSet};
 pub use meta::{LabelOperator, LabelRequirement, LabelSelector, Meta};
 pub use named::references;
 pub use policy_status::{PolicyAncestorStatus, PolicyStatus};

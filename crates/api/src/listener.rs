@@ -22,7 +22,7 @@ pub struct Listener {
     /// The hostname, exact or with a `*.` prefix; any hostname if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hostname: Option<Arc<str>>,
-    /// The port, 1 to 65535.
+    /// The port, 1 to 65535; in an XListenerSet also 0, for a port that Sesame assigns.
     pub port: u16,
     /// The protocol.
     pub protocol: ProtocolType,
@@ -75,6 +75,9 @@ pub struct ListenerTls {
     /// Implementation-specific options.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub options: BTreeMap<String, String>,
+    /// Client authentication in Gateway API v1.3 (experimental), before [`FrontendTls`] replaced it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frontend_validation: Option<FrontendTlsValidation>,
 }
 
 open_enum! {
@@ -249,11 +252,14 @@ open_enum! {
 }
 
 /// The status of a listener, in a Gateway or a ListenerSet.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ListenerStatus {
     /// The listener's name.
     pub name: Arc<str>,
+    /// The port, 1 to 65535; only in an XListenerSet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub port: Option<u16>,
     /// The route kinds that may attach: allowed, and supported by the protocol.
     #[serde(default)]
     pub supported_kinds: Vec<RouteGroupKind>,

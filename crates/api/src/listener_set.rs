@@ -1,13 +1,15 @@
-//! ListenerSet: additional listeners for a Gateway, possibly from another namespace.
+//! ListenerSet: additional listeners for a Gateway, possibly from another namespace; and XListenerSet, its early kind.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::check::{self, Check};
 use crate::condition::Condition;
+use crate::decode::{DecodeError, typed};
 use crate::listener::{Listener, ListenerStatus};
 use crate::meta::Meta;
 use crate::named::Named;
-use crate::object::resource;
+use crate::object::{Metadata, Resource, resource};
 use crate::reference::ParentGatewayReference;
 
 /// A ListenerSet.
@@ -32,6 +34,47 @@ resource! { ListenerSet {
         named.by_listeners(&self.meta.namespace, &self.spec.listeners);
     }
 } }
+
+/// An XListenerSet: the kind from which ListenerSet emerged, in the experimental channel of Gateway API v1.3 and v1.4.
+///
+/// It differs in that the port of a listener may be 0, which is the default: Sesame assigns a port and reports it in the
+/// status. Its listeners have no filters.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct XListenerSet(pub ListenerSet);
+
+impl Resource for XListenerSet {
+    fn metadata(&self) -> Metadata<'_> {
+        self.0.metadata()
+    }
+
+    fn set_generation(&mut self, generation: i64) {
+        self.0.set_generation(generation);
+    }
+
+    fn check(&self) -> Check {
+        check::at("spec", check::gateway::early_listener_set(&self.0.spec))
+    }
+
+    fn references(&self, named: &mut Named) {
+        self.0.references(named);
+    }
+
+    fn from_value(mut value: Value) -> Result<Box<Self>, DecodeError> {
+        let listeners = value
+            .pointer_mut("/spec/listeners")
+            .and_then(Value::as_array_mut);
+        for listener in listeners
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_object_mut)
+        {
+            listener.entry("port").or_insert(0.into());
+            listener.remove("filters");
+        }
+        typed(value)
+    }
+}
 
 /// The spec of a ListenerSet.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

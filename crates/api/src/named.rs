@@ -155,6 +155,7 @@ mod tests {
     #[test]
     fn references_of_other_kinds_are_found() {
         assert_eq!(of("ListenerSet", &[]), ["Secret/shop/shop"]);
+        assert_eq!(of("XListenerSet", &[]), ["Secret/shop/shop"]);
         assert_eq!(of("BackendTLSPolicy", &[]), ["ConfigMap/shop/ca"]);
         assert_eq!(
             of("XBackend", &[]),

@@ -12,6 +12,7 @@ use crate::check::Check;
 use crate::decode::{DecodeError, typed};
 use crate::key::ObjectKey;
 use crate::kind::{Kind, Object};
+use crate::listener_set::ListenerSet;
 use crate::meta::Meta;
 use crate::named::Named;
 use crate::route::RouteView;
@@ -126,6 +127,15 @@ impl Object {
     /// The fields common to all routes, if the object is a route.
     pub fn as_route(&self) -> Option<RouteView<'_>> {
         self.resource().as_route()
+    }
+
+    /// The ListenerSet, of either kind, if the object is one.
+    pub fn as_listener_set(&self) -> Option<&ListenerSet> {
+        match self {
+            Object::ListenerSet(set) => Some(set),
+            Object::XListenerSet(set) => Some(&set.0),
+            _ => None,
+        }
     }
 
     /// The labels.

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use serde::Serialize;
 use serde_json::Value;
-use sesame_api::{Kind, NamespacedName, Object};
+use sesame_api::{Kind, KindName, NamespacedName, Object, ObjectKey};
 use sesame_control::files::{self, FilesConfig, Snapshot};
 use sesame_control::{FleetId, Options, Resources, StatusView, Translation};
 
@@ -82,13 +82,15 @@ fn report(snapshot: &Snapshot) {
 }
 
 /// The ListenerSets of a Gateway.
-fn sets_of(snapshot: &Snapshot, gateway: &NamespacedName) -> BTreeSet<NamespacedName> {
-    let sets = snapshot.objects.iter().filter_map(|object| match object {
-        Object::ListenerSet(set) => Some(set),
-        _ => None,
-    });
-    sets.filter(|set| set.spec.parent_ref.resolve(&set.meta.namespace) == *gateway)
-        .map(|set| set.meta.namespaced_name())
+fn sets_of(snapshot: &Snapshot, gateway: &NamespacedName) -> BTreeSet<ObjectKey> {
+    let objects = snapshot.objects.iter();
+    objects
+        .filter(|object| {
+            object
+                .as_listener_set()
+                .is_some_and(|set| set.spec.parent_ref.resolve(&set.meta.namespace) == *gateway)
+        })
+        .map(Object::key)
         .collect()
 }
 
@@ -96,7 +98,7 @@ fn sets_of(snapshot: &Snapshot, gateway: &NamespacedName) -> BTreeSet<Namespaced
 fn filter_by_gateway(
     translation: &mut Translation,
     gateway: &NamespacedName,
-    sets: &BTreeSet<NamespacedName>,
+    sets: &BTreeSet<ObjectKey>,
 ) -> Result<()> {
     let fleet = FleetId::of_gateway(gateway.namespace.clone(), gateway.name.clone());
     if !translation.fleets.contains_key(&fleet) {
@@ -112,7 +114,7 @@ fn filter_by_gateway(
     translation.fleets.retain(|name, _| *name == fleet);
     translation.statuses.retain(|status| match status.key.kind {
         Kind::Gateway => status.key.namespaced_name() == *gateway,
-        Kind::ListenerSet => sets.contains(&status.key.namespaced_name()),
+        kind if kind.is_listener_set() => sets.contains(&status.key),
         kind if kind.is_route() => has_parent(status, gateway, sets),
         _ => false,
     });
@@ -120,20 +122,19 @@ fn filter_by_gateway(
 }
 
 /// Whether a route's status has an entry for the Gateway or one of its ListenerSets.
-fn has_parent(
-    status: &StatusView,
-    gateway: &NamespacedName,
-    sets: &BTreeSet<NamespacedName>,
-) -> bool {
+fn has_parent(status: &StatusView, gateway: &NamespacedName, sets: &BTreeSet<ObjectKey>) -> bool {
     let parents = status.status["parents"].as_array();
     parents.into_iter().flatten().any(|parent| {
         let reference = &parent["parentRef"];
         let namespace = reference["namespace"].as_str();
         let namespace = namespace.unwrap_or(&status.key.namespace);
         let name = NamespacedName::new(namespace, reference["name"].as_str().unwrap_or_default());
-        match reference["kind"] == Kind::ListenerSet.as_str() {
-            true => sets.contains(&name),
-            false => name == *gateway,
+        let kind = reference["kind"].as_str().map(KindName::from);
+        match kind {
+            Some(KindName::Known(kind)) if kind.is_listener_set() => {
+                sets.contains(&name.of_kind(kind))
+            }
+            _ => name == *gateway,
         }
     })
 }

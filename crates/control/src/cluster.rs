@@ -102,8 +102,7 @@ pub async fn status_store(
     let client = client(config)?;
     let status_store = StatusStore::default();
     let now = jiff::Timestamp::now();
-    let has_listeners = |kind: &Kind| matches!(kind, Kind::Gateway | Kind::ListenerSet);
-    let shown = |kind: &Kind| has_listeners(kind) || kind.is_route();
+    let shown = |kind: &Kind| kind.has_listeners() || kind.is_route();
     for kind in Kind::ALL.into_iter().filter(shown) {
         for object in list(&client, kind, namespace.as_deref()).await? {
             status_store.upsert(&object);
@@ -133,10 +132,19 @@ async fn list(
     let mut objects = Vec::new();
     let mut page = ListParams::default().limit(PAGE);
     loop {
-        let list = api.list(&page).await.map_err(|source| ClusterError::List {
-            kind,
-            source: Box::new(source),
-        })?;
+        let list = match api.list(&page).await {
+            Ok(list) => list,
+            // Most clusters lack the early kind, and most users the permission to read it.
+            Err(kube::Error::Api(status))
+                if kind == Kind::XListenerSet && matches!(status.code, 403 | 404) =>
+            {
+                return Ok(objects);
+            }
+            Err(source) => {
+                let source = Box::new(source);
+                return Err(ClusterError::List { kind, source });
+            }
+        };
         for item in list.items {
             objects.extend(decode(kind, &item));
         }
@@ -158,14 +166,11 @@ fn decode(kind: Kind, item: &DynamicObject) -> Option<Object> {
 
 /// The object's status. Parents without a status get a pending one.
 fn status(object: &Object) -> Option<ObjectStatus> {
-    match object {
-        Object::Gateway(gateway) => {
-            return Some(ObjectStatus::Gateway(gateway.status.clone().into()));
-        }
-        Object::ListenerSet(set) => {
-            return Some(ObjectStatus::ListenerSet(set.status.clone().into()));
-        }
-        _ => {}
+    if let Object::Gateway(gateway) = object {
+        return Some(ObjectStatus::Gateway(gateway.status.clone().into()));
+    }
+    if let Some(set) = object.as_listener_set() {
+        return Some(ObjectStatus::ListenerSet(set.status.clone().into()));
     }
     let route = object.as_route()?;
     let mut status = route.status.clone();

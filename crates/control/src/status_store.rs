@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use jiff::Timestamp;
-use sesame_api::{Kind, Listener, NamespacedName, Object, ObjectKey, ObjectStatus};
+use sesame_api::{Listener, NamespacedName, Object, ObjectKey, ObjectStatus};
 use sesame_sources::files::FileError;
 
 pub use self::overview::{GatewayView, ListenerView, Overview, ParentView, RouteView};
@@ -95,13 +95,13 @@ impl StatusStore {
     pub(crate) fn upsert(&self, object: &Object) {
         let summary = match object {
             Object::Gateway(gateway) => SpecSummary::Gateway(summaries(&gateway.spec.listeners)),
-            Object::ListenerSet(set) => SpecSummary::ListenerSet {
-                gateway: set.spec.parent_ref.resolve(&set.meta.namespace),
-                listeners: summaries(&set.spec.listeners),
-            },
-            object => match object.as_route() {
-                Some(route) => SpecSummary::Route(route.hostnames.into()),
-                None => return,
+            object => match (object.as_listener_set(), object.as_route()) {
+                (Some(set), _) => SpecSummary::ListenerSet {
+                    gateway: set.spec.parent_ref.resolve(&set.meta.namespace),
+                    listeners: summaries(&set.spec.listeners),
+                },
+                (None, Some(route)) => SpecSummary::Route(route.hostnames.into()),
+                (None, None) => return,
             },
         };
         self.write(|inner| inner.entries.entry(object.key()).or_default().summary = summary);
@@ -109,7 +109,7 @@ impl StatusStore {
 
     /// Removes an object.
     pub(crate) fn forget(&self, key: &ObjectKey) {
-        if matches!(key.kind, Kind::Gateway | Kind::ListenerSet) || key.kind.is_route() {
+        if key.kind.has_listeners() || key.kind.is_route() {
             self.write(|inner| inner.entries.remove(key));
         }
     }

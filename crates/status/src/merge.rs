@@ -257,15 +257,17 @@ impl<'a> Merge<'a> {
             && !conditions.changed
             && desired.supported_kinds == kinds
             && routes == Some(desired.attached_routes)
+            && (desired.port.is_none() || desired.port == json::typed(field("port")))
         {
             return None;
         }
-        let new = [
+        let mut new = vec![
             ("name", json::text(&*desired.name)),
             ("supportedKinds", json::text(&desired.supported_kinds)),
             ("attachedRoutes", desired.attached_routes.to_string()),
             ("conditions", json::list(&conditions.items)),
         ];
+        new.extend(desired.port.map(|port| ("port", port.to_string())));
         Some(with_fields(&fields, &new))
     }
 

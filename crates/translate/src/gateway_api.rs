@@ -5,6 +5,7 @@
 //! - `unmanaged`: which Gateway the unmanaged fleet serves
 //! - `frontend`: how a Gateway validates clients' certificates
 //! - `gateway`, `listener_set`, `listener`, `conflicts`: which listeners are valid; `listener_state` is the result
+//! - `assigned_ports`: the ports of listeners that leave the choice to Sesame
 //! - `external_auth`: checks of requests by external services; `listener_filters`: those of a listener
 //! - `certificate_ref`: references to certificates, and the client certificate of a Gateway
 //! - `merge`: which listeners of a Gateway and its ListenerSets get a port and hostname
@@ -19,6 +20,7 @@
 //! - `gateway_status`, `listener_set_status`, `listener_status`, `route/status`: the statuses
 
 pub(crate) mod ancestors;
+pub(crate) mod assigned_ports;
 pub(crate) mod backend_tls;
 pub(crate) mod backend_traffic;
 mod backend_validation;

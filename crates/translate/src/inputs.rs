@@ -6,12 +6,13 @@ use std::sync::Arc;
 use sesame_api::{
     BackendTLSPolicy, GRPCRoute, Gateway, GatewayClass, HTTPRoute, Kind, ListenerSet,
     NamespacedName, Object, ObjectKey, ReferenceGrant, Release, TCPRoute, TLSRoute, UDPRoute,
-    XBackend, XBackendTrafficPolicy, XTelemetryPolicy,
+    XBackend, XBackendTrafficPolicy, XListenerSet, XTelemetryPolicy,
 };
 use sesame_engine::{Batch, Builder, Engine, Index, Reader, Table};
 use sesame_model::{FleetId, FleetState};
 
 use crate::fleet::{Rejected, RejectedKind};
+use crate::gateway_api::assigned_ports;
 use crate::gateway_api::parameters::ConfigData;
 use crate::settings::Settings;
 use crate::shared::authorities::AUTHORITIES;
@@ -25,6 +26,7 @@ use crate::shared::services::{self, Service, Slice};
 pub struct Inputs {
     pub(crate) gateway_classes: Table<ObjectKey, GatewayClass>,
     pub(crate) gateways: Table<ObjectKey, Gateway>,
+    /// ListenerSets and XListenerSets.
     pub(crate) listener_sets: Table<ObjectKey, ListenerSet>,
     pub(crate) http_routes: Table<ObjectKey, HTTPRoute>,
     pub(crate) grpc_routes: Table<ObjectKey, GRPCRoute>,
@@ -232,6 +234,7 @@ input_tables! {
     GatewayClass => gateway_classes,
     Gateway => gateways,
     ListenerSet => listener_sets,
+    XListenerSet => listener_sets,
     HTTPRoute => http_routes,
     GRPCRoute => grpc_routes,
     TLSRoute => tls_routes,
@@ -283,6 +286,22 @@ whole_objects! {
     XBackendTrafficPolicy without status,
     XTelemetryPolicy without status,
     ReferenceGrant,
+}
+
+/// A ListenerSet that keeps the ports in its status.
+impl InputObject for XListenerSet {
+    type Row = ListenerSet;
+
+    fn row(self) -> Option<ListenerSet> {
+        let recorded = assigned_ports::recorded(&self.0);
+        let mut row = self.0.row()?;
+        row.status.listeners = recorded;
+        Some(row)
+    }
+
+    fn uid(row: &ListenerSet) -> Option<&str> {
+        ListenerSet::uid(row)
+    }
 }
 
 /// The CA certificates.

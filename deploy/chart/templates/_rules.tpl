@@ -38,7 +38,7 @@
     - udproutes
   verbs: [get, list, watch]
 - apiGroups: [gateway.networking.x-k8s.io]
-  resources: [xbackends, xbackendtrafficpolicies, xtelemetrypolicies]
+  resources: [xbackends, xbackendtrafficpolicies, xlistenersets, xtelemetrypolicies]
   verbs: [get, list, watch]
 - apiGroups: [gateway.networking.x-k8s.io]
   resources: [xtelemetrypolicies/status]
@@ -58,7 +58,7 @@
     - udproutes/status
   verbs: [patch]
 - apiGroups: [gateway.networking.x-k8s.io]
-  resources: [xbackends/status, xbackendtrafficpolicies/status]
+  resources: [xbackends/status, xbackendtrafficpolicies/status, xlistenersets/status]
   verbs: [patch]
 # Backends, and the objects that Gateways and policies reference: certificates, CA bundles, parameters.
 - apiGroups: [""]

@@ -70,7 +70,7 @@ pub fn api_server() -> Result<Built> {
     build(programs::API_SERVER)
 }
 
-/// The folder of the Gateway API's CRDs, with a subfolder for each channel.
+/// The folder of the Gateway API's CRDs, with a subfolder for each channel, and one for an early kind.
 pub fn definitions() -> Result<PathBuf> {
     Ok(build(&[])?.definitions())
 }
@@ -182,29 +182,42 @@ fn kubernetes_stamps(version: &str) -> Result<String> {
     .join(" "))
 }
 
-/// Copies the Gateway API's CRDs for both channels from its Go module.
+/// Copies the Gateway API's CRDs for both channels, and that of an early kind, from its Go module.
 fn copy_definitions(go: &Go, modules: &Path, built: &Built) -> Result<()> {
     if built.definitions().exists() {
         return Ok(());
     }
     let step = Step::new("Downloading the Gateway API's CRDs");
-    let (folder, of) = programs::DEFINITIONS;
-    let module = modules.join(folder);
-    go.output(&module, ["mod", "download", of])?;
-    let source = go.output(&module, ["list", "-m", "-f", "{{.Dir}}", of])?;
+    let (latest, of) = programs::DEFINITIONS;
+    let (early, early_file) = programs::EARLY_DEFINITION;
+    let source = |folder: &str| -> Result<PathBuf> {
+        let module = modules.join(folder);
+        go.output(&module, ["mod", "download", of])?;
+        let source = go.output(&module, ["list", "-m", "-f", "{{.Dir}}", of])?;
+        Ok(Path::new(&source).join("config/crd"))
+    };
     let scratch = built.home.join(format!("{SCRATCH}crds"));
     if scratch.exists() {
         fs::remove_dir_all(&scratch)?;
     }
-    for channel in ["standard", "experimental"] {
-        let target = scratch.join(channel);
+    for (folder, channel, target) in [
+        (latest, "standard", "standard"),
+        (latest, "experimental", "experimental"),
+        (early, "experimental", "early"),
+    ] {
+        let target = scratch.join(target);
         fs::create_dir_all(&target)?;
-        for file in fs::read_dir(Path::new(&source).join("config/crd").join(channel))? {
+        for file in fs::read_dir(source(folder)?.join(channel))? {
             let file = file?;
-            // An index for another tool.
-            if file.file_name() != "kustomization.yaml" {
+            let name = file.file_name();
+            let wanted = match folder == early {
+                true => name == early_file,
+                // An index for another tool.
+                false => name != "kustomization.yaml",
+            };
+            if wanted {
                 // Not `fs::copy`, which would keep the read-only mode of Go's cache.
-                fs::write(target.join(file.file_name()), fs::read(file.path())?)?;
+                fs::write(target.join(name), fs::read(file.path())?)?;
             }
         }
     }
@@ -220,7 +233,7 @@ fn fingerprint(modules: &Path) -> Result<String> {
     let mut names: Vec<&str> = programs::ALL
         .iter()
         .map(|program| program.module)
-        .chain([programs::DEFINITIONS.0])
+        .chain([programs::DEFINITIONS.0, programs::EARLY_DEFINITION.0])
         .collect();
     names.sort_unstable();
     names.dedup();

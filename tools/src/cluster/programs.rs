@@ -95,6 +95,12 @@ pub(super) const ALL: &[Program] = &[
 /// The module with the Gateway API's CRDs: its folder in `tools/go` and its name.
 pub(super) const DEFINITIONS: (&str, &str) = ("crds", "sigs.k8s.io/gateway-api");
 
+/// The folder with an earlier version of that module, and the file with the CRD that later ones lack.
+pub(super) const EARLY_DEFINITION: (&str, &str) = (
+    "early-crds",
+    "gateway.networking.x-k8s.io_xlistenersets.yaml",
+);
+
 const fn plain(name: &'static str, module: &'static str, package: &'static str) -> Program {
     Program {
         name,

@@ -40,6 +40,7 @@ pub(super) fn experimental(scene: &Scene) -> Result<String> {
         }
         // The API server still enforces the policy for a while. Installing the channel installs the policy again.
         sleep(POLICY_CACHED);
+        install::early_kind(&scene.cluster)?;
         install::gateway_api(&scene.cluster, Channel::Experimental)
     })?;
     until("the features of the channel are supported", DONE, || {
@@ -52,10 +53,14 @@ pub(super) fn experimental(scene: &Scene) -> Result<String> {
     })?;
     routability(scene)?;
     external(scene)?;
+    assigned_port(scene)?;
     traffic(scene)?;
     telemetry(scene)?;
     shop::close(scene)?;
-    Ok("addresses inside and outside the cluster serve, and policies are accepted".to_owned())
+    Ok(
+        "addresses inside and outside the cluster serve, so does an assigned port, and policies are accepted"
+            .to_owned(),
+    )
 }
 
 /// Addresses inside and outside the cluster: both serve, until a request is removed.
@@ -132,6 +137,38 @@ fn traffic(scene: &Scene) -> Result<()> {
         let ancestor = &policy["status"]["ancestors"][0];
         is_true(&policy, &ancestor["conditions"], "Accepted")
     })?;
+    Ok(())
+}
+
+/// A port is assigned to a listener of an XListenerSet, and the listener serves on it.
+fn assigned_port(scene: &Scene) -> Result<()> {
+    let group = "gateway.networking.x-k8s.io";
+    let set = json!({
+        "apiVersion": format!("{group}/v1alpha1"),
+        "kind": "XListenerSet",
+        "metadata": { "name": NAME, "namespace": shop::NAMESPACE },
+        "spec": {
+            "parentRef": { "name": NAME },
+            "listeners": [{ "name": "more", "protocol": "HTTP" }],
+        },
+    });
+    let mut gateway = gateway(&json!([{ "type": "IPAddress" }]));
+    gateway["spec"]["allowedListeners"] = json!({ "namespaces": { "from": "Same" } });
+    let mut route = shop::route(NAME, NAME, "2");
+    route["spec"]["parentRefs"] = json!([{ "group": group, "kind": "XListenerSet", "name": NAME }]);
+    scene.apply(&[gateway, set, route])?;
+    let mut address = shop::programmed(scene, NAME)?;
+    let (port, _) = until("a port is assigned", DONE, || {
+        let set = scene.get(&["-n", shop::NAMESPACE, "xlistenerset", NAME])?;
+        let status = &set["status"];
+        is_true(&set, &status["conditions"], "Programmed")?;
+        let port = status["listeners"][0]["port"].as_u64().context("no port")?;
+        Ok(u16::try_from(port)?)
+    })?;
+    address.set_port(port);
+    shop::served(scene, &shop::request(address, &shop::host(NAME)), "2")?;
+    scene.kubectl(&["-n", shop::NAMESPACE, "delete", "xlistenerset", NAME])?;
+    shop::delete(scene, NAME)?;
     Ok(())
 }
 

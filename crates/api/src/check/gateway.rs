@@ -30,6 +30,7 @@ pub(crate) fn gateway(spec: &GatewaySpec) -> Check {
         text::length(&spec.gateway_class_name, 1, 253),
     )?;
     listeners(&spec.listeners)?;
+    ports(&spec.listeners)?;
     each("addresses", &spec.addresses, 16, address)?;
     let message = "another entry requests the same address";
     unique("addresses", &spec.addresses, message, |a| {
@@ -52,8 +53,18 @@ pub(crate) fn gateway(spec: &GatewaySpec) -> Check {
 }
 
 pub(crate) fn listener_set(spec: &ListenerSetSpec) -> Check {
+    early_listener_set(spec)?;
+    ports(&spec.listeners)
+}
+
+/// An XListenerSet: a port of 0 is valid.
+pub(crate) fn early_listener_set(spec: &ListenerSetSpec) -> Check {
     at("parentRef", reference::parent_gateway(&spec.parent_ref))?;
     listeners(&spec.listeners)
+}
+
+fn ports(list: &[Listener]) -> Check {
+    each("listeners", list, 64, |l| at("port", text::port(&l.port)))
 }
 
 /// `listeners`: 1 to 64, unique by name and by port, protocol and hostname.
@@ -72,7 +83,6 @@ fn listener(l: &Listener) -> Check {
     optional("hostname", l.hostname.as_ref(), |hostname| {
         text::hostname(hostname)
     })?;
-    at("port", text::port(&l.port))?;
     at("protocol", text::length(l.protocol.as_str(), 1, 255))?;
     if matches!(l.protocol, ProtocolType::Tcp | ProtocolType::Udp) && l.hostname.is_some() {
         return at(

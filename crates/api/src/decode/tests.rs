@@ -121,6 +121,27 @@ fn a_listener_gets_defaults() {
 }
 
 #[test]
+fn an_early_listener_set_differs_in_ports_and_filters() {
+    let filters = json!({"requests": [{"type": "ExtensionRef",
+        "extensionRef": {"group": "example.com", "kind": "Limit", "name": "slow"}}]});
+    let changes = [
+        ("/spec/listeners/0/port", Value::Null),
+        ("/spec/listeners/0/filters", filters),
+    ];
+    let early = decode(with("XListenerSet", &changes)).unwrap();
+    assert_eq!(early.key().to_string(), "XListenerSet/shop/early");
+    let listener = &early.as_listener_set().unwrap().spec.listeners[0];
+    assert_eq!((listener.port, listener.filters.is_empty()), (0, true));
+    let set = decode(one("ListenerSet")).unwrap();
+    assert!(
+        !set.as_listener_set().unwrap().spec.listeners[0]
+            .filters
+            .is_empty()
+    );
+    assert_eq!(decode(one("Gateway")).unwrap().as_listener_set(), None);
+}
+
+#[test]
 fn null_is_absent() {
     let nulls = with(
         "HTTPRoute",

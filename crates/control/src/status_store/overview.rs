@@ -45,7 +45,7 @@ pub struct GatewayView {
 pub struct ListenerView {
     /// Its name; `namespace/set/name` for a listener of a ListenerSet.
     pub name: String,
-    /// The port in the spec.
+    /// Its port; 0 if none is assigned.
     pub port: u16,
     /// Its protocol.
     pub protocol: String,
@@ -164,13 +164,15 @@ fn listener(
         Some(status) => worst(&status.conditions),
         None => (Severity::Waiting, None),
     };
+    let assigned = status.and_then(|status| status.port);
+    let port = assigned.unwrap_or(summary.port);
     ListenerView {
         name: summary.name.to_string(),
-        port: summary.port,
+        port,
         protocol: summary.protocol.clone(),
         hostname: summary.hostname.as_ref().map(ToString::to_string),
         attached_routes: status.map_or(0, |status| status.attached_routes),
-        url: address.and_then(|address| url(&summary.protocol, address, summary.port, port_offset)),
+        url: address.and_then(|address| url(&summary.protocol, address, port, port_offset)),
         severity,
         message,
     }

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 use serde_json::{Value, json};
+use sesame_api::Kind;
 use sesame_envoy::Options;
 
 use super::*;

@@ -61,6 +61,8 @@ async fn objects_become_configuration_and_statuses() {
 async fn a_restart_writes_nothing() {
     let rig = Rig::new().await;
     rig.shop().await;
+    rig.early_set("new", "web", None).await;
+    rig.early_set("kept", "web", Some(25_000)).await;
     let first = rig.replica("one").await;
     rig.until("the Deployment exists", async || {
         !rig.owned("web").await.is_empty()
@@ -70,6 +72,14 @@ async fn a_restart_writes_nothing() {
     rig.until("the Gateway is programmed", async || {
         let gateway = rig.get("gateways", "web").await;
         condition(&gateway["status"], "Programmed") == "True"
+    })
+    .await;
+    rig.until("ports are assigned", async || {
+        let (new, kept) = (
+            rig.assigned_port("new").await,
+            rig.assigned_port("kept").await,
+        );
+        new.is_some_and(|port| port != 25_000) && kept == Some(25_000)
     })
     .await;
     rig.settled().await;

@@ -56,6 +56,7 @@ fn resource(plural: &str) -> ApiResource {
     let (group, version, kind) = match plural {
         "gatewayclasses" => ("gateway.networking.k8s.io", "v1", "GatewayClass"),
         "gateways" => ("gateway.networking.k8s.io", "v1", "Gateway"),
+        "xlistenersets" => ("gateway.networking.x-k8s.io", "v1alpha1", "XListenerSet"),
         "httproutes" => ("gateway.networking.k8s.io", "v1", "HTTPRoute"),
         "services" => ("", "v1", "Service"),
         "secrets" => ("", "v1", "Secret"),
@@ -77,28 +78,24 @@ fn resource(plural: &str) -> ApiResource {
     }
 }
 
+async fn define(server: &ApiServer) {
+    for channel in [Channel::Experimental, Channel::Early] {
+        server.install_definitions(channel).await.unwrap();
+    }
+}
+
 impl Rig {
     /// A namespace in the shared server.
     pub(crate) async fn new() -> Self {
         static DEFINED: OnceCell<()> = OnceCell::const_new();
         let server = ApiServer::shared().await.unwrap();
-        DEFINED
-            .get_or_init(|| async {
-                server
-                    .install_definitions(Channel::Experimental)
-                    .await
-                    .unwrap()
-            })
-            .await;
+        DEFINED.get_or_init(|| define(server)).await;
         Self::of(ServerRef::Shared(server)).await
     }
 
     /// A namespace in this server.
     pub(crate) async fn on(server: ApiServer) -> Self {
-        server
-            .install_definitions(Channel::Experimental)
-            .await
-            .unwrap();
+        define(&server).await;
         Self::of(ServerRef::Own(Box::new(server))).await
     }
 
@@ -159,12 +156,40 @@ impl Rig {
     }
 
     pub(crate) async fn gateway(&self, name: &str) {
-        let spec = json!({"gatewayClassName": "sesame", "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}]});
+        let spec = json!({
+            "gatewayClassName": "sesame",
+            "allowedListeners": {"namespaces": {"from": "Same"}},
+            "listeners": [{"name": "http", "port": 80, "protocol": "HTTP"}],
+        });
         self.apply(
             "gateways",
             json!({"metadata": {"name": name}, "spec": spec}),
         )
         .await;
+    }
+
+    /// An XListenerSet for a Gateway, with a listener without a port. Its status has this port, if any.
+    pub(crate) async fn early_set(&self, name: &str, gateway: &str, port: Option<u16>) {
+        let spec = json!({
+            "parentRef": {"name": gateway},
+            "listeners": [{"name": "more", "protocol": "HTTP"}],
+        });
+        let set = json!({"metadata": {"name": name}, "spec": spec});
+        self.apply("xlistenersets", set).await;
+        if let Some(port) = port {
+            let listener = json!({
+                "name": "more", "port": port, "attachedRoutes": 0, "supportedKinds": [], "conditions": [],
+            });
+            let status = json!({"status": {"listeners": [listener]}});
+            self.status("xlistenersets", name, status).await;
+        }
+    }
+
+    /// The port in the status of an XListenerSet's listener, once the set is accepted.
+    pub(crate) async fn assigned_port(&self, name: &str) -> Option<u64> {
+        let set = self.get("xlistenersets", name).await;
+        let port = set["status"]["listeners"][0]["port"].as_u64();
+        port.filter(|_| condition(&set["status"], "Accepted") == "True")
     }
 
     /// A Service with one endpoint.
@@ -415,6 +440,7 @@ impl Rig {
         let mut versions = BTreeMap::new();
         for plural in [
             "gateways",
+            "xlistenersets",
             "httproutes",
             "deployments",
             "services",

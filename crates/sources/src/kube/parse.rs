@@ -6,7 +6,7 @@
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed as _, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use sesame_api::{DecodeError, Kind, LiveStatus, Object, ObjectKey};
@@ -153,6 +153,11 @@ impl<'de> Visitor<'de> for RootVisitor {
                 }
                 "status" if self.0.has_status() => {
                     root.status = entries.next_value::<Option<Box<RawValue>>>()?;
+                    if let (Some(fields), Some(status)) = (kept.status, &root.status) {
+                        let mut json = serde_json::Deserializer::from_str(status.get());
+                        let status = trim::Trim(fields).deserialize(&mut json);
+                        root.body.insert(field, status.map_err(A::Error::custom)?);
+                    }
                 }
                 "status" => {
                     entries.next_value::<IgnoredAny>()?;
@@ -256,6 +261,36 @@ mod tests {
                 "{pointer}"
             );
         }
+    }
+
+    #[test]
+    fn of_the_status_of_an_early_listener_set_only_ports_are_read() {
+        let set = |listener: Value, conditions: Value| {
+            json!({
+                "metadata": {"name": "s", "namespace": "a"},
+                "spec": {"parentRef": {"name": "web"}, "listeners": [{"name": "l", "protocol": "HTTP"}]},
+                "status": {"listeners": [listener], "conditions": conditions},
+            })
+        };
+        let condition = json!([{"type": "Accepted", "status": "True"}]);
+        let [before, same, other] = [
+            set(json!({"name": "l", "port": 20_000}), json!([])),
+            set(
+                json!({"name": "l", "port": 20_000, "attachedRoutes": 1}),
+                condition,
+            ),
+            set(json!({"name": "l", "port": 20_001}), json!([])),
+        ]
+        .map(|value| parsed(Kind::XListenerSet, &value));
+        assert_eq!(before.fingerprint, same.fingerprint);
+        assert_ne!(before.fingerprint, other.fingerprint);
+        // The whole status is available to its writer.
+        let live = same.status.as_ref().unwrap().status.as_ref().unwrap();
+        assert!(live.get().contains("attachedRoutes"));
+        let object = same.decode().unwrap();
+        let status = &object.as_listener_set().unwrap().status;
+        assert_eq!(status.listeners[0].port, Some(20_000));
+        assert!(status.conditions.is_empty());
     }
 
     #[test]

@@ -246,6 +246,25 @@ fn only_changed_fields_of_a_gateway_are_sent() {
 }
 
 #[test]
+fn an_assigned_port_is_written_and_compared() {
+    let status = |port: Option<u16>| {
+        let mut listener = json!({"name": "a", "attachedRoutes": 0});
+        if let Some(port) = port {
+            listener["port"] = port.into();
+        }
+        let status = serde_json::from_value(json!({"listeners": [listener]})).unwrap();
+        Desired::Status(ObjectStatus::ListenerSet(Arc::new(status)))
+    };
+    let text = patched_status(Kind::XListenerSet, &live(1, "{}"), &status(Some(20_000)));
+    let stored = live(1, &text);
+    assert_up_to_date(Kind::XListenerSet, &stored, &status(Some(20_000)));
+    let text = patched_status(Kind::XListenerSet, &stored, &status(Some(20_001)));
+    assert!(text.contains(r#""port":20001"#), "{text}");
+    // Other kinds have no such field.
+    assert_up_to_date(Kind::ListenerSet, &stored, &status(None));
+}
+
+#[test]
 fn our_undesired_conditions_are_removed() {
     let stored = format!(
         r#"{{"conditions":[{},{}]}}"#,

@@ -16,13 +16,15 @@ use super::{PAUSE, places};
 /// The timeout for serving a CRD's kind.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A release channel of the Gateway API.
+/// A release channel of the Gateway API, or an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Channel {
     /// Stable kinds and fields.
     Standard,
     /// All kinds and fields. A server with these CRDs rejects the standard channel.
     Experimental,
+    /// XListenerSet, which only earlier releases have.
+    Early,
 }
 
 impl Channel {
@@ -31,6 +33,7 @@ impl Channel {
         match self {
             Self::Standard => "standard",
             Self::Experimental => "experimental",
+            Self::Early => "early",
         }
     }
 }

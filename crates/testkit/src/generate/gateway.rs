@@ -109,17 +109,49 @@ pub(super) fn listener_set() -> Json {
         ),
         ("listeners", must(list(listener(), 1..4))),
     ]);
-    (super::metadata(pool::LISTENER_SETS, pool::NAMESPACES), spec)
-        .prop_map(|(metadata, mut spec)| {
+    let metadata = super::metadata(pool::LISTENER_SETS, pool::NAMESPACES);
+    (metadata, spec, may(0.3, early()))
+        .prop_map(|(metadata, mut spec, early)| {
+            distinct(&mut spec["listeners"]);
+            let Some(ports) = early else {
+                return json!({
+                    "apiVersion": "gateway.networking.k8s.io/v1",
+                    "kind": "ListenerSet",
+                    "metadata": metadata,
+                    "spec": spec,
+                });
+            };
+            let mut statuses = Vec::new();
+            let listeners = spec["listeners"].as_array_mut().into_iter().flatten();
+            let ports = ports.as_array().into_iter().flatten();
+            for (listener, ports) in listeners.zip(ports) {
+                if !ports["spec"].is_null() {
+                    listener["port"] = ports["spec"].clone();
+                }
+                if let Some(port) = ports.get("status") {
+                    statuses.push(json!({"name": listener["name"], "port": port}));
+                }
+            }
             distinct(&mut spec["listeners"]);
             json!({
-                "apiVersion": "gateway.networking.k8s.io/v1",
-                "kind": "ListenerSet",
+                "apiVersion": "gateway.networking.x-k8s.io/v1alpha1",
+                "kind": "XListenerSet",
                 "metadata": metadata,
                 "spec": spec,
+                "status": {"listeners": statuses},
             })
         })
         .boxed()
+}
+
+/// Ports of an XListenerSet's listeners: assigned ones, the recorded ones, and ones that compete with them.
+fn early() -> Json {
+    let ports = prop_oneof![6 => just(0), 1 => any_number(pool::ASSIGNED)];
+    let listener = record(vec![
+        ("spec", may(0.7, ports.boxed())),
+        ("status", may(0.5, any_number(pool::ASSIGNED))),
+    ]);
+    list(listener, 3..4)
 }
 
 /// Removes listeners that the API doesn't allow beside others.

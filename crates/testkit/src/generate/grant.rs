@@ -28,6 +28,7 @@ pub(super) fn grant() -> Json {
                     "UDPRoute",
                     "Gateway",
                     "ListenerSet",
+                    "XListenerSet",
                     "XBackend",
                 ],
                 &["Service"],

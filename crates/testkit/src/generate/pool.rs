@@ -10,6 +10,8 @@ pub(super) const NAMESPACES: &[&str] = &["one", "two", "three"];
 pub(super) const TIMES: &[&str] = &["2026-01-01T00:00:00Z", "2026-01-02T00:00:00Z"];
 pub(super) const CLASSES: &[&str] = &["sesame", "sesame-two", "refused", "foreign", "missing"];
 pub(super) const LISTENER_SETS: &[&str] = &["set1", "set2"];
+/// Ports that translation may assign, and one that it doesn't.
+pub(super) const ASSIGNED: &[u32] = &[20_000, 20_001, 29_999, 30_000];
 pub(super) const LISTENERS: &[&str] = &["a", "b", "c", "d", "e.f"];
 pub(super) const ROUTES: &[&str] = &["r1", "r2", "r3", "r4", "r5"];
 pub(super) const SERVICES: &[&str] = &["s1", "s2", "s3"];

@@ -89,9 +89,19 @@ pub(super) fn crowds() -> Vec<Value> {
 fn parent() -> Json {
     let gateway = prop::sample::select(pool::GATEWAYS.to_vec())
         .prop_map(|(namespace, name)| json!({"namespace": namespace, "name": name}));
-    let set = (any_of(pool::LISTENER_SETS), any_of(pool::NAMESPACES)).prop_map(
-        |(name, namespace)| json!({"kind": "ListenerSet", "namespace": namespace, "name": name}),
+    let set = (
+        any_of(pool::LISTENER_SETS),
+        any_of(pool::NAMESPACES),
+        prop::bool::weighted(0.3),
     );
+    let set = set.prop_map(|(name, namespace, early)| {
+        let mut parent = json!({"kind": "ListenerSet", "namespace": namespace, "name": name});
+        if early {
+            parent["group"] = "gateway.networking.x-k8s.io".into();
+            parent["kind"] = "XListenerSet".into();
+        }
+        parent
+    });
     let odd = prop_oneof![
         just(json!({"name": "web"})),
         just(json!({"name": "missing"})),

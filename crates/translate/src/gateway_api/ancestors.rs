@@ -183,7 +183,7 @@ fn of_clusters(
 
 /// The Gateway with the listeners of an object: the object itself, or that of a ListenerSet.
 fn gateway_of(reader: &mut Reader<'_>, inputs: &Inputs, owner: &ObjectKey) -> Option<ObjectKey> {
-    if owner.kind != Kind::ListenerSet {
+    if !owner.kind.is_listener_set() {
         return Some(owner.clone());
     }
     let set = reader.get(inputs.listener_sets, owner)?;

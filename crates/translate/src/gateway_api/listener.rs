@@ -168,7 +168,14 @@ fn refused(
     if !protocol.is_tls() {
         return None;
     }
-    match listener.tls.as_ref().map(|tls| &tls.mode) {
+    let tls = listener.tls.as_ref();
+    if tls.is_some_and(|tls| tls.frontend_validation.is_some()) {
+        return unsupported(
+            format!("{field}.tls.frontendValidation"),
+            "is not supported; use spec.tls.frontend of the Gateway",
+        );
+    }
+    match tls.map(|tls| &tls.mode) {
         None | Some(TlsMode::Terminate) => {}
         Some(TlsMode::Passthrough) if protocol == Protocol::Tls => return None,
         Some(mode) => {

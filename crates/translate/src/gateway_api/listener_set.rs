@@ -1,17 +1,19 @@
-//! ListenerSets: whether their Gateways allow them, and which of their listeners are valid.
+//! ListenerSets and XListenerSets: whether their Gateways allow them, and which of their listeners are valid.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use sesame_api::{
-    FromNamespaces, Gateway, Kind, ListenerNamespaces, ListenerSet, ObjectKey, reason,
+    FromNamespaces, Gateway, Kind, Listener, ListenerNamespaces, ListenerSet, ObjectKey, reason,
 };
 use sesame_engine::{Reader, Table};
 
 use super::gateway::GatewayState;
 use super::listener_state::ListenerState;
 use super::merge::{Claims, Merged, conflict};
-use super::{conflicts, listener};
+use super::{assigned_ports, conflicts, listener};
 use crate::problem::Problem;
+use crate::shared::listeners::ListenerId;
 use crate::shared::namespaces::{self, Labels};
 use crate::shared::precedence::{Seniority, Source};
 
@@ -58,28 +60,61 @@ impl Parent {
     }
 }
 
+/// The tables needed to find the Gateways of sets.
+#[derive(Clone, Copy)]
+pub(crate) struct Parents {
+    pub(crate) parents: Table<ObjectKey, Parent>,
+    pub(crate) namespaces: Table<Arc<str>, Labels>,
+}
+
 /// The tables needed to read sets.
 #[derive(Clone, Copy)]
 pub(crate) struct Sources {
-    pub(crate) parents: Table<ObjectKey, Parent>,
-    pub(crate) namespaces: Table<Arc<str>, Labels>,
+    pub(crate) parents: Parents,
+    /// The ports of listeners that leave the choice to Sesame.
+    pub(crate) assigned: Table<ListenerId, u16>,
     pub(crate) listeners: listener::Sources,
 }
 
-/// Reads a set, without conflicts; `None` if its Gateway isn't ours.
-pub(crate) fn read(
+/// The Gateway of a set.
+pub(super) struct ParentOf {
+    /// Its key.
+    pub(super) gateway: ObjectKey,
+    /// Whether it allows the set.
+    pub(super) allows: bool,
+    row: Arc<Parent>,
+}
+
+/// The Gateway of a set; `None` if it isn't ours.
+pub(super) fn parent(
     reader: &mut Reader<'_>,
-    sources: Sources,
+    sources: Parents,
     set: &ListenerSet,
-) -> Option<SetState> {
+) -> Option<ParentOf> {
     let reference = &set.spec.parent_ref;
     if reference.known_kind() != Some(Kind::Gateway) {
         return None;
     }
     let namespace = &set.meta.namespace;
     let gateway = reference.resolve(namespace).of_kind(Kind::Gateway);
-    let parent = reader.get(sources.parents, &gateway)?;
-    let refused = if !allows(reader, sources, &parent.allowed, &gateway, namespace) {
+    let row = reader.get(sources.parents, &gateway)?;
+    Some(ParentOf {
+        allows: allows(reader, sources, &row.allowed, &gateway, namespace),
+        gateway,
+        row,
+    })
+}
+
+/// Reads a set, without conflicts; `None` if its Gateway isn't ours.
+pub(crate) fn read(
+    reader: &mut Reader<'_>,
+    sources: Sources,
+    key: &ObjectKey,
+    set: &ListenerSet,
+) -> Option<SetState> {
+    let parent = parent(reader, sources.parents, set)?;
+    let (gateway, namespace) = (parent.gateway, &set.meta.namespace);
+    let refused = if !parent.allows {
         Some(Problem::new(
             reason::listener_set::NOT_ALLOWED,
             format!(
@@ -88,22 +123,61 @@ pub(crate) fn read(
             ),
         ))
     } else {
-        parent.refused.then(|| parent_not_accepted(&gateway))
+        let refused = parent.row.refused;
+        refused.then(|| parent_not_accepted(&gateway))
     };
     let owner = listener::Owner {
-        kind: Kind::ListenerSet,
+        kind: key.kind,
         namespace,
-        listeners: &set.spec.listeners,
+        listeners: &with_ports(reader, sources.assigned, key, &set.spec.listeners),
         gateway: &gateway,
     };
     let mut listeners = listener::read_all(reader, sources.listeners, owner);
+    for (index, listener) in listeners.iter_mut().enumerate() {
+        if listener.port == 0 {
+            listener.refused = Some(no_port(index, &gateway));
+        }
+    }
     conflicts::mark_overlaps(reader, sources.listeners.certificates, &mut listeners);
     Some(SetState {
         gateway,
         refused,
-        closed: parent.elsewhere.clone(),
+        closed: parent.row.elsewhere.clone(),
         listeners,
     })
+}
+
+/// A set's listeners with their assigned ports. One without keeps port 0.
+fn with_ports<'a>(
+    reader: &mut Reader<'_>,
+    assigned: Table<ListenerId, u16>,
+    owner: &ObjectKey,
+    listeners: &'a [Listener],
+) -> Cow<'a, [Listener]> {
+    let mut listeners = Cow::Borrowed(listeners);
+    if listeners.iter().any(|listener| listener.port == 0) {
+        let asking = listeners.to_mut().iter_mut().filter(|l| l.port == 0);
+        for listener in asking {
+            let id = ListenerId {
+                owner: owner.clone(),
+                name: Arc::clone(&listener.name),
+            };
+            listener.port = reader.get(assigned, &id).map_or(0, |port| *port);
+        }
+    }
+    listeners
+}
+
+/// The problem of a listener without a port.
+fn no_port(index: usize, gateway: &ObjectKey) -> Problem {
+    let (first, last) = assigned_ports::PORTS.into_inner();
+    Problem::new(
+        reason::listener::PORT_UNAVAILABLE,
+        format!(
+            "spec.listeners[{index}].port: Gateway {} has no free port from {first} to {last} to assign; set a port",
+            gateway.namespaced_name()
+        ),
+    )
 }
 
 /// The problem of a set whose Gateway isn't accepted.
@@ -119,7 +193,7 @@ pub(super) fn parent_not_accepted(gateway: &ObjectKey) -> Problem {
 
 fn allows(
     reader: &mut Reader<'_>,
-    sources: Sources,
+    sources: Parents,
     allowed: &ListenerNamespaces,
     gateway: &ObjectKey,
     namespace: &Arc<str>,

@@ -53,16 +53,19 @@ pub(crate) fn status(
         ),
         generation,
     );
+    let mut listeners = listener_status::statuses(
+        reader,
+        sources,
+        owner,
+        &state.listeners,
+        verdicts,
+        generation,
+    );
+    // The status of a listener requires a port.
+    listeners.retain(|listener| listener.port != Some(0));
     ListenerSetStatus {
         conditions: vec![accepted, programmed],
-        listeners: listener_status::statuses(
-            reader,
-            sources,
-            owner,
-            &state.listeners,
-            verdicts,
-            generation,
-        ),
+        listeners,
     }
 }
 
@@ -84,11 +87,18 @@ fn accepted(
             reason::listener_set::ACCEPTED,
             "the ListenerSet is valid".to_owned(),
         ),
-        Some((others_valid, message)) => (
-            others_valid,
-            reason::listener_set::LISTENERS_NOT_VALID,
-            bounded(message),
-        ),
+        Some((others_valid, mut message)) => {
+            // Listeners without a port have no status of their own.
+            let mut without_port = state.listeners.iter().filter(|l| l.port == 0);
+            if let Some(problem) = without_port.next().and_then(|l| l.refused.as_ref()) {
+                message = format!("{}; {message}", problem.message);
+            }
+            (
+                others_valid,
+                reason::listener_set::LISTENERS_NOT_VALID,
+                bounded(message),
+            )
+        }
     };
     Condition::new(type_, valid, reason, message, generation)
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sesame_api::{Condition, ListenerStatus, ObjectKey, condition, reason};
+use sesame_api::{Condition, Kind, ListenerStatus, ObjectKey, condition, reason};
 use sesame_engine::{Index, Reader};
 use sesame_model::FleetState;
 
@@ -41,6 +41,7 @@ pub(super) fn statuses(
         let attached = reader.count(sources.attached, &id);
         ListenerStatus {
             name: Arc::clone(&listener.name),
+            port: (owner.kind == Kind::XListenerSet).then_some(listener.port),
             supported_kinds: listener.supported_kinds(),
             attached_routes: i32::try_from(attached).unwrap_or(i32::MAX),
             conditions: verdict.conditions(listener, generation),

@@ -1,8 +1,8 @@
 //! Merges the listeners of a Gateway with those of its ListenerSets.
 //!
 //! The first listener of a port in order of precedence determines its protocol, and the first with a hostname gets it:
-//! the Gateway's, then those of the oldest set, then those of the first set by name, and within a set in its order
-//! (ListenerSetSpec.listeners). All rows are by port or by hostname, so a set affects only those that compete with it.
+//! the Gateway's, then those of the oldest set, then those of the first set by name (ListenerSets before XListenerSets),
+//! and within a set in its order (ListenerSetSpec.listeners). All rows are by port or by hostname, so a set affects only those that compete with it.
 
 use std::sync::Arc;
 

@@ -9,15 +9,15 @@ use sesame_model::{CertificateKey, FleetId, FleetRequest, TrustBundle, TrustBund
 use crate::gateway_api::class::{self, ClassState};
 use crate::gateway_api::frontend::{self, FrontendState};
 use crate::gateway_api::gateway::{self, GatewayState, Obstacles};
-use crate::gateway_api::listener_set::{self, Parent, SetState};
+use crate::gateway_api::listener_set::{self, Parent, Parents, SetState};
 use crate::gateway_api::listener_set_status::{self, ParentStatus};
 use crate::gateway_api::merge::{self, Claims, Merged};
 use crate::gateway_api::parameters::{self, Chosen, GatewayParameters};
 use crate::gateway_api::route::backends;
 use crate::gateway_api::unmanaged::Served;
 use crate::gateway_api::{
-    certificate_ref, fleet_request, gateway_status, listener, listener_state, listener_status,
-    xbackend,
+    assigned_ports, certificate_ref, fleet_request, gateway_status, listener, listener_state,
+    listener_status, xbackend,
 };
 use crate::inputs::Inputs;
 use crate::shared::authorities::AuthorityState;
@@ -138,9 +138,13 @@ pub(super) fn stages(
         let gateway = reader.get(inputs.gateways, key)?;
         Some(Parent::of(&gateway, &*reader.get(states, key)?))
     });
-    let of_sets = listener_set::Sources {
+    let parents = Parents {
         parents,
         namespaces: inputs.namespaces,
+    };
+    let of_sets = listener_set::Sources {
+        parents,
+        assigned: assigned_ports::stages(b, &inputs, parents),
         listeners: of_listeners,
     };
     let own_sets: Table<ObjectKey, SetState> = b.derive(
@@ -148,7 +152,7 @@ pub(super) fn stages(
         inputs.listener_sets,
         move |reader, key| {
             let set = reader.get(inputs.listener_sets, key)?;
-            listener_set::read(reader, of_sets, &set)
+            listener_set::read(reader, of_sets, key, &set)
         },
     );
     let gateway_claims = b.derive("gateway claims", states, move |reader, key: &ObjectKey| {

@@ -178,6 +178,7 @@ fn only_translated_kinds_get_statuses() {
             Kind::GatewayClass
                 | Kind::Gateway
                 | Kind::ListenerSet
+                | Kind::XListenerSet
                 | Kind::HTTPRoute
                 | Kind::GRPCRoute
                 | Kind::TLSRoute

@@ -1,4 +1,4 @@
-//! GatewayClass, Gateway and ListenerSet.
+//! GatewayClass, Gateway, ListenerSet and XListenerSet.
 
 use serde_json::{Value, json};
 
@@ -338,4 +338,39 @@ fn invalid_listener_sets_are_rejected() {
         path,
         "required",
     );
+}
+
+#[test]
+fn only_early_listener_sets_may_leave_ports_open() {
+    let kind = "XListenerSet";
+    let port = "/spec/listeners/0/port";
+    for value in [Value::Null, json!(0), json!(1), json!(65_535)] {
+        accepted(kind, &[(port, value)]);
+    }
+    refused(
+        kind,
+        &[(port, json!(65_536))],
+        "spec.listeners[0].port",
+        "65535",
+    );
+    let two = |hostname: &str| {
+        let listener = json!({"name": "b", "hostname": hostname, "protocol": "HTTPS",
+            "tls": {"certificateRefs": [{"name": "c"}]}});
+        [("/spec/listeners/-", listener)]
+    };
+    accepted(kind, &two("other.example.com"));
+    refused(
+        kind,
+        &two("shop.example.com"),
+        "spec.listeners[1]",
+        "same port",
+    );
+    for kind in ["Gateway", "ListenerSet"] {
+        refused(
+            kind,
+            &[(port, json!(0))],
+            "spec.listeners[0].port",
+            "from 1",
+        );
+    }
 }

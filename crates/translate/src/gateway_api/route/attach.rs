@@ -45,7 +45,7 @@ pub(crate) struct Sources {
 /// The object with listeners that a parentRef of a route in `namespace` refers to; `None` for other kinds of objects.
 pub(crate) fn owner_of(parent: &ParentReference, namespace: &Arc<str>) -> Option<ObjectKey> {
     let kind = parent.known_kind()?;
-    matches!(kind, Kind::Gateway | Kind::ListenerSet)
+    kind.has_listeners()
         .then(|| parent.resolve(namespace).of_kind(kind))
 }
 
