@@ -111,6 +111,14 @@ pub(crate) const STRICTER: List = &[
         "v1alpha2 allows 16 rules, v1 allows one",
     ),
     ("TLSRoute.spec.hostnames[]", "CEL: not an IP address"),
+    (
+        "retryConstraint.budget.interval",
+        "CEL: one second to one hour",
+    ),
+    (
+        "retryConstraint.minRetryRate.interval",
+        "CEL: at most one hour",
+    ),
 ];
 
 /// Number of differences to print per place.
