@@ -81,7 +81,7 @@ pub(crate) fn policies(world: &mut World) {
 
 /// A limit on retries changes a cluster, and session persistence the routes to it.
 pub(crate) fn traffic(world: &mut World) {
-    let service = service_name(6);
+    let service = service_name(9);
     let policy = |spec: Value| {
         let mut policy = json!({
             "apiVersion": "gateway.networking.x-k8s.io/v1alpha1",
@@ -97,6 +97,7 @@ pub(crate) fn traffic(world: &mut World) {
         ("backend_traffic_policy state", 1),
         ("backend", 1),
         ("cluster", 1),
+        ("endpoints", 1),
         ("envoy.clusters", 1),
         ("backend_traffic_policy status", 1),
     ];

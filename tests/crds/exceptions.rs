@@ -123,6 +123,14 @@ pub(crate) const STRICTER: List = &[
         "XListenerSet.spec.listeners",
         "CEL: unique by port, protocol and hostname, also with the default port",
     ),
+    (
+        "retryConstraint.budget.interval",
+        "CEL: one second to one hour",
+    ),
+    (
+        "retryConstraint.minRetryRate.interval",
+        "CEL: at most one hour",
+    ),
 ];
 
 /// Number of differences to print per place.

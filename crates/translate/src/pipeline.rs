@@ -118,10 +118,16 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     );
     let policies = backend_tls::policies(b, &inputs, authorities);
     let traffic_policies = backend_traffic::policies(b, &inputs);
+    // Most backends have no policy: reading both indexes would take memory for each of them.
+    let targets = b.union_keys(
+        "targets of policies",
+        [policies.by_target.into(), traffic_policies.by_target.into()],
+    );
     let certificate_states = gateways::certificate_states(b, &inputs);
     let xbackends = xbackend::stages(b, &inputs, authorities, certificate_states);
     let backends: Table<ClusterKey, RoutedBackend> =
         b.derive("backend", referenced, move |reader, key: &ClusterKey| {
+            let targeted = reader.exists(targets, &backends::backend_of(key));
             let backend = match &key.backend {
                 BackendName::ServicePort { service, port } => {
                     let name = NamespacedName::new(key.namespace.clone(), service.clone());
@@ -129,13 +135,18 @@ pub fn stages(b: &mut Builder) -> Pipeline {
                     let service = service.as_deref();
                     let backend = services::backend(key, &name, *port, service);
                     let port = service.and_then(|service| service.port(*port, key.transport()));
-                    backend_tls::secured(reader, policies, key, &name, port, backend)
+                    match targeted {
+                        true => backend_tls::secured(reader, policies, key, &name, port, backend),
+                        false => backend,
+                    }
                 }
                 BackendName::XBackend { name } => xbackend::backend(reader, xbackends, key, name),
             };
             Some(RoutedBackend {
                 backend,
-                session: backend_traffic::session(reader, traffic_policies, key),
+                session: targeted
+                    .then(|| backend_traffic::session(reader, traffic_policies, key))
+                    .flatten(),
             })
         });
     let backends = backends::Sources {
@@ -346,7 +357,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
         b,
         &inputs,
         backends.backends,
-        traffic_policies,
+        (targets, traffic_policies),
         fleet_clusters,
     );
     let of_datagrams = datagrams::Sources {
@@ -433,7 +444,7 @@ pub fn stages(b: &mut Builder) -> Pipeline {
     let uses = ancestors::uses(
         b,
         &inputs,
-        (policies, traffic_policies),
+        targets,
         xbackends,
         attachments,
         gateways.checked,

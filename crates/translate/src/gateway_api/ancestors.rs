@@ -11,7 +11,6 @@ use crate::gateway_api::listener_state::referenced_services;
 use crate::gateway_api::route::{self, backends};
 use crate::gateway_api::telemetry;
 use crate::gateway_api::xbackend::XBackends;
-use crate::gateway_api::{backend_tls, backend_traffic};
 use crate::inputs::Inputs;
 use crate::shared::grants::Referrer;
 use crate::shared::hosts::Attachments;
@@ -31,24 +30,17 @@ pub(crate) struct BackendUse {
 /// The uses of each Service or XBackend.
 pub(crate) type Uses = Index<BackendUse, (), ObjectKey>;
 
-/// Declares the tables of uses: of XBackends, and of backends with policies.
+/// Declares the tables of uses: of XBackends, and of `targets` of policies.
 pub(crate) fn uses(
     b: &mut Builder,
     inputs: &Inputs,
-    (tls_policies, traffic_policies): (backend_tls::Policies, backend_traffic::Policies),
+    targets: Table<ObjectKey, ()>,
     xbackends: XBackends,
     attachments: Table<ObjectKey, Attachments>,
     checked: Index<ObjectKey, AttachPoints, ObjectKey>,
     gateways: Table<ObjectKey, GatewayState>,
 ) -> Uses {
     let inputs = *inputs;
-    let targets = b.union_keys(
-        "targets of policies",
-        [
-            tls_policies.by_target.into(),
-            traffic_policies.by_target.into(),
-        ],
-    );
     let with_status = move |reader: &mut Reader<'_>, backend: &ObjectKey| {
         reader.exists(targets, backend)
             || backend.kind == Kind::XBackend && reader.exists(xbackends.states, backend)

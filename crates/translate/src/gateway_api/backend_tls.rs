@@ -38,7 +38,7 @@ pub(crate) struct PolicyState {
 pub(crate) struct Policies {
     states: Table<ObjectKey, PolicyState>,
     /// By the Services and XBackends that they target.
-    pub(super) by_target: Index<ObjectKey, PolicyState, ObjectKey>,
+    pub(crate) by_target: Index<ObjectKey, PolicyState, ObjectKey>,
     /// The CA certificates of policies.
     pub(crate) trust_bundles: Table<TrustBundleKey, TrustBundle>,
 }

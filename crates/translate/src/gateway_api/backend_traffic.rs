@@ -46,7 +46,7 @@ struct Settings {
 pub(crate) struct Policies {
     states: Table<ObjectKey, PolicyState>,
     /// By the Services and XBackends that they target.
-    pub(super) by_target: Index<ObjectKey, PolicyState, ObjectKey>,
+    pub(crate) by_target: Index<ObjectKey, PolicyState, ObjectKey>,
 }
 
 /// Declares the tables of policies.

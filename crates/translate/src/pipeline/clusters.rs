@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 
-use sesame_api::NamespacedName;
+use sesame_api::{NamespacedName, ObjectKey};
 use sesame_engine::{Builder, Table};
 use sesame_model::{BackendName, Cluster, ClusterKey, Endpoints, FleetId};
 
 use crate::gateway_api::backend_traffic;
+use crate::gateway_api::route::backends;
 use crate::inputs::Inputs;
 use crate::shared::services::{self, RoutedBackend};
 
-/// Declares the stages. The clusters of fleets determine the client certificates in use. A changed limit on retries changes
-/// a cluster in place, and no routes.
+/// Declares the stages. The clusters of fleets determine the client certificates in use. `targets` are the backends with
+/// policies: a changed limit on retries changes a cluster in place, and no routes.
 pub(super) fn stages(
     b: &mut Builder,
     inputs: &Inputs,
-    backends: Table<ClusterKey, RoutedBackend>,
-    policies: backend_traffic::Policies,
+    rows: Table<ClusterKey, RoutedBackend>,
+    (targets, policies): (Table<ObjectKey, ()>, backend_traffic::Policies),
     fleet_clusters: Table<(FleetId, ClusterKey), ()>,
 ) -> (Table<ClusterKey, Cluster>, Table<ClusterKey, Endpoints>) {
     let inputs = *inputs;
@@ -29,17 +30,18 @@ pub(super) fn stages(
             plain.into_iter().collect()
         },
     );
-    let clusters = b.derive_many("cluster", backends, move |reader, key: &ClusterKey| {
-        let Some(found) = reader.get(backends, key) else {
+    let clusters = b.derive_many("cluster", rows, move |reader, key: &ClusterKey| {
+        let Some(found) = reader.get(rows, key) else {
             return Vec::new();
         };
-        let limit = backend_traffic::retries(reader, policies, key);
+        let targeted = reader.exists(targets, &backends::backend_of(key));
+        let limit = targeted.then(|| backend_traffic::retries(reader, policies, key));
         let mut clusters = found.backend.clusters(key, |secured| {
             let members = reader.keys(presenting, secured);
             members.into_iter().map(|(_, cluster)| cluster).collect()
         });
         for (_, cluster) in &mut clusters {
-            cluster.retries = limit.filter(|_| cluster.protocol.is_http());
+            cluster.retries = limit.flatten().filter(|_| cluster.protocol.is_http());
         }
         clusters
     });
