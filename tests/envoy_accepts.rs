@@ -252,25 +252,25 @@ fn updates(step: &Step) -> BTreeMap<sesame_xds::FleetId, Update> {
     updates
 }
 
-/// The host's loopback addresses.
+/// An address that no outgoing connection uses: assigned ports with an offset are among the ephemeral ports.
+const LOOPBACK: Ipv4Addr = Ipv4Addr::new(127, 87, 0, 1);
+
+/// The loopback addresses for listeners.
 fn addresses() -> Vec<FleetAddress> {
-    let ips = [
-        IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(Ipv6Addr::LOCALHOST),
-    ];
+    let ips = [IpAddr::V4(LOOPBACK), IpAddr::V6(Ipv6Addr::LOCALHOST)];
     ips.into_iter()
         .filter(|&ip| ports::probe(ip, Port::tcp(0)).is_ok())
         .map(FleetAddress::Ip)
         .collect()
 }
 
-/// Offsets, below the ephemeral ports, at which all ports of a Gateway are free.
+/// Offsets at which the fixed ports of a Gateway are free.
 fn free_offsets() -> impl Iterator<Item = u16> {
     let all_free = |offset: &u16| {
         let mut free = PORTS
             .iter()
             .chain(&[1])
-            .map(|port| ports::probe(IpAddr::V4(Ipv4Addr::LOCALHOST), Port::tcp(port + offset)));
+            .map(|port| ports::probe(IpAddr::V4(LOOPBACK), Port::tcp(port + offset)));
         free.all(|probed| probed.is_ok())
     };
     // The step keeps the ports of different Gateways distinct.
