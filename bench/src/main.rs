@@ -11,6 +11,7 @@ mod api_server;
 mod echo;
 mod floor;
 mod kinds;
+mod listeners;
 mod local;
 mod machine;
 mod objects;
@@ -59,6 +60,9 @@ struct Settings {
     /// Kinds of routes for `kinds`, after HTTPRoutes [default: all]
     #[arg(long, value_enum, value_delimiter = ',')]
     kinds: Vec<kinds::Kind>,
+    /// Number of ListenerSets for `listeners`
+    #[arg(long, default_value_t = 500)]
+    sets: usize,
     /// Number of TCP connections and of UDP sessions for `sessions`
     #[arg(long, default_value_t = 10_000)]
     sessions: usize,
@@ -88,6 +92,8 @@ enum Group {
     Sessions,
     /// Rotation of the CA that BackendTLSPolicies share
     Policies,
+    /// HTTPS listeners of many ListenerSets
+    Listeners,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -125,6 +131,7 @@ fn groups(settings: &Settings) -> Result<Vec<Figure>> {
                 Group::Kinds => kinds::run(settings)?,
                 Group::Sessions => sessions::run(settings)?,
                 Group::Policies => policies::run(settings)?,
+                Group::Listeners => listeners::run(settings)?,
             });
         }
     }
