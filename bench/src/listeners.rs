@@ -21,6 +21,7 @@ use crate::local::{self, ADDRESS, Local};
 use crate::report::{Figure, Samples, Unit};
 use crate::rig;
 
+/// The address of the HTTPS listeners.
 const ADDRESS_OF_HTTPS: SocketAddr = SocketAddr::new(ADDRESS, 10_443);
 /// HTTPRoutes for each set.
 const ROUTES: usize = 16;
@@ -32,7 +33,7 @@ const ROUNDS: usize = 20;
 const OPEN: usize = 16;
 /// The Service of all routes.
 const SERVICE: &str = "all";
-/// The Secret of all listeners except that of host 0, and of the latter.
+/// The Secret of all listeners but one, and the Secret of the remaining one, for host 0.
 const SECRETS: [&str; 2] = ["shared", "own"];
 /// The file with the Secret of host 0.
 const OWN: &str = "own.yaml";

@@ -108,8 +108,8 @@ impl Assembler {
     /// and name.
     ///
     /// A route table with changed rows, or a listener whose certificates are requested on demand, may have the same bytes
-    /// as before; all other resources differ. A changed host
-    /// costs one copy of its table or shard; other changes cost their own size times the number of their fleets.
+    /// as before; all other resources differ. A changed host costs one copy of its table or shard; other changes cost
+    /// their own size times the number of their fleets.
     ///
     /// # Panics
     /// If the commit is from another engine.

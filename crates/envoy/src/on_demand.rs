@@ -24,7 +24,6 @@ use sesame_model::{
     CertificateKey, Chain, ChainTarget, Listener, RouteTableKey, Termination, TlsMode,
 };
 use tls::downstream_tls_context::SessionTicketKeysType;
-use xds::core::v3::TypedExtensionConfig;
 use xds::r#type::matcher::v3 as pb;
 use xds::r#type::matcher::v3::matcher::matcher_list::FieldMatcher;
 use xds::r#type::matcher::v3::matcher::matcher_list::predicate::{
@@ -33,7 +32,7 @@ use xds::r#type::matcher::v3::matcher::matcher_list::predicate::{
 use xds::r#type::matcher::v3::matcher::{self, MatcherType, matcher_list};
 use xds::r#type::matcher::v3::string_matcher::MatchPattern;
 
-use crate::wire;
+use crate::wire::{self, xds_extension};
 
 /// The name of the shared chain. Other chains are named after their server name, which contains no space.
 pub(crate) const CHAIN: &str = "on demand";
@@ -154,7 +153,7 @@ fn field_matcher(server_name: MatchPattern, chain: &str) -> FieldMatcher {
         value: chain.to_owned(),
     };
     let predicate = SinglePredicate {
-        input: Some(extension("server name", pack_any(ServerNameInput {}))),
+        input: Some(xds_extension("server name", pack_any(ServerNameInput {}))),
         matcher: Some(single_predicate::Matcher::ValueMatch(pb::StringMatcher {
             match_pattern: Some(server_name),
             ..Default::default()
@@ -165,18 +164,11 @@ fn field_matcher(server_name: MatchPattern, chain: &str) -> FieldMatcher {
             match_type: Some(MatchType::SinglePredicate(predicate)),
         }),
         on_match: Some(matcher::OnMatch {
-            on_match: Some(matcher::on_match::OnMatch::Action(extension(
+            on_match: Some(matcher::on_match::OnMatch::Action(xds_extension(
                 "chain",
                 pack_any(chain),
             ))),
             ..Default::default()
         }),
-    }
-}
-
-fn extension(name: &str, config: envoy_types::pb::google::protobuf::Any) -> TypedExtensionConfig {
-    TypedExtensionConfig {
-        name: name.to_owned(),
-        typed_config: Some(config),
     }
 }

@@ -18,6 +18,7 @@ use envoy_types::pb::envoy::extensions::filters::common::set_filter_state::v3::{
 };
 use envoy_types::pb::envoy::extensions::http::early_header_mutation::header_mutation::v3::HeaderMutation as EarlyHeaderMutation;
 use envoy_types::pb::google::protobuf as wkt;
+use envoy_types::pb::xds::core::v3 as xds;
 use envoy_types::pb::xds::r#type::matcher::v3::Matcher;
 use envoy_types::pb::xds::r#type::matcher::v3::matcher::MatcherType;
 use envoy_types::pb::xds::r#type::matcher::v3::matcher::matcher_tree::TreeType;
@@ -236,6 +237,14 @@ pub(crate) fn extension<M: Message + Name>(name: &str, config: M) -> core::Typed
     core::TypedExtensionConfig {
         name: name.to_owned(),
         typed_config: Some(pack_any(config)),
+    }
+}
+
+/// A named extension in a matcher.
+pub(crate) fn xds_extension(name: &str, config: wkt::Any) -> xds::TypedExtensionConfig {
+    xds::TypedExtensionConfig {
+        name: name.to_owned(),
+        typed_config: Some(config),
     }
 }
 

@@ -20,7 +20,7 @@ use matcher::{MatcherTree, MatcherType, OnMatch, on_match};
 use prost::Name;
 use sesame_model::{PathMatch, Route};
 
-use crate::wire;
+use crate::wire::{self, xds_extension};
 
 /// The minimum number of routes for which a tree is worth its size.
 const MANY: usize = 64;
@@ -124,7 +124,7 @@ fn segments(path: &str) -> impl Iterator<Item = &str> {
 
 /// The path including its query.
 fn path() -> xds::TypedExtensionConfig {
-    extension(
+    xds_extension(
         "path",
         pack_any(HttpRequestHeaderMatchInput {
             header_name: ":path".to_owned(),
@@ -138,14 +138,7 @@ fn route_list(routes: Vec<u8>) -> xds::TypedExtensionConfig {
         type_url: pb::RouteList::type_url(),
         value: routes,
     };
-    extension("routes", list)
-}
-
-fn extension(name: &str, config: Any) -> xds::TypedExtensionConfig {
-    xds::TypedExtensionConfig {
-        name: name.to_owned(),
-        typed_config: Some(config),
-    }
+    xds_extension("routes", list)
 }
 
 #[cfg(test)]
