@@ -319,6 +319,7 @@ fn xds_config(config: &LocalConfig) -> xds::ServerConfig {
         .as_secs()
         .saturating_add(u64::from(drain.subsec_nanos() > 0));
     out.limits.removal_delay = Duration::from_secs(seconds.clamp(1, 3600) + 1);
+    out.limits.removed_immediately = sesame_envoy::names::is_destination;
     out
 }
 

@@ -62,6 +62,9 @@ pub struct Limits {
     /// How long an unreferenced cluster is kept, for in-flight requests and retries, and for a reconnecting client that
     /// has not listed its routes yet.
     pub removal_delay: Duration,
+    /// Names of clusters without that delay: those that no route refers to, because Envoy finds them by a connection's
+    /// port or server name.
+    pub removed_immediately: fn(&str) -> bool,
     /// How long a removed scope is kept. Envoy drops a scope immediately and answers 404 on connections of listeners
     /// that still use it, until those listeners are replaced and drained.
     pub scope_removal_delay: Duration,
@@ -80,6 +83,7 @@ impl Default for Limits {
             first_request_timeout: Duration::from_secs(30),
             warming_timeout: Duration::from_secs(20),
             removal_delay: Duration::from_secs(1),
+            removed_immediately: |_| false,
             // Envoy's default drain time.
             scope_removal_delay: Duration::from_secs(600),
         }

@@ -153,7 +153,7 @@ impl Session {
         self.cursor?;
         self.check_warming(fleet, now);
         for state in &mut self.types {
-            state.removal_delay.expire(now);
+            state.removals.expire(now);
         }
         let subscribed = self.types.iter().all(TypeState::subscribed_if_root);
         self.removals_held_until
@@ -187,9 +187,11 @@ impl Session {
                 true => 0,
                 false => ordering::removal_limit(ty, &watermarks, self.warming_bypass),
             };
+            let epoch = fleet.epoch();
+            self.of(ty).removals.start_delay(removals, epoch, now);
             let limits = SendLimits {
                 upserts: ordering::upsert_limit(ty, &watermarks, self.warming_bypass),
-                removals: self.of(ty).delayed_removals(removals, fleet.epoch(), now),
+                removals,
                 bytes: self.limits.response_bytes,
             };
             let nonce = format!("{:x}", self.nonces + 1);
@@ -227,7 +229,7 @@ impl Session {
             .in_flight_since()
             .map(|since| since + self.limits.warming_timeout);
         let delays = self.types.iter();
-        let delays = delays.filter_map(|state| state.removal_delay.deadline());
+        let delays = delays.filter_map(|state| state.removals.deadline());
         warming
             .into_iter()
             .chain(delays)

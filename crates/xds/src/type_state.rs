@@ -3,14 +3,14 @@
 //! Independent of the other types; no IO. The cost depends on what changed, not on what exists.
 
 mod ack;
-mod delay;
+mod removals;
 mod send;
 
 use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::delay::RemovalDelay;
+use self::removals::Removals;
 use crate::config::Limits;
 use crate::fleet::{Fleet, Lookup, TypeStatus};
 use crate::ordering::Watermark;
@@ -59,7 +59,7 @@ pub(crate) struct TypeState {
     /// The versions at the client, assuming that it accepts the response in flight. A NACK corrects them.
     versions: HashMap<Arc<str>, Version>,
     upserts: Pending,
-    removals: Pending,
+    pub(crate) removals: Removals,
     /// Subscribed names without a resource, not yet reported.
     missing: BTreeSet<Arc<str>>,
     /// Subscribed names without a resource, already reported.
@@ -79,7 +79,6 @@ pub(crate) struct TypeState {
     probes: VecDeque<Vec<Sent>>,
     /// Probes and changes take turns, so that neither starves the other.
     probe_next: bool,
-    pub(crate) removal_delay: RemovalDelay,
     sent: u64,
     nacks: u64,
     /// Number of names examined so far, a measure of work.
@@ -93,13 +92,14 @@ impl TypeState {
             ResourceType::ScopedRoute => limits.scope_removal_delay,
             _ => Duration::ZERO,
         };
+        let removals = Removals::new(removal_delay, limits.removed_immediately);
         TypeState {
             ty,
             client,
             subscription: Subscription::default(),
             versions: HashMap::new(),
             upserts: Pending::default(),
-            removals: Pending::default(),
+            removals,
             missing: BTreeSet::new(),
             reported_missing: HashSet::new(),
             resend: HashSet::new(),
@@ -109,7 +109,6 @@ impl TypeState {
             in_flight: None,
             probes: VecDeque::new(),
             probe_next: false,
-            removal_delay: RemovalDelay::new(removal_delay),
             sent: 0,
             nacks: 0,
             examined: 0,
@@ -145,12 +144,6 @@ impl TypeState {
         if let Some(in_flight) = &mut self.in_flight {
             in_flight.since = now;
         }
-    }
-
-    /// Applies the removal delay to `limit`, the epoch before which removals could otherwise be sent.
-    pub(crate) fn delayed_removals(&mut self, limit: u64, epoch: u64, now: Instant) -> u64 {
-        let next = self.removals.next();
-        self.removal_delay.limit(next, limit, epoch, now)
     }
 
     pub(crate) fn watermark(&self) -> Watermark {

@@ -144,6 +144,10 @@ impl Serve {
         let registry = xds::Registry::new(xds::ServerConfig {
             authorize: Some(tls::authorize(&identity)),
             supports_variants: config.module.then_some(streams::SUPPORTS_VARIANTS),
+            limits: xds::Limits {
+                removed_immediately: sesame_envoy::names::is_destination,
+                ..xds::Limits::default()
+            },
             ..xds::ServerConfig::default()
         });
         let (events, event_receiver) = EventSender::new(EVENTS, kube_events::is_reportable);

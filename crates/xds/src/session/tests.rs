@@ -246,6 +246,25 @@ fn removals_go_in_reverse_order_with_clusters_after_the_removal_delay() {
 }
 
 #[test]
+fn clusters_that_no_route_refers_to_are_removed_without_the_delay() {
+    let limits = Limits {
+        removed_immediately: |name| name == "443/a.test",
+        ..Limits::default()
+    };
+    let (mut fleet, mut client) = served_with(limits);
+    fleet.apply(update(2, &[(Cluster, "443/a.test", "v0")], &[]));
+    client.settle(&mut fleet);
+    client.take_log();
+    let gone = [(Cluster, "443/a.test"), (Cluster, "c0"), (Route, "r0")];
+    fleet.apply(update(3, &[], &gone));
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), ["route -r0", "cluster -443/a.test"]);
+    client.now += Limits::default().removal_delay;
+    client.settle(&mut fleet);
+    assert_eq!(client.take_log(), ["cluster -c0"]);
+}
+
+#[test]
 fn scopes_are_removed_last_and_nothing_waits_for_them() {
     use ResourceType::ScopedRoute;
     let limits = Limits {
