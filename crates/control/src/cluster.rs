@@ -134,10 +134,12 @@ async fn list(
     loop {
         let list = match api.list(&page).await {
             Ok(list) => list,
-            // Most clusters lack the early kind, and most users the permission to read it.
-            Err(kube::Error::Api(status))
-                if kind == Kind::XListenerSet && matches!(status.code, 403 | 404) =>
-            {
+            // The cluster lacks the CRD.
+            Err(kube::Error::Api(status)) if kind != Kind::Gateway && status.code == 404 => {
+                return Ok(objects);
+            }
+            // Few users have permission to read the early kind.
+            Err(kube::Error::Api(status)) if kind == Kind::XListenerSet && status.code == 403 => {
                 return Ok(objects);
             }
             Err(source) => {

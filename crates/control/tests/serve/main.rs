@@ -184,3 +184,17 @@ async fn an_envoy_with_the_certificate_of_another_fleet_is_rejected() {
         .unwrap();
     replica.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statuses_are_shown_where_the_crd_of_a_kind_is_missing() {
+    let rig = Rig::on(ApiServer::start().await.unwrap()).await;
+    rig.shop().await;
+    let crd = "udproutes.gateway.networking.k8s.io";
+    rig.delete("customresourcedefinitions", crd).await;
+    rig.until("the kind is no longer served", async || {
+        !rig.serves("udproutes").await
+    })
+    .await;
+    let overview = rig.statuses().await.unwrap().overview(10, 0);
+    assert_eq!(overview.routes.len(), 1);
+}

@@ -11,7 +11,9 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Patch, Pat
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use sesame_control::Sharding;
+use sesame_control::cluster::{ClusterError, Scope, status_store};
 use sesame_control::serve::{Envoys, Serve, ServeConfig};
+use sesame_control::status_store::StatusStore;
 use sesame_testkit::api_server::{ApiServer, Channel};
 use sesame_testkit::certs::client_config_as;
 use sesame_testkit::client::{Request, send};
@@ -58,12 +60,14 @@ fn resource(plural: &str) -> ApiResource {
         "gateways" => ("gateway.networking.k8s.io", "v1", "Gateway"),
         "xlistenersets" => ("gateway.networking.x-k8s.io", "v1alpha1", "XListenerSet"),
         "httproutes" => ("gateway.networking.k8s.io", "v1", "HTTPRoute"),
+        "udproutes" => ("gateway.networking.k8s.io", "v1", "UDPRoute"),
         "services" => ("", "v1", "Service"),
         "secrets" => ("", "v1", "Secret"),
         "configmaps" => ("", "v1", "ConfigMap"),
         "namespaces" => ("", "v1", "Namespace"),
         "endpointslices" => ("discovery.k8s.io", "v1", "EndpointSlice"),
         "deployments" => ("apps", "v1", "Deployment"),
+        "customresourcedefinitions" => ("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
         other => panic!("{other}"),
     };
     ApiResource {
@@ -137,7 +141,9 @@ impl Rig {
     fn api(&self, plural: &str) -> Api<DynamicObject> {
         let resource = resource(plural);
         match plural {
-            "gatewayclasses" | "namespaces" => Api::all_with(self.client.clone(), &resource),
+            "gatewayclasses" | "namespaces" | "customresourcedefinitions" => {
+                Api::all_with(self.client.clone(), &resource)
+            }
             _ => Api::namespaced_with(self.client.clone(), &self.namespace, &resource),
         }
     }
@@ -254,6 +260,16 @@ impl Rig {
     async fn list(&self, plural: &str, selector: &str) -> Vec<DynamicObject> {
         let params = ListParams::default().labels(selector);
         self.api(plural).list(&params).await.unwrap().items
+    }
+
+    pub(crate) async fn serves(&self, plural: &str) -> bool {
+        self.api(plural).list(&ListParams::default()).await.is_ok()
+    }
+
+    /// What `sesame status` shows.
+    pub(crate) async fn statuses(&self) -> Result<StatusStore, ClusterError> {
+        let kubeconfig = self.files.path().join("kubeconfig");
+        status_store(Some(&kubeconfig), &Scope::All).await
     }
 
     /// Names of the objects that Sesame has created for a Gateway.
