@@ -88,6 +88,7 @@ pub(crate) fn route(path: PathMatch, action: Action) -> Route {
             method: None,
             headers: vec![],
             query: vec![],
+            grpc: false,
             share: None,
         },
         action,

@@ -95,6 +95,7 @@ impl Route {
                 method: None,
                 headers: Vec::new(),
                 query: Vec::new(),
+                grpc: false,
                 share: None,
             },
             action: Action::Respond(status),
@@ -132,6 +133,9 @@ pub struct RouteMatch {
     pub headers: Vec<HeaderMatch>,
     /// Conditions on query parameters.
     pub query: Vec<QueryMatch>,
+    /// Matches only gRPC calls: requests with the content type `application/grpc`, or with that and a suffix such as
+    /// `+proto`.
+    pub grpc: bool,
     /// Matches only if the request's random number is below this share. The number is drawn once per request, so
     /// consecutive routes with increasing shares split requests exactly.
     pub share: Option<PartsPerMillion>,

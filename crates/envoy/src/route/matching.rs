@@ -34,6 +34,9 @@ pub(super) fn matching(matches: &RouteMatch) -> pb::RouteMatch {
                 )),
             })
             .collect(),
+        grpc: matches
+            .grpc
+            .then(pb::route_match::GrpcRouteMatchOptions::default),
         runtime_fraction: matches.share.and_then(share),
         ..Default::default()
     }

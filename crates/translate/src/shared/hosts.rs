@@ -304,5 +304,6 @@ fn takes_everything(route: &Route) -> bool {
         && matches.method.is_none()
         && matches.headers.is_empty()
         && matches.query.is_empty()
+        && !matches.grpc
         && matches.share.is_none()
 }

@@ -120,6 +120,7 @@ mod tests {
                     value: value(),
                 })
                 .collect(),
+            grpc: false,
             share: None,
         }
     }

@@ -1,14 +1,11 @@
 //! GRPCRouteMatch → [`RouteMatch`]: a call is a request for the path `/service/method`.
 
 use sesame_api::{GrpcMethodMatch, GrpcRouteMatch, MatchType};
-use sesame_model::{HeaderMatch, PathMatch, RouteMatch, ValueMatch};
+use sesame_model::{PathMatch, RouteMatch};
 
 use crate::gateway_api::route::matches::{checked, read_headers};
 use crate::problem::FieldError;
 use crate::shared::precedence::MatchRank;
-
-/// The content types of gRPC calls. HTTPRoutes handle other requests for the same host.
-const GRPC: &str = "application/grpc([+;].*)?";
 
 /// Reads one match. `field` is its path in the object.
 ///
@@ -19,17 +16,15 @@ pub(super) fn read(
     source: &GrpcRouteMatch,
 ) -> Result<(MatchRank, RouteMatch), FieldError> {
     let call = source.method.as_ref().map(Call::of).unwrap_or_default();
-    let mut headers = read_headers(field, &source.headers)?;
+    let headers = read_headers(field, &source.headers)?;
     let rank = MatchRank::of_call(call.service, call.method, headers.len());
-    headers.push(HeaderMatch {
-        name: "content-type".to_owned(),
-        value: ValueMatch::Regex(GRPC.to_owned()),
-    });
     let found = RouteMatch {
         path: call.path(&format!("{field}.method"))?,
         method: None,
         headers,
         query: Vec::new(),
+        // HTTPRoutes handle other requests for the same host.
+        grpc: true,
         share: None,
     };
     Ok((rank, found))

@@ -33,6 +33,7 @@ pub(super) fn read(
                 })
             })
             .collect::<Result<_, _>>()?,
+        grpc: false,
         share: None,
     };
     Ok((MatchRank::of(&found), found))
