@@ -148,7 +148,6 @@ impl Serve {
                 removed_immediately: sesame_envoy::names::is_destination,
                 ..xds::Limits::default()
             },
-            ..xds::ServerConfig::default()
         });
         let (events, event_receiver) = EventSender::new(EVENTS, kube_events::is_reportable);
         let outputs = TranslatorOutputs {
