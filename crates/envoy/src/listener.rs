@@ -75,24 +75,21 @@ pub fn listener(
             let chains = chains.map(|chain| filter_chain(chain, filters(chain)));
             (chains.collect(), None)
         }
-        Some((certificates, table)) => {
-            let others = listener.chains.iter().filter(|chain| {
-                let name = chain.server_name();
-                name.is_none_or(|name| !certificates.contains_key(name))
-            });
+        Some(shared) => {
+            let others = shared.others.iter().copied();
             let matcher = on_demand::matcher(others.clone().filter_map(Chain::server_name));
             let others = others.map(|chain| pb::FilterChain {
                 filter_chain_match: None,
                 ..filter_chain(chain, filters(chain))
             });
-            let shared = pb::FilterChain {
+            let of_shared = pb::FilterChain {
                 name: on_demand::CHAIN.to_owned(),
-                filters: serve(table, Some("%REQUESTED_SERVER_NAME%")),
+                filters: serve(shared.table, Some("%REQUESTED_SERVER_NAME%")),
                 transport_socket: Some(transport_socket(on_demand::context(HTTP_PROTOCOLS))),
                 transport_socket_connect_timeout: Some(wire::duration(HANDSHAKE)),
                 ..Default::default()
             };
-            (others.chain([shared]).collect(), Some(matcher))
+            (others.chain([of_shared]).collect(), Some(matcher))
         }
     };
     let reads_tls = listener.chains.iter().any(|chain| chain.tls.is_some());

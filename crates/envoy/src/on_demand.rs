@@ -11,7 +11,7 @@
 //! a hostname get to the chain: other secrets' names contain a slash or a colon, and a name that isn't valid UTF-8
 //! would end the xDS stream.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 
 use envoy_types::pb::envoy::extensions::matching::common_inputs::network::v3::ServerNameInput;
 use envoy_types::pb::envoy::extensions::transport_sockets::tls::cert_mappers::sni::v3::Sni;
@@ -37,33 +37,44 @@ use crate::wire::{self, xds_extension};
 /// The name of the shared chain. Other chains are named after their server name, which contains no space.
 pub(crate) const CHAIN: &str = "on demand";
 
-/// Certificates by server name.
-pub(crate) type Certificates<'a> = BTreeMap<&'a str, &'a CertificateKey>;
+/// The chains of a listener, some of which can share one.
+pub(crate) struct Shared<'a> {
+    /// The server names of those that can, sorted, with their certificates.
+    pub(crate) certificates: Vec<(&'a str, &'a CertificateKey)>,
+    /// The route table that they serve.
+    pub(crate) table: &'a RouteTableKey,
+    /// The other chains.
+    pub(crate) others: Vec<&'a Chain>,
+}
 
 /// Maximum number of other chains on the port. Connections compare their server name with each of them.
 const MAX_OTHERS: usize = 64;
 
-/// The chains that can share one, as certificates by server name. They serve HTTP, for an exact server name that no
-/// wildcard of the port covers, with one certificate, and ask for no client certificate. With them, the route table
-/// that they serve. `None` if there are none, if a chain of the port handles any server name, or if too many chains
-/// differ.
-pub(crate) fn shared(listener: &Listener) -> Option<(Certificates<'_>, &RouteTableKey)> {
+/// Finds the chains that can share one. They serve HTTP, for an exact server name that no wildcard of the port covers,
+/// with one certificate, and ask for no client certificate. `None` if there are none, if a chain of the port handles
+/// any server name, or if too many chains differ.
+pub(crate) fn shared(listener: &Listener) -> Option<Shared<'_>> {
     let wildcards = listener.chains.iter().filter_map(Chain::server_name);
     let wildcards: HashSet<&str> = wildcards
         .filter_map(|name| name.strip_prefix("*."))
         .collect();
-    let mut certificates = Certificates::new();
+    let (mut certificates, mut others) = (Vec::new(), Vec::new());
     let mut served = None;
     for chain in &listener.chains {
         chain.server_name()?;
-        if let Some((name, certificate, table)) = shareable(chain, &wildcards)
-            && *served.get_or_insert(table) == table
-        {
-            certificates.insert(name, certificate);
+        match shareable(chain, &wildcards) {
+            Some((name, certificate, table)) if *served.get_or_insert(table) == table => {
+                certificates.push((name, certificate));
+            }
+            _ if others.len() == MAX_OTHERS => return None,
+            _ => others.push(chain),
         }
     }
-    let others = listener.chains.len() - certificates.len();
-    (others <= MAX_OTHERS).then_some((certificates, served?))
+    Some(Shared {
+        certificates,
+        table: served?,
+        others,
+    })
 }
 
 fn shareable<'a>(
@@ -86,7 +97,8 @@ fn shareable<'a>(
         return None;
     };
     let mut parents = name.match_indices('.').map(|(dot, _)| &name[dot + 1..]);
-    let covered = name.starts_with("*.") || parents.any(|parent| wildcards.contains(parent));
+    let covered = name.starts_with("*.")
+        || (!wildcards.is_empty() && parents.any(|parent| wildcards.contains(parent)));
     (!covered).then_some((name, certificate, table))
 }
 

@@ -41,38 +41,19 @@ impl OnDemand {
             return;
         }
         let enough = if current.is_some() { FEW } else { MANY };
-        let shared = listener.and_then(shared).map(|(shared, _)| shared);
+        let shared = listener.and_then(shared).map(|shared| shared.certificates);
         let shared = shared.filter(|shared| shared.len() >= enough);
-        let before = self.ports.remove(fleet).map(|port| port.by_name);
-        let before = before.unwrap_or_default();
-        let Some(shared) = shared else {
-            let names = before.into_keys().map(|name| (fleet.clone(), name));
-            self.changed.extend(names);
-            return;
-        };
-        let mut by_name = BTreeMap::new();
-        for (name, certificate) in shared {
-            let (name, same) = match before.get_key_value(name) {
-                Some((name, before)) => (Arc::clone(name), before == certificate),
-                None => (Arc::from(name), false),
-            };
-            if !same {
-                self.changed.insert((fleet.clone(), Arc::clone(&name)));
-            }
-            by_name.insert(name, certificate.clone());
-        }
-        let gone = before
-            .into_keys()
-            .filter(|name| !by_name.contains_key(name));
-        self.changed.extend(gone.map(|name| (fleet.clone(), name)));
-        let pairs = by_name.iter();
-        let by_certificate = pairs.map(|(name, certificate)| (certificate.clone(), name.clone()));
-        let port = Port {
+        let port = self.ports.entry(fleet.clone()).or_insert_with(|| Port {
             listener: key.clone(),
-            by_certificate: by_certificate.collect(),
-            by_name,
-        };
-        self.ports.insert(fleet.clone(), port);
+            by_name: BTreeMap::new(),
+            by_certificate: BTreeSet::new(),
+        });
+        let changed = port.replace(&shared.unwrap_or_default());
+        if port.by_name.is_empty() {
+            self.ports.remove(fleet);
+        }
+        let changed = changed.into_iter().map(|name| (fleet.clone(), name));
+        self.changed.extend(changed);
     }
 
     /// Applies a changed certificate of a fleet.
@@ -112,6 +93,37 @@ impl OnDemand {
     #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.ports.is_empty()
+    }
+}
+
+impl Port {
+    /// Replaces all certificates, given by server name in order. Returns the names whose certificate differs.
+    fn replace(&mut self, wanted: &[(&str, &CertificateKey)]) -> Vec<Arc<str>> {
+        let mut wanted = wanted.iter().copied().peekable();
+        let (mut gone, mut set) = (Vec::new(), Vec::new());
+        for (name, before) in &self.by_name {
+            while let Some((new, certificate)) = wanted.next_if(|(new, _)| **new < **name) {
+                set.push((Arc::from(new), certificate));
+            }
+            match wanted.next_if(|(same, _)| **same == **name) {
+                Some((_, certificate)) if certificate == before => {}
+                Some((_, certificate)) => set.push((Arc::clone(name), certificate)),
+                None => gone.push(Arc::clone(name)),
+            }
+        }
+        set.extend(wanted.map(|(new, certificate)| (Arc::from(new), certificate)));
+        for name in gone.iter().chain(set.iter().map(|(name, _)| name)) {
+            if let Some(before) = self.by_name.remove(name) {
+                self.by_certificate.remove(&(before, Arc::clone(name)));
+            }
+        }
+        for (name, certificate) in set {
+            self.by_certificate
+                .insert((certificate.clone(), Arc::clone(&name)));
+            self.by_name.insert(Arc::clone(&name), certificate.clone());
+            gone.push(name);
+        }
+        gone
     }
 }
 
@@ -157,9 +169,11 @@ mod tests {
     /// A listener with this many hosts, and other chains.
     fn listener(hosts: usize, others: Vec<Chain>) -> Listener {
         let hosts = (0..hosts).map(|number| chain(Some(&format!("h{number}.org")), &["all"]));
+        let mut chains: Vec<Chain> = hosts.chain(others).collect();
+        chains.sort_by(|a, b| a.server_name().cmp(&b.server_name()));
         Listener {
             bind: vec![],
-            chains: hosts.chain(others).collect(),
+            chains,
             tracing: None,
         }
     }

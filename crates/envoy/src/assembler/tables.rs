@@ -364,9 +364,12 @@ impl Table {
         }
         for (one, other) in [(before, &**after), (&**after, before)] {
             for (domain, _) in &one.reserved {
+                if other.reserves(domain) {
+                    continue;
+                }
                 let shard = shard_of(domain);
                 // A change to a reserved domain is visible only if the domain has no host.
-                if !other.reserves(domain) && !self.hosts.contains_key(&(shard, domain.clone())) {
+                if !self.hosts.contains_key(&(shard, domain.clone())) {
                     touched.add(shard);
                 }
             }

@@ -513,8 +513,9 @@ impl FileSet {
     pub(super) fn errors(&self) -> Vec<FileError> {
         let mut all = self.walk_errors.clone();
         all.extend(self.files.values().flat_map(|file| &file.errors).cloned());
-        for (key, slot) in self.objects.iter().filter(|(_, slot)| slot.files.len() > 1) {
-            all.extend(self.duplicates(key, slot));
+        if self.count > self.objects.len() {
+            let several = self.objects.iter().filter(|(_, slot)| slot.files.len() > 1);
+            all.extend(several.flat_map(|(key, slot)| self.duplicates(key, slot)));
         }
         all.sort();
         // For something that is not a file, walking and reading give the same error.

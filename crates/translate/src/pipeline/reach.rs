@@ -44,8 +44,11 @@ pub(super) fn certificates_of(
     key: &ListenerKey,
     listener: &Listener,
 ) -> Vec<(FleetId, CertificateKey)> {
-    terminations(listener)
+    let certificates: BTreeSet<_> = terminations(listener)
         .flat_map(|termination| &termination.certificates)
+        .collect();
+    certificates
+        .into_iter()
         .map(|certificate| (key.fleet.clone(), certificate.clone()))
         .collect()
 }
