@@ -44,7 +44,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
             Unit::Mebibytes,
             memory.now,
         )
-        .at_most(120.0)
+        .at_most(if count <= 10_000 { 120.0 } else { 500.0 })
         .note("resident, after Envoy has ACKed everything"),
         Figure::new(
             "peak memory of `sesame local`",
@@ -55,6 +55,7 @@ pub(crate) fn run(settings: &Settings) -> Result<Vec<Figure>> {
             "startup time of `sesame local`, until everything is served",
             Unit::Milliseconds,
             ready.as_secs_f64() * 1e3,
-        ),
+        )
+        .at_most(15_000.0),
     ])
 }
