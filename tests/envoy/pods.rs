@@ -9,7 +9,7 @@ use sesame_testkit::client::Request;
 
 use crate::backend_tls::{authorities, authority, by, secure};
 use crate::harness::{
-    HTTP, Sesame, Summary, at, becomes, eventually, grpc_route, listening, route, shares, to,
+    HTTP, Sesame, at, becomes, eventually, grpc_route, listening, route, shares, to,
 };
 use crate::traffic_policies::returning;
 use crate::xbackends::{external, server_only};
